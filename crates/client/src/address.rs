@@ -1,13 +1,15 @@
-//! Where a server listens.
+//! Addresses of servers: `farcall://`, `farcalls://`, `unix://`, and what the environment names.
+//!
+//! This module reads and prints addresses. It does not connect, and it does not look up names.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The port a server listens on unless it is told otherwise.
+/// The port of a server, unless its address names another one.
 pub const DEFAULT_PORT: u16 = 3717;
 
-/// The port a metaserver listens on unless it is told otherwise.
+/// The port of a metaserver, unless its address names another one.
 pub const METASERVER_PORT: u16 = 3718;
 
 /// Where a server listens.
@@ -15,14 +17,14 @@ pub const METASERVER_PORT: u16 = 3718;
 pub enum Address {
     /// `farcall://host:port`
     Tcp {
-        /// Name or address; IPv6 without brackets.
+        /// Host name or IP address; IPv6 without brackets.
         host: String,
         /// Port number.
         port: u16,
     },
-    /// `farcalls://host:port`: the same under TLS
+    /// `farcalls://host:port`: TCP with TLS.
     Tls {
-        /// Name or address, as the server's certificate has it; IPv6 without brackets.
+        /// Host name or IP address as in the server's certificate; IPv6 without brackets.
         host: String,
         /// Port number.
         port: u16,
@@ -31,8 +33,8 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// The server that the environment names: `FARCALL_SERVER`, else `NINF_SERVER` with
-/// `NINF_SERVER_PORT`, else the metaservers of `FARCALL_METASERVER`.
+/// The server that the environment names. `FARCALL_SERVER` comes first, then `NINF_SERVER` with
+/// `NINF_SERVER_PORT`, then the metaservers of `FARCALL_METASERVER`.
 pub fn address_from_environment() -> Option<String> {
     let set = |name| {
         std::env::var(name)
@@ -50,7 +52,7 @@ pub fn address_from_environment() -> Option<String> {
     server.or_else(|| Some(as_metaservers(&set("FARCALL_METASERVER")?)))
 }
 
-/// Addresses of metaservers, for which a scheme need not be named.
+/// Turns addresses without a scheme into addresses of metaservers.
 fn as_metaservers(text: &str) -> String {
     let one = |one: &str| match one.trim() {
         full if full.contains("://") => full.to_string(),
@@ -59,7 +61,7 @@ fn as_metaservers(text: &str) -> String {
     text.split(',').map(one).collect::<Vec<_>>().join(",")
 }
 
-/// The server to use where none is named: that of the environment, else this machine at the
+/// The server to use if the caller names none: the one of the environment, or this machine at the
 /// default port.
 pub fn default_address() -> String {
     address_from_environment().unwrap_or_else(|| format!("farcall://localhost:{DEFAULT_PORT}"))

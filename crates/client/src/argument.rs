@@ -1,4 +1,7 @@
-//! What a caller passes for each parameter.
+//! The arguments of a call: what a caller passes for each parameter.
+//!
+//! This module owns the type [`Argument`] and its conversions. It does not compare arguments with
+//! an interface; `call` does. An argument borrows the caller's memory and never copies an array.
 
 mod array;
 mod conversions;
@@ -12,12 +15,12 @@ use crate::callback::Callback;
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{DataName, HandleId};
 
-/// What a caller passes for one parameter; the functions that a function calls back come after all
-/// parameters.
+/// What a caller passes for one parameter. Callbacks come after all parameters.
 ///
 /// Numbers, texts, slices and arrays become arguments by [`From`]: `2.into()`, `(&x).into()`,
-/// `(&mut y).into()`. Such an array knows the type of its elements, and an `ndarray` view (feature
-/// `ndarray`) its shape and order too; they are compared with the interface.
+/// `(&mut y).into()`. An array that is made like this has the type of its elements. An `ndarray`
+/// view (feature `ndarray`) also has its shape and its order. The call compares them with the
+/// interface.
 #[derive(Debug)]
 pub enum Argument<'a> {
     /// The value of a scalar, or an array of texts.
@@ -27,15 +30,16 @@ pub enum Argument<'a> {
     /// An IN array: the bytes of the whole declared array, contiguous in the declared order of
     /// indices and in the byte order of this machine.
     In(&'a [u8]),
-    /// An OUT or INOUT array, as bytes likewise. After a failed call its contents are undefined.
+    /// An OUT or INOUT array, as bytes in the same order. After a failed call its contents are
+    /// undefined.
     Out(&'a mut [u8]),
-    /// Work space, which exists only at the server.
+    /// Work space. It exists only at the server.
     Skip,
     /// A function of the caller.
     Function(Callback),
-    /// An array that stays at the server.
+    /// A stored array at the server.
     Handle(HandleId),
-    /// Data with a name, wherever they are. They are read and not written.
+    /// Named data at any server. The function reads them and does not write them.
     Named(DataName),
 }
 
@@ -48,7 +52,7 @@ pub(crate) struct Memory {
 }
 
 impl Argument<'_> {
-    /// The bytes of an array of the caller; none of anything else.
+    /// The bytes of an array of the caller. Empty for every other argument.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Argument::In(bytes) => bytes,
@@ -62,7 +66,7 @@ impl Argument<'_> {
         }
     }
 
-    /// The memory of an array of the caller; an empty one of anything else.
+    /// The memory of an array of the caller. Empty for every other argument.
     pub(crate) fn memory(&mut self) -> Memory {
         let writable = self.is_writable();
         let bytes = self.bytes().len();
@@ -78,7 +82,7 @@ impl Argument<'_> {
         }
     }
 
-    /// The same argument for a shorter time.
+    /// The same argument with a shorter borrow.
     pub(crate) fn reborrow(&mut self) -> Argument<'_> {
         match self {
             Argument::Scalar(scalar) => Argument::Scalar(scalar.clone()),
@@ -101,7 +105,7 @@ impl Argument<'_> {
         }
     }
 
-    /// Whether it is an array of the caller that is only read.
+    /// Whether this is an array of the caller that the call only reads.
     pub(crate) fn is_readable(&self) -> bool {
         match self {
             Argument::In(_) => true,
@@ -110,7 +114,7 @@ impl Argument<'_> {
         }
     }
 
-    /// Whether it is an array at a server.
+    /// Whether this is an array at a server.
     pub(crate) fn is_at_server(&self) -> bool {
         matches!(self, Argument::Handle(_) | Argument::Named(_))
     }

@@ -1,7 +1,8 @@
-//! A call before it is made: what its scalars say of its arrays, and whether its arguments fit.
+//! A call before it is made: its layout, and the check of its arguments.
 //!
-//! The layout of a call is computed here, once, whichever server the call goes to and however often
-//! it is begun.
+//! The client computes the layout of a call here and nowhere else. It does so once, whichever
+//! server the call goes to and however often the call begins again. The server computes it again,
+//! independently.
 
 use crate::argument::Argument;
 use crate::callback::Callback;
@@ -16,11 +17,11 @@ use std::time::Instant;
 #[cfg(test)]
 mod tests;
 
-/// Stands for memory of the server, where an array has its place that stays there.
+/// Marks an array that the server already has, in the list of array locations.
 const AT_SERVER: u64 = u64::MAX;
 
-/// A call of one function whose scalars are known, and so the sizes of its arrays, which may be
-/// made by then.
+/// A call of one function with known scalars. The sizes of its arrays follow from them. The arrays
+/// need not exist yet.
 #[derive(Clone)]
 pub struct LaidOut {
     description: Arc<Description>,
@@ -51,7 +52,7 @@ impl LaidOut {
         })
     }
 
-    /// The layout that the scalars among the arguments give the call.
+    /// The layout that follows from the scalars among the arguments.
     fn of(
         description: &Arc<Description>,
         arguments: &[Argument<'_>],
@@ -71,12 +72,12 @@ impl LaidOut {
         &self.scalars
     }
 
-    /// Sizes and shapes of the arrays, and what the call costs.
+    /// Sizes and shapes of the arrays, and the cost of the call.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// What is sent for a call that is not made: what it would take is asked for.
+    /// The message that asks for an estimate of the call.
     pub(crate) fn into_question(self) -> (proto::Call, Arc<Layout>) {
         let call = proto::Call {
             function: 0,
@@ -93,29 +94,29 @@ impl LaidOut {
     }
 }
 
-/// Which way the arrays of a call go.
+/// In which directions the arrays of a call travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Travel {
-    /// There and back.
+    /// To the server and back.
     Both,
-    /// They are sent, and the results fetched later.
+    /// To the server; a later request fetches the results.
     There,
-    /// They were sent before.
+    /// Back; an earlier request sent the arguments.
     Back,
 }
 
-/// A call whose arguments fit: what is sent, where its arrays lie, and whom it calls back.
+/// A call whose arguments fit the interface: its message, its array locations and its callbacks.
 #[derive(Clone)]
 pub(crate) struct Prepared {
     pub(crate) call: proto::Call,
     pub(crate) layout: Arc<Layout>,
     pub(crate) functions: Vec<Callback>,
-    /// When its caller asked for it; the first attempt counts from there.
+    /// When the caller asked for the call. The time of the first attempt counts from here.
     since: Option<Instant>,
 }
 
 impl Prepared {
-    /// Checks the arguments of a call; computes its layout, unless the caller has had it computed.
+    /// Checks the arguments of a call. Computes its layout, unless the caller passes it.
     pub(crate) fn new(
         description: &Arc<Description>,
         laid_out: Option<LaidOut>,
@@ -145,7 +146,7 @@ impl Prepared {
             interface.params.len() + interface.callbacks.len(),
             arguments,
         )?;
-        // That of another function says nothing of this one.
+        // A layout of another function cannot be used here.
         let same = |laid_out: &LaidOut| {
             let known = &laid_out.description;
             Arc::ptr_eq(known, description) || known.text == description.text
@@ -166,7 +167,7 @@ impl Prepared {
         })
     }
 
-    /// The same call once more, which counts from when it begins.
+    /// A copy of the call for another attempt. Its time counts from the start of that attempt.
     pub(crate) fn again(&self) -> Prepared {
         Prepared {
             since: None,
@@ -174,7 +175,7 @@ impl Prepared {
         }
     }
 
-    /// Its scalars and its layout, before arrays get places.
+    /// The scalars and the layout, before arrays get locations.
     pub(crate) fn laid_out(&self, description: &Arc<Description>) -> LaidOut {
         LaidOut {
             description: description.clone(),
@@ -184,12 +185,12 @@ impl Prepared {
         }
     }
 
-    /// When an attempt begins: the first when the caller asked for the call.
+    /// When this attempt begins. For the first attempt, this is when the caller asked for the call.
     pub(crate) fn begins(&mut self) -> Instant {
         self.since.take().unwrap_or_else(Instant::now)
     }
 
-    /// Leaves the places of an earlier attempt, and gives their place to the arrays that are at the
+    /// Forgets the array locations of an earlier attempt, and marks the arrays that are at the
     /// server.
     pub(crate) fn settle(&mut self, arguments: &[Argument<'_>]) {
         self.call.handles = handles(&self.layout, arguments);
@@ -209,7 +210,7 @@ impl Prepared {
         Arc::make_mut(&mut self.layout).place(places);
     }
 
-    /// Tells the server where those arrays lie that neither travel nor are its own.
+    /// Tells the server the locations of arrays in shared memory.
     pub(crate) fn tell_places(&mut self) {
         self.call.places = self.layout.places();
         self.call.data_bytes = self.layout.sent_bytes();
@@ -225,7 +226,7 @@ impl Prepared {
     }
 }
 
-/// Whether there are as many arguments as are expected.
+/// Checks the number of arguments.
 pub(crate) fn check_count(
     expected: usize,
     arguments: &[Argument<'_>],
@@ -237,7 +238,7 @@ pub(crate) fn check_count(
     }
 }
 
-/// The scalar that an argument is.
+/// The value of a scalar argument.
 fn scalar((param, argument): (&Param, &Argument<'_>)) -> Result<Option<Scalar>, ArgumentError> {
     match argument {
         Argument::Scalar(value) if param.is_value() => {
@@ -248,7 +249,7 @@ fn scalar((param, argument): (&Param, &Argument<'_>)) -> Result<Option<Scalar>, 
     }
 }
 
-/// Whether the call fits one message, which is looked at where there are long texts.
+/// Checks that the call fits one message. Only calls with long texts can be too long.
 fn check_length(call: &proto::Call) -> Result<(), ArgumentError> {
     const MOST: usize = 1 << 20;
     const LONG: usize = MOST / 4;
@@ -260,7 +261,7 @@ fn check_length(call: &proto::Call) -> Result<(), ArgumentError> {
     if texts.sum::<usize>() < LONG {
         return Ok(());
     }
-    // Places of arrays and the number of the function come to it later.
+    // Array locations and the number of the function are added later.
     let room = 64 + 32 * call.scalars.len();
     let mut message = Vec::new();
     call.encode(&mut message);
@@ -271,7 +272,7 @@ fn check_length(call: &proto::Call) -> Result<(), ArgumentError> {
     }
 }
 
-/// The functions of the caller among the arguments.
+/// The callbacks among the arguments.
 fn callbacks(
     interface: &Interface,
     arguments: &[Argument<'_>],
@@ -289,7 +290,7 @@ fn callbacks(
     callbacks.collect()
 }
 
-/// The arrays that stay at the server, by their index among the arrays.
+/// The stored arrays among the arguments, by their index among the arrays.
 fn handles(layout: &Layout, arguments: &[Argument<'_>]) -> Vec<(u32, HandleId)> {
     let arrays = (0u32..).zip(&layout.arrays);
     let handle = |(index, array): (u32, &ArrayLayout)| match &arguments[array.param] {
@@ -299,7 +300,7 @@ fn handles(layout: &Layout, arguments: &[Argument<'_>]) -> Vec<(u32, HandleId)> 
     arrays.filter_map(handle).collect()
 }
 
-/// Whether the arrays are of the kinds and lengths that the layout says.
+/// Checks the kinds and lengths of the arrays against the layout.
 pub(crate) fn check_arrays(
     interface: &Interface,
     layout: &Layout,
@@ -327,8 +328,8 @@ pub(crate) fn check_arrays(
     Ok(())
 }
 
-/// Whether an array needs no memory of the caller: it does not travel this way, or is at a server,
-/// which knows its form.
+/// Whether an array needs no memory of the caller. Either it does not travel in this direction, or
+/// a server has it and knows its form.
 fn is_elsewhere(param: &Param, argument: &Argument<'_>, way: Travel) -> bool {
     let is_idle = match way {
         Travel::Both => param.mode == Mode::Work,
@@ -343,7 +344,7 @@ fn is_elsewhere(param: &Param, argument: &Argument<'_>, way: Travel) -> bool {
     }
 }
 
-/// Whether an argument is an array of the right kind.
+/// Checks that an argument is an array of the right kind.
 fn check_kind(param: &Param, argument: &Argument<'_>, way: Travel) -> Result<(), ArgumentError> {
     let expected = match (param.mode, argument) {
         (Mode::Work, _) => Some("nothing, it is work space"),

@@ -1,4 +1,7 @@
-//! Functions of the caller that a called function may call while it runs.
+//! Callbacks: functions of the caller that the called function calls while it runs.
+//!
+//! This module checks the arguments that a server sends for a callback, runs the caller's function,
+//! and encodes its answer. `remote::callbacks` decides on which thread it runs.
 
 use crate::error::CallbackError;
 use farcall_idl::{Interface, Layout, Scalar};
@@ -6,19 +9,19 @@ use farcall_rpc_proto::{self as proto, CallbackAnswer, Direction, Piece, Pieces,
 use std::fmt;
 use std::sync::Arc;
 
-/// Most bytes of the arrays of one callback, in their declared sizes.
+/// Limit on the arrays of one callback, in bytes of their declared sizes.
 const MOST_BYTES: u64 = 1_000_000;
 
 type Done = Result<(), CallbackError>;
 type Run = dyn Fn(&mut CallbackArguments<'_>) -> Done + Send + Sync;
 
-/// A function of the caller. It runs on the thread that waits for the call, and the called function
-/// waits for it. An error gives the call up.
+/// A callback. It runs on the thread that waits for the call, and the called function waits for it.
+/// If it returns an error, the client gives the call up.
 #[derive(Clone)]
 pub struct Callback(Arc<Run>);
 
 impl Callback {
-    /// A callback that does what `run` does.
+    /// A callback that runs `run`.
     pub fn new(
         run: impl Fn(&mut CallbackArguments<'_>) -> Done + Send + Sync + 'static,
     ) -> Callback {
@@ -36,18 +39,18 @@ impl fmt::Debug for Callback {
     }
 }
 
-/// The arguments of a callback. Arrays are in their declared size, in the declared order of
-/// indices; what did not travel is zero.
+/// The arguments of a callback. Arrays have their declared size, in the declared order of indices.
+/// Elements that did not travel are zero.
 pub struct CallbackArguments<'a> {
     interface: &'a Interface,
     scalars: Vec<Option<Scalar>>,
     layout: Layout,
-    /// As aligned as any element.
+    /// The arrays, aligned for every element type.
     memory: Vec<u128>,
 }
 
 impl<'a> CallbackArguments<'a> {
-    /// The callback as an interface: its name and its parameters.
+    /// The interface of the callback: its name and its parameters.
     pub fn interface(&self) -> &'a Interface {
         self.interface
     }
@@ -57,12 +60,12 @@ impl<'a> CallbackArguments<'a> {
         &self.scalars
     }
 
-    /// Where the arrays lie.
+    /// Sizes and positions of the arrays.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The bytes of the array that is the parameter with this index; none of a scalar.
+    /// The bytes of the array parameter with this index. Empty for a scalar.
     pub fn array(&mut self, param: usize) -> &mut [u8] {
         let range = self.layout.array(param).map_or(0..0, |array| {
             array.offset as usize..(array.offset + array.bytes) as usize
@@ -72,11 +75,11 @@ impl<'a> CallbackArguments<'a> {
 
     fn bytes(&mut self) -> &mut [u8] {
         let bytes = size_of_val(&self.memory[..]);
-        // SAFETY: these are plain bytes.
+        // SAFETY: the memory holds plain bytes.
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_mut_ptr().cast(), bytes) }
     }
 
-    /// What a server sent, checked before memory is taken for it.
+    /// Reads the arguments that a server sent. Checks their sizes before it allocates memory.
     pub(crate) fn new(
         interface: &'a Interface,
         callback: proto::Callback,
@@ -114,7 +117,7 @@ impl<'a> CallbackArguments<'a> {
         std::iter::from_fn(|| pieces.take(u64::MAX)).collect()
     }
 
-    /// Turns the arrays that came into this machine's byte order.
+    /// Converts the received arrays to this machine's byte order.
     fn swap(&mut self) {
         let came = |param: usize| self.interface.params[param].mode.is_sent();
         let arrays = self.layout.arrays.iter();
@@ -125,7 +128,7 @@ impl<'a> CallbackArguments<'a> {
         }
     }
 
-    /// What goes back to the server.
+    /// The answer to the server.
     pub(crate) fn answer(mut self) -> CallbackAnswer {
         let mut data = Vec::with_capacity(self.layout.returned_bytes() as usize);
         for piece in self.pieces(Direction::Returned) {

@@ -1,27 +1,30 @@
-//! What proves who a client is, and which servers it believes.
+//! Credentials: how a client proves who it is, and which servers it trusts.
+//!
+//! This module holds tokens, certificates and authorities, and reads their files once. It does not
+//! speak TLS; `farcall-tls` does.
 
 use farcall_tls::{FileError, Trust};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// What proves who a client is, and which servers it believes.
+/// How a client proves who it is, and which servers it trusts.
 ///
-/// A token goes to a server over TLS, over a Unix socket, or within this host, never in clear text
-/// over a network.
+/// The client sends its token over TLS, over a Unix socket, or within this host. It never sends it
+/// in clear text over a network.
 #[derive(Clone, Default)]
 pub struct Credentials {
     token: Option<String>,
     authorities: Option<PathBuf>,
     certificate: Option<(PathBuf, PathBuf)>,
-    /// Read when it is first needed, once for all connections.
+    /// Read at the first use, once for all connections.
     trust: Arc<OnceLock<Trust>>,
 }
 
 impl Credentials {
-    /// What the environment names: the token `FARCALL_TOKEN`; the file `FARCALL_CA` with the
-    /// certificates of the authorities to believe instead of this machine's; the certificate
-    /// `FARCALL_CERT` to show, and its private key `FARCALL_KEY`.
+    /// The credentials of the environment. `FARCALL_TOKEN` is the token. `FARCALL_CA` names a file
+    /// with the certificates of trusted authorities, which replace those of this machine.
+    /// `FARCALL_CERT` and `FARCALL_KEY` name the client's certificate and its private key.
     pub fn from_environment() -> Credentials {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let certificate = set("FARCALL_CERT").zip(set("FARCALL_KEY"));
@@ -33,7 +36,7 @@ impl Credentials {
         }
     }
 
-    /// The same with another token.
+    /// These credentials with another token.
     pub fn with_token(self, token: impl Into<String>) -> Credentials {
         Credentials {
             token: Some(token.into()),
@@ -41,7 +44,7 @@ impl Credentials {
         }
     }
 
-    /// The same with the authorities whose certificates are in this file (PEM).
+    /// These credentials with the trusted authorities of a file of certificates (PEM).
     pub fn with_authorities(self, file: impl Into<PathBuf>) -> Credentials {
         Credentials {
             authorities: Some(file.into()),
@@ -50,7 +53,7 @@ impl Credentials {
         }
     }
 
-    /// The same with a certificate to show and its private key (PEM).
+    /// These credentials with a client certificate and its private key (PEM files).
     pub fn with_certificate(
         self,
         certificate: impl Into<PathBuf>,
@@ -78,7 +81,7 @@ impl Credentials {
     }
 }
 
-/// Without the token.
+/// Leaves the token out.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials")

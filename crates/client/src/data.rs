@@ -1,36 +1,36 @@
-//! What is known of data with names.
+//! Named data as a client sees them: name, version, owner and holders.
 
 use farcall_rpc_proto::{DataName, DataVersion};
 
-/// The name of an array, and which version it is.
+/// The name of an array, and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// With its owner.
+    /// The name, with the owner.
     pub name: DataName,
-    /// Counts the versions, from 1 on.
+    /// Number of the version, from 1 on.
     pub version: u64,
-    /// Whether all users may read it.
+    /// Whether all users may read the data.
     pub shared: bool,
-    /// Whether it is the caller's own.
+    /// Whether the caller owns the data.
     pub own: bool,
     pub(crate) identity: DataVersion,
 }
 
-/// What is known of data with a name.
+/// The status of named data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataStatus {
-    /// With their owner.
+    /// The name, with the owner.
     pub name: DataName,
-    /// Counts the versions, from 1 on.
+    /// Number of the version, from 1 on.
     pub version: u64,
-    /// Whether all users may read them.
+    /// Whether all users may read the data.
     pub shared: bool,
-    /// Type of the elements, by its name in the interface language.
+    /// Element type, by its name in the interface language.
     pub element: String,
     /// The shape.
     pub shape: Vec<u64>,
-    /// All bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// The addresses of the servers that hold them in this version.
+    /// Addresses of the servers that hold this version.
     pub holders: Vec<String>,
 }

@@ -1,4 +1,6 @@
-//! What a server says of a function, whichever server it is.
+//! Descriptions of functions, as servers send them: name, interface and library.
+//!
+//! A description is the same for one server and for many. It is read and checked once.
 
 use crate::address::Address;
 use crate::error::Error;
@@ -6,23 +8,24 @@ use farcall_idl::Interface;
 use farcall_rpc_proto as proto;
 use std::sync::Arc;
 
-/// What a server said of a function.
+/// The description of a function.
 pub(crate) struct Description {
-    /// The name by which it was asked for.
+    /// The name that the caller asked for.
     pub(crate) requested: String,
     /// `module/name`.
     pub(crate) qualified: String,
-    /// The interface in canonical IDL.
+    /// The interface in the canonical form of the interface language.
     pub(crate) text: String,
-    /// The library behind it, its version and its kernel, as far as it says.
+    /// The library that has the function, with version and kernel if the library reports them.
     pub(crate) library: Option<Arc<str>>,
     pub(crate) interface: Interface,
-    /// The callbacks as interfaces of their own.
+    /// The interfaces of the callbacks.
     pub(crate) callbacks: Vec<Interface>,
 }
 
 impl Description {
-    /// Reads the interface that a server sent; `agent` is its program and version.
+    /// Reads the interface that a server sent. `agent` is the server's program and version, for
+    /// errors.
     pub(crate) fn read(
         (address, agent): (&Address, &str),
         requested: &str,
@@ -51,12 +54,12 @@ impl Description {
     }
 }
 
-/// A function that a server has, in a list of all.
+/// One function in the list of a server's functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSummary {
-    /// Qualified name, `module/entry`.
+    /// Qualified name, `module/name`.
     pub name: String,
-    /// The interface's own one-line description.
+    /// The one-line description in the interface.
     pub title: String,
 }
 

@@ -1,4 +1,7 @@
-//! Why a call failed, and whose fault it was.
+//! Errors of the client: what failed, and whose fault it was.
+//!
+//! Each variant names the thing that failed. Causes are kept as sources, so that a program can look
+//! at them.
 
 mod argument;
 mod failure;
@@ -12,7 +15,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why a function of the caller failed.
+/// Why a callback failed.
 pub type CallbackError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why an operation failed. [`Error::fault`] says whose fault it was.
@@ -22,49 +25,49 @@ pub enum Error {
     /// The text is not an address.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// No connection to the server.
+    /// The client cannot connect to the server.
     #[error("cannot connect to {address}: {source}{}", connect_hint(.source))]
     Connect {
-        /// Where to.
+        /// The server's address.
         address: Address,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The server does not let this client in, and said why.
+    /// The server refuses this client and says why.
     #[error("{address} refused the connection: {reason}")]
     Refused {
-        /// Where to.
+        /// The server's address.
         address: Address,
-        /// Why not.
+        /// The server's reason.
         reason: String,
     },
     /// The connection broke. A call under way may or may not have run.
     #[error("connection to {address} lost: {source}")]
     Disconnected {
-        /// Where to.
+        /// The server's address.
         address: Address,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The peer does not keep to the protocol, or closed the connection and said why.
+    /// The peer violates the protocol, or closed the connection and said why.
     #[error("{address}: {source}")]
     Protocol {
-        /// The peer.
+        /// The peer's address.
         address: Address,
-        /// What it did.
+        /// How the peer violated the protocol.
         source: ProtocolError,
     },
-    /// The interface that the server sent cannot be used.
+    /// The client cannot use the interface that the server sent.
     #[error("{address}: the interface of `{function}` cannot be read: {reason}")]
     Interface {
-        /// The server.
+        /// The server's address.
         address: Address,
-        /// The function.
+        /// Name of the function.
         function: String,
         /// What is wrong.
         reason: String,
     },
-    /// An argument does not fit; nothing was sent.
+    /// An argument does not fit the interface. The client has sent nothing.
     #[error("{function}: {source}")]
     Argument {
         /// Qualified name of the function.
@@ -72,29 +75,30 @@ pub enum Error {
         /// What is wrong.
         source: ArgumentError,
     },
-    /// The time-out passed. A call waited for by itself is given up; one under way goes on.
+    /// The operation took longer than the timeout. A call that a caller waits for alone is given
+    /// up; other calls continue.
     #[error("no answer from {address} within {} s", .after.as_secs_f64())]
     Timeout {
-        /// The server.
+        /// The server's address.
         address: Address,
-        /// The time-out.
+        /// The timeout.
         after: Duration,
     },
-    /// [`crate::Options::on_interrupt`] asked to give up.
+    /// [`crate::Options::on_interrupt`] asked the client to give the operation up.
     #[error("interrupted; the call was given up")]
     Interrupted,
-    /// A function of the caller failed, so that the call that called it was given up.
+    /// A callback failed, and the client gave up the call that called it.
     #[error("{function}: callback `{callback}` failed: {source}")]
     Callback {
         /// Qualified name of the function.
         function: String,
-        /// Its callback.
+        /// Name of the callback.
         callback: String,
-        /// What the caller's function says.
+        /// The error of the caller's function.
         source: CallbackError,
     },
-    /// A file that an argument names cannot be read or written; the call was not made, or was given
-    /// up. No file was changed.
+    /// The client cannot read or write a file that an argument names. The call was not made, or was
+    /// given up. No file was changed.
     #[error("{function}: argument `{argument}`: {}: {source}", .path.display())]
     File {
         /// Qualified name of the function.
@@ -103,20 +107,20 @@ pub enum Error {
         argument: String,
         /// The file, as the caller named it.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// A call of a transaction failed; the others that were under way have ended, and no more were
-    /// made. What the transaction was to write is undefined.
+    /// A call of a transaction failed. The other running calls have ended, and the rest were not
+    /// made. The arrays that the transaction writes are undefined.
     #[error("call {call} of the transaction, {function}: {source}{}", left_out(*.left))]
     Transaction {
-        /// Which call, counted from 1.
+        /// Number of the call, from 1 on.
         call: usize,
         /// Qualified name of the function.
         function: String,
-        /// Calls that were not made.
+        /// Number of calls that were not made.
         left: usize,
-        /// Why it failed.
+        /// Why the call failed.
         source: Box<Error>,
     },
     /// A call cannot be part of a transaction.
@@ -129,7 +133,7 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
-    /// The server of a call was lost, which may have run, and it may not be run again at another.
+    /// The server of a call was lost. The call may have run, and its function must not run twice.
     #[error(
         "{function} at {server}: {source}; the call may have run there, and it is not run again \
          elsewhere: {why}"
@@ -137,9 +141,9 @@ pub enum Error {
     Lost {
         /// Qualified name of the function.
         function: String,
-        /// Where it was.
+        /// Address of the server.
         server: String,
-        /// Why it is not run again.
+        /// Why the call does not run again.
         why: &'static str,
         /// How the server was lost.
         source: Box<Error>,
@@ -152,7 +156,7 @@ pub enum Error {
 /// Whose fault a failure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The caller's: arguments, names, limits, giving up.
+    /// The caller's: wrong arguments or names, limits, a call that the caller gave up.
     Caller,
     /// The peer's or the network's.
     Peer,
@@ -163,7 +167,7 @@ pub enum Fault {
 }
 
 impl Error {
-    /// What the client itself reports in the words of a server.
+    /// An error that the client reports in the same form as a server.
     pub(crate) fn failed(kind: FailureKind, text: impl Into<String>) -> Error {
         Error::Failed(Failure {
             kind,
@@ -172,8 +176,8 @@ impl Error {
         })
     }
 
-    /// Whether the server that was asked has let the client go without having begun with what was
-    /// asked for, so that it can be asked of the server that follows it.
+    /// Whether a server that shuts down released the client before it began with the request. The
+    /// server's successor can then take the request.
     pub(crate) fn was_let_go(&self) -> bool {
         match self {
             Error::Failed(failure) => failure.kind == FailureKind::Draining,
@@ -207,8 +211,7 @@ impl Error {
         }
     }
 
-    /// Where something could not be reserved because it is not free then: how long after the
-    /// refusal it can be had.
+    /// For a reservation that was refused: how long after the refusal the elements are free.
     pub fn earliest(&self) -> Option<Duration> {
         match self {
             Error::Failed(failure) => failure.earliest,
@@ -216,7 +219,7 @@ impl Error {
         }
     }
 
-    /// Whether the interface is to be fetched again before another try.
+    /// Whether the client must fetch the interface again before another try.
     pub(crate) fn is_stale_interface(&self) -> bool {
         matches!(self, Error::Failed(failure) if failure.kind == FailureKind::StaleInterface)
     }

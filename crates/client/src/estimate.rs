@@ -1,4 +1,4 @@
-//! What a call would take, told before it is made.
+//! Estimates: the bytes, the memory and the time of a call, before it is made.
 
 use farcall_idl::Layout;
 use farcall_rpc_proto::Estimate as ServerEstimate;
@@ -7,33 +7,33 @@ use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// What a call would take. Times are in seconds; those that are missing are not known yet: no call
-/// of the function, or no transfer of a megabyte, was seen by the server.
+/// The estimated cost of a call. Times are in seconds. A missing time is not known yet: the server
+/// has seen no call of the function, or no transfer of a megabyte.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// Bytes of arrays that go to the server.
+    /// Bytes of arrays that travel to the server.
     pub sent_bytes: u64,
-    /// Bytes of arrays that come back.
+    /// Bytes of arrays that travel back.
     pub returned_bytes: u64,
-    /// Memory of the call on the server.
+    /// Bytes of memory that the call takes on the server.
     pub memory_bytes: u64,
-    /// Operations by the interface's CalcOrder.
+    /// Number of operations, by `CalcOrder` of the interface.
     pub operations: Option<f64>,
-    /// To the server and back, with nothing to carry.
+    /// Round trip to the server without data.
     pub latency: f64,
-    /// The arguments on their way.
+    /// Transfer of the arguments.
     pub send: Option<f64>,
-    /// Until a worker is free.
+    /// Wait for a free worker.
     pub wait: f64,
-    /// In the library.
+    /// Computation in the library.
     pub exec: Option<f64>,
-    /// Two thirds of the calls lie within `exec` divided and multiplied by this.
+    /// Spread of `exec`: two thirds of the calls take between `exec / factor` and `exec * factor`.
     pub factor: Option<f64>,
-    /// The results on their way.
+    /// Transfer of the results.
     pub recv: Option<f64>,
-    /// Bytes per second to the server, and back.
+    /// Rates to the server and back, in bytes per second.
     pub rates: (Option<f64>, Option<f64>),
-    /// Processor elements of the server.
+    /// Processor elements that the call takes.
     pub pes: Option<u32>,
 }
 
@@ -73,7 +73,7 @@ impl Estimate {
         }
     }
 
-    /// From the start of the call to its return, where every part is known.
+    /// Time from the start of the call to its return, if every part is known.
     pub fn total(&self) -> Option<f64> {
         Some(self.latency + self.send? + self.wait + self.exec? + self.recv?)
     }
@@ -107,7 +107,7 @@ impl fmt::Display for Estimate {
     }
 }
 
-/// Bytes per second of a copy within this host, measured once.
+/// Rate of a memory copy within this host, in bytes per second. Measured once.
 fn copy_rate() -> f64 {
     static RATE: OnceLock<f64> = OnceLock::new();
     *RATE.get_or_init(|| {

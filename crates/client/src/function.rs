@@ -1,4 +1,7 @@
-//! A handle on one remote function.
+//! Function handles: what a caller holds to call one function.
+//!
+//! A handle has the interface and knows where calls go: to one server, or to the servers behind a
+//! metaserver. This module chooses between the two; `remote` and `grid` make the calls.
 
 use crate::argument::{Argument, named};
 use crate::call::{LaidOut, Prepared, Travel};
@@ -19,14 +22,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A function of a server. Clones share the interface.
+/// A handle for a function of a server. Clones share the interface.
 #[derive(Clone)]
 pub struct Function {
     server: Server,
     target: Target,
 }
 
-/// Where its calls go.
+/// Where the calls of a function go.
 #[derive(Clone)]
 enum Target {
     /// To one server.
@@ -36,7 +39,8 @@ enum Target {
 }
 
 impl Server {
-    /// The function of that name, `module/name` or `name` alone. Its interface is fetched once.
+    /// The function with this name, `module/name` or `name` alone. The client fetches its interface
+    /// once.
     pub fn function(&self, name: &str) -> Result<Function, Error> {
         let target = match &self.0 {
             Backend::One(server) => Target::One(server.function(name)?),
@@ -64,7 +68,7 @@ impl Function {
         }
     }
 
-    /// The servers to which its calls may go.
+    /// The servers to which the function's calls may go.
     pub(crate) fn places(&self) -> Vec<remote::Server> {
         match &self.target {
             Target::One(function) => vec![function.server().clone()],
@@ -72,13 +76,13 @@ impl Function {
         }
     }
 
-    /// The servers that have it with this interface, as far as they can be reached: those behind a
-    /// metaserver, or the one.
+    /// The reachable servers that have the function with this interface: the servers behind a
+    /// metaserver, or the one server.
     pub fn servers(&self) -> Vec<Server> {
         self.places().into_iter().map(Server::from).collect()
     }
 
-    /// Whether it is called on an object.
+    /// Whether the function is a method of an object.
     pub fn is_method(&self) -> bool {
         match &self.target {
             Target::One(function) => function.is_method(),
@@ -86,33 +90,33 @@ impl Function {
         }
     }
 
-    /// The interface.
+    /// The interface of the function.
     pub fn interface(&self) -> &Interface {
         &self.description().interface
     }
 
-    /// The interface in canonical IDL.
+    /// The interface in the canonical form of the interface language.
     pub fn text(&self) -> &str {
         &self.description().text
     }
 
-    /// The library behind it, its version and its kernel, as far as it says.
+    /// The library that has the function, with version and kernel if the library reports them.
     pub fn library(&self) -> Option<&str> {
         self.description().library.as_deref()
     }
 
-    /// `module/name`.
+    /// Qualified name, `module/name`.
     pub fn qualified_name(&self) -> &str {
         &self.description().qualified
     }
 
-    /// The server that has it.
+    /// The server or metaserver of the function.
     pub fn server(&self) -> &Server {
         &self.server
     }
 
-    /// The same function, whose calls have what the library prints written to `output`; without one
-    /// it goes to the server's log.
+    /// The same function with its own output. What the library prints during its calls goes to
+    /// `output`; with `None` it goes to the server's log.
     pub fn with_output(&self, output: Option<Output>) -> Function {
         self.with(match self.target.clone() {
             Target::One(function) => Target::One(function.with_output(output)),
@@ -127,7 +131,7 @@ impl Function {
         }
     }
 
-    /// Where what it prints goes.
+    /// Where the printed text of the function goes.
     pub(crate) fn output(&self) -> Option<&Output> {
         match &self.target {
             Target::One(function) => function.output(),
@@ -135,9 +139,10 @@ impl Function {
         }
     }
 
-    /// The same function, whose calls have the processor elements of a reservation at its server
-    /// ([`Server::reserve`]), by its number, or by its whole name behind a metaserver: they all go
-    /// to its server. Without one they wait as all others.
+    /// The same function with a reservation ([`Server::reserve`]). Its calls use the reserved
+    /// processor elements, and all go to the server of the reservation. A reservation behind a
+    /// metaserver has a name that includes its server. With `None`, calls wait in the queue like
+    /// all others.
     pub fn with_reservation<N: Into<ReservationName>>(&self, reservation: Option<N>) -> Function {
         let name = reservation.map(Into::into);
         self.with(match self.target.clone() {
@@ -146,7 +151,7 @@ impl Function {
         })
     }
 
-    /// The reservation whose processor elements its calls have.
+    /// The reservation that the function's calls use.
     pub fn reservation(&self) -> Option<&ReservationName> {
         match &self.target {
             Target::One(function) => function.reservation(),
@@ -154,12 +159,13 @@ impl Function {
         }
     }
 
-    /// Reserves processor elements for calls of the function as [`Server::reserve`] does; behind a
-    /// metaserver at the server that has it with this interface and can have them first.
+    /// Reserves processor elements for calls of the function, as [`Server::reserve`] does. Behind a
+    /// metaserver it reserves them at the server that has the function with this interface and is
+    /// free first.
     ///
     /// # Errors
-    /// As [`Server::reserve`]; behind a metaserver the earliest time of all servers, and which it
-    /// is.
+    /// As [`Server::reserve`]. Behind a metaserver, the error names the earliest time of all
+    /// servers, and the server.
     pub fn reserve(&self, wanted: &ReservationSpec) -> Result<Reservation, Error> {
         match &self.target {
             Target::One(function) => function.server().reserve(wanted),
@@ -167,8 +173,8 @@ impl Function {
         }
     }
 
-    /// The caller's reservations that are not over: at its server, or behind a metaserver at those
-    /// of its servers that can be reached.
+    /// The caller's reservations that have not ended, at the function's server, or at all reachable
+    /// servers behind the metaserver.
     pub fn reservations(&self) -> Result<Vec<Reservation>, Error> {
         let mut all = Vec::new();
         for server in self.places() {
@@ -177,13 +183,13 @@ impl Function {
         Ok(all)
     }
 
-    /// Computes the sizes of the arrays of a call with these scalars, one for each parameter, with
-    /// `None` for arrays. `elements` are the values of the array elements that sizes depend on
-    /// ([`Interface::element_values`]). Who needs them to make the arrays hands them on to the call
-    /// ([`Function::call_laid_out`]), which does not compute them again.
+    /// Computes the sizes of a call's arrays from its scalars. `scalars` has one entry for each
+    /// parameter, with `None` for arrays. `elements` are the values of the array elements that
+    /// sizes depend on ([`Interface::element_values`]). A caller that makes the arrays itself
+    /// passes the result to [`Function::call_laid_out`], which does not compute it again.
     ///
     /// # Errors
-    /// A scalar does not fit, or sizes do not come out.
+    /// A scalar is out of range, or a size cannot be computed.
     pub fn lay_out(
         &self,
         scalars: Vec<Option<Scalar>>,
@@ -196,8 +202,8 @@ impl Function {
         })
     }
 
-    /// What a call with these scalars would take at each of the servers behind a metaserver, the
-    /// soonest first; then those that cannot have it, and why. `elements` are as in
+    /// Estimates of a call with these scalars at each server behind a metaserver, the soonest
+    /// first. Servers that cannot run the call come last, with the reason. `elements` are as in
     /// [`Function::lay_out`].
     pub fn offers(
         &self,
@@ -216,8 +222,8 @@ impl Function {
         Ok(offers.into_iter().map(Offer::from).collect())
     }
 
-    /// What a call with these scalars would take, before anything of it is sent. `elements` are as
-    /// in [`Function::lay_out`].
+    /// The estimated cost of a call with these scalars. No array is sent. `elements` are as in
+    /// [`Function::lay_out`].
     pub fn estimate(
         &self,
         scalars: &[Option<Scalar>],
@@ -230,15 +236,15 @@ impl Function {
         }
     }
 
-    /// Calls the function with one argument for each parameter and each callback, and fills OUT and
-    /// INOUT arrays in place. If it fails, their contents are undefined. Callbacks run on this
-    /// thread.
+    /// Calls the function with one argument for each parameter and each callback. Fills OUT and
+    /// INOUT arrays in place; if the call fails, their contents are undefined. Callbacks run on
+    /// this thread.
     pub fn call(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
         self.make(None, arguments)
     }
 
-    /// The same for a call whose sizes are known. The scalars among the arguments are not looked
-    /// at: [`Argument::Skip`] may stand for them.
+    /// Calls the function with sizes that are already computed. Scalars come from `laid_out`, so
+    /// [`Argument::Skip`] may stand in their place.
     pub fn call_laid_out(
         &self,
         laid_out: LaidOut,
@@ -258,7 +264,7 @@ impl Function {
         }
     }
 
-    /// Calls the function with arguments by their names, in any order. Work space is left out.
+    /// Calls the function with arguments by name, in any order. Leave work space out.
     ///
     /// ```no_run
     /// # let server = farcall_client::Server::connect("", Default::default())?;
@@ -274,7 +280,7 @@ impl Function {
     /// ```
     ///
     /// # Errors
-    /// As [`Function::call`]; a name is none, is there twice, or is missing.
+    /// As [`Function::call`]. A name is unknown, given twice, or missing.
     pub fn call_named<'n, 'a>(
         &self,
         arguments: impl IntoIterator<Item = (&'n str, Argument<'a>)>,
@@ -282,11 +288,11 @@ impl Function {
         self.call(&mut self.in_order(arguments)?)
     }
 
-    /// Arguments by their names in the order of the interface, for [`Function::start`] and
-    /// [`Function::submit`]. Work space is left out.
+    /// Puts named arguments into the order of the interface, for [`Function::start`] and
+    /// [`Function::submit`]. Leave work space out.
     ///
     /// # Errors
-    /// A name is none, is there twice, or is missing.
+    /// A name is unknown, given twice, or missing.
     pub fn in_order<'n, 'a>(
         &self,
         arguments: impl IntoIterator<Item = (&'n str, Argument<'a>)>,
@@ -299,19 +305,20 @@ impl Function {
         })
     }
 
-    /// Begins a call and returns at once; any number may be under way. Its arguments travel while
-    /// somebody waits for one of the calls to this server; its callbacks run on a thread that waits
-    /// for it.
+    /// Begins a call and returns at once. Any number of calls may be under way. Arguments travel
+    /// while a thread waits for one of the calls to this server. Callbacks run on a thread that
+    /// waits for the call.
     ///
     /// # Safety
     /// Until [`Pending::wait`] returns or the [`Pending`] is dropped, the arrays of `arguments`
-    /// stay where they are; OUT and INOUT arrays are not touched, IN arrays not written.
+    /// must stay where they are. The caller must not touch OUT and INOUT arrays, and must not write
+    /// IN arrays.
     pub unsafe fn start(&self, arguments: &mut [Argument<'_>]) -> Result<Pending, Error> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller makes the same promise.
         unsafe { self.begin(None, arguments) }
     }
 
-    /// The same for a call whose sizes are known, as [`Function::call_laid_out`].
+    /// Begins a call with sizes that are already computed, as [`Function::call_laid_out`].
     ///
     /// # Safety
     /// As [`Function::start`].
@@ -320,7 +327,7 @@ impl Function {
         laid_out: LaidOut,
         arguments: &mut [Argument<'_>],
     ) -> Result<Pending, Error> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller makes the same promise.
         unsafe { self.begin(Some(laid_out), arguments) }
     }
 
@@ -329,7 +336,7 @@ impl Function {
         laid_out: Option<LaidOut>,
         arguments: &mut [Argument<'_>],
     ) -> Result<Pending, Error> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller makes the same promise.
         unsafe {
             match &self.target {
                 Target::One(function) => function.start(laid_out, arguments).map(Pending::from),
@@ -338,9 +345,9 @@ impl Function {
         }
     }
 
-    /// Submits a call: once this returns, the server runs it whatever happens to this program or to
-    /// the server, and keeps what it comes to for `keep`, or for as long as the server likes.
-    /// INOUT arrays are read only, OUT arrays are [`Argument::Skip`].
+    /// Submits a durable call. Once this returns, the server runs the call even if this program
+    /// ends or the server restarts. The server keeps the outcome for `keep`, or for its own
+    /// retention time. INOUT arrays are only read; OUT arrays are [`Argument::Skip`].
     pub fn submit(
         &self,
         arguments: &mut [Argument<'_>],
@@ -349,7 +356,7 @@ impl Function {
         self.commit(None, arguments, keep)
     }
 
-    /// The same for a call whose sizes are known, as [`Function::call_laid_out`].
+    /// Submits a durable call with sizes that are already computed, as [`Function::call_laid_out`].
     pub fn submit_laid_out(
         &self,
         laid_out: LaidOut,

@@ -1,8 +1,9 @@
-//! All servers behind a metaserver, as one: where each call goes, what became of it, and where it
-//! goes on when its server is lost.
+//! Many servers behind a metaserver, used as one: placement of calls, named data, and what happens
+//! when a server is lost.
 //!
-//! The metaserver is asked for each call. While none answers, the client decides itself, by the
-//! directory as it knew it last.
+//! This module asks the metaserver where each call goes. While no metaserver answers, the client
+//! decides by its last copy of the directory. The calls themselves are made by `remote`, which
+//! knows nothing of `grid`.
 
 mod call;
 mod data;

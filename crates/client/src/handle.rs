@@ -1,4 +1,4 @@
-//! What users do with parts of a server: its arrays, its objects, its submitted calls.
+//! Operations on stored arrays, objects and durable calls, for one server or for many.
 
 use crate::argument::Argument;
 use crate::error::Error;
@@ -9,8 +9,8 @@ use crate::remote::{Handle, Object, SubmittedCall};
 use crate::server::Server;
 
 impl Handle {
-    /// What a call of a function of that server passes for it: by its name where the server of the
-    /// call is chosen later.
+    /// The argument that a call at `server` passes for this array. If the server of the call is
+    /// chosen later, the argument holds the name of the data.
     pub fn argument(&self, server: &Server) -> Argument<'static> {
         match self.name() {
             Some(named) if server.is_metaserver() => Argument::Named(named.name.clone()),
@@ -18,28 +18,28 @@ impl Handle {
         }
     }
 
-    /// The server that has it.
+    /// The server that has the array.
     pub fn server(&self) -> Server {
         self.at().clone().into()
     }
 
-    /// A copy of the array at another server, which reads it from this one: nothing of it passes
-    /// through the client. The other server must be able to reach this one by the address that the
-    /// client has of it, and must allow it (`data.peers` in its configuration).
+    /// Copies the array to another server, which reads it from this one. No byte passes through the
+    /// client. The other server must reach this one by the address that the client uses, and its
+    /// configuration must allow it (`data.peers`).
     pub fn copy_to(&self, server: &Server, stays: bool) -> Result<Handle, Error> {
         self.copy(server.peer(), stays)
     }
 }
 
 impl Object {
-    /// The method of that name, as a function that is called on this object. The methods of an
+    /// The method with this name, as a function that is called on this object. The methods of an
     /// object run one after the other.
     pub fn method(&self, name: &str) -> Result<Function, Error> {
         let method = self.at().function(&format!("{}.{name}", self.class()))?;
         Ok(Function::of_one(method.on(self.instance().clone())))
     }
 
-    /// The server that has it.
+    /// The server that has the object.
     pub fn server(&self) -> Server {
         self.at().clone().into()
     }
@@ -47,19 +47,21 @@ impl Object {
 
 impl SubmittedCall {
     /// Waits for the end of the call and fills OUT and INOUT arrays with its results. `arguments`
-    /// has one for each parameter: those, and [`Argument::Skip`]. The server keeps the results.
+    /// has one entry for each parameter: these arrays, and [`Argument::Skip`] for the rest. The
+    /// server keeps the results.
     pub fn fetch(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
-        // SAFETY: the borrows outlive the request, which is over or given up when this returns.
+        // SAFETY: the borrows outlive the request, which has ended or is given up when this
+        // returns.
         unsafe { self.start(arguments) }?.wait()
     }
 
-    /// Begins to fetch, and returns at once.
+    /// Begins to fetch the results, and returns at once.
     ///
     /// # Safety
     /// Until [`Pending::wait`] returns or the [`Pending`] is dropped, the arrays of `arguments`
-    /// stay where they are and are not touched.
+    /// must stay where they are, and the caller must not touch them.
     pub unsafe fn start(&self, arguments: &mut [Argument<'_>]) -> Result<Pending, Error> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller makes the same promise.
         unsafe { self.begin(arguments) }.map(Pending::from)
     }
 }

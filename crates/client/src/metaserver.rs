@@ -1,4 +1,4 @@
-//! A metaserver as a server sees it that joins its directory.
+//! A server's connection to a metaserver: it joins, reports, and leaves.
 
 use crate::address::Address;
 use crate::error::Error;
@@ -17,22 +17,22 @@ impl Metaserver {
     /// Connects to a metaserver.
     ///
     /// # Errors
-    /// It cannot be reached, refuses, or is a server.
+    /// The metaserver cannot be reached, refuses the connection, or is a server.
     pub fn connect(address: &Address, options: &Options) -> Result<Metaserver, Error> {
         let connection = Connection::open(address, options)?;
         directory::check_metaserver(&connection)?;
         Ok(Metaserver { connection })
     }
 
-    /// Joins its directory, or says anew what the server is.
+    /// Joins the directory, or updates the server's record.
     ///
     /// # Errors
-    /// The metaserver does not take it, or is away.
+    /// The metaserver refuses the server, or is away.
     pub fn join(&self, join: &Join) -> Result<Noted, Error> {
         self.tell(Kind::Join, join)
     }
 
-    /// Says how the server stands, which renews its lease.
+    /// Sends a status report, which renews the lease.
     ///
     /// # Errors
     /// The server has no lease ([`Metaserver::wants_join`]), or the metaserver is away.
@@ -40,12 +40,12 @@ impl Metaserver {
         self.tell(Kind::Report, report)
     }
 
-    /// Whether it is to know which named data the server holds.
+    /// Whether the metaserver wants to know which named data the server holds.
     pub fn knows_data(&self) -> bool {
         check_names(&self.connection).is_ok()
     }
 
-    /// Says which named data the server holds.
+    /// Sends the list of named data that the server holds.
     ///
     /// # Errors
     /// The server has no lease ([`Metaserver::wants_join`]), or the metaserver is away.
@@ -53,7 +53,7 @@ impl Metaserver {
         self.tell(Kind::Hold, hold)
     }
 
-    /// Leaves its directory.
+    /// Leaves the directory.
     ///
     /// # Errors
     /// The metaserver is away.
@@ -61,7 +61,7 @@ impl Metaserver {
         self.tell(Kind::Leave, &Leave { server }).map(drop)
     }
 
-    /// Whether an error says that the server is to join anew.
+    /// Whether an error means that the server must join again.
     pub fn wants_join(error: &Error) -> bool {
         matches!(error, Error::Failed(failure) if failure.kind == FailureKind::NotJoined)
     }

@@ -1,43 +1,44 @@
-//! What a call would take at the servers behind a metaserver.
+//! Estimates of a call at the servers behind a metaserver.
 
 use farcall_directory::message;
 
-/// A server that could have a call, or not.
+/// The estimate for one server, or the reason why it cannot run the call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
-    /// Its number.
+    /// Number of the server.
     pub server: u64,
-    /// Where it is.
+    /// Address of the server.
     pub address: String,
-    /// What the call would take there.
+    /// The parts of the call's time there.
     pub terms: Option<TimeParts>,
-    /// Why it cannot have it.
+    /// Why the server cannot run the call.
     pub refusal: Option<String>,
 }
 
-/// Of what the time of a call consists, all in seconds.
+/// The parts of a call's time, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeParts {
-    /// Until the arguments are there.
+    /// Transfer of the arguments.
     pub up_s: f64,
-    /// Until it starts.
+    /// Wait for its turn after that.
     pub wait_s: f64,
     /// The computation.
     pub compute_s: f64,
-    /// Until the results are back.
+    /// Transfer of the results.
     pub down_s: f64,
-    /// Processor elements.
+    /// Processor elements that the call would use.
     pub pes: u32,
-    /// Two thirds of such calls take between the sum divided by this and multiplied by it.
+    /// Spread: two thirds of such calls take between the sum divided by this and the sum times
+    /// this.
     pub factor: f64,
-    /// Whether a call of the function was ever observed there.
+    /// Whether the server has seen a call of the function.
     pub learned: bool,
-    /// By how much the call delays others, all together; 0 where the metaserver does not say it.
+    /// Delay that the call causes to all other calls together; 0 if the metaserver does not say.
     pub others_s: f64,
 }
 
 impl TimeParts {
-    /// Until the results are there.
+    /// Time until the results are back: the sum of the parts.
     pub fn seconds(&self) -> f64 {
         self.up_s + self.wait_s + self.compute_s + self.down_s
     }

@@ -1,29 +1,29 @@
-//! How to talk to a server.
+//! Options of a connection.
 
 use crate::credentials::Credentials;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How to talk to a server.
+/// Options of a connection to a server or metaserver.
 #[derive(Clone)]
 pub struct Options {
     /// Longest time to wait for a connection.
     pub connect_timeout: Duration,
-    /// Longest time for one operation, from its start to its end; `None` waits for ever.
+    /// Longest time for one operation, from its start to its end. `None` waits for ever.
     pub timeout: Option<Duration>,
-    /// Longest time for which a thread looks for the answer before it sleeps, while the cores have
-    /// nothing else to do. It saves the time to wake up; zero saves the processor instead.
+    /// Longest time for which a thread polls for an answer before it sleeps, while the cores are
+    /// idle. Polling saves the time to wake up; zero saves processor time instead.
     pub spin: Duration,
-    /// Whether to change to a Unix socket and shared memory where the server is on this host.
+    /// Whether to use a Unix socket and shared memory if the server is on this host.
     pub same_host: bool,
-    /// Connections over which the arrays of one call may travel at once, where measurement shows
-    /// that they pay; 1 keeps to one.
+    /// Most connections over which the arrays of one call may travel at once. The client adds
+    /// connections while it measures that they help; 1 keeps to one.
     pub streams: usize,
-    /// What proves who the client is, and which servers it believes.
+    /// How the client proves who it is, and which servers it trusts.
     pub credentials: Credentials,
-    /// Asked whenever a signal interrupts the wait for the server, and ten times a second, because
-    /// a signal may come just before the wait; `true` gives the operation up.
+    /// Called when a signal interrupts a wait, and ten times a second, because a signal may arrive
+    /// just before the wait. If it returns `true`, the client gives the operation up.
     pub on_interrupt: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
 }
 

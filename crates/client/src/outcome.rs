@@ -1,43 +1,44 @@
-//! What a call came to, besides the arrays that it has filled.
+//! The outcome of a call besides its arrays: times, placement and library.
 
 use crate::offer::TimeParts;
 use farcall_rpc_proto as proto;
 use std::sync::Arc;
 
-/// What a call gives besides the arrays it filled.
+/// The outcome of a call besides its arrays.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// How long it took.
+    /// The times of the call.
     pub times: Times,
-    /// Seconds of [`Times::other`] from the last argument to the start of the library.
+    /// Time from the arrival of the last argument to the start of the library, in seconds. It is
+    /// part of [`Times::other`].
     pub wait: f64,
-    /// Where a metaserver has placed the call.
+    /// The server that a metaserver chose for the call.
     pub placement: Option<Placement>,
-    /// The library that has computed it, its version and its kernel, as far as it says.
+    /// The library that computed the call, with version and kernel if the library reports them.
     pub library: Option<Arc<str>>,
 }
 
-/// Where a call was placed, and what it was predicted to take there.
+/// The server of a placed call, and the predicted time there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Placement {
     /// The server's number, as in [`crate::Offer::server`].
     pub server: u64,
-    /// Seconds from then until its results are back.
+    /// Predicted time from the placement to the return of the results, in seconds.
     pub predicted_s: f64,
-    /// Of what these consist, where that was told.
+    /// The parts of the predicted time, if the metaserver sent them.
     pub terms: Option<TimeParts>,
 }
 
-/// How long a call took, in seconds, split as in the second Ninf paper (section 4.2).
+/// The times of a call in seconds, split as in section 4.2 of the second Ninf paper.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
-    /// The server received the arguments.
+    /// Transfer of the arguments to the server.
     pub send: f64,
-    /// The library ran.
+    /// Computation in the library.
     pub exec: f64,
-    /// The server sent the results.
+    /// Transfer of the results from the server.
     pub recv: f64,
-    /// The rest of `total`: waiting, hand-overs, the way through the network.
+    /// The rest of `total`: waits, hand-overs, network latency.
     pub other: f64,
     /// From the start of the call to its return, at the caller.
     pub total: f64,

@@ -1,23 +1,25 @@
-//! What a called function prints, for a caller that wants it.
+//! The printed output of a called function, for a caller that wants it.
+//!
+//! Output travels before the results, at a bounded rate, and its memory is bounded here.
 
 use crate::error::CallbackError;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that are kept while no thread waits for the call.
+/// Bytes of output that are kept while no thread waits for the call.
 const MOST_KEPT: usize = 4 << 20;
-/// Bytes of a line that are kept until it is complete.
+/// Bytes of an incomplete line that are kept.
 const MOST_LINE: usize = 64 << 10;
 
 type Write = dyn Fn(&str) -> Result<(), CallbackError> + Send + Sync;
 
-/// Where what a function prints goes: line by line, on the thread that waits for the call.
+/// Where the output of a function goes, line by line, on the thread that waits for the call.
 #[derive(Clone)]
 pub struct Output(Arc<Write>);
 
 impl Output {
-    /// Gives each line to `write`, with its end but for the last one that has none. An error gives
-    /// the call up.
+    /// Passes each line to `write`, with its newline; the last line may have none. If `write`
+    /// returns an error, the client gives the call up.
     pub fn new(
         write: impl Fn(&str) -> Result<(), CallbackError> + Send + Sync + 'static,
     ) -> Output {
@@ -31,7 +33,7 @@ impl fmt::Debug for Output {
     }
 }
 
-/// What one call has printed and nobody has written yet.
+/// Output of one call that is not written yet.
 pub(crate) struct Printed {
     output: Output,
     kept: Mutex<KeptOutput>,
@@ -53,7 +55,7 @@ impl Printed {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what has come, as far as there is room.
+    /// Keeps received output, up to the limit.
     pub(crate) fn push(&self, bytes: &[u8]) {
         let mut kept = self.lock();
         let room = MOST_KEPT - kept.bytes.len().min(MOST_KEPT);
@@ -62,13 +64,13 @@ impl Printed {
         kept.left_out += bytes.len() - taken;
     }
 
-    /// Whether there are lines to be written.
+    /// Whether there are complete lines to write.
     pub(crate) fn has_lines(&self) -> bool {
         let kept = self.lock();
         kept.bytes.contains(&b'\n') || kept.bytes.len() > MOST_LINE
     }
 
-    /// Writes the complete lines; at the end of the call, all that is left.
+    /// Writes the complete lines, and at the end of the call all that is left.
     pub(crate) fn write(&self, is_over: bool) -> Result<(), CallbackError> {
         let text = {
             let mut kept = self.lock();

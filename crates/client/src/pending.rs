@@ -1,4 +1,7 @@
-//! Calls under way.
+//! Calls under way: how a caller waits for them, asks about them and gives them up.
+//!
+//! A call ends exactly once, and its outcome is taken once. This module hides whether the call is
+//! at one server or was placed; `remote` and `grid` do the work.
 
 use crate::error::Error;
 use crate::grid::{Placed, Started};
@@ -9,10 +12,12 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A call under way. Dropped before its end, it is given up: the server ends it.
+/// A call under way. If it is dropped before its end, the client gives it up and the server ends
+/// it.
 ///
-/// A call that a metaserver has placed goes on elsewhere where its server is lost and the function
-/// is declared repeatable; while somebody waits for it, as all calls.
+/// If the server of a placed call is lost and the function is declared repeatable, the call
+/// continues at another server. Like every call, it makes progress only while a thread waits for
+/// it.
 pub struct Pending(Call);
 
 #[expect(
@@ -20,9 +25,9 @@ pub struct Pending(Call);
     reason = "a call of one server costs no box"
 )]
 enum Call {
-    /// At one server to its end.
+    /// A call at one server.
     One(Attempt),
-    /// At one of many, or at the next.
+    /// A placed call behind a metaserver.
     Many(Box<Placed>),
 }
 
@@ -41,7 +46,7 @@ impl From<Started> for Pending {
     }
 }
 
-/// The attempt of a call that is under way.
+/// The current attempt of a call.
 enum Current<'c> {
     Only(&'c Attempt),
     Shared(Arc<Attempt>),
@@ -66,8 +71,9 @@ impl Pending {
         }
     }
 
-    /// Whether the call has ended. Moves what can be moved without waiting, and runs the callback
-    /// that has come: who asks again and again gets to the end without a wait.
+    /// Whether the call has ended. Moves data that can be moved without waiting, and runs a
+    /// callback that has arrived. A caller that asks repeatedly reaches the end of the call without
+    /// waiting.
     pub fn is_done(&self) -> bool {
         match &self.0 {
             Call::One(attempt) => attempt.request.is_done(),
@@ -75,8 +81,8 @@ impl Pending {
         }
     }
 
-    /// Whether the call has ended, as far as is known; does nothing for it but to begin it anew at
-    /// another server where its own was lost.
+    /// Whether the call is known to have ended. Moves no data, but begins the call again at another
+    /// server if its server was lost.
     pub fn has_ended(&self) -> bool {
         match &self.0 {
             Call::One(attempt) => attempt.request.has_ended(),
@@ -84,13 +90,13 @@ impl Pending {
         }
     }
 
-    /// How far its arrays have travelled; none when it has ended.
+    /// How many bytes of the arrays have travelled; `None` after the end of the call.
     pub fn progress(&self) -> Option<Progress> {
         self.current().request.progress()
     }
 
-    /// Waits for the end, for at most `timeout` from now. After an error that says that the time
-    /// is over, the call is still under way.
+    /// Waits for the end of the call, for at most `timeout` from now. After a timeout error the
+    /// call is still under way.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), Error> {
         match &self.0 {
             Call::One(attempt) => attempt.request.wait_for(timeout),
@@ -98,7 +104,7 @@ impl Pending {
         }
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the call.
     pub fn wait(self) -> Result<Outcome, Error> {
         match self.0 {
             Call::One(attempt) => attempt.wait(),
@@ -106,13 +112,13 @@ impl Pending {
         }
     }
 
-    /// When [`crate::Options::timeout`] passes for this call. A wait for several calls does not
-    /// end them by itself.
+    /// When the timeout of this call ([`crate::Options::timeout`]) passes. A wait for several calls
+    /// does not give them up then.
     pub fn deadline(&self) -> Option<Instant> {
         self.current().request.deadline()
     }
 
-    /// What the call came to, if it has ended; told once. Its arrays are filled by then.
+    /// Takes the outcome of the call if it has ended, once. The arrays are filled by then.
     pub fn take(&self) -> Option<Result<Outcome, Error>> {
         match &self.0 {
             Call::One(attempt) => attempt.take(),
@@ -120,8 +126,8 @@ impl Pending {
         }
     }
 
-    /// Gives the call up: its arrays are left alone from now on, the server ends it, and every wait
-    /// for it returns.
+    /// Gives the call up. The client no longer touches its arrays, the server ends it, and every
+    /// wait for it returns.
     pub fn cancel(&self) {
         match &self.0 {
             Call::One(attempt) => attempt.request.cancel(),
@@ -129,7 +135,7 @@ impl Pending {
         }
     }
 
-    /// Whether a call whose attempt has ended is over, and does not go on elsewhere.
+    /// Whether a call whose attempt has ended does not continue elsewhere.
     fn is_over(&self, ended: &Current<'_>) -> bool {
         match (&self.0, ended) {
             (Call::Many(placed), Current::Shared(attempt)) => !placed.goes_on(attempt),
@@ -138,8 +144,8 @@ impl Pending {
     }
 }
 
-/// Waits until one of the calls has ended, whatever their servers. Returns `false` when `deadline`
-/// comes before, or when there is none to wait for.
+/// Waits until one of the calls has ended, at any server. Returns `false` if `deadline` passes
+/// first, or if `calls` is empty.
 pub fn wait_any(calls: &[&Pending], deadline: Option<Instant>) -> Result<bool, Error> {
     loop {
         let attempts: Vec<Current<'_>> = calls.iter().map(|call| call.current()).collect();
@@ -149,7 +155,7 @@ pub fn wait_any(calls: &[&Pending], deadline: Option<Instant>) -> Result<bool, E
         }
         let pairs = calls.iter().zip(&attempts);
         let ended = pairs.filter(|(_, attempt)| attempt.request.has_ended());
-        // Each that can go on does.
+        // Every call that can continue elsewhere does so.
         if ended
             .filter(|(call, attempt)| call.is_over(attempt))
             .count()

@@ -1,4 +1,7 @@
-//! Transactions from plans: calls that were written down, their arrays from files and to files.
+//! Transactions from plans: reads the calls of a plan, takes their inputs from files, and gives
+//! their outputs.
+//!
+//! This module decides where the arrays of a plan are in memory. `transaction` runs the calls.
 
 use crate::argument::Argument;
 use crate::call::LaidOut;
@@ -12,30 +15,30 @@ use farcall_rpc_proto::{ArrayForm, FailureKind};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 
-/// OUT arrays that are no output and have no more bytes come home all the same.
+/// OUT arrays up to this many bytes travel home even if they are not outputs of the plan.
 const SMALL: u64 = 4096;
 
-/// A transaction that was made from a plan.
+/// A transaction made from a plan.
 pub struct Playback {
     transaction: Transaction,
     servers: Vec<Server>,
     arrays: HashMap<String, Array>,
     outputs: Vec<String>,
-    /// Copies of inputs in other forms than the first.
+    /// Copies of inputs in another form than their first one.
     others: Vec<PlanArray>,
     lines: Vec<String>,
 }
 
 /// An array of a plan.
 enum Array {
-    /// It comes from a file, and no call has used it yet.
+    /// An input that no call has used yet.
     Input,
     Memory(PlanArray),
     Deferred(Deferred, ArrayForm),
 }
 
-/// An array in memory. Calls of the transaction use it by its address, and nobody else does until
-/// they have run.
+/// An array in memory. The calls of the transaction use it by its address. Nobody else uses it
+/// until they have run.
 struct PlanArray {
     name: String,
     form: ArrayForm,
@@ -44,7 +47,7 @@ struct PlanArray {
     is_written: bool,
 }
 
-// SAFETY: the memory that `start` points to is that of `bytes`.
+// SAFETY: `start` points to the memory of `bytes`.
 unsafe impl Send for PlanArray {}
 
 impl PlanArray {
@@ -60,7 +63,7 @@ impl PlanArray {
     }
 }
 
-/// Reads an input, in the type, shape and order of a form.
+/// Reads an input in the type, shape and order of a form.
 pub type Load<'l> = dyn FnMut(&str, &ArrayForm) -> Result<Vec<u8>, String> + 'l;
 
 fn wrong(text: impl Display) -> Error {
@@ -68,11 +71,11 @@ fn wrong(text: impl Display) -> Error {
 }
 
 impl Playback {
-    /// Records the calls of a plan, for functions of these servers, or of all behind a metaserver;
-    /// nothing runs yet.
+    /// Records the calls of a plan, for functions of these servers or of the servers behind a
+    /// metaserver. Runs nothing yet.
     ///
     /// # Errors
-    /// A function is not there, or its arguments do not fit; the error names the call.
+    /// A function is missing, or its arguments do not fit. The error names the call.
     pub fn record(plan: &Plan, servers: &[Server], load: &mut Load<'_>) -> Result<Playback, Error> {
         let inputs = plan.inputs.keys().map(|name| (name.clone(), Array::Input));
         let mut playback = Playback {
@@ -111,7 +114,7 @@ impl Playback {
         Ok(playback)
     }
 
-    /// Arrays that calls write and that are no outputs need not come home.
+    /// Tells the transaction which written arrays are not outputs, so that they stay at servers.
     fn discard(&mut self) {
         for (name, array) in &self.arrays {
             if let Array::Memory(held) = array
@@ -158,8 +161,8 @@ impl Playback {
         }
         let mut arguments = made(interface, layout, laid_out.scalars(), &given);
         let bytes = (layout.sent_bytes(), layout.returned_bytes());
-        // SAFETY: the arrays stay in their place until the transaction is dropped, which is before
-        // they are, and nobody else uses them until it has run.
+        // SAFETY: the arrays stay in place longer than the transaction, and nobody else uses them
+        // until it has run.
         unsafe {
             self.transaction
                 .add_laid_out(function, laid_out, &mut arguments, &ways)
@@ -168,7 +171,7 @@ impl Playback {
         Ok(())
     }
 
-    /// The elements of inputs on which sizes depend.
+    /// The elements of inputs that sizes depend on.
     fn elements(
         &mut self,
         interface: &Interface,
@@ -184,7 +187,7 @@ impl Playback {
             let bytes = match self.arrays.get(*name) {
                 Some(Array::Memory(held)) if !held.is_written => held.bytes.clone(),
                 Some(Array::Input) => {
-                    // Its shape is not known before, and does not matter for the elements.
+                    // The shape is not known yet, and the elements do not depend on it.
                     let form = ArrayForm {
                         element: param.ty.name().to_string(),
                         shape: Vec::new(),
@@ -203,7 +206,7 @@ impl Playback {
         interface.element_values(scalars, bytes).map_err(wrong)
     }
 
-    /// Where an array is, in the form that a call takes it.
+    /// The location of an array, in the form in which a call takes it.
     fn place(
         &mut self,
         name: &str,
@@ -300,7 +303,7 @@ impl Playback {
     pub fn output(&self, name: &str) -> Option<(&ArrayForm, &[u8])> {
         match self.arrays.get(name)? {
             Array::Memory(held) => {
-                // SAFETY: no call runs; the memory is that of `bytes`.
+                // SAFETY: no call runs, and the memory is that of `bytes`.
                 let bytes = unsafe { std::slice::from_raw_parts(held.start, held.bytes.len()) };
                 Some((&held.form, bytes))
             }
@@ -308,12 +311,12 @@ impl Playback {
         }
     }
 
-    /// The calls as text, a line for each: what they read and write.
+    /// The calls as text, one line each, with the arrays that they read and write.
     pub fn lines(&self) -> &[String] {
         &self.lines
     }
 
-    /// The servers that may get calls.
+    /// The servers that may run calls.
     pub fn servers(&self) -> &[Server] {
         &self.servers
     }
@@ -326,18 +329,18 @@ impl Playback {
 
 impl Drop for Playback {
     fn drop(&mut self) {
-        // Its calls point to the arrays.
+        // The recorded calls point to the arrays, so they go first.
         self.transaction = Transaction::new();
     }
 }
 
-/// Where an argument is.
+/// The location of an argument.
 enum ArgumentLocation {
     Memory(*mut u8, usize),
     Deferred(Deferred),
 }
 
-/// What a call reads and writes, for people.
+/// The arrays that a call reads and writes, as text.
 #[derive(Default)]
 struct CallLine {
     reads: Vec<String>,
@@ -376,7 +379,7 @@ fn function(name: &str, servers: &[Server]) -> Result<Function, Error> {
     Err(first.unwrap_or_else(|| wrong("there is no server")))
 }
 
-/// The servers themselves, where there is a metaserver among them.
+/// The servers, with each metaserver replaced by the servers behind it.
 fn places<'f>(servers: &[Server], functions: impl Iterator<Item = &'f Function>) -> Vec<Server> {
     let is_one = |server: &&Server| !server.is_metaserver();
     let mut places: Vec<Server> = servers.iter().filter(is_one).cloned().collect();
@@ -462,11 +465,11 @@ fn made<'a>(
     let argument = |(param, scalar): (usize, &Option<Scalar>)| match (scalar, given.get(&param)) {
         (Some(scalar), _) => Argument::Scalar(scalar.clone()),
         (None, Some((start, length))) if mode(param) == Mode::In => {
-            // SAFETY: the memory is that of an array which is held, and nobody writes it now.
+            // SAFETY: the memory belongs to an array that lives on, and nobody writes it now.
             Argument::In(unsafe { std::slice::from_raw_parts(*start, *length) })
         }
         (None, Some((start, length))) => {
-            // SAFETY: likewise, and nobody else uses it.
+            // SAFETY: the memory belongs to an array that lives on, and nobody else uses it.
             Argument::Out(unsafe { std::slice::from_raw_parts_mut(*start, *length) })
         }
         (None, None) => Argument::Skip,

@@ -1,14 +1,14 @@
-//! How far the arrays of a call have travelled.
+//! Progress of a call: bytes of its arrays that have travelled.
 
-/// How far the arrays of a call have travelled, in bytes. Those in shared memory do not.
+/// Bytes of a call's arrays that have travelled. Arrays in shared memory do not travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Handed to the network, and all that is to be.
+    /// Bytes handed to the network.
     pub sent: u64,
-    /// See `sent`.
+    /// All bytes that the call sends.
     pub to_send: u64,
-    /// Received, and all that is to be.
+    /// Bytes received.
     pub received: u64,
-    /// See `received`.
+    /// All bytes that the call receives.
     pub to_receive: u64,
 }

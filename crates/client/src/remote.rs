@@ -1,7 +1,7 @@
-//! One server: connections to it, what is asked of it, and calls of its functions.
+//! One server: connections to it, requests, and calls of its functions.
 //!
-//! It knows nothing of metaservers but that a connection may lead to one. Who chooses between
-//! several servers is [`crate::grid`], above it.
+//! This module does not choose between servers; [`crate::grid`], above it, does. It knows
+//! metaservers only as peers that a connection may lead to.
 
 mod attempt;
 mod call;

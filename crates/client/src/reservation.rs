@@ -1,4 +1,4 @@
-//! What is known of processor elements and bandwidth that are reserved ahead of time.
+//! Reservations of processor elements and bandwidth, as a client sees them.
 
 use crate::address::Address;
 use farcall_rpc_proto::ReservationRecord;
@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What is to be reserved.
+/// A wish for a reservation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReservationSpec {
     /// Processor elements; 0 for bandwidth alone.
@@ -15,17 +15,17 @@ pub struct ReservationSpec {
     pub up: u64,
     /// Bytes per second from the server; 0 for none.
     pub down: u64,
-    /// Time from now until it begins.
+    /// Time from now until the reservation begins.
     pub start: Duration,
-    /// Where it is not free then, it begins as soon as it is, in so long at most;
-    /// [`Duration::MAX`] for whenever that is.
+    /// How late the reservation may begin if the elements are not free at `start`.
+    /// [`Duration::MAX`] accepts any time.
     pub latest: Option<Duration>,
-    /// For how long.
+    /// How long it lasts.
     pub length: Duration,
 }
 
-/// A reservation at a server. It is over at its end, whether it is dropped here or not;
-/// [`crate::Server::release`] ends it before.
+/// A reservation at a server. It lasts until its end even if this value is dropped;
+/// [`crate::Server::release`] ends it earlier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
     /// Its number at the server, for [`crate::Function::with_reservation`].
@@ -38,9 +38,9 @@ pub struct Reservation {
     pub up: u64,
     /// Bytes per second from the server.
     pub down: u64,
-    /// Time from when this was told until it begins; zero where it has begun.
+    /// Time from the server's answer until the reservation begins; zero if it has begun.
     pub begins: Duration,
-    /// Time from when this was told until it is over.
+    /// Time from the server's answer until the reservation ends.
     pub ends: Duration,
 }
 
@@ -58,12 +58,12 @@ impl Reservation {
     }
 }
 
-/// Names a reservation. Its text is `3`, or `3@farcall://host:port`.
+/// The name of a reservation: `3`, or `3@farcall://host:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReservationName {
-    /// Its number at its server.
+    /// Number of the reservation at its server.
     pub id: u64,
-    /// The server it is at, which only clients of metaservers need to be told.
+    /// The server of the reservation. Only clients of metaservers need it.
     pub at: Option<Address>,
 }
 

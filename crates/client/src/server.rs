@@ -1,4 +1,6 @@
-//! A server, or all servers behind a metaserver, as their clients see them.
+//! The facade of the client: one server, or all servers behind a metaserver.
+//!
+//! Each operation chooses here, once, between `remote` (one server) and `grid` (many).
 
 use crate::address::Address;
 use crate::data::DataStatus;
@@ -15,12 +17,12 @@ use farcall_rpc_proto::{ArrayForm, DataName, FailureKind, HandleId, JobId, check
 use std::fmt;
 use std::time::Duration;
 
-/// A server. Clones share its connection and interfaces; all of it may be used from any thread,
-/// and any number of calls may be under way at once.
+/// A server or a metaserver. Clones share its connections and interfaces. It may be used from any
+/// thread, and any number of calls may be under way at once.
 #[derive(Clone)]
 pub struct Server(pub(crate) Backend);
 
-/// Who computes.
+/// What is at the address.
 #[derive(Clone)]
 pub(crate) enum Backend {
     /// The server itself.
@@ -39,15 +41,14 @@ impl From<remote::Server> for Server {
 }
 
 impl Server {
-    /// Connects to `address` and exchanges greetings. Behind a metaserver are all servers that have
-    /// joined it: each call of its functions goes to one of them. The address of a metaserver may
-    /// be several, with commas between, that share their directory: where one is away, the next is
-    /// asked.
+    /// Connects to `address` and exchanges greetings. If a metaserver is there, calls go to the
+    /// servers that have joined it. Several metaservers that share a directory can be given with
+    /// commas between them; if one is away, the client asks the next.
     pub fn connect(address: &str, options: Options) -> Result<Server, Error> {
         remote::Server::connect(address, options).map(Server::from)
     }
 
-    /// The program at the other end: the server, or the metaserver.
+    /// The connection to the address itself: the server or the metaserver.
     pub(crate) fn peer(&self) -> &remote::Server {
         match &self.0 {
             Backend::One(server) => server,
@@ -55,48 +56,48 @@ impl Server {
         }
     }
 
-    /// Where the server is.
+    /// The address that the client connected to.
     pub fn address(&self) -> &Address {
         self.peer().address()
     }
 
-    /// Whether a metaserver is there: calls go to the servers behind it.
+    /// Whether a metaserver is at the address.
     pub fn is_metaserver(&self) -> bool {
         matches!(self.0, Backend::Many(_))
     }
 
-    /// The server's program and version, as it says.
+    /// The server's program and version.
     pub fn agent(&self) -> Result<String, Error> {
         Ok(self.peer().connection()?.agent())
     }
 
-    /// Whether the server is on this host, so that arrays lie in shared memory.
+    /// Whether the server is on this host, so that arrays can lie in shared memory.
     pub fn shares_memory(&self) -> Result<bool, Error> {
         Ok(self.peer().connection()?.shares())
     }
 
-    /// The time to the server and back.
+    /// The round-trip time to the server.
     pub fn ping(&self) -> Result<Duration, Error> {
         functions::ping(&self.peer().connection()?)
     }
 
-    /// Has the server serve the functions of an interface file as well, until it ends: `text` is
-    /// what the file at `path` says, after the C preprocessor. Returns their names. The server
-    /// allows it to its operators only.
+    /// Makes the server serve the functions of another interface file until it ends. `text` is the
+    /// content of the file `path` after the C preprocessor. Returns the names of the functions. The
+    /// server allows this to its operators only.
     pub fn register(&self, path: &str, text: &str) -> Result<Vec<String>, Error> {
         let listing = functions::register(&self.peer().connection()?, path, text)?;
         let functions = listing.functions.into_iter();
         Ok(functions.map(|function| function.name).collect())
     }
 
-    /// How the server stands, as a JSON object whose `schema` says which names it has: its queue,
-    /// processor elements, memory, functions, and users as far as they may be seen.
+    /// The server's status as a JSON object: queue, processor elements, memory, functions, and the
+    /// users that the caller may see. Its `schema` names the version of the format.
     pub fn status(&self) -> Result<String, Error> {
         operation::status(&self.peer().connection()?)
     }
 
-    /// Has the server take no more calls, and end after those that it has; returns how many these
-    /// are. Only its operators may.
+    /// Makes the server take no more calls and end after its current ones. Returns how many these
+    /// are. Only operators may do this.
     pub fn drain(&self) -> Result<u64, Error> {
         operation::drain(&self.peer().connection()?)
     }
@@ -122,8 +123,8 @@ impl Server {
         }
     }
 
-    /// Memory shared with the server, for arrays that are not to be copied; none where the server
-    /// is not on this host, or has no memory to give.
+    /// Memory shared with the server, for arrays that are not copied. `None` if the server is on
+    /// another host, or has no memory to give.
     pub fn share(&self, bytes: usize) -> Result<Option<SharedMemory>, Error> {
         let connection = self.peer().connection()?;
         if !connection.shares() {
@@ -136,12 +137,12 @@ impl Server {
         }
     }
 
-    /// The submitted call of that id. Nothing is asked of the server yet.
+    /// The durable call with this job id. The server is not asked yet.
     pub fn job(&self, id: JobId) -> DurableCall {
         self.peer().job(id)
     }
 
-    /// The caller's submitted calls at this server, in the order of submission.
+    /// The caller's durable calls at this server, in the order of submission.
     pub fn jobs(&self) -> Result<Vec<DurableStatus>, Error> {
         self.peer().jobs()
     }
@@ -151,50 +152,52 @@ impl Server {
         self.peer().new_object(class)
     }
 
-    /// An object that stays at the server by now.
+    /// A persistent object that is already at the server.
     pub fn object(&self, id: HandleId) -> Result<Object, Error> {
         self.peer().object(id)
     }
 
-    /// The caller's objects that stay at this server, in the order of their creation.
+    /// The caller's persistent objects at this server, in the order of creation.
     pub fn objects(&self) -> Result<Vec<ObjectStatus>, Error> {
         self.peer().objects()
     }
 
-    /// Destroys an object that stays: what runs is ended, and later calls fail.
+    /// Destroys a persistent object. A running method is ended, and later calls fail.
     pub fn drop_object(&self, id: HandleId) -> Result<(), Error> {
         self.peer().drop_object(id)
     }
 
-    /// Puts an array at the server, in the byte order of this machine: its elements one after the
-    /// other as `form` says, or nothing where it is to be zero. It goes when it is dropped, when it
-    /// was not used for long, and, unless it `stays`, when the connection ends.
+    /// Stores an array at the server. `bytes` are its elements as `form` says, in the byte order of
+    /// this machine; empty bytes make an array of zeros. The array ends when it is dropped, when it
+    /// was not used for the retention time, and, unless `stays`, when the connection ends.
     pub fn put(&self, form: ArrayForm, bytes: &[u8], stays: bool) -> Result<Handle, Error> {
         self.peer().put(form, bytes, stays)
     }
 
-    /// Reads an array that is lent under that name, once; `bytes` is as long as it is.
+    /// Reads an array that another server has lent under this name, once. `bytes` must have its
+    /// length.
     pub fn redeem(&self, loan: HandleId, bytes: &mut [u8]) -> Result<(), Error> {
         self.peer().redeem(loan, bytes)
     }
 
-    /// An array that is at the server by now.
+    /// A stored array that is already at the server.
     pub fn handle(&self, id: HandleId) -> Result<Handle, Error> {
         self.peer().handle(id)
     }
 
-    /// The caller's arrays at this server, in the order of their creation.
+    /// The caller's stored arrays at this server, in the order of creation.
     pub fn handles(&self) -> Result<Vec<HandleStatus>, Error> {
         self.peer().handles()
     }
 
-    /// Puts an array at the server under a name, or, behind a metaserver, at the server that has
-    /// data of that name, or else most memory free. The data stay until they are dropped, or were
-    /// not used for long, and do not change: another array put under the name is the next version,
-    /// and takes the place of this one. Other users read what is `shared`.
+    /// Stores an array under a name. Behind a metaserver it goes to the server that has data with
+    /// this name, or to the one with the most free memory. Named data do not change: another array
+    /// under the same name is the next version and replaces this one. They remain until they are
+    /// dropped, or until they were not used for the retention time. Other users can read them if
+    /// they are `shared`.
     ///
     /// # Errors
-    /// The name is none, there is no room, or the server is too old.
+    /// The name is invalid, the server has no room, or the server is too old.
     pub fn put_named(
         &self,
         form: ArrayForm,
@@ -210,11 +213,11 @@ impl Server {
         }
     }
 
-    /// The array that a name stands for: the caller's own, a file of the server's data folder, or
-    /// what another user shares. Behind a metaserver, it is at one of the servers that hold it.
+    /// The array with this name: the caller's own, a file of the server's data folder, or another
+    /// user's shared data. Behind a metaserver, it is at one of its holders.
     ///
     /// # Errors
-    /// There is nothing of that name that the caller may read.
+    /// There are no data with this name that the caller may read.
     pub fn data(&self, name: &DataName) -> Result<Handle, Error> {
         name.check()
             .map_err(|error| Error::failed(FailureKind::BadArgument, error.to_string()))?;
@@ -224,10 +227,10 @@ impl Server {
         }
     }
 
-    /// All data with names that the caller may see, by name.
+    /// All named data that the caller may see, by name.
     ///
     /// # Errors
-    /// The server cannot be asked, or is too old.
+    /// The server cannot be reached, or is too old.
     pub fn list_data(&self) -> Result<Vec<DataStatus>, Error> {
         match &self.0 {
             Backend::One(server) => server.list_data(),
@@ -235,10 +238,10 @@ impl Server {
         }
     }
 
-    /// Drops the caller's data of that name, wherever they are. Calls that use them go on.
+    /// Drops the caller's data with this name at all holders. Calls that use them continue.
     ///
     /// # Errors
-    /// There are none.
+    /// There are no such data.
     pub fn drop_data(&self, name: &DataName) -> Result<(), Error> {
         match &self.0 {
             Backend::One(_) => self.data(name)?.drop_array(),
@@ -246,14 +249,14 @@ impl Server {
         }
     }
 
-    /// Reserves processor elements and bandwidth from a time on, for so long. Calls of this user
-    /// that name the reservation start at once then; those of others do not start where they would
-    /// probably be in the way. The calls' arrays travel at the rates that are reserved, on a
-    /// connection of their own, and all other connections to the server leave room for them.
+    /// Reserves processor elements and bandwidth for a time. Calls of this user that name the
+    /// reservation then start at once; calls of others do not start if they would probably still
+    /// run then. Arrays of calls with the reservation travel at the reserved rates, on a connection
+    /// of their own. All other connections of the server leave room for them.
     ///
     /// # Errors
-    /// Where they are not free then: [`FailureKind::NotFree`], with the time from which they are
-    /// ([`Error::earliest`]).
+    /// [`FailureKind::NotFree`] if the elements are not free then, with the time from which they
+    /// are ([`Error::earliest`]).
     pub fn reserve(&self, wanted: &ReservationSpec) -> Result<Reservation, Error> {
         match &self.0 {
             Backend::One(server) => server.reserve(wanted),
@@ -261,14 +264,13 @@ impl Server {
         }
     }
 
-    /// Ends a reservation before its time. Calls that name it and wait do so as all others from
-    /// then on.
+    /// Ends a reservation early. Waiting calls that name it then wait like all others.
     pub fn release(&self, id: u64) -> Result<Reservation, Error> {
         self.peer().release(id)
     }
 
-    /// The caller's reservations at this server that are not over, in the order in which they were
-    /// made.
+    /// The caller's reservations at this server that have not ended, in the order in which they
+    /// were made.
     pub fn reservations(&self) -> Result<Vec<Reservation>, Error> {
         match &self.0 {
             Backend::One(server) => server.reservations(),

@@ -1,9 +1,9 @@
-//! Transactions: calls that are recorded first and then run as a data-flow graph, on one server or
-//! on several.
+//! Transactions: calls that are recorded first and then run as one data-flow graph, on one server
+//! or on several.
 //!
-//! What one call writes and another reads stays at the server, or goes from server to server; the
-//! client's memory gets what is there in the end. `farcall_schedule::dataflow` says what waits for
-//! what.
+//! An array that one call writes and another reads stays at its server, or goes from server to
+//! server. The client's memory receives only final contents. `farcall_schedule::dataflow` decides
+//! which call waits for which; this module records calls, and its children run them.
 
 mod recording;
 mod run;
@@ -26,25 +26,26 @@ use farcall_schedule::dataflow::{self, Access, Datum, Graph, Misuse, Use};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Calls that were recorded and are to run together.
+/// Recorded calls that run together.
 #[derive(Default)]
 pub struct Transaction {
     graph: Graph,
     calls: Vec<Recorded>,
     forms: Vec<ArrayForm>,
-    /// Forms that no other array may have: it goes by the client's memory.
+    /// Number of forms that no other array may share. Such an array travels through the client's
+    /// memory.
     single_forms: u64,
     deferred: HashMap<Deferred, Option<Handle>>,
 }
 
-/// An array of a transaction that exists only at servers, until somebody gets it.
+/// An array of a transaction that exists only at servers, until the caller fetches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Deferred(u64);
 
-/// What a transaction came to.
+/// What a transaction did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Calls that were made, again after a fault included.
+    /// Calls that were made, including those repeated after a failure.
     pub calls: usize,
     /// Bytes of arrays that the client has sent.
     pub sent_bytes: u64,
@@ -52,20 +53,20 @@ pub struct Report {
     pub returned_bytes: u64,
     /// Bytes of arrays that went from server to server.
     pub passed_bytes: u64,
-    /// Servers that have made at least one call.
+    /// Servers that ran at least one call.
     pub servers: usize,
-    /// Seconds.
+    /// Time of the whole transaction, in seconds.
     pub total: f64,
 }
 
-/// A call that was recorded.
+/// A recorded call.
 struct Recorded {
     name: String,
     qualified: String,
     text: String,
     repeatable: bool,
     output: Option<Output>,
-    /// Before arrays have places, and with those that stay at servers in theirs.
+    /// The layout before arrays get locations, and with stored arrays in theirs.
     laid_out: LaidOut,
     prepared: Prepared,
     arguments: Vec<RecordedArgument>,
@@ -83,18 +84,18 @@ enum RecordedArgument {
     Function(Callback),
 }
 
-// SAFETY: whoever records a call promises that its arrays outlive the transaction and are left
-// alone; the graph keeps calls apart that use the same bytes.
+// SAFETY: who records a call promises that its arrays outlive the transaction and are left alone.
+// The graph keeps apart calls that use the same bytes.
 unsafe impl Send for RecordedArgument {}
 // SAFETY: as above.
 unsafe impl Sync for RecordedArgument {}
 
-/// How the arguments of a call are to be taken, besides what they are.
+/// Options of a recorded call's arguments.
 #[derive(Clone, Debug, Default)]
 pub struct ArgumentOptions {
     /// Arguments whose arrays exist only at servers.
     pub deferred: Vec<(usize, Deferred)>,
-    /// Arguments that are copies of other memory of the caller: its addresses.
+    /// Arguments that are copies of other memory of the caller, with the addresses of that memory.
     pub copies: Vec<(usize, Range<usize>)>,
 }
 
@@ -114,18 +115,18 @@ impl Transaction {
         self.calls.is_empty()
     }
 
-    /// A new array that is to exist only at servers. The first call that uses it writes it.
+    /// A new array that exists only at servers. The first call that uses it must write it.
     pub fn defer(&mut self) -> Deferred {
         let deferred = Deferred(self.deferred.len() as u64);
         self.deferred.insert(deferred, None);
         deferred
     }
 
-    /// Records a call. In the place of an array in `ways.deferred` stands [`Argument::Skip`].
+    /// Records a call. For an array in `ways.deferred`, pass [`Argument::Skip`].
     ///
     /// # Safety
-    /// Until the transaction has run or is dropped, the arrays of `arguments` stay where they are;
-    /// OUT and INOUT arrays are not touched, IN arrays not written.
+    /// Until the transaction has run or is dropped, the arrays of `arguments` must stay where they
+    /// are. The caller must not touch OUT and INOUT arrays, and must not write IN arrays.
     pub unsafe fn add(
         &mut self,
         function: &Function,
@@ -136,7 +137,7 @@ impl Transaction {
         unsafe { self.record_call(function, None, arguments, ways) }
     }
 
-    /// The same for a call whose sizes are known, as [`Function::call_laid_out`].
+    /// Records a call with sizes that are already computed, as [`Function::call_laid_out`].
     ///
     /// # Safety
     /// As [`Transaction::add`].
@@ -211,15 +212,15 @@ impl Transaction {
         Ok(())
     }
 
-    /// The caller does not need what these bytes hold in the end, as far as a call uses them as one
-    /// array.
+    /// Says that the caller does not need the final contents of these bytes. It holds for calls
+    /// that use them as one array.
     pub fn discard(&mut self, bytes: Range<usize>) {
         self.graph.discard(bytes.start as u64, bytes.len() as u64);
     }
 
-    /// Runs the calls on these servers; OUT and INOUT arrays are filled in place. A function that a
-    /// server does not have is called on the others. After an error the arrays that calls were to
-    /// write are undefined.
+    /// Runs the calls on these servers and fills OUT and INOUT arrays in place. A call goes only to
+    /// servers that have its function. After an error, the arrays that the calls write are
+    /// undefined.
     pub fn run(&mut self, servers: &[Server]) -> Result<Report, Error> {
         run::run(self, servers)
     }
@@ -229,8 +230,8 @@ impl Transaction {
         self.deferred.get_mut(&deferred)?.take()
     }
 
-    /// The graph in the DOT language: a box for each call, an arrow for each array that one call
-    /// hands to another.
+    /// The graph in the DOT language: a box for each call, and an arrow for each array that goes
+    /// from one call to another.
     pub fn dot(&self) -> String {
         let label =
             |(number, call): (usize, &Recorded)| format!("{} {}", number + 1, call.qualified);
@@ -270,7 +271,7 @@ impl Transaction {
                 return Err("such an array cannot stay at servers; pass memory for it");
             }
             let is_new = self.graph.deferred(deferred.0).is_none();
-            // Its other elements are zero.
+            // All other elements are zero.
             let access = match access {
                 Access::Update if is_new && array.mode == Mode::Out => Access::Write,
                 other => other,
@@ -337,7 +338,7 @@ impl RecordedArgument {
     /// The argument itself.
     ///
     /// # Safety
-    /// Its array is there, and nobody else uses it in a way that does not go with this.
+    /// Its array is there, and nobody else uses it in a conflicting way.
     unsafe fn argument<'a>(&self) -> Argument<'a> {
         match self {
             RecordedArgument::Scalar(scalar) => Argument::Scalar(scalar.clone()),
@@ -355,7 +356,7 @@ impl RecordedArgument {
     }
 }
 
-/// What cannot be part of a transaction: the argument, and why.
+/// An argument that cannot be part of a transaction, and why.
 fn unfit(function: &Function, arguments: &[Argument<'_>]) -> Option<(usize, &'static str)> {
     if function.is_method() {
         return Some((0, "methods of objects cannot be part of a transaction"));
@@ -369,7 +370,7 @@ fn unfit(function: &Function, arguments: &[Argument<'_>]) -> Option<(usize, &'st
     Some((param, reason))
 }
 
-/// The same arguments with a handle in the place of each array that exists only at servers.
+/// The arguments with a handle in place of each array that exists only at servers.
 fn with_handles<'a>(
     arguments: &'a mut [Argument<'_>],
     deferred: &[(usize, Deferred)],

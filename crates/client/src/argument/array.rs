@@ -1,11 +1,11 @@
-//! Arrays of the caller that say what their elements are.
+//! Typed arrays of the caller: slices and views whose element type, shape and order are known.
 
 use crate::error::ArgumentError;
 use farcall_idl::{ArrayLayout, Order, Param, Type};
 use std::fmt;
 
-/// A type that elements of arrays have: `i8` and `u8` (`char`), `i16` to `u64`, `f32`, `f64`, and
-/// `[f32; 2]` and `[f64; 2]` for complex numbers, the real part first.
+/// An element type of arrays: `i8` and `u8` (`char`), `i16` to `u64`, `f32`, `f64`, and `[f32; 2]`
+/// and `[f64; 2]` for complex numbers, with the real part first.
 pub trait Element: plain::Plain {}
 
 impl<T: plain::Plain> Element for T {}
@@ -13,11 +13,11 @@ impl<T: plain::Plain> Element for T {}
 mod plain {
     use farcall_idl::Type;
 
-    /// Types whose every byte counts, and of which all bytes may be anything.
+    /// Types without padding, for which every bit pattern is a valid value.
     pub trait Plain: Copy {
-        /// The types of the interface language that are the same.
+        /// The types of the interface language that this type matches.
         const TYPES: &'static [Type];
-        /// Its name in Rust.
+        /// The name of the type in Rust.
         const NAME: &'static str;
     }
 
@@ -46,14 +46,14 @@ mod plain {
     }
 }
 
-/// An array of the caller that says what its elements are, and as an `ndarray` view its shape and
-/// order too. It is made from slices and views by [`From`].
+/// An array of the caller with its element type. An `ndarray` view also has a shape and an order.
+/// Slices and views become arrays by [`From`].
 pub struct Array<'a> {
-    /// The types of the interface language that its elements have, and their name in Rust.
+    /// The matching types of the interface language, and the name of the element type in Rust.
     types: &'static [Type],
     element: &'static str,
     memory: Bytes<'a>,
-    /// Where it has more than a length.
+    /// Shape and order, if the array is a view.
     form: Option<Form>,
 }
 
@@ -73,18 +73,18 @@ pub(super) struct Form {
 }
 
 impl<'a> Array<'a> {
-    /// An array that is read.
+    /// An array that the call reads.
     pub(super) fn read<T: Element>(elements: &'a [T]) -> Array<'a> {
-        // SAFETY: every byte of such elements counts.
+        // SAFETY: the element type has no padding, so every byte is initialized.
         let bytes =
             unsafe { std::slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) };
         Array::new::<T>(Bytes::Read(bytes))
     }
 
-    /// An array that may be written to.
+    /// An array that the call may write.
     pub(super) fn write<T: Element>(elements: &'a mut [T]) -> Array<'a> {
         let length = size_of_val(elements);
-        // SAFETY: every byte of such elements counts, and may be anything.
+        // SAFETY: the element type has no padding, and every bit pattern is a valid value.
         let bytes = unsafe { std::slice::from_raw_parts_mut(elements.as_mut_ptr().cast(), length) };
         Array::new::<T>(Bytes::Write(bytes))
     }
@@ -98,7 +98,7 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// The same with a shape and an order.
+    /// The same array with a shape and an order.
     #[cfg_attr(not(feature = "ndarray"), allow(dead_code, reason = "for views alone"))]
     pub(super) fn of_form(self, form: Form) -> Array<'a> {
         Array {
@@ -137,7 +137,7 @@ impl<'a> Array<'a> {
         matches!(self.memory, Bytes::Write(_))
     }
 
-    /// Whether elements, shape and order are those that the function takes, as far as they are
+    /// Compares element type, shape and order with what the function takes, as far as they are
     /// known.
     pub(crate) fn check(
         &self,

@@ -1,4 +1,4 @@
-//! Arguments from what Rust programs have.
+//! Conversions of numbers, texts and slices into arguments.
 
 use super::{Argument, Array, Element};
 use crate::callback::Callback;

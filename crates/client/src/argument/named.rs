@@ -1,10 +1,10 @@
-//! Arguments by their names.
+//! Arguments by name: puts them into the order of the interface.
 
 use super::Argument;
 use crate::error::ArgumentError;
 use farcall_idl::{Interface, Mode};
 
-/// Arguments in the order of the interface: its parameters, then its callbacks.
+/// Arguments in the order of the interface: parameters first, then callbacks.
 pub(crate) fn in_order<'n, 'a>(
     interface: &Interface,
     given: impl IntoIterator<Item = (&'n str, Argument<'a>)>,

@@ -1,26 +1,26 @@
-//! Arguments from views of `ndarray`.
+//! Conversions of `ndarray` views into arguments.
 
 use super::array::Form;
 use super::{Argument, Array, Element};
 use ndarray::{ArrayBase, ArrayView, ArrayViewMut, Data, DataMut, Dimension};
 
-/// An array that is read. A view with gaps in memory is refused by the call.
+/// An array that the call reads. The call refuses a view with gaps in memory.
 impl<'a, T: Element, D: Dimension> From<ArrayView<'a, T, D>> for Argument<'a> {
     fn from(view: ArrayView<'a, T, D>) -> Self {
         let form = form(&view);
-        // SAFETY: a view without gaps lies in so many elements from its first one on, for as long
-        // as it lives. Of others nothing is used.
+        // SAFETY: a view without gaps covers this many elements from its first one on, for as long
+        // as it lives. A view with gaps has the length 0 here.
         let elements = unsafe { std::slice::from_raw_parts(view.as_ptr(), lengths(&view, &form)) };
         Argument::Array(Array::read(elements).of_form(form))
     }
 }
 
-/// An array that may be written to. A view with gaps in memory is refused by the call.
+/// An array that the call may write. The call refuses a view with gaps in memory.
 impl<'a, T: Element, D: Dimension> From<ArrayViewMut<'a, T, D>> for Argument<'a> {
     fn from(mut view: ArrayViewMut<'a, T, D>) -> Self {
         let form = form(&view);
         let length = lengths(&view, &form);
-        // SAFETY: as above, and nobody else has the view.
+        // SAFETY: as above, and the view is exclusive.
         let elements = unsafe { std::slice::from_raw_parts_mut(view.as_mut_ptr(), length) };
         Argument::Array(Array::write(elements).of_form(form))
     }

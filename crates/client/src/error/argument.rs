@@ -1,26 +1,26 @@
-//! Why arguments do not fit an interface.
+//! Errors of arguments that do not fit an interface.
 
 use farcall_idl::{ElementError, LayoutError};
 
-/// Arguments that do not fit the interface.
+/// Why arguments do not fit the interface.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArgumentError {
     /// The number of arguments is wrong.
     #[error("expected {expected} arguments, given {given}")]
     Count {
-        /// Parameters and callbacks of the interface.
+        /// Number of parameters and callbacks of the interface.
         expected: usize,
-        /// Arguments given.
+        /// Number of arguments given.
         given: usize,
     },
-    /// An argument is of the wrong kind.
+    /// An argument has the wrong kind.
     #[error("argument `{argument}`: expected {expected}, given {given}")]
     Kind {
         /// Its name.
         argument: String,
-        /// What the parameter takes.
+        /// The kind that the parameter takes.
         expected: &'static str,
-        /// What was given.
+        /// The kind that was given.
         given: &'static str,
     },
     /// An array has the wrong length.
@@ -28,22 +28,22 @@ pub enum ArgumentError {
     Length {
         /// Its name.
         argument: String,
-        /// Bytes the dimensions come to.
+        /// Bytes that follow from the dimensions.
         expected: u64,
         /// Bytes given.
         given: u64,
     },
-    /// An array has elements of another type.
+    /// The elements of an array have the wrong type.
     #[error("argument `{argument}`: expected an array of {expected}, given one of {given}")]
     Type {
         /// Its name.
         argument: String,
-        /// Type of the elements, by its name in the interface language.
+        /// Expected element type, by its name in the interface language.
         expected: &'static str,
-        /// The type given, by its name in Rust.
+        /// Given element type, by its name in Rust.
         given: &'static str,
     },
-    /// An array has another shape, or lies in memory in another order.
+    /// An array has the wrong shape, or the wrong order in memory.
     #[error("argument `{argument}`: expected {expected}, given {given}")]
     Shape {
         /// Its name.
@@ -53,21 +53,21 @@ pub enum ArgumentError {
         /// Shape and order of what was given.
         given: String,
     },
-    /// An argument has a name that no parameter has.
+    /// No parameter has this name.
     #[error("there is no argument `{argument}`; there are: {known}")]
     Unknown {
         /// Its name.
         argument: String,
-        /// The names that there are.
+        /// The names of the parameters.
         known: String,
     },
-    /// An argument is given twice.
+    /// An argument was given twice.
     #[error("argument `{argument}` is given twice")]
     Twice {
         /// Its name.
         argument: String,
     },
-    /// An argument is not given.
+    /// An argument is missing.
     #[error("argument `{argument}` is missing")]
     Missing {
         /// Its name.
@@ -76,15 +76,15 @@ pub enum ArgumentError {
     /// Scalars and texts are too long for one message.
     #[error("its scalars and texts have {given} bytes, at most {most} can be sent")]
     TooLong {
-        /// Bytes that there may be.
+        /// Limit in bytes.
         most: usize,
-        /// Bytes that there are.
+        /// Given bytes.
         given: usize,
     },
-    /// A scalar does not fit, or sizes do not come out.
+    /// A scalar is out of range, or a size cannot be computed.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// An array element that a size depends on is not there.
+    /// A size depends on an array element that is missing.
     #[error(transparent)]
     Element(#[from] ElementError),
 }

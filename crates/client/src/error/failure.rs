@@ -1,17 +1,17 @@
-//! What a server reports of a failure.
+//! Failures that a server reports.
 
 use farcall_rpc_proto::{self as proto, FailureKind};
 use std::time::Duration;
 
-/// A failure as a server reports it, or the client in its words.
+/// A failure that a server reports, or that the client reports in the same form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// What kind of failure.
+    /// The kind of the failure.
     pub kind: FailureKind,
-    /// What happened and what to do, for the user's eyes.
+    /// What happened and what to do, as a text for people.
     pub message: String,
-    /// With [`FailureKind::NotFree`]: how long from then it can be had.
+    /// For [`FailureKind::NotFree`]: time from the refusal until the elements are free.
     pub earliest: Option<Duration>,
 }
 

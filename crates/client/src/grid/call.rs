@@ -1,5 +1,5 @@
-//! Calls of functions behind a metaserver: each goes to the server of its reservation, or to the
-//! one that is chosen for it.
+//! Calls of functions behind a metaserver. A call with a reservation goes to the server of the
+//! reservation; every other call is placed.
 
 use crate::argument::Argument;
 use crate::call::{LaidOut, Prepared, Travel};
@@ -11,7 +11,7 @@ use crate::remote::{self, DurableCall, is_large};
 use std::time::Duration;
 
 impl Function {
-    /// The call, whose layout counts what is at servers already as nothing that travels.
+    /// Prepares a call. Its layout does not count arrays that are already at servers.
     fn prepare(
         &self,
         laid_out: Option<LaidOut>,
@@ -22,8 +22,8 @@ impl Function {
         Ok(prepared)
     }
 
-    /// Makes a call: at the server of its reservation, or at the one that is chosen for it, and
-    /// there over several connections where that pays.
+    /// Makes a call, at the server of its reservation or at the server chosen for it. Large arrays
+    /// may travel over several connections.
     pub(crate) fn call(
         &self,
         laid_out: Option<LaidOut>,
@@ -52,7 +52,7 @@ impl Function {
         arguments: &mut [Argument<'_>],
     ) -> Result<Started, Error> {
         if let Some(function) = self.at_reservation()? {
-            // SAFETY: the caller's promise is the same.
+            // SAFETY: the caller makes the same promise.
             let attempt = unsafe { function.start(laid_out, arguments) }?;
             return Ok(Started::There(Box::new(attempt)));
         }
@@ -62,7 +62,7 @@ impl Function {
         Ok(Started::Placed(Box::new(Placed::start(call, None)?)))
     }
 
-    /// Submits a call to the server of its reservation, or to the one that is chosen for it.
+    /// Submits a durable call to the server of its reservation, or to the server chosen for it.
     pub(crate) fn submit(
         &self,
         prepared: Prepared,
@@ -82,8 +82,8 @@ impl Function {
 
 /// A call that has begun.
 pub(crate) enum Started {
-    /// It goes on elsewhere where its server is lost.
+    /// A placed call. It continues at another server if its server is lost.
     Placed(Box<Placed>),
-    /// It is at the server of its reservation.
+    /// A call at the server of its reservation.
     There(Box<remote::Attempt>),
 }

@@ -1,4 +1,8 @@
-//! Named data behind a metaserver: where they are, and how they come to where a call goes.
+//! Named data behind a metaserver: which servers hold them, and how a copy reaches the server of a
+//! call.
+//!
+//! The directory knows the newest version and its holders. This module never changes the bytes of a
+//! version.
 
 use crate::data::DataStatus;
 use crate::error::Error;
@@ -10,12 +14,12 @@ use farcall_rpc_proto::{ArrayForm, DataName, FailureKind, Kind, Name};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Within this time a metaserver hears of what a server holds.
+/// A metaserver learns within this time what a server holds.
 const HEARD: Duration = Duration::from_secs(2);
-/// Time between two questions whether it has.
+/// Time between two questions to the metaserver.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// A client sees what it was told.
+/// A client sees everything that the metaserver told it.
 const SELF: Viewer<'static> = Viewer {
     user: "",
     sees_all: true,
@@ -25,7 +29,7 @@ const SELF: Viewer<'static> = Viewer {
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     datum: Datum,
-    /// Servers that hold them, and their addresses.
+    /// Numbers and addresses of the servers that hold the data.
     holders: Vec<(u64, String)>,
 }
 
@@ -46,7 +50,7 @@ impl Found {
 }
 
 impl Grid {
-    /// Asks who holds data of a name, and where so many bytes could be put.
+    /// Asks the metaserver who holds named data, and which server has `room` bytes for them.
     fn ask_data(&self, name: &DataName, room: Option<u64>) -> Result<Option<Offer>, Error> {
         let asked = format!("{name}");
         if room.is_none() && self.known().is_fresh_data(self.now(), &asked) {
@@ -70,12 +74,12 @@ impl Grid {
         Ok(room)
     }
 
-    /// What is asked next is asked of the metaserver.
+    /// Makes the next question go to the metaserver, not to the client's copy of the directory.
     fn ask_anew(&self) {
         self.known().ask_data_anew();
     }
 
-    /// What the client knows of data of a name, with the addresses of those who hold them.
+    /// What the client's directory knows of named data, with the addresses of the holders.
     fn known_data(&self, name: &DataName) -> Vec<Found> {
         let known = self.known();
         let directory = known.directory();
@@ -88,12 +92,12 @@ impl Grid {
         found.collect()
     }
 
-    /// The data of a name that this user may read: a server that holds them has said so.
+    /// Finds named data that this user may read. A server that holds them has confirmed it.
     pub(crate) fn find_data(&self, name: &DataName) -> Result<(Found, Handle), Error> {
         self.ask_data(name, None)?;
         match self.confirmed(name) {
             Err(_) => {
-                // Things may have changed since they were asked for.
+                // The client's copy of the directory may be out of date.
                 self.ask_anew();
                 self.ask_data(name, None)?;
                 self.confirmed(name)
@@ -142,7 +146,7 @@ impl Grid {
         }))
     }
 
-    /// The array at the first holder that can be reached and gives it.
+    /// The array at the first reachable holder that gives it.
     fn at_a_holder(&self, found: &Found) -> Result<Handle, Error> {
         let mut last = None;
         for (server, address) in &found.holders {
@@ -162,14 +166,14 @@ impl Grid {
         }))
     }
 
-    /// The array of a name at a server that holds it.
+    /// A handle for named data at a server that holds them.
     pub(crate) fn data(&self, name: &DataName) -> Result<Handle, Error> {
         self.find_data(name).map(|(_, handle)| handle)
     }
 
-    /// Data at the server of a call: those that it holds, or a copy that it reads from a holder.
-    /// The copy of one's own data gets their name, so that the server is one of their holders; one
-    /// of another user's is for the call alone, and to be dropped (`true`).
+    /// Brings named data to the server of a call, if that server does not hold them. A copy of the
+    /// user's own data gets their name, so that the server becomes a holder. A copy of another
+    /// user's data is for this call only; the returned `true` says that the caller must drop it.
     pub(crate) fn bring(
         &self,
         found: &Found,
@@ -210,13 +214,13 @@ impl Grid {
             after: 0,
             copy: Some(named.identity),
         };
-        // Without room for a name it is as one of another user's.
+        // If the server has no room for another name, the copy is for this call only.
         let named = server.name(&copy, &name);
         let is_bound = named.as_ref().is_ok_and(|bound| bound.id() == copy.id());
         Ok((copy, !is_bound))
     }
 
-    /// Puts an array under a name where it is by now, or where there is room.
+    /// Puts an array under a name, at the server that holds the old version or at one with room.
     pub(crate) fn put_named(
         &self,
         form: ArrayForm,
@@ -249,8 +253,8 @@ impl Grid {
         Ok(handle)
     }
 
-    /// Waits until the metaserver knows of data that were just put, so that calls of other programs
-    /// find them; where it does not hear of them in time, they are there all the same.
+    /// Waits until the metaserver knows of data that were just put, so that other programs find
+    /// them. If the metaserver does not learn of them in time, the data are still there.
     fn await_version(&self, handle: &Handle) -> Result<(), Error> {
         let Some(named) = handle.name() else {
             return Ok(());
@@ -269,7 +273,7 @@ impl Grid {
         }
     }
 
-    /// The user's own data of a name, at each server that has a version of them and answers; the
+    /// The user's own data with this name, at each reachable server that has a version of them, the
     /// newest first.
     fn own_copies(&self, name: &DataName) -> Vec<Handle> {
         let found = self.known_data(name);
@@ -290,7 +294,7 @@ impl Grid {
         own
     }
 
-    /// Drops the user's own data of a name at all their holders.
+    /// Drops the user's own data with this name at all holders.
     pub(crate) fn drop_data(&self, name: &DataName) -> Result<(), Error> {
         self.ask_anew();
         let (_, handle) = self.find_data(name)?;
@@ -303,7 +307,7 @@ impl Grid {
         handle.drop_array()
     }
 
-    /// All data with names behind the metaserver that the user may see.
+    /// All named data behind the metaserver that the user may see.
     pub(crate) fn list_data(&self) -> Result<Vec<DataStatus>, Error> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
@@ -326,7 +330,7 @@ impl Grid {
                 bytes: one.datum.bytes,
                 holders: one.holders,
             }));
-            // A page that leads nowhere would be asked for without end.
+            // A page that points to itself would make this loop endless.
             match page.next.filter(|next| after.as_ref() != Some(next)) {
                 Some(next) => after = Some(next),
                 None => return Ok(all),
@@ -335,7 +339,7 @@ impl Grid {
     }
 }
 
-/// A copy where the servers may not reach each other.
+/// Copies an array through the client, for servers that cannot reach each other.
 fn through_client(from: &Handle, server: &Server) -> Result<Handle, Error> {
     let form = from.form().clone();
     let length = form

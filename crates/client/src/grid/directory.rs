@@ -1,4 +1,7 @@
-//! What a client knows of the servers behind its metaserver, and how it asks for more.
+//! The client's copy of the directory, and its questions to the metaserver.
+//!
+//! Questions go to the metaserver first. If none answers, the client's copy answers, with what the
+//! client knew last.
 
 use crate::address::Address;
 use crate::error::{Error, Fault};
@@ -11,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The servers behind a metaserver. Clones share what is known of them.
+/// The servers behind a metaserver. Clones share one directory.
 #[derive(Clone)]
 pub(crate) struct Grid(Arc<Shared>);
 
@@ -20,13 +23,13 @@ struct Shared {
     meta: Server,
     known: Mutex<Known>,
     start: Instant,
-    /// Connections to servers, by their numbers.
+    /// Connections to servers, by server number.
     servers: Mutex<HashMap<u64, Server>>,
     probes: Probes,
 }
 
 impl Grid {
-    /// What is behind a metaserver.
+    /// The servers behind this metaserver.
     pub(crate) fn behind(meta: Server) -> Grid {
         Grid(Arc::new(Shared {
             meta,
@@ -46,12 +49,12 @@ impl Grid {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Seconds, as what is known goes by.
+    /// Seconds on the clock of the client's directory.
     pub(super) fn now(&self) -> f64 {
         self.0.start.elapsed().as_secs_f64()
     }
 
-    /// Asks a metaserver; `None` where none answers.
+    /// Asks a metaserver. Returns `None` if none answers.
     pub(super) fn ask<T>(
         &self,
         ask: impl Fn(&Arc<Connection>) -> Result<T, Error>,
@@ -59,7 +62,7 @@ impl Grid {
         if !self.known().asks(self.now()) {
             return Ok(None);
         }
-        // Once more on a new connection, which may lead to another metaserver.
+        // The second try uses a new connection, which may lead to another metaserver.
         for _ in 0..2 {
             let answer = self
                 .meta()
@@ -80,7 +83,8 @@ impl Grid {
         Ok(None)
     }
 
-    /// Learns which servers have a function, unless that is known; returns its qualified name.
+    /// Finds out which servers have a function, unless the client knows it. Returns the qualified
+    /// name.
     pub(super) fn find(&self, name: &str) -> Result<String, Error> {
         if self.known().is_fresh(self.now(), name) {
             return self.resolve(name);
@@ -109,8 +113,8 @@ impl Grid {
         })
     }
 
-    /// Numbers and addresses of the servers that are known to have a function, with the interface
-    /// of that digest where there is one.
+    /// Numbers and addresses of the servers that are known to have a function. With a digest, only
+    /// those with that interface.
     pub(super) fn servers_with(&self, function: &str, digest: Option<u64>) -> Vec<(u64, String)> {
         let known = self.known();
         let directory = known.directory();
@@ -119,10 +123,10 @@ impl Grid {
         found.map(|(server, _)| (server, address(server))).collect()
     }
 
-    /// The servers that have a function with this interface and can be reached.
+    /// The reachable servers that have a function with this interface.
     pub(crate) fn servers_of(&self, function: &str, text: &str) -> Vec<Server> {
         let digest = farcall_directory::digest(text);
-        // Where no metaserver answers, those that are known are all there are.
+        // If no metaserver answers, the servers that the client knows must do.
         let _ = self.find(function);
         let found = self.servers_with(function, Some(digest));
         let reached = found
@@ -136,7 +140,7 @@ impl Grid {
         known.directory().paths().any(|(_, to, _)| to == server)
     }
 
-    /// The connection to a server, made where there is none.
+    /// The connection to a server. Connects if there is none.
     pub(crate) fn server(&self, number: u64, at: &str) -> Result<Server, Error> {
         let lock = || {
             self.0
@@ -152,18 +156,18 @@ impl Grid {
             let text = format!("{at} is a metaserver, though it has joined as a server");
             return Err(Error::failed(FailureKind::Internal, text));
         }
-        // Of two that were made at once the first stays.
+        // If two threads connected at once, the first connection stays.
         Ok(lock().entry(number).or_insert(server).clone())
     }
 
-    /// The server at an address, if it has a function with this interface.
+    /// The server at this address, if it has a function with this interface.
     pub(crate) fn server_of(
         &self,
         (function, text): (&str, &str),
         address: &Address,
     ) -> Result<Option<Server>, Error> {
         let digest = farcall_directory::digest(text);
-        // Where no metaserver answers, those that are known are all there are.
+        // If no metaserver answers, the servers that the client knows must do.
         let _ = self.find(function);
         let found = self.servers_with(function, Some(digest)).into_iter();
         let is_it = |at: &str| at.parse().is_ok_and(|at: Address| at == *address);
@@ -174,7 +178,7 @@ impl Grid {
             .transpose()
     }
 
-    /// The connection to a server by its address, made where there is none.
+    /// The connection to the server with this address. Connects if there is none.
     pub(crate) fn server_at(&self, address: &Address) -> Result<Server, Error> {
         let servers = self.0.servers.lock();
         let servers = servers.unwrap_or_else(PoisonError::into_inner);
@@ -186,16 +190,17 @@ impl Grid {
         Server::connect(&address.to_string(), self.meta().options().clone())
     }
 
-    /// The server for a call.
+    /// Chooses the server for a call.
     pub(crate) fn choose(&self, wanted: &Choose) -> Result<ChosenServer, Error> {
-        // Kept fresh for the time when no metaserver answers.
+        // Keeps the client's copy fresh for a time without a metaserver.
         self.find(&wanted.function)?;
         let (is_own, chosen) = self.offers(wanted)?;
         ChosenServer::of(wanted, chosen, is_own)
             .map_err(|refusal| Error::failed(FailureKind::NoServer, refusal.to_string()))
     }
 
-    /// What the metaserver says of a call, or the client's own directory, and which it was.
+    /// Placements for a call, from the metaserver (`true`) or from the client's own directory
+    /// (`false`).
     fn offers(&self, wanted: &Choose) -> Result<(bool, Chosen), Error> {
         let chosen: Option<Chosen> = self.ask(|connection| {
             directory::ask_directory(connection, (Kind::Choose, Kind::Chosen), wanted)
@@ -210,12 +215,12 @@ impl Grid {
         })
     }
 
-    /// What a call would take at each server.
+    /// The estimate of a call at each server.
     pub(crate) fn explain(&self, wanted: &Choose) -> Result<Vec<Offer>, Error> {
         Ok(self.offers(wanted)?.1.offers)
     }
 
-    /// Tells the metaserver and the client's own directory what became of a call.
+    /// Reports the outcome of a call to the metaserver and to the client's own directory.
     pub(crate) fn observe(&self, place: &ChosenServer, observed: &Observe) {
         let told = self.known().observe(self.now(), place, observed);
         if let Some(told) = told
@@ -225,8 +230,8 @@ impl Grid {
         }
     }
 
-    /// Probes, one after the other and beside the caller, those of these servers to which no way is
-    /// known.
+    /// Probes those of these servers to which no path is known, one after the other, on a thread of
+    /// its own.
     pub(super) fn probe(&self, servers: &[(u64, String)]) {
         let fresh = self.0.probes.take(servers, |server| self.has_paths(server));
         if fresh.is_empty() {
@@ -242,7 +247,7 @@ impl Grid {
                 }
             }
         };
-        // Without a thread, transfers of calls will tell.
+        // If the system gives no thread, the transfers of calls will measure the paths.
         let _ = std::thread::Builder::new()
             .name("probe".into())
             .spawn(probe);

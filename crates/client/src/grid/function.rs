@@ -1,4 +1,4 @@
-//! A function of all servers behind a metaserver.
+//! Functions behind a metaserver.
 
 use crate::call::LaidOut;
 use crate::description::Description;
@@ -19,12 +19,12 @@ pub(crate) struct Function {
     grid: Grid,
     description: Arc<Description>,
     output: Option<Output>,
-    /// The reservation whose processor elements its calls have.
+    /// The reservation that the function's calls use.
     reservation: Option<ReservationName>,
 }
 
 impl Grid {
-    /// The function of that name. Its interface comes from the first server that answers.
+    /// The function with this name. Its interface comes from the first server that answers.
     pub(crate) fn function(&self, name: &str) -> Result<Function, Error> {
         let qualified = self.find(name)?;
         let servers = self.servers_with(&qualified, None);
@@ -68,12 +68,12 @@ impl Function {
         self.reservation.as_ref()
     }
 
-    /// The same function, whose calls have what the library prints written to `output`.
+    /// The same function with its own output.
     pub(crate) fn with_output(self, output: Option<Output>) -> Function {
         Function { output, ..self }
     }
 
-    /// The same function, whose calls have what is reserved.
+    /// The same function with a reservation.
     pub(crate) fn with_reservation(self, reservation: Option<ReservationName>) -> Function {
         Function {
             reservation,
@@ -81,7 +81,7 @@ impl Function {
         }
     }
 
-    /// The same function of one of the servers.
+    /// The same function at one of the servers.
     pub(super) fn at(&self, server: &Server) -> Result<remote::Function, Error> {
         let known = &*self.description;
         let function = server.function(&known.qualified)?;
@@ -92,7 +92,7 @@ impl Function {
         Ok(function.with_output(self.output.clone()))
     }
 
-    /// The servers that have it with this interface, as far as they can be reached.
+    /// The reachable servers that have the function with this interface.
     pub(crate) fn servers(&self) -> Vec<Server> {
         let known = &*self.description;
         self.grid.servers_of(&known.qualified, &known.text)
@@ -104,7 +104,7 @@ impl Function {
         Error::failed(FailureKind::NoServer, text)
     }
 
-    /// What is asked of a metaserver for a call.
+    /// The question that asks a metaserver to place a call.
     pub(super) fn wanted(&self, layout: &Layout) -> Choose {
         let elements = |count: Option<i64>| count.map(|pes| u32::try_from(pes).unwrap_or(u32::MAX));
         Choose {
@@ -122,8 +122,8 @@ impl Function {
         }
     }
 
-    /// What a call would take at each of the servers, the soonest first; then those that cannot
-    /// have it, and why.
+    /// Estimates of a call at each server, the soonest first. Servers that cannot run the call come
+    /// last, with the reason.
     pub(crate) fn offers(&self, laid_out: &LaidOut) -> Result<Vec<Offer>, Error> {
         let wanted = Choose {
             explain: true,
@@ -132,7 +132,7 @@ impl Function {
         self.grid.explain(&wanted)
     }
 
-    /// What a call would take at the server that would have it.
+    /// The estimate of a call at the server that would run it.
     pub(crate) fn estimate(&self, laid_out: LaidOut) -> Result<Estimate, Error> {
         if let Some(function) = self.at_reservation()? {
             return function.estimate(laid_out);

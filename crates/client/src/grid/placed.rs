@@ -1,4 +1,7 @@
-//! One call of many servers: it is placed, and placed again where its server is lost.
+//! Placed calls: a call behind a metaserver, which moves to another server if its server is lost.
+//!
+//! This module keeps the arguments of the call until it ends, and begins it again elsewhere only if
+//! that is safe. `farcall-directory` decides whether it is.
 
 use crate::argument::Argument;
 use crate::call::Prepared;
@@ -17,44 +20,46 @@ use farcall_rpc_proto::{FailureKind, HandleId};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// An argument of a call that is under way, whose memory its caller leaves alone until its end.
+/// An argument of a running call. The caller leaves its memory alone until the call ends.
 enum HeldArgument {
     Scalar(Scalar),
     In(*const u8, usize),
     Out(*mut u8, usize),
     Skip,
     Function(Callback),
-    /// Data with a name, and where they are.
+    /// Named data, and the servers that hold them.
     Data(Found),
 }
 
-/// One call of many servers: its arguments, and where it is.
+/// A placed call: its arguments, and its state.
 pub(crate) struct Call {
     function: Function,
     arguments: Vec<HeldArgument>,
-    /// Copies of others' data that were made for the call alone.
+    /// Copies of other users' data that were made for this call.
     copies: Mutex<Vec<Handle>>,
     state: Mutex<State>,
 }
 
-// SAFETY: whoever starts a call promises that its arrays stay until its end and are left alone.
+// SAFETY: who starts a call promises that its arrays stay where they are and are left alone until
+// the call ends.
 unsafe impl Send for Call {}
-// SAFETY: the memory is only given on to a new attempt, with the lock held, after the last has
+// SAFETY: the memory goes to a new attempt only with the lock held, after the last attempt has
 // ended.
 unsafe impl Sync for Call {}
 
 struct State {
     course: Course,
     prepared: Prepared,
-    /// Nothing more happens to the call; its end, until it is told.
+    /// The call has ended. Holds its outcome until it is taken.
     over: bool,
     end: Option<Result<Outcome, Error>>,
 }
 
-/// What became of a call over several connections.
+/// The outcome of a try to make the call over several connections.
 enum Streamed {
     Over(Outcome),
-    /// It is to be made on one, for there is nothing to be gained, or elsewhere: why.
+    /// The call must be made over one connection: several gain nothing, or an error (the value)
+    /// moved it elsewhere.
     Not(Option<Error>),
 }
 
@@ -100,18 +105,18 @@ impl HeldArgument {
         match self {
             HeldArgument::Scalar(value) => Argument::Scalar(value.clone()),
             HeldArgument::In(start, bytes) => {
-                // SAFETY: whoever started the call holds the array until its end.
+                // SAFETY: the caller holds the array until the call ends.
                 let bytes = unsafe { std::slice::from_raw_parts(*start, *bytes) };
                 Argument::In(bytes)
             }
             HeldArgument::Out(start, bytes) => {
-                // SAFETY: likewise, and leaves it alone.
+                // SAFETY: the caller holds the array and leaves it alone until the call ends.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(*start, *bytes) };
                 Argument::Out(bytes)
             }
             HeldArgument::Skip => Argument::Skip,
             HeldArgument::Function(callback) => Argument::Function(callback.clone()),
-            // It is put in its place when the server is known.
+            // Filled in when the server is known.
             HeldArgument::Data(_) => Argument::Skip,
         }
     }
@@ -167,7 +172,7 @@ impl Call {
         self.function.grid()
     }
 
-    /// Makes the call to its end, over several connections where that pays.
+    /// Makes the call and waits for its end. Large arrays may travel over several connections.
     pub(super) fn finish(self) -> Result<Outcome, Error> {
         match self.in_streams()? {
             Streamed::Over(outcome) => Ok(outcome),
@@ -175,7 +180,7 @@ impl Call {
         }
     }
 
-    /// Makes the call over several connections to one server, where that may pay.
+    /// Makes the call over several connections to one server, if that may be faster.
     fn in_streams(&self) -> Result<Streamed, Error> {
         let mut state = self.lock();
         let place = self.grid().choose(state.course.wanted())?;
@@ -193,7 +198,7 @@ impl Call {
                 Ok(Streamed::Over(outcome_at(outcome, state.course.place())))
             }
             Ok(None) => Ok(Streamed::Not(None)),
-            // Where it was when its server was lost, nobody knows.
+            // Nobody knows how far the call had come when its server was lost.
             Err(error) => match state.course.after(trouble(&error), Some(true)) {
                 Next::Elsewhere => {
                     self.give_away(&mut state, &error);
@@ -205,12 +210,12 @@ impl Call {
         }
     }
 
-    /// The arguments as they were given, with named data where the call goes.
+    /// The arguments, with named data at the server of the call.
     fn arguments<'a>(&self, to: (u64, &Server)) -> Result<Vec<Argument<'a>>, Error> {
         let arguments = self.arguments.iter().map(|held| match held {
             HeldArgument::Data(found) => Ok(Argument::Handle(self.bring(found, to)?)),
-            // SAFETY: the caller holds the arrays until the end of the call, and one attempt at
-            // most uses them at a time.
+            // SAFETY: the caller holds the arrays until the call ends, and at most one attempt uses
+            // them at a time.
             held => Ok(unsafe { held.argument() }),
         });
         arguments.collect()
@@ -231,8 +236,8 @@ impl Call {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Places the call, at one server after the other until it is begun with; `before` is why it
-    /// has to be.
+    /// Places the call, at one server after the other, until one of them begins with it. `before`
+    /// is the error that moves it.
     fn begin(&self, state: &mut State, mut before: Option<Error>) -> Result<Arc<Attempt>, Error> {
         loop {
             let chosen = state.course.place().cloned().map(Ok);
@@ -266,12 +271,12 @@ impl Call {
     ) -> Result<Arc<Attempt>, Error> {
         let function = self.function.at(server)?;
         let mut arguments = self.arguments((number, server))?;
-        // SAFETY: the caller holds the arrays, and the attempt before has ended.
+        // SAFETY: the caller holds the arrays, and the earlier attempt has ended.
         let attempt = unsafe { function.begin(prepared, &mut arguments) }?;
         Ok(Arc::new(attempt))
     }
 
-    /// Has named data where the call goes.
+    /// Brings named data to the server of the call.
     fn bring(&self, found: &Found, to: (u64, &Server)) -> Result<HandleId, Error> {
         let (handle, is_own) = self.grid().bring(found, to)?;
         let id = handle.id();
@@ -282,7 +287,7 @@ impl Call {
         Ok(id)
     }
 
-    /// The server is not asked again for this call, and the others hear of it.
+    /// Excludes the server for this call, and tells the other threads and the directory.
     fn give_away(&self, state: &mut State, error: &Error) {
         if let Some((place, observed)) = state.course.give_away(trouble(error)) {
             self.grid().observe(&place, &observed);
@@ -295,7 +300,7 @@ impl Call {
         Error::failed(FailureKind::NoServer, text)
     }
 
-    /// The attempt has ended: the next one, or none where the call is over.
+    /// Called when an attempt has ended. Returns the next attempt, or `None` if the call has ended.
     fn next(&self, ended: &Attempt) -> Option<Arc<Attempt>> {
         let mut state = self.lock();
         if state.over {
@@ -328,7 +333,7 @@ impl Call {
         None
     }
 
-    /// Tells what the transfers of a call have taken.
+    /// Reports how long the transfers of the call took.
     fn tell(&self, state: &State, outcome: &Outcome, shares: bool) {
         let Some(place) = state.course.place() else {
             return;
@@ -337,7 +342,7 @@ impl Call {
         let (up, down) = (wanted.up, wanted.down);
         let times = &outcome.times;
         let rest_s = times.total - outcome.wait - times.exec;
-        // Where arrays are copied within the host, both copies are the client's.
+        // If client and server share memory, the client makes both copies.
         let [up_s, down_s] = match shares {
             true => [up, down].map(|bytes| rest_s * bytes as f64 / (up + down).max(1) as f64),
             false => [times.send, rest_s - times.send],
@@ -356,18 +361,18 @@ impl Call {
         self.grid().observe(place, &observed);
     }
 
-    /// What the call came to; told once.
+    /// Takes the outcome of the call, once.
     fn take_end(&self) -> Option<Result<Outcome, Error>> {
         self.lock().end.take()
     }
 
-    /// The caller gives the call up.
+    /// Gives the call up for its caller.
     fn give_up(&self) {
         self.lock().over = true;
     }
 }
 
-/// What kept a call from its results.
+/// How an error kept a call from its results.
 fn trouble(error: &Error) -> Trouble {
     match error {
         Error::Connect { .. } | Error::Refused { .. } | Error::Interface { .. } => {
@@ -380,15 +385,16 @@ fn trouble(error: &Error) -> Trouble {
     }
 }
 
-/// A call under way that a metaserver, or the client by itself, has placed. It goes on elsewhere
-/// where its server is lost and the function is declared repeatable; while somebody waits for it.
+/// A call under way, placed by a metaserver or by the client itself. If its server is lost and its
+/// function is declared repeatable, the call continues at another server while a thread waits for
+/// it.
 pub(crate) struct Placed {
     call: Call,
     attempt: Mutex<Arc<Attempt>>,
 }
 
 impl Placed {
-    /// Begins it at the server that is chosen for it; `before` is why it was not at another.
+    /// Begins the call at the server chosen for it. `before` is the error of an earlier server.
     pub(super) fn start(call: Call, before: Option<Error>) -> Result<Placed, Error> {
         let attempt = call.begin(&mut call.lock(), before)?;
         Ok(Placed {
@@ -401,16 +407,16 @@ impl Placed {
         self.attempt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The attempt that is under way, or was the last.
+    /// The current attempt, or the last one.
     pub(crate) fn current(&self) -> Arc<Attempt> {
         self.lock().clone()
     }
 
-    /// Whether a call whose attempt has ended goes on with another one, at another server.
+    /// Whether a call continues at another server after an attempt has ended.
     pub(crate) fn goes_on(&self, ended: &Arc<Attempt>) -> bool {
         let mut attempt = self.lock();
         if !Arc::ptr_eq(&attempt, ended) {
-            // Another thread has seen to it.
+            // Another thread has moved the call already.
             return true;
         }
         match self.call.next(ended) {
@@ -422,19 +428,19 @@ impl Placed {
         }
     }
 
-    /// Whether it has ended. Moves what can be moved without waiting.
+    /// Whether the call has ended. Moves data that can be moved without waiting.
     pub(crate) fn is_done(&self) -> bool {
         let attempt = self.current();
         attempt.request.is_done() && !self.goes_on(&attempt)
     }
 
-    /// Whether it has ended, as far as is known.
+    /// Whether the call is known to have ended.
     pub(crate) fn has_ended(&self) -> bool {
         let attempt = self.current();
         attempt.request.has_ended() && !self.goes_on(&attempt)
     }
 
-    /// Waits for the end, for at most so long from now.
+    /// Waits for the end of the call, for at most `timeout`.
     pub(crate) fn wait_timeout(&self, timeout: Duration) -> Result<(), Error> {
         let end = Instant::now().checked_add(timeout);
         let mut left = timeout;
@@ -455,7 +461,8 @@ impl Placed {
         }
     }
 
-    /// Waits for the end, and leaves it to be taken. A call whose time-out passes is given up.
+    /// Waits for the end of the call and leaves its outcome to be taken. Gives the call up after
+    /// the timeout.
     fn wait_out(&self) -> Result<Arc<Attempt>, Error> {
         loop {
             let attempt = self.current();
@@ -469,14 +476,14 @@ impl Placed {
         }
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the call.
     pub(crate) fn wait(&self) -> Result<Outcome, Error> {
         let ended = self.wait_out()?;
         let end = self.call.take_end();
         end.unwrap_or_else(|| ended.wait_shared())
     }
 
-    /// What it came to, if it has ended; told once.
+    /// Takes the outcome of the call if it has ended, once.
     pub(crate) fn take(&self) -> Option<Result<Outcome, Error>> {
         let attempt = self.current();
         if attempt.request.has_ended() && self.goes_on(&attempt) {
@@ -485,7 +492,7 @@ impl Placed {
         self.call.take_end().or_else(|| attempt.take())
     }
 
-    /// Gives it up.
+    /// Gives the call up.
     pub(crate) fn cancel(&self) {
         self.call.give_up();
         self.current().request.cancel();

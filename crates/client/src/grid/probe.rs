@@ -1,4 +1,4 @@
-//! Small transfers to servers of which no way is known.
+//! Probes: small transfers that measure the path to a server before any call has used it.
 
 use crate::error::Error;
 use crate::remote::{Server, functions};
@@ -8,19 +8,19 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Bytes of a probe: enough to tell the rate of a link, little to carry.
+/// Bytes of a probe: enough to measure the rate of a link, and cheap to send.
 const BYTES: usize = 256 << 10;
-/// Questions that tell the latency; the first may wake the server up.
+/// Round trips that measure the latency. The first one may have to wake the server.
 const QUESTIONS: usize = 3;
-/// Servers that are probed for one function.
+/// Limit on the servers that are probed for one function.
 const MOST: usize = 32;
 
-/// Servers that were probed, or are to be.
+/// Servers that were probed or will be.
 #[derive(Default)]
 pub(super) struct Probes(Mutex<HashSet<u64>>);
 
 impl Probes {
-    /// Those of these servers that were not to be probed before and to which no way is known.
+    /// Those of these servers to which no path is known and that nobody has probed yet.
     pub(super) fn take(
         &self,
         servers: &[(u64, String)],
@@ -33,7 +33,7 @@ impl Probes {
     }
 }
 
-/// Latency, and the rate of both directions where arrays travel.
+/// Measures the latency of a path, and its rate in both directions if the server takes arrays.
 pub(super) fn probe(server: &Server) -> Result<Vec<Observe>, Error> {
     let mut round_trip = f64::INFINITY;
     for _ in 0..QUESTIONS {

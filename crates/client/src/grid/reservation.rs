@@ -1,4 +1,4 @@
-//! Reservations behind a metaserver: each is at one of its servers.
+//! Reservations behind a metaserver. Each one is at one server.
 
 use crate::error::{Error, Failure};
 use crate::grid::directory::Grid;
@@ -9,13 +9,13 @@ use farcall_rpc_proto::FailureKind;
 use std::time::Duration;
 
 impl Function {
-    /// Reserves at the server that can have it first.
+    /// Reserves at the server that is free first.
     pub(crate) fn reserve(&self, wanted: &ReservationSpec) -> Result<Reservation, Error> {
         let servers = self.servers();
         let mut soonest: Option<(Duration, &Server, Error)> = None;
         let mut other = None;
         for server in &servers {
-            // One that begins in time cannot begin sooner elsewhere.
+            // If a server can begin in time, no other one can begin sooner.
             let in_time = ReservationSpec {
                 latest: None,
                 ..*wanted
@@ -41,7 +41,7 @@ impl Function {
         }
     }
 
-    /// The function of the server at which its reservation is; none without one.
+    /// The function at the server of its reservation, if it has one.
     pub(super) fn at_reservation(&self) -> Result<Option<remote::Function>, Error> {
         let Some(reservation) = self.reservation() else {
             return Ok(None);
@@ -70,7 +70,7 @@ impl Function {
 }
 
 impl Grid {
-    /// A reservation is at a server that has a function, and a metaserver has none.
+    /// The error for a reservation at a metaserver, which has no processor elements.
     pub(crate) fn refuse_reservation(&self) -> Error {
         let text = format!(
             "{} is a metaserver, and a reservation is at a server that has a function: reserve \
@@ -80,7 +80,7 @@ impl Grid {
         Error::failed(FailureKind::NotAllowed, text)
     }
 
-    /// The same for a list of them.
+    /// The error for a list of reservations at a metaserver.
     pub(crate) fn refuse_reservations(&self) -> Error {
         let text = format!(
             "reservations are at one server, and {} is a metaserver: connect to one of its \
@@ -92,7 +92,7 @@ impl Grid {
     }
 }
 
-/// A refusal of one of several servers.
+/// The refusal of one of several servers, with its address.
 fn at(server: &Server, error: Error) -> Error {
     match error {
         Error::Failed(failure) => Error::Failed(Failure {

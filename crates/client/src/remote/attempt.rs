@@ -1,4 +1,4 @@
-//! A call under way at one server.
+//! Attempts: one try to make a call at one server.
 
 use crate::error::Error;
 use crate::outcome::{Outcome, Times};
@@ -8,15 +8,16 @@ use farcall_rpc_proto::{self as proto, FailureKind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// A call under way at one server. Dropped before its end, it is given up: the server ends it.
+/// A call under way at one server. If it is dropped before its end, the client gives it up and the
+/// server ends it.
 pub(crate) struct Attempt {
     pub(crate) request: Request,
-    /// Copies of its arrays in shared memory, until its end is told.
+    /// Copies of the call's arrays in shared memory, until its outcome is taken.
     staging: Mutex<Option<Staging>>,
-    /// What computes it.
+    /// The library that computes the call.
     library: Option<Arc<str>>,
     start: Instant,
-    /// Whether arrays of it lie in shared memory.
+    /// Whether arrays of the call lie in shared memory.
     pub(crate) shares: bool,
 }
 
@@ -36,7 +37,7 @@ impl Attempt {
         }
     }
 
-    /// What it came to, if it has ended; told once.
+    /// Takes the outcome of the call if it has ended, once.
     pub(crate) fn take(&self) -> Option<Result<Outcome, Error>> {
         let times = self.request.take_times()?;
         Some(times.map(|times| {
@@ -46,7 +47,7 @@ impl Attempt {
         }))
     }
 
-    /// Waits for the end of a call that others may look at.
+    /// Waits for the end of the call, which other threads may look at too.
     pub(crate) fn wait_shared(&self) -> Result<Outcome, Error> {
         self.request.wait_out()?;
         let cancelled = || Error::failed(FailureKind::Cancelled, "it was given up");
@@ -62,7 +63,7 @@ impl Attempt {
     }
 }
 
-/// The call has succeeded: its results go where they belong.
+/// Puts the results of a successful call where the caller wants them.
 fn outcome(
     times: proto::Times,
     staging: Option<Staging>,

@@ -1,5 +1,8 @@
-//! Calls of one server from their start to their end: named data looked up, made again where the
-//! server lets its clients go or has its functions anew, over several connections where that pays.
+//! Calls at one server, from start to end.
+//!
+//! This module looks up named data, makes a call again if the server released the client or
+//! renumbered its functions, and uses several connections for large arrays. A call is made again
+//! only if the server has not begun with it.
 
 use crate::argument::Argument;
 use crate::call::{LaidOut, Prepared, Travel};
@@ -22,7 +25,7 @@ impl Function {
         let names = self.look_up(arguments)?;
         let mut prepared = self.prepare(laid_out, arguments, Travel::Both)?;
         match self.call_or_renew(&mut prepared, arguments) {
-            // They were put again since they were looked up; nothing of the call was done.
+            // The data were replaced after the look-up. The server has done nothing yet.
             Err(Error::Failed(failure))
                 if !names.is_empty() && failure.kind == FailureKind::NotFound =>
             {
@@ -47,11 +50,11 @@ impl Function {
     ) -> Result<Attempt, Error> {
         self.look_up(arguments)?;
         let mut prepared = self.prepare(laid_out, arguments, Travel::Both)?;
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller makes the same promise.
         unsafe { self.begin(&mut prepared, arguments) }
     }
 
-    /// Finds the arrays that are named; returns their places among the arguments and their names.
+    /// Looks up named data among the arguments. Returns their positions and names.
     fn look_up(&self, arguments: &mut [Argument<'_>]) -> Result<Vec<(usize, DataName)>, Error> {
         let mut names = Vec::new();
         for (index, argument) in arguments.iter_mut().enumerate() {
@@ -76,7 +79,7 @@ impl Function {
             Err(error) if error.is_stale_interface() => {
                 let known = self.description();
                 let renewed = self.server().fetch(&known.requested)?;
-                // The arguments were made for the interface that the caller has seen.
+                // The arguments were made for the old interface, so a new one must be the same.
                 match renewed.description.text == known.text {
                     true => self.described_by(renewed).call_once(prepared, arguments),
                     false => Err(error),
@@ -94,11 +97,11 @@ impl Function {
         if let Some(outcome) = self.call_in_streams(prepared, arguments)? {
             return Ok(outcome);
         }
-        // SAFETY: the borrows outlive the call, which is over or given up when this returns.
+        // SAFETY: the borrows outlive the call, which has ended or is given up when this returns.
         unsafe { self.begin(prepared, arguments) }?.wait()
     }
 
-    /// Submits a call that was prepared: the server keeps what it comes to for `keep`.
+    /// Submits a prepared call as a durable call. The server keeps its outcome for `keep`.
     pub(crate) fn submit(
         &self,
         prepared: Prepared,
@@ -118,7 +121,7 @@ impl Function {
         let keep = keep.map(|keep| keep.as_secs().max(1));
         let submission = SubmitRequest { call, keep };
         let connection = self.own_connection(&connection)?.unwrap_or(connection);
-        // SAFETY: the borrows outlive the submission, which is over when this returns.
+        // SAFETY: the borrows outlive the request, which has ended when this returns.
         let id = unsafe { jobs::submit(&connection, &submission, arguments, layout) }?;
         Ok(self.server().job(id))
     }

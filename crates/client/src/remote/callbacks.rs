@@ -1,4 +1,6 @@
-//! What a running call has its caller do: run functions of the caller, and work on its files.
+//! Work that a running call asks of its caller: callbacks and files.
+//!
+//! Callbacks run on the thread that waits for the call. Nesting is bounded.
 
 use crate::callback::{Callback, CallbackArguments};
 use crate::description::Description;
@@ -8,24 +10,24 @@ use farcall_rpc_proto::{self as proto, CallbackAnswer};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Calls made by callbacks of calls made by callbacks, and so on.
+/// Most levels of calls that are made inside callbacks.
 const MOST_NESTED: usize = 8;
 
 /// The callbacks of one call.
 pub(crate) struct Callbacks {
     pub(crate) description: Arc<Description>,
     pub(crate) functions: Vec<Callback>,
-    /// Their requests are numbered on from the functions, by parameter.
+    /// Files of the call. Their requests have the numbers after those of the callbacks.
     pub(crate) files: Files,
 }
 
 thread_local! {
-    /// Callbacks that run on this thread, one in the other.
+    /// Nested callbacks that run on this thread.
     static NESTED: Cell<usize> = const { Cell::new(0) };
 }
 
 impl Callbacks {
-    /// Runs the function that the server wants to be called.
+    /// Runs the callback that the server asks for.
     pub(crate) fn run(&self, callback: proto::Callback) -> Result<CallbackAnswer, Error> {
         let index = callback.index as usize;
         if let Some(param) = index.checked_sub(self.functions.len())
@@ -61,7 +63,7 @@ impl Callbacks {
     }
 }
 
-/// The failure of a function of the caller.
+/// The error of a callback that failed.
 pub(crate) fn failed(description: &Description, callback: &str, source: CallbackError) -> Error {
     Error::Callback {
         function: description.qualified.clone(),

@@ -1,4 +1,6 @@
-//! The functions of a server as it numbers them.
+//! The functions of a server and their numbers.
+//!
+//! A number is valid on one connection: a server that restarts numbers its functions again.
 
 use crate::description::Description;
 use crate::error::Error;
@@ -7,15 +9,14 @@ use crate::remote::requests::functions;
 use farcall_rpc_proto::FailureKind;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A function that a server has described. The server's cache holds this and not a function, which
-/// would keep the server alive for ever.
+/// A function that a server has described. The cache holds entries and not functions, because a
+/// function would keep the server's connection open for ever.
 pub(super) struct Entry {
     pub(super) description: Arc<Description>,
     number: Mutex<Number>,
 }
 
-/// The number under which a server knows a function, and the connection on which it said so: the
-/// next connection may lead to a server that was restarted and numbers its functions anew.
+/// The number of a function, and the connection for which it is valid.
 #[derive(Clone, Copy)]
 struct Number {
     connection: u64,
@@ -23,7 +24,7 @@ struct Number {
 }
 
 impl Entry {
-    /// Asks for a function.
+    /// Asks the server for a function.
     pub(super) fn ask(connection: &Arc<Connection>, name: &str) -> Result<Entry, Error> {
         let told = functions::describe(connection, name)?;
         let who = (connection.address(), &*connection.agent());
@@ -37,7 +38,7 @@ impl Entry {
         })
     }
 
-    /// The function's number for a call on this connection.
+    /// The function's number on this connection.
     pub(super) fn number_on(&self, connection: &Arc<Connection>) -> Result<u64, Error> {
         let mut number = self.number.lock().unwrap_or_else(PoisonError::into_inner);
         if number.connection != connection.number() {

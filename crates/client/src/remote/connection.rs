@@ -1,9 +1,9 @@
-//! One connection, shared by every request to a server.
+//! One connection, shared by all requests to a server.
 //!
-//! There is no thread of its own. A thread that waits for its request waits at the socket, and
-//! moves bytes for all while it does; the others sleep until their request has ended, or until it
-//! leaves and they take its place. So a single caller reads its own reply, and many callers share
-//! one stream, whose chunks take turns.
+//! A connection has no thread of its own. One of the threads that wait for requests waits at the
+//! socket and moves the bytes of all requests. The others sleep until their request has ended, or
+//! until the thread at the socket leaves and one of them takes its place. So a single caller reads
+//! its own reply, and many callers share one stream, in which their data take turns.
 
 /// Takes an answer of one kind apart, for [`Connection::ask`].
 macro_rules! answered {
@@ -45,13 +45,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// A signal that comes to a thread asleep, or just before it waits at the socket, cannot be seen
-/// otherwise than by asking so often.
+/// How often a waiting thread asks whether a signal wants it to stop. A signal that arrives just
+/// before the wait, or at a sleeping thread, does not interrupt it.
 const NAP: Duration = Duration::from_millis(100);
 
 /// A connection to a server.
 pub(crate) struct Connection {
-    /// Never given to two connections of this process.
+    /// A number that no other connection of this process has.
     number: u64,
     process: u32,
     address: Address,
@@ -59,33 +59,33 @@ pub(crate) struct Connection {
     socket: Socket,
     waker: Waker,
     state: Mutex<State>,
-    /// The server's optional features, once it has greeted.
+    /// The server's optional features, from its greeting.
     features: u64,
     pool: Mutex<Pool>,
     spin: Spin,
-    /// Calls under way whose arrays are large and travel.
+    /// Number of calls under way with large arrays that travel.
     bulk: Arc<AtomicUsize>,
-    /// Threads that want the lock: whoever moves bulk data lets them in between.
+    /// Number of threads that want the lock. A thread that moves bulk data lets them in.
     contenders: AtomicUsize,
 }
 
 impl Connection {
-    /// Its number, never used twice in this process.
+    /// The number of this connection, unique in this process.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Where it leads.
+    /// The address of the server.
     pub(crate) fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Whether the other end has all of these optional features.
+    /// Whether the server has all of these optional features.
     pub(crate) fn has(&self, features: u64) -> bool {
         self.features & features == features
     }
 
-    /// The error says that the other end is too old for something.
+    /// Fails if the server is too old for a feature.
     pub(crate) fn check(&self, features: u64, kind: FailureKind, what: &str) -> Result<(), Error> {
         if self.has(features) {
             return Ok(());
@@ -98,27 +98,27 @@ impl Connection {
         Err(Error::failed(kind, text))
     }
 
-    /// Whether a metaserver is at the other end.
+    /// Whether the peer is a metaserver.
     pub(crate) fn is_to_metaserver(&self) -> bool {
         self.has(DIRECTORY)
     }
 
-    /// Whether it is a Unix socket.
+    /// Whether the connection is a Unix socket.
     pub(crate) fn is_unix(&self) -> bool {
         self.socket.is_unix()
     }
 
-    /// Whether this process has made it. A child that was forked has it from its parent.
+    /// Whether this process opened the connection. A forked child inherits it from its parent.
     pub(crate) fn is_ours(&self) -> bool {
         self.process == std::process::id()
     }
 
-    /// Whether new requests should rather have another connection.
+    /// Whether new requests need another connection.
     pub(crate) fn is_stale(&self) -> bool {
         match self.state.try_lock() {
             Ok(state) => state.lost.is_some() || (state.is_idle() && self.socket.is_stale()),
             Err(TryLockError::Poisoned(_)) => true,
-            // Somebody moves bytes on it.
+            // Another thread moves bytes on it.
             Err(TryLockError::WouldBlock) => false,
         }
     }
@@ -130,7 +130,7 @@ impl Connection {
         state
     }
 
-    /// Lets threads that want the lock have it before this one takes it again.
+    /// Lets threads that want the lock take it before this thread takes it again.
     fn let_others_in(&self) {
         const TURNS: usize = 1000;
         for _ in 0..TURNS {
@@ -141,12 +141,12 @@ impl Connection {
         }
     }
 
-    /// When an operation ends that began then.
+    /// The deadline of an operation that began at `start`.
     pub(crate) fn deadline_from(&self, start: Instant) -> Option<Instant> {
         self.options.timeout.map(|timeout| start + timeout)
     }
 
-    /// The time of an operation is over.
+    /// The timeout error of this connection.
     pub(crate) fn timed_out(&self) -> Error {
         Error::Timeout {
             address: self.address.clone(),
@@ -154,7 +154,7 @@ impl Connection {
         }
     }
 
-    /// Sends what the socket takes at once; whoever waits at it sends the rest.
+    /// Sends what the socket accepts at once. The thread at the socket sends the rest.
     fn send_soon(&self, state: &mut State) {
         state.send(&self.socket);
         if state.has_unsent() && state.driven {
@@ -162,7 +162,7 @@ impl Connection {
         }
     }
 
-    /// Opens a request and sends of it what the socket takes at once.
+    /// Opens a request, and sends what the socket accepts of it at once.
     fn start(
         self: &Arc<Self>,
         open: impl FnOnce(&mut State) -> Result<CallId, Loss>,
@@ -184,7 +184,7 @@ impl Connection {
         self.start(|state| state.ask(open))
     }
 
-    /// Asks something without data, and waits for the answer, which `read` takes apart.
+    /// Makes a request without data and waits for its answer, which `read` takes apart.
     pub(crate) fn ask<T>(
         self: &Arc<Self>,
         open: impl FnOnce(&mut client::Connection) -> Result<CallId, ProtocolError>,
@@ -193,7 +193,7 @@ impl Connection {
         self.begin(open)?.answer(read)
     }
 
-    /// Begins a request with data, either way.
+    /// Begins a request with data in either direction.
     pub(crate) fn carry(
         self: &Arc<Self>,
         open: impl FnOnce(&mut client::Connection) -> Result<CallId, ProtocolError>,
@@ -202,21 +202,21 @@ impl Connection {
         self.start(|state| state.move_data(open, transfer))
     }
 
-    /// Says something that has no answer.
+    /// Sends a message that has no answer.
     pub(crate) fn tell(&self, tell: impl FnOnce(&mut client::Connection)) {
         let mut state = self.lock();
         state.tell(tell);
         self.send_soon(&mut state);
     }
 
-    /// From now on it writes no faster than `pace` lets it.
+    /// Limits the connection's sending rate from now on.
     pub(crate) fn set_pace(&self, pace: Option<Pace>) {
         let mut state = self.lock();
         state.set_pace(pace);
         self.send_soon(&mut state);
     }
 
-    /// Waits at the socket, without the lock.
+    /// Waits at the socket without holding the lock.
     fn wait(
         &self,
         outlook: Outlook,
@@ -240,7 +240,7 @@ impl Connection {
         }
     }
 
-    /// How long to wait before asking whether to go on, where somebody may be asked.
+    /// How long to wait before `on_interrupt` is asked again.
     fn nap(&self, left: Option<Duration>) -> Option<Duration> {
         match &self.options.on_interrupt {
             Some(_) => Some(left.unwrap_or(NAP).min(NAP)),

@@ -1,4 +1,4 @@
-//! Data with names at one server.
+//! Named data at one server.
 
 use crate::data::{DataStatus, Named};
 use crate::error::Error;
@@ -36,7 +36,7 @@ impl Server {
         })
     }
 
-    /// The array that a name stands for.
+    /// The array with this name.
     pub(crate) fn data(&self, name: &DataName) -> Result<Handle, Error> {
         self.named_array(names::ask_name(&self.connection()?, name)?)
     }
@@ -56,7 +56,7 @@ impl Server {
         Ok(Handle::named(self.clone(), id, record.form, named))
     }
 
-    /// All data with names that the caller may see, by name.
+    /// All named data that the caller may see, by name.
     pub(crate) fn list_data(&self) -> Result<Vec<DataStatus>, Error> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
@@ -70,7 +70,7 @@ impl Server {
                 shape: record.form.shape,
                 holders: vec![self.address().to_string()],
             }));
-            // A page that leads nowhere would be asked for without end.
+            // A page that points to itself would make this loop endless.
             match page.next.filter(|next| after.as_ref() != Some(next)) {
                 Some(next) => after = Some(next),
                 None => return Ok(all),

@@ -30,9 +30,9 @@ struct Shared {
     /// For small calls while large arrays travel on the other one; made when it is first needed.
     express: Mutex<Option<Arc<Connection>>>,
     functions: Mutex<HashMap<String, Arc<Entry>>>,
-    /// For calls of reservations of bandwidth.
+    /// Connections of bandwidth reservations.
     reserved: Mutex<Reserved>,
-    /// For arrays that travel over several connections.
+    /// Connections for arrays that travel over several.
     paths: Mutex<Paths>,
 }
 
@@ -41,7 +41,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Server {
-    /// Connects and exchanges greetings. Where `addresses` are several, with commas between, all
+    /// Connects and exchanges greetings. If `addresses` has several, with commas between them, all
     /// are metaservers.
     pub(crate) fn connect(addresses: &str, options: Options) -> Result<Server, Error> {
         let at = addresses.split(',').map(|one| one.trim().parse());
@@ -64,7 +64,7 @@ impl Server {
         })))
     }
 
-    /// Where it is.
+    /// The address of the server.
     pub(crate) fn address(&self) -> &Address {
         &self.0.address
     }
@@ -78,7 +78,7 @@ impl Server {
         self.0.is_metaserver
     }
 
-    /// The connection, made anew where the last one is of no more use.
+    /// The connection. Opens a new one if the last one cannot be used.
     pub(crate) fn connection(&self) -> Result<Arc<Connection>, Error> {
         let mut connection = lock(&self.0.connection);
         if connection.is_stale() {
@@ -87,14 +87,14 @@ impl Server {
         Ok(connection.clone())
     }
 
-    /// The connection, if it is still of use.
+    /// The connection, if it can still be used.
     pub(crate) fn live_connection(&self) -> Option<Arc<Connection>> {
         let connection = lock(&self.0.connection);
         (!connection.is_stale()).then(|| connection.clone())
     }
 
-    /// Does what is asked of a server, and once more on a new connection where the server lets its
-    /// clients go: another may be there by then.
+    /// Makes a request. If the server released the client because it shuts down, makes the request
+    /// once more on a new connection, where its successor may listen.
     pub(crate) fn persist<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
         match ask() {
             Err(error) if error.was_let_go() => match self.renew() {
@@ -105,26 +105,26 @@ impl Server {
         }
     }
 
-    /// Leaves the connection for a new one; calls under way end on the old one.
+    /// Replaces the connection by a new one. Calls under way end on the old one.
     fn renew(&self) -> Result<(), Error> {
         *lock(&self.0.connection) = open_any(&self.0.at, &self.0.options)?;
         *lock(&self.0.express) = None;
         Ok(())
     }
 
-    /// Leaves the connection, for one that does not work; the next request makes a new one.
+    /// Replaces a connection that does not work. The next request opens a new one.
     pub(crate) fn leave(&self) {
-        // Where none can be made, the next request finds that out.
+        // If no connection can be opened, the next request reports it.
         let _ = self.renew();
     }
 
-    /// The function of that name, as the server has described it once.
+    /// The function with this name, from the cache or from the server.
     pub(super) fn entry(&self, name: &str) -> Result<Arc<Entry>, Error> {
         let known = lock(&self.0.functions).get(name).cloned();
         known.map_or_else(|| self.fetch(name), Ok)
     }
 
-    /// Has the server describe the function anew, and keeps that.
+    /// Asks the server for the function again, and caches the answer.
     pub(super) fn fetch(&self, name: &str) -> Result<Arc<Entry>, Error> {
         let entry = self.persist(|| Entry::ask(&self.connection()?, name))?;
         let entry = Arc::new(entry);
@@ -132,7 +132,7 @@ impl Server {
         Ok(entry)
     }
 
-    /// The connection for a call whose arrays come to so many bytes.
+    /// The connection for a call with this many array bytes.
     pub(super) fn for_arrays(&self, first: Arc<Connection>, bytes: u64) -> Arc<Connection> {
         if bytes <= SMALL {
             return self.for_small(first);
@@ -143,26 +143,26 @@ impl Server {
         self.paths(|paths, to| paths.next(first, to))
     }
 
-    /// The connection for a small call: another than the one on which large arrays travel, so that
-    /// it does not wait behind what is in the buffers on the way.
+    /// The connection for a small call. While large arrays travel on one connection, small calls
+    /// use another, so that they do not wait behind full buffers.
     fn for_small(&self, connection: Arc<Connection>) -> Arc<Connection> {
         if !connection.carries_bulk() {
             return connection;
         }
         let mut express = lock(&self.0.express);
         if express.as_ref().is_none_or(|known| known.is_stale()) {
-            // A server that is full may refuse it; the call is made all the same.
+            // A full server may refuse the second connection. The call then uses the first.
             *express = Connection::open(&self.0.address, &self.0.options).ok();
         }
         express.clone().unwrap_or(connection)
     }
 
-    /// Does something with what is known of the ways to it, by its address and options.
+    /// Gives access to the extra connections of the server, with its address and options.
     pub(super) fn paths<T>(&self, act: impl FnOnce(&mut Paths, (&Address, &Options)) -> T) -> T {
         act(&mut lock(&self.0.paths), (&self.0.address, &self.0.options))
     }
 
-    /// The same with the connections of reservations.
+    /// Gives access to the connections of reservations.
     pub(super) fn reserved<T>(
         &self,
         act: impl FnOnce(&mut Reserved, (&Address, &Options)) -> T,
@@ -174,7 +174,7 @@ impl Server {
     }
 }
 
-/// A connection to the first address where one can be made.
+/// Connects to the first address that answers.
 fn open_any(at: &[Address], options: &Options) -> Result<Arc<Connection>, Error> {
     let mut first = None;
     for address in at {

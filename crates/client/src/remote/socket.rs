@@ -1,4 +1,6 @@
-//! The byte stream to a server.
+//! Sockets: the byte stream to a server, over TCP, TLS or a Unix socket.
+//!
+//! A socket never blocks; only [`wait`] does.
 
 use crate::address::Address;
 use crate::credentials::Credentials;
@@ -21,14 +23,14 @@ use std::time::{Duration, Instant};
 /// A connected stream socket that never blocks; [`wait`] does.
 pub(crate) enum Socket {
     Tcp(TcpStream),
-    /// One thread at a time has the session, because it has the connection's state.
+    /// One thread at a time uses the session: the one that holds the connection's state.
     Tls(TcpStream, Mutex<Session>),
     Unix(UnixStream),
 }
 
 impl Socket {
-    /// Connects, trying every address of the host for at most `timeout` each; by another `way`
-    /// where one is given.
+    /// Connects, trying every address of the host for at most `timeout` each. With `way`, connects
+    /// to that address instead.
     pub(crate) fn connect(
         address: &Address,
         way: Option<SocketAddr>,
@@ -58,7 +60,7 @@ impl Socket {
         Ok(Socket::Unix(connect_unix(&name, timeout)?))
     }
 
-    /// Whether memory can be handed over on it.
+    /// Whether descriptors can be passed on it.
     pub(crate) fn is_unix(&self) -> bool {
         matches!(self, Socket::Unix(_))
     }
@@ -71,7 +73,7 @@ impl Socket {
         }
     }
 
-    /// The address of the server, where it has one on a network.
+    /// The server's network address, if it has one.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         match self {
             Socket::Tcp(stream) | Socket::Tls(stream, _) => stream.peer_addr().ok(),
@@ -79,7 +81,7 @@ impl Socket {
         }
     }
 
-    /// Whether nobody on a network can read what is written.
+    /// Whether nobody on a network can read the bytes.
     pub(crate) fn is_private(&self) -> bool {
         match self {
             Socket::Tcp(stream) => is_within_host(stream).unwrap_or(false),
@@ -87,7 +89,7 @@ impl Socket {
         }
     }
 
-    /// Reads; descriptors that come beside the bytes are appended to `handed_over`.
+    /// Reads bytes. Descriptors that arrive with them are appended to `handed_over`.
     pub(crate) fn read(
         &self,
         places: &mut [IoSliceMut<'_>],
@@ -100,8 +102,8 @@ impl Socket {
         }
     }
 
-    /// Writes without the signal that a closed connection would raise: it ends programs that do
-    /// not ignore it.
+    /// Writes without raising a signal if the connection is closed. The signal ends programs that
+    /// do not ignore it.
     pub(crate) fn write(&self, sources: &[IoSlice<'_>]) -> io::Result<usize> {
         if let Socket::Tls(stream, session) = self {
             return lock(session).write(&mut Silent(stream), sources);
@@ -110,7 +112,8 @@ impl Socket {
         Ok(sendmsg(self.fd(), sources, nothing, SendFlags::NOSIGNAL)?)
     }
 
-    /// Writes what TLS still holds; fails with `WouldBlock` where the socket has no room for all.
+    /// Writes what TLS still holds. Fails with `WouldBlock` if the socket has no room for all of
+    /// it.
     pub(crate) fn flush(&self) -> io::Result<()> {
         match self {
             Socket::Tls(stream, session) => lock(session).flush(&mut Silent(stream)),
@@ -118,7 +121,7 @@ impl Socket {
         }
     }
 
-    /// Whether bytes that it has taken wait for room.
+    /// Whether accepted bytes wait for room.
     pub(crate) fn wants_write(&self) -> bool {
         match self {
             Socket::Tls(_, session) => lock(session).wants_write(),
@@ -133,11 +136,12 @@ impl Socket {
         }
     }
 
-    /// Whether an idle connection is of no more use: the server closed it, or spoke unasked.
+    /// Whether an idle connection can no longer be used: the server closed it, or sent something
+    /// unasked.
     pub(crate) fn is_stale(&self) -> bool {
         let mut byte = 0u8;
         if let Socket::Tls(stream, session) = self {
-            // TLS has words of its own that come unasked.
+            // TLS has messages that arrive unasked.
             let places = &mut [IoSliceMut::new(std::slice::from_mut(&mut byte))];
             let read = lock(session).read(&mut Silent(stream), places);
             return !matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
@@ -148,7 +152,7 @@ impl Socket {
     }
 }
 
-/// Writes without the signal that a closed connection would raise.
+/// Writes without raising a signal if the connection is closed.
 struct Silent<'s>(&'s TcpStream);
 
 impl Read for Silent<'_> {
@@ -159,7 +163,7 @@ impl Read for Silent<'_> {
 
 impl Write for Silent<'_> {
     fn write(&mut self, source: &[u8]) -> io::Result<usize> {
-        // The standard library asks for no signal here, but not where it writes several slices.
+        // The standard library suppresses the signal here, but not when it writes several slices.
         self.0.write(source)
     }
 
@@ -176,15 +180,14 @@ fn is_within_host(stream: &TcpStream) -> io::Result<bool> {
     Ok(stream.local_addr()?.ip() == stream.peer_addr()?.ip())
 }
 
-/// Bounds what lies in the system's hands, for nothing overtakes it there. On a network that is
-/// what has not been sent; within a host data pass to the other side at once, and wait there to be
-/// read.
+/// Bounds the bytes in the system's buffers, which nothing can overtake. On a network these are
+/// unsent bytes. Within a host, bytes pass to the other side at once and wait there to be read.
 fn bound_queue(stream: &TcpStream, is_within_host: bool) -> io::Result<()> {
     let (option, bytes): (_, libc::c_int) = match is_within_host {
         true => (libc::TCP_WINDOW_CLAMP, 1 << 20),
         false => (libc::TCP_NOTSENT_LOWAT, 64 << 10),
     };
-    // SAFETY: the value is one of this frame, as long as said.
+    // SAFETY: the value lives in this stack frame and has the given size.
     let set = unsafe {
         libc::setsockopt(
             stream.as_raw_fd(),
@@ -201,7 +204,7 @@ fn bound_queue(stream: &TcpStream, is_within_host: bool) -> io::Result<()> {
 }
 
 fn connect_unix(address: &SocketAddrUnix, timeout: Duration) -> io::Result<UnixStream> {
-    /// Between two tries while the server has no room for another connection.
+    /// Time between two tries while the server has no room for another connection.
     const NAP: Duration = Duration::from_millis(2);
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -217,7 +220,7 @@ fn connect_unix(address: &SocketAddrUnix, timeout: Duration) -> io::Result<UnixS
     }
 }
 
-/// Most descriptors that the system lets come beside one read.
+/// Most descriptors that the system passes with one read.
 const MAX_DESCRIPTORS: usize = 253;
 
 fn receive(
@@ -275,9 +278,9 @@ impl Waker {
         Ok(Waker { ring, heard })
     }
 
-    /// Lets the wait return, now or when it begins.
+    /// Makes the wait return, now or when it begins.
     pub(crate) fn wake(&self) {
-        // A full pipe has rung already.
+        // If the pipe is full, the thread is awake already.
         let _ = (&self.ring).write(&[1]);
     }
 
@@ -285,14 +288,14 @@ impl Waker {
         PollFd::new(&self.heard, PollFlags::IN)
     }
 
-    /// Forgets what has rung.
+    /// Clears earlier wake-ups.
     fn hear(&self) {
         let _ = (&self.heard).read(&mut [0; 64]);
     }
 }
 
-/// Waits until the socket can be read, or written if `writing`, or the waker rings, or the time is
-/// over: `false` then. An interrupting signal is the only error that is no mistake.
+/// Waits until the socket can be read, or written if `writing`, or until the waker rings. Returns
+/// `false` after `timeout`. The only expected error is an interrupting signal.
 pub(crate) fn wait(
     socket: &Socket,
     waker: &Waker,
@@ -307,7 +310,7 @@ pub(crate) fn wait(
     Ok(ready)
 }
 
-/// The same for several sockets, with their wakers: returns when one of them is ready.
+/// Waits for several sockets and their wakers. Returns when one of them is ready.
 pub(crate) fn wait_each<'s>(
     sockets: &[(&'s Socket, &'s Waker, bool)],
     timeout: Option<Duration>,
@@ -334,7 +337,7 @@ fn entry(socket: &Socket, writing: bool) -> PollFd<'_> {
 }
 
 fn wait_ready(entries: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<bool> {
-    // A time that no clock can tell is for ever.
+    // A timeout that the clock cannot represent is for ever.
     let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
     Ok(poll(entries, timeout.as_ref())? > 0)
 }

@@ -1,12 +1,14 @@
-//! Places for the arrays of a call in shared memory: where they were born there they stay; large
-//! ones are copied there and back, which is cheaper than to send them.
+//! Staging: locations in shared memory for the arrays of a call.
+//!
+//! Arrays that the caller made in shared memory stay where they are. Other large arrays are copied
+//! there and back, which costs less than sending them.
 
 use crate::argument::Argument;
 use crate::remote::connection::{Connection, Segment};
 use farcall_idl::{ArrayLayout, Interface, Layout, Mode, SharedRange};
 use std::sync::Arc;
 
-/// Arrays of a call that come to this many bytes are copied; fewer are sent.
+/// Arrays of at least this many bytes in one call are copied; smaller ones are sent.
 const LEAST: u64 = 16 << 10;
 /// Every copy starts at a multiple of this.
 const ALIGNMENT: u64 = 64;
@@ -19,13 +21,13 @@ pub(crate) struct Staging {
     returned: Vec<(ArrayLayout, *mut u8)>,
 }
 
-// SAFETY: whoever makes a staging promises that the arrays outlive it and are left alone.
+// SAFETY: who makes a staging promises that the arrays outlive it and are left alone.
 unsafe impl Send for Staging {}
 // SAFETY: nothing is done through a shared reference.
 unsafe impl Sync for Staging {}
 
-/// Gives the arrays of a call places in memory shared with the server, where that is cheaper than
-/// to send them.
+/// Gives the arrays of a call locations in memory shared with the server, if that costs less than
+/// sending them.
 ///
 /// # Safety
 /// As [`Connection::call`], until the staging is finished or dropped.
@@ -46,7 +48,7 @@ pub(crate) unsafe fn place(
         if array.mode == Mode::Work || sizes.iter().any(|size| size.param == array.param) {
             continue;
         }
-        // What stays at the server has its place there.
+        // Stored arrays already have a location at the server.
         if array.place.is_some() {
             places[index] = array.place;
             continue;
@@ -86,8 +88,8 @@ pub(crate) unsafe fn place(
     Some(staging)
 }
 
-/// The place of an array that was born in shared memory. A section is copied, so that the library
-/// does not reach the rest of the array.
+/// The location of an array that the caller made in shared memory. A section is copied instead, so
+/// that the library cannot reach the rest of the array.
 fn born(
     connection: &Connection,
     array: &ArrayLayout,
@@ -106,7 +108,7 @@ impl Staging {
     unsafe fn copy_in(&mut self, array: &ArrayLayout, argument: &mut Argument<'_>) {
         let start = argument.memory().start;
         let place = array.place.map_or(0, |place| place.offset as usize);
-        // SAFETY: the segment has room for the array at its place; nobody else uses it now.
+        // SAFETY: the segment has room for the array there, and nobody else uses it now.
         unsafe {
             if !array.is_full() && !array.packed {
                 let target = self.segment.start().add(place);
@@ -124,7 +126,7 @@ impl Staging {
         }
     }
 
-    /// The call has succeeded: copies its results to the caller's arrays.
+    /// Copies the results of a successful call to the caller's arrays.
     pub(crate) fn finish(self) {
         for (array, start) in &self.returned {
             copy(array, |client, staged, length| {

@@ -1,9 +1,10 @@
-//! Large arrays over several connections: several links, or a long way whose one connection does
-//! not fill it.
+//! Large arrays over several connections. They gain if there are several links, or if one
+//! connection cannot fill a long path.
 //!
-//! The arrays are put at the server piece by piece, every connection taking the next piece when
-//! it is done with one, and the call names them by their handles. It begins with one connection;
-//! another one joins as long as the measured rate rises by it, and what was found is remembered.
+//! The client stores the arrays at the server piece by piece, and every connection takes the next
+//! piece when it has finished one. The call then names the stored arrays. A transfer begins with
+//! one connection. Another one joins as long as the measured rate rises, and the result is
+//! remembered.
 
 use crate::argument::Argument;
 use crate::call::Prepared;
@@ -21,60 +22,61 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Arrays that come to less travel with their call.
+/// Arrays of fewer bytes in total travel with their call.
 const LEAST: u64 = 32 << 20;
-/// Smaller ones travel with their call in any case.
+/// A smaller array always travels with its call.
 const LEAST_ARRAY: u64 = 4 << 20;
 /// Bytes of a piece.
 const PIECE: u64 = 1 << 20;
-/// Pieces that a connection has at once: one travels while the other is answered.
+/// Pieces that a connection has at once: one travels while the server answers the other.
 const AHEAD: usize = 2;
-/// Bytes over which a rate is measured, and for how long at least.
+/// Bytes over which a rate is measured.
 const WINDOW: u64 = 8 << 20;
 const WINDOW_TIME: Duration = Duration::from_millis(100);
-/// Bytes that do not count after a connection has joined.
+/// Bytes that are not measured after a connection has joined.
 const SETTLE: u64 = 4 << 20;
-/// A connection pays if it raises the rate by this factor.
+/// A connection helps if it raises the rate by this factor.
 const PAYS: f64 = 1.15;
-/// Measurements in a row that find that a connection does not pay before it leaves: a busy machine
-/// can make one of them wrong.
+/// Measurements in a row without gain before a connection leaves. On a busy machine a single one
+/// may be wrong.
 const AGAINST: u32 = 2;
-/// Bytes a second beyond which no connection is tried: memory is the limit, not the way.
+/// Rate in bytes per second above which no connection is added: memory is the limit then, not the
+/// network.
 const FAST: f64 = 600e6;
-/// A connection that joined and brings nothing for so long gives its pieces to the others.
+/// An added connection that moves nothing for this long gives its pieces to the others.
 const STALLED: Duration = Duration::from_secs(2);
 
-/// Memory of the caller that travels.
+/// A range of the caller's memory that travels.
 #[derive(Clone, Copy)]
 struct Part {
     id: HandleId,
     start: *mut u8,
     offset: u64,
     bytes: u64,
-    /// Bytes of what changes its order with the machine.
+    /// Size of the units that are swapped between byte orders.
     unit: usize,
 }
 
-/// An array of the caller that lies at the server while the call runs.
+/// An array of the caller that is stored at the server while the call runs.
 struct Lent {
     argument: usize,
     mode: Mode,
     whole: Part,
 }
 
-/// A connection with the pieces that it has.
+/// A connection and its current pieces.
 struct StreamConnection {
     connection: Arc<Connection>,
     pieces: Vec<(Request, Part)>,
-    /// Since when it has brought nothing.
+    /// Time of its last finished piece.
     since: Instant,
-    /// It gets no more.
+    /// Whether it gets no more pieces.
     leaves: bool,
 }
 
 impl Function {
-    /// Makes a call whose arrays travel over several connections, if that may pay; fills OUT
-    /// arrays.
+    /// Makes a call whose arrays travel over several connections, and fills its OUT arrays. Returns
+    /// `None` if one connection is enough.
     pub(crate) fn call_in_streams(
         &self,
         prepared: &mut Prepared,
@@ -89,7 +91,7 @@ impl Function {
         if !connection.moves_parts() || !may_split {
             return Ok(None);
         }
-        // One that has bandwidth of its own has it on one connection.
+        // A connection with reserved bandwidth must carry the whole call.
         if self.own_connection(&connection)?.is_some() {
             return Ok(None);
         }
@@ -104,7 +106,8 @@ impl Function {
         called
     }
 
-    /// Has the server make room for the large arrays of a call; nothing where it has none.
+    /// Makes room at the server for the large arrays of a call. Returns `None` if the server has no
+    /// room.
     fn lend(
         &self,
         connection: &Arc<Connection>,
@@ -145,7 +148,7 @@ impl Function {
         Ok(Some(lent))
     }
 
-    /// Arrays there, the call, arrays back.
+    /// Sends the arrays, makes the call, and fetches the arrays.
     fn call_lent(
         &self,
         connection: &Arc<Connection>,
@@ -162,7 +165,7 @@ impl Function {
         let server = self.server();
         let sent = of(Mode::is_sent);
         let there = match travel(server, connection, Direction::There, &sent, deadline) {
-            // Nothing has happened yet: the call can be made in the ordinary way.
+            // The call has not begun, so it can be made in the ordinary way.
             Err(Error::Failed(_)) => return Ok(None),
             other => other?,
         };
@@ -203,7 +206,7 @@ impl Function {
     }
 }
 
-/// Whether arrays may travel over several connections, as far as their size goes.
+/// Whether the arrays are large enough for several connections.
 pub(crate) fn is_large(arguments: &[Argument<'_>]) -> bool {
     let bytes = arguments
         .iter()
@@ -211,7 +214,7 @@ pub(crate) fn is_large(arguments: &[Argument<'_>]) -> bool {
     bytes.sum::<u64>() >= LEAST
 }
 
-/// The arrays that may travel on their own.
+/// The arrays that may travel apart from their call.
 fn large_arrays<'l>(
     interface: &'l Interface,
     layout: &'l Layout,
@@ -224,7 +227,7 @@ fn large_arrays<'l>(
     })
 }
 
-/// Moves arrays; returns the seconds it took.
+/// Moves arrays. Returns the time in seconds.
 fn travel(
     server: &Server,
     first: &Arc<Connection>,
@@ -274,13 +277,13 @@ fn travel(
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Connections that have stalled give their pieces back, and are not used again.
+/// Removes stalled connections, and gives their pieces to the others.
 fn leave_stalled(server: &Server, lines: &mut [StreamConnection], queue: &mut VecDeque<Part>) {
     for line in lines.iter_mut().skip(1) {
         if line.pieces.is_empty() || line.since.elapsed() < STALLED {
             continue;
         }
-        // The requests are given up with this.
+        // Dropping the requests gives them up.
         queue.extend(line.pieces.drain(..).map(|(_, part)| part));
         line.leaves = true;
         server.paths(|paths, _| paths.leave(&line.connection));
@@ -335,7 +338,7 @@ fn pieces(whole: &Part) -> impl Iterator<Item = Part> + use<> {
     })
 }
 
-/// Gives every connection its next pieces. One that is lost leaves.
+/// Gives every connection its next pieces. A lost connection leaves.
 fn fill(
     lines: &mut [StreamConnection],
     queue: &mut VecDeque<Part>,
@@ -380,8 +383,8 @@ fn wait(
     }
 }
 
-/// Takes the ends of pieces; those of a connection that is lost go to the others. Returns the bytes
-/// that have travelled.
+/// Collects finished pieces. Pieces of a lost connection go to the others. Returns the bytes that
+/// have travelled.
 fn collect(lines: &mut [StreamConnection], queue: &mut VecDeque<Part>) -> Result<u64, Error> {
     let mut moved = 0;
     for (index, line) in lines.iter_mut().enumerate() {
@@ -406,27 +409,27 @@ fn collect(lines: &mut [StreamConnection], queue: &mut VecDeque<Part>) -> Result
     Ok(moved)
 }
 
-/// What to do after some bytes have travelled.
+/// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Go,
-    /// Another connection may pay.
+    /// Add a connection.
     Add,
-    /// The last one does not.
+    /// Remove the last one, which does not help.
     Drop,
 }
 
-/// Finds out how many connections pay.
+/// Measures how many connections help.
 struct Probe {
     most: usize,
     probing: bool,
-    /// Connections and bytes a second that were best until now.
+    /// The best number of connections so far, and its rate in bytes per second.
     best: Option<(usize, f64)>,
     since: Instant,
     moved: u64,
-    /// Bytes that do not count yet.
+    /// Bytes that are not measured yet.
     settle: u64,
-    /// Measurements in a row that found that the last connection does not pay.
+    /// Measurements in a row in which the last connection did not help.
     against: u32,
 }
 
@@ -443,7 +446,7 @@ impl Probe {
         }
     }
 
-    /// There is no further connection.
+    /// There is no further connection to add.
     fn end(&mut self) {
         self.probing = false;
     }

@@ -1,4 +1,4 @@
-//! A transaction written down: what its calls were given becomes a plan.
+//! Recording: turns the calls of a transaction into a plan.
 
 use super::{Deferred, Recorded, RecordedArgument, Transaction};
 use crate::error::Error;
@@ -8,30 +8,30 @@ use farcall_rpc_proto::ArrayForm;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What an array of a transaction is known by.
+/// How an array of a transaction is identified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// Its addresses.
+    /// By its addresses in the caller's memory.
     Memory(Range<usize>),
     /// It exists only at servers.
     Deferred(Deferred),
 }
 
-/// A transaction written down.
+/// A transaction as a plan, with its input arrays.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// The plan; its files are called by the names of their arrays.
+    /// The plan. Its files have the names of their arrays.
     pub plan: Plan,
     /// The arrays for its inputs.
     pub inputs: Vec<Input>,
 }
 
-/// An array that is to go to a file with a plan.
+/// An input array, to be written to a file beside the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
-    /// The file.
+    /// Name of the file.
     pub file: String,
-    /// What it is.
+    /// Type, shape and order.
     pub form: ArrayForm,
     /// Its contents.
     pub bytes: Vec<u8>,
@@ -47,11 +47,11 @@ struct Written {
 }
 
 impl Transaction {
-    /// The transaction as a plan, before it runs. Arrays have the names that the caller gives them
-    /// by what they are known by; those which have one and are written are the plan's outputs.
+    /// The transaction as a plan, before it runs. `names` gives arrays their names. Written arrays
+    /// with a name are the outputs of the plan.
     ///
     /// # Errors
-    /// A call calls back, arrays overlap without being the same, or a name is none.
+    /// A call has callbacks, arrays overlap without being equal, or a name is invalid.
     pub fn record(&self, names: &[(String, Identity)]) -> Result<Recording, Error> {
         let fail = |text: String| Error::Misuse {
             function: "the transaction".to_string(),
@@ -102,7 +102,7 @@ fn file(name: &str, end: &str) -> String {
     format!("{}{end}", name.replace('/', "-"))
 }
 
-/// The arrays that were met so far.
+/// The arrays found so far.
 struct Recorder<'n> {
     names: &'n [(String, Identity)],
     arrays: Vec<Written>,
@@ -186,7 +186,7 @@ impl Recorder<'_> {
         let (name, is_named) = self.name(&identity, is_new);
         let reads = array.mode.is_sent() || !array.is_full();
         if reads && matches!(identity, Identity::Memory(_)) {
-            // SAFETY: whoever recorded the call holds its arrays until it has run.
+            // SAFETY: who recorded the call holds its arrays until it has run.
             let bytes = unsafe { std::slice::from_raw_parts(start, length) }.to_vec();
             let file = file(&name, ".npy");
             self.inputs.insert(name.clone(), file.clone());
@@ -203,7 +203,7 @@ impl Recorder<'_> {
         Ok(name)
     }
 
-    /// The name that the caller has given an array, or one that nobody has.
+    /// The name that the caller gave an array, or a new one.
     fn name(&self, identity: &Identity, is_new: bool) -> (String, bool) {
         let mut given = self.names.iter();
         let given = given.find(|(_, one)| one == identity).filter(|_| is_new);
@@ -220,7 +220,7 @@ impl Recorder<'_> {
         (names.find(is_free).unwrap_or_default(), false)
     }
 
-    /// Arrays that share some bytes, and not all, have no names that say so.
+    /// Refuses arrays that overlap without being equal: no name could describe them.
     fn check_overlaps(&self) -> Result<(), String> {
         let memory = |one: &Written| match &one.identity {
             Identity::Memory(range) if !range.is_empty() => Some((range.clone(), one.is_written)),

@@ -1,5 +1,7 @@
-//! A transaction on its way: a thread for each call that is under way and for each result that
-//! comes home, and one that decides.
+//! Running a transaction: one thread decides, and others make calls and fetch results.
+//!
+//! The graph decides what may start. A call that failed with its server is made again elsewhere, if
+//! its function is repeatable.
 
 use super::site::{Need, Site};
 use super::step::{Copies, Fault, Shared};
@@ -17,7 +19,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-/// Calls under way at once, whatever the servers would take.
+/// Most calls under way at once.
 const MOST: usize = 256;
 
 /// Runs all calls.
@@ -68,7 +70,8 @@ pub(super) fn run(transaction: &mut Transaction, servers: &[Server]) -> Result<R
     Ok(report)
 }
 
-/// The servers, and in the place of a metaserver those behind it that have one of the functions.
+/// The servers, with each metaserver replaced by the servers behind it that have one of the
+/// functions.
 fn behind(servers: &[Server], calls: &[Recorded]) -> Result<Vec<remote::Server>, Error> {
     let mut all: Vec<remote::Server> = Vec::new();
     for server in servers {
@@ -91,8 +94,8 @@ fn behind(servers: &[Server], calls: &[Recorded]) -> Result<Vec<remote::Server>,
     Ok(all)
 }
 
-/// Has every server say what it has of the functions. A server that does not answer is left out as
-/// long as another has them.
+/// Asks every server about the functions. A server that does not answer is left out if another one
+/// has them.
 fn learn(calls: &[Recorded], sites: &mut [Site]) -> Result<(), Error> {
     let is_choice = sites.len() > 1;
     let learned = std::thread::scope(|scope| {
@@ -137,26 +140,26 @@ impl Recorded {
     }
 }
 
-/// What a thread has done.
+/// What a thread has finished.
 enum Done {
     Step(Step, Result<Outcome, Fault>),
     Result(VersionId, u64, Result<(), Fault>),
 }
 
-/// A server that has failed, while calls may still be under way there.
+/// A server that failed, while calls may still be under way there.
 struct Loss {
     server: u64,
     error: Error,
-    /// Calls that have failed by it.
+    /// Calls that failed because of it.
     calls: Vec<usize>,
 }
 
-/// How far the transaction is.
+/// The state of a running transaction.
 struct State {
     run: Run,
     sites: Vec<Site>,
     placer: Placer,
-    /// Threads.
+    /// Threads under way.
     under_way: usize,
     losses: Vec<Loss>,
     /// Calls that were made.
@@ -172,7 +175,7 @@ impl State {
             if self.under_way == 0 {
                 break;
             }
-            // A signal is for this thread, not for those that wait for servers.
+            // A signal goes to this thread, not to those that wait for servers.
             let done = match receiver.recv_timeout(Duration::from_millis(100)) {
                 Ok(done) => done,
                 Err(RecvTimeoutError::Timeout) => {
@@ -200,8 +203,8 @@ impl State {
         }
     }
 
-    /// Starts the calls that may start. None does while a server is being given up, for it is not
-    /// known yet what is to be done again.
+    /// Starts the calls that may start. None starts while a server is being given up, because it is
+    /// not known yet which calls must be made again.
     fn start<'s, 't: 's>(
         &mut self,
         scope: &'s Scope<'s, 't>,
@@ -241,7 +244,8 @@ impl State {
         }
     }
 
-    /// The next call that may start where there is room, the one with the longest way first.
+    /// The next call that may start and for which there is room. The call with the longest
+    /// remaining path comes first.
     fn next(&mut self, shared: &Shared<'_>) -> Option<Step> {
         let unlimited = Link::unlimited();
         for call in self.run.ready() {
@@ -253,7 +257,7 @@ impl State {
                 .collect();
             let candidates = views.iter().map(|view| view.candidate(&unlimited));
             let choice = self.placer.choose(&need.as_call(), candidates);
-            // Where the best is busy, the call is better off to wait for it.
+            // If the best server is busy, the call waits for it.
             let choice = choice.filter(|choice| self.sites[choice.id as usize].has_room());
             if let Some(choice) = choice {
                 let step = self.run.start(call, choice.id);
@@ -304,7 +308,7 @@ impl State {
         }
     }
 
-    /// What is to be done after a thread has ended.
+    /// What to do after a thread has ended.
     fn take(&mut self, done: Done, shared: &Shared<'_>) -> After {
         let mut after = After::default();
         match done {
@@ -334,7 +338,7 @@ impl State {
         after
     }
 
-    /// A call has failed, or its result did not come home.
+    /// Handles a call that failed, or a result that could not be fetched.
     fn failure(&mut self, call: usize, is_call: bool, fault: Fault, shared: &Shared<'_>) {
         if !fault.is_of_server() {
             return self.fail(call, fault.error, shared);

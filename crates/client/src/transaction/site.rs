@@ -1,4 +1,4 @@
-//! A server of a transaction, and what calls would take there.
+//! The servers of a transaction, and estimates of calls there.
 
 use super::Recorded;
 use crate::error::Error;
@@ -14,15 +14,15 @@ pub(super) struct Site {
     pub(super) server: Server,
     functions: HashMap<String, Option<Known>>,
     pub(super) is_lost: bool,
-    /// Whether it has made a call.
+    /// Whether it has run a call.
     pub(super) is_used: bool,
     pes: u32,
     running: Vec<Running>,
-    /// Results on their way home.
+    /// Results that are being fetched.
     pub(super) fetches: usize,
 }
 
-/// A function there.
+/// A function at a server.
 struct Known {
     function: Function,
     profile: Profile,
@@ -37,7 +37,7 @@ struct Running {
     since: Instant,
 }
 
-/// What a call needs of a server.
+/// What a call needs at a server.
 pub(super) struct Need {
     pub(super) work: f64,
     pub(super) inputs: Vec<placement::Input>,
@@ -59,17 +59,17 @@ impl Need {
     }
 }
 
-/// What was seen of a server when a call is to be placed.
+/// What is known about a server when a call is placed.
 pub(super) struct View<'s> {
     id: u64,
     known: &'s Known,
     state: placement::Server,
 }
 
-/// Calls that a server has at once which is the only one: it says itself what waits.
+/// Calls that the only server gets at once. It queues them itself.
 const ALONE: u32 = 16;
 
-/// Seconds of a call of which nothing is known.
+/// Assumed seconds of a call about which nothing is known.
 const UNKNOWN_S: f64 = 0.1;
 
 impl Site {
@@ -85,8 +85,8 @@ impl Site {
         }
     }
 
-    /// Asks for the function of a call, and where there is a choice what it would take, unless that
-    /// is known. An error is one of the server itself.
+    /// Asks the server about the function of a call, and for an estimate if there is a choice of
+    /// servers. An error means that the server itself failed.
     pub(super) fn learn(&mut self, call: &Recorded, is_choice: bool) -> Result<(), Error> {
         if self.functions.contains_key(&call.name) {
             return Ok(());
@@ -113,8 +113,8 @@ impl Site {
         Some(&self.functions.get(&call.name)?.as_ref()?.function)
     }
 
-    /// Whether it takes a call now: one more than it computes, so that the next is there when one
-    /// ends.
+    /// Whether the server takes another call now. It gets one more than it computes, so that the
+    /// next one is there when a call ends.
     pub(super) fn has_room(&self) -> bool {
         !self.is_lost && self.running.len() <= self.pes as usize
     }
@@ -124,12 +124,12 @@ impl Site {
         self.running.is_empty() && self.fetches == 0
     }
 
-    /// The way from the server; a guess for what goes to another.
+    /// The path from the server to the client. It is also the guess for paths to other servers.
     pub(super) fn way_from(&self, call: &Recorded) -> Option<PathDirection> {
         Some(self.functions.get(&call.name)?.as_ref()?.route.down)
     }
 
-    /// How it stands, if it has the function of a call.
+    /// What is known about the server, if it has the function of a call.
     pub(super) fn view(&self, id: u64, call: &Recorded, holds: &[u64]) -> Option<View<'_>> {
         let known = self.functions.get(&call.name)?.as_ref()?;
         let route = &known.route;
@@ -159,7 +159,7 @@ impl Site {
         });
     }
 
-    /// A call has ended, after so many seconds in the library if it was made.
+    /// Records the end of a call, with its seconds in the library if it ran.
     pub(super) fn end(&mut self, number: usize, call: &Recorded, exec_s: Option<f64>) {
         let place = self
             .running

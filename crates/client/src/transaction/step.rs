@@ -1,5 +1,4 @@
-//! What the threads of a transaction do: bring arrays to where they are needed, call, bring results
-//! home.
+//! The work of a transaction's threads: bring arrays to a server, make a call, bring results home.
 
 use super::{Recorded, RecordedArgument};
 use crate::argument::Argument;
@@ -12,18 +11,18 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What all threads see.
+/// State that all threads share.
 pub(super) struct Shared<'t> {
     pub(super) graph: &'t Graph,
     pub(super) calls: &'t [Recorded],
     pub(super) servers: &'t [Server],
     pub(super) copies: Copies,
     pub(super) traffic: Traffic,
-    /// Calls under way, to be given up when the transaction fails.
+    /// Calls under way, which are given up if the transaction fails.
     pub(super) pending: Mutex<Vec<Arc<Attempt>>>,
 }
 
-/// Bytes of arrays that have gone.
+/// Bytes of arrays that have travelled.
 #[derive(Default)]
 pub(super) struct Traffic {
     pub(super) sent: AtomicU64,
@@ -31,14 +30,14 @@ pub(super) struct Traffic {
     pub(super) passed: AtomicU64,
 }
 
-/// An error, and the server that it came from.
+/// An error, and the server that caused it.
 pub(super) struct Fault {
     pub(super) server: u64,
     pub(super) error: Error,
 }
 
 impl Fault {
-    /// Whether the server is gone, and not only what was asked of it.
+    /// Whether the server is gone, and not only one request failed.
     pub(super) fn is_of_server(&self) -> bool {
         match &self.error {
             Error::Connect { .. } | Error::Disconnected { .. } | Error::Protocol { .. } => true,
@@ -55,7 +54,7 @@ impl Fault {
 #[derive(Default)]
 pub(super) struct Copies(Mutex<HashMap<(VersionId, u64), Cell>>);
 
-/// Where a copy is, or will be.
+/// A copy that exists or is being made.
 type Cell = Arc<Mutex<Option<Handle>>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -68,8 +67,8 @@ impl Copies {
         lock(&cell).clone()
     }
 
-    /// The copy, brought by `bring` where there is none. Who comes second waits until the first has
-    /// brought it.
+    /// The copy. Calls `bring` if there is none; a second thread waits until the first has brought
+    /// it.
     fn get_or(
         &self,
         version: VersionId,
@@ -99,7 +98,7 @@ impl Copies {
         }
     }
 
-    /// A server is gone.
+    /// Forgets the copies at a server that is gone.
     pub(super) fn forget(&self, server: u64) {
         lock(&self.0).retain(|(_, at), _| *at != server);
     }
@@ -113,7 +112,7 @@ impl Copies {
 }
 
 impl Shared<'_> {
-    /// Whether the program that waits for the transaction is to end.
+    /// Whether the caller wants to give the transaction up.
     pub(super) fn is_interrupted(&self) -> bool {
         let server = self.servers.first();
         let ask = server.and_then(|server| server.options().on_interrupt.as_ref());
@@ -126,7 +125,8 @@ impl Shared<'_> {
             .for_each(|attempt| attempt.request.cancel());
     }
 
-    /// Makes a call: brings its arrays to the server, calls, and brings home what must be there.
+    /// Makes a call: brings its arrays to the server, calls, and fetches what must be at the
+    /// client.
     pub(super) fn perform(&self, step: &Step) -> Result<Outcome, Fault> {
         let mut own = Vec::new();
         let performed = self.perform_with(step, &mut own);
@@ -137,7 +137,7 @@ impl Shared<'_> {
         performed
     }
 
-    /// `own` gets the arrays that the call changes, with what they become.
+    /// Makes a call. `own` receives the arrays that the call changes, with their new versions.
     fn perform_with(
         &self,
         step: &Step,
@@ -187,8 +187,8 @@ impl Shared<'_> {
         let function = function.with_output(call.output.clone());
         let argument = |(place, kept): (usize, &RecordedArgument)| match handles.get(&place) {
             Some(handle) => Argument::Handle(handle.id()),
-            // SAFETY: whoever recorded the call keeps its arrays, and the graph keeps calls apart
-            // of which one writes them.
+            // SAFETY: who recorded the call keeps its arrays, and the graph keeps apart calls that
+            // write them.
             None => unsafe { kept.argument() },
         };
         let mut arguments: Vec<_> = call.arguments.iter().enumerate().map(argument).collect();
@@ -205,7 +205,7 @@ impl Shared<'_> {
         outcome.map_err(at)
     }
 
-    /// What travels with a call.
+    /// Counts the bytes that travel with a call.
     fn count_direct(&self, call: &Recorded, handles: &HashMap<usize, Handle>) {
         let travelling = call.prepared.layout.arrays.iter();
         for array in travelling.filter(|array| !handles.contains_key(&array.param)) {
@@ -222,14 +222,14 @@ impl Shared<'_> {
         }
     }
 
-    /// An array that the call reads, where others at the server may read it too.
+    /// An array that the call reads. Other calls at the server may read it too.
     fn shared_copy(&self, step: &Step, flow: &Flow, from: Source) -> Result<Handle, Fault> {
         let version = flow.reads.expect("a call reads what it does not make");
         let bring = || self.bring(step, flow, version, from);
         self.copies.get_or(version, step.server, bring)
     }
 
-    /// An array that the call changes: nobody else's from here on.
+    /// An array that the call changes. Nobody else uses it from here on.
     fn own_copy(&self, step: &Step, flow: &Flow, from: Source) -> Result<Handle, Fault> {
         match (flow.reads, from) {
             (Some(version), Source::Here) => {
@@ -278,8 +278,8 @@ impl Shared<'_> {
         })
     }
 
-    /// Has the server read an array from another. Where the servers do not reach each other, it
-    /// goes through the client.
+    /// Makes the server read an array from another server. If the servers cannot reach each other,
+    /// the array goes through the client.
     fn pass(
         &self,
         step: &Step,
@@ -308,7 +308,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Brings a result home that nobody reads there before the end.
+    /// Fetches a result that no later call reads.
     pub(super) fn bring_home(&self, version: VersionId, server: u64) -> Result<(), Fault> {
         let copy = self.copies.get(version, server);
         let copy = copy.ok_or_else(|| self.nowhere(server))?;

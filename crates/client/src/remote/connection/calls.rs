@@ -1,4 +1,4 @@
-//! Calls, and what of them travels.
+//! Calls on a connection, and their array data.
 
 use super::transfer::Transfer;
 use super::{Connection, Reply, Request};
@@ -9,12 +9,12 @@ use farcall_rpc_proto::{Call, HANDLES, PARTS};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Array data of a call that fill the buffers on the way.
+/// Array bytes from which a call counts as large: enough to fill the buffers of the network path.
 const BULK_BYTES: u64 = 1 << 20;
 
 impl Connection {
-    /// Whether parts of arrays may travel on their own, and it is of use: within a host one
-    /// connection is as fast as memory.
+    /// Whether arrays can travel in parts over several connections, and gain by it. Within one
+    /// host, a single connection is as fast as memory.
     pub(crate) fn moves_parts(&self) -> bool {
         self.has(PARTS | HANDLES) && !self.socket.is_within_host()
     }
@@ -22,8 +22,8 @@ impl Connection {
     /// Begins a call.
     ///
     /// # Safety
-    /// Until the request is over or dropped, the arrays of `arguments` stay where they are; those
-    /// that are written are not touched by anybody else, those that are read not written.
+    /// Until the request has ended or is dropped, the arrays of `arguments` must stay where they
+    /// are. Nobody else may touch the written ones or write the read ones.
     pub(crate) unsafe fn call(
         self: &Arc<Self>,
         call: &Call,
@@ -45,14 +45,13 @@ impl Connection {
         Ok(request)
     }
 
-    /// Whether large arrays travel on it, those of calls included that were given up and of which
-    /// something may be on the way.
+    /// Whether large arrays travel on the connection, including those of calls that were given up.
     pub(crate) fn carries_bulk(&self) -> bool {
         self.bulk.load(Ordering::Relaxed) > 0
     }
 }
 
-/// A call whose arrays are large, until the server has told its end.
+/// Counts a call with large arrays until the server reports its end.
 pub(crate) struct Bulk(Arc<AtomicUsize>);
 
 impl Bulk {

@@ -1,4 +1,4 @@
-//! How a connection is made: greetings, and what the server says of itself in them.
+//! Opening a connection: the greetings, and what they say about the server.
 
 use super::Connection;
 use super::state::{Loss, State};
@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Other addresses of a server that are looked at.
+/// Most other addresses of a server that a client considers.
 const MOST_WAYS: usize = 16;
 
 impl Connection {
-    /// Connects and exchanges greetings; changes to a Unix socket where the server offers one.
+    /// Connects and exchanges greetings. Changes to a Unix socket if the server offers one.
     pub(crate) fn open(address: &Address, options: &Options) -> Result<Arc<Connection>, Error> {
         let timeout = options.connect_timeout;
         let connection = Connection::open_by(address, options, None)?;
@@ -33,7 +33,7 @@ impl Connection {
         Ok(Connection::over(connect, address, options).unwrap_or(connection))
     }
 
-    /// Connects and exchanges greetings, at another address of the server where one is given.
+    /// Connects and exchanges greetings, at another address of the server if one is given.
     pub(crate) fn open_by(
         address: &Address,
         options: &Options,
@@ -110,7 +110,7 @@ impl Connection {
         }
     }
 
-    /// Why the server does not greet.
+    /// The error of a server that does not greet.
     fn refusal(&self, loss: &Loss) -> Error {
         let Loss::Protocol(ProtocolError::Goodbye(reason)) = loss else {
             return self.error(loss.clone());

@@ -1,4 +1,7 @@
-//! Memory shared with a server on the same host, in which arrays lie instead of travelling.
+//! Memory shared with a server on the same host. Arrays in it do not travel.
+//!
+//! The server makes the memory; this module maps it, finds arrays in it and gives it back. A child
+//! process that was forked never gives it back.
 
 use super::Connection;
 use crate::error::Error;
@@ -9,10 +12,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
-/// Segments kept for arrays to come.
+/// Most idle segments that are kept for later arrays.
 const MOST_IDLE: usize = 4;
 
-/// Memory of the server's, mapped here.
+/// A shared memory segment of the server, mapped here.
 #[derive(Debug)]
 pub(crate) struct Segment {
     id: CallId,
@@ -21,7 +24,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Maps what the server handed over; `present` has all pages made at once.
+    /// Maps a segment from the server. With `present`, all pages are made at once.
     fn map(
         connection: &Arc<Connection>,
         id: CallId,
@@ -64,21 +67,21 @@ impl Drop for Segment {
 /// The shared memory of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    /// Memory that arrays are born in, by its address: length and number.
+    /// Segments in which the caller makes arrays, by address: length and number.
     born: BTreeMap<usize, (usize, CallId)>,
-    /// For copies of arrays that lie elsewhere.
+    /// Idle segments for copies of other arrays.
     idle: Vec<Segment>,
 }
 
 impl Pool {
-    /// Where a range of memory lies in memory that arrays are born in: number and offset.
+    /// The segment number and offset of a memory range, if the caller made it in shared memory.
     pub(crate) fn find(&self, start: *const u8, bytes: usize) -> Option<(CallId, u64)> {
         let (base, (length, id)) = self.born.range(..=start.addr()).next_back()?;
         let offset = start.addr() - base;
         (bytes <= length.checked_sub(offset)?).then_some((*id, offset as u64))
     }
 
-    /// An idle segment that is not much larger than needed.
+    /// An idle segment of at least this size and not much more.
     pub(crate) fn take(&mut self, bytes: usize) -> Option<Segment> {
         let fits = |segment: &Segment| (bytes..=2 * bytes).contains(&segment.bytes());
         let best = (0..self.idle.len())
@@ -87,19 +90,20 @@ impl Pool {
         Some(self.idle.remove(best))
     }
 
-    /// Keeps a segment; returns one that is too many, to be dropped without a lock.
+    /// Keeps a segment. Returns it if there are too many; the caller drops it without the lock.
     pub(crate) fn give_back(&mut self, segment: Segment) -> Option<Segment> {
         self.idle.push(segment);
         (self.idle.len() > MOST_IDLE).then(|| self.idle.remove(0))
     }
 }
 
-/// Memory that this process shares with a server on the same host. Arrays in it are not copied
-/// when they are arguments of calls to that server: the library works on them in place. While a
-/// call is under way they belong to it; after a call that was given up their contents stay
-/// undefined until the server has ended it.
+/// Memory that this process shares with a server on the same host. Arrays in it are not copied when
+/// they are arguments of calls to that server: the library works on them in place. While a call is
+/// under way, they belong to it. After a call that was given up, their contents are undefined until
+/// the server has ended it.
 ///
-/// It holds zeros at first. It outlives the connection as memory of this process alone.
+/// The memory is zero at first. After the connection has ended, it remains as memory of this
+/// process alone.
 #[derive(Debug)]
 pub struct SharedMemory {
     segment: Segment,
@@ -139,7 +143,7 @@ impl Connection {
         self.is_unix() && self.has(SHARED_MEMORY)
     }
 
-    /// The memory shared with the server. No segment may be dropped with the lock held.
+    /// The shared memory of the connection. Drop no segment while you hold this lock.
     pub(crate) fn pool(&self) -> MutexGuard<'_, Pool> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -155,15 +159,15 @@ impl Connection {
         mapped.map_err(|error| self.error(error.into()))
     }
 
-    /// Shared memory for copies of arrays, an idle one where one fits; none where the server has
+    /// Shared memory for copies of arrays, an idle segment if one fits. `None` if the server has
     /// none to give.
     pub(crate) fn staging_segment(self: &Arc<Self>, bytes: u64) -> Option<Segment> {
         let idle = self.pool().take(usize::try_from(bytes).ok()?);
         idle.or_else(|| self.share(bytes + bytes / 8, true).ok())
     }
 
-    /// Gives shared memory back to the server. A child that this process forked leaves it alone:
-    /// memory and connection are the parent's.
+    /// Gives shared memory back to the server. A forked child does not, because memory and
+    /// connection belong to its parent.
     fn unshare(&self, memory: CallId) {
         if self.is_ours() {
             self.tell(|proto| proto.unshare(memory));

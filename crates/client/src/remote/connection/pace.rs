@@ -1,24 +1,24 @@
-//! What a connection may write while it has reserved bandwidth.
+//! The sending rate of a connection with reserved bandwidth.
 
 use farcall_schedule::TokenBucket;
 use std::time::{Duration, Instant};
 
-/// Writes no faster than reserved, from when a reservation begins until it ends.
+/// Limits sending to the reserved rate while a reservation lasts.
 pub(crate) struct Pace {
     bucket: TokenBucket,
-    /// Since when the bucket's time runs.
+    /// Start of the token bucket's time.
     start: Instant,
     begins: Instant,
     ends: Instant,
-    /// When what waits may go on.
+    /// When pending bytes may be sent again.
     pause: Option<Instant>,
 }
 
 impl Pace {
-    /// At `rate` bytes per second. The bucket is full when it begins.
+    /// A limit of `rate` bytes per second. The bucket is full at the beginning.
     pub(crate) fn new(rate: u64, begins: Duration, ends: Duration) -> Pace {
         let now = Instant::now();
-        // A time beyond what the clock can tell is as good as none.
+        // A time that the clock cannot represent counts as now.
         let later = |time: Duration| now.checked_add(time).unwrap_or(now);
         Pace {
             bucket: TokenBucket::of_rate(rate, 0),
@@ -29,8 +29,8 @@ impl Pace {
         }
     }
 
-    /// How many of so many pending bytes may be written now. None of them, where few may: then it
-    /// pauses until more may.
+    /// How many of the pending bytes may be sent now. If only few may, the connection pauses until
+    /// more may.
     pub(super) fn room(&mut self, pending: usize) -> usize {
         let now = Instant::now();
         self.pause = None;
@@ -49,17 +49,17 @@ impl Pace {
         usize::try_from(room).unwrap_or(usize::MAX)
     }
 
-    /// So many bytes were written.
+    /// Records that these bytes were sent.
     pub(super) fn spend(&mut self, bytes: usize) {
         self.bucket.spend(bytes as u64);
     }
 
-    /// Until when nothing is to be written.
+    /// The time until which nothing is sent.
     pub(super) fn pause(&self) -> Option<Instant> {
         self.pause
     }
 
-    /// Of what is gathered at once, the most.
+    /// Most bytes to gather for one write.
     pub(super) fn burst(&self) -> u64 {
         self.bucket.burst()
     }

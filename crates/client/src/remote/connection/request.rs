@@ -1,4 +1,4 @@
-//! A request under way: who waits for it, and what it comes to.
+//! Requests under way: who waits for them, and how they end.
 
 use super::state::State;
 use super::waiter::Waiter;
@@ -14,26 +14,26 @@ use farcall_rpc_proto::{CallId, FailureKind, Times};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A request under way. Dropped before its end, it is given up.
+/// A request under way. If it is dropped before its end, it is given up.
 pub(crate) struct Request {
     pub(super) connection: Arc<Connection>,
     pub(super) id: CallId,
     pub(super) deadline: Option<Instant>,
-    /// What a call has its caller do while it runs; nothing for other requests.
+    /// Work that a running call asks of its caller. `None` for other requests.
     pub(super) reply: Option<Reply>,
     /// Why a callback failed.
     failed: Mutex<Option<Error>>,
-    /// Nobody needs to give it up any more.
+    /// The request has ended, so that nobody needs to give it up.
     over: bool,
 }
 
-/// What a running call has its caller do.
+/// Work that a running call asks of its caller.
 pub(crate) struct Reply {
-    /// Whom the called function calls back.
+    /// The callbacks of the call.
     pub(crate) callbacks: Option<Box<Callbacks>>,
-    /// What it has printed, where the caller wants it.
+    /// Output of the function, if the caller wants it.
     pub(crate) printed: Option<Arc<Printed>>,
-    /// For messages.
+    /// The function, for error messages.
     pub(crate) function: Arc<Description>,
 }
 
@@ -67,7 +67,7 @@ impl Request {
         self.id
     }
 
-    /// Waits for the answer, which `read` takes apart where it is one to this request.
+    /// Waits for the answer, which `read` takes apart.
     pub(crate) fn answer<T>(self, read: impl FnOnce(Answer) -> Option<T>) -> Result<T, Error> {
         let connection = self.connection.clone();
         read(self.finish()?).ok_or_else(|| connection.unexpected())
@@ -78,8 +78,8 @@ impl Request {
         self.answer(answered!(Done))
     }
 
-    /// Whether the end has come. Moves what can be moved at once, and does what the running
-    /// function wants of its caller by now.
+    /// Whether the request has ended. Moves data that can be moved at once, and does the work that
+    /// the running function has asked for.
     pub(crate) fn is_done(&self) -> bool {
         let mut state = self.connection.lock();
         if !state.driven {
@@ -93,12 +93,12 @@ impl Request {
         state.has_ended(self.id)
     }
 
-    /// Whether the end has come, as far as is known.
+    /// Whether the request is known to have ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.connection.lock().has_ended(self.id)
     }
 
-    /// How far its arrays have travelled; none when it has ended.
+    /// How many bytes of the arrays have travelled; `None` after the end.
     pub(crate) fn progress(&self) -> Option<Progress> {
         let mut progress = self.connection.lock().transfer_progress(self.id)?;
         if let Some(files) = self.reply.as_ref().and_then(Reply::files) {
@@ -107,13 +107,13 @@ impl Request {
         Some(progress)
     }
 
-    /// Waits until the request has ended, as long as its own time-out allows.
+    /// Waits until the request has ended, within its own timeout.
     pub(crate) fn wait_out(&self) -> Result<(), Error> {
         let timeout = self.connection.options.timeout.unwrap_or_default();
         self.wait(self.deadline, timeout)
     }
 
-    /// Whether results had begun to come when the connection was lost.
+    /// Whether results had begun to arrive when the connection was lost.
     pub(crate) fn was_returning(&self) -> bool {
         self.connection.lock().was_returning(self.id)
     }
@@ -123,18 +123,18 @@ impl Request {
         self.deadline
     }
 
-    /// Gives the request up: its memory is not touched any more, and every wait for it ends.
+    /// Gives the request up. Its memory is no longer touched, and every wait for it ends.
     pub(crate) fn cancel(&self) {
         let mut state = self.connection.lock();
         state.abandon(self.id);
         state.send(&self.connection.socket);
-        // Whoever waits at the socket may wait for this request, and the server may be silent.
+        // The thread at the socket may wait for this request, and the server may stay silent.
         if state.driven {
             self.connection.waker.wake();
         }
     }
 
-    /// The times of a call that has ended; told once.
+    /// Takes the times of a call that has ended, once.
     pub(crate) fn take_times(&self) -> Option<Result<Times, Error>> {
         Some(match self.take_answer()? {
             Ok(Answer::Done(times)) => self.place_files().map(|()| times),
@@ -143,12 +143,12 @@ impl Request {
         })
     }
 
-    /// Whether a request that has ended came to something; told once.
+    /// Takes the end of a request: success or error, once.
     pub(crate) fn take_end(&self) -> Option<Result<(), Error>> {
         Some(self.take_answer()?.map(drop))
     }
 
-    /// The answer of a request that has ended; told once.
+    /// Takes the answer of a request that has ended, once.
     fn take_answer(&self) -> Option<Result<Answer, Error>> {
         let mut state = self.connection.lock();
         if !state.has_ended(self.id) {
@@ -169,12 +169,14 @@ impl Request {
         })
     }
 
-    /// Waits until the request has ended, for at most so long from now; leaves the end to be taken.
+    /// Waits until the request has ended, for at most `timeout` from now, and leaves the answer to
+    /// be taken.
     pub(crate) fn wait_for(&self, timeout: Duration) -> Result<(), Error> {
         self.wait(Some(Instant::now() + timeout), timeout)
     }
 
-    /// Waits until the request has ended, at the socket or asleep, and leaves the end to be taken.
+    /// Waits until the request has ended, at the socket or asleep, and leaves the answer to be
+    /// taken.
     pub(super) fn wait(&self, deadline: Option<Instant>, timeout: Duration) -> Result<(), Error> {
         let connection = &*self.connection;
         let mut spinning = connection.spin.begin();
@@ -233,15 +235,15 @@ impl Request {
         }
     }
 
-    /// Whether the caller has something to do for the running function.
+    /// Whether the running function has asked its caller for work.
     pub(super) fn has_work(&self, state: &State) -> bool {
         self.reply.as_ref().is_some_and(|reply| {
             state.has_callback(self.id) || reply.printed.as_ref().is_some_and(|p| p.has_lines())
         })
     }
 
-    /// Writes what the function has printed, runs its callback and answers it. If that fails the
-    /// call is given up, and that is its end.
+    /// Writes the function's output, runs its callback and answers it. If the callback fails, the
+    /// call is given up and ends with that error.
     pub(super) fn work(&self) {
         let Some(reply) = &self.reply else { return };
         let callback = self.connection.lock().take_callback(self.id);
@@ -265,7 +267,7 @@ impl Request {
         }
     }
 
-    /// Writes what the function has printed.
+    /// Writes the function's output.
     fn write(&self, is_over: bool) -> Result<(), Error> {
         let Some(reply) = &self.reply else {
             return Ok(());
@@ -276,7 +278,7 @@ impl Request {
             .map_err(|error| callbacks::failed(&reply.function, "output", error))
     }
 
-    /// The last of what the function has printed, and why a callback failed.
+    /// Writes the last output, and reports why a callback failed.
     fn settle(&self) -> Result<(), Error> {
         if self.reply.is_none() {
             return Ok(());
@@ -288,7 +290,7 @@ impl Request {
         }
     }
 
-    /// Sleeps until another thread has something to tell, or a while.
+    /// Sleeps until another thread wakes this one, or for a short time.
     fn sleep(&self, deadline: Option<Instant>, timeout: Duration) -> Result<(), Error> {
         let left = deadline.map_or(NAP, |end| end.saturating_duration_since(Instant::now()));
         if left.is_zero() {
@@ -314,7 +316,7 @@ impl Request {
         }
     }
 
-    /// The call has succeeded: what it returned in files takes their place.
+    /// Moves returned files into place after a successful call.
     fn place_files(&self) -> Result<(), Error> {
         let Some(reply) = &self.reply else {
             return Ok(());

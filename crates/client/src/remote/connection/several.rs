@@ -1,4 +1,4 @@
-//! Waits for the first of several requests, of one connection or of many.
+//! Waiting for the first of several requests, on one connection or on many.
 
 use super::waiter::Waiter;
 use super::{Connection, NAP, Request};
@@ -14,20 +14,20 @@ use std::time::{Duration, Instant};
 struct Group {
     connection: Arc<Connection>,
     ids: Vec<CallId>,
-    /// This thread moves its bytes.
+    /// Whether this thread moves the bytes of the connection.
     driving: bool,
 }
 
-/// What a look at every connection came to.
+/// The result of a look at every connection.
 enum Look {
     Ended,
-    /// There is more to move at once.
+    /// More bytes can be moved at once.
     More,
     Waiting,
 }
 
-/// Waits until one of the requests has ended, and leaves its end to be taken. Returns `false` when
-/// the time is over before.
+/// Waits until one of the requests has ended, and leaves its answer to be taken. Returns `false` if
+/// the deadline passes first.
 pub(crate) fn wait_for_any(
     requests: &[&Request],
     deadline: Option<Instant>,
@@ -103,7 +103,7 @@ fn wait(
     }
 }
 
-/// Moves what can be moved at once, and takes its place at every socket that has no thread.
+/// Moves bytes that can be moved at once, and takes the place at every socket without a thread.
 fn look(groups: &mut [Group]) -> Look {
     let mut more = false;
     for group in groups {
@@ -121,8 +121,8 @@ fn look(groups: &mut [Group]) -> Look {
     if more { Look::More } else { Look::Waiting }
 }
 
-/// Runs a callback of one of the calls, or writes what it has printed; `false` if there is nothing
-/// to do. Other threads may have the sockets meanwhile.
+/// Runs a callback of one of the calls, or writes its output. Returns `false` if there is nothing
+/// to do. Other threads may use the sockets meanwhile.
 fn work(requests: &[&Request], groups: &mut [Group]) -> bool {
     for request in requests {
         if request.reply.is_none() || !request.has_work(&request.connection.lock()) {
@@ -139,8 +139,8 @@ fn work(requests: &[&Request], groups: &mut [Group]) -> bool {
     false
 }
 
-/// Asks the threads at the other sockets to be woken. Returns `false` when there is something to
-/// look at by now.
+/// Registers this thread to be woken by the threads at the other sockets. Returns `false` if
+/// something has happened already.
 fn stand_by(groups: &[Group]) -> bool {
     let here = groups.iter().find(|group| group.driving);
     let waiter = match here {
@@ -160,7 +160,7 @@ fn stand_by(groups: &[Group]) -> bool {
     true
 }
 
-/// Waits at the sockets, or asleep if other threads are at all of them.
+/// Waits at the sockets, or sleeps if other threads are at all of them.
 fn rest(groups: &[Group], left: Option<Duration>, spinning: &mut Wait<'_>) -> Result<(), Error> {
     let driven = groups.iter().filter(|group| group.driving);
     let mut entries = Vec::with_capacity(groups.len());

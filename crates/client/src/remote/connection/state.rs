@@ -1,5 +1,8 @@
-//! Moves bytes between the socket, the protocol and the callers' arrays, for every request that
-//! is open on a connection. Whoever holds the lock moves them for all.
+//! The state of a connection: it moves bytes between the socket, the protocol and the callers'
+//! arrays.
+//!
+//! One lock guards the state. The thread that holds it moves the bytes of every open request. When
+//! the connection is lost, every open request ends with an error.
 
 mod events;
 mod incoming;
@@ -22,22 +25,22 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Bytes read at once besides array data.
+/// Bytes of one read, besides array data.
 const INPUT_BYTES: usize = 64 << 10;
 /// Most buffers of one system call.
 const MAX_SLICES: usize = 512;
-/// Reads before another thread may have the lock: about a megabyte of array data.
+/// Reads before another thread may take the lock: about a megabyte of array data.
 const TURN_READS: usize = 16;
 /// Array bytes gathered before they are written.
 const GATHER_BYTES: u64 = 1 << 20;
-/// The same, and bytes of a frame, on the way to another host: what a call that is given up still
-/// sends.
+/// The same limit for another host, and the limit on a frame there. A call that is given up still
+/// sends this much.
 const REMOTE_BYTES: u32 = 64 << 10;
 
-/// Why a request came to nothing.
+/// Why a request failed.
 #[derive(Clone, Debug)]
 pub(crate) enum Loss {
-    /// The server says so.
+    /// The server reports a failure.
     Failed(Failure),
     Io(io::ErrorKind, String),
     Protocol(ProtocolError),
@@ -53,15 +56,15 @@ impl From<io::Error> for Loss {
 #[derive(Default)]
 struct Open {
     transfer: Option<Transfer>,
-    /// What the called function wants of its caller.
+    /// A callback that the called function waits for.
     callback: Option<Box<Callback>>,
-    /// What it prints, where its caller wants that.
+    /// Output of the function, if the caller wants it.
     printed: Option<Arc<Printed>>,
-    /// The threads to be woken when it ends.
+    /// Threads to wake when the request ends.
     waiters: Vec<Waiter>,
-    /// Nobody wants its end any more.
+    /// The caller has given the request up.
     abandoned: bool,
-    /// Where its arrays are large.
+    /// Set if the arrays of the request are large.
     bulk: Option<Bulk>,
 }
 
@@ -69,34 +72,34 @@ struct Open {
 pub(crate) struct State {
     proto: client::Connection,
     pub(crate) peer: Peer,
-    /// Memory that the server handed over and did not speak of yet.
+    /// Descriptors that the server sent, before the answer that refers to them.
     handed_over: VecDeque<OwnedFd>,
-    /// Memory that requests have asked for, until they take it.
+    /// Memory for requests that asked for it, until they take it.
     memories: HashMap<CallId, OwnedFd>,
     open: HashMap<CallId, Open>,
     ended: HashMap<CallId, Result<Answer, Loss>>,
-    /// Calls of which results had begun to come when the connection was lost.
+    /// Calls whose results had begun to arrive when the connection was lost.
     returning: HashSet<CallId>,
-    /// Some thread waits at the socket for all.
+    /// Whether a thread waits at the socket for all.
     pub(crate) driven: bool,
-    /// The connection is of no more use.
+    /// Why the connection can no longer be used.
     pub(crate) lost: Option<Loss>,
     input: Input,
     outgoing: Outgoing,
 }
 
-/// What the server has said of itself in its greeting.
+/// The server as its greeting describes it.
 #[derive(Default)]
 pub(crate) struct Peer {
-    /// It has greeted.
+    /// Whether the greeting has arrived.
     has_greeted: bool,
-    /// Its optional features.
+    /// The server's optional features.
     pub(crate) features: u64,
-    /// Its program and version.
+    /// The server's program and version.
     pub(crate) agent: String,
-    /// The Unix socket on which a server on this host listens too.
+    /// The Unix socket of a server on this host.
     pub(crate) local: Option<String>,
-    /// Other addresses at which it listens.
+    /// Other addresses at which the server listens.
     pub(crate) paths: Vec<String>,
 }
 
@@ -112,12 +115,12 @@ impl Peer {
     }
 }
 
-/// What a thread at the socket waits for besides answers.
+/// What a thread at the socket waits for, besides answers.
 #[derive(Clone, Copy)]
 pub(crate) struct Outlook {
-    /// Room in the socket.
+    /// Whether it waits for room in the socket.
     pub(crate) writing: bool,
-    /// A time to write on.
+    /// When sending may go on.
     pub(crate) pause: Option<Instant>,
 }
 
@@ -155,12 +158,12 @@ impl State {
         self.open.is_empty()
     }
 
-    /// Says something that has no answer.
+    /// Sends a message that has no answer.
     pub(super) fn tell(&mut self, tell: impl FnOnce(&mut client::Connection)) {
         tell(&mut self.proto);
     }
 
-    /// How far a call has come that has not ended.
+    /// How many bytes of a running call's arrays have travelled.
     pub(crate) fn transfer_progress(&self, id: CallId) -> Option<Progress> {
         Some(self.open.get(&id)?.transfer.as_ref()?.progress())
     }
@@ -186,7 +189,7 @@ impl State {
         Ok(id)
     }
 
-    /// Opens a request with data, either way.
+    /// Opens a request with data in either direction.
     pub(crate) fn move_data(
         &mut self,
         open: impl FnOnce(&mut client::Connection) -> Result<CallId, ProtocolError>,
@@ -211,25 +214,25 @@ impl State {
         Ok(id)
     }
 
-    /// The callback of a call that waits for its answer; told once.
+    /// Takes the callback that a call waits for, once.
     pub(crate) fn take_callback(&mut self, id: CallId) -> Option<Callback> {
         let callback = self.open.get_mut(&id)?.callback.take()?;
         Some(*callback)
     }
 
-    /// Whether a callback of the call waits for its answer.
+    /// Whether the call waits for the answer of a callback.
     pub(crate) fn has_callback(&self, id: CallId) -> bool {
         let open = self.open.get(&id);
         open.is_some_and(|open| open.callback.is_some())
     }
 
-    /// Whether the caller has something to do for the call.
+    /// Whether the running function has asked its caller for work.
     pub(crate) fn has_work(&self, id: CallId) -> bool {
         let has_lines = |open: &Open| open.printed.as_ref().is_some_and(|p| p.has_lines());
         self.has_callback(id) || self.open.get(&id).is_some_and(has_lines)
     }
 
-    /// The end of a request, if it has come; told once.
+    /// Takes the end of a request if it has arrived, once.
     pub(crate) fn take_end(&mut self, id: CallId) -> Option<Result<Answer, Loss>> {
         match (self.ended.remove(&id), &self.lost) {
             (None, Some(loss)) if !self.open.contains_key(&id) => Some(Err(loss.clone())),
@@ -237,12 +240,12 @@ impl State {
         }
     }
 
-    /// The memory that a request has asked for; told once.
+    /// Takes the memory that a request asked for, once.
     pub(crate) fn take_memory(&mut self, id: CallId) -> Option<OwnedFd> {
         self.memories.remove(&id)
     }
 
-    /// Whether results of a call had begun to come when the connection was lost.
+    /// Whether results of a call had begun to arrive when the connection was lost.
     pub(crate) fn was_returning(&self, id: CallId) -> bool {
         self.returning.contains(&id)
     }
@@ -251,7 +254,7 @@ impl State {
         self.open.get(&id).is_none_or(|open| open.abandoned)
     }
 
-    /// A thread to be woken when the request ends, or when the thread at the socket leaves.
+    /// Registers a thread to wake when the request ends, or when the thread at the socket leaves.
     pub(crate) fn add_waiter(&mut self, id: CallId, waiter: Waiter) {
         if let Some(open) = self.open.get_mut(&id) {
             open.waiters.retain(|known| !known.is_same(&waiter));
@@ -259,14 +262,14 @@ impl State {
         }
     }
 
-    /// The thread does not wait for the request any more.
+    /// Removes a thread that no longer waits for the request.
     pub(crate) fn remove_waiter(&mut self, id: CallId, waiter: &Waiter) {
         if let Some(open) = self.open.get_mut(&id) {
             open.waiters.retain(|known| !known.is_same(waiter));
         }
     }
 
-    /// The thread at the socket leaves: another one that waits takes its place.
+    /// Wakes another waiting thread to take the place of the thread that leaves the socket.
     pub(crate) fn hand_over(&mut self) {
         let mut waiters = self.open.values_mut().filter_map(|open| open.waiters.pop());
         if let Some(waiter) = waiters.next() {
@@ -274,14 +277,14 @@ impl State {
         }
     }
 
-    /// The arrays of a call are large.
+    /// Marks a call whose arrays are large.
     pub(crate) fn is_bulk(&mut self, id: CallId, bulk: Bulk) {
         if let Some(open) = self.open.get_mut(&id) {
             open.bulk = Some(bulk);
         }
     }
 
-    /// Gives a request up: its memory is not touched any more.
+    /// Gives a request up. Its memory is no longer touched.
     pub(crate) fn abandon(&mut self, id: CallId) {
         self.ended.remove(&id);
         self.memories.remove(&id);
@@ -299,12 +302,12 @@ impl State {
         self.outgoing.withdraw(id);
     }
 
-    /// Whether something waits to be written.
+    /// Whether bytes wait to be written.
     pub(crate) fn has_unsent(&self) -> bool {
         self.outgoing.has_unsent()
     }
 
-    /// What is to be waited for besides answers.
+    /// What a thread at the socket must wait for, besides answers.
     pub(crate) fn outlook(&self) -> Outlook {
         let pause = self.outgoing.pause();
         Outlook {
@@ -313,14 +316,13 @@ impl State {
         }
     }
 
-    /// From now on it writes no faster than `pace` lets it.
+    /// Limits the sending rate from now on.
     pub(super) fn set_pace(&mut self, pace: Option<Pace>) {
         self.outgoing.set_pace(pace);
     }
 
-    /// Writes and reads until the socket has no more, the request `until` has ended, or it is time
-    /// to let another thread have the lock; returns `true` in the last case. An error ends every
-    /// open request.
+    /// Writes and reads until the socket has no more, the request `until` has ended, or another
+    /// thread's turn has come; returns `true` in the last case. An error ends every open request.
     pub(crate) fn progress(&mut self, socket: &Socket, until: Option<CallId>) -> bool {
         if self.lost.is_some() {
             return false;
@@ -334,7 +336,7 @@ impl State {
         }
     }
 
-    /// Writes as much as the socket takes at once.
+    /// Writes as much as the socket accepts at once.
     pub(crate) fn send(&mut self, socket: &Socket) {
         if self.lost.is_none()
             && let Err(loss) = self.write(socket)
@@ -367,7 +369,7 @@ impl State {
         }
         for _ in 0..TURN_READS {
             if !self.read_some(socket)? || until.is_some_and(|id| self.has_ended(id)) {
-                // What was read may have to be answered.
+                // The bytes that were read may need an answer.
                 self.write(socket)?;
                 return Ok(false);
             }
@@ -375,8 +377,8 @@ impl State {
         Ok(true)
     }
 
-    /// Nothing more can be sent: what the server said before it closed tells more than the system's
-    /// error does.
+    /// Reads what the server said before it closed, after a write has failed. It tells more than
+    /// the system's error.
     fn last_words(&mut self, socket: &Socket) -> Option<Loss> {
         loop {
             match self.read_some(socket) {

@@ -1,4 +1,6 @@
-//! The caller's memory that a call sends from and receives into.
+//! Transfers: the caller's memory that a call sends from and receives into.
+//!
+//! A transfer maps pieces of the data streams to the caller's arrays and checks their bounds.
 
 use crate::argument::{Argument, Memory};
 use crate::progress::Progress;
@@ -14,19 +16,19 @@ pub(crate) struct Transfer {
     outgoing: Pieces,
     incoming: Pieces,
     progress: Progress,
-    /// Bytes of what changes its order with the machine, in a stream that is one piece.
+    /// Size of the units that are swapped between byte orders, for a stream that is one piece.
     unit: usize,
-    /// The result came in the other byte order.
+    /// Whether the result arrived in the other byte order.
     pub(crate) foreign_order: bool,
 }
 
-// SAFETY: whoever makes a transfer promises that its memory outlives it and is left alone.
+// SAFETY: who makes a transfer promises that its memory outlives it and is left alone.
 unsafe impl Send for Transfer {}
 
 impl Transfer {
     /// # Safety
-    /// Until the transfer is dropped, the arrays of `arguments` stay where they are; those that
-    /// are written are not touched by anybody else, those that are read not written.
+    /// Until the transfer is dropped, the arrays of `arguments` must stay where they are. Nobody
+    /// else may touch the written ones or write the read ones.
     pub(crate) unsafe fn new(arguments: &mut [Argument<'_>], layout: Arc<Layout>) -> Transfer {
         let memory = arguments.iter_mut().map(Argument::memory);
         Transfer {
@@ -44,8 +46,8 @@ impl Transfer {
         }
     }
 
-    /// A stream that is one piece of memory: one that is sent, or one that is filled, with elements
-    /// that have parts of `unit` bytes.
+    /// A stream of one piece of memory, sent or filled. `unit` is the size of the parts that are
+    /// swapped between byte orders.
     ///
     /// # Safety
     /// As [`Transfer::new`].
@@ -70,7 +72,7 @@ impl Transfer {
         transfer
     }
 
-    /// The same for a call that was submitted before: nothing is sent.
+    /// The results of a durable call: nothing is sent.
     ///
     /// # Safety
     /// As [`Transfer::new`].
@@ -81,7 +83,7 @@ impl Transfer {
         transfer
     }
 
-    /// The same for a call that is submitted: nothing comes back.
+    /// The arguments of a durable call: nothing comes back.
     ///
     /// # Safety
     /// As [`Transfer::new`].
@@ -115,17 +117,17 @@ impl Transfer {
         self.progress
     }
 
-    /// The bytes of a piece, to be sent.
+    /// The bytes of a piece, to send.
     pub(crate) fn source(&self, piece: &Piece) -> &[u8] {
         let start = self.start(piece);
-        // SAFETY: `start` has checked the bounds; the maker of the transfer answers for the rest.
+        // SAFETY: `start` has checked the bounds; who made the transfer promises the rest.
         unsafe { std::slice::from_raw_parts(start, piece.length as usize) }
     }
 
-    /// The memory of a piece, to be filled.
+    /// The memory of a piece, to fill.
     ///
     /// # Safety
-    /// No two pieces that overlap are in use at once.
+    /// No two overlapping pieces may be in use at once.
     pub(crate) unsafe fn place<'m>(&self, piece: &Piece) -> IoSliceMut<'m> {
         assert!(
             self.memory[piece.param].writable,
@@ -144,7 +146,7 @@ impl Transfer {
         unsafe { start.add(offset) }
     }
 
-    /// The result is complete: turns it into this machine's byte order if need be.
+    /// Converts a complete result to this machine's byte order, if needed.
     pub(crate) fn finish(&mut self) {
         if !self.foreign_order {
             return;

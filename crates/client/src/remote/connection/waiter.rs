@@ -1,25 +1,25 @@
-//! A thread that waits for a request while another one moves the bytes of its connection.
+//! Waiters: threads that wait for a request while another thread moves the bytes of its connection.
 
 use super::Connection;
 use std::sync::Arc;
 use std::thread::{self, Thread};
 
-/// A thread, and where it is to be woken.
+/// A thread, and how to wake it.
 #[derive(Clone)]
 pub(crate) struct Waiter {
     thread: Thread,
-    /// The connection at whose socket it waits; it sleeps otherwise.
+    /// The connection at whose socket the thread waits. `None` if it sleeps.
     at: Option<Arc<Connection>>,
 }
 
 impl Waiter {
-    /// This thread, which is about to sleep.
+    /// The current thread, which is about to sleep.
     pub(crate) fn asleep() -> Waiter {
         let thread = thread::current();
         Waiter { thread, at: None }
     }
 
-    /// This thread, which is about to wait at the socket of another connection.
+    /// The current thread, which is about to wait at the socket of another connection.
     pub(crate) fn at(connection: &Arc<Connection>) -> Waiter {
         Waiter {
             thread: thread::current(),

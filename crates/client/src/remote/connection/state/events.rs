@@ -1,4 +1,4 @@
-//! What the server has said, told to whom it is for.
+//! Events from the server, passed to the requests that they belong to.
 
 use super::{Loss, Peer, State};
 use farcall_rpc_proto::client::{Answer, Event};
@@ -41,7 +41,7 @@ impl State {
         }
     }
 
-    /// Keeps memory that came beside an answer for the request that asked for it.
+    /// Keeps memory that came with an answer for the request that asked for it.
     fn with_memory(&mut self, id: CallId, answer: Answer) -> Result<Answer, Loss> {
         if let Answer::Shared(_) = answer {
             let memory = self.handed_over.pop_front().ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! Reads frames, and array data to their places in the callers' arrays.
+//! Input: reads frames, and reads array data straight into the callers' arrays.
 
 use super::{INPUT_BYTES, Loss, MAX_SLICES, State};
 use crate::remote::socket::Socket;
@@ -6,11 +6,11 @@ use farcall_rpc_proto::{Chunk, Landing};
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
 
-/// Bytes of a read beyond the array data it is for: room for the next frame headers, and little
-/// more, because array data that land here are copied.
+/// Bytes of a read beyond the expected array data: room for the next frame headers. It is small
+/// because array data that arrive there must be copied.
 const LOOK_AHEAD: usize = 1 << 10;
 
-/// What was read and not handled yet, and the places of array data that come next.
+/// Bytes that were read and not handled yet, and the memory for the array data that follow.
 pub(super) struct Input {
     bytes: Vec<u8>,
     unread: Range<usize>,
@@ -30,7 +30,7 @@ impl Input {
         &self.bytes[self.unread.clone()]
     }
 
-    /// Copies bytes that came with an earlier read.
+    /// Copies bytes that arrived with an earlier read.
     fn copy_to(&mut self, places: &mut [IoSliceMut<'_>]) -> usize {
         let mut copied = 0;
         for place in places {
@@ -45,7 +45,7 @@ impl Input {
 }
 
 impl State {
-    /// Handles what has been read, or reads some more; `false` when the socket has none.
+    /// Handles bytes that were read, or reads more. Returns `false` if the socket has none.
     pub(super) fn read_some(&mut self, socket: &Socket) -> Result<bool, Loss> {
         if let Some(chunk) = self.proto.incoming() {
             return self.take_data(socket, &chunk);
@@ -62,8 +62,8 @@ impl State {
         Ok(true)
     }
 
-    /// Reads into `places`, and what comes beyond them into the input buffer. Returns how many
-    /// bytes came; `None` when the socket has none.
+    /// Reads into `places`, and what arrives beyond them into the input buffer. Returns the number
+    /// of bytes, or `None` if the socket has none.
     fn read<'a>(
         &'a mut self,
         socket: &Socket,
@@ -87,7 +87,7 @@ impl State {
         }
     }
 
-    /// Moves array data to their places in the caller's arrays.
+    /// Moves array data into the caller's arrays.
     fn take_data(&mut self, socket: &Socket, chunk: &Chunk) -> Result<bool, Loss> {
         let open = self
             .open
@@ -118,7 +118,7 @@ impl State {
         Ok(true)
     }
 
-    /// Throws away data of a call that was given up.
+    /// Discards data of a call that was given up.
     fn discard(&mut self, socket: &Socket, chunk: &Chunk) -> Result<bool, Loss> {
         self.input.landing.clear();
         if self.input.unread.is_empty() {

@@ -1,4 +1,4 @@
-//! Gathers what the protocol wants sent, and writes it from where it lies.
+//! Output: gathers what the protocol wants to send, and writes it without a copy.
 
 use super::{Loss, MAX_SLICES, Open, State};
 use crate::remote::connection::pace::Pace;
@@ -8,21 +8,21 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice};
 use std::time::Instant;
 
-/// Writes before another thread may have the lock.
+/// Writes before another thread may take the lock.
 const TURN_WRITES: usize = 8;
 
-/// A part of what is to be written.
+/// A part of the bytes to write.
 enum Part {
     /// A range of `frames`.
     Frames { start: usize, end: usize },
     /// A piece of a call's arrays.
     Data { call: CallId, piece: Piece },
-    /// What stands for data of a call that was given up after their header was written.
+    /// Zeros in place of the data of a call that was given up after its header was written.
     Zeros(Vec<u8>),
 }
 
 impl Part {
-    /// Bytes.
+    /// Length in bytes.
     fn length(&self) -> usize {
         match self {
             Part::Frames { start, end } => end - start,
@@ -32,15 +32,15 @@ impl Part {
     }
 }
 
-/// What was gathered and is to be written.
+/// Bytes that are gathered and not written yet.
 pub(super) struct Outgoing {
     /// Array bytes gathered before they are written.
     gather_bytes: u64,
     frames: Vec<u8>,
     parts: VecDeque<Part>,
-    /// The socket holds bytes that wait for room.
+    /// Whether the socket holds bytes that wait for room.
     unsent: bool,
-    /// Where the connection has reserved bandwidth.
+    /// The sending rate, if the connection has reserved bandwidth.
     pace: Option<Pace>,
 }
 
@@ -73,7 +73,7 @@ impl State {
                 Err(error) => return Err(error.into()),
             }
         }
-        // There may be more: `has_unsent` is to say so.
+        // Gathers more, so that `has_unsent` is right.
         outgoing.refill(&mut self.proto, open);
         Ok(())
     }
@@ -94,7 +94,7 @@ impl Outgoing {
         !self.parts.is_empty() || self.unsent
     }
 
-    /// Until when nothing is to be written.
+    /// The time until which nothing is sent.
     pub(super) fn pause(&self) -> Option<Instant> {
         self.pace.as_ref().and_then(Pace::pause)
     }
@@ -103,12 +103,12 @@ impl Outgoing {
         self.pace = pace;
     }
 
-    /// Forgets what was gathered.
+    /// Discards the gathered bytes.
     pub(super) fn clear(&mut self) {
         self.parts.clear();
     }
 
-    /// Data of the call that are promised by a header but not yet written become zeros.
+    /// Replaces data of a call that a header has announced, and that are not written yet, by zeros.
     pub(super) fn withdraw(&mut self, id: CallId) {
         for part in &mut self.parts {
             if let Part::Data { call, piece } = part
@@ -119,7 +119,7 @@ impl Outgoing {
         }
     }
 
-    /// How many of the gathered bytes may be written now.
+    /// How many of the gathered bytes may be sent now.
     fn room(&mut self) -> usize {
         match &mut self.pace {
             None => usize::MAX,
@@ -127,7 +127,7 @@ impl Outgoing {
         }
     }
 
-    /// Of what was gathered the first, at most so many bytes.
+    /// The first gathered bytes, at most `most`.
     fn slices<'s>(&'s self, most: usize, open: &'s HashMap<CallId, Open>) -> Vec<IoSlice<'s>> {
         let mut left = most;
         let slices = self.parts.iter().take(MAX_SLICES).map_while(|part| {
@@ -151,7 +151,7 @@ impl Outgoing {
         }
     }
 
-    /// Collects what the protocol wants sent, up to a bound, where all of the last was written.
+    /// Gathers what the protocol wants to send, up to a bound, after everything was written.
     fn refill(&mut self, proto: &mut client::Connection, open: &mut HashMap<CallId, Open>) {
         if !self.parts.is_empty() {
             return;
