@@ -1,6 +1,6 @@
 # Every target sets up what it needs (scripts/setup), and does nothing where nothing changed.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo build test test-rust test-python check bench soak clean
+.PHONY: help setup demo build test test-rust test-python check docs bench soak clean
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -39,6 +39,11 @@ check: build ## what must hold before a merge: format, lints, tidy, licences, do
 	$(python) -m mypy
 	$(python) -m mypy.stubtest farcall --mypy-config-file mypy.ini \
 	    --allowlist bindings/python/stubtest.allow
+	@scripts/docs
+
+docs: build ## the documentation as a site, target/docs/index.html: a broken link is an error
+	cargo doc --locked --workspace --no-deps --quiet
+	@scripts/docs
 
 bench: build ## figures, with a peer or a physical limit beside them in the same run
 	@scripts/peers

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reproduces the experiments of the MFS paper and prints them beside its statements.
 
-    benches/flow/paper.py [--full] [--figures FOLDER] > docs/flow-paper.md
+    benches/flow/paper.py [--full] [--figures FOLDER] > docs/papers/flow-paper.md
 
 The page goes to standard output, progress to standard error. --full also runs mode N on random
 placements of more than 432 nodes, which takes hours. --figures draws Figs. 2, 3, 4 and 6
@@ -30,6 +30,36 @@ TABLE_2 = {
     225: (0.44, 56.17),
     256: (0.20, 67.27),
 }
+
+INTRODUCTION = """\
+# MFS, run again
+
+This page repeats the experiments of Yazaki and Ishihata, *Development of a Message Flow Simulator
+for Evaluation of Communication Algorithms* (2010): Figs. 2, 3, 4, 6 and Table 2.
+`benches/flow/paper.py` wrote it. CPU times are those of one core of this processor: {machine}.
+
+[The flow simulator](../flow.md) defines the terms. Mode N follows the text of the paper, because
+its Fig. 1 is lost. The packet model of `farcall flow run --mode packets` takes the place of
+BigSimulator, but it is not BigSimulator.
+"""
+FAT_TREES_TEXT = """\
+## Figs. 2 and 3: all-to-all on full-bisection fat trees
+
+The trees have N = 2p^3 nodes, p = 3..12. All bandwidths and sizes are 1. The algorithm is Pairwise
+if N is a power of two (128 and 1024), and otherwise Simple-Spread. The columns for random
+placements show the mean and the range over several seeds.
+"""
+TORI_TEXT = """\
+## Fig. 4 and Table 2: all-to-all on tori
+
+The networks are n x n tori with nodes on links of their own, messages of 20 KB and links of 1 GB/s.
+Mode F is that of the paper. The packet model (1500 B, 16 packets in a buffer) replaces
+BigSimulator.
+"""
+TIMES_TEXT = """\
+Run times in CPU seconds on one core. The paper's times are from 2010; those of BigSimulator are on
+7 cores.
+"""
 
 
 def simulate(platform_spec: str, pattern: str, size: float, mode: str, placement: str) -> dict:
@@ -86,9 +116,7 @@ def spread(runs: list[dict] | None) -> str | None:
 def print_fat_trees(results: dict) -> None:
     """Figs. 2 and 3 with the paper's statements."""
     sizes = sorted({key[0] for key in results})
-    print("## Figs. 2 and 3: all-to-all on full-bisection fat trees\n")
-    print("N = 2p^3 nodes, p = 3..12; bandwidths and sizes 1; Pairwise where N is a power of two")
-    print("(128 and 1024), else Simple-Spread. Random: mean and range over seeds.\n")
+    print(FAT_TREES_TEXT)
     rows = []
     for n in sizes:
         get = lambda place, mode, n=n: results.get((n, place, mode))  # noqa: E731
@@ -147,19 +175,19 @@ def print_fat_trees(results: dict) -> None:
             "random / regular 2.5 (54 nodes) to 3.4 (3,456), mean 3.1",
             f"{ratios[0]:.2f} (54) to {ratios[-1]:.2f} (3,456), "
             f"mean {statistics.fmean(ratios):.2f} (mode F)",
-            f"grows likewise; mean {statistics.fmean(ratios) / 3.1 - 1:+.0%}",
+            f"grows in the same way; the mean differs by {statistics.fmean(ratios) / 3.1 - 1:+.0%}",
         ],
         [
             "N and F differ by 0-4 % in time",
             f"F is {min(gaps):+.1%} to {max(gaps):+.1%} of N at {both} nodes; "
             f"{min(exact):+.1%} to {max(exact):+.1%} of exact at all sizes",
-            "F is a good approximation, but the gap is larger" if max(gaps) > 0.04 else "agrees",
+            "F is a good approximation, with a larger gap" if max(gaps) > 0.04 else "agrees",
         ],
         [
             "N costs 3.6 (54 nodes) to 11 times (3,456) as much as F, mean 7.8",
-            f"{min(costs):.1f} to {max(costs):.1f} at {both} nodes; F is computed "
-            "incrementally here, N anew in every cycle",
-            "N is dearer; the ratio is not comparable",
+            f"{min(costs):.1f} to {max(costs):.1f} at {both} nodes; here F is "
+            "computed incrementally, and N from the beginning in every cycle",
+            "N costs more; the ratios are not comparable",
         ],
         [
             "run time grows with N^2, the number of messages",
@@ -181,9 +209,7 @@ def torus(n: int, pattern: str, mode: str) -> dict:
 
 def print_tori() -> dict:
     """Fig. 4 and Table 2 with the paper's statements."""
-    print("## Fig. 4 and Table 2: all-to-all on tori\n")
-    print("n x n torus, nodes on links of their own, 20 KB messages, 1 GB/s, mode F as in the")
-    print("paper; the packet model (1500 B, 16 packets a buffer) in BigSimulator's place.\n")
+    print(TORI_TEXT)
     flows = {n: torus(n, "all-to-all", "equal-split") for n in TORI}
     exact = {n: torus(n, "all-to-all", "exact") for n in TORI}
     packets = {n: torus(n, "all-to-all", "packets") for n in TORI}
@@ -200,8 +226,7 @@ def print_tori() -> dict:
     header = ["nodes", "mode F (ms)", "exact (ms)", "packets (ms)", "bound (ms)"]
     header += ["F against packets"]
     table(header, rows)
-    print("Run times in CPU seconds, one core each; the paper's are of 2010, BigSimulator's on 7")
-    print("cores:\n")
+    print(TIMES_TEXT)
     rows = []
     for n in TORI:
         mfs, big = TABLE_2[n * n]
@@ -233,11 +258,11 @@ def print_tori() -> dict:
                 "MFS is about 40 % below BigSimulator on average",
                 f"mode F is {statistics.fmean(below):.0%} below the packet model on average "
                 f"({min(below):.0%} to {max(below):.0%})",
-                "does not agree: this packet model has no cost on nodes and in switches that "
+                "does not agree: this packet model lacks the costs in nodes and switches that "
                 "the paper suspects in BigSimulator",
             ],
             [
-                "MFS is nearer to BigSimulator than the bound n^3/8, always",
+                "MFS is always nearer to BigSimulator than the bound n^3/8 is",
                 f"nearer to the packet model at {sum(nearer)} of {len(nearer)} sizes",
                 "agrees" if all(nearer) else "does not agree",
             ],
@@ -250,7 +275,7 @@ def print_tori() -> dict:
                 "MFS is 127-337 (188) times faster than BigSimulator on 7 cores",
                 f"mode F is {min(times):.0f}-{max(times):.0f} ({statistics.fmean(times):.0f}) "
                 "times faster than the packet model on one core",
-                "flows are far cheaper than packets; the ratio is not comparable",
+                "flows cost far less than packets; the ratios are not comparable",
             ],
         ],
     )
@@ -346,13 +371,7 @@ def main() -> None:
         if line.startswith("model name"):
             machine = line.split(":", 1)[1].strip()
             break
-    print("# The MFS paper's experiments, run again\n")
-    print("Yazaki and Ishihata, *Development of a Message Flow Simulator for Evaluation of")
-    print("Communication Algorithms* (2010), Figs. 2, 3, 4, 6 and Table 2. This page is the output")
-    print(f"of `benches/flow/paper.py`; CPU times on one core of: {machine}.\n")
-    print("The definitions behind the figures are in [flow.md](flow.md). Mode N is inferred from")
-    print("the paper's text, since its Fig. 1 is lost; BigSimulator is replaced by the packet")
-    print("model of `farcall flow run --mode packets`, which is not BigSimulator.\n")
+    print(INTRODUCTION.format(machine=machine))
     trees = fat_trees(arguments.full)
     print_fat_trees(trees)
     tori = print_tori()

@@ -1,6 +1,6 @@
-"""Writes docs/trunk-paper.md from what `farcall bench trunk --peers --json` printed.
+"""Writes docs/papers/trunk-paper.md from what `farcall bench trunk --peers --json` printed.
 
-python benches/trunk/paper.py RESULT.json... > docs/trunk-paper.md
+python benches/trunk/paper.py RESULT.json... > docs/papers/trunk-paper.md
 """
 
 import json
@@ -87,9 +87,7 @@ class Page:
     def sums(self):
         """Tables 2 and 5, Fig. 8."""
         print("\n## Table 2 and Fig. 8: sums")
-        print(
-            "\nPercent of what the links carry; the paper's with its (a), 112.2 MB/s, as one link."
-        )
+        print("\nPercent of what the links carry. For the paper, one link is its (a), 112.2 MB/s.")
         lines = []
         for t in self.topologies:
             ideal = 1 if t == "a" else 2
@@ -108,8 +106,8 @@ class Page:
 
     def shares(self):
         """Fig. 10, and fairness."""
-        print("\n## Fig. 10: who gets what")
-        print("\nMbit/s of each client, and Jain's index of rate / max-min share.")
+        print("\n## Fig. 10: the rate of each client")
+        print("\nMbit/s of each client, and Jain's index of the ratio of rate to max-min share.")
         lines = []
         for t in self.compared or self.topologies:
             for s in SYSTEMS:
@@ -131,8 +129,8 @@ class Page:
             lines.append([f"({t}), {client}", *map(str, paper), *ours])
         header = ["", "RI2N+ in the paper", "RI2N++ in the paper", "link-count", "traffic"]
         table(header, lines)
-        print("\n## Table 7: load of switch 0 to that of switch 1")
-        print("\nSums over the clients, each client's largest weight set to 1.")
+        print("\n## Table 7: ratio of the loads of switch 0 and switch 1")
+        print("\nSums over the clients. The largest weight of each client is 1.")
         lines = []
         for t in self.compared:
             ours = [
@@ -146,8 +144,8 @@ class Page:
         """Table 8."""
         if "ping beside a burst, max-min, of ideal" not in self.rows:
             return
-        print("\n## Table 8: one client pings, the other sends all it can")
-        print("\nPercent of two links; the paper's MB/s against twice its (a).")
+        print("\n## Table 8: one client pings while the other sends as fast as it can")
+        print("\nPercent of two links. For the paper, MB/s divided by twice its (a).")
         lines = []
         for s in SYSTEMS[:4]:
             paper = f"{TABLE8[s] / LINK / 2 * 100:.1f}" if s in TABLE8 else ""
@@ -178,7 +176,7 @@ class Page:
         names = [name for name in names if f"{name}, sum" in self.rows]
         if not names:
             return
-        print("\n## Not in the paper: speeds learned")
+        print("\n## Not in the paper: learned rates")
         print(LEARNED)
         lines = []
         for name in names:
@@ -219,7 +217,7 @@ class Page:
 
     def questions(self):
         """What the paper leaves open."""
-        print("\n## Its open questions")
+        print("\n## Open questions of the paper")
         print(BYTES)
         small = "small packets beside a burst, {}, of what is left"
         self.by_policy({"C, % of what is left": (small, "{:.1f}")})
@@ -248,64 +246,73 @@ class Page:
         table(["", *columns, *([spread] if spread else [])], lines)
 
 
-INTRODUCTION = """# The RI2N paper's experiments, run again
+INTRODUCTION = """# RI2N, run again
 
-Yonemoto, Hanawa, Miura, Boku and Sato, *Asymmetric Multi-link Ethernet Trunking System with
-Adaptive Traffic Control* (2010): Tables 2, 5, 6, 7 and 8, Figs. 8, 9 and 10. This page is
-the output of `benches/trunk/paper.py` over `farcall bench trunk --peers --json`; benches/METHOD.md
-says how that measures. Links have 100 Mbit/s here and 1 Gbit/s there; TCP is that of Linux 6.18
-(cubic) instead of 2.6.27. `round-robin` is RI2N, `link-count` RI2N+, `traffic` RI2N++, each as
-published, with HBSPAN 2 s and without repair; `max-min` is this project's."""
+This page repeats the experiments of Yonemoto, Hanawa, Miura, Boku and Sato, *Asymmetric
+Multi-link Ethernet Trunking System with Adaptive Traffic Control* (2010): Tables 2, 5, 6, 7 and
+8, and Figs. 8, 9 and 10. `benches/trunk/paper.py` wrote it from the results of `farcall bench
+trunk --peers --json`. [METHOD.md](../../benches/METHOD.md#bench-trunk) describes the
+measurements.
+
+Our links have 100 Mbit/s, those of the paper 1 Gbit/s. TCP is that of Linux 6.18 (cubic)
+instead of 2.6.27. `round-robin` is RI2N, `link-count` is RI2N+ and `traffic` is RI2N++. Each
+runs as published, with HBSPAN 2 s and without repair. `max-min` is the policy of this project."""
 
 DIFFERENCES = """
 ## What differs, and why
 
-- The weights and the loads of the switches come out as in the paper (Tables 6 and 7), RI2N+'s
-  exactly; RI2N++'s depend on how the flows happened to share.
-- RI2N reaches about the same part of the links as there; RI2N++ somewhat less ((d) 85 % and (h)
-  86 % there). A likely reason is time: weights are right only after some spans of 2 s, and until
-  then, or where no ratio is right (in (h) only 0 : 1 keeps C off link 0), a switch drops frames
-  that are numbered already, the receiver passes the hole on to TCP, and TCP slows down on both
-  links. Runs here last seconds and count from the first byte; the paper averaged a minute.
-- A published policy finds ratios; nothing in it bounds a sender that has a link of its own from
-  filling a shared one too. Max-min grants do: (d) comes out as 0 : 1, the optimum that the paper
-  names.
-- In Fig. 9, C and D move alike here in (f), where the paper saw D stay behind. Max-min grants are
-  sparse: in (e) B and C have a link each, and only D uses both; a change moves what it must."""
+- The weights and the loads of the switches agree with the paper (Tables 6 and 7). Those of
+  RI2N+ agree exactly. Those of RI2N++ depend on how the flows shared the links by chance.
+- RI2N reaches about the same part of the links as in the paper. RI2N++ reaches a little less:
+  the paper has 85 % in (d) and 86 % in (h). Time is a likely reason, because weights are right
+  only after some spans of 2 s. Until then a switch drops frames that already have a number. The
+  same happens if no ratio is right: in (h) only 0 : 1 keeps C off link 0. The receiver passes
+  the gap on to TCP, and TCP slows down on both links. Our runs last seconds and count from the
+  first byte. The paper averaged over a minute.
+- A published policy finds ratios. It does not stop a sender that has a link of its own from
+  filling a shared link too. Max-min grants do: in (d) they give 0 : 1, which the paper names as
+  the optimum.
+- In Fig. 9, C and D change in the same way in (f). In the paper, D changed less. Max-min grants
+  are sparse: in (e), B and C have a link each, and only D uses both. A change moves only the
+  rates that must change."""
 
 FIGURE9 = """
-Share of link 1 in what each client sends: the weights with the sum of both links as 1, and for
-max-min the rates. The paper shows weights of one half in (e); in (f), after B lost link 1, more
-than half at C and, less so, at D; in (h) still more at C."""
+The table shows the share of link 1 in the traffic of each client. For the published policies it
+is the weight, with a sum of 1 over both links, and for max-min it is the rate. In the paper,
+the weights are one half in (e). In (f), after B lost link 1, they are more than half at C and,
+to a lesser degree, at D. In (h) they are even larger at C."""
 
 LEARNED = """
-Percent of the ideal sum, and Mbit/s. The interfaces claim 10 Gbit/s, and the links carry 100;
-the run counts from the first byte. Frames travel in datagrams then, which take 28 bytes each, so
-that about 97 % would be all."""
+The table shows percent of the ideal sum, and Mbit/s. The interfaces claim 10 Gbit/s, and the
+links carry 100 Mbit/s. The measurement begins with the first byte. Frames then travel in
+datagrams, which take 28 bytes each, so that the best possible value is about 97 %."""
 
 FAILURES = """
-One of two links swallows all frames, without a sign."""
+One of two links loses all frames without any sign."""
 
 BYTES = """
-**Bytes or packets.** Grants here are bytes on the wire, preamble and gap included, so a minimal
-frame counts 84 and a full one 1538; the published policies count packets. In (d), B sends 5000
-datagrams of 64 bytes a second, 6 % of its link, and C all it can over both. With this load RI2N++
-does not suffer from counting packets. RI2N+ suffers, but as it counts neighbours, not traffic."""
+**Bytes or packets.** Our grants are bytes on the wire, with preamble and gap, so that a minimal
+frame counts 84 and a full one 1538. The published policies count packets. In (d), B sends 5000
+datagrams of 64 bytes a second, which is 6 % of its link, and C sends as fast as it can over
+both links. With this load, counting packets does not harm RI2N++. It harms RI2N+, but because
+RI2N+ counts neighbours and not traffic."""
 
 SPARSE = """
-**Traffic sparser than HBSPAN.** A span without traffic says nothing, and RI2N++ falls back to
-equal weights. Here nobody waits for a span: an idle peer has a small floor to begin with, says
-with its first delayed frame that it waits, and has its share a round trip later. In (h), B and D
-send all the time, and C sends 4 MiB after a pause of three spans (HBSPAN 0.5 s); over a link of
-its own that takes 356 ms. As the paper expects, RI2N++ begins each burst with equal weights."""
+**Traffic sparser than HBSPAN.** A span without traffic gives no information, and RI2N++ returns
+to equal weights. With max-min nobody waits for a span. An idle peer has a small rate to begin
+with. With its first delayed frame it reports that it waits, and one round trip later it has its
+share. In (h), B and D send all the time, and C sends 4 MiB after a pause of three spans (HBSPAN
+0.5 s). Over a link of its own that takes 356 ms. As the paper expects, RI2N++ begins each burst
+with equal weights."""
 
 STAGES = """
-**Several stages of switches.** A receiver cannot see where else its peers' ways cross, but it sees
-how long their frames wait: where most of several peers on a link wait, the link is full, where
-one does, its way. The rate follows what arrives meanwhile, and a short queue is left standing. The
-published policies lose a third where all share the narrow line: nothing tells them of it. In (c),
-with a second switch behind switch 1 and half a link between the two, and either both clients or
-only C behind it (percent of what can be carried):"""
+**Several stages of switches.** A receiver cannot see where else the paths of its peers cross,
+but it sees how long their frames wait. If frames of most peers on a link wait, the link is
+full. If frames of one peer wait, the path of that peer is full. The rate follows the arriving
+traffic, and a short queue remains. The published policies lose a third if all clients share the
+narrow line, because nothing tells them about it. The table shows (c) with a second switch
+behind switch 1 and half a link between the two. Either both clients or only C are behind it.
+The sums are percent of what the links can carry:"""
 
 
 def main():

@@ -18,9 +18,9 @@ use std::path::PathBuf;
 /// Many clients at once: rates, waits and fairness, beside the first Ninf servers' way
 ///
 /// `dgesv` asks whether the rate holds up to 64 clients and whether all are served alike. The
-/// others repeat the experiments of the two Ninf papers; docs/load-paper.md and
-/// docs/world-paper.md set what is found beside what they say. `wan`, `sites` and `world` make
-/// long links between network namespaces, which they remove; they need root.
+/// others repeat the experiments of the two Ninf papers; docs/papers/load-paper.md and
+/// docs/papers/world-paper.md set what is found beside what they say. `wan`, `sites` and `world`
+/// make long links between network namespaces, which they remove; they need root.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall bench load --check

@@ -1,5 +1,5 @@
-//! The experiments of the two Ninf papers, made again. docs/load-paper.md and docs/world-paper.md
-//! set what is found beside what the papers say.
+//! The experiments of the two Ninf papers, made again. docs/papers/load-paper.md and
+//! docs/papers/world-paper.md set what is found beside what the papers say.
 //!
 //! Everything here is a reproduction: what the papers fix, such as links, sizes and paces, stands
 //! here, and clients, servers and tables are those of [`crate::load`].

@@ -1,5 +1,5 @@
-//! The papers' links: how fast, how even and how long. docs/world-paper.md and docs/load-paper.md
-//! say where each figure comes from.
+//! The papers' links: how fast, how even and how long. docs/papers/world-paper.md and
+//! docs/papers/load-paper.md say where each figure comes from.
 
 use super::statistics::{Chance, Spread};
 use farcall_lab::LineShape;
