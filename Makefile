@@ -22,7 +22,10 @@ build: setup ## target/release/farcall and farcall-bench, and a .venv in which `
 test: build test-rust test-python ## all tests: at most 10 minutes, 25 the first time
 
 test-rust: setup
-	$(bounded) 20m cargo test --workspace
+	$(bounded) 20m cargo build --locked --workspace --bins --examples --tests
+	FARCALL_BUILT=$(CURDIR)/target/debug $(bounded) 15m .venv/bin/cargo-nextest nextest run \
+	    --locked --workspace --test-threads $$((2 * $$(nproc)))
+	$(bounded) 10m cargo test --locked --workspace --doc
 	RUSTFLAGS="--cfg loom" $(bounded) 10m cargo test --package farcall-channel --lib --target-dir target/loom -- ring
 
 test-python: build
