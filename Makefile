@@ -29,7 +29,7 @@ test-rust: setup
 	RUSTFLAGS="--cfg loom" $(bounded) 10m cargo test --package farcall-channel --lib --target-dir target/loom -- ring
 
 test-python: build
-	$(bounded) 15m $(python) -m pytest
+	$(bounded) 15m $(python) -m pytest --numprocesses 3 --dist loadfile
 
 check: build ## what must hold before a merge: format, lints, tidy, licences, docs
 	cargo fmt --all --check
