@@ -71,7 +71,14 @@ fn build(what: &[&str]) -> PathBuf {
         cargo.env_remove(name);
     }
     let done = cargo
-        .args(["build", "--quiet", "--offline", "--profile", profile])
+        .args([
+            "build",
+            "--quiet",
+            "--locked",
+            "--offline",
+            "--profile",
+            profile,
+        ])
         .arg("--target-dir")
         .arg(folder.parent().expect("the target folder"))
         .args(what)
