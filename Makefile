@@ -29,7 +29,8 @@ test-rust: setup
 	FARCALL_BUILT=$(CURDIR)/target/debug $(bounded) 15m .venv/bin/cargo-nextest nextest run \
 	    --locked --workspace --test-threads $$((2 * $$(nproc)))
 	$(bounded) 10m cargo test --locked --workspace --doc
-	RUSTFLAGS="--cfg loom" $(bounded) 10m cargo test --locked --package farcall-channel --lib --target-dir target/loom -- ring
+	RUSTFLAGS="--cfg loom" $(bounded) 10m cargo test --locked \
+	    --package farcall-channel --package farcall-spin --lib --target-dir target/loom -- ring seat
 
 test-python: build
 	$(bounded) 15m $(python) -m pytest --numprocesses 3 --dist loadfile

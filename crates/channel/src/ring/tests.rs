@@ -114,12 +114,13 @@ fn a_wake_is_never_lost() {
 mod plain {
     use super::*;
     use std::sync::Mutex;
+    use std::sync::atomic::AtomicPtr;
 
-    /// Keeps the memory of rings within reach: LeakSanitizer takes it for lost otherwise.
+    /// Keeps the memory of rings within reach: LeakSanitizer and Miri take it for lost otherwise.
     pub(super) fn keep(memory: [NonNull<u8>; 2]) {
-        static KEPT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+        static KEPT: Mutex<Vec<AtomicPtr<u8>>> = Mutex::new(Vec::new());
         let mut kept = KEPT.lock().expect("no test panics here");
-        kept.extend(memory.map(|part| part.as_ptr().expose_provenance()));
+        kept.extend(memory.map(|part| AtomicPtr::new(part.as_ptr())));
     }
 
     #[test]

@@ -7,15 +7,16 @@ mod outgoing;
 
 use self::incoming::Input;
 use self::outgoing::Outgoing;
+use super::Connection;
 use super::calls::Bulk;
 use super::pace::Pace;
 use super::transfer::Transfer;
-use super::waiter::Waiter;
 use crate::output::Printed;
 use crate::progress::Progress;
 use crate::remote::socket::Socket;
 use farcall_rpc_proto::client::{self, Answer};
 use farcall_rpc_proto::{Call, CallId, Callback, Failure, Hello, Limits, ProtocolError};
+use farcall_spin::Seat;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -57,8 +58,6 @@ struct Open {
     callback: Option<Box<Callback>>,
     /// What it prints, where its caller wants that.
     printed: Option<Arc<Printed>>,
-    /// The threads to be woken when it ends.
-    waiters: Vec<Waiter>,
     /// Nobody wants its end any more.
     abandoned: bool,
     /// Where its arrays are large.
@@ -77,8 +76,8 @@ pub(crate) struct State {
     ended: HashMap<CallId, Result<Answer, Loss>>,
     /// Calls of which results had begun to come when the connection was lost.
     returning: HashSet<CallId>,
-    /// Some thread waits at the socket for all.
-    pub(crate) driven: bool,
+    /// Which thread waits at the socket for all, and which are to be woken.
+    pub(crate) seat: Seat<CallId, Connection>,
     /// The connection is of no more use.
     pub(crate) lost: Option<Loss>,
     input: Input,
@@ -140,7 +139,7 @@ impl State {
             open: HashMap::new(),
             ended: HashMap::new(),
             returning: HashSet::new(),
-            driven: false,
+            seat: Seat::default(),
             lost: None,
             input: Input::new(),
             outgoing: Outgoing::new(gather_bytes),
@@ -251,29 +250,6 @@ impl State {
         self.open.get(&id).is_none_or(|open| open.abandoned)
     }
 
-    /// A thread to be woken when the request ends, or when the thread at the socket leaves.
-    pub(crate) fn add_waiter(&mut self, id: CallId, waiter: Waiter) {
-        if let Some(open) = self.open.get_mut(&id) {
-            open.waiters.retain(|known| !known.is_same(&waiter));
-            open.waiters.push(waiter);
-        }
-    }
-
-    /// The thread does not wait for the request any more.
-    pub(crate) fn remove_waiter(&mut self, id: CallId, waiter: &Waiter) {
-        if let Some(open) = self.open.get_mut(&id) {
-            open.waiters.retain(|known| !known.is_same(waiter));
-        }
-    }
-
-    /// The thread at the socket leaves: another one that waits takes its place.
-    pub(crate) fn hand_over(&mut self) {
-        let mut waiters = self.open.values_mut().filter_map(|open| open.waiters.pop());
-        if let Some(waiter) = waiters.next() {
-            waiter.wake();
-        }
-    }
-
     /// The arrays of a call are large.
     pub(crate) fn is_bulk(&mut self, id: CallId, bulk: Bulk) {
         if let Some(open) = self.open.get_mut(&id) {
@@ -290,9 +266,7 @@ impl State {
         };
         open.abandoned = true;
         open.transfer = None;
-        for waiter in open.waiters.drain(..) {
-            waiter.wake();
-        }
+        self.seat.end(id);
         if !self.proto.cancel(id) {
             self.open.remove(&id);
         }
@@ -345,10 +319,8 @@ impl State {
     }
 
     fn lose(&mut self, loss: Loss) {
+        self.seat.end_all();
         for (id, open) in self.open.drain() {
-            for waiter in open.waiters {
-                waiter.wake();
-            }
             if !open.abandoned {
                 let progress = open.transfer.as_ref().map(Transfer::progress);
                 if progress.is_some_and(|progress| progress.received > 0) {
