@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// One generated file.
 pub(crate) struct Generated {
@@ -29,7 +30,27 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
         fs::write(&path, file.text).map_err(|error| format!("{}: {error}", path.display()))?;
         println!("generate: {}", file.path);
     }
+    fs::write(root.join(REFERENCE), reference(root)?)
+        .map_err(|error| format!("{REFERENCE}: {error}"))?;
+    println!("generate: {REFERENCE}");
     Ok(true)
+}
+
+/// The reference of the command line. It takes a build of the command, so that a test of the
+/// command compares it and not `tidy`.
+const REFERENCE: &str = "docs/reference/cli.md";
+
+fn reference(root: &Path) -> Result<String, String> {
+    let output = Command::new("cargo")
+        .current_dir(root)
+        .args(["run", "--quiet", "--package", "farcall-cli", "--"])
+        .args(["manual", "--markdown"])
+        .output();
+    let output = output.map_err(|error| format!("cargo run: {error}"))?;
+    match output.status.success() {
+        true => String::from_utf8(output.stdout).map_err(|error| error.to_string()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
 }
 
 /// Where the variadic calls go: before the end of the declarations.
