@@ -129,5 +129,5 @@ def test_from_c(start, state, tmp_path):
     assert submitted.returncode == 0, submitted.stdout
     fetched = run(program, process.address, submitted.stdout.strip())
     assert fetched.returncode == 0, fetched.stdout
-    assert "the scalars are not those" in fetched.stdout
+    assert "the scalars differ from those" in fetched.stdout
     assert "no submitted call" in fetched.stdout
