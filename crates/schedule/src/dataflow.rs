@@ -1,11 +1,11 @@
-//! The data-flow graph of the calls of a transaction, found by the identity of their arrays.
+//! The data-flow graph of a transaction: which call waits for which, found by the identity of their
+//! arrays.
 //!
-//! Calls are added in the order in which the program makes them, each with the arrays that it uses.
-//! Those that write an array after each other, or write what others read, keep that order; all else
-//! may run at the same time on several servers. What one call writes and another reads goes from
-//! server to server and not through the client. Arrays are told apart by their addresses, as in
-//! the original Ninf; those that overlap and are not the same are right too, by way of the
-//! client's memory.
+//! Calls are added in the order of the program, each with its arrays. Two calls keep their order if
+//! both write an array, or if one writes what the other reads. All other calls may run at the same
+//! time, on several servers. An array that one call writes and another reads goes from server to
+//! server, not through the client. Arrays are identified by their addresses, as in the original
+//! Ninf. Arrays that overlap without being equal are handled correctly through the client's memory.
 
 mod draw;
 mod run;
@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 pub use draw::dot;
 pub use run::{After, Run, Source, Step};
 
-/// What arrays are told apart by.
+/// The identity of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Datum {
     /// Memory of the client.
@@ -24,11 +24,11 @@ pub enum Datum {
         start: u64,
         /// Its length in bytes.
         bytes: u64,
-        /// What it is taken for, by a number: the same bytes as a matrix and as its transpose are
-        /// two arrays that overlap.
+        /// A number for its form: the same bytes as a matrix and as its transpose are two arrays
+        /// that overlap.
         form: u64,
     },
-    /// An array that exists only at servers, by a number of its own.
+    /// An array that exists only at servers, with this number.
     Deferred(u64),
 }
 
@@ -55,19 +55,19 @@ impl Datum {
 pub enum Access {
     /// Reads it.
     Read,
-    /// Writes all of it and reads nothing.
+    /// Writes the whole array and reads nothing.
     Write,
-    /// Reads it and writes some of it.
+    /// Reads the array and writes some of it.
     Update,
 }
 
 impl Access {
-    /// Whether the call needs what is there before.
+    /// Whether the call needs the old contents.
     pub fn reads(self) -> bool {
         self != Access::Write
     }
 
-    /// Whether there is something else afterwards.
+    /// Whether the call makes new contents.
     pub fn writes(self) -> bool {
         self != Access::Read
     }
@@ -76,33 +76,33 @@ impl Access {
 /// An array of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
-    /// Which parameter of the call it is.
+    /// Index of the parameter.
     pub argument: usize,
-    /// Which array.
+    /// The array.
     pub datum: Datum,
-    /// What is done with it.
+    /// What the call does with it.
     pub access: Access,
 }
 
-/// Numbers the contents that an array has in turn.
+/// Number of a version, among all versions of all arrays.
 pub type VersionId = usize;
 
-/// What an array holds between two calls that write it.
+/// The contents of an array between two calls that write it.
 #[derive(Clone, Debug)]
 pub struct Version {
-    /// Which array.
+    /// The array.
     pub datum: Datum,
-    /// The call that makes it; none for what is in the client's memory.
+    /// The call that makes it; `None` for contents of the client's memory.
     pub made_by: Option<usize>,
     /// The calls that read it.
     pub read_by: Vec<usize>,
-    /// The client's memory must have it before a call that reads it there in another form.
+    /// Whether the client's memory needs it before a call that reads it there in another form.
     pub goes_home: bool,
-    /// A call replaces it, or writes memory that overlaps it.
+    /// Whether a call replaces it, or writes memory that overlaps it.
     is_past: bool,
 }
 
-/// An array of a call and its contents before and afterwards.
+/// An array of a call, with its versions before and after the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// The array.
@@ -116,46 +116,47 @@ pub struct Flow {
 /// One call.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// How much it is beside others, in any unit; the longest way through the graph goes first.
+    /// Weight relative to other calls, in any unit. The longest path through the graph goes first.
     pub weight: f64,
     /// Its arrays.
     pub flows: Vec<Flow>,
-    /// Calls that end before it starts.
+    /// Calls that must end before it starts.
     pub after: BTreeSet<usize>,
 }
 
 /// Why a call cannot be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Misuse {
-    /// An array that exists only at servers is read before a call has written it.
+    /// An array that exists only at servers is read before any call has written it.
     Unwritten(usize),
     /// Two arrays of one call are the same or overlap, and it writes one of them.
     Aliased(usize, usize),
 }
 
-/// The calls of a transaction and what each waits for.
+/// The calls of a transaction, and what each one waits for.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     nodes: Vec<Node>,
     versions: Vec<Version>,
     data: Vec<State>,
     known: HashMap<Datum, usize>,
-    /// Memory that need not hold anything in the end: first byte and length.
+    /// Memory whose final contents the client does not need: address and length.
     discarded: BTreeSet<(u64, u64)>,
 }
 
-/// How far an array is.
+/// The state of an array while calls are added.
 #[derive(Clone, Debug)]
 struct State {
     datum: Datum,
     version: VersionId,
-    /// The last call that wrote it or what overlaps it, and those that have read it since.
+    /// The last call that wrote it or memory that overlaps it, and the calls that have read it
+    /// since.
     writer: Option<usize>,
     readers: Vec<usize>,
 }
 
 impl Graph {
-    /// Adds the next call of the program and returns its number.
+    /// Adds the next call of the program. Returns its number.
     pub fn add(&mut self, weight: f64, uses: &[Use]) -> Result<usize, Misuse> {
         self.check(uses)?;
         let call = self.nodes.len();
@@ -175,8 +176,8 @@ impl Graph {
         Ok(call)
     }
 
-    /// The client does not need what these bytes of its memory hold in the end, as far as calls use
-    /// them as one array.
+    /// Says that the client does not need the final contents of these bytes. It holds for calls
+    /// that use them as one array.
     pub fn discard(&mut self, start: u64, bytes: u64) {
         self.discarded.insert((start, bytes));
     }
@@ -193,13 +194,13 @@ impl Graph {
         &self.nodes
     }
 
-    /// All contents of all arrays.
+    /// All versions of all arrays.
     pub fn versions(&self) -> &[Version] {
         &self.versions
     }
 
-    /// What the client's memory is to hold in the end and does not by itself: the last contents of
-    /// each array that a call has written.
+    /// The versions that the client's memory must hold in the end: the last version of each array
+    /// that a call has written.
     pub fn results(&self) -> impl Iterator<Item = VersionId> {
         let last = self.data.iter().map(|state| state.version);
         last.filter(|version| {
@@ -208,20 +209,20 @@ impl Graph {
         })
     }
 
-    /// The last contents of an array that exists only at servers.
+    /// The last version of an array that exists only at servers.
     pub fn deferred(&self, number: u64) -> Option<VersionId> {
         let index = self.known.get(&Datum::Deferred(number))?;
         Some(self.data[*index].version)
     }
 
-    /// Whether a call writes some of that memory.
+    /// Whether a call writes some of this memory.
     pub fn is_written(&self, datum: Datum) -> bool {
         let mut states = self.data.iter();
         states.any(|state| state.writer.is_some() && state.datum.overlaps(datum))
     }
 
-    /// Whether an array passes with the call itself, from the client's memory and back: nobody else
-    /// has a use for its contents at a server.
+    /// Whether an array travels with the call itself, from the client's memory and back, because no
+    /// other call needs it at a server.
     pub fn is_direct(&self, flow: &Flow) -> bool {
         let alone = |version: &Version| match version.made_by {
             Some(_) => false,
@@ -265,7 +266,7 @@ impl Graph {
             writer: None,
             readers: Vec::new(),
         });
-        // What others have made of the same memory is seen by way of the client.
+        // Versions that other forms of the same memory have made are read through the client.
         let overlapped: Vec<usize> = self.overlapping(index).collect();
         for other in overlapped {
             self.go_home(other);
@@ -296,7 +297,7 @@ impl Graph {
         version.goes_home = version.made_by.is_some();
     }
 
-    /// Puts a call behind those whose arrays it needs or changes.
+    /// Orders a call behind the calls whose arrays it needs or changes.
     fn order(&mut self, call: usize, index: usize, access: Access, after: &mut BTreeSet<usize>) {
         let overlapped: Vec<usize> = self.overlapping(index).collect();
         for other in std::iter::once(index).chain(overlapped) {
@@ -311,7 +312,7 @@ impl Graph {
         }
     }
 
-    /// The contents of an array before and after a call.
+    /// The versions of an array before and after a call.
     fn flow(&mut self, call: usize, index: usize, used: Use) -> Flow {
         let reads = used.access.reads().then(|| self.data[index].version);
         if let Some(reads) = reads {
@@ -325,7 +326,8 @@ impl Graph {
         let overlapped: Vec<usize> = self.overlapping(index).collect();
         let makes = self.new_version(self.data[index].datum, Some(call));
         self.replace(index, makes);
-        // The rest of memory that overlaps is as it was, and what is written is written there too.
+        // The new contents are also written to the client, because overlapping arrays must see
+        // them.
         self.versions[makes].goes_home = !overlapped.is_empty();
         for other in overlapped {
             self.go_home(other);

@@ -1,15 +1,15 @@
-//! What a call will take and which call goes first, without a clock and without I/O: the server
-//! learns, predicts and decides with the same code as a simulator.
+//! Scheduling decisions without a clock and without I/O: how long a call will take, which call
+//! starts next, and which server gets it. Servers, metaservers and the simulator run the same code.
 //!
 //! - [`Predictor`] learns the time of one function from its calls.
 //! - [`Profile`] does so for each number of processor elements.
-//! - [`Queue`] holds the jobs that wait for processor elements and says which starts next.
-//! - [`reservation`] keeps processor elements and bandwidth that are booked ahead of time.
-//! - [`TokenBucket`] lets bytes pass at a rate.
-//! - [`Throughput`] learns the rate of one direction of a link from the transfers on it.
-//! - [`dataflow`] finds what the calls of a transaction wait for, and follows them.
+//! - [`Queue`] holds the calls that wait for processor elements, and says which starts next.
+//! - [`reservation`] books processor elements and bandwidth ahead of time.
+//! - [`TokenBucket`] limits bytes to a rate.
+//! - [`Throughput`] learns the rate of one direction of a link from its transfers.
+//! - [`dataflow`] finds what the calls of a transaction wait for, and follows their execution.
 //! - [`placement`] chooses the server for a call.
-//! - [`forecast`] says what a transfer between two hosts will take, and how sure that is.
+//! - [`forecast`] predicts how long a transfer between two hosts will take, with an error bar.
 
 pub mod dataflow;
 pub mod forecast;
@@ -30,7 +30,8 @@ pub use token_bucket::TokenBucket;
 /// Nanoseconds since any fixed moment.
 pub type Nanos = u64;
 
-/// The middle of sorted values, or the mean of the two in the middle; none where there is no value.
+/// The median of sorted values: the middle one, or the mean of the two in the middle. `None`
+/// without values.
 pub fn median(sorted: &[f64]) -> Option<f64> {
     let middle = sorted.len() / 2;
     let upper = *sorted.get(middle)?;

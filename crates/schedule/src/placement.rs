@@ -1,9 +1,9 @@
-//! Which server a call goes to.
+//! Placement: which server a call goes to.
 //!
-//! Which servers there are, what they do and what the ways to them carry is the caller's to know;
-//! here is only the decision. The papers ask for it: neither the load alone nor the servers' speed
-//! says where a call ends first, the congestion of the network does as well (first Ninf paper,
-//! section 4.2.3), and all can be predicted from the interface and the arguments (section 5.1).
+//! The caller knows the servers, their load and the paths to them; this module only decides. The
+//! papers ask for it: neither load nor speed alone says where a call ends first, because the
+//! network's congestion matters too (first Ninf paper, section 4.2.3), and all of these can be
+//! predicted from the interface and the arguments (section 5.1).
 
 mod arrivals;
 mod backlog;
@@ -16,22 +16,23 @@ pub use link::{Link, PathDirection, Route};
 use std::collections::BTreeSet;
 use strum::{EnumString, IntoStaticStr};
 
-/// How a server is chosen.
+/// A placement policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Policy {
-    /// One after the other.
+    /// Servers in turn.
     RoundRobin,
-    /// The fewest calls for each processor element.
+    /// The server with the fewest calls for each processor element.
     LeastLoad,
-    /// The least sum of the transfers, at the rates measured, and the computation, stretched by the
-    /// load: what the first Ninf metaserver went by (Nakada and others, Utilizing the Metaserver
-    /// Architecture in the Ninf Global Computing System, 1998). It takes every link to be idle.
+    /// The server with the least sum of the transfers, at the measured rates, and the computation,
+    /// stretched by the load. The first Ninf metaserver used this policy (Nakada and others,
+    /// Utilizing the Metaserver Architecture in the Ninf Global Computing System, 1998). It assumes
+    /// that every link is idle.
     LoadAndThroughput,
-    /// The least predicted time until the results are there, up, wait, compute and down, with that
-    /// by which the call delays others, those to come as well (Krishnan, Joining the Right Queue: a
-    /// State-Dependent Decision Rule, 1990). By its own time alone a call takes the fast processor
-    /// at the slow link from those that need no link.
+    /// The server with the least predicted time until the results are back (transfer, wait,
+    /// computation, transfer) plus the delay that the call causes to others, including later ones
+    /// (Krishnan, Joining the Right Queue: a State-Dependent Decision Rule, 1990). By its own time
+    /// alone, a call would take the fast processor at the slow link from calls that need no link.
     #[default]
     Completion,
 }
@@ -45,43 +46,43 @@ impl Policy {
         ("completion", Policy::Completion),
     ];
 
-    /// The policy of that name.
+    /// The policy with this name.
     pub fn named(name: &str) -> Option<Policy> {
         name.parse().ok()
     }
 
-    /// Its name.
+    /// The name of the policy.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// What is known of a server at the moment of a decision.
+/// A server as it is known at the moment of a decision.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// The moment at which it stands so, in seconds on the clock of whoever decides.
+    /// The time of this knowledge, in seconds on the decider's clock.
     pub at_s: f64,
-    /// Whether it takes calls: one that drains, or whose lease has ended, does not.
+    /// Whether it takes calls. A server that drains, or whose lease has ended, does not.
     pub accepts: bool,
-    /// Bytes it has for another call.
+    /// Free memory for another call, in bytes.
     pub memory: u64,
-    /// Calls that are sent to it, wait, compute, or are sent back, but those that have processor
-    /// elements of their own.
+    /// Calls that are being sent to it, wait, compute, or are being returned, except those with
+    /// reserved processor elements.
     pub calls: u32,
     /// When its processor elements become free.
     pub backlog: Backlog,
-    /// How often calls come to it, on the clock of [`Server::at_s`].
+    /// How often calls arrive there, on the clock of [`Server::at_s`].
     pub arrivals: Arrivals,
-    /// What its clients share on the way to it.
+    /// The link that its clients share on the way to it.
     pub up: Link,
-    /// And on the way back.
+    /// The link that they share on the way back.
     pub down: Link,
-    /// Numbers of the data that it holds.
+    /// Numbers of the named data that it holds.
     pub holds: BTreeSet<u64>,
 }
 
 impl Server {
-    /// A server that does nothing yet and holds nothing.
+    /// A server without load and data.
     pub fn idle(pes: u32, memory: u64, up: Link, down: Link) -> Server {
         Server {
             at_s: 0.0,
@@ -96,7 +97,7 @@ impl Server {
         }
     }
 
-    /// A call was given to it: what the next decision has to reckon with until the server reports.
+    /// Counts a call that was placed there, until the server reports it.
     pub fn assign(&mut self, call: &Call<'_>, terms: &TimeParts) {
         self.calls = self.calls.saturating_add(1);
         self.memory = self.memory.saturating_sub(call.memory);
@@ -105,7 +106,7 @@ impl Server {
         self.backlog.take(terms.up_s, terms.pes, terms.compute_s);
     }
 
-    /// So many seconds have gone by without a report.
+    /// Advances the server's load by this many seconds without a report.
     pub fn elapse(&mut self, seconds: f64) {
         self.at_s += seconds;
         self.backlog.elapse(seconds);
@@ -119,46 +120,46 @@ impl Server {
 pub enum Origin {
     /// The client sends it.
     Client,
-    /// A server that holds it does, on this way out of it.
+    /// A server that holds it, on this path.
     Holder(PathDirection),
 }
 
 /// An argument that must be at the server before the call can start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Input {
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Its number where it is data with a name or a handle: whoever holds it needs no transfer.
+    /// Number of the data, if it is named data or a stored array. A holder needs no transfer.
     pub data: Option<u64>,
-    /// Who sends it otherwise.
+    /// Who sends it to other servers.
     pub origin: Origin,
 }
 
-/// A call for which a server is sought.
+/// A call that needs a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Call<'a> {
-    /// CalcOrder's operations, or bytes where the interface states none.
+    /// Operations by `CalcOrder`, or bytes if the interface states none.
     pub work: f64,
-    /// What it reads.
+    /// The inputs that it reads.
     pub inputs: &'a [Input],
-    /// Bytes that go back to the client; nothing for results that stay.
+    /// Bytes that return to the client; 0 for results that stay at the server.
     pub down_bytes: u64,
-    /// Bytes of memory it takes at the server.
+    /// Bytes of memory that it needs at the server.
     pub memory: u64,
     /// Fewest processor elements it can compute on; more than there are means all.
     pub fewest: u32,
-    /// Most processor elements of which it makes use.
+    /// Most processor elements that it can use.
     pub most: u32,
 }
 
 impl Call<'_> {
-    /// Bytes that would have to be sent to a server.
+    /// Bytes that must be sent to this server.
     pub fn bytes_up(&self, server: &Server) -> u64 {
         let missing = self.inputs.iter().filter(|input| !input.is_at(server));
         missing.fold(0, |sum, input| sum.saturating_add(input.bytes))
     }
 
-    /// Bytes that the client would have to send to a server that holds nothing.
+    /// Bytes that the client must send to a server that holds nothing.
     fn bytes_from_client(&self) -> u64 {
         let from_client = self.inputs.iter();
         let from_client = from_client.filter(|input| input.origin == Origin::Client);
@@ -172,92 +173,95 @@ impl Input {
     }
 }
 
-/// What a server lacks of a call's inputs.
+/// The inputs that a server lacks.
 struct Missing {
     from_client: u64,
-    /// From the client and from holders.
+    /// Bytes from the client and from holders.
     bytes: u64,
-    /// Until the last is there of what holders send.
+    /// Seconds until the last input from a holder arrives.
     slowest_s: f64,
 }
 
-/// A server that has the function, and what is known about the two together.
+/// A server that has the function, and what is known about the pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// A number of its own.
+    /// Number of the server.
     pub id: u64,
     /// The server.
     pub server: &'a Server,
-    /// The moment of the decision, on the clock of [`Server::at_s`].
+    /// Time of the decision, on the clock of [`Server::at_s`].
     pub now_s: f64,
-    /// The ways between it and the client.
+    /// The paths between the server and the client.
     pub route: &'a Route,
-    /// How long calls of the function take there.
+    /// Learned times of the function there.
     pub profile: &'a Profile,
-    /// Seconds the call is taken to compute where the profile knows nothing: by other functions
-    /// at this server, or by this function at others. A guess that is too low draws many calls to a
-    /// new server before the first has shown what it can do.
+    /// Assumed seconds of the computation if the profile knows nothing: from other functions at
+    /// this server, or from this function at other servers. A guess that is too low draws many
+    /// calls to a new server before the first one has ended.
     pub unknown_s: f64,
-    /// The client's own link out, shared by all that it sends: the same of all candidates.
+    /// The client's own outgoing link, shared by everything that it sends. It is the same for all
+    /// candidates.
     pub client_up: &'a Link,
-    /// And its link in.
+    /// The client's own incoming link.
     pub client_down: &'a Link,
 }
 
-/// Of what the time of a call at a server consists, all in seconds.
+/// The parts of a call's time at a server, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeParts {
-    /// Until the inputs are there.
+    /// Transfer of the inputs.
     pub up_s: f64,
-    /// From then until it starts.
+    /// Wait for its turn after that.
     pub wait_s: f64,
     /// The computation.
     pub compute_s: f64,
-    /// Until the results are back.
+    /// Transfer of the results.
     pub down_s: f64,
-    /// By how much it delays other calls, all together.
+    /// Delay that the call causes to all other calls together.
     pub others_s: f64,
-    /// Processor elements it would have.
+    /// Processor elements that it would get.
     pub pes: u32,
-    /// Bytes that would be sent to the server.
+    /// Bytes to send to the server.
     pub up_bytes: u64,
-    /// Two thirds of such calls take between the sum divided by this and multiplied by it.
+    /// Spread: two thirds of such calls take between the sum divided by this and the sum times
+    /// this.
     pub factor: f64,
     /// Whether a call of the function was ever observed there.
     pub learned: bool,
 }
 
 impl TimeParts {
-    /// Until the results are there.
+    /// Time until the results are back: the sum of the parts.
     pub fn seconds(&self) -> f64 {
         self.up_s + self.wait_s + self.compute_s + self.down_s
     }
 
-    /// What the default policy makes least: the call's own time, and what it costs others.
+    /// The quantity that the default policy minimizes: the call's own time, and the delay of
+    /// others.
     pub fn cost_s(&self) -> f64 {
         self.seconds() + self.others_s
     }
 }
 
-/// Why a server cannot have a call.
+/// Why a server cannot run a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
     /// It takes no calls now.
     Refuses,
-    /// It has not the memory.
+    /// It has too little memory.
     Memory {
-        /// Bytes that the call takes.
+        /// Bytes that the call needs.
         wanted: u64,
-        /// Bytes there are.
+        /// Bytes that are free.
         free: u64,
     },
 }
 
-/// The error bar of a computation of which nothing is known.
+/// Spread of a computation about which nothing is known.
 const UNKNOWN_FACTOR: f64 = 3.0;
 
 impl Candidate<'_> {
-    /// Whether the server can have the call at all.
+    /// Checks whether the server can run the call at all.
     ///
     /// # Errors
     /// Why it cannot.
@@ -273,7 +277,7 @@ impl Candidate<'_> {
         }
     }
 
-    /// What the call would take here.
+    /// The predicted times of the call at this server.
     pub fn terms(&self, call: &Call<'_>) -> TimeParts {
         let missing = self.missing(call);
         let sharing_s = self.sharing(&missing);
@@ -291,7 +295,7 @@ impl Candidate<'_> {
             factor: 1.0,
             learned,
         };
-        // The terms err independently of each other; a wait errs like the computations before.
+        // The parts err independently of each other; a wait errs like the computations before it.
         let off = [
             up_s * (self.route.up.factor - 1.0),
             (terms.wait_s + terms.compute_s) * (compute.factor - 1.0),
@@ -302,8 +306,8 @@ impl Candidate<'_> {
         terms
     }
 
-    /// What the call costs at least, by what is known without a look at how the server stands. The
-    /// client needs so many seconds to send so many bytes.
+    /// A lower bound of the call's cost that does not depend on the server's load. The client needs
+    /// `own_s` seconds to send `bytes` bytes.
     #[inline]
     fn least_s(&self, call: &Call<'_>, (bytes, own_s): (u64, f64)) -> f64 {
         let back_s = self.route.down.seconds(call.down_bytes as f64);
@@ -313,7 +317,7 @@ impl Candidate<'_> {
             false => 0.0,
         };
         let sent_s = self.sent_alone(&missing).max(own_s);
-        // Of a call that makes use of several processor elements it is not known how many it has.
+        // It is not known how many processor elements a call with a choice will get.
         let single_s = match call.fewest.max(call.most) {
             0..=1 => self.seconds(call, 1),
             _ => 0.0,
@@ -321,8 +325,8 @@ impl Candidate<'_> {
         sent_s + single_s + back_s
     }
 
-    /// The cost, unless it is not below that of another server: the dearer terms are left out where
-    /// the others alone say so.
+    /// The cost, if it is below `bound_s`. Expensive parts are not computed if the cheap ones
+    /// already exceed the bound.
     fn cost_below(&self, call: &Call<'_>, bound_s: f64) -> Option<f64> {
         let missing = self.missing(call);
         let sharing_s = self.sharing(&missing);
@@ -338,9 +342,9 @@ impl Candidate<'_> {
         is_below(end_s + others_s + self.down(call, end_s))
     }
 
-    /// By how much the call delays others, all together: the transfers on the way to the server;
-    /// the calls whose inputs are there later than its own; and those to come until it is done, of
-    /// which those that come while it computes wait for half of that time on average.
+    /// Delay that the call causes to all other calls together: to transfers on the way to the
+    /// server, to calls whose inputs arrive later than its own, and to calls that arrive before it
+    /// ends. A call that arrives while it computes waits for half of its time on average.
     fn others(&self, sharing_s: f64, up_s: f64, slot: &Slot, compute_s: f64) -> f64 {
         let (server, since_s) = (self.server, self.since_s());
         let held_s = compute_s * f64::from(slot.pes) / f64::from(server.backlog.pes());
@@ -352,7 +356,7 @@ impl Candidate<'_> {
         sharing_s + held_s * (later + coming * part)
     }
 
-    /// What is to be sent to the server.
+    /// The inputs that must be sent to the server.
     #[inline]
     fn missing(&self, call: &Call<'_>) -> Missing {
         let mut missing = Missing {
@@ -374,14 +378,14 @@ impl Candidate<'_> {
         missing
     }
 
-    /// Seconds until all inputs are there if nothing else was sent.
+    /// Seconds until all inputs have arrived, if nothing else is sent.
     fn sent_alone(&self, missing: &Missing) -> f64 {
         let sent_s = self.route.up.seconds(missing.from_client as f64);
         sent_s.max(missing.slowest_s)
     }
 
-    /// Seconds until all inputs are there. What comes from the client and from holders comes at the
-    /// same time and shares the server's link.
+    /// Seconds until all inputs have arrived. Inputs from the client and from holders travel at the
+    /// same time and share the server's link.
     fn up(&self, missing: &Missing, sharing_s: f64) -> f64 {
         let shared = self.server.up.alone(missing.bytes as f64) + sharing_s;
         let own = self.client_up.seconds(missing.from_client as f64, 0.0);
@@ -389,7 +393,7 @@ impl Candidate<'_> {
         self.sent_alone(missing).max(latency_s + own.max(shared))
     }
 
-    /// By how much what is sent to the server and the transfers under way there delay each other.
+    /// How much the inputs and the other transfers to the server delay each other.
     fn sharing(&self, missing: &Missing) -> f64 {
         self.server.up.delay(missing.bytes as f64, self.since_s())
     }
@@ -398,7 +402,7 @@ impl Candidate<'_> {
         (self.now_s - self.server.at_s).max(0.0)
     }
 
-    /// When the call would start whose inputs are there in so many seconds.
+    /// When the call would start if its inputs arrive in this many seconds.
     fn slot(&self, call: &Call<'_>, ready_s: f64) -> Slot {
         let backlog = &self.server.backlog;
         let wanted = (call.fewest, call.most);
@@ -427,13 +431,13 @@ impl Candidate<'_> {
         (learned.unwrap_or_else(unknown), learned.is_some())
     }
 
-    /// The seconds of [`Candidate::compute`], at less expense.
+    /// The seconds of [`Candidate::compute`], at a lower cost.
     fn seconds(&self, call: &Call<'_>, pes: u32) -> f64 {
         let learned = self.profile.seconds(call.work, pes);
         learned.unwrap_or(self.unknown_s)
     }
 
-    /// Calls for each processor element. One that is kept for others is as one that has a call.
+    /// Calls for each processor element. A reserved element counts like one that has a call.
     fn load(&self) -> f64 {
         let backlog = &self.server.backlog;
         let kept = backlog.kept(self.since_s());
@@ -449,12 +453,12 @@ impl Candidate<'_> {
     }
 }
 
-/// The server that a call goes to.
+/// The chosen server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
     /// Its number, as in [`Candidate::id`].
     pub id: u64,
-    /// What the call is predicted to take there.
+    /// The predicted times of the call there.
     pub terms: TimeParts,
 }
 
@@ -462,18 +466,18 @@ pub struct Choice {
 #[derive(Clone, Debug, Default)]
 pub struct Placer {
     policy: Policy,
-    /// The server that had the last turn.
+    /// The server that was chosen last.
     last: Option<u64>,
 }
 
 impl Placer {
-    /// One that goes by this policy.
+    /// A placer with this policy.
     pub fn new(policy: Policy) -> Placer {
         Placer { policy, last: None }
     }
 
-    /// Chooses among the servers that have the function; none where no server can have the call.
-    /// Of equal ones the first is chosen. The cost is linear in the candidates.
+    /// Chooses among the servers that have the function. `None` if no server can run the call. Of
+    /// equal servers, the first is chosen. The cost is linear in the number of candidates.
     pub fn choose<'a>(
         &mut self,
         call: &Call<'_>,
@@ -522,7 +526,7 @@ fn soonest<'a>(
     let mut best: Option<(f64, Candidate<'a>)> = None;
     for candidate in candidates {
         let bound_s = best.map_or(f64::INFINITY, |(cost_s, _)| cost_s);
-        // Most are too dear however they stand.
+        // Most candidates are too expensive under any load.
         if candidate.least_s(call, (from_client, own_s)) < bound_s
             && let Some(cost_s) = candidate.cost_below(call, bound_s)
             && candidate.fits(call).is_ok()
@@ -533,8 +537,8 @@ fn soonest<'a>(
     best.map(|(_, candidate)| candidate)
 }
 
-/// What the call would take at every server, in the order of [`Policy::Completion`]; then those
-/// that cannot have it, and why.
+/// The predicted times of the call at every server, in the order of [`Policy::Completion`]. Servers
+/// that cannot run it come last, with the reason.
 pub fn explain<'a>(
     call: &Call<'_>,
     candidates: impl Iterator<Item = Candidate<'a>>,

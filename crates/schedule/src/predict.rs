@@ -1,33 +1,33 @@
-//! The time of a function, learned from its calls.
+//! Predictions of a function's time, learned from its calls.
 
-/// Work of one octave, 2^k to 2^(k+1), has a rate of its own: small problems fit a cache, large
-/// ones keep every unit of the processor busy.
+/// Each octave of work, 2^k to 2^(k+1), has a rate of its own: small problems fit a cache, and
+/// large ones keep every unit of the processor busy.
 const OCTAVES: usize = 64;
 
-/// Least weight of a new observation, so that what was long ago is forgotten.
+/// Least weight of a new observation, so that old ones are forgotten.
 const WEIGHT: f64 = 1.0 / 8.0;
 
-/// Learns how long calls of one function take as a function of their work: CalcOrder's operations,
-/// or bytes where the interface states none.
+/// Learns how long the calls of one function take, depending on their work: operations by
+/// `CalcOrder`, or bytes if the interface states none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Predictor {
-    /// A bit for each octave of the work that was observed.
+    /// A bit for each observed octave of work.
     observed: u64,
-    /// Of these octaves, in their order.
+    /// The rates of these octaves, in order.
     rates: Vec<Rate>,
 }
 
-/// Seconds per unit of work, as a logarithm: run times err by factors.
+/// Seconds per unit of work, as a logarithm because run times err by factors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Rate {
     mean: f64,
-    /// What the mean is the logarithm of: asked for far more often than it changes.
+    /// The exponential of the mean. It is asked for far more often than it changes.
     unit_s: f64,
     variance: f64,
     calls: u32,
 }
 
-/// What a predictor knows of calls with 2^octave to 2^(octave + 1) units of work.
+/// What a predictor has learned about calls with 2^octave to 2^(octave + 1) units of work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Learned {
     /// Below 64.
@@ -36,21 +36,21 @@ pub struct Learned {
     pub mean: f64,
     /// Its variance.
     pub variance: f64,
-    /// Calls that were observed.
+    /// Number of observed calls.
     pub calls: u32,
 }
 
-/// How long a call will probably take.
+/// A predicted time of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// Seconds.
+    /// Time in seconds.
     pub seconds: f64,
     /// Two thirds of the calls lie within `seconds / factor` and `seconds * factor`; at least 1.
     pub factor: f64,
 }
 
 impl Predictor {
-    /// A call with so much work has taken so many seconds. Values that cannot be are ignored.
+    /// Records that a call with this much work took this many seconds. Ignores impossible values.
     pub fn observe(&mut self, work: f64, seconds: f64) {
         let (work, seconds) = (at_least_one(work), seconds.max(1e-9));
         if !seconds.is_finite() {
@@ -66,7 +66,7 @@ impl Predictor {
         self.rates.insert(place, Rate::new(value));
     }
 
-    /// What was learned, to be kept.
+    /// What was learned, for storage.
     pub fn learned(&self) -> impl Iterator<Item = Learned> {
         let octaves = (0..OCTAVES as u8).filter(|octave| self.knows(*octave));
         octaves.zip(&self.rates).map(|(octave, rate)| Learned {
@@ -77,7 +77,7 @@ impl Predictor {
         })
     }
 
-    /// A predictor that goes on where another one was. None where that cannot have been learned.
+    /// A predictor restored from stored values. `None` if they are impossible.
     pub fn resume(learned: impl IntoIterator<Item = Learned>) -> Option<Predictor> {
         let mut predictor = Predictor::default();
         for Learned {
@@ -87,7 +87,7 @@ impl Predictor {
             calls,
         } in learned
         {
-            // From an attosecond for a unit of work up to some centuries.
+            // From an attosecond for a unit of work to some centuries.
             let sound = (-64.0..=23.0).contains(&mean)
                 && (0.0..=1e4).contains(&variance)
                 && usize::from(octave) < OCTAVES
@@ -107,17 +107,18 @@ impl Predictor {
         Some(predictor)
     }
 
-    /// What a call with so much work will take; none before the first call of the function.
+    /// Predicted time of a call with this much work; `None` before the first call of the function.
     ///
-    /// Between two octaves that were observed the logarithm of the rate is interpolated; outside of
-    /// all, the rate of the nearest holds, and each octave of distance adds a tenth to the factor.
+    /// Between two observed octaves, the logarithm of the rate is interpolated. Outside of all
+    /// observed octaves, the nearest rate is used, and each octave of distance adds a tenth to the
+    /// factor.
     pub fn predict(&self, work: f64) -> Option<Prediction> {
         let work = at_least_one(work);
         let (rate, octaves) = self.rate(octave(work))?;
         Some(rate.prediction(work, octaves))
     }
 
-    /// The seconds of [`Predictor::predict`], at less expense.
+    /// The seconds of [`Predictor::predict`], at a lower cost.
     pub fn seconds(&self, work: f64) -> Option<f64> {
         let work = at_least_one(work);
         let octave = octave(work);
@@ -128,7 +129,7 @@ impl Predictor {
         Some(unit_s * work)
     }
 
-    /// The rate of an octave, and how many octaves away it was observed.
+    /// The rate of an octave, and the distance in octaves to the observation.
     fn rate(&self, octave: u8) -> Option<(Rate, u8)> {
         let below = self.below(octave);
         if self.knows(octave) {
@@ -157,7 +158,7 @@ impl Predictor {
         self.observed >> octave & 1 == 1
     }
 
-    /// How many octaves below this one were observed.
+    /// Number of observed octaves below this one.
     fn below(&self, octave: u8) -> usize {
         self.lower(octave).count_ones() as usize
     }
@@ -167,12 +168,12 @@ impl Predictor {
     }
 }
 
-/// Not a number becomes 1 as well.
+/// At least 1, also for "not a number".
 fn at_least_one(work: f64) -> f64 {
     work.max(1.0).min(2f64.powi(OCTAVES as i32 - 1))
 }
 
-/// The exponent of what is at least 1.
+/// The exponent of a number that is at least 1.
 fn octave(work: f64) -> u8 {
     ((work.to_bits() >> 52) as i32 - 1023).clamp(0, OCTAVES as i32 - 1) as u8
 }
@@ -197,7 +198,7 @@ impl Rate {
     }
 
     fn prediction(&self, work: f64, octaves: u8) -> Prediction {
-        // One call alone says nothing about how much calls differ.
+        // A single call says nothing about the spread.
         let spread = match self.calls {
             1 => 0.5,
             _ => self.variance.sqrt(),

@@ -1,26 +1,26 @@
-//! The time of a function by the processor elements it has.
+//! Profiles: predictions of a function's time for each number of processor elements.
 
 use crate::{Prediction, Predictor};
 use smallvec::SmallVec;
 
-/// Numbers of processor elements that are told apart.
+/// Most different numbers of processor elements.
 const MOST: usize = 16;
 
 /// Learns how long calls of one function take on each number of processor elements.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
-    /// By processor elements, in their order. Most calls have one: a decision looks at the profiles
-    /// of all servers, and each indirection less is a cache miss less.
+    /// Predictors by number of processor elements, sorted. Most calls have one element. A decision
+    /// looks at the profiles of all servers, so each indirection less saves a cache miss.
     predictors: SmallVec<[(u32, Predictor); 1]>,
 }
 
 impl Profile {
-    /// What is known of each number of processor elements, in their order.
+    /// The predictors by number of processor elements, sorted.
     pub fn predictors(&self) -> &[(u32, Predictor)] {
         &self.predictors
     }
 
-    /// A profile of what was kept; what comes twice or is too much is left out.
+    /// A profile restored from stored predictors. Duplicates and excess ones are left out.
     pub fn resume(predictors: impl IntoIterator<Item = (u32, Predictor)>) -> Profile {
         let mut profile = Profile::default();
         for (pes, predictor) in predictors {
@@ -35,7 +35,7 @@ impl Profile {
         profile
     }
 
-    /// A call with so much work has taken so many seconds on so many processor elements.
+    /// Records that a call with this much work took this many seconds on `pes` processor elements.
     pub fn observe(&mut self, work: f64, pes: u32, seconds: f64) {
         let index = match self.at(pes) {
             Ok(index) => index,
@@ -48,9 +48,9 @@ impl Profile {
         self.predictors[index].1.observe(work, seconds);
     }
 
-    /// What a call with so much work will take on so many processor elements. Where that was never
-    /// seen, the nearest number counts, as if twice as many took half the time; each such octave
-    /// adds a tenth to the factor.
+    /// Predicted time of a call with this much work on `pes` processor elements. If that number was
+    /// never seen, the nearest one is scaled as if twice as many elements took half the time; each
+    /// such octave adds a tenth to the factor.
     pub fn predict(&self, work: f64, pes: u32) -> Option<Prediction> {
         let (predictor, octaves) = self.nearest(pes)?;
         let prediction = predictor.predict(work)?;
@@ -60,7 +60,7 @@ impl Profile {
         })
     }
 
-    /// The seconds of [`Profile::predict`], at less expense.
+    /// The seconds of [`Profile::predict`], at a lower cost.
     pub fn seconds(&self, work: f64, pes: u32) -> Option<f64> {
         let (predictor, octaves) = self.nearest(pes)?;
         let seconds = predictor.seconds(work)?;
@@ -71,8 +71,8 @@ impl Profile {
         })
     }
 
-    /// What is known of the nearest number of processor elements, and how many octaves that is
-    /// above this one.
+    /// The predictor of the nearest number of processor elements, and how many octaves above this
+    /// one it is.
     fn nearest(&self, pes: u32) -> Option<(&Predictor, f64)> {
         if let Ok(index) = self.at(pes) {
             return Some((&self.predictors[index].1, 0.0));

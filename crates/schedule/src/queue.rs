@@ -1,4 +1,7 @@
-//! Which job starts next, and on how many processor elements.
+//! The queue: which call starts next, and on how many processor elements.
+//!
+//! A "job" here is a call that waits or computes. The queue is fair between users, and no call
+//! waits for ever. See [`Queue`].
 
 mod bookings;
 mod users;
@@ -11,24 +14,24 @@ use users::{QueuePosition, Users};
 
 pub use crate::Nanos;
 
-/// The order in which jobs start. The last four are those of the first Ninf paper (sections 5.2 and
-/// 5.3).
+/// The order in which calls start. The last four policies are those of the first Ninf paper
+/// (sections 5.2 and 5.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Policy {
-    /// Every job starts when it comes, on all processor elements, whoever else computes: what the
-    /// first Ninf servers did. It oversubscribes the machine and is there to compare with.
+    /// Every call starts when it arrives, on all processor elements, even if others compute. The
+    /// first Ninf servers did this. It oversubscribes the machine and serves for comparison.
     AtOnce,
     /// First come, first served: a job that does not fit holds up those behind it.
     #[default]
     Fcfs,
-    /// Shortest job first, by the predicted time; what is not predicted yet comes before, so that
-    /// it becomes known. A job that does not fit holds up those behind it.
+    /// Shortest job first, by the predicted time. A call without a prediction comes first, so that
+    /// its time becomes known. A call that does not fit holds up those behind it.
     Sjf,
-    /// Fit processors, first served: the first to come of those that fit.
+    /// Fit processors, first served: the first call that fits.
     Fpfs,
-    /// Fit processors, most processors first served: of those that fit the one that wants most, and
-    /// of these the first to come.
+    /// Fit processors, most processors first served: of the calls that fit, the one that wants most
+    /// elements; of these, the first.
     Fmpfs,
 }
 
@@ -42,7 +45,7 @@ impl Policy {
         ("fmpfs", Policy::Fmpfs),
     ];
 
-    /// The policy of that name.
+    /// The policy with this name.
     pub fn named(name: &str) -> Option<Policy> {
         name.parse().ok()
     }
@@ -52,7 +55,7 @@ impl Policy {
         self.into()
     }
 
-    /// Whether jobs that fit go past one that does not.
+    /// Whether calls that fit may pass one that does not.
     fn fits(self) -> bool {
         matches!(self, Policy::Fpfs | Policy::Fmpfs)
     }
@@ -61,16 +64,15 @@ impl Policy {
 /// Settings of a [`Queue`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The order.
+    /// The order of calls.
     pub policy: Policy,
-    /// Processor elements there are, at least 1.
+    /// Number of processor elements, at least 1.
     pub pes: u32,
-    /// Jobs that compute at the same time, at most; those that have processor elements of a booking
-    /// start all the same.
+    /// Most calls that compute at once. Calls with a reservation start even beyond it.
     pub most_running: usize,
-    /// Seconds after which what a user has computed counts half. None: all users are one.
+    /// Seconds after which a user's past use counts half. With `None`, all users count as one.
     pub half_life_s: Option<f64>,
-    /// How long others may go before.
+    /// How long a call lets others pass.
     pub patience: Patience,
     /// Processor elements that cannot be booked ahead of time.
     pub unreservable: u32,
@@ -93,11 +95,11 @@ impl Settings {
     }
 }
 
-/// How long a user's oldest job lets others go before. After either bound it is next: nothing else
+/// How long a user's oldest call lets others pass. After either bound it is next: nothing else
 /// starts until it has its processor elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Time since it became its user's oldest.
+    /// Time since it became its user's oldest call.
     pub time: Nanos,
     /// Starts of others since then.
     pub passes: u64,
@@ -112,81 +114,80 @@ impl Default for Patience {
     }
 }
 
-/// A job that wants to compute.
+/// A call that wants to compute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request {
     /// A number that no other job in the queue has, running ones included.
     pub id: u64,
     /// Whose share it counts towards.
     pub user: u64,
-    /// Fewest processor elements it can compute on; more than there are means all.
+    /// Fewest processor elements it can compute on. More than the server has means all.
     pub fewest: u32,
-    /// Most processor elements of which it makes use.
+    /// Most processor elements that it can use.
     pub most: u32,
-    /// Predicted seconds; none where nothing is known yet.
+    /// Predicted seconds; `None` if nothing is known yet.
     pub seconds: Option<f64>,
-    /// Jobs of a higher priority go first, whosever they are.
+    /// Calls of a higher priority go first, of any user.
     pub priority: i32,
-    /// The booking whose processor elements it has; as if there were none where that is over.
+    /// The booking whose elements it uses. It has no effect after the booking has ended.
     pub reservation: Option<u64>,
 }
 
-/// The decision that a job starts now.
+/// The decision that a call starts now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
     /// The job.
     pub id: u64,
-    /// Processor elements it has until it is removed.
+    /// Processor elements that it has until it is removed.
     pub pes: u32,
 }
 
-/// How a user stands.
+/// The share of a user.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UserShare {
-    /// Who, as in [`Request::user`]; 0 for all where there are no shares.
+    /// The user, as in [`Request::user`]; 0 for all if there are no shares.
     pub user: u64,
     /// Jobs that wait.
     pub waiting: usize,
     /// Jobs that compute.
     pub running: usize,
-    /// Seconds on one processor element, the older the less they count.
+    /// Seconds on one processor element. Old ones count less.
     pub usage: f64,
 }
 
-/// Jobs that wait for processor elements, and those that have some.
+/// The calls that wait for processor elements, and those that have some.
 ///
-/// Driving it: [`push`](Queue::push) a job when it comes, then [`remove`](Queue::remove) it when it
-/// has ended or is not wanted any more; after either, and after a [`pause`](Queue::pause), take
-/// starts from [`next`](Queue::next) until there is none. Time comes from the caller and never goes
-/// back. A decision costs a logarithm of the jobs and users, but that policies which look for a job
-/// that fits may look at each user.
+/// How to drive it: [`push`](Queue::push) a call when it arrives, and [`remove`](Queue::remove) it
+/// when it has ended or is not wanted any more. After either, and after a [`pause`](Queue::pause),
+/// take starts from [`next`](Queue::next) until there are none. The caller passes the time, which
+/// never goes back. A decision costs a logarithm of the number of calls and users; policies that
+/// look for a call that fits may look at each user.
 ///
-/// What goes first: the job of a user that has lost its [`Patience`]; then the highest priority; of
-/// that, the user who has used the processors least of late; and of that user's jobs, the policy's
-/// choice. How many processor elements it gets, between its fewest and its most, is its equal part
-/// of those that are free among all that wait.
+/// The order is: first a call whose user has lost [`Patience`]; then the highest priority; then the
+/// user with the least recent use; then the policy's choice among that user's calls. A call gets an
+/// equal part of the free elements among all that wait, between its fewest and its most.
 ///
-/// Processor elements may be booked ahead of time ([`reserve`](Queue::reserve)). A job of a booking
-/// starts as soon as that has begun, and has its processor elements at most; those of one booking
-/// go by priority, then in the order in which they came. No job starts where it would probably
-/// still have processor elements of another booking when that begins; one of which nothing is known
-/// is taken for a short one. Nothing is taken from a job that runs for longer than predicted: the
-/// booking's jobs then wait, and are next. Where bookings alone hold back the job whose turn it is,
-/// others go before that will have ended when it can start.
+/// Processor elements can be booked ahead of time ([`reserve`](Queue::reserve)). A call with a
+/// booking starts as soon as the booking has begun, on at most its elements. The calls of one
+/// booking go by priority, then in the order of arrival. No other call starts if it would probably
+/// still hold booked elements when the booking begins; a call without a prediction is assumed to be
+/// short. A call that runs longer than predicted keeps its elements: the booking's calls then wait,
+/// and are next. If only bookings hold back the call whose turn it is, other calls may go first if
+/// they will have ended by the time it can start.
 #[derive(Clone, Debug)]
 pub struct Queue {
     settings: Settings,
     users: Users,
     waiting: BTreeMap<u64, Waiting>,
     running: BTreeMap<u64, Running>,
-    /// Of these, those that are paused.
+    /// Number of running calls that are paused.
     paused: usize,
-    /// Processor elements of running jobs.
+    /// Processor elements of running calls.
     used: u32,
     arrivals: u64,
     starts: u64,
     calendar: Calendar,
-    /// Jobs that wait for processor elements of their bookings, by booking; none is without.
+    /// Calls that wait for the elements of their bookings, by booking. No entry is empty.
     claims: BTreeMap<u64, BTreeSet<Claim>>,
 }
 
@@ -203,19 +204,19 @@ struct Running {
     user: u64,
     pes: u32,
     since: Nanos,
-    /// Since when it waits for something else.
+    /// When it was paused, if it is.
     paused: Option<Nanos>,
-    /// How long it has waited so.
+    /// Total time in which it was paused.
     away: Nanos,
-    /// Seconds on one processor element for which its user has paid in advance.
+    /// Seconds on one processor element that its user was charged for in advance.
     paid: f64,
-    /// When it will probably have ended, if it does not pause.
+    /// When it will probably end, without pauses.
     until: Nanos,
     reservation: Option<u64>,
 }
 
 impl Running {
-    /// When it will probably have ended. What is late goes on for as long again.
+    /// When it will probably end. A late call is assumed to need as long again.
     fn expected(&self, now: Nanos) -> Nanos {
         let pause = self.paused.map_or(0, |since| now.saturating_sub(since));
         let end = self.until.saturating_add(self.away).saturating_add(pause);
@@ -223,10 +224,10 @@ impl Running {
     }
 }
 
-/// Seconds that a job is charged for in advance where nothing is known of it.
+/// Seconds charged in advance for a call without a prediction.
 const UNKNOWN_S: f64 = 1e-3;
 
-/// When a job that starts now will probably have ended.
+/// When a call that starts now will probably end.
 fn predicted_end(seconds: Option<f64>, now: Nanos) -> Nanos {
     let nanos = seconds.unwrap_or(UNKNOWN_S).max(0.0) * 1e9;
     now.saturating_add(nanos as u64)
@@ -257,7 +258,7 @@ impl Queue {
         }
     }
 
-    /// A job comes. Where nobody waits and there is room it starts at once, else it waits for
+    /// Adds a call. If nobody waits and there is room, it starts at once; otherwise it waits for
     /// [`next`](Queue::next).
     pub fn push(&mut self, request: Request, now: Nanos) -> Option<Start> {
         self.expire(now);
@@ -304,8 +305,8 @@ impl Queue {
         is_next.then(|| self.next(now)).flatten()
     }
 
-    /// A job has ended, or will not be wanted: takes it out, whether it waits or computes. Its
-    /// processor elements are free again. Unknown jobs are ignored.
+    /// Removes a call that has ended or is not wanted, waiting or running. Its processor elements
+    /// are free again. Unknown calls are ignored.
     pub fn remove(&mut self, id: u64, now: Nanos) {
         if let Some(waiting) = self.waiting.remove(&id) {
             self.leave(&waiting, now);
@@ -325,7 +326,7 @@ impl Queue {
         }
     }
 
-    /// A running job waits for something else: others may have its processor elements.
+    /// Pauses a running call that waits for something else. Others may use its processor elements.
     pub fn pause(&mut self, id: u64, now: Nanos) {
         if let Some(running) = self.running.get_mut(&id)
             && running.paused.is_none()
@@ -336,8 +337,8 @@ impl Queue {
         }
     }
 
-    /// It goes on, with as many processor elements as before, whether they are free or not. Until
-    /// enough others have ended, more are then in use than there are.
+    /// Resumes a call with as many processor elements as before, even if they are not free. More
+    /// are then in use than there are, until enough others have ended.
     pub fn resume(&mut self, id: u64, now: Nanos) {
         if let Some(running) = self.running.get_mut(&id)
             && let Some(paused) = running.paused.take()
@@ -348,7 +349,7 @@ impl Queue {
         }
     }
 
-    /// The next job to start, if one can start now.
+    /// The next call that can start now.
     pub fn next(&mut self, now: Nanos) -> Option<Start> {
         self.expire(now);
         let id = self.choose(now)?;
@@ -361,7 +362,7 @@ impl Queue {
         Some(self.start(&waiting.request, now))
     }
 
-    /// A job waits no longer.
+    /// Removes a waiting call.
     fn leave(&mut self, waiting: &Waiting, now: Nanos) {
         let Waiting { request, place } = waiting;
         let Some(reservation) = request.reservation else {
@@ -375,7 +376,7 @@ impl Queue {
         }
     }
 
-    /// The job whose turn it is, whether there is room for it or not.
+    /// The call whose turn it is, even if there is no room for it.
     pub fn choose(&self, now: Nanos) -> Option<u64> {
         if let Some(id) = self.first_claim(now) {
             return Some(id);
@@ -448,7 +449,7 @@ impl Queue {
         }
     }
 
-    /// Processor elements for a job: an equal part of the free ones among those that wait for them.
+    /// Processor elements for a call: an equal part of the free ones among all that wait for them.
     fn part(&self, request: &Request, now: Nanos) -> u32 {
         let free = self.room(request, now);
         let (others, room) = match request.reservation {
@@ -469,12 +470,12 @@ impl Queue {
         self.running.len() - self.paused
     }
 
-    /// Processor elements that no job has.
+    /// Processor elements without a call.
     pub fn free(&self) -> u32 {
         self.settings.pes.saturating_sub(self.used)
     }
 
-    /// Processor elements that jobs have; with [`Policy::AtOnce`] more than there are.
+    /// Processor elements in use. With [`Policy::AtOnce`], more than there are.
     pub fn used(&self) -> u32 {
         self.used
     }
@@ -484,7 +485,7 @@ impl Queue {
         &self.settings
     }
 
-    /// Whether nothing waits.
+    /// Whether no call waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -503,7 +504,7 @@ impl Queue {
         })
     }
 
-    /// How the users stand who have jobs, or have had some of late.
+    /// The shares of users that have calls, or had some recently.
     pub fn users(&self, now: Nanos) -> impl Iterator<Item = UserShare> {
         self.users.standings(now)
     }

@@ -1,23 +1,23 @@
-//! Processor elements and bandwidth that are booked ahead of time: the second Ninf paper's first
-//! guideline.
+//! Bookings: processor elements and bandwidth reserved ahead of time. This is the first guideline
+//! of the second Ninf paper.
 
 use crate::Nanos;
 use std::collections::BTreeMap;
 
-/// Processor elements and bandwidth for a while.
+/// Processor elements and bandwidth for a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Booking {
     /// How many processor elements.
     pub pes: u32,
-    /// How much of the way there and back.
+    /// Bandwidth in both directions.
     pub bandwidth: Bandwidth,
-    /// From then on.
+    /// First moment.
     pub from: Nanos,
-    /// Up to then, and not in that moment.
+    /// First moment after the end.
     pub until: Nanos,
 }
 
-/// Bytes per second, each way.
+/// Bytes per second in each direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bandwidth {
     /// To the server.
@@ -26,38 +26,38 @@ pub struct Bandwidth {
     pub down: u64,
 }
 
-/// Processor elements that a job has, besides what is booked.
+/// Processor elements that a call holds outside of bookings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// How many.
     pub pes: u32,
-    /// From then on.
+    /// First moment.
     pub from: Nanos,
-    /// Until then.
+    /// First moment after the end.
     pub until: Nanos,
 }
 
-/// What bookings share with jobs.
+/// The machine that bookings and calls share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine<'h> {
-    /// Processor elements there are.
+    /// Number of processor elements.
     pub pes: u32,
-    /// Those that jobs have.
+    /// Elements that calls hold.
     pub holds: &'h [Hold],
 }
 
-/// Why a booking cannot be had.
+/// Why a booking is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It could begin then, as things stand.
+    /// It could begin at this time.
     NotBefore(Nanos),
-    /// So many processor elements can never be booked; at most these can.
+    /// That many processor elements can never be booked; at most this many can.
     TooMany(u32),
-    /// So much bandwidth can never be booked; at most this can.
+    /// That much bandwidth can never be booked; at most this can.
     TooFast(Bandwidth),
 }
 
-/// All bookings. At no time are more processor elements or bandwidth booked than may be.
+/// All bookings. At no time are more processor elements or bandwidth booked than allowed.
 #[derive(Clone, Debug)]
 pub struct Calendar {
     most: u32,
@@ -67,17 +67,17 @@ pub struct Calendar {
 }
 
 impl Bandwidth {
-    /// Whether it is none, either way.
+    /// Whether it is zero in both directions.
     pub fn is_none(&self) -> bool {
         *self == Bandwidth::default()
     }
 
-    /// Whether it is no more than another, either way.
+    /// Whether it is at most another one, in both directions.
     pub fn is_within(&self, most: &Bandwidth) -> bool {
         self.up <= most.up && self.down <= most.down
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn plus(self, other: Bandwidth) -> Bandwidth {
         Bandwidth {
             up: self.up.saturating_add(other.up),
@@ -87,12 +87,12 @@ impl Bandwidth {
 }
 
 impl Booking {
-    /// Whether a moment is in it.
+    /// Whether it includes a moment.
     pub fn covers(&self, time: Nanos) -> bool {
         (self.from..self.until).contains(&time)
     }
 
-    /// The same, from another moment on.
+    /// The same booking with another beginning.
     pub fn beginning(self, from: Nanos) -> Booking {
         let length = self.until.saturating_sub(self.from);
         Booking {
@@ -110,7 +110,7 @@ impl Hold {
 }
 
 impl Calendar {
-    /// An empty calendar, of at most so many processor elements and so much bandwidth at a time.
+    /// An empty calendar with limits on processor elements and bandwidth.
     pub fn new(most: u32, fastest: Bandwidth) -> Calendar {
         Calendar {
             most,
@@ -125,12 +125,12 @@ impl Calendar {
         self.bookings.is_empty()
     }
 
-    /// Whether processor elements are booked, and not bandwidth alone.
+    /// Whether any booking has processor elements.
     pub fn has_elements(&self) -> bool {
         self.bookings.values().any(|booking| booking.pes > 0)
     }
 
-    /// The booking of that number.
+    /// The booking with this number.
     pub fn get(&self, id: u64) -> Option<&Booking> {
         self.bookings.get(&id)
     }
@@ -156,10 +156,10 @@ impl Calendar {
         })
     }
 
-    /// Makes a booking, besides what jobs have. Returns its number, which no other has had.
+    /// Makes a booking beside the elements that calls hold. Returns its number, which is new.
     ///
     /// # Errors
-    /// When it could be had, or that it never can.
+    /// When the booking could begin, or that it never can.
     pub fn book(&mut self, booking: Booking, machine: Machine<'_>) -> Result<u64, Refusal> {
         if booking.pes > self.most {
             return Err(Refusal::TooMany(self.most));
@@ -176,9 +176,8 @@ impl Calendar {
         Ok(self.last)
     }
 
-    /// When processor elements, no more than `most`, could be had for so long, where at most so
-    /// many are to be booked: at the time asked for, or when a booking or a hold ends. After all of
-    /// them they can.
+    /// When a booking could begin if at most `most` elements may be booked: at the wanted time, or
+    /// when another booking or hold ends. After all of them it can.
     pub fn earliest(&self, wanted: Booking, most: u32, machine: Machine<'_>) -> Nanos {
         let ends = self.bookings.values().map(|other| other.until);
         let ends = ends.chain(machine.holds.iter().map(|hold| hold.until));
@@ -191,8 +190,8 @@ impl Calendar {
         starts.into_iter().find(fits).or(last).unwrap_or_default()
     }
 
-    /// Whether so many can be had. What is booked and what is held grow only where a booking or a
-    /// hold begins.
+    /// Whether a booking fits. Bookings and holds grow only where one begins, so only these moments
+    /// are checked.
     fn fits(&self, wanted: Booking, most: u32, machine: Machine<'_>) -> bool {
         let begins = self.bookings.values().map(|other| other.from);
         let begins = begins.chain(machine.holds.iter().map(|hold| hold.from));
@@ -209,19 +208,19 @@ impl Calendar {
         })
     }
 
-    /// Gives a booking up.
+    /// Releases a booking.
     pub fn release(&mut self, id: u64) -> Option<Booking> {
         self.bookings.remove(&id)
     }
 
-    /// Forgets bookings that are over. Returns whether there were any.
+    /// Forgets bookings that have ended. Returns whether there were any.
     pub fn expire(&mut self, now: Nanos) -> bool {
         let before = self.bookings.len();
         self.bookings.retain(|_, booking| booking.until > now);
         self.bookings.len() < before
     }
 
-    /// When a booking begins or ends next.
+    /// When the next booking begins or ends.
     pub fn next_change(&self, now: Nanos) -> Option<Nanos> {
         let bookings = self.bookings.values();
         let times = bookings.flat_map(|booking| [booking.from, booking.until]);
@@ -321,7 +320,7 @@ mod tests {
         let refused = calendar.book(booking(3, 0, 5), machine(&holds));
         assert_eq!(refused, Err(Refusal::NotBefore(7)));
         assert_eq!(calendar.book(booking(3, 7, 12), machine(&holds)), Ok(1));
-        // One that will go on when its booking is over.
+        // A call that still runs when its booking has ended.
         let holds = [hold(2, 12, 15)];
         let refused = calendar.book(booking(3, 10, 13), machine(&holds));
         assert_eq!(refused, Err(Refusal::NotBefore(15)));

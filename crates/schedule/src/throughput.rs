@@ -1,9 +1,9 @@
-//! The rate of one direction of a link, learned from the transfers on it.
+//! The rate of one direction of a link, learned from its transfers.
 
 /// Weight of the latest transfer.
 const WEIGHT: f64 = 1.0 / 4.0;
 
-/// Learns a rate from transfers that happen anyway.
+/// Learns a rate from ordinary transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Throughput {
     /// Logarithm of bytes per second.
@@ -11,10 +11,10 @@ pub struct Throughput {
 }
 
 impl Throughput {
-    /// A shorter transfer says more about buffers on the way than about the link.
+    /// A shorter transfer says more about the buffers of the path than about the link.
     pub const LEAST_BYTES: u64 = 1 << 20;
 
-    /// A transfer of so many bytes has taken so many seconds. Short ones are ignored.
+    /// Records that this many bytes took this many seconds. Short transfers are ignored.
     pub fn observe(&mut self, bytes: u64, seconds: f64) {
         let value = (bytes as f64 / seconds).ln();
         if bytes < Throughput::LEAST_BYTES || !value.is_finite() {
@@ -24,14 +24,14 @@ impl Throughput {
         self.mean = Some(mean + (value - mean) * WEIGHT);
     }
 
-    /// One that has learned this rate, in bytes per second; none where that cannot be.
+    /// A throughput with this rate in bytes per second; `None` if the rate is impossible.
     pub fn of_rate(rate: f64) -> Option<Throughput> {
         (rate.is_finite() && rate > 0.0).then(|| Throughput {
             mean: Some(rate.ln()),
         })
     }
 
-    /// Bytes per second; none before the first transfer that counts.
+    /// Bytes per second; `None` before the first transfer that counts.
     pub fn rate(&self) -> Option<f64> {
         self.mean.map(f64::exp)
     }

@@ -1,32 +1,32 @@
-//! Bytes that may pass, at a rate: a token bucket.
+//! A token bucket: limits bytes to a rate, with bursts.
 
 use crate::queue::Nanos;
 
-/// How long a flow may have stood still and then make up for it.
+/// How much idle time a flow can make up for.
 const BURST: Nanos = 20_000_000;
-/// A burst is at least so many bytes.
+/// Least size of a burst in bytes.
 const LEAST_BURST: u64 = 16 << 10;
-/// Nanoseconds of a second.
+/// Nanoseconds in a second.
 const SECOND: u128 = 1_000_000_000;
 
-/// Lets bytes pass at a rate, and a burst of them at once after it stood still: in any time `t` no
-/// more than `rate * t + burst`. Time comes from the caller.
+/// Limits bytes to a rate, with a burst after idle time: in any time `t`, at most `rate * t +
+/// burst` bytes. The caller passes the time.
 ///
-/// Driving it: [`room`](TokenBucket::room) says how many bytes may pass now; those that have passed
-/// are taken out with [`spend`](TokenBucket::spend). Where too few may, [`when`](TokenBucket::when)
-/// says how long to wait.
+/// How to drive it: [`room`](TokenBucket::room) says how many bytes may pass now. Take the bytes
+/// that passed out with [`spend`](TokenBucket::spend). If too few may pass,
+/// [`when`](TokenBucket::when) says how long to wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
     rate: u64,
     burst: u64,
-    /// Billionths of bytes.
+    /// Level in billionths of a byte.
     level: u128,
-    /// When that was so.
+    /// Time of this level.
     at: Nanos,
 }
 
 impl TokenBucket {
-    /// A full bucket, for a rate in bytes per second and bursts of so many bytes, both at least 1.
+    /// A full bucket with a rate in bytes per second and a burst in bytes, both at least 1.
     pub fn new(rate: u64, burst: u64, now: Nanos) -> TokenBucket {
         let burst = burst.max(1);
         TokenBucket {
@@ -47,13 +47,13 @@ impl TokenBucket {
         self.rate
     }
 
-    /// Bytes of a burst.
+    /// Size of a burst in bytes.
     pub fn burst(&self) -> u64 {
         self.burst
     }
 
-    /// From now on another rate, and its burst as [`of_rate`](TokenBucket::of_rate) has it. What
-    /// has passed counts.
+    /// Changes the rate, and the burst as in [`of_rate`](TokenBucket::of_rate). Bytes that have
+    /// passed still count.
     pub fn set_rate(&mut self, rate: u64, now: Nanos) {
         self.fill(now);
         self.rate = rate.max(1);
@@ -67,12 +67,12 @@ impl TokenBucket {
         u64::try_from(self.level / SECOND).unwrap_or(u64::MAX)
     }
 
-    /// So many bytes have passed.
+    /// Records that bytes have passed.
     pub fn spend(&mut self, bytes: u64) {
         self.level = self.level.saturating_sub(u128::from(bytes) * SECOND);
     }
 
-    /// When so many bytes may pass, or a burst if that is less.
+    /// When this many bytes may pass, or a burst if that is less.
     pub fn when(&self, now: Nanos, bytes: u64) -> Nanos {
         let wanted = u128::from(bytes.min(self.burst)) * SECOND;
         let missing = wanted.saturating_sub(self.level);

@@ -1,11 +1,11 @@
-//! The picture of a graph.
+//! Drawing a graph in the DOT language.
 
 use super::Graph;
 use std::fmt::Write;
 
 /// The graph in the DOT language: a box for each call, an arrow for each array that one call makes
-/// and another reads, a dashed one where a call only waits. `calls` are the texts of the boxes, and
-/// `array` names an array of a call.
+/// and another reads, and a dashed arrow if a call only waits. `calls` are the texts of the boxes,
+/// and `array` names an array of a call.
 pub fn dot(graph: &Graph, calls: &[String], array: impl Fn(usize, usize) -> String) -> String {
     let mut text = String::from("digraph transaction {\n");
     for (call, node) in graph.nodes.iter().enumerate() {

@@ -1,47 +1,47 @@
-//! The calls of a graph on their way, each on the server that it was given.
+//! The execution of a graph: which call may start, where its arrays come from, and what to do after
+//! the loss of a server.
 
 use super::{Datum, Flow, Graph, Version, VersionId};
 use std::collections::BTreeSet;
 
-/// Where a call gets the contents of an array from.
+/// Where the contents of a call's array come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// They travel with the call, and what it makes comes back with it.
+    /// They travel with the call, and the results come back with it.
     Direct,
-    /// Its server has them.
+    /// The call's server has them.
     Here,
-    /// The client has them, for others too.
+    /// The client sends them, for other calls too.
     Home,
     /// This server has them.
     Server(u64),
-    /// There are none: the call writes all.
+    /// There are none, because the call writes the whole array.
     Nothing,
 }
 
-/// A call that may start.
+/// A call that starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Its number.
     pub call: usize,
-    /// The server that it was given.
+    /// Its server.
     pub server: u64,
-    /// For each of its arrays.
+    /// The source of each of its arrays.
     pub from: Vec<Source>,
-    /// Contents that it makes at the server and that the client's memory must have before the step
-    /// is over.
+    /// Versions that it makes and that must be in the client's memory before the step has ended.
     pub home: Vec<VersionId>,
 }
 
-/// What is to be done when a step is over.
+/// What to do after a step has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct After {
-    /// Results to be brought home from where they are.
+    /// Results to fetch, and the servers that have them.
     pub results: Vec<(VersionId, u64)>,
-    /// Copies that nobody needs any more.
+    /// Copies that no call needs any more.
     pub unused: Vec<(VersionId, u64)>,
 }
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Waiting,
@@ -49,7 +49,7 @@ enum Progress {
     Over,
 }
 
-/// A result, and the calls that read in the client's memory what it replaces.
+/// A result, and the calls that still read the client's memory that it replaces.
 #[derive(Clone, Debug)]
 struct Wanted {
     version: VersionId,
@@ -69,28 +69,29 @@ impl Wanted {
     }
 }
 
-/// The execution of a graph: says which call is next and where its arrays are, and is told what has
-/// happened.
+/// The execution of a graph. It says which call is next and where its arrays are; the caller
+/// reports what has happened.
 #[derive(Clone, Debug)]
 pub struct Run {
     graph: Graph,
     progress: Vec<Progress>,
-    /// The weight of the longest way from each call to the end.
+    /// Weight of the longest path from each call to the end.
     ranks: Vec<f64>,
     /// Servers that have each version.
     places: Vec<BTreeSet<u64>>,
     /// Versions that the client's memory holds.
     home: Vec<bool>,
-    /// Versions that were brought there: once is enough, and too late a second time.
+    /// Versions that the client's memory has held. A second delivery would overwrite newer
+    /// contents.
     delivered: Vec<bool>,
-    /// What the client's memory is to hold in the end.
+    /// The versions that the client's memory must hold in the end.
     results: Vec<Wanted>,
-    /// Where that is fetched from, by version.
+    /// The server from which each version is being fetched.
     fetched_from: Vec<Option<u64>>,
 }
 
 impl Run {
-    /// A run of which nothing has started.
+    /// A run in which nothing has started.
     pub fn new(graph: Graph) -> Run {
         let results: Vec<Wanted> = graph
             .results()
@@ -108,13 +109,13 @@ impl Run {
         }
     }
 
-    /// The graph that runs.
+    /// The graph.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// The calls that may start, the one with the longest way to the end first. None does before
-    /// one that runs again, even if it waits for it only by way of others.
+    /// The calls that may start, the one with the longest path to the end first. A call never
+    /// starts before an earlier call that runs again, even if it depends on it only through others.
     pub fn ready(&self) -> Vec<usize> {
         let mut is_free: Vec<bool> = Vec::with_capacity(self.graph.nodes.len());
         for node in &self.graph.nodes {
@@ -129,7 +130,7 @@ impl Run {
         ready
     }
 
-    /// Whether all calls are over and all results at home.
+    /// Whether all calls have ended and all results are fetched.
     pub fn is_over(&self) -> bool {
         self.progress.iter().all(|one| *one == Progress::Over)
             && self.results.iter().all(|one| self.delivered[one.version])
@@ -140,7 +141,7 @@ impl Run {
         &self.places[version]
     }
 
-    /// Where an array of a call would come from if it ran on that server.
+    /// Where an array of a call would come from at this server.
     pub fn origin(&self, flow: &Flow, server: u64) -> Source {
         let is_delivered = flow.makes.is_some_and(|makes| self.delivered[makes]);
         if self.graph.is_direct(flow) && !is_delivered {
@@ -154,12 +155,13 @@ impl Run {
             (true, _) => Source::Here,
             (false, _) if self.home[version] => Source::Home,
             (false, Some(holder)) => Source::Server(*holder),
-            // Only what nobody has made yet is nowhere, and such a call is not ready.
+            // Only a version that no call has made yet is nowhere, and such a call is not ready.
             (false, None) => Source::Home,
         }
     }
 
-    /// Starts a call that is ready on a server. What it will overwrite is gone from here on.
+    /// Starts a call that is ready at a server. The versions that it will overwrite are gone from
+    /// here on.
     pub fn start(&mut self, call: usize, server: u64) -> Step {
         self.progress[call] = Progress::Running;
         let flows = self.graph.nodes[call].flows.clone();
@@ -185,16 +187,16 @@ impl Run {
         }
     }
 
-    /// What the array of that place among a call's arrays holds has come to the call's server.
+    /// Records that the array at this position among a call's arrays has reached the call's server.
     pub fn arrived(&mut self, step: &Step, place: usize) {
         let flow = &self.graph.nodes[step.call].flows[place];
-        // What the call changes in place is nobody else's.
+        // An array that the call changes in place is no copy for others.
         if let (Some(reads), None) = (flow.reads, flow.makes) {
             self.places[reads].insert(step.server);
         }
     }
 
-    /// A step is over, and what it had to bring home is there.
+    /// Records that a step has ended, with the results that it had to fetch.
     pub fn finish(&mut self, step: &Step) -> After {
         self.progress[step.call] = Progress::Over;
         let flows = self.graph.nodes[step.call].flows.clone();
@@ -221,8 +223,7 @@ impl Run {
         self.clear(version, after);
     }
 
-    /// Has results fetched that are somewhere, and that nobody keeps from being written to the
-    /// client's memory: who reads there what was before.
+    /// Fetches results that exist, unless a call still reads the memory that they replace.
     fn fetch(&mut self, after: &mut After) {
         for result in 0..self.results.len() {
             let version = self.results[result].version;
@@ -240,7 +241,7 @@ impl Run {
         }
     }
 
-    /// A result is at home. Returns the copies that nobody needs any more.
+    /// Records that a result was fetched. Returns the copies that nobody needs any more.
     pub fn came_home(&mut self, version: VersionId) -> After {
         self.is_home(version);
         let mut after = After::default();
@@ -253,7 +254,7 @@ impl Run {
         self.delivered[version] = true;
     }
 
-    /// The client's memory will hold a version, and does not hold what was there before.
+    /// Replaces the version in the client's memory.
     fn overwrite_home(&mut self, version: VersionId) {
         let datum = self.graph.versions[version].datum;
         let before = self.graph.versions[..version].iter().zip(&mut self.home);
@@ -262,13 +263,13 @@ impl Run {
         }
     }
 
-    /// Whether the client's memory is to hold a version and never has.
+    /// Whether the client's memory must hold a version and never has.
     fn is_awaited(&self, version: VersionId) -> bool {
         let mut results = self.results.iter();
         !self.delivered[version] && results.any(|one| one.version == version)
     }
 
-    /// Gives up the copies of a version that nobody will read.
+    /// Drops the copies of a version that nobody will read.
     fn clear(&mut self, version: VersionId, after: &mut After) {
         let known = &self.graph.versions[version];
         let mut readers = known.read_by.iter();

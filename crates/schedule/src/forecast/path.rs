@@ -1,4 +1,4 @@
-//! One direction between two hosts, and all of them.
+//! Paths: forecasts for one direction between two hosts, and the table of all of them.
 
 use super::{Forecast, Series};
 use std::collections::BTreeMap;
@@ -11,12 +11,13 @@ pub struct Path {
 }
 
 impl Path {
-    /// A transfer of fewer bytes shows the latency, one of as many or more the bandwidth.
+    /// Transfers of fewer bytes show the latency; longer ones show the bandwidth.
     pub const SHORT_BYTES: u64 = 1 << 16;
 
-    /// A transfer, a call's or a probe's, has taken so many seconds from its first byte at one host
-    /// to its last at the other, while on (harmonic) average `sharing` transfers, itself included,
-    /// shared the link equally: what is learned is the rate of one that is alone.
+    /// Records a transfer of a call or a probe, which took this many seconds from its first byte at
+    /// one host to its last byte at the other. `sharing` is the harmonic mean of the number of
+    /// transfers on the link meanwhile, this one included. The path learns the rate of a transfer
+    /// that is alone.
     pub fn observe(&mut self, bytes: u64, seconds: f64, sharing: f64) {
         if !seconds.is_finite() || !sharing.is_finite() {
             return;
@@ -24,7 +25,7 @@ impl Path {
         let rate = self.rate.forecast().map(|rate| rate.value);
         let sharing = sharing.max(1.0);
         if bytes < Path::SHORT_BYTES {
-            // At least half of it is latency: the rate is only forecast.
+            // At least half of the time counts as latency, because the rate is only a forecast.
             let on_the_link = rate.map_or(0.0, |rate| bytes as f64 * sharing / rate);
             self.latency
                 .observe(seconds - on_the_link.min(seconds / 2.0));
@@ -35,22 +36,22 @@ impl Path {
         }
     }
 
-    /// Seconds before the first byte arrives; none before the first short transfer.
+    /// Seconds before the first byte arrives; `None` before the first short transfer.
     pub fn latency(&self) -> Option<Forecast> {
         self.latency.forecast()
     }
 
-    /// Bytes per second for a transfer that is alone; none before the first long one.
+    /// Bytes per second of a transfer that is alone; `None` before the first long transfer.
     pub fn rate(&self) -> Option<Forecast> {
         self.rate.forecast()
     }
 
-    /// The series behind the two forecasts, latency first, to be kept.
+    /// The measurements behind the two forecasts, latency first, for storage.
     pub fn series(&self) -> (&Series, &Series) {
         (&self.latency, &self.rate)
     }
 
-    /// A path that goes on where another one was: latencies in seconds and rates in bytes per
+    /// A path restored from stored measurements: latencies in seconds and rates in bytes per
     /// second, the oldest first.
     pub fn resume(
         latencies: impl IntoIterator<Item = f64>,
@@ -65,19 +66,19 @@ impl Path {
     }
 }
 
-/// The paths between hosts, each direction apart. There is a bound: where it is reached, the path
-/// on which nothing was observed for longest is forgotten.
+/// The paths between hosts, each direction separate. Their number is bounded: a new path replaces
+/// the one with the oldest observation.
 #[derive(Clone, Debug)]
 pub struct Forecasts {
     paths: BTreeMap<(u64, u64), (u64, Path)>,
-    /// The paths by the observation that was last on them.
+    /// The paths by their last observation.
     by_age: BTreeMap<u64, (u64, u64)>,
     most: usize,
     observations: u64,
 }
 
 impl Forecasts {
-    /// Nothing is known yet; at most so many paths will be, at least one.
+    /// No paths yet, and at most `most` (at least one).
     pub fn new(most: usize) -> Forecasts {
         Forecasts {
             paths: BTreeMap::new(),
@@ -87,22 +88,22 @@ impl Forecasts {
         }
     }
 
-    /// A transfer from a host to another, as in [`Path::observe`].
+    /// Records a transfer from one host to another, as in [`Path::observe`].
     pub fn observe(&mut self, from: u64, to: u64, bytes: u64, seconds: f64, sharing: f64) {
         self.touch(from, to).observe(bytes, seconds, sharing);
     }
 
-    /// Puts a path that was kept in its place.
+    /// Restores a stored path.
     pub fn resume(&mut self, from: u64, to: u64, path: Path) {
         *self.touch(from, to) = path;
     }
 
-    /// What is known of a direction.
+    /// What is known about a direction.
     pub fn path(&self, from: u64, to: u64) -> Option<&Path> {
         self.paths.get(&(from, to)).map(|(_, path)| path)
     }
 
-    /// All directions of which something is known.
+    /// All known directions.
     pub fn paths(&self) -> impl ExactSizeIterator<Item = ((u64, u64), &Path)> {
         self.paths.iter().map(|(hosts, (_, path))| (*hosts, path))
     }

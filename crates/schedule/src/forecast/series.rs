@@ -1,50 +1,51 @@
-//! One measured quantity and the predictors that compete for it.
+//! A series of measurements of one quantity, and the predictors that compete for it.
 
 use crate::median;
 use std::collections::VecDeque;
 
-/// Values that are kept, the longest window.
+/// Number of stored values: the length of the longest window.
 const WINDOW: usize = 21;
-/// The short windows.
+/// Length of the short windows.
 const SHORT: usize = 5;
 /// Weights of the latest value in the exponential means.
 const GAINS: [f64; 3] = [0.05, 0.2, 0.5];
 /// Weights of the level and of the slope in [`Method::Trend`] (Holt's linear method).
 const TREND: (f64, f64) = (0.5, 0.2);
-/// Least weight of the latest error: a predictor is judged by about this many of its last ones.
+/// Least weight of the latest error. A predictor is judged by about this many of its last
+/// forecasts.
 const JUDGED: f64 = 1.0 / 32.0;
-/// Mean absolute deviation to standard deviation, of a normal distribution.
+/// Ratio of the standard deviation to the mean absolute deviation in a normal distribution.
 const DEVIATION: f64 = 1.2533;
 
-/// A way to forecast the next value.
+/// A method to forecast the next value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// The last value.
     Last,
     /// The mean of all values.
     Mean,
-    /// The mean of the last few.
+    /// The mean of a short window.
     ShortMean,
-    /// The mean of a window.
+    /// The mean of the long window.
     WindowMean,
-    /// The exponential mean that forgets in about 20 values.
+    /// An exponential mean over about 20 values.
     SlowExponential,
-    /// In about 5.
+    /// An exponential mean over about 5 values.
     Exponential,
-    /// In about 2.
+    /// An exponential mean over about 2 values.
     FastExponential,
-    /// The median of the last few.
+    /// The median of a short window.
     ShortMedian,
-    /// The median of a window.
+    /// The median of the long window.
     WindowMedian,
-    /// The mean of the middle half of a window.
+    /// The mean of the middle half of the long window.
     TrimmedMean,
-    /// Level and slope, both exponential.
+    /// Level and slope, both exponential means.
     Trend,
 }
 
 impl Method {
-    /// All, in the order in which a tie is decided.
+    /// All methods. The first one wins a tie.
     pub const ALL: [Method; 11] = [
         Method::WindowMedian,
         Method::Exponential,
@@ -60,19 +61,19 @@ impl Method {
     ];
 }
 
-/// What the next value will probably be.
+/// A forecast of the next value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forecast {
     /// In the unit of the values observed.
     pub value: f64,
     /// Two thirds of the values lie within `value / factor` and `value * factor`; at least 1.
     pub factor: f64,
-    /// The predictor that has erred least of late.
+    /// The method with the smallest recent error.
     pub method: Method,
 }
 
-/// Positive values of one quantity in the order in which they were measured. Its memory has a
-/// bound, and an observation costs under a microsecond.
+/// Positive values of one quantity, in the order of measurement. Memory is bounded, and an
+/// observation takes less than a microsecond.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
     seen: u32,
@@ -82,14 +83,14 @@ pub struct Series {
     exponential: [f64; GAINS.len()],
     level: f64,
     slope: f64,
-    /// What each of [`Method::ALL`] says of the next value.
+    /// The forecast of each of [`Method::ALL`].
     next: [f64; Method::ALL.len()],
-    /// How far it has been off, of late.
+    /// The recent error of each method.
     errors: [f64; Method::ALL.len()],
 }
 
 impl Series {
-    /// A value was measured. What is not positive and finite is ignored.
+    /// Records a measured value. Ignores values that are not positive and finite.
     pub fn observe(&mut self, value: f64) {
         let value = value.ln();
         if !value.is_finite() {
@@ -122,10 +123,10 @@ impl Series {
         });
     }
 
-    /// The next value; none before the first was measured.
+    /// The forecast of the next value; `None` before the first measurement.
     pub fn forecast(&self) -> Option<Forecast> {
         let best = self.best()?;
-        // A few values say little about how much they differ.
+        // A few values say little about their spread.
         let spread = DEVIATION * self.errors[best] + 0.5 / f64::from(self.seen);
         Some(Forecast {
             value: self.next[best].exp(),
@@ -134,14 +135,14 @@ impl Series {
         })
     }
 
-    /// What one predictor says of the next value, whether it is the best or not.
+    /// The forecast of one method, even if it is not the best.
     pub fn forecast_by(&self, method: Method) -> Option<f64> {
         let place = Method::ALL.iter().position(|known| *known == method)?;
         (self.seen > 0).then(|| self.next[place].exp())
     }
 
-    /// The last values, the oldest first, to be kept: a series that observes them again knows what
-    /// matters of this one.
+    /// The last values, the oldest first, for storage. A series that observes them again gives the
+    /// same forecasts.
     pub fn recent(&self) -> impl ExactSizeIterator<Item = f64> {
         self.window.iter().map(|value| value.exp())
     }
@@ -152,7 +153,7 @@ impl Series {
         best.filter(|_| self.seen > 0).map(|(place, _)| place)
     }
 
-    /// Holds the value against what every predictor has said of it.
+    /// Compares a value with the forecast of every method.
     fn judge(&mut self, value: f64) {
         if self.seen == 0 {
             return;

@@ -1,20 +1,20 @@
-//! How often calls come to a server.
+//! Arrivals: how often calls arrive at a server, estimated from recent ones.
 
-/// Calls on which an estimate rests, at most.
+/// Most calls that an estimate uses.
 const MEMORY: f64 = 8.0;
 
-/// The calls that come to a server, as far as they tell of those to come.
+/// The recent arrivals at a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Arrivals {
-    /// How many came, up to [`MEMORY`].
+    /// Number of arrivals, up to [`MEMORY`].
     seen: f64,
-    /// Seconds between two of them, the latest of which count most.
+    /// Weighted mean of the seconds between arrivals. Recent ones count most.
     gap_s: f64,
     last_s: f64,
 }
 
 impl Arrivals {
-    /// A call came at that time, no earlier than the one before.
+    /// Records an arrival, no earlier than the last one.
     pub fn arrive(&mut self, now_s: f64) {
         if self.seen > 0.0 {
             let gap_s = (now_s - self.last_s).max(0.0);
@@ -24,9 +24,9 @@ impl Arrivals {
         self.last_s = now_s;
     }
 
-    /// How many calls are to be expected within so many seconds. They come as often as they did,
-    /// and less often where none came for longer than usual. No more are expected than the estimate
-    /// rests on: many that came at once do not tell that as many will.
+    /// Expected number of calls within this many seconds. The rate is that of recent calls, and
+    /// lower if none has arrived for longer than usual. The estimate never exceeds the number of
+    /// calls that it uses: many calls that arrived at once do not mean that as many will follow.
     pub fn expected(&self, now_s: f64, within_s: f64) -> f64 {
         let gaps = self.seen - 1.0;
         let gap_s = self.gap_s.max(now_s - self.last_s);

@@ -1,6 +1,6 @@
-//! When a server's processor elements become free.
+//! The backlog of a server: when its processor elements become free.
 
-/// A place in a server's future: when a job starts, and on how many processor elements.
+/// A predicted start: when, and on how many processor elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slot {
     /// Seconds from now.
@@ -9,14 +9,14 @@ pub struct Slot {
     pub pes: u32,
 }
 
-/// Processor elements that are kept for others for a while.
+/// Processor elements that are reserved for others for a while.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BusyElements {
-    /// How many, those included that the others use.
+    /// Number of elements, including those in use.
     pub pes: u32,
-    /// Seconds from now on which it begins.
+    /// Seconds until the reservation begins.
     pub from_s: f64,
-    /// And at which it is over.
+    /// Seconds until it ends.
     pub until_s: f64,
 }
 
@@ -26,14 +26,14 @@ impl BusyElements {
     }
 }
 
-/// The work that a server has, as the times at which its processor elements become free if jobs
-/// start in the order in which their arguments are there (first come, first served); and the times
-/// for which some are kept for others, where no job starts that would be in their way.
+/// The work of a server, as the times at which its processor elements become free. Calls start in
+/// the order in which their arguments arrive (first come, first served). While elements are
+/// reserved, no call starts that would still hold them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Backlog {
-    /// Seconds from now until each processor element has done what computes and waits, in order.
+    /// Seconds until each processor element has finished its running and waiting calls, sorted.
     free_in: Vec<f64>,
-    /// Jobs whose arguments are on the way, in the order in which they will be there.
+    /// Calls whose arguments are travelling, in the order of their arrival.
     coming: Vec<Coming>,
     kept: Vec<BusyElements>,
 }
@@ -43,12 +43,12 @@ struct Coming {
     ready_s: f64,
     pes: u32,
     seconds: f64,
-    /// As [`Backlog::free_in`], with this job and those before it.
+    /// As [`Backlog::free_in`], with this call and those before it.
     free_in: Vec<f64>,
 }
 
 impl Backlog {
-    /// A server with so many processor elements, at least one, that has nothing to do.
+    /// The backlog of an idle server with this many processor elements, at least one.
     pub fn new(pes: u32) -> Backlog {
         Backlog {
             free_in: vec![0.0; pes.max(1) as usize],
@@ -57,36 +57,35 @@ impl Backlog {
         }
     }
 
-    /// Processor elements are kept for others.
+    /// Adds a reservation of others.
     pub fn keep(&mut self, kept: BusyElements) {
         if kept.from_s.is_finite() && kept.until_s > 0.0 {
             self.kept.push(kept);
         }
     }
 
-    /// Processor elements that are kept for others in so many seconds.
+    /// Processor elements that are reserved for others in this many seconds.
     pub fn kept(&self, in_s: f64) -> u32 {
         let kept = self.kept.iter().filter(|kept| kept.covers(in_s));
         kept.fold(0u32, |sum, kept| sum.saturating_add(kept.pes))
     }
 
-    /// Processor elements there are.
+    /// Number of processor elements.
     pub fn pes(&self) -> u32 {
         self.free_in.len() as u32
     }
 
-    /// Processor elements that have nothing to do and are kept for nobody.
+    /// Processor elements that are idle and not reserved.
     pub fn free(&self) -> u32 {
         self.open(&self.free_in, 0.0, 0.0)
     }
 
-    /// Where a job would start whose arguments are there in so many seconds: behind those whose
-    /// arguments are there sooner, as soon as its fewest processor elements are free, on all that
-    /// are free by then and of which it makes use. The server's queue does the same where nobody
-    /// else waits.
+    /// When a call would start whose arguments arrive in this many seconds: behind calls whose
+    /// arguments arrive sooner, as soon as its fewest processor elements are free, on all free ones
+    /// that it can use. The server's queue does the same if nobody else waits.
     ///
-    /// Where processor elements are kept for others it does not start before it can end without
-    /// being in their way, if it takes as many `seconds` as are told of it on its fewest.
+    /// A call does not start before it can end without holding reserved elements, if it takes
+    /// `seconds` on its fewest elements.
     pub fn slot(
         &self,
         ready_s: f64,
@@ -113,8 +112,8 @@ impl Backlog {
         }
     }
 
-    /// The first time, from a start on, at which so many processor elements are free for so long
-    /// and kept for nobody.
+    /// The first time from `start_s` on at which `pes` elements are free and not reserved for
+    /// `seconds`.
     fn start_beside_kept(&self, free_in: &[f64], start_s: f64, pes: u32, seconds: f64) -> f64 {
         let ends = self.kept.iter().map(|kept| kept.until_s);
         let ends = ends.chain(free_in.iter().copied());
@@ -126,7 +125,7 @@ impl Backlog {
         starts.into_iter().find(fits).unwrap_or(last)
     }
 
-    /// Processor elements that are free from a time on for so long, and kept for nobody.
+    /// Processor elements that are free and not reserved from `from_s` on for `seconds`.
     fn open(&self, free_in: &[f64], from_s: f64, seconds: f64) -> u32 {
         let begins = self.kept.iter().map(|kept| kept.from_s);
         let begins = begins.filter(|begin_s| (from_s..from_s + seconds).contains(begin_s));
@@ -138,14 +137,14 @@ impl Backlog {
         open.min().unwrap_or(0)
     }
 
-    /// Jobs whose arguments will be there later than in so many seconds.
+    /// Number of calls whose arguments arrive later than in this many seconds.
     pub fn later(&self, ready_s: f64) -> usize {
         self.coming.len() - self.coming.partition_point(|one| one.ready_s <= ready_s)
     }
 
-    /// A job is taken in whose arguments are there in so many seconds, or at once, and that will
-    /// compute for so many seconds on so many processor elements. Jobs that compute come first,
-    /// then those that wait, in their order; of those that are on the way any order will do.
+    /// Adds a call whose arguments arrive in `ready_s` seconds and that computes for `seconds` on
+    /// `pes` elements. Add running calls first, then waiting ones in order. Calls whose arguments
+    /// travel may come in any order.
     pub fn take(&mut self, ready_s: f64, pes: u32, seconds: f64) {
         let pes = pes.clamp(1, self.pes());
         if !(ready_s.is_finite() && seconds.is_finite()) {
@@ -168,7 +167,7 @@ impl Backlog {
         self.follow(place);
     }
 
-    /// Time goes by.
+    /// Advances the time.
     pub fn elapse(&mut self, seconds: f64) {
         let seconds = seconds.max(0.0);
         let there = self.coming.partition_point(|one| one.ready_s <= seconds);
@@ -188,7 +187,7 @@ impl Backlog {
         }
     }
 
-    /// When the processor elements are free behind the first few that come.
+    /// When the elements are free behind the first calls whose arguments travel.
     fn behind(&self, jobs: usize) -> &[f64] {
         match jobs.checked_sub(1) {
             Some(last) => &self.coming[last].free_in,
@@ -196,7 +195,7 @@ impl Backlog {
         }
     }
 
-    /// Brings those that come up to date, from a place on.
+    /// Updates the calls whose arguments travel, from a position on.
     fn follow(&mut self, from: usize) {
         for place in from..self.coming.len() {
             let mut free_in = self.behind(place).to_vec();
@@ -206,8 +205,8 @@ impl Backlog {
         }
     }
 
-    /// A job computes as soon as so many processor elements are free; none behind it starts sooner,
-    /// but where it waits for what is kept for others.
+    /// Lets a call compute as soon as enough elements are free. No later call starts sooner, unless
+    /// this one waits for reserved elements.
     fn occupy(&self, free_in: &mut [f64], (ready_s, pes, seconds): (f64, u32, f64)) {
         let (first, seconds) = (pes as usize, seconds.max(0.0));
         let free_s = free_in[first - 1].max(ready_s);

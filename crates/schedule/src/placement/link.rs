@@ -1,28 +1,30 @@
-//! The time of a transfer that shares a link with others.
+//! Links: the time of a transfer that shares a link with others.
 
 use crate::forecast::Path;
 
-/// One direction between a client and a server, as a transfer sees it that is alone.
+/// One direction of a path between a client and a server, for a transfer that is alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathDirection {
     /// Seconds before the first byte arrives.
     pub latency_s: f64,
     /// Bytes per second.
     pub rate: f64,
-    /// Two thirds of the transfers take between the time divided by this and multiplied by it.
+    /// Spread: two thirds of the transfers take between the time divided by this and the time times
+    /// this.
     pub factor: f64,
 }
 
 impl PathDirection {
-    /// Of which nothing was observed: a good local network, so that a new server is tried.
+    /// A path that was never observed. It is assumed to be a good local network, so that a new
+    /// server is tried.
     pub const UNKNOWN: PathDirection = PathDirection {
         latency_s: 1e-3,
         rate: 1.25e8,
         factor: 10.0,
     };
 
-    /// What was learned of a path. Where either of latency and rate was never observed, it is that
-    /// of [`PathDirection::UNKNOWN`].
+    /// What was learned about a path. A latency or rate that was never observed is that of
+    /// [`PathDirection::UNKNOWN`].
     pub fn of(path: &Path) -> PathDirection {
         let (latency, rate) = (path.latency(), path.rate());
         PathDirection {
@@ -32,7 +34,7 @@ impl PathDirection {
         }
     }
 
-    /// Seconds for so many bytes.
+    /// Seconds for this many bytes.
     pub fn seconds(&self, bytes: f64) -> f64 {
         self.latency_s + bytes / self.rate
     }
@@ -47,29 +49,29 @@ pub struct Route {
     pub down: PathDirection,
 }
 
-/// A link that several transfers share, each an equal part of it: one direction of a host's
-/// connection to the network.
+/// A link that several transfers share equally: one direction of a host's connection to the
+/// network.
 ///
-/// A star of such links needs no solver. With n transfers under way the bytes left of each shrink
-/// alike; one of b bytes that joins ends when it has its b bytes and every other the lesser of its
-/// own rest and b, so after (b + sum of min(rest, b)) / rate. That is max-min fair sharing exactly,
-/// as long as the transfers on the link are limited by no other and nobody joins later; tests hold
-/// it against the flow solver. Where a transfer crosses two such links, a client's and a server's,
-/// the slower of both times is taken; then it is an estimate.
+/// A star of such links needs no solver. With n transfers under way, their remaining bytes shrink
+/// equally. A new transfer of b bytes ends when it has moved b bytes and every other one the lesser
+/// of its own rest and b, so after (b + sum of min(rest, b)) / rate. This is exactly max-min fair
+/// sharing if no other link limits these transfers and no transfer joins later; tests compare it
+/// with the flow solver. For a transfer that crosses two such links, a client's and a server's, the
+/// slower of both times is an estimate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     rate: f64,
-    /// Bytes left of every transfer, in their order.
+    /// Remaining bytes of every transfer, sorted.
     left: Vec<f64>,
-    /// The sum of the first so many of them.
+    /// Prefix sums of them.
     sums: Vec<f64>,
-    /// The sum of all.
+    /// Sum of all of them.
     total: f64,
 }
 
 impl Link {
-    /// A link of so many bytes per second on which nothing is under way. A rate that is not a
-    /// positive number means that it never limits anybody.
+    /// A link with this many bytes per second and no transfers. A rate that is not a positive
+    /// number means no limit.
     pub fn new(rate: f64) -> Link {
         Link {
             rate: if rate > 0.0 { rate } else { f64::INFINITY },
@@ -79,12 +81,12 @@ impl Link {
         }
     }
 
-    /// A link that never limits anybody.
+    /// A link without a limit.
     pub fn unlimited() -> Link {
         Link::new(f64::INFINITY)
     }
 
-    /// The same link with these transfers under way, each with so many bytes left.
+    /// The link with these transfers under way, given by their remaining bytes.
     pub fn with(mut self, left: impl IntoIterator<Item = f64>) -> Link {
         let counts = |bytes: &f64| *bytes > 0.0 && self.rate.is_finite();
         self.left = left.into_iter().filter(counts).collect();
@@ -93,7 +95,7 @@ impl Link {
         self
     }
 
-    /// A transfer of so many bytes begins.
+    /// Begins a transfer of this many bytes.
     pub fn begin(&mut self, bytes: f64) {
         if bytes > 0.0 && self.rate.is_finite() {
             let place = self.left.partition_point(|left| *left < bytes);
@@ -102,7 +104,7 @@ impl Link {
         }
     }
 
-    /// Time goes by.
+    /// Advances the time.
     pub fn elapse(&mut self, seconds: f64) {
         if self.left.is_empty() {
             return;
@@ -113,18 +115,18 @@ impl Link {
         self.add_up();
     }
 
-    /// Seconds that a transfer takes which begins so many seconds from now, latency apart.
+    /// Seconds of a transfer that begins `from_s` seconds from now, without latency.
     pub fn seconds(&self, bytes: f64, from_s: f64) -> f64 {
         self.alone(bytes) + self.delay(bytes, from_s)
     }
 
-    /// Seconds that a transfer takes where no other is under way, latency apart.
+    /// Seconds of a transfer that is alone, without latency.
     pub fn alone(&self, bytes: f64) -> f64 {
         bytes / self.rate
     }
 
-    /// By how much a transfer that begins so many seconds from now delays those under way, all
-    /// together; and they delay it by as much.
+    /// Delay that a transfer causes to all transfers under way together, if it begins `from_s`
+    /// seconds from now. They delay it by the same amount.
     pub fn delay(&self, bytes: f64, from_s: f64) -> f64 {
         if self.left.is_empty() || self.alone(bytes) == 0.0 {
             return 0.0;
@@ -141,7 +143,8 @@ impl Link {
         others.max(0.0) / self.rate
     }
 
-    /// What each transfer has got after a time, if it had so much left; and how many have ended.
+    /// Bytes that each transfer has moved after a time, if it has that many left, and how many have
+    /// ended.
     fn level(&self, seconds: f64) -> (f64, usize) {
         if seconds <= 0.0 {
             return (0.0, 0);

@@ -1,11 +1,11 @@
-//! Jobs beside processor elements that are booked ahead of time.
+//! Bookings in the queue: calls beside processor elements that are booked ahead of time.
 
 use super::{Nanos, Policy, Queue, Request, Running, Waiting, predicted_end};
 use crate::reservation::{Booking, Hold, Machine, Refusal};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A job that waits for processor elements of its booking; the first in order goes first.
+/// A call that waits for processor elements of its booking. The first in order goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Claim {
     priority: Reverse<i32>,
@@ -24,12 +24,12 @@ impl Claim {
 }
 
 impl Queue {
-    /// Books processor elements and bandwidth. Jobs that run are reckoned with for as long as they
-    /// are predicted to; those that take longer delay it.
+    /// Books processor elements and bandwidth. Running calls count for their predicted time; a call
+    /// that takes longer delays the booking.
     ///
     /// # Errors
-    /// When it could be had, or that it never can: no processor elements with [`Policy::AtOnce`],
-    /// which keeps none free for anybody.
+    /// When the booking could begin, or that it never can. [`Policy::AtOnce`] keeps no elements
+    /// free for anybody.
     pub fn reserve(&mut self, booking: Booking, now: Nanos) -> Result<u64, Refusal> {
         self.expire(now);
         if self.settings.policy == Policy::AtOnce && booking.pes > 0 {
@@ -43,8 +43,8 @@ impl Queue {
         self.calendar.book(booking, machine)
     }
 
-    /// When so many processor elements, outside of bookings, could be had for so long from a moment
-    /// on, if nothing but the jobs that run and what is booked was in the way.
+    /// When `pes` elements outside of bookings would be free for a time, if only running calls and
+    /// bookings were in the way.
     pub fn earliest(&self, pes: u32, (from, until): (Nanos, Nanos), now: Nanos) -> Nanos {
         let most = self.settings.pes;
         let pes = pes.min(most);
@@ -62,7 +62,7 @@ impl Queue {
         self.calendar.earliest(wanted, most, machine)
     }
 
-    /// What jobs will probably hold besides what is booked.
+    /// Elements that calls will probably hold outside of bookings.
     fn holds(&self, now: Nanos) -> Vec<Hold> {
         let running = self.running.values();
         let holds = running.map(|job| Hold {
@@ -76,37 +76,37 @@ impl Queue {
         holds.filter(|hold| hold.from < hold.until).collect()
     }
 
-    /// Gives a booking up: its jobs that wait are as any others from then on.
+    /// Releases a booking. Its waiting calls then wait like all others.
     pub fn release(&mut self, id: u64, now: Nanos) -> Option<Booking> {
         let booking = self.calendar.release(id)?;
         self.return_claims(now);
         Some(booking)
     }
 
-    /// The booking of that number. One that is over may be there for a while yet.
+    /// The booking with this number. A booking that has ended may still be listed for a while.
     pub fn booking(&self, id: u64) -> Option<&Booking> {
         self.calendar.get(id)
     }
 
-    /// What is booked, by number.
+    /// All bookings, by number.
     pub fn bookings(&self) -> impl Iterator<Item = (u64, &Booking)> {
         self.calendar.iter()
     }
 
-    /// When to call [`next`](Queue::next) though nothing has come or ended: a booking begins or is
-    /// over.
+    /// When to call [`next`](Queue::next) even if no call arrives or ends: a booking begins or
+    /// ends.
     pub fn next_change(&self, now: Nanos) -> Option<Nanos> {
         self.calendar.next_change(now)
     }
 
-    /// Forgets bookings that are over.
+    /// Forgets bookings that have ended.
     pub(super) fn expire(&mut self, now: Nanos) {
         if !self.calendar.is_empty() && self.calendar.expire(now) {
             self.return_claims(now);
         }
     }
 
-    /// Jobs whose booking is no more wait as others do.
+    /// Lets calls whose booking has ended wait like all others.
     fn return_claims(&mut self, now: Nanos) {
         let claims = std::mem::take(&mut self.claims).into_iter();
         let (there, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
@@ -122,8 +122,7 @@ impl Queue {
         }
     }
 
-    /// A request with the processor elements of its booking at most, or without one where there is
-    /// none.
+    /// The request limited to the elements of its booking, or without a booking if there is none.
     pub(super) fn within_booking(&self, request: &Request) -> Request {
         let reservation = request.reservation.filter(|_| !self.calendar.is_empty());
         let booking = reservation.and_then(|id| self.calendar.get(id));
@@ -140,8 +139,8 @@ impl Queue {
         }
     }
 
-    /// The first job of a booking that can start. One that cannot holds up those of its booking
-    /// behind it, but where it would be in the way of another booking.
+    /// The first call of a booking that can start. A call that cannot holds up later calls of its
+    /// booking, unless another booking is in its way.
     pub(super) fn first_claim(&self, now: Nanos) -> Option<u64> {
         let first = self.claims.values().filter_map(|claims| {
             let mut claims = claims.iter();
@@ -152,12 +151,12 @@ impl Queue {
         first.min().map(|claim| claim.id)
     }
 
-    /// Jobs that wait for processor elements of a booking.
+    /// Number of calls that wait for elements of a booking.
     pub(super) fn claims_on(&self, reservation: u64) -> usize {
         self.claims.get(&reservation).map_or(0, BTreeSet::len)
     }
 
-    /// Whether it is a booking, of others, for which a job has to wait.
+    /// Whether a call waits only because of bookings of others.
     pub(super) fn is_held_back(&self, id: u64, now: Nanos) -> bool {
         if !self.calendar.has_elements() {
             return false;
@@ -171,8 +170,8 @@ impl Queue {
         request.fewest <= unused && request.fewest > self.room(&request, now)
     }
 
-    /// When a job that is held back could start. Others that start before and have not ended by
-    /// then would hold it back for longer.
+    /// When a call that is held back could start. Calls that start before then and have not ended
+    /// would hold it back for longer.
     pub(super) fn could_start(&self, id: u64, now: Nanos) -> Nanos {
         let Request {
             fewest, seconds, ..
@@ -180,7 +179,7 @@ impl Queue {
         self.earliest(fewest, (now, predicted_end(seconds, now)), now)
     }
 
-    /// The booking of a request, and those of its processor elements that are free.
+    /// The booking of a request, and its free elements.
     fn own_booking(&self, request: &Request, now: Nanos) -> Option<(&Booking, u32)> {
         let id = request.reservation?;
         let booking = self.calendar.get(id)?;
@@ -189,9 +188,8 @@ impl Queue {
         Some((booking, self.free().min(unused)))
     }
 
-    /// Processor elements that a job could have now: of those of its booking, or of the others
-    /// those that no booking has. None of them is needed by a booking before it will probably have
-    /// ended.
+    /// Processor elements that a call could have now: of its booking, or of those without a
+    /// booking. No booking needs them before the call will probably have ended.
     pub(super) fn room(&self, request: &Request, now: Nanos) -> u32 {
         let free = self.free();
         if !self.calendar.has_elements() {
@@ -208,8 +206,8 @@ impl Queue {
         self.room_between(room, (now.saturating_add(1), end), now)
     }
 
-    /// Of so many processor elements those that will probably not be needed between two moments:
-    /// at the first, and where bookings begin.
+    /// Elements of `room` that will probably not be needed between two times, looked at at the
+    /// first and wherever a booking begins.
     fn room_between(&self, room: u32, (from, end): (Nanos, Nanos), now: Nanos) -> u32 {
         let begins = self.calendar.iter().map(|(_, booking)| booking.from);
         let times = begins.chain([from]);
@@ -220,15 +218,15 @@ impl Queue {
         })
     }
 
-    /// Processor elements that jobs of a booking have.
+    /// Processor elements that calls of a booking use.
     fn used_of(&self, id: u64) -> u32 {
         let running = self.running.values();
         let inside = running.filter(|job| job.paused.is_none() && job.reservation == Some(id));
         inside.map(|job| job.pes).sum()
     }
 
-    /// Processor elements that jobs will probably hold at a later time, outside of bookings; those
-    /// that are paused go on by then.
+    /// Processor elements that calls outside of bookings will probably hold at a later time. Paused
+    /// calls are assumed to have resumed by then.
     fn held_outside(&self, time: Nanos, now: Nanos) -> u32 {
         let running = self.running.values();
         let outside = running.filter(|job| {

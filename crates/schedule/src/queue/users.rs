@@ -1,49 +1,49 @@
-//! Who waits, in which order, and what each user has used.
+//! Waiting calls by user, their order, and how much each user has used.
 
 use super::{Nanos, UserShare};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Users of whom nothing is under way are forgotten beyond so many.
+/// Most users without calls that are remembered.
 const MAX_USERS: usize = 4096;
-/// The growth of the weights after which all are scaled down, as a power of 2.
+/// When weights have grown by this power of 2, all are scaled down.
 const MAX_EXPONENT: f64 = 256.0;
 
-/// Where a job waits.
+/// The position of a waiting call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QueuePosition {
     pub(super) priority: i32,
-    /// Processor elements by which jobs are told apart; 0 where it does not matter.
+    /// Wanted processor elements; 0 if the policy ignores them.
     pub(super) width: u32,
-    /// What goes before the order of arrival.
+    /// Order before the order of arrival.
     pub(super) nanos: u64,
-    /// Greater than that of all jobs before.
+    /// Order of arrival.
     pub(super) arrival: u64,
 }
 
-/// The jobs of one user and one priority: by width, then in the order of the policy.
+/// The calls of one user and one priority: by width, then in the order of the policy.
 type Shelf = BTreeMap<u32, BTreeMap<(u64, u64), u64>>;
 
-/// The users of one priority who wait, least usage first. Usages are not negative, so their bits
-/// are in their order.
+/// The waiting users of one priority, least usage first. Usages are not negative, so their bits
+/// sort like their values.
 type Ranking = BTreeSet<(u64, u64)>;
 
 #[derive(Clone, Debug, Default)]
 struct User {
-    /// Seconds on one processor element, in the weight of now.
+    /// Seconds on one processor element, with the current weight.
     usage: f64,
     running: usize,
     shelves: BTreeMap<i32, Shelf>,
-    /// Its jobs that wait, in the order in which they came.
+    /// Waiting calls in the order of arrival.
     arrivals: BTreeMap<u64, u64>,
-    /// Since when the first of them has been the first, and the starts up to then.
+    /// When the current first call became the first, and the number of starts until then.
     since: Option<(Nanos, u64)>,
 }
 
 /// All users.
 ///
-/// A half-life makes old usage count less. Instead of all usages shrinking all the time, the weight
-/// of what is used now grows, which leaves the order of users who do nothing as it is.
+/// With a half-life, old use counts less. Instead of shrinking all usages all the time, the weight
+/// of new use grows, which keeps the order of inactive users.
 #[derive(Clone, Debug)]
 pub(super) struct Users {
     half_life: f64,
@@ -51,7 +51,7 @@ pub(super) struct Users {
     epoch: Nanos,
     users: BTreeMap<u64, User>,
     rankings: BTreeMap<Reverse<i32>, Ranking>,
-    /// Users who wait: since when, starts up to then, who.
+    /// Waiting users: since when, starts until then, and who.
     waits: BTreeSet<(Nanos, u64, u64)>,
 }
 
@@ -66,7 +66,7 @@ impl Users {
         }
     }
 
-    /// A job begins to wait.
+    /// Adds a waiting call.
     pub(super) fn enter(
         &mut self,
         key: u64,
@@ -90,7 +90,7 @@ impl Users {
         shelf.entry(place.width).or_default().insert(order, id);
     }
 
-    /// A job waits no longer.
+    /// Removes a waiting call.
     pub(super) fn leave(&mut self, key: u64, place: &QueuePosition, now: Nanos, starts: u64) {
         let Some(user) = self.users.get_mut(&key) else {
             return;
@@ -131,14 +131,14 @@ impl Users {
         }
     }
 
-    /// A job starts: its user pays for so many seconds in advance.
+    /// Charges a user in advance for a call that starts.
     pub(super) fn charge(&mut self, key: u64, seconds: f64, now: Nanos) {
         self.users.entry(key).or_default().running += 1;
         let weight = self.weight(now);
         self.add(key, seconds * weight);
     }
 
-    /// A job has ended and has used so many seconds; its user paid for some when it started.
+    /// Settles the charge of a call that has ended.
     pub(super) fn settle(&mut self, key: u64, used: f64, paid: (f64, Nanos), now: Nanos) {
         let weight = self.weight(now);
         let (paid, then) = paid;
@@ -166,7 +166,7 @@ impl Users {
         }
     }
 
-    /// What a second counts now.
+    /// The current weight of a second.
     fn weight(&mut self, now: Nanos) -> f64 {
         let exponent = self.exponent(now);
         if exponent > MAX_EXPONENT {
@@ -192,8 +192,8 @@ impl Users {
         }
     }
 
-    /// The oldest job of the user who has waited longest for the start of one: since when, starts
-    /// up to then, and which.
+    /// The oldest call of the user who has waited longest for a start: since when, starts until
+    /// then, and which call.
     pub(super) fn longest_waiting(&self) -> Option<(Nanos, u64, u64)> {
         let (since, starts, key) = self.waits.first()?;
         let (_, id) = self.users[key].arrivals.first_key_value()?;
@@ -211,18 +211,18 @@ impl Users {
             })
     }
 
-    /// The job whose turn it is.
+    /// The call whose turn it is.
     pub(super) fn first(&self) -> Option<u64> {
         earliest(self.shelves().next()?, u32::MAX, |_| true)
     }
 
-    /// The first job on so many processor elements at most, of those that `fits` allows.
+    /// The first call that wants at most `free` elements and that `fits` accepts.
     pub(super) fn first_that_fits(&self, free: u32, fits: impl Fn(u64) -> bool) -> Option<u64> {
         self.shelves()
             .find_map(|shelf| earliest(shelf, free, &fits))
     }
 
-    /// The first of the widest jobs on so many processor elements at most, likewise.
+    /// The first of the widest calls that want at most `free` elements and that `fits` accepts.
     pub(super) fn widest_that_fits(&self, free: u32, fits: impl Fn(u64) -> bool) -> Option<u64> {
         self.shelves().find_map(|shelf| {
             let buckets = shelf.range(..=free).rev();
@@ -242,8 +242,7 @@ impl Users {
     }
 }
 
-/// The first job of a shelf in the order of the policy, of those up to this width that `fits`
-/// allows.
+/// The first call of a shelf in the order of the policy, up to this width, that `fits` accepts.
 fn earliest(shelf: &Shelf, width: u32, fits: impl Fn(u64) -> bool) -> Option<u64> {
     let heads = shelf
         .range(..=width)
