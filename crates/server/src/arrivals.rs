@@ -1,7 +1,7 @@
-//! Arrays that threads bring: from other servers, and from the data folder.
+//! Arrays that threads bring into memory: from other servers, and from the data folder.
 //!
-//! Another server is believed in nothing: only TCP, only networks that the operator allows
-//! (`data.peers`), a bound on time, and no memory shared with it.
+//! Another server is not trusted: connections are plain TCP to networks that the operator allows
+//! (`data.peers`), with a time limit and without shared memory.
 
 use crate::folder::{self, Folder};
 use crate::memories::Memories;
@@ -16,26 +16,26 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// The slowest link that is waited for, in bytes per second.
+/// The slowest link that a read waits for, in bytes per second.
 const SLOWEST: f64 = 1e5;
 
-/// What a thread brings.
+/// The result of a thread.
 struct Arrival {
     memory: (MemoryKey, MemoryObject),
     event: Event,
 }
 
-/// Arrays on their way.
+/// Arrays that threads are reading.
 pub(crate) struct Arrivals {
-    /// Where the operator puts data as files.
+    /// The data folder.
     folder: Option<Folder>,
     /// Networks from which arrays may come.
     peers: Vec<IpNet>,
-    /// Rung by a thread that has brought something.
+    /// Rung by a thread that has finished.
     doorbell: OwnedFd,
     sender: Sender<Arrival>,
     receiver: Receiver<Arrival>,
-    /// Read from the environment when it is first needed, once for all.
+    /// Read from the environment at the first use.
     credentials: Option<Credentials>,
 }
 
@@ -52,7 +52,7 @@ impl Arrivals {
         }
     }
 
-    /// What has come, if anything. Its memory is back.
+    /// The next finished read, with its memory returned.
     pub(crate) fn next(&self, memories: &mut Memories) -> Option<Event> {
         if let Ok(Arrival { memory, event }) = self.receiver.try_recv() {
             memories.put(memory.0, memory.1);
@@ -62,7 +62,7 @@ impl Arrivals {
         changed.map(Event::Folder)
     }
 
-    /// Has a thread do something to memory that ends with an event.
+    /// Starts a thread that works on memory and ends with an event.
     fn bring(
         &self,
         name: &str,
@@ -85,13 +85,13 @@ impl Arrivals {
             let Ok(object) = take.recv() else { return };
             let event = work(&object);
             let memory = (key, object);
-            // Where the server has ended, nobody waits.
+            // If the server has ended, nobody waits for the result.
             if sender.send(Arrival { memory, event }).is_ok() {
                 let _ = rustix::io::write(&doorbell, &1u64.to_ne_bytes());
             }
         });
         match started {
-            // The thread is there, and waits for nothing else.
+            // The thread has started and waits for its task only.
             Ok(_) => {
                 drop(give.send(object));
                 Ok(())
@@ -103,7 +103,7 @@ impl Arrivals {
         }
     }
 
-    /// Has an array read from another server.
+    /// Starts to read an array from another server.
     pub(crate) fn pull(
         &mut self,
         number: u64,
@@ -146,7 +146,7 @@ impl Arrivals {
         )
     }
 
-    /// Has a file of the data folder read.
+    /// Starts to read a file of the data folder.
     pub(crate) fn read_data(
         &mut self,
         id: HandleId,
@@ -172,7 +172,7 @@ fn read(root: &OwnedFd, id: HandleId, file: &DataFile, memory: &MemoryObject) ->
     Event::DataRead(id, read.map_err(|error| format!("{}: {error}", file.name)))
 }
 
-/// What a thread reads from another server.
+/// A read from another server.
 struct Reading {
     address: Address,
     credentials: Credentials,
@@ -200,7 +200,7 @@ impl Reading {
             .map_err(|error| error.to_string())
     }
 
-    /// Whether all addresses of the other server are in networks that the operator allows.
+    /// Checks that all addresses of the other server are in allowed networks.
     fn check_peer(&self) -> Result<(), String> {
         let (Address::Tcp { host, port } | Address::Tls { host, port }) = &self.address else {
             return Err("it is not reached over TCP".to_string());

@@ -1,4 +1,5 @@
-//! Who called what, and how it ended: a line of JSON for each call, appended to a file.
+//! The audit log: who called what and how it ended, as one line of JSON for each call, appended to
+//! a file.
 
 use farcall_server_proto as proto;
 use serde::Serialize;
@@ -8,27 +9,27 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The file of an audit.
+/// An open audit log.
 pub(crate) struct Audit {
     path: PathBuf,
     file: BufWriter<File>,
     /// Whether lines wait to be written.
     waits: bool,
-    /// Whether the last write failed, which is told once.
+    /// Whether the last write failed. A failure is logged once.
     fails: bool,
 }
 
-/// What one line says.
+/// One line of the log.
 #[derive(Debug, Serialize)]
 struct Entry<'e> {
     /// Seconds since 1970.
     time: f64,
     user: String,
-    /// Address or process; none when the client has gone, or was not there any more.
+    /// Address or process; `None` after the client has disconnected.
     peer: Option<&'e str>,
-    /// Qualified name of the function, or what else was wanted.
+    /// Qualified name of the function, or another request.
     what: &'e str,
-    /// `done`, `given up`, `refused`, or the kind of its failure.
+    /// `done`, `given up`, `refused`, or the kind of the failure.
     outcome: &'e str,
     sent_bytes: u64,
     returned_bytes: u64,
@@ -53,7 +54,7 @@ impl<'e> Entry<'e> {
 }
 
 impl Audit {
-    /// Appends to a file that only the server's user can read.
+    /// Opens the log for appending. Only the server's user can read it.
     pub(crate) fn open(path: &Path) -> io::Result<Audit> {
         let mut options = OpenOptions::new();
         let file = options.append(true).create(true).mode(0o600).open(path)?;
@@ -65,7 +66,7 @@ impl Audit {
         })
     }
 
-    /// Writes a line, at the latest when the server has nothing else to do.
+    /// Adds a line. It is written when the server has nothing else to do, at the latest.
     pub(crate) fn write(&mut self, told: &proto::Audit) {
         let entry = Entry::new(told);
         let written = serde_json::to_writer(&mut self.file, &entry).map_err(io::Error::from);
@@ -74,7 +75,7 @@ impl Audit {
         self.tell(written);
     }
 
-    /// Writes what waits.
+    /// Writes the lines that wait.
     pub(crate) fn flush(&mut self) {
         if std::mem::take(&mut self.waits) {
             let written = self.file.flush();

@@ -1,4 +1,4 @@
-//! The time, as the server is told it.
+//! The clocks that the shell reads for the server.
 
 use farcall_rpc_proto::Nanos;
 use farcall_server_proto::Now;
@@ -10,11 +10,11 @@ pub(crate) fn unix_ms() -> u64 {
     since.unwrap_or_default().as_millis() as u64
 }
 
-/// Counts from the server's start.
+/// A clock that counts from the server's start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Instant,
-    /// Read anew in each turn.
+    /// Calendar time, read once in each turn.
     unix_ms: u64,
 }
 
@@ -26,7 +26,7 @@ impl Clock {
         }
     }
 
-    /// A turn begins.
+    /// Reads the calendar at the beginning of a turn.
     pub(crate) fn read_calendar(&mut self) {
         self.unix_ms = unix_ms();
     }
@@ -42,7 +42,7 @@ impl Clock {
         }
     }
 
-    /// How long it is until then.
+    /// Time from now until `nanos`.
     pub(crate) fn until(&self, nanos: Nanos) -> Duration {
         Duration::from_nanos(nanos.saturating_sub(self.nanos()))
     }

@@ -1,4 +1,5 @@
-//! What an operator can set. `docs/farcall.toml` is the same with comments for people.
+//! The configuration of a server. `docs/farcall.toml` shows every setting with comments for
+//! operators.
 
 use farcall_access as access;
 use farcall_schedule::Policy;
@@ -15,13 +16,13 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Libraries reserve memory that they do not use.
+/// Least memory limit of a worker. Libraries reserve memory that they do not use.
 const LEAST_WORKER_MEMORY: u64 = 4 << 30;
 
-/// Calls that compute at the same time where each starts at once and nothing else bounds them.
+/// Most calls that compute at once under the policy `at-once`, if nothing else bounds them.
 const MOST_AT_ONCE: usize = 256;
 
-/// Settings of a server. Every field has a default; unknown names are errors.
+/// The settings of a server. Every field has a default; unknown names are errors.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[derive(Default)]
@@ -30,24 +31,24 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// Unix socket to listen on.
     pub unix: Option<PathBuf>,
-    /// Folder for what outlives the server; none means that nothing does.
+    /// State folder. Without one, nothing outlives the server.
     pub state: Option<PathBuf>,
-    /// Where Prometheus reads metrics by HTTP: the program that runs the server serves them there,
-    /// from [`crate::Server::readings`].
+    /// Address at which Prometheus reads metrics by HTTP. The program that runs the server serves
+    /// them there, from [`crate::Server::readings`].
     pub metrics: Option<SocketAddr>,
-    /// Whether to listen where another server of this user does, and then have that one drain.
+    /// Whether to listen beside another server of this user, and then make that one drain.
     pub takeover: bool,
-    /// Bounds on what clients may ask for.
+    /// Limits on what clients may ask for.
     pub limits: Limits,
     /// The processes that call the libraries.
     pub workers: Workers,
-    /// Calls that are submitted, and fetched later.
+    /// Durable calls.
     pub jobs: DurableLimits,
-    /// Arrays that stay at the server.
+    /// Stored arrays and named data.
     pub data: Data,
-    /// Who may come in.
+    /// Who may connect.
     pub access: access::Settings,
-    /// TLS on the TCP addresses; without it they speak in clear text.
+    /// TLS on the TCP addresses; without it connections are in clear text.
     pub tls: Option<access::Tls>,
     /// Which call computes next, and on how many processor elements.
     pub queue: Queue,
@@ -65,18 +66,18 @@ pub struct Queue {
     #[serde(deserialize_with = "policy")]
     pub policy: Policy,
     /// Processor elements that calls share; 0 means the threads of all calls that
-    /// [`Workers::count`] lets compute, else the processor cores.
+    /// [`Workers::count`] allows, or else the processor cores.
     pub pes: u32,
-    /// Seconds after which what a user has computed counts half in the shares; 0 means that no
-    /// shares are kept and all users are one.
+    /// Seconds after which a user's past use counts half; 0 turns fair shares off, so that all
+    /// users count as one.
     pub half_life_s: f64,
-    /// Seconds for which a user's oldest call lets others go before; then it is next. 0: for ever.
+    /// Seconds after which a user's oldest call is next; 0 means never.
     pub patience_s: f64,
-    /// Calls of others that it lets go before; then it is next. 0: any number.
+    /// Number of other users' calls after which a user's oldest call is next; 0 means any number.
     pub passes: u64,
-    /// Priorities of functions by qualified name, 0 for the others; a higher one goes first.
+    /// Priorities of functions by qualified name; 0 by default. A higher one goes first.
     pub priorities: BTreeMap<String, i32>,
-    /// Processor elements that cannot be reserved ahead of time.
+    /// Processor elements that cannot be reserved.
     pub unreservable_pes: u32,
 }
 
@@ -84,8 +85,8 @@ pub struct Queue {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Parallel {
-    /// Program and arguments that start them, with `{processes}` for their number; the worker's own
-    /// command follows. Empty for the `mpiexec` that is found, MPICH's before others.
+    /// Program and arguments that start the processes, with `{processes}` for their number. The
+    /// worker's own command follows. If it is empty, the server looks for `mpiexec`, MPICH's first.
     pub launcher: Vec<String>,
 }
 
@@ -93,52 +94,51 @@ pub struct Parallel {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workers {
-    /// Calls that compute at the same time, besides those of reservations; 0 means as many as the
+    /// Most calls that compute at once, without those of reservations; 0 means as many as the
     /// processor elements allow.
     pub count: usize,
-    /// Processor elements, and so threads of the library, of a call whose interface does not say
-    /// how many it wants.
+    /// Processor elements, and so threads of the library, of a call whose interface does not state
+    /// them.
     pub threads: usize,
-    /// Seconds after which a call is ended; 0 means never.
+    /// Time limit of a call in seconds; 0 means none.
     pub time_limit_s: f64,
-    /// Bytes of private memory of one worker; 0 means no limit.
+    /// Limit on the private memory of a worker in bytes; 0 means none.
     pub memory: u64,
-    /// Microseconds for which the server and its workers look for new work before they sleep,
-    /// while the cores have nothing else to do. It saves the time to wake up; 0 saves the
-    /// processor instead.
+    /// Microseconds for which the server and its workers poll for work before they sleep, while the
+    /// cores are idle. Polling saves the time to wake up; 0 saves processor time instead.
     pub spin_us: u64,
-    /// Folder for files of calls that run, and for arrays that leave memory; without one, that of
-    /// the system for temporary files.
+    /// Folder for files of running calls, and for arrays when memory is short. Without one, the
+    /// system's folder for temporary files.
     pub folder: Option<PathBuf>,
-    /// Whether workers are kept from what they do not need. See `docs/security.md`.
+    /// Whether workers are confined. See `docs/security.md`.
     pub sandbox: bool,
-    /// Whether they may have sockets all the same.
+    /// Whether confined workers may have sockets.
     pub network: bool,
-    /// Private folders that they may read, besides those of the interface files.
+    /// Private folders that confined workers may read, in addition to those of the interface files.
     pub read: Vec<PathBuf>,
-    /// Folders to which they may write.
+    /// Folders that confined workers may write.
     pub write: Vec<PathBuf>,
-    /// The user that they become where the server is root.
+    /// The user of the workers, if the server is root.
     pub user: String,
 }
 
-/// Arrays that stay at the server, to be used in calls.
+/// Settings of stored arrays and named data.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Data {
-    /// Bytes of memory for them, a part of `limits.memory`; 0 means a quarter of it. Beyond that,
-    /// those that were not used for longest go to the folder `state`; without one, to a folder in
-    /// `workers.folder` that ends with the server.
+    /// Bytes of memory for stored arrays, a part of `limits.memory`; 0 means a quarter of it.
+    /// Beyond that, the least recently used arrays go to the state folder. Without a state folder
+    /// they go to a folder in `workers.folder` that ends with the server.
     pub memory: u64,
-    /// Arrays of one user.
+    /// Stored arrays of one user.
     pub per_user: usize,
     /// Bytes of one user's arrays, in memory and on the disk.
     pub bytes_per_user: u64,
-    /// Hours after its last use for which an array is kept.
+    /// Hours for which an array is kept after its last use.
     pub keep_h: f64,
-    /// Networks of the servers from which users may have arrays read.
+    /// Networks of the servers from which this one may read arrays.
     pub peers: Vec<IpNet>,
-    /// Names of arrays, those of files in the data folder included.
+    /// Number of names, including files of the data folder.
     pub names: usize,
     /// Folder whose files are named data for all users.
     pub folder: Option<PathBuf>,
@@ -194,7 +194,7 @@ impl Default for Workers {
 }
 
 impl Config {
-    /// What workers may reach; none where they may reach what the server may.
+    /// What workers may reach; `None` if they are not confined.
     pub(crate) fn sandbox(&self) -> io::Result<Option<Sandbox>> {
         let workers = &self.workers;
         if !workers.sandbox {
@@ -206,7 +206,7 @@ impl Config {
             .chain(key)
             .chain(&self.state)
             .chain(&self.access.audit);
-        // What is not there yet is hidden under the name that it will have.
+        // A file that does not exist yet is hidden under its future name.
         let own = own.map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
         let is_root = rustix::process::geteuid().is_root();
         Ok(Some(Sandbox {
@@ -221,7 +221,7 @@ impl Config {
         }))
     }
 
-    /// What the server is made with.
+    /// The settings for `farcall-server-proto`.
     pub(crate) fn settings(&self, audits: bool) -> io::Result<proto::Settings> {
         let mut seed = [0; 32];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
@@ -263,7 +263,7 @@ impl Config {
 }
 
 impl Queue {
-    /// What the queue is made with.
+    /// The settings for the queue.
     pub(crate) fn settings(&self, workers: &Workers) -> Settings {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let pes = match (self.pes, workers.count) {
@@ -273,7 +273,7 @@ impl Queue {
                 .saturating_mul(workers.elements()),
             (pes, _) => pes,
         };
-        // Whoever starts everything at once is still to be bounded.
+        // The policy `at-once` still needs a bound.
         let most_running = match (workers.count, self.policy) {
             (0, Policy::AtOnce) => MOST_AT_ONCE,
             (0, _) => usize::MAX,
@@ -300,7 +300,7 @@ impl Queue {
     }
 }
 
-/// Bandwidth that can be reserved: a tenth stays for everybody.
+/// Bandwidth that can be reserved. A tenth always remains for others.
 fn reservable(limits: &Limits) -> Bandwidth {
     let part = |whole: u64| whole - whole.div_ceil(10);
     Bandwidth {
@@ -318,23 +318,23 @@ fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error
 }
 
 impl Workers {
-    /// Processor elements of a call that does not say how many.
+    /// Processor elements of a call whose interface does not state them.
     pub(crate) fn elements(&self) -> u32 {
         u32::try_from(self.threads.max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Where the files of calls lie while they run.
+    /// Folder for the files of running calls.
     pub(crate) fn folder(&self) -> PathBuf {
         self.folder.clone().unwrap_or_else(std::env::temp_dir)
     }
 
-    /// How long to spin at most.
+    /// Longest time to poll.
     pub(crate) fn spin(&self) -> Duration {
         Duration::from_micros(self.spin_us)
     }
 }
 
-/// The numbers of a user of this machine and of its group.
+/// The user id of a user of this machine, and its group id.
 fn user_ids(name: &str) -> io::Result<(u32, u32)> {
     access::host_user(name)?.ok_or_else(|| {
         let text = format!("there is no user `{name}` (workers.user in the configuration)");
@@ -355,7 +355,7 @@ mod tests {
     fn the_commented_file_states_the_defaults() {
         let text = include_str!("../../../docs/farcall.toml");
         let mut config = Config::parse(text).unwrap();
-        // The default depends on the machine, so the file cannot state it.
+        // The default depends on the machine, so the example file cannot state it.
         config.workers.memory = Workers::default().memory;
         let expected = Config {
             listen: config.listen.clone(),

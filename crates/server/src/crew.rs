@@ -1,4 +1,4 @@
-//! The workers' processes, what starts them, and what they bind.
+//! The worker processes: starts them, gives them calls, and ends them as the server decides.
 
 use crate::WorkerCommand;
 use crate::config::Config;
@@ -17,7 +17,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::fd::BorrowedFd;
 use std::io;
 
-/// What starts workers, and what they bind.
+/// The worker processes, and what they bind.
 pub(crate) struct Crew {
     launcher: Launcher,
     catalog: Catalog,
@@ -40,12 +40,12 @@ impl Crew {
         })
     }
 
-    /// The interface files that are served.
+    /// The interface files of the server.
     pub(crate) fn documents(&self) -> impl Iterator<Item = &Document> {
         self.catalog.files().map(|(_, document)| document)
     }
 
-    /// Does one thing with workers. Returns what has come of it, where that is known at once.
+    /// Performs an action on workers. Returns the resulting event if it is known at once.
     pub(crate) fn execute(
         &mut self,
         action: Action,
@@ -78,7 +78,7 @@ impl Crew {
             }
             Action::KeepLibrary => {
                 if let Some(library) = self.libraries.last() {
-                    // It was checked before.
+                    // The file was checked before.
                     let _ = self.catalog.add(library.source.clone());
                 }
             }
@@ -148,7 +148,7 @@ impl Crew {
         let Some(worker) = self.workers.get_mut(key) else {
             return;
         };
-        // One that is dead already is handled as such.
+        // If the worker is dead, its death is handled separately.
         if let Err(error) = worker.answer(answer)
             && error.kind() != io::ErrorKind::BrokenPipe
         {
@@ -163,18 +163,18 @@ impl Crew {
         }
     }
 
-    /// The first of several processes has come, perhaps.
+    /// Accepts the first process of a parallel worker, if it has connected.
     pub(crate) fn admit_first_process(&mut self, key: WorkerKey, poll: &Poll) -> io::Result<()> {
         let Some(worker) = self.workers.get_mut(key) else {
             return Ok(());
         };
-        // What it was awaited at may stay open for a while in a process that is about to start.
+        // The old descriptor may stay open for a while in a process that is about to start.
         poll.forget(worker.socket());
         worker.admit()?;
         poll.watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)
     }
 
-    /// Removes a worker that is dead or to be dead.
+    /// Removes a worker that is dead or about to die.
     pub(crate) fn bury(&mut self, key: WorkerKey, poll: &Poll) -> Option<Death> {
         let worker = self.workers.remove(key)?;
         poll.forget(worker.socket());
@@ -188,7 +188,7 @@ impl Crew {
         })
     }
 
-    /// The server ends: its workers do.
+    /// Ends all workers when the server ends.
     pub(crate) fn end_all(&mut self) {
         for (_, worker) in self.workers.iter_mut() {
             worker.end(FailureKind::ServerStopping, "was ended with its server");
@@ -202,13 +202,14 @@ impl Crew {
         }
     }
 
-    /// Tells every running worker to ring; `false` if one has finished meanwhile.
+    /// Asks every running worker to ring the doorbell. Returns `false` if one has finished
+    /// meanwhile.
     pub(crate) fn ask_for_doorbells(&self) -> bool {
         let mut workers = self.workers.iter();
         workers.all(|(_, worker)| worker.ask_for_doorbell())
     }
 
-    /// Looks whether an interface file can be served.
+    /// Checks whether an interface file can be served.
     fn check_library(&mut self, path: String, text: String) -> Result<(String, Document), Failure> {
         let source = Interfaces {
             path: path.clone().into(),
@@ -239,7 +240,7 @@ impl Crew {
     }
 }
 
-/// What starts workers.
+/// The launcher that starts workers.
 fn launcher(config: &Config, command: WorkerCommand) -> io::Result<Launcher> {
     let settings = config.queue.settings(&config.workers);
     let elements = config.workers.elements();

@@ -1,4 +1,6 @@
-//! What outlives the server: durable calls in a journal, their data and arrays in files.
+//! The disk: the journal of durable calls, and files for their data and for stored arrays.
+//!
+//! Threads write and read; the reactor never waits for them. The server decides what is written.
 
 pub(crate) mod files;
 pub(crate) mod journal;
@@ -21,7 +23,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 use tempfile::TempDir;
 
-/// What the threads have done.
+/// A result of the threads.
 pub(crate) enum Reply {
     Written {
         ticket: u64,
@@ -37,7 +39,7 @@ pub(crate) enum Reply {
         id: JobId,
         number: Result<u64, Failure>,
     },
-    /// None where nothing is recorded of the call any more.
+    /// `None` if the journal does not know the call.
     Changed {
         id: JobId,
         changed: Option<Changed>,
@@ -47,7 +49,7 @@ pub(crate) enum Reply {
     },
 }
 
-/// Why durable calls cannot be kept.
+/// Why durable calls cannot be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// The journal cannot be opened.
@@ -59,25 +61,25 @@ pub enum DiskError {
 }
 
 impl DiskError {
-    /// Whether another server has the folder.
+    /// Whether another server uses the folder.
     pub(crate) fn is_taken(&self) -> bool {
         matches!(self, DiskError::Journal(error) if error.is_taken())
     }
 }
 
-/// The threads that write and read, and what they have done.
+/// The threads that write and read, and their results.
 pub(crate) struct Disk {
     replies: Receiver<Reply>,
     files: Files,
-    /// Of durable calls, where there is a folder for what outlives the server.
+    /// The journal, if there is a state folder.
     journal: Option<Journal>,
-    /// The folder, where it ends with the server.
+    /// The folder, if it ends with the server.
     _temporary: Option<TempDir>,
 }
 
 impl Disk {
-    /// Opens the folder, brings what is recorded to what holds after a restart, and removes what no
-    /// call needs. Threads ring `doorbell` when they have something to say.
+    /// Opens the state folder. Moves each recorded call to the state that holds after a restart,
+    /// and removes files that no call needs. Threads ring `doorbell` when they have a result.
     pub(crate) fn open(folder: &Path, doorbell: OwnedFd) -> Result<(Disk, Vec<Record>), DiskError> {
         use std::os::unix::fs::DirBuilderExt;
         let mut builder = std::fs::DirBuilder::new();
@@ -104,7 +106,7 @@ impl Disk {
         Ok((disk, records))
     }
 
-    /// A folder for arrays that leave memory, which ends with the server.
+    /// A temporary folder for stored arrays, which ends with the server.
     fn temporary(parent: &Path, doorbell: OwnedFd) -> io::Result<Disk> {
         let temporary = temporary_folder(parent)?;
         let (sender, replies) = channel();
@@ -119,13 +121,12 @@ impl Disk {
     }
 }
 
-/// What outlives the server, or is to be this server's soon; without a folder for it, arrays that
-/// leave memory.
+/// The state folder, once this server has it; without one, a temporary folder for stored arrays.
 pub(crate) struct State {
     disk: Option<Disk>,
-    /// Another server has it, whose place this one takes.
+    /// Whether another server still uses the folder and this one waits for it.
     pub(crate) is_awaited: bool,
-    /// Where a folder for arrays is made when the first of them leaves memory.
+    /// Where the temporary folder is made when the first array leaves memory.
     temporary: PathBuf,
     doorbell: OwnedFd,
 }
@@ -140,8 +141,8 @@ impl State {
         }
     }
 
-    /// Opens the folder of durable calls. A server whose place this one takes has it until its
-    /// calls have ended.
+    /// Opens the state folder. During a takeover, the old server uses it until its calls have
+    /// ended.
     pub(crate) fn open(&mut self, folder: &Path, takes_over: bool) -> Result<Event, DiskError> {
         match Disk::open(folder, self.doorbell.try_clone()?) {
             Ok((disk, records)) => {
@@ -157,7 +158,7 @@ impl State {
         }
     }
 
-    /// Does one thing with the disk. Returns what has come of it, where that is known at once.
+    /// Performs an action on the disk. Returns the resulting event if it is known at once.
     pub(crate) fn execute(&mut self, action: Action, memories: &mut Memories) -> Option<Event> {
         match action {
             Action::WriteFile {
@@ -201,7 +202,7 @@ impl State {
         None
     }
 
-    /// Has a thread move a stream; why not, where that is impossible.
+    /// Passes a transfer to a thread. Fails if that is impossible.
     fn hand_over(
         &mut self,
         transfer: Transfer,
@@ -226,13 +227,13 @@ impl State {
         }
     }
 
-    /// What the threads have done, one thing after the other. Its memory is back.
+    /// The next result of the threads, with its memory returned.
     pub(crate) fn next(&self, memories: &mut Memories) -> Option<Event> {
         let reply = self.disk.as_ref()?.replies.try_recv().ok()?;
         Some(reply.into_event(memories))
     }
 
-    /// The same for a server that ends: waits until the deadline.
+    /// The next result for a server that ends. Waits until the deadline.
     pub(crate) fn last(&self, deadline: Instant, memories: &mut Memories) -> Option<Event> {
         let left = deadline.saturating_duration_since(Instant::now());
         let reply = self.disk.as_ref()?.replies.recv_timeout(left).ok()?;
@@ -266,7 +267,7 @@ impl Reply {
     }
 }
 
-/// What the disk could not do.
+/// The error for the server.
 fn failed(error: &io::Error) -> proto::DiskError {
     proto::DiskError {
         is_full: error.kind() == io::ErrorKind::StorageFull,

@@ -1,4 +1,4 @@
-//! How much room a folder takes on the disk, looked up by a thread of its own now and then.
+//! Disk use of a folder, measured by a thread from time to time.
 
 use std::fs;
 use std::io;
@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Time between two looks.
+/// Time between two measurements.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Bytes of a block that the system counts.
+/// Size of the blocks that the system counts, in bytes.
 const BLOCK: u64 = 512;
 
-/// The room that the files of a folder take.
+/// The disk use of a folder's files.
 pub(crate) struct DiskUse(Arc<AtomicU64>);
 
 impl DiskUse {
-    /// Looks at once, and then now and then as long as somebody wants to know.
+    /// Measures at once, and then from time to time while the value is in use.
     pub(crate) fn watch(folder: PathBuf) -> io::Result<DiskUse> {
         let bytes = Arc::new(AtomicU64::new(bytes_of(&folder)));
         let known = Arc::downgrade(&bytes);
@@ -35,13 +35,13 @@ impl DiskUse {
         Ok(DiskUse(bytes))
     }
 
-    /// What was seen last.
+    /// The last measurement in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What goes away meanwhile counts nothing.
+/// A file that disappears meanwhile counts as empty.
 fn bytes_of(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let bytes = entries.map(|entry| match entry.metadata() {

@@ -1,8 +1,8 @@
-//! The data folder: its files are named data, by their paths within it. A thread looks through it
-//! again and again, and others read files into memory; the reactor never waits for a disk.
+//! The data folder: its files are named data, named by their paths in it. A thread scans it
+//! repeatedly, and other threads read files into memory; the reactor never waits for the disk.
 //!
-//! Only regular files are data. Neither a folder nor a file is reached through a symbolic link, so
-//! that nothing outside of the folder has a name.
+//! Only regular files are data. No folder or file is reached through a symbolic link, so nothing
+//! outside of the folder gets a name.
 
 use farcall_npy::{Header, MOST_HEADER};
 use farcall_rpc_proto::{ArrayForm, check_name, swap_bytes};
@@ -19,18 +19,18 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Files of a folder that are data.
+/// Most files that are data.
 const MOST_FILES: usize = 4096;
-/// Entries that are looked at.
+/// Most entries of a scan.
 const MOST_ENTRIES: usize = 65_536;
-/// Folders within folders.
+/// Most levels of folders.
 const MOST_DEPTH: usize = 8;
-/// Time between two looks through the folder.
+/// Time between two scans.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The ending of files that say what their array is.
+/// Extension of files whose header describes their array.
 const NPY: &str = ".npy";
 
-/// The folder, and the thread that looks through it.
+/// The folder, and the thread that scans it.
 pub(crate) struct Folder {
     root: OwnedFd,
     found: Receiver<Vec<DataFile>>,
@@ -39,8 +39,8 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Looks through the folder once, and then in a thread that rings at the doorbell when
-    /// something has changed.
+    /// Scans the folder once, and then in a thread that rings the doorbell when something has
+    /// changed.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -82,7 +82,7 @@ impl Folder {
         Ok((folder, first))
     }
 
-    /// What the folder has now, if that is something else than before.
+    /// The contents of the folder, if they have changed.
     pub(crate) fn changed(&self) -> Option<Vec<DataFile>> {
         self.found.try_iter().last()
     }
@@ -93,10 +93,10 @@ impl Folder {
     }
 }
 
-/// Reads the array of a file into memory that is as long as it.
+/// Reads the array of a file into memory of the same length.
 ///
 /// # Errors
-/// It is not the file that it was.
+/// The file has changed since the scan.
 pub(crate) fn read(root: &OwnedFd, file: &DataFile, memory: &MemoryObject) -> io::Result<()> {
     let opened = open_beneath(root, &file.name)?;
     let check = || {
@@ -119,7 +119,7 @@ pub(crate) fn read(root: &OwnedFd, file: &DataFile, memory: &MemoryObject) -> io
     Ok(())
 }
 
-/// Opens a file by its path within a folder, through no link, and only if it is a regular one.
+/// Opens a regular file by its path in the folder, without following links.
 fn open_beneath(root: &OwnedFd, name: &str) -> io::Result<File> {
     check_name(name).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     let mut folder = root.try_clone()?;
@@ -148,10 +148,10 @@ fn changed(stat: &Stat) -> u64 {
         .saturating_add(stat.st_mtime_nsec)
 }
 
-/// Looks through the folder; a file that has not changed is not opened again.
+/// A scan. It does not open unchanged files again.
 struct Scan {
     root: OwnedFd,
-    /// What is known of files; nothing where they are no data.
+    /// Known files. `None` for files that are not data.
     known: HashMap<String, (u64, u64, Option<DataFile>)>,
     complained: bool,
 }
@@ -208,7 +208,7 @@ impl Scan {
             if word.starts_with('.') || check_name(&name).is_err() {
                 continue;
             }
-            // What has gone meanwhile is looked for in vain.
+            // The entry has disappeared meanwhile.
             let Ok(stat) = statat(folder, word, AtFlags::SYMLINK_NOFOLLOW) else {
                 continue;
             };
@@ -237,8 +237,7 @@ impl Scan {
         Ok(())
     }
 
-    /// What a file is as data; none where it cannot be read, or is no array though it is called
-    /// one.
+    /// A file as data. `None` if it cannot be read, or is not an array despite its name.
     fn look(&self, name: &str, changed: u64, length: u64) -> Option<DataFile> {
         let plain = DataFile {
             name: name.to_string(),
@@ -274,7 +273,7 @@ impl Scan {
                     ..plain
                 })
             }
-            // It may be being written.
+            // The file may still be being written.
             Ok(_) => None,
             Err(error) => {
                 tracing::warn!("the file `{name}` of the data folder is no data: {error}");

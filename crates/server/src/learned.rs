@@ -1,5 +1,4 @@
-//! What a server has learned, kept in its folder for state: the times of functions, the rates of
-//! links.
+//! Learned values in the state folder: times of functions and rates of links.
 
 use farcall_schedule::{Learned, Predictor, Profile, Throughput};
 use farcall_server_proto::{Functions, Links};
@@ -12,11 +11,11 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 const NAME: &str = "learned.json";
-/// A larger file is not one of ours.
+/// Larger files are ignored.
 const MOST_BYTES: u64 = 16 << 20;
 const SCHEMA: u32 = 1;
 
-/// The file. Whoever reads it checks each value: it may have been cut short, or changed by hand.
+/// The file. Every value is checked when it is read, because the file may be truncated or edited.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -30,13 +29,13 @@ struct File {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Function {
-    /// Mean nanoseconds of late.
+    /// Recent mean in nanoseconds.
     exec: Option<f64>,
     /// By processor elements: octave, mean, variance, calls.
     rates: BTreeMap<u32, Vec<(u8, f64, f64, u32)>>,
 }
 
-/// Makes the folder, for nobody else to look into.
+/// Makes the folder, readable by its owner only.
 pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -44,7 +43,7 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
         .create(folder)
 }
 
-/// Goes on with what was learned before. What is not there is not missed.
+/// Restores what an earlier server has learned. A missing file is no error.
 pub(crate) fn load(folder: &Path, functions: &mut Functions, links: &mut Links) {
     let path = folder.join(NAME);
     let file = match read(&path) {
@@ -99,7 +98,7 @@ fn read(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Keeps what was learned. A file is complete or not there.
+/// Saves what was learned. The file is complete or absent.
 pub(crate) fn save(folder: &Path, functions: &Functions, links: &Links) -> io::Result<()> {
     let of_profile = |profile: &Profile| {
         let predictors = profile.predictors().iter();

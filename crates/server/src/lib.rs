@@ -1,17 +1,15 @@
-//! The computational server. It owns the sockets and the job buffers; worker processes map the
-//! buffers and call the library in place.
+//! The computational server: the shell around `farcall-server-proto`. It owns the sockets and the
+//! call buffers. Worker processes map the buffers and call the library in place.
 //!
-//! [`Server::bind`] takes a typed [`Config`] and the [`Catalog`] to serve and returns once every
-//! library is bound; [`Server::run`] serves until SIGTERM or SIGINT. A worker process is this
-//! program started anew with the command given in [`WorkerCommand`], which must call
-//! [`run_worker`].
+//! [`Server::bind`] takes a typed [`Config`] and the [`Catalog`] to serve, and returns when every
+//! library is bound. [`Server::run`] serves until SIGTERM or SIGINT. A worker process is this
+//! program started again with the command in [`WorkerCommand`], which must call [`run_worker`].
 //!
-//! What a server decides is `farcall-server-proto`; this crate is its shell. From the outside in:
-//! `reactor` is the one thread that waits, tells the server what has happened and does what it
-//! wants; `socket` moves bytes between a client, the protocol and the memory of calls; `disk` is
-//! what outlives the server; `folder` is the operator's data; `learned` keeps what was learned;
-//! [`member`] joins metaservers.
-//! Workers are `farcall-worker`.
+//! `farcall-server-proto` makes all decisions. In this crate, from the outside in: `reactor` is the
+//! one thread that waits, reports events to the server and performs its actions; `socket` moves
+//! bytes between a client, the protocol and the memory of calls; `disk` has what outlives the
+//! server; `folder` is the operator's data; `learned` saves what was learned; [`member`] joins
+//! metaservers. Workers are in `farcall-worker`.
 
 mod arrivals;
 mod audit;
@@ -54,12 +52,12 @@ use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
-/// How a server stands, and since when.
+/// The status of a server at a time.
 #[derive(Clone, Debug)]
 pub struct ServerStatus {
-    /// When it stood so.
+    /// The time.
     pub at: Instant,
-    /// How.
+    /// The status.
     pub status: farcall_server_proto::ServerStatus,
 }
 
@@ -77,32 +75,32 @@ impl DerefMut for ServerStatus {
     }
 }
 
-/// The program, and its first arguments, that becomes a worker by calling [`run_worker`].
+/// The program that becomes a worker by calling [`run_worker`], and its first arguments.
 pub type WorkerCommand = (PathBuf, Vec<String>);
 
 /// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address cannot be listened on.
+    /// The server cannot listen on an address.
     #[error("cannot listen on {address}: {source}{}", listen_hint(.source))]
     Listen {
         /// The address.
         address: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The folder for what outlives the server cannot be made.
+    /// The state folder cannot be made.
     #[error("{}: {source}; name another folder with --state", folder.display())]
     State {
         /// The folder.
         folder: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// There is neither an address nor a socket to listen on.
+    /// The configuration has neither an address nor a Unix socket to listen on.
     #[error("nothing to listen on: give an address or a Unix socket")]
     NowhereToListen,
-    /// The C text of an interface file cannot be compiled, or may not be.
+    /// The C text of an interface file cannot be compiled, or is not allowed.
     #[error("{}: {source}", path.display())]
     Compile {
         /// The interface file.
@@ -110,7 +108,7 @@ pub enum StartError {
         /// What is wrong.
         source: CompileError,
     },
-    /// What was submitted before cannot be read.
+    /// The durable calls of an earlier server cannot be read.
     #[error("durable calls in {}: {source}", path.display())]
     Journal {
         /// The folder.
@@ -121,21 +119,21 @@ pub enum StartError {
     /// A library cannot be bound, or its worker cannot be started.
     #[error("{0}")]
     Library(String),
-    /// The certificate, its key or the certificates of clients cannot be used.
+    /// The server's certificate, its key or the clients' certificates cannot be used.
     #[error("TLS: {0}; `farcall access certificate` makes certificates and keys")]
     Tls(#[from] FileError),
-    /// The tokens cannot be used.
+    /// The token file cannot be used.
     #[error("tokens: {0}")]
     Tokens(#[from] TokenError),
-    /// The file for the audit cannot be opened.
+    /// The audit log cannot be opened.
     #[error("{}: {source}; name another file with --audit", path.display())]
     Audit {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The system refused something else.
+    /// Another error of the system.
     #[error("cannot start the server: {0}")]
     System(#[from] io::Error),
 }
@@ -158,7 +156,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds the libraries and listens. On return every function can be called.
+    /// Binds the libraries and listens. When it returns, every function can be called.
     pub fn bind(
         config: Config,
         catalog: Catalog,
@@ -189,18 +187,18 @@ impl Server {
         Ok(Server { addresses, reactor })
     }
 
-    /// Where it listens, as clients write it.
+    /// The addresses at which it listens, as clients write them.
     pub fn addresses(&self) -> &[String] {
         &self.addresses
     }
 
-    /// How the server stands, now and whenever that changes, at most some dozen times a second;
-    /// for the metaservers that it joins. One that is not taken is followed by a newer one.
+    /// The status of the server, now and after every change, at most some dozen times a second, for
+    /// metaservers. A newer status replaces one that was not taken.
     pub fn subscribe(&mut self) -> Receiver<ServerStatus> {
         self.reactor.subscribe()
     }
 
-    /// A way to ask, from any thread, for what Prometheus is to be told.
+    /// A handle to ask for metrics from any thread.
     ///
     /// # Errors
     /// The system refuses a thread or a descriptor.
@@ -208,13 +206,14 @@ impl Server {
         self.reactor.readings()
     }
 
-    /// Number of functions served.
+    /// Number of functions.
     pub fn functions(&self) -> usize {
         self.reactor.functions()
     }
 
-    /// Serves until SIGTERM or SIGINT, or, after SIGUSR1 or the request of an operator, until the
-    /// calls that it then has are done. Calls that are open then fail with a message that says so.
+    /// Serves until SIGTERM or SIGINT. After SIGUSR1 or a drain request of an operator, serves
+    /// until its current calls have ended. Calls that are still open then fail with a message that
+    /// says so.
     pub fn run(mut self) -> io::Result<()> {
         self.reactor.run()
     }
@@ -238,7 +237,7 @@ fn libraries(catalog: &Catalog, allow_code: bool) -> Result<Vec<LibrarySource>, 
     catalog.files().map(library).collect()
 }
 
-/// Says so where anybody on a network may call.
+/// Warns if anybody on a network may call.
 fn warn_of_strangers(config: &Config, access: &Access) {
     let open = config.listen.iter().find(|at| !at.ip().is_loopback());
     if let Some(address) = open.filter(|_| access.is_open()) {

@@ -1,4 +1,4 @@
-//! Listening sockets.
+//! Listening sockets: TCP, TLS, Unix sockets and the abstract socket for clients on this host.
 
 use farcall_rpc_proto::User;
 use farcall_tls::{Identity, Session};
@@ -13,26 +13,26 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{SocketAddr as SocketName, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// Connections that wait to be accepted, at most; the system may allow fewer.
+/// Most connections that wait to be accepted. The system may allow fewer.
 const BACKLOG: i32 = 4096;
 
 /// A connection just accepted.
 pub(crate) struct Accepted {
     pub(crate) socket: OwnedFd,
-    /// Who it is, for the log.
+    /// Name of the client in the log.
     pub(crate) peer: String,
     pub(crate) user: User,
-    /// The host it comes from; none on a Unix socket.
+    /// The client's host; `None` on a Unix socket.
     pub(crate) host: Option<IpAddr>,
-    /// Whether memory can be handed over on it.
+    /// Whether memory can be passed on it.
     pub(crate) is_unix: bool,
-    /// TLS, where the listener speaks it.
+    /// The TLS session, if the listener uses TLS.
     pub(crate) session: Option<Session>,
     /// Whether the client is on this host.
     pub(crate) is_local: bool,
 }
 
-/// A path, and the socket that this server has put there: another server may have put its own.
+/// A path and the socket that this server has made there. Another server may have replaced it.
 pub(crate) struct SocketPath {
     path: PathBuf,
     inode: u64,
@@ -45,7 +45,8 @@ fn place(path: &Path) -> io::Result<SocketPath> {
     })
 }
 
-/// A listener whose port the user's next server can share, so that it listens before this one ends.
+/// A listener whose port the user's next server can share, so that it can listen before this one
+/// ends.
 fn shareable(address: SocketAddr) -> io::Result<TcpListener> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -64,26 +65,26 @@ fn shareable(address: SocketAddr) -> io::Result<TcpListener> {
 pub(crate) enum Listener {
     Tcp(TcpListener, Option<Identity>),
     Unix(UnixListener, SocketPath),
-    /// For clients that came over TCP and are on this host, by its abstract name.
+    /// For clients on this host that connected over TCP, by an abstract name.
     Local(UnixListener, String),
 }
 
 impl Listener {
-    /// Listens on an address; with `beside`, even where another server of this user listens.
+    /// Listens on an address. With `beside`, another server of this user may listen there too.
     pub(crate) fn tcp(
         address: SocketAddr,
         identity: Option<Identity>,
         beside: bool,
     ) -> io::Result<Listener> {
         if !beside && address.port() != 0 {
-            // Without the option to share the port this fails where anybody listens.
+            // Without the option to share the port, this fails if anybody listens there.
             drop(TcpListener::bind(address)?);
         }
         Ok(Listener::Tcp(shareable(address)?, identity))
     }
 
-    /// Listens on a path. A socket that a dead server left there is replaced; with `beside`, that
-    /// of a living one too.
+    /// Listens on a path. Replaces the socket of a dead server; with `beside`, also that of a
+    /// running one.
     pub(crate) fn unix(path: &Path, beside: bool) -> io::Result<Listener> {
         if beside {
             let fresh = path.with_extension(format!("{}.new", std::process::id()));
@@ -101,7 +102,7 @@ impl Listener {
         Ok(Listener::Unix(listener, place(path)?))
     }
 
-    /// Listens on an abstract name that nobody else has.
+    /// Listens on a new abstract name.
     pub(crate) fn local() -> io::Result<Listener> {
         let mut random = [0u8; 16];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
@@ -119,7 +120,7 @@ impl Listener {
         }
     }
 
-    /// The addresses at which clients on other hosts may reach it, with TLS or without.
+    /// The addresses at which clients on other hosts can reach it.
     pub(crate) fn ways(&self, tls: bool) -> Vec<SocketAddr> {
         let Listener::Tcp(listener, identity) = self else {
             return Vec::new();
@@ -145,7 +146,7 @@ impl Listener {
         }
     }
 
-    /// As clients write it, if they do.
+    /// The address as clients write it.
     pub(crate) fn address(&self) -> Option<String> {
         match self {
             Listener::Tcp(listener, identity) => {
@@ -163,7 +164,7 @@ impl Listener {
         }
     }
 
-    /// The next connection, if one waits.
+    /// Accepts the next connection, if one waits.
     pub(crate) fn accept(&self) -> io::Result<Accepted> {
         match self {
             Listener::Tcp(listener, identity) => {
@@ -201,7 +202,7 @@ impl Listener {
     }
 }
 
-/// Addresses of this host's interfaces that others may reach.
+/// Addresses of this host's interfaces that other hosts may reach.
 fn interface_addresses() -> Vec<IpAddr> {
     let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
     let up = interfaces.filter(|one| one.flags.contains(InterfaceFlags::IFF_UP));
@@ -217,9 +218,8 @@ fn interface_addresses() -> Vec<IpAddr> {
     addresses.filter(|ip| !is_local(ip)).collect()
 }
 
-/// Bounds what lies in the system's hands, for nothing overtakes it there. On a network that is
-/// what has not been sent; within a host data pass to the other side at once, and wait there to be
-/// read.
+/// Bounds the bytes in the system's buffers, which nothing can overtake. On a network these are
+/// unsent bytes. Within a host, bytes pass to the other side at once and wait there to be read.
 fn bound_queue(stream: &TcpStream, is_within_host: bool) -> io::Result<()> {
     let (option, bytes) = match is_within_host {
         true => (libc::TCP_WINDOW_CLAMP, 1 << 20),
@@ -228,7 +228,8 @@ fn bound_queue(stream: &TcpStream, is_within_host: bool) -> io::Result<()> {
     set_option(stream.as_fd(), libc::IPPROTO_TCP, option, bytes)
 }
 
-/// Bounds what the other side may send before it is read; without a bound the system finds one.
+/// Bounds the bytes that the client may send before they are read. Without a bound, the system
+/// chooses one.
 pub(crate) fn bound_ahead(socket: BorrowedFd<'_>, bytes: Option<u32>) -> io::Result<()> {
     match bytes {
         Some(bytes) => Ok(sockopt::set_socket_recv_buffer_size(
@@ -245,7 +246,7 @@ fn set_option(
     option: libc::c_int,
     bytes: libc::c_int,
 ) -> io::Result<()> {
-    // SAFETY: the value is one of this frame, as long as said.
+    // SAFETY: the value lives in this stack frame and has the given size.
     let set = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -1,5 +1,5 @@
-//! The thread by which a server is a member of a metaserver's directory:
-//! `farcall_server_proto::member` says what is told, and when.
+//! The thread of a server's membership at a metaserver. `farcall_server_proto::member` decides what
+//! to tell it, and when.
 
 use crate::ServerStatus;
 use farcall_client::{Address, Error, Metaserver, Options};
@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long a metaserver may take to answer.
+/// Longest wait for a metaserver's answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A server that joins a metaserver.
@@ -18,35 +18,35 @@ pub struct Member {
     pub metaserver: Address,
     /// The server's random number, the same at every metaserver.
     pub server: u64,
-    /// Where clients reach the server.
+    /// Address of the server for clients.
     pub address: String,
-    /// Whom it believes, and what it shows.
+    /// Credentials and trusted authorities.
     pub options: Options,
 }
 
 /// A random number for a server.
 ///
 /// # Errors
-/// The system has no randomness.
+/// The system gives no random numbers.
 pub fn random_number() -> io::Result<u64> {
     let mut random = [0u8; 8];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
     Ok(u64::from_le_bytes(random))
 }
 
-/// What is told, and the way to the metaserver.
+/// The state of the membership, and the connection to the metaserver.
 struct Membership {
     what: Member,
     member: member::Member,
     metaserver: Option<Metaserver>,
     start: Instant,
-    /// Whether it was said that the metaserver is away.
+    /// Whether the log says already that the metaserver is away.
     complained: bool,
 }
 
 impl Member {
-    /// Starts a thread that joins, tells of every `standing`, renews the lease, and joins again
-    /// when the metaserver comes back. When the server ends, it leaves.
+    /// Starts a thread that joins, reports every status, renews the lease, and joins again when the
+    /// metaserver returns. It leaves when the server ends.
     ///
     /// # Errors
     /// The system refuses a thread.
@@ -85,7 +85,7 @@ impl Membership {
             }
         }
         if let Some(metaserver) = self.metaserver.take() {
-            // Its lease would end otherwise.
+            // Otherwise its lease would have to expire first.
             let _ = metaserver.leave(self.member.server());
         }
     }

@@ -1,4 +1,4 @@
-//! The memory objects of calls, arrays and clients, by their keys.
+//! The memory objects of calls, arrays and clients, by key.
 
 use farcall_rpc_proto::swap_bytes;
 use farcall_server_proto::{Action, Beside, Event, Key, MemoryKey};
@@ -6,13 +6,12 @@ use farcall_worker::{MemoryObject, free};
 use rustix::fd::OwnedFd;
 use std::io;
 
-/// All memory objects; one that a thread has is not here meanwhile.
+/// All memory objects. While a thread uses one, it is not here.
 #[derive(Default)]
 pub(crate) struct Memories(Beside<MemoryKey, MemoryObject>);
 
 impl Memories {
-    /// Does one thing with memory that is the server's alone. Returns what has come of it, where it
-    /// is refused.
+    /// Performs an action on memory. Returns an event if the system refuses.
     pub(crate) fn execute(&mut self, action: Action) -> Option<Event> {
         match action {
             Action::MakeMemory { memory, bytes } => {
@@ -52,7 +51,7 @@ impl Memories {
         None
     }
 
-    /// Makes memory for a client and the workers; returns what the client gets.
+    /// Makes memory for a client and the workers. Returns the client's descriptor.
     pub(crate) fn share(&mut self, key: MemoryKey, bytes: u64) -> io::Result<OwnedFd> {
         let object = MemoryObject::shared(key.number(), length(bytes)?)?;
         let descriptor = object.fd().try_clone_to_owned()?;
@@ -64,7 +63,7 @@ impl Memories {
         self.0.get(key)
     }
 
-    /// Takes an object out, for a thread.
+    /// Takes an object out for a thread.
     pub(crate) fn take(&mut self, key: MemoryKey) -> Option<MemoryObject> {
         self.0.remove(key)
     }
@@ -74,7 +73,7 @@ impl Memories {
         self.0.insert(key, object);
     }
 
-    /// Ends an object.
+    /// Frees an object.
     pub(crate) fn free(&mut self, key: MemoryKey) {
         if let Some(object) = self.0.remove(key) {
             free(object.bytes(), object);

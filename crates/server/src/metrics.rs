@@ -1,4 +1,4 @@
-//! What Prometheus reads.
+//! The metrics of the server, for Prometheus.
 
 use crate::disk_use::DiskUse;
 use farcall_metrics::{Answer, Histogram, Labels, Text};
@@ -9,19 +9,21 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Functions that have series of their own, the first ones that are called; the others share one.
+/// Most functions with series of their own: the first ones that are called. The others share one
+/// series.
 const MOST_SERIES: u32 = 100;
-/// Readers that wait for the numbers.
+/// Most readers that wait at once.
 const MOST_READERS: usize = 64;
 
-/// Has the server's thread say how it stands, from any thread.
+/// Asks the server's thread for metrics, from any thread.
 pub struct Readings {
     asks: SyncSender<Answer>,
     doorbell: OwnedFd,
 }
 
 impl Readings {
-    /// The answer is dropped where too many wait, or the server has ended.
+    /// Asks for metrics. The answer is dropped if too many readers wait, or if the server has
+    /// ended.
     pub fn ask(&self, answer: Answer) {
         if self.asks.try_send(answer).is_ok() {
             let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
@@ -29,16 +31,16 @@ impl Readings {
     }
 }
 
-/// Those who wait for the numbers.
+/// The waiting readers.
 #[derive(Default)]
 pub(crate) struct Readers {
     asks: Option<Receiver<Answer>>,
-    /// Bytes of the files in the folder for state.
+    /// Disk use of the state folder.
     state: Option<DiskUse>,
 }
 
 impl Readers {
-    /// A way to ask for the numbers, of a server with this folder for state.
+    /// A handle to ask for metrics of a server with this state folder.
     pub(crate) fn readings(
         &mut self,
         state: Option<PathBuf>,
@@ -53,7 +55,7 @@ impl Readers {
         })
     }
 
-    /// Answers those who wait for the numbers.
+    /// Answers the waiting readers.
     pub(crate) fn answer(&self, server: Overview<'_>) {
         let Some(asks) = &self.asks else { return };
         while let Ok(answer) = asks.try_recv() {
@@ -91,7 +93,7 @@ fn text(server: Overview<'_>, state: Option<&DiskUse>) -> Text {
     text
 }
 
-/// Plain numbers: name, help, value.
+/// Single values: name, help, value.
 fn gauges(server: Overview<'_>) -> [(&'static str, &'static str, f64); 11] {
     let figures = server.figures();
     let [pes, used] = [figures.pes, figures.pes_used].map(f64::from);

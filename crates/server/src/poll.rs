@@ -1,4 +1,4 @@
-//! What the thread waits for: descriptors, each with what it is about.
+//! The descriptors that the reactor waits for, each with its source.
 
 use farcall_server_proto::{ConnectionKey, Key, WorkerKey};
 use rustix::buffer::spare_capacity;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::io;
 use std::time::Duration;
 
-/// What an event is about.
+/// The source of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     Listener(usize),
@@ -22,7 +22,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Of 64 bits, 3 say what it is, 24 which place, and 37 which generation of it.
+    /// The source in 64 bits: 3 for the kind, 24 for the place and 37 for the generation.
     fn data(self) -> EventData {
         fn key(kind: u64, key: impl Key) -> u64 {
             kind << 61 | u64::from(key.generation()) << 24 | u64::from(key.index())
@@ -55,7 +55,7 @@ impl Source {
     }
 }
 
-/// The descriptors that are watched.
+/// The watched descriptors.
 pub(crate) struct Poll(OwnedFd);
 
 impl Poll {
@@ -81,13 +81,13 @@ impl Poll {
         Ok(epoll::modify(&self.0, fd, source.data(), flags)?)
     }
 
-    /// A process that is about to start has a closed descriptor open for a while yet: its events
-    /// would be taken for those of the next one.
+    /// Stops watching a descriptor. A process that is about to start keeps a closed descriptor open
+    /// for a while, and its events would be taken for those of the next one.
     pub(crate) fn forget(&self, fd: impl AsFd) {
         let _ = epoll::delete(&self.0, fd);
     }
 
-    /// Waits until something happens, so long at most.
+    /// Waits for events, for at most `timeout`.
     pub(crate) fn wait(
         &self,
         events: &mut Vec<Event>,

@@ -1,8 +1,8 @@
-//! The server's one thread: it waits for sockets, workers, disks and signals, tells the server what
-//! has happened, and does what it decides.
+//! The reactor: the server's one thread. It waits for sockets, workers, disks and signals, reports
+//! events to the server, and performs its actions.
 //!
-//! One thread is enough because it never computes and never blocks: array bytes go from the socket
-//! to the memory of a call by the kernel's hand, and the library runs in the workers.
+//! One thread is enough because it never computes and never blocks: the kernel moves array bytes
+//! from the socket into the memory of a call, and the library runs in the workers.
 
 mod actions;
 mod sockets;
@@ -37,20 +37,20 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Events taken in one turn.
+/// Most events of one turn.
 const EVENTS: usize = 256;
-/// How often it is tried to listen again, and to take over what another server has.
+/// Time between two tries to listen again, or to take over the state folder.
 const SWEEP: Duration = Duration::from_secs(1);
-/// How long a server that ends waits for what is to be recorded.
+/// How long an ending server waits for its last records.
 const LAST_RECORDS: Duration = Duration::from_millis(1500);
 
-/// What wakes the thread besides sockets.
+/// Wake-ups other than sockets.
 struct Bells {
-    /// Rung by workers that finish while this thread sleeps, and by threads.
+    /// Rung by threads, and by workers that finish while this thread sleeps.
     doorbell: OwnedFd,
-    /// Has something to read when SIGTERM or SIGINT has come.
+    /// Readable after SIGTERM or SIGINT.
     signals: UnixStream,
-    /// Has something to read when SIGUSR1 has come.
+    /// Readable after SIGUSR1.
     drains: UnixStream,
 }
 
@@ -58,15 +58,15 @@ struct Bells {
 #[derive(Default)]
 struct Sockets {
     open: Beside<ConnectionKey, Socket>,
-    /// Those with input to go on with.
+    /// Connections with more input.
     ready: VecDeque<ConnectionKey>,
-    /// Those with answers to be written before the turn ends.
+    /// Connections with answers to write before the turn ends.
     unflushed: Vec<ConnectionKey>,
 }
 
 impl Sockets {
-    /// A connection has input to go on with: once, however often it is found out, so that none has
-    /// more than one turn before all others have had theirs.
+    /// Marks a connection with more input, once, so that none gets a second turn before all others
+    /// had theirs.
     fn make_ready(&mut self, key: ConnectionKey) {
         if let Some(socket) = self.open.get_mut(key)
             && !std::mem::replace(&mut socket.is_ready, true)
@@ -76,10 +76,10 @@ impl Sockets {
     }
 }
 
-/// The sockets that listen.
+/// The listening sockets.
 struct Listeners {
     open: Vec<Listener>,
-    /// Until when they are not watched, because connections cannot be accepted.
+    /// Until when they are not watched, because no connection can be accepted.
     deaf_until: Option<Instant>,
 }
 
@@ -103,7 +103,7 @@ impl Listeners {
 pub(crate) struct Reactor {
     config: Config,
     access: Access,
-    /// Where it is recorded who called what.
+    /// The audit log.
     audit: Option<Audit>,
     poll: Poll,
     listeners: Listeners,
@@ -118,16 +118,16 @@ pub(crate) struct Reactor {
     readers: Readers,
 }
 
-/// Those who want to know how the server stands.
+/// Readers of the status and the metrics.
 #[derive(Default)]
 struct Readers {
     metrics: metrics::Readers,
     subscribers: Vec<SyncSender<ServerStatus>>,
 }
 
-/// Lets the process have as many open files as it may, for each connection is one.
+/// Raises the limit on open files, because each connection is one.
 fn allow_files(connections: usize) {
-    /// Listeners, workers and what else is open.
+    /// Listeners, workers and other open files.
     const OTHERS: u64 = 200;
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -160,7 +160,7 @@ fn watch_all(poll: &Poll, listeners: &[Listener], bells: &Bells) -> io::Result<(
     poll.watch(drains.as_fd(), Source::Drain, EventFlags::IN)
 }
 
-/// Has something to read when one of these signals has come.
+/// A pipe that is readable after one of these signals.
 fn pipe_of(signals: &[libc::c_int]) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
@@ -224,8 +224,8 @@ impl Reactor {
         })
     }
 
-    /// Opens the folder of durable calls, where there is one. A server whose place this one takes
-    /// has it until its calls have ended.
+    /// Opens the state folder, if there is one. During a takeover, the old server uses it until its
+    /// calls have ended.
     pub(crate) fn open_disk(&mut self) -> Result<(), StartError> {
         let Some(path) = &self.config.state else {
             return Ok(());
@@ -240,16 +240,16 @@ impl Reactor {
         Ok(())
     }
 
-    /// Gives word whenever the server stands otherwise than before.
+    /// The status after every change.
     pub(crate) fn subscribe(&mut self) -> Receiver<ServerStatus> {
         self.server.subscribe();
-        // One that waits is enough: whoever takes it late gets the next at once.
+        // Room for one is enough: a subscriber that takes it late gets the next at once.
         let (to, from) = sync_channel(1);
         self.readers.subscribers.push(to);
         from
     }
 
-    /// Tells those who want to know how the server stands, if that is due.
+    /// Sends the status to subscribers, if that is due.
     fn report(&mut self) {
         let Some(status) = self.server.poll_report() else {
             return;
@@ -273,19 +273,19 @@ impl Reactor {
         self.server.reported(&status, all);
     }
 
-    /// A way to ask for the numbers.
+    /// A handle to ask for metrics.
     pub(crate) fn readings(&mut self) -> io::Result<Readings> {
         let doorbell = self.bells.doorbell.try_clone()?;
         let state = self.config.state.clone();
         self.readers.metrics.readings(state, doorbell)
     }
 
-    /// How many functions are served.
+    /// Number of functions.
     pub(crate) fn functions(&self) -> usize {
         self.server.overview().functions().count()
     }
 
-    /// Serves until it is told to stop by SIGTERM or SIGINT.
+    /// Serves until SIGTERM or SIGINT.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS);
         let spin = Spin::new(self.config.workers.spin());
@@ -314,7 +314,7 @@ impl Reactor {
         Ok(())
     }
 
-    /// Handles what has happened. Returns whether there was anything.
+    /// Handles a batch of events. Returns whether there were any.
     fn turn(&mut self, events: &mut Vec<Event>) -> bool {
         let mut active = !events.is_empty() || self.server.has_work();
         self.clock.read_calendar();
@@ -337,14 +337,14 @@ impl Reactor {
         active
     }
 
-    /// The server goes on with what has become possible.
+    /// Lets the server continue with what has become possible.
     fn go_on(&mut self) {
         self.server.set_time(self.clock.now());
         self.server.turn();
         self.act();
     }
 
-    /// Tells the server what has happened, and does what it wants done.
+    /// Reports an event to the server, and performs the actions that follow.
     fn tell(&mut self, happened: Happened) {
         self.server.set_time(self.clock.now());
         self.server.handle(happened);
@@ -361,8 +361,7 @@ impl Reactor {
         server.into_iter().chain(deaf).chain(awaited).min()
     }
 
-    /// Tries again what could not be done before: to accept connections, and to take over what
-    /// another server has.
+    /// Tries again to accept connections, and to take over the state folder.
     fn look_again(&mut self) {
         let deaf_until = self.listeners.deaf_until;
         if deaf_until.is_some_and(|end| Instant::now() >= end) {
@@ -376,7 +375,7 @@ impl Reactor {
         }
     }
 
-    /// Handles what threads have done. Returns whether there was anything.
+    /// Handles results of threads. Returns whether there were any.
     fn serve_threads(&mut self) -> bool {
         let mut any = false;
         while let Some(event) = self.state.next(&mut self.memories) {
@@ -390,7 +389,7 @@ impl Reactor {
         any
     }
 
-    /// Keeps what was learned.
+    /// Saves what was learned.
     fn keep_learned(&self) {
         let Some(folder) = &self.config.state else {
             return;

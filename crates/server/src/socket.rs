@@ -180,7 +180,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Reads into places of so many pending bytes, as far as the connection may.
+    /// Reads into places for pending bytes, as far as the connection's allowance permits.
     fn read_within(
         &mut self,
         server: &mut Server,
@@ -201,8 +201,8 @@ impl Socket {
         Ok(step)
     }
 
-    /// Reads into `places`, and what comes beyond them into the input buffer; at most so many
-    /// bytes, which are as many as the places have or more.
+    /// Reads into `places`, and what arrives beyond them into the input buffer. Reads at most
+    /// `most` bytes, which is at least the size of the places.
     fn read<'a>(
         &'a mut self,
         mut places: Vec<IoSliceMut<'a>>,
@@ -245,7 +245,7 @@ impl Socket {
         }
     }
 
-    /// Moves array data to their places in memory.
+    /// Moves array data into memory.
     fn take_data(
         &mut self,
         server: &mut Server,
@@ -272,8 +272,8 @@ impl Socket {
         };
         let mut left = most;
         let places = self.landing.pieces().map_while(|piece| {
-            // SAFETY: the pieces of a stream are distinct parts of the call's memory, which lives
-            // as long as the call and which no worker has while arguments arrive.
+            // SAFETY: the pieces of a stream are distinct parts of the call's memory. The memory
+            // lives as long as the call, and no worker has it while arguments arrive.
             let place = unsafe { memory.part(piece.offset, piece.length) };
             let length = place.len().min(left);
             let is_over = left == 0;
@@ -295,7 +295,7 @@ impl Socket {
         Ok(Step::Progress(count))
     }
 
-    /// Copies bytes that came with an earlier read.
+    /// Copies bytes that arrived with an earlier read.
     fn copy_unread(&mut self, places: &mut [IoSliceMut<'_>]) -> usize {
         let mut copied = 0;
         for place in places {
@@ -308,7 +308,7 @@ impl Socket {
         copied
     }
 
-    /// Throws away data of a call that is gone.
+    /// Discards data of a call that is gone.
     fn discard(&mut self, server: &mut Server, chunk: &Chunk) -> io::Result<Step> {
         self.landing.clear();
         if self.unread.is_empty() {
@@ -321,10 +321,10 @@ impl Socket {
         Ok(Step::Progress(count))
     }
 
-    /// Writes until everything is out, the socket takes no more, or it is time for the others.
-    /// Returns whether all is out.
+    /// Writes until all output is written, the socket accepts no more, or the turn ends. Returns
+    /// whether all is written.
     ///
-    /// The times of a call end with the write of its last byte, so `clock` is read again and again.
+    /// The times of a call end with the write of its last byte, so `clock` is read repeatedly.
     pub(crate) fn flush(
         &mut self,
         server: &mut Server,
@@ -341,7 +341,7 @@ impl Socket {
                 return self.flush_session();
             }
             if moved >= TURN_BYTES {
-                // What was gathered keeps the connection waiting for its next turn.
+                // The gathered bytes make the connection wait for its next turn.
                 return Ok(false);
             }
             let most = self.allowed_out(server);
@@ -365,8 +365,8 @@ impl Socket {
         }
     }
 
-    /// The connection ends: its last words are written if the socket takes them now, and nothing
-    /// is under way that they would cut.
+    /// Ends the connection. Its last output is written if the socket accepts it now and it cuts no
+    /// transfer.
     pub(crate) fn farewell(mut self, server: &mut Server, memories: &Memories, now: Nanos) {
         if !self.parts.is_empty() {
             return;
@@ -389,13 +389,13 @@ impl Socket {
         let end = self.frames.len();
         if end > 0 {
             self.parts.push_back(Part::Frames { start: 0, end });
-            // One try: who has gone, or breaks the protocol, is not waited for.
+            // There is one try: a client that has left or violates the protocol is not waited for.
             let _ = self.write(memories, usize::MAX);
             let _ = self.flush_session();
         }
     }
 
-    /// Writes what TLS still holds. Returns whether all is out.
+    /// Writes what TLS still holds. Returns whether all is written.
     fn flush_session(&mut self) -> io::Result<bool> {
         let Some(session) = &mut self.session else {
             return Ok(true);
@@ -407,16 +407,16 @@ impl Socket {
         }
     }
 
-    /// Whether nothing that was gathered is still to be written.
+    /// Whether all gathered bytes are written.
     pub(crate) fn is_flushed(&self) -> bool {
         let session = self.session.as_ref();
         self.parts.is_empty() && !session.is_some_and(Session::wants_write)
     }
 
-    /// Collects what the protocol wants sent, up to a bound.
+    /// Gathers what the protocol wants to send, up to a bound.
     fn gather(&mut self, server: &mut Server, now: Nanos) -> io::Result<()> {
         let mut gathered = 0;
-        // What has no room yet would only be in the way of what comes up until then.
+        // Bytes that may not be sent yet would only delay what comes up meanwhile.
         let left = server
             .lanes()
             .allowance(self.key, Direction::Down)
@@ -455,7 +455,7 @@ impl Socket {
         Ok(())
     }
 
-    /// How many of the gathered bytes may be written now.
+    /// How many of the gathered bytes may be sent now.
     fn allowed_out(&self, server: &mut Server) -> usize {
         let Some(allowance) = server.lanes().allowance(self.key, Direction::Down) else {
             return 0;
@@ -467,7 +467,7 @@ impl Socket {
         usize::try_from(allowance.of(pending as u64)).unwrap_or(usize::MAX)
     }
 
-    /// Writes at most so many bytes.
+    /// Writes at most `most` bytes.
     fn write(&mut self, memories: &Memories, most: usize) -> io::Result<usize> {
         let mut left = most;
         let slices = self.parts.iter().take(MAX_SLICES).map_while(|part| {

@@ -1,5 +1,5 @@
-//! Callbacks between a worker and its server: short words on the worker's socket, and the
-//! messages in memory that both have.
+//! Callbacks between a worker and its server: short messages on the worker's socket, and their
+//! contents in shared memory.
 
 use farcall_memory::sealed_memory;
 use farcall_rpc_proto::CALLBACK_BYTES;
@@ -9,13 +9,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-/// Most bytes of a word.
+/// Longest message in bytes.
 pub(crate) const WORD_BYTES: usize = 4096;
 
-/// What a worker says while it runs a call.
+/// A message of a worker that runs a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkerMessage {
-    /// The encoded callback is in the mailbox: so many bytes.
+    /// An encoded callback of this many bytes is in the mailbox.
     Callback(usize),
     /// A callback that cannot be made, or an answer that cannot be used.
     Problem(String),
@@ -37,7 +37,7 @@ impl WorkerMessage {
         }
     }
 
-    /// The library shares the process with the worker and may have written anything.
+    /// Decodes a message. The library shares the worker's process and may have written anything.
     pub(crate) fn decode(bytes: &[u8]) -> Option<WorkerMessage> {
         let (&kind, rest) = bytes.split_first()?;
         match kind {
@@ -53,7 +53,7 @@ impl WorkerMessage {
     }
 }
 
-/// The server's word that the answer is in the mailbox.
+/// The server's message that the answer is in the mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AnswerWord {
     pub(crate) bytes: usize,
@@ -77,7 +77,7 @@ impl AnswerWord {
     }
 }
 
-/// Memory for one callback or its answer. It has no pages before the first callback.
+/// Memory for one callback or its answer. It takes no pages before the first callback.
 pub struct Mailbox(File);
 
 impl Mailbox {

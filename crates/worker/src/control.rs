@@ -1,9 +1,9 @@
-//! The page that a server and one of its workers share: a ring of requests, handed over by two
-//! counters. Each side looks at the other's counter for a while before it sleeps.
+//! The control page that a server and one of its workers share: a ring of requests, passed on by
+//! two counters. Each side polls the other's counter for a while before it sleeps.
 //!
-//! A request that takes little time may be posted behind others. The worker takes them one after
-//! the other; until it has taken one the server may withdraw it, and of that word only one of the
-//! two can have its way.
+//! A short request may be posted behind others. The worker takes requests in order. The server may
+//! withdraw a request until the worker has taken it; an atomic word decides which of the two was
+//! first.
 
 use farcall_memory::{Mapping, sealed_memory};
 use farcall_rpc_proto::{Failure, FailureKind};
@@ -14,24 +14,24 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Room for the scalars of a request, or for the text of an error.
+/// Size of the field for a request's scalars or an error's text.
 pub const TEXT_BYTES: usize = 1 << 20;
-/// The same where a request has others before or behind it.
+/// The same size for a request that shares the ring with others.
 pub const SLOT_TEXT_BYTES: usize = 2048;
-/// Requests that may be posted at once.
+/// Most requests that are posted at once.
 pub const SLOTS: usize = 16;
 
-/// Whose a request is: the server may withdraw it,
+/// State of a request: the server may withdraw it.
 const POSTED: u32 = 0;
-/// the worker has taken it,
+/// State of a request: the worker has taken it.
 const TAKEN: u32 = 1;
-/// or the server has withdrawn it.
+/// State of a request: the server has withdrawn it.
 const WITHDRAWN: u32 = 2;
 
 #[repr(C, align(64))]
 struct Line<T>(T);
 
-/// Each counter has its cache line, with the flag of the side that sleeps on it.
+/// Each counter has its own cache line, with the flag of the side that sleeps on it.
 #[repr(C)]
 struct Page {
     posted: Line<Counter>,
@@ -44,11 +44,11 @@ struct Page {
 #[repr(C)]
 struct Counter {
     count: AtomicU32,
-    /// The side that waits for the counter sleeps, or is about to.
+    /// Whether the side that waits for the counter sleeps, or is about to.
     sleeping: AtomicU32,
 }
 
-/// One request, and what it came to.
+/// One request, and its outcome.
 #[repr(C)]
 struct Slot {
     state: AtomicU32,
@@ -68,34 +68,34 @@ struct Slot {
 /// Written by the worker's signal handler.
 #[repr(C)]
 struct LastWords {
-    /// The signal that ends it.
+    /// The signal that ends the worker.
     signal: AtomicU32,
-    /// Whether no more memory could be had at that moment.
+    /// Whether memory had run out.
     out_of_memory: AtomicU32,
 }
 
-/// What a worker is to do.
+/// A request to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Index of the function in the library's catalog.
     pub function: u64,
-    /// The job buffer; 0 for a call without arrays.
+    /// The call buffer; 0 for a call without arrays.
     pub buffer: u64,
-    /// The arrays came in the other byte order.
+    /// Whether the arrays arrived in the other byte order.
     pub swap: bool,
-    /// Messages about buffers to be read from the socket first.
+    /// Number of messages about buffers to read from the socket first.
     pub memory_messages: u32,
-    /// Processor elements it has; 0 where it does not matter.
+    /// Processor elements of the call; 0 if they do not matter.
     pub pes: u32,
-    /// Whether there is no other one before it is finished, so that its texts may be long.
+    /// Whether no other request is posted meanwhile, so that its texts may be long.
     pub alone: bool,
 }
 
 impl Request {
-    /// Index of no function.
+    /// The index of no function.
     const NONE: u64 = u64::MAX;
 
-    /// To read messages about memory and do nothing else.
+    /// A request that only reads messages about memory.
     pub fn unmap(memory_messages: u32) -> Request {
         Request {
             function: Request::NONE,
@@ -107,13 +107,13 @@ impl Request {
         }
     }
 
-    /// Whether there is nothing to call.
+    /// Whether the request calls nothing.
     pub fn is_unmap(&self) -> bool {
         self.function == Request::NONE
     }
 }
 
-/// How a request ended, if the worker lived to say so.
+/// How a request ended, if the worker survived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Nanoseconds in the library.
@@ -123,15 +123,15 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Of a request that called nothing.
+    /// The outcome of a request that called nothing.
     pub const NONE: Outcome = Outcome {
         exec_nanos: 0,
         failure: None,
     };
 }
 
-/// One side's view of the page. The counts are those of this side: the library may have written
-/// anywhere in the page.
+/// One side's view of the page. This side keeps its own counts, because the library may have
+/// written anywhere in the page.
 pub struct Control {
     fd: OwnedFd,
     mapping: Mapping,
@@ -170,7 +170,7 @@ impl Control {
         &self.page().slots[number as usize % SLOTS].0
     }
 
-    /// Where the texts of a request go, and how much room there is.
+    /// Address and size of the field for a request's texts.
     fn text_of(&self, number: u32, alone: bool) -> (*mut u8, usize) {
         let page = self.mapping.start().as_ptr().cast::<Page>();
         // SAFETY: the fields lie within the mapping.
@@ -185,8 +185,8 @@ impl Control {
         }
     }
 
-    /// Server: hands the worker a request. `message` is the encoded call. One that is not alone may
-    /// follow others that are not, up to [`SLOTS`].
+    /// Server: posts a request. `message` is the encoded call. Up to [`SLOTS`] requests that are
+    /// not `alone` may follow each other.
     pub fn post(&self, request: &Request, message: &[u8]) {
         let number = self.posted.get();
         assert!(self.pending() < SLOTS, "asked before");
@@ -213,16 +213,16 @@ impl Control {
         }
     }
 
-    /// Server: requests whose outcome it has not taken.
+    /// Server: number of requests whose outcome was not taken yet.
     pub fn pending(&self) -> usize {
         self.posted.get().wrapping_sub(self.done.get()) as usize
     }
 
-    /// Server: how many of them are finished.
+    /// Server: number of these that are finished.
     pub fn finished(&self) -> usize {
         let count = self.page().finished.0.count.load(Ordering::Acquire);
         let finished = count.wrapping_sub(self.done.get()) as usize;
-        // Anything else was written by nobody who should.
+        // Any other value was not written by the worker.
         if finished <= self.pending() {
             finished
         } else {
@@ -230,16 +230,16 @@ impl Control {
         }
     }
 
-    /// Server: asks for the doorbell when a request finishes, because it goes to sleep. Returns
-    /// `false` if one is finished by now, so that there is nothing to wait for.
+    /// Server: asks for the doorbell when a request finishes, because the server is about to sleep.
+    /// Returns `false` if one is finished already.
     pub fn ask_for_doorbell(&self) -> bool {
         self.page().finished.0.sleeping.store(1, Ordering::SeqCst);
         std::sync::atomic::fence(Ordering::SeqCst);
         self.finished() == 0
     }
 
-    /// Server: takes the oldest request back that is `behind` so many others, unless the worker
-    /// has taken it. Its outcome comes all the same, and says nothing.
+    /// Server: withdraws the request behind this many others, unless the worker has taken it. Its
+    /// outcome still arrives, and is empty.
     pub fn withdraw(&self, behind: usize) -> bool {
         self.change(self.done.get().wrapping_add(behind as u32), WITHDRAWN)
     }
@@ -256,8 +256,8 @@ impl Control {
             .is_ok()
     }
 
-    /// Server: takes the outcome of the oldest request, which is finished. Everything is checked:
-    /// the library may have written anywhere.
+    /// Server: takes the outcome of the oldest request, which is finished. Everything is checked,
+    /// because the library may have written anywhere.
     pub fn take_outcome(&self) -> Outcome {
         let number = self.done.get();
         let slot = self.slot(number);
@@ -275,22 +275,22 @@ impl Control {
         outcome
     }
 
-    /// Server: what the signal handler of a dead worker wrote: the signal, and whether memory
-    /// had run out.
+    /// Server: what the signal handler of a dead worker wrote: the signal, and whether memory had
+    /// run out.
     pub fn last_words(&self) -> (u32, bool) {
         let words = &self.page().last_words.0;
         let out_of_memory = words.out_of_memory.load(Ordering::Relaxed) != 0;
         (words.signal.load(Ordering::Relaxed), out_of_memory)
     }
 
-    /// Worker: whether there is a request that it has not seen.
+    /// Worker: whether there is a request that it has not taken.
     pub fn has_more(&self) -> bool {
         self.page().posted.0.count.load(Ordering::Acquire) != self.done.get()
     }
 
     /// Worker: waits for the next request.
     pub fn wait(&self, spin: &Spin) {
-        /// Looks before other threads are let run.
+        /// Polls before other threads may run.
         const LOOKS: usize = 64;
         let mut wait = spin.begin();
         while wait.spins() {
@@ -312,8 +312,8 @@ impl Control {
         counter.sleeping.store(0, Ordering::Relaxed);
     }
 
-    /// Worker: the next request, and a private copy of the encoded call; `false` where the server
-    /// has withdrawn it.
+    /// Worker: takes the next request, and a private copy of the encoded call. Returns `false` if
+    /// the server has withdrawn it.
     pub fn take(&self, message: &mut Vec<u8>) -> (Request, bool) {
         let number = self.done.get();
         self.done.set(number.wrapping_add(1));
@@ -334,8 +334,7 @@ impl Control {
         (request, taken)
     }
 
-    /// Worker: the request that it took last is finished. The end of a text is lost that does not
-    /// fit.
+    /// Worker: finishes the request that it took last. A text that is too long is cut.
     pub fn finish(&self, outcome: &Outcome) {
         let number = self.done.get().wrapping_sub(1);
         let slot = self.slot(number);
@@ -353,13 +352,13 @@ impl Control {
         finished.store(self.done.get(), Ordering::SeqCst);
     }
 
-    /// Worker: whether the server wants the doorbell rung; asked once.
+    /// Worker: whether the server wants the doorbell rung. Asked once.
     pub fn wants_doorbell(&self) -> bool {
         std::sync::atomic::fence(Ordering::SeqCst);
         self.page().finished.0.sleeping.swap(0, Ordering::SeqCst) != 0
     }
 
-    /// Worker, in a signal handler: leaves word of why the process ends.
+    /// Worker, in a signal handler: records why the process ends.
     pub fn leave_last_words(&self, signal: u32, out_of_memory: bool) {
         let words = &self.page().last_words.0;
         words

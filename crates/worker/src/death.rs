@@ -1,4 +1,4 @@
-//! How workers end.
+//! How a worker ended, and what that means for its call.
 
 use farcall_rpc_proto::{Failure, FailureKind};
 use std::io;
@@ -8,7 +8,7 @@ use std::process::ExitStatus;
 /// How a worker ended.
 #[derive(Debug)]
 pub struct Death {
-    /// Nothing but the reason where it could not be started.
+    /// The exit status, or why the process could not be started.
     pub(crate) status: io::Result<ExitStatus>,
     pub(crate) signal: u32,
     pub(crate) out_of_memory: bool,
@@ -18,13 +18,13 @@ pub struct Death {
 }
 
 impl Death {
-    /// The signal that has ended it.
+    /// The signal that ended it.
     fn signal(&self) -> Option<i32> {
         let status = self.status.as_ref().ok()?;
         status.signal().or(nonzero(self.signal))
     }
 
-    /// What kind of failure it is for the call that was running.
+    /// The kind of failure of the running call.
     pub fn kind(&self) -> FailureKind {
         match &self.ended_for {
             Some(failure) => failure.kind,
@@ -34,7 +34,7 @@ impl Death {
         }
     }
 
-    /// The cause, in words that follow the function's name.
+    /// The cause, as a text that follows the function's name.
     pub fn cause(&self, memory_limit: u64) -> String {
         let cause = if let Some(reason) = &self.ended_for {
             reason.message.clone()

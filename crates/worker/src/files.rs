@@ -1,5 +1,7 @@
-//! Files of the caller that a call works on: they are fetched before the library runs and returned
-//! after it, piece by piece, and lie in a folder of the worker meanwhile.
+//! Files of the caller that a call works on.
+//!
+//! They are fetched in pieces before the library runs, and returned in pieces after it. Meanwhile
+//! they lie in a folder of the worker.
 
 use crate::process::ServerLink;
 use farcall_idl::{Interface, Mode, Param, Scalar};
@@ -11,13 +13,13 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// How the folders of workers are called: this, the process id of the server, and more.
+/// First part of the names of workers' folders. The server's process id follows.
 const PREFIX: &str = "farcall-files-";
-/// Characters of a file's own name that are kept, its end first.
+/// Characters of a file's own name that are kept, counted from the end.
 const NAME_CHARACTERS: usize = 60;
 
-/// A folder for files that end with the server, in `parent`; it goes away with this value, and what
-/// a server that was killed has left goes with [`remove_left_over`].
+/// A folder in `parent` for files that end with the server. It is removed with this value;
+/// [`remove_left_over`] removes folders of servers that were killed.
 ///
 /// # Errors
 /// The folder cannot be made.
@@ -26,7 +28,7 @@ pub fn temporary_folder(parent: &Path) -> io::Result<TempDir> {
     tempfile::Builder::new().prefix(&prefix).tempdir_in(parent)
 }
 
-/// Removes what servers that were killed have left in `parent`.
+/// Removes folders that killed servers have left in `parent`.
 pub fn remove_left_over(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -34,23 +36,23 @@ pub fn remove_left_over(parent: &Path) {
         let process = rest.and_then(|rest| rest.split('-').next());
         let process = process.and_then(|process| process.parse::<u32>().ok());
         if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
-            // Another user's stays.
+            // A folder of another user stays.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// The files of one call. Dropped, they are removed.
+/// The files of one call. They are removed when this is dropped.
 pub(crate) struct Files<'w> {
     line: &'w ServerLink<'w>,
     folder: PathBuf,
-    /// Bytes that the files of one call may come to; 0 means any.
+    /// Limit on the bytes of one call's files; 0 means none.
     limit: u64,
     files: Vec<FileArgument>,
 }
 
 struct FileArgument {
-    /// The number of the parameter as callbacks name it.
+    /// Number of the parameter in callbacks.
     index: usize,
     name: String,
     mode: Mode,
@@ -58,8 +60,8 @@ struct FileArgument {
 }
 
 impl<'w> Files<'w> {
-    /// Fetches the files that `scalars` name, in the worker's `folder`, and puts their places there
-    /// in the scalars.
+    /// Fetches the files that `scalars` name into the worker's `folder`, and replaces the scalars
+    /// by their paths there.
     pub(crate) fn fetch(
         line: &'w ServerLink<'w>,
         folder: &Path,
@@ -104,7 +106,7 @@ impl<'w> Files<'w> {
         Ok(files)
     }
 
-    /// Fetches one file. Returns the bytes of all until now.
+    /// Fetches one file. Returns the total bytes so far.
     fn read(&self, file: &FileArgument, others: u64) -> Result<u64, Failure> {
         let length = self.ask(file, FileRequest::Length)?;
         let length: [u8; 8] = length.try_into().map_err(|_| file.spoilt())?;
@@ -114,7 +116,7 @@ impl<'w> Files<'w> {
         let disk = |error| file.no_room(length, &error);
         let mut copy = File::create_new(&file.path).map_err(disk)?;
         if length > 0 {
-            // All of it or none, before anything travels; some file systems cannot tell.
+            // Allocates the whole file before anything travels. Some file systems cannot do this.
             match fallocate(&copy, FallocateFlags::empty(), 0, length) {
                 Ok(()) | Err(Errno::OPNOTSUPP) => {}
                 Err(error) => return Err(disk(error.into())),
@@ -163,7 +165,7 @@ impl<'w> Files<'w> {
         let length = metadata.len();
         let total = others.saturating_add(length);
         self.check(file, total)?;
-        // One piece is read while the one before is on its way, into memory that has been used.
+        // One piece is read while the previous one travels, into memory that is reused.
         let mut next = move |offset: u64, data: &mut Vec<u8>| {
             let most = (length - offset).min(FILE_PIECE_BYTES as u64);
             data.resize(most as usize, 0);
@@ -246,7 +248,7 @@ impl FileArgument {
     }
 }
 
-/// The end of the name that the caller's file has in its own folder.
+/// The end of the caller's file name, without its folder.
 fn own_name(text: &str) -> String {
     let name = text.rsplit(['/', '\\']).next().unwrap_or(text);
     let skipped = name.chars().count().saturating_sub(NAME_CHARACTERS);

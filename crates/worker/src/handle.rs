@@ -1,4 +1,4 @@
-//! A worker process as the server sees it: its socket, the ring of requests, what it prints.
+//! A worker process as the server sees it: its socket, its ring of requests, and its output.
 
 use crate::callback::{AnswerWord, Mailbox, WORD_BYTES, WorkerMessage};
 use crate::control::{Control, Outcome, Request};
@@ -16,26 +16,26 @@ use std::fs::File;
 use std::io::{self, IoSlice, Read};
 use tempfile::TempDir;
 
-/// Descriptor under which a worker finds its socket.
+/// Descriptor of the socket in a worker.
 pub(crate) const SOCKET_FD: i32 = 3;
-/// Most bytes of what a worker says when it has bound its library.
+/// Longest message of a worker that has bound its library.
 pub(crate) const GREETING_BYTES: usize = 60 << 10;
-/// How that begins where all went well; [`Ready`] follows as JSON.
+/// Beginning of this message after a success; [`Ready`] follows as JSON.
 pub(crate) const READY: &[u8] = b"ready";
 /// Bytes of one read of a worker's output.
 const READ_BYTES: usize = 16 << 10;
-/// So many reads take all that a pipe holds. Others may go on to write to it.
+/// Number of reads that empty a full pipe. Others may still be writing to it.
 pub const MOST_READS: usize = (64 << 10) / READ_BYTES + 1;
-/// Bytes of a line of output in the log.
+/// Longest line of output in the log, in bytes.
 const LINE_BYTES: usize = 4096;
 /// Bytes of a worker's output kept for error messages.
 const TAIL_BYTES: usize = 2048;
 
-/// A message about a job buffer, on the worker's socket.
+/// A message about a call buffer, on the worker's socket.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) enum MemoryMessage {
-    /// Map the memory object that comes with the message.
+    /// Map the memory object that is passed with the message.
     Map {
         id: u64,
         bytes: u64,
@@ -83,55 +83,55 @@ enum Posted {
     Unmap,
 }
 
-/// What a worker is done with.
+/// Something that a worker has finished.
 #[derive(Debug)]
 pub enum Done {
     /// A call, by its number.
     Call(u64, Outcome),
-    /// One that was taken back: it has passed over it.
+    /// A call that was taken back: the worker has skipped it.
     Withdrawn,
-    /// It has unmapped what is gone.
+    /// Memory is unmapped.
     Unmapped,
 }
 
-/// What became of a call that is not wanted any more.
+/// The result of a withdrawal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
-    /// The worker will never see it.
+    /// The worker will never see the call.
     Done,
-    /// It is finished.
+    /// The call is finished.
     Finished,
-    /// The worker runs it.
+    /// The worker runs the call.
     Runs,
 }
 
-/// A worker process, or several that compute together.
+/// A worker: one process, or several that compute together.
 pub struct Worker {
-    /// Whether it has not said yet that it has bound its library.
+    /// Whether it has not bound its library yet.
     is_starting: bool,
     /// Why the server ended it, if it did.
     ended_for: Option<Failure>,
     is_parallel: bool,
-    /// For the first of several processes, while it is awaited.
+    /// What the first of several processes receives when it connects.
     welcome: Option<Welcome>,
     process: Process,
-    /// The way to it, or where it is awaited.
+    /// The socket to it, or the one at which it will connect.
     socket: OwnedFd,
     output: File,
-    /// The begun line of its output.
+    /// The incomplete last line of its output.
     line: Vec<u8>,
     tail: Vec<u8>,
     control: Control,
-    /// What it has, the one that it runs first.
+    /// Its requests, the running one first.
     posted: VecDeque<Posted>,
     mailbox: Mailbox,
     mapped: HashSet<u64>,
     stale: Vec<u64>,
-    /// Where the files of its calls lie; it outlives the process.
+    /// Folder for the files of its calls. It outlives the process.
     _folder: TempDir,
 }
 
-/// What a worker is made of.
+/// The parts of a worker.
 pub(crate) struct Parts {
     pub(crate) is_parallel: bool,
     pub(crate) welcome: Option<Welcome>,
@@ -164,32 +164,32 @@ impl Worker {
         }
     }
 
-    /// The way to it, or where it is awaited.
+    /// The socket to it, or the one at which it will connect.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// What it prints.
+    /// The pipe with its output.
     pub fn output(&self) -> BorrowedFd<'_> {
         self.output.as_fd()
     }
 
-    /// Its process.
+    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Whether it has not said yet that it has bound its library.
+    /// Whether it has not bound its library yet.
     pub fn is_starting(&self) -> bool {
         self.is_starting
     }
 
-    /// Whether the first of its processes is still to come.
+    /// Whether the first of its processes has not connected yet.
     pub fn is_awaited(&self) -> bool {
         self.welcome.is_some()
     }
 
-    /// Lets the first process in, if it is there; from then on its socket is another one.
+    /// Accepts the first process if it has connected. The worker then has a new socket.
     pub fn admit(&mut self) -> io::Result<()> {
         let Some(welcome) = &self.welcome else {
             return Ok(());
@@ -202,10 +202,10 @@ impl Worker {
         Ok(())
     }
 
-    /// Hands the worker a call, behind others that it has.
+    /// Gives the worker a call, behind its others.
     ///
     /// # Panics
-    /// If it has as many as the ring holds.
+    /// If the ring is full.
     pub fn run<'m>(
         &mut self,
         call: u64,
@@ -238,12 +238,13 @@ impl Worker {
         Ok(())
     }
 
-    /// Asks for the doorbell before the server sleeps; `false` if it is done with something by now.
+    /// Asks for the doorbell before the server sleeps. Returns `false` if something is finished
+    /// already.
     pub fn ask_for_doorbell(&self) -> bool {
         self.posted.is_empty() || self.control.ask_for_doorbell()
     }
 
-    /// Memory is gone: an idle worker unmaps it now, another one with its next request.
+    /// Unmaps memory that is gone: an idle worker at once, a busy one with its next request.
     pub fn forget(&mut self, memory: u64) {
         if !self.mapped.remove(&memory) {
             return;
@@ -256,7 +257,7 @@ impl Worker {
         if self.stale.is_empty() || !self.posted.is_empty() {
             return;
         }
-        // Its death is on its way if this fails, and will be handled as such.
+        // If this fails, the worker is dead, which is handled separately.
         if let Ok(memory_messages) = self.send_stale() {
             self.control.post(&Request::unmap(memory_messages), &[]);
             self.posted.push_back(Posted::Unmap);
@@ -272,12 +273,12 @@ impl Worker {
         Ok(stale.len() as u32)
     }
 
-    /// Whether it is done with something.
+    /// Whether it has finished something.
     pub fn is_done(&self) -> bool {
         !self.posted.is_empty() && self.control.finished() > 0
     }
 
-    /// What it is done with, the oldest first.
+    /// What it has finished, the oldest first.
     pub fn take_done(&mut self) -> Option<Done> {
         if !self.is_done() {
             return None;
@@ -292,7 +293,7 @@ impl Worker {
         Some(done)
     }
 
-    /// Takes a call back, if the worker has not begun with it.
+    /// Takes a call back if the worker has not begun with it.
     pub fn withdraw(&mut self, call: u64) -> Withdrawal {
         let mut posted = self.posted.iter();
         let Some(index) = posted.position(|posted| *posted == Posted::Call(call)) else {
@@ -308,12 +309,12 @@ impl Worker {
         }
     }
 
-    /// Whether it has begun with the call whose turn it is.
+    /// Whether it has begun with its first call.
     pub fn has_begun(&self) -> bool {
         !self.posted.is_empty() && self.control.is_taken()
     }
 
-    /// Reads what has come on the socket of a starting worker: ready, or why not.
+    /// Reads the message of a starting worker: ready, or why not.
     pub fn read_greeting(&mut self) -> Option<Result<Ready, String>> {
         let mut text = vec![0; GREETING_BYTES];
         let flags = rustix::net::RecvFlags::DONTWAIT;
@@ -330,8 +331,8 @@ impl Worker {
         }
     }
 
-    /// What a running worker says. `None` where it says nothing that can be understood, most
-    /// likely because it is dead.
+    /// Reads a message of a running worker. `None` if it makes no sense, most likely because the
+    /// worker is dead.
     pub fn read_word(&self) -> Option<WorkerMessage> {
         let mut word = [0; WORD_BYTES];
         let flags = rustix::net::RecvFlags::DONTWAIT;
@@ -339,13 +340,13 @@ impl Worker {
         WorkerMessage::decode(&word[..count])
     }
 
-    /// The callback that the worker has put in the mailbox; it waits for the answer.
+    /// Takes the callback from the mailbox. The worker waits for the answer.
     pub fn take_callback(&self, bytes: usize) -> io::Result<Callback> {
         let message = self.mailbox.take(bytes)?;
         Callback::decode(&message, cfg!(target_endian = "big")).map_err(io::Error::other)
     }
 
-    /// Hands it the answer of its callback.
+    /// Gives it the answer of its callback.
     pub fn answer(&self, answer: &CallbackAnswer) -> io::Result<()> {
         self.mailbox.put(&answer.data)?;
         let word = AnswerWord {
@@ -355,8 +356,8 @@ impl Worker {
         send(&self.socket, &word.encode(), &[])
     }
 
-    /// Reads what the library has printed, if there is anything; the end is kept for error
-    /// messages. `None` once nothing can come any more.
+    /// Reads output of the library, if there is any. The last part is kept for error messages.
+    /// `None` when no more can come.
     pub fn read_output(&mut self) -> Option<Vec<u8>> {
         let mut bytes = vec![0; READ_BYTES];
         let count = match self.output.read(&mut bytes) {
@@ -371,8 +372,8 @@ impl Worker {
         Some(bytes)
     }
 
-    /// The lines that `printed` completes, for the log; with nothing, what was begun. One that is
-    /// very long is cut.
+    /// The lines that `printed` completes, for the log; with an empty `printed`, the incomplete
+    /// line. Very long lines are cut.
     pub fn lines(&mut self, printed: &[u8]) -> Vec<String> {
         self.line.extend_from_slice(printed);
         let complete = match self.line.iter().rposition(|byte| *byte == b'\n') {
@@ -389,7 +390,7 @@ impl Worker {
             .collect()
     }
 
-    /// Ends the process. `reason` is what the running call's failure will say.
+    /// Ends the process. `reason` becomes the failure of the running call.
     pub fn end(&mut self, kind: FailureKind, reason: impl Into<String>) {
         self.ended_for
             .get_or_insert_with(|| Failure::new(kind, reason));
@@ -399,7 +400,7 @@ impl Worker {
         self.process.kill();
     }
 
-    /// The process is gone or about to be: waits for it and says why it ended.
+    /// Waits for a process that is dead or about to die. Returns how it ended.
     pub fn bury(mut self) -> Death {
         self.process.kill();
         let status = self.process.wait();
@@ -425,13 +426,13 @@ impl Worker {
 pub struct Run<'a> {
     /// Index of the function in its library.
     pub function: usize,
-    /// Number of the memory of its arrays; 0 where it has none.
+    /// Number of its call buffer; 0 if it has none.
     pub buffer: u64,
-    /// The arrays came in the other byte order.
+    /// Whether the arguments arrived in the other byte order.
     pub swap: bool,
-    /// Processor elements it has.
+    /// Its processor elements.
     pub pes: u32,
-    /// Whether no others may be posted before or behind it.
+    /// Whether no other call may share its worker.
     pub alone: bool,
     /// The encoded call.
     pub message: &'a [u8],

@@ -1,4 +1,4 @@
-//! Starting workers: what they bind, what they are told, and their processes.
+//! Launching workers: what they bind, the parameters of their start, and their processes.
 
 use crate::callback::Mailbox;
 use crate::control::Control;
@@ -20,24 +20,24 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// What a worker is told when it starts, as JSON in a memory object.
+/// The parameters of a worker's start, as JSON in a memory object.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Start {
     /// The interface file: its path and its text after the preprocessor.
     pub(crate) path: PathBuf,
     pub(crate) text: String,
-    /// The shared library made from its C text.
+    /// The shared library compiled from its C text.
     pub(crate) compiled: Option<PathBuf>,
     pub(crate) spin_us: u64,
-    /// Threads of the library to begin with.
+    /// Threads of the library at the beginning.
     pub(crate) threads: u32,
-    /// 0 means no limit.
+    /// Memory limit in bytes; 0 means none.
     pub(crate) memory: u64,
-    /// The worker's own, for the files of calls and temporary ones of the library.
+    /// The worker's folder for the files of calls and for temporary files of the library.
     pub(crate) folder: PathBuf,
-    /// Bytes that the files of one call may come to; 0 means any.
+    /// Limit on the bytes of one call's files; 0 means none.
     pub(crate) files: u64,
-    /// What it may reach; none where it may reach what the server may.
+    /// What it may reach; `None` if it is not confined.
     pub(crate) sandbox: Option<Sandbox>,
 }
 
@@ -50,17 +50,17 @@ impl Start {
     }
 }
 
-/// What a worker binds: an interface file, and the shared library made from its C text.
+/// What a worker binds: an interface file, and the shared library compiled from its C text.
 pub struct LibrarySource {
     /// The interface file.
     pub source: Source,
-    /// The shared library made from its C text.
+    /// The shared library compiled from its C text.
     pub compiled: Option<Compiled>,
     /// Whether some functions have a `Backend` of several processes.
     pub parallel: bool,
 }
 
-/// Which libraries are behind the functions of a file, as a worker has found them.
+/// The libraries behind the functions of a file, as a worker found them.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Identities {
     /// For people: name, version, kernel.
@@ -69,12 +69,12 @@ pub struct Identities {
     functions: Vec<Option<u16>>,
 }
 
-/// What a worker says when it has bound its library.
+/// A worker's report after it has bound its library.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Ready {
-    /// Which libraries are behind its functions.
+    /// The libraries behind its functions.
     pub identities: Identities,
-    /// Protections that this machine cannot give.
+    /// Protections that this machine does not offer.
     pub unprotected: Vec<String>,
 }
 
@@ -115,27 +115,27 @@ pub fn is_parallel(document: &Document) -> bool {
 pub struct Launcher {
     /// Starts processes.
     pub nursery: Nursery,
-    /// What starts several processes, as words; none stands for an `mpiexec` that is found.
+    /// The command that starts several processes, as words; empty for an `mpiexec` that is found.
     pub parallel: Vec<String>,
     /// Program and first arguments of a worker process.
     pub command: (PathBuf, Vec<String>),
-    /// Where workers have their folders.
+    /// Parent of the workers' folders.
     pub folder: PathBuf,
-    /// How long a worker looks for its next call before it sleeps.
+    /// How long a worker polls for its next call before it sleeps.
     pub spin: Duration,
-    /// Bytes of address space of a worker; 0 means any number.
+    /// Limit on a worker's memory in bytes; 0 means none.
     pub memory: u64,
-    /// Threads of the library to begin with.
+    /// Threads of the library at the beginning.
     pub threads: u32,
-    /// Bytes that the files of one call may come to; 0 means any.
+    /// Limit on the bytes of one call's files; 0 means none.
     pub files: u64,
-    /// What workers may reach; none where they may reach what the server may.
+    /// What workers may reach; `None` if they are not confined.
     pub sandbox: Option<Sandbox>,
 }
 
 impl Launcher {
-    /// Starts a worker of so many processes for a library. `doorbell` is what it rings when the
-    /// server sleeps. Where its process cannot be started, its sockets are closed.
+    /// Starts a worker with this many processes for a library. It rings `doorbell` when the server
+    /// sleeps. If its process cannot be started, its sockets are closed.
     pub fn start(
         &self,
         source: &LibrarySource,
@@ -191,7 +191,7 @@ impl Launcher {
         })
     }
 
-    /// What the worker is told, as JSON.
+    /// The parameters of the worker's start, as JSON.
     fn start_text(&self, source: &LibrarySource, folder: &Path) -> io::Result<Vec<u8>> {
         let start = Start {
             path: source.source.path.clone(),
@@ -202,13 +202,13 @@ impl Launcher {
             memory: self.memory,
             folder: folder.to_owned(),
             files: self.files,
-            // Processes that compute together reach each other.
+            // Processes that compute together must reach each other.
             sandbox: self.sandbox.clone().filter(|_| !source.parallel),
         };
         serde_json::to_vec(&start).map_err(io::Error::other)
     }
 
-    /// The program of a worker, with the launcher of its processes before it where it has some.
+    /// The program of a worker, preceded by the launcher of its processes if it has several.
     fn program(&self, source: &LibrarySource, processes: u32) -> (OsString, Vec<OsString>) {
         let (program, arguments) = match source.source.is_python() {
             true => farcall_library::python_worker(),

@@ -1,10 +1,10 @@
-//! Worker processes of a computational server: what runs beside the library, and the server's hold
-//! on it.
+//! Worker processes of a computational server: the code that runs beside the library, and the
+//! server's side of it.
 //!
-//! A worker is the server's own program started anew. It binds one library, maps the memory of
-//! calls, and calls functions in place; it has no socket to the network. [`Launcher`] starts one,
-//! [`Worker`] is what the server has of it, [`run_worker`] is what runs inside. Which worker runs
-//! what is not decided here.
+//! A worker is the server's own program started again. It binds one library, maps the memory of
+//! calls, and calls functions in place; it has no network socket. [`Launcher`] starts a worker,
+//! [`Worker`] is the server's side, and [`run_worker`] is what runs inside. This crate does not
+//! decide which worker runs which call; `farcall-server-proto` does.
 
 mod callback;
 mod control;

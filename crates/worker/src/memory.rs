@@ -1,6 +1,8 @@
-//! Memory for arrays. Job buffers hold those of one call, from the socket to the library and back,
-//! mapped by the server and by the worker that runs the call. Segments are mapped by a client on
-//! this host and by the workers, and not by the server.
+//! Memory for arrays.
+//!
+//! A call buffer holds the arrays of one call, from the socket to the library and back; the server
+//! and the worker of the call map it. A segment is mapped by a client on this host and by the
+//! workers, but not by the server.
 
 use farcall_memory::{Mapping, sealed_memory};
 use std::io;
@@ -8,19 +10,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A memory object for arrays.
 pub struct MemoryObject {
-    /// Never used twice, so that a worker can keep mappings by it.
+    /// A number that is never reused, so that a worker can keep mappings by it.
     number: u64,
     fd: OwnedFd,
     bytes: usize,
-    /// None where only a client and the workers map it.
+    /// `None` if only a client and the workers map it.
     mapping: Option<Mapping>,
 }
 
 impl MemoryObject {
-    /// Memory that the server maps, all zero.
+    /// Zeroed memory that the server maps.
     pub fn mapped(number: u64, bytes: usize) -> io::Result<MemoryObject> {
         let fd = sealed_memory("farcall-job", bytes)?;
-        // Where there is much memory, its pages come as they are touched.
+        // The pages of large memory are made when they are touched.
         let mapping = Mapping::new(fd.as_fd(), bytes, bytes < LARGE)?;
         Ok(MemoryObject {
             number,
@@ -30,7 +32,7 @@ impl MemoryObject {
         })
     }
 
-    /// Memory for a client and the workers, all zero.
+    /// Zeroed memory for a client and the workers.
     pub fn shared(number: u64, bytes: usize) -> io::Result<MemoryObject> {
         Ok(MemoryObject {
             number,
@@ -40,7 +42,7 @@ impl MemoryObject {
         })
     }
 
-    /// Its number, never that of another one.
+    /// Its number, which is never reused.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -72,7 +74,7 @@ impl MemoryObject {
         std::ptr::slice_from_raw_parts_mut(unsafe { start.add(offset) }, length)
     }
 
-    /// A part of it, to be read and written.
+    /// A part of it, to read and write.
     ///
     /// # Panics
     /// As [`MemoryObject::range`].
@@ -86,13 +88,13 @@ impl MemoryObject {
     }
 }
 
-/// From here on the pages of so many bytes take milliseconds to make or to free.
+/// Size in bytes from which making or freeing the pages takes milliseconds.
 const LARGE: usize = 8 << 20;
 
-/// Drops memory. To free much of it takes long, so that a thread does it.
+/// Drops memory. A thread frees large memory, because that takes long.
 pub fn free<M: Send + 'static>(bytes: usize, memory: M) {
     if bytes >= LARGE {
-        // Where there is no thread to be had, the closure is dropped here.
+        // If no thread can be started, the closure is dropped here.
         let thread = std::thread::Builder::new().name("farcall-free".into());
         let _ = thread.spawn(move || drop(memory));
     }

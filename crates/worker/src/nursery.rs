@@ -1,5 +1,5 @@
-//! The thread that starts worker processes. To fork and to wait until the program is there takes
-//! milliseconds, more where all processors compute: in that time the reactor serves others.
+//! The thread that starts worker processes. To fork and wait for the program takes milliseconds,
+//! and more on a busy machine; meanwhile the reactor serves others.
 
 use crate::handle::SOCKET_FD;
 use rustix::fd::OwnedFd;
@@ -11,17 +11,17 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-/// Starts processes one after the other. They end with it.
+/// Starts processes one after the other. They end with this value.
 pub struct Nursery(Sender<Order>);
 
 struct Order {
     command: Command,
-    /// What the process finds where it looks for its socket.
+    /// The socket that the process gets.
     socket: Option<OwnedFd>,
     started: Sender<io::Result<Child>>,
 }
 
-/// A process that was ordered. What asks for more than that waits until it has started.
+/// A process that was ordered. Most questions about it wait until it has started.
 pub(crate) struct Process {
     ordered: Receiver<io::Result<Child>>,
     started: OnceCell<io::Result<Child>>,
@@ -36,7 +36,7 @@ impl Nursery {
         let (orders, ordered) = channel::<Order>();
         let serve = move || {
             for order in ordered {
-                // Nobody waits for a worker that could not be welcomed.
+                // Nobody waits for a worker that could not be started.
                 let _ = order
                     .started
                     .send(spawn(order.command, order.socket.as_ref()));
@@ -53,7 +53,7 @@ impl Nursery {
             socket,
             started,
         };
-        // Where the thread is gone the process says so, when it is asked.
+        // If the thread is gone, the process reports it when it is asked.
         let _ = self.0.send(order);
         Process {
             ordered,
@@ -69,7 +69,7 @@ impl Process {
         self.started.get_or_init(wait)
     }
 
-    /// Its number; 0 where it could not be started.
+    /// Its process id; 0 if it could not be started.
     pub(crate) fn id(&self) -> u32 {
         self.started().as_ref().map_or(0, Child::id)
     }
@@ -83,7 +83,7 @@ impl Process {
         }
     }
 
-    /// Waits until it has ended; told once.
+    /// Waits until it has ended.
     ///
     /// # Errors
     /// It could not be started.
@@ -97,7 +97,7 @@ impl Process {
     }
 }
 
-/// Starts a process that ends with this thread, and has the socket where it looks for it.
+/// Starts a process that ends with this thread, with the socket at its fixed descriptor.
 fn spawn(mut command: Command, socket: Option<&OwnedFd>) -> io::Result<Child> {
     let (socket, parent) = (socket.map(AsRawFd::as_raw_fd), std::process::id());
     // SAFETY: between fork and exec only system calls are made.

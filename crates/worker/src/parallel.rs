@@ -1,8 +1,8 @@
-//! Workers of several processes: an MPI program that a launcher starts, such as `mpiexec`.
+//! Workers of several processes: an MPI program that a launcher such as `mpiexec` starts.
 //!
-//! Its first process has the arrays of a call and the way to the server, as any worker has; it
-//! finds the server by a socket in the worker's folder. It tells the others what to call, and
-//! between calls they wait for it.
+//! The first process has the arrays of a call and the connection to the server, like any worker; it
+//! finds the server through a socket in the worker's folder. It tells the other processes what to
+//! call. Between calls they wait for it.
 
 use crate::handle::send;
 use crate::launch::Start;
@@ -22,29 +22,29 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// In the environment of a parallel worker: its folder.
+/// Environment variable with the folder of a parallel worker.
 pub(crate) const FOLDER: &str = "FARCALL_PARALLEL";
-/// In the environment of a parallel worker: how many processes were started.
+/// Environment variable with the number of processes.
 const PROCESSES: &str = "FARCALL_PROCESSES";
-/// In the folder: what a worker is told when it starts.
+/// File in the folder with the parameters of the start.
 const START: &str = "start";
-/// In the folder: where the server waits for the first process.
+/// Socket in the folder at which the server waits for the first process.
 const SOCKET: &str = "socket";
-/// Stands for the number of processes in the words of a launcher.
+/// Placeholder for the number of processes in a launcher's words.
 const NUMBER: &str = "{processes}";
-/// Launchers that are looked for where none is named.
+/// Launchers to look for if none is configured.
 const LAUNCHERS: [&str; 3] = ["mpiexec.mpich", "mpiexec.hydra", "mpiexec"];
-/// OUT arrays up to this size, such as `info`, are given to every process.
+/// OUT arrays up to this size in bytes, such as `info`, are given to every process.
 const SMALL: u64 = 64;
 
-/// What a process is handed when it has come.
+/// What the first process receives when it connects.
 pub(crate) struct Welcome {
     start: OwnedFd,
     start_bytes: u64,
     doorbell: OwnedFd,
 }
 
-/// Makes the socket at which the server waits, and leaves what all processes are told.
+/// Makes the socket for the first process, and the file for all processes.
 pub(crate) fn prepare(folder: &Path, start: &[u8]) -> io::Result<OwnedFd> {
     fs::write(folder.join(START), start)?;
     let socket = seqpacket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
@@ -53,7 +53,7 @@ pub(crate) fn prepare(folder: &Path, start: &[u8]) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// The launcher's program and arguments, before the worker's own, and the environment.
+/// The launcher's program and arguments, which come before the worker's own, and the environment.
 pub(crate) fn launcher(words: &[String], processes: u32) -> (String, Vec<String>) {
     let number = processes.to_string();
     let mut words = words.iter().map(|word| word.replace(NUMBER, &number));
@@ -70,7 +70,7 @@ pub(crate) fn environment(folder: &Path, processes: u32) -> [(&'static str, Path
         (FOLDER, folder.to_path_buf()),
         (PROCESSES, processes.to_string().into()),
         ("SLURM_KILL_BAD_EXIT", "1".into()),
-        // A container or a server of its own may be root, and has as many processes as it says.
+        // In a container the worker may be root, and it has as many processes as the operator says.
         ("OMPI_ALLOW_RUN_AS_ROOT", "1".into()),
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1".into()),
         ("OMPI_MCA_rmaps_base_oversubscribe", "1".into()),
@@ -109,8 +109,7 @@ impl Welcome {
         send(socket, &self.start_bytes.to_ne_bytes(), &descriptors)
     }
 
-    /// Lets the first process in, which then is as any worker: returns its socket. A process of
-    /// another user is turned away.
+    /// Accepts the first process and returns its socket. Refuses a process of another user.
     pub(crate) fn accept(
         &self,
         listener: &OwnedFd,
@@ -137,8 +136,8 @@ pub(crate) fn run<C: Callee>(
     folder: &Path,
     load: impl FnOnce(&Source, &Document, Option<&Path>) -> Result<C, String>,
 ) -> io::Result<()> {
-    // The server ends the launcher, and the launcher its processes.
-    // SAFETY: a plain system call.
+    // The server ends the launcher, and the launcher ends its processes. SAFETY: a plain system
+    // call.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let start = fs::read(folder.join(START))?;
     let start: Start = serde_json::from_slice(&start).map_err(io::Error::other)?;
@@ -174,8 +173,8 @@ pub(crate) fn run<C: Callee>(
     )
 }
 
-/// Ends the process when the server is gone or has given it up. Launchers may outlive what they
-/// were told to end.
+/// Ends the process when the server is gone or has given it up. Launchers may outlive the processes
+/// that they should end.
 fn end_with(socket: OwnedFd) {
     std::thread::spawn(move || {
         let hung_up = PollFlags::RDHUP;
@@ -185,7 +184,7 @@ fn end_with(socket: OwnedFd) {
     });
 }
 
-/// Tells the others of a call, and gives them the arrays that all have.
+/// Tells the other processes about a call, and gives them the arrays that all need.
 ///
 /// # Safety
 /// `starts` are addresses of the layout's arrays.
@@ -213,7 +212,7 @@ pub(crate) unsafe fn lead(
     }
 }
 
-/// Calls what the first process calls, until the launcher ends.
+/// Follows the first process: makes the same calls until the launcher ends.
 fn follow(
     processes: &Processes,
     document: &Document,
@@ -251,15 +250,16 @@ fn follow(
             std::process::exit(1);
         };
         let scalars = &call.scalars;
-        // SAFETY: addresses are of this layout's arrays; those of arrays that only the first
-        // process has are null, as the interface's author knows.
+        // SAFETY: the addresses are those of this layout's arrays. Arrays that only the first
+        // process has are null here, which the interface's author knows.
         let called =
             unsafe { callee.invoke(function, interface, scalars, &layout, &starts, caller) };
         called.map_err(|failure| io::Error::other(failure.message))?;
     }
 }
 
-/// Memory for an array of a process that is not the first; none for those that only that one has.
+/// Memory for an array in a process other than the first. Empty for arrays that only the first
+/// process has.
 fn own(interface: &Interface, array: &ArrayLayout) -> Vec<u128> {
     let param = &interface.params[array.param];
     let here = param.broadcast || param.allocate || array.bytes <= SMALL;

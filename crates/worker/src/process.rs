@@ -1,7 +1,7 @@
 //! The worker process: binds one library and calls it until the server closes the socket.
 //!
-//! What is called is a [`Callee`]: a C or Fortran library here, Python functions in the package
-//! for Python.
+//! What it calls is a [`Callee`]: a C or Fortran library here, and Python functions in the Python
+//! package.
 
 use crate::callback::{AnswerWord, Mailbox, WorkerMessage};
 use crate::control::{Control, Outcome, Request};
@@ -33,14 +33,14 @@ use std::time::{Duration, Instant};
 /// The page that the signal handler writes to.
 static LAST_WORDS: AtomicPtr<Control> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The functions that a worker calls, by their index in the document.
+/// The functions of a worker, by their index in the document.
 pub trait Callee {
     /// Calls a function on arrays in place.
     ///
     /// # Safety
-    /// `layout` is what `interface`, the one with this index, gives for `scalars`; `starts` has an
-    /// address for each of its arrays, aligned for the element and good for reads and writes of the
-    /// bytes of the array until the call returns. Callbacks go to `caller`.
+    /// `layout` is the layout of `interface`, the one with this index, for `scalars`. `starts` has
+    /// an address for each of its arrays, aligned for the element type and valid for reads and
+    /// writes of the array until the call returns. Callbacks go to `caller`.
     unsafe fn invoke(
         &self,
         function: usize,
@@ -59,7 +59,7 @@ pub trait Callee {
         Err("these functions cannot run in parallel".to_string())
     }
 
-    /// Folders of which it reads while calls run, besides the one of its source.
+    /// Folders that it reads during calls, in addition to the folder of its source.
     fn folders(&self) -> Vec<PathBuf> {
         Vec::new()
     }
@@ -75,8 +75,8 @@ impl Callee for Binding {
         starts: &[*mut u8],
         caller: &mut Caller<'_>,
     ) -> Result<(), Failure> {
-        // SAFETY: the caller's promise. That the library keeps to its interface is its owner's; if
-        // it breaks it, this process ends and the server goes on.
+        // SAFETY: the caller makes the same promise. The library's owner promises that it respects
+        // its interface; if it does not, this process ends and the server continues.
         let called = unsafe { Binding::invoke(self, function, scalars, layout, starts, caller) };
         called.map_err(|error| {
             let text = match &error {
@@ -96,7 +96,7 @@ impl Callee for Binding {
     }
 }
 
-/// Runs a worker for a C or Fortran library in this process, which the server started for it.
+/// Runs a worker for a C or Fortran library in this process, which the server has started for it.
 /// Returns when the server is gone.
 pub fn run_worker() -> io::Result<()> {
     run_worker_for(|source, document, compiled| {
@@ -105,16 +105,16 @@ pub fn run_worker() -> io::Result<()> {
     })
 }
 
-/// Runs a worker for what `load` makes of a source, its interfaces and the shared library made from
-/// their C text; the error of `load` is why the server cannot start. Returns when the server is
-/// gone.
+/// Runs a worker for what `load` makes of a source, its interfaces and the shared library compiled
+/// from their C text. If `load` fails, its error says why the server cannot start. Returns when the
+/// server is gone.
 pub fn run_worker_for<C: Callee>(
     load: impl FnOnce(&Source, &Document, Option<&Path>) -> Result<C, String>,
 ) -> io::Result<()> {
     if let Some(folder) = std::env::var_os(parallel::FOLDER) {
         return parallel::run(Path::new(&folder), load);
     }
-    // SAFETY: the server put the worker's end of a socket pair there; nobody else owns it.
+    // SAFETY: the server put the worker's end of a socket pair there, and nobody else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(SOCKET_FD) };
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
     let (channel, start) = Channel::open(socket)?;
@@ -144,7 +144,7 @@ pub fn run_worker_for<C: Callee>(
     serve(channel, start, document, callee, unprotected, None)
 }
 
-/// The way between a worker and its server.
+/// The connection between a worker and its server.
 pub(crate) struct Channel {
     socket: OwnedFd,
     control: &'static Control,
@@ -153,7 +153,7 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Receives what the server hands over first.
+    /// Receives the first message of the server, with its memory and descriptors.
     pub(crate) fn open(socket: OwnedFd) -> io::Result<(Channel, Start)> {
         let (size, mut descriptors) = receive(&socket)?;
         let [control, doorbell, start, mailbox] = std::mem::take(&mut descriptors)
@@ -170,7 +170,7 @@ impl Channel {
     }
 }
 
-/// Says that all functions can be called, and calls them.
+/// Reports that all functions can be called, and then serves calls.
 pub(crate) fn serve<C: Callee>(
     channel: Channel,
     start: Start,
@@ -197,7 +197,7 @@ pub(crate) fn serve<C: Callee>(
     .serve(&spin)
 }
 
-/// What is said to the server when all functions can be called.
+/// The report that all functions can be called.
 fn ready(document: &Document, callee: &impl Callee, unprotected: Vec<String>) -> Vec<u8> {
     let functions = 0..document.functions().count();
     let ready = Ready {
@@ -205,7 +205,7 @@ fn ready(document: &Document, callee: &impl Callee, unprotected: Vec<String>) ->
         unprotected,
     };
     let mut greeting = READY.to_vec();
-    // More than the server reads would be of no use: then it knows no names.
+    // The server would not read a longer report, so it gets no names then.
     let text = serde_json::to_vec(&ready).unwrap_or_default();
     if READY.len() + text.len() <= GREETING_BYTES {
         greeting.extend(text);
@@ -226,7 +226,7 @@ fn read_start(file: OwnedFd, bytes: u64) -> io::Result<Start> {
     serde_json::from_slice(&text).map_err(io::Error::other)
 }
 
-/// As aligned as a job buffer, for calls that have none.
+/// A start address for calls without a buffer, aligned like one.
 #[repr(align(64))]
 struct Aligned;
 
@@ -234,22 +234,22 @@ struct Worker<C> {
     channel: Channel,
     interfaces: Vec<Interface>,
     callee: C,
-    /// Those that compute together, of which this one is the first.
+    /// The processes that compute together, if this is the first of several.
     processes: Option<Processes>,
     mappings: HashMap<u64, Mapping>,
-    /// Processor elements of the call before.
+    /// Processor elements of the previous call.
     pes: u32,
-    /// Looked for when they change first: most never do.
+    /// The library's thread settings, looked up at the first change. Most calls never change them.
     threads: Option<Threads>,
-    /// Where files of calls lie.
+    /// Folder for the files of calls.
     folder: PathBuf,
-    /// Bytes that the files of one call may come to; 0 means any.
+    /// Limit on the bytes of one call's files; 0 means none.
     files: u64,
 }
 
 impl<C: Callee> Worker<C> {
     fn serve(mut self, spin: &Spin) -> io::Result<()> {
-        /// For so long outcomes of brief calls wait for each other before the server is told.
+        /// How long the outcomes of short calls are collected before the server is told.
         const TOGETHER: Duration = Duration::from_micros(30);
         let mut message = Vec::new();
         let mut untold: Option<Instant> = None;
@@ -289,16 +289,16 @@ impl<C: Callee> Worker<C> {
         }
     }
 
-    /// The library is to use as many threads as the call has processor elements. One that cannot be
-    /// told keeps to what its environment said when it was loaded.
+    /// Sets the number of the library's threads to the call's processor elements. A library that
+    /// cannot change it uses the number from its environment.
     fn use_elements(&mut self, pes: u32) {
-        // Processor elements of a parallel worker are its processes.
+        // The processor elements of a parallel worker are its processes.
         if pes == self.pes || self.processes.is_some() {
             return;
         }
         self.pes = pes;
         let threads = self.threads.get_or_insert_with(Threads::of_process);
-        // SAFETY: nothing of the libraries runs between two calls.
+        // SAFETY: no library code runs between two calls.
         unsafe { threads.set(pes) };
     }
 
@@ -320,8 +320,8 @@ impl<C: Callee> Worker<C> {
         Ok(())
     }
 
-    /// Calls the library. The server has checked all this; checking again costs little, and keeps
-    /// one mistake there from becoming a wild write here.
+    /// Calls the library. The server has checked all of this already; a second check costs little,
+    /// and keeps a mistake there from becoming a wild write here.
     fn call(&self, request: &Request, message: &[u8]) -> Result<u64, Failure> {
         let refuse =
             |text: &dyn fmt::Display| Failure::new(FailureKind::BadArgument, text.to_string());
@@ -342,7 +342,7 @@ impl<C: Callee> Worker<C> {
         if layout.bytes > memory.1 as u64 {
             return Err(refuse(&"has too small a job buffer"));
         }
-        // SAFETY: the buffer is mapped for this long, and the server leaves it alone until the
+        // SAFETY: the buffer is mapped for this length, and the server leaves it alone until the
         // request is finished.
         let buffer = unsafe { std::slice::from_raw_parts_mut(memory.0, memory.1) };
         if request.swap {
@@ -382,7 +382,7 @@ impl<C: Callee> Worker<C> {
         Ok(exec_nanos)
     }
 
-    /// Runs the function. Returns the nanoseconds that it took, without those at the client.
+    /// Runs the function. Returns its nanoseconds, without the time spent at the client.
     ///
     /// # Safety
     /// As [`Callee::invoke`].
@@ -422,7 +422,7 @@ impl<C: Callee> Worker<C> {
         called.map(|()| exec_nanos)
     }
 
-    /// Where an array lies: in the job buffer or at its place.
+    /// The address of an array, in the call buffer or in shared memory.
     fn start(&self, array: &ArrayLayout, buffer: &mut [u8]) -> Option<*mut u8> {
         let Some(place) = array.place else {
             return Some(buffer.as_mut_ptr().wrapping_add(array.offset as usize));
@@ -434,14 +434,14 @@ impl<C: Callee> Worker<C> {
     }
 }
 
-/// The way to the server while a call runs.
+/// The connection to the server while a call runs.
 pub(crate) struct ServerLink<'w> {
     socket: &'w OwnedFd,
     mailbox: &'w Mailbox,
 }
 
 impl ServerLink<'_> {
-    /// Has the server pass a callback on to the client, and waits for the answer.
+    /// Sends a callback to the client through the server, and waits for the answer.
     fn call_back(&self, request: CallbackRequest) -> Result<CallbackAnswer, String> {
         let callback = Callback {
             index: request.index as u32,
@@ -453,13 +453,13 @@ impl ServerLink<'_> {
             .map_err(|error| format!("cannot call back: {error}"))
     }
 
-    /// Has the client asked, and waits for the answer.
+    /// Sends a callback and waits for the answer.
     pub(crate) fn exchange(&self, callback: &Callback) -> io::Result<CallbackAnswer> {
         self.ask(callback, &mut Vec::new())?;
         self.answer()
     }
 
-    /// Has the client asked: [`Line::answer`] is to follow. `message` is room for what is asked.
+    /// Sends a callback. [`ServerLink::answer`] must follow. `message` is a reusable buffer.
     pub(crate) fn ask(&self, callback: &Callback, message: &mut Vec<u8>) -> io::Result<()> {
         message.clear();
         callback.encode(message);
@@ -467,7 +467,7 @@ impl ServerLink<'_> {
         self.say(&WorkerMessage::Callback(message.len()))
     }
 
-    /// Waits for the answer to what was asked.
+    /// Waits for the answer of the last callback.
     pub(crate) fn answer(&self) -> io::Result<CallbackAnswer> {
         let (word, _) = receive(self.socket)?;
         let word = AnswerWord::decode(&word).ok_or(io::ErrorKind::InvalidData)?;
@@ -477,7 +477,8 @@ impl ServerLink<'_> {
         })
     }
 
-    /// The library cannot go on, nor be left in the middle: the server ends the process.
+    /// Gives up in the middle of a library call, which cannot continue: the server ends the
+    /// process.
     fn give_up(&self, problem: String) -> ! {
         let _ = self.say(&WorkerMessage::Problem(problem));
         while receive(self.socket).is_ok() {}
@@ -491,7 +492,7 @@ impl ServerLink<'_> {
     }
 }
 
-/// Turns arrays that came in the other byte order into this machine's.
+/// Converts arrays from the other byte order.
 fn swap_arguments(layout: &Layout, buffer: &mut [u8]) {
     for array in layout.travelling().filter(|array| array.mode.is_sent()) {
         for run in array.buffer_runs() {
@@ -525,8 +526,8 @@ fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     Ok((bytes, descriptors))
 }
 
-/// Has the C library write each line when it is complete: its standard output is a pipe, which it
-/// would otherwise fill before it writes.
+/// Makes the C library write each line when it is complete. Its standard output is a pipe, which it
+/// would otherwise fill first.
 pub(crate) fn print_lines() {
     unsafe extern "C" {
         static stdout: *mut libc::FILE;
@@ -535,10 +536,10 @@ pub(crate) fn print_lines() {
     unsafe { libc::setvbuf(stdout, std::ptr::null_mut(), libc::_IOLBF, 0) };
 }
 
-/// Limits private memory, and the files that functions write. Job buffers are shared memory and do
-/// not count.
+/// Limits private memory, and the size of files that functions write. Call buffers are shared
+/// memory and do not count.
 pub(crate) fn limit(memory: u64, files: u64) -> io::Result<()> {
-    /// What is written to memory that is shared counts as well.
+    /// Least file size limit, because writes to shared memory count too.
     const LEAST_FILE: u64 = 4 << 20;
     let set = |what: Resource, bytes: u64| {
         let (current, maximum) = (Some(bytes), Some(bytes));
@@ -554,8 +555,8 @@ pub(crate) fn limit(memory: u64, files: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Leaves a word on the control page when a signal ends the process. Ctrl-C at the server's
-/// terminal is the server's affair.
+/// Installs handlers that record on the control page which signal ends the process. Ctrl-C at the
+/// server's terminal is ignored here; the server handles it.
 fn install_handlers(control: &'static Control) -> io::Result<()> {
     LAST_WORDS.store(std::ptr::from_ref(control).cast_mut(), Ordering::Release);
     let stack = Box::leak(vec![0u8; 64 << 10].into_boxed_slice());
@@ -590,7 +591,7 @@ fn install_handlers(control: &'static Control) -> io::Result<()> {
 }
 
 extern "C" fn on_fatal_signal(signal: libc::c_int) {
-    /// If this much cannot be had, memory has run out.
+    /// If this much memory cannot be mapped, memory has run out.
     const PROBE: usize = 16 << 20;
     // SAFETY: the control page is never freed; mmap and raise are async-signal-safe.
     unsafe {
@@ -600,7 +601,7 @@ extern "C" fn on_fatal_signal(signal: libc::c_int) {
         if let Some(control) = LAST_WORDS.load(Ordering::Acquire).as_ref() {
             control.leave_last_words(signal as u32, probe == libc::MAP_FAILED);
         }
-        // The default action is back in force: the signal ends the process.
+        // The default action is restored, so the signal ends the process.
         libc::raise(signal);
     }
 }

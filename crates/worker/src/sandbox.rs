@@ -1,12 +1,14 @@
-//! What a worker can reach: its library, the memory of its user's calls, and a folder of its own.
+//! The sandbox of a worker: it can reach its library, the memory of its user's calls, and a folder
+//! of its own.
 //!
-//! Clients call compiled code with numbers and sizes of their choice; whoever makes it run astray
-//! has the rights of the process. So these are taken away before the first call:
+//! Clients call compiled code with numbers and sizes of their choice, and an attacker who takes it
+//! over has the rights of the process. So the worker gives these rights up before the first call:
 //!
-//! - Landlock: no file can be written but in the worker's folder; private folders and the server's
-//!   own files cannot be read; no process outside can be traced, read or sent a signal.
-//! - seccomp: no sockets, and no system calls that undo the rest or that only attacks need.
-//! - Where the server is root: the worker is another user, or at least has none of root's
+//! - Landlock: it can write no files outside of its folder, read no private folders and none of the
+//!   server's own files, and trace or signal no process outside.
+//! - seccomp: it can open no sockets, and make no system calls that undo the rest or that only
+//!   attacks need.
+//! - If the server is root: the worker is another user, or at least has none of root's
 //!   capabilities.
 
 use landlock::{
@@ -22,29 +24,29 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Folders that are private by custom, or where other programs leave what is theirs.
+/// Folders that are private by convention, or that hold files of other programs.
 const PRIVATE: [&str; 6] = ["/home", "/root", "/run", "/tmp", "/var", "/dev/shm"];
-/// Entries of one folder that are looked at one by one, at most.
+/// Most entries of one folder that get rules of their own.
 const MOST_ENTRIES: usize = 4096;
-/// Landlock's features that are asked for; older kernels have fewer.
+/// The version of Landlock that is requested; older kernels have fewer features.
 const LANDLOCK: ABI = ABI::V6;
 
 /// What a worker may reach.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sandbox {
-    /// Readable, though in a private folder.
+    /// Files and folders in private folders that it may read.
     pub read: Vec<PathBuf>,
-    /// Writable besides the worker's folder.
+    /// Folders that it may write, in addition to its own.
     pub write: Vec<PathBuf>,
-    /// The server's own: not readable wherever they are.
+    /// The server's own files, which it can never read.
     pub secrets: Vec<PathBuf>,
     /// Whether it may have sockets.
     pub network: bool,
-    /// User and group that it becomes.
+    /// User and group of the worker.
     pub user: Option<(u32, u32)>,
 }
 
-/// Why a protection cannot be had.
+/// Why a protection is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     #[error("landlock: {0}")]
@@ -65,8 +67,8 @@ pub enum SandboxError {
 }
 
 impl Sandbox {
-    /// What holds already while the library is loaded, for every thread that it starts: all can be
-    /// read, but nothing written outside of `folder`, and no other process be reached.
+    /// Confines the process while it loads the library, with every thread that the library starts:
+    /// it can read everything, but write nothing outside of `folder` and reach no other process.
     pub(crate) fn close_outside(&self, folder: &Path) -> Result<(), SandboxError> {
         let mut rules = self.rules()?;
         rules = rules.add_rule(rule(Path::new("/"), reading())?)?;
@@ -79,10 +81,10 @@ impl Sandbox {
         }
     }
 
-    /// What holds for calls: root is another user, who reaches what is needed; private files cannot
-    /// be read, but for those of `needed`, those `beside` the library, and the folders that the
-    /// operator names; there are no sockets. Returns what cannot be had; the rest holds all the
-    /// same.
+    /// Confines the process for calls. Root becomes another user who can reach what is needed.
+    /// Private files cannot be read, except those in `needed`, those `beside` the library, and the
+    /// folders that the operator names. There are no sockets. Returns the protections that are not
+    /// available; all others hold.
     pub(crate) fn close_inside(
         &self,
         folder: &Path,
@@ -92,8 +94,8 @@ impl Sandbox {
         let paths: Vec<&Path> = needed.iter().map(PathBuf::as_path).collect();
         let user = self.become_user(folder, &paths);
         let files = self.hide_private_files(folder, &[needed, beside].concat());
-        // SAFETY: plain system calls. With its user the process has lost the wish to end with its
-        // server.
+        // SAFETY: plain system calls. A change of user clears the request to end with the server,
+        // so it is made again.
         unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             libc::prctl(libc::PR_SET_DUMPABLE, 0);
@@ -119,7 +121,7 @@ impl Sandbox {
         let writable = self.writable(folder).map(|path| (path, all));
         let mut rules = self.rules()?;
         for (path, access) in readable.chain(writable) {
-            // What is gone meanwhile needs no rule.
+            // A file that has disappeared needs no rule.
             if let Ok(rule) = rule(path, access) {
                 rules = rules.add_rule(rule)?;
             }
@@ -128,13 +130,13 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Devices are guarded by their own modes.
+    /// Paths that it may write. Devices are guarded by their own modes.
     fn writable<'s>(&'s self, folder: &'s Path) -> impl Iterator<Item = &'s Path> {
         let named = self.write.iter().map(PathBuf::as_path);
         named.chain([folder, Path::new("/dev")])
     }
 
-    /// The rights that rules are about; those that an older kernel does not know are left out.
+    /// The rights that the rules cover. Rights that an older kernel does not know are left out.
     fn rules(&self) -> Result<RulesetCreated, RulesetError> {
         let rules = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
@@ -146,7 +148,7 @@ impl Sandbox {
         }
     }
 
-    /// Becomes the user that is not root, if that one reaches the folders that functions need.
+    /// Becomes an unprivileged user, if that user can reach the folders that functions need.
     fn become_user(&self, folder: &Path, needed: &[&Path]) -> Result<(), SandboxError> {
         let Some((user, group)) = self.user else {
             return Ok(());
@@ -166,7 +168,7 @@ impl Sandbox {
         unsafe {
             libc::seteuid(0);
             if let Some(path) = unreachable {
-                // Without its capabilities root cannot write to what is another user's.
+                // Without capabilities, root cannot write to another user's files.
                 let _ = std::os::unix::fs::chown(folder, Some(0), Some(0));
                 drop_capabilities();
                 let path = path.to_path_buf();
@@ -182,7 +184,7 @@ impl Sandbox {
         Ok(())
     }
 
-    /// For all threads, also those that the library has started.
+    /// Filters the system calls of all threads, including those that the library has started.
     fn filter_system_calls(&self) -> Result<(), SandboxError> {
         let failed = |error: &dyn std::fmt::Display| SandboxError::Seccomp(error.to_string());
         let architecture = std::env::consts::ARCH.try_into();
@@ -198,7 +200,7 @@ impl Sandbox {
         seccompiler::apply_filter_all_threads(&program).map_err(|error| failed(&error))
     }
 
-    /// The system calls that are refused; an empty list of rules refuses every use.
+    /// The refused system calls. An empty list of rules refuses every use.
     fn system_calls(&self) -> BTreeMap<i64, Vec<SeccompRule>> {
         let mut refused: BTreeMap<i64, Vec<SeccompRule>> = REFUSED
             .into_iter()
@@ -211,8 +213,8 @@ impl Sandbox {
     }
 }
 
-/// Refused in every worker: what reaches other processes, what goes round the other protections,
-/// and what changes the machine.
+/// System calls that every worker is refused: they reach other processes, circumvent the other
+/// protections, or change the machine.
 const REFUSED: [i64; 36] = [
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -252,20 +254,20 @@ const REFUSED: [i64; 36] = [
     libc::SYS_acct,
 ];
 
-/// Whether the present user can list a folder, or read a file; what is not there is no matter.
+/// Whether the current user can list a folder or read a file. A missing file counts as reachable.
 fn is_reachable(path: &Path) -> bool {
     let error = fs::File::open(path).err();
     error.is_none_or(|error| error.kind() != io::ErrorKind::PermissionDenied)
 }
 
-/// Leaves root nothing but the files that it owns.
+/// Drops root's capabilities, so that it can use only the files that it owns.
 fn drop_capabilities() {
     let none = CapabilitySets {
         effective: CapabilitySet::empty(),
         permitted: CapabilitySet::empty(),
         inheritable: CapabilitySet::empty(),
     };
-    // Fewer than one has are always granted.
+    // Dropping capabilities is always allowed.
     let _ = set_capabilities(None, none);
 }
 
@@ -273,7 +275,7 @@ fn reading() -> BitFlags<AccessFs> {
     AccessFs::from_read(LANDLOCK)
 }
 
-/// A rule for a file, or for a folder with all that it holds.
+/// A rule for a file, or for a folder with all its contents.
 fn rule(path: &Path, access: BitFlags<AccessFs>) -> Result<PathBeneath<PathFd>, PathFdError> {
     let access = match path.is_dir() {
         true => access,
@@ -282,8 +284,8 @@ fn rule(path: &Path, access: BitFlags<AccessFs>) -> Result<PathBeneath<PathFd>, 
     Ok(PathBeneath::new(PathFd::new(path)?, access))
 }
 
-/// Collects what is to be opened so that all of `path` is, but for what is hidden: a folder that
-/// holds nothing hidden as a whole, another one by its entries.
+/// Collects the paths to open so that all of `path` except the hidden parts is open: a folder
+/// without hidden parts as a whole, any other folder by its entries.
 fn open_all_but(path: &Path, hidden: &[&Path], open: &mut Vec<PathBuf>) {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     if hidden.iter().any(|hidden| path.starts_with(hidden)) {
@@ -294,7 +296,7 @@ fn open_all_but(path: &Path, hidden: &[&Path], open: &mut Vec<PathBuf>) {
     }
     let entries = fs::read_dir(&path).into_iter().flatten().flatten();
     for entry in entries.take(MOST_ENTRIES) {
-        // A link leads to what is opened, or not, where it lies.
+        // A link is not followed: access depends on where its target lies.
         if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
             open_all_but(&entry.path(), hidden, open);
         }

@@ -1,7 +1,8 @@
-//! Arguments and results of durable calls as files, written and read by threads of their own.
+//! Files of the state folder: arguments and results of durable calls, and stored arrays, written
+//! and read by threads.
 //!
-//! A file appears whole or not at all: it is written under another name, brought to the disk,
-//! renamed, and the folder is brought to the disk. Its length and checksum stand in the journal.
+//! A file appears completely or not at all: it is written under another name, synced, renamed, and
+//! the folder is synced. Its length and checksum are in the journal.
 
 use super::Reply;
 use crc32fast::Hasher;
@@ -17,16 +18,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Threads that write and read.
+/// Number of threads that write and read.
 const THREADS: usize = 2;
-/// Bytes of the disk that data leave free, so that the journal can go on.
+/// Bytes of the disk that data leave free for the journal.
 const RESERVE: u64 = 16 << 20;
-/// Bytes of one write, where pieces are smaller.
+/// Bytes of one write when pieces are smaller.
 const BUFFER_BYTES: usize = 256 << 10;
-/// How the name ends of a file that is being written.
+/// File extension while a file is being written.
 const PARTIAL: &str = "partial";
 
-/// How the name of a file ends.
+/// The file extension.
 fn extension(content: Content) -> &'static str {
     match content {
         Content::Arguments => "arguments",
@@ -42,8 +43,7 @@ pub(crate) struct Stream {
 }
 
 pub(crate) enum Task {
-    /// Writes the stream, if the disk then still has that room for others; none takes what there
-    /// is.
+    /// Write the stream, if this much of the disk then remains free. `None` may fill the disk.
     Write {
         ticket: u64,
         stream: Stream,
@@ -60,11 +60,11 @@ pub(crate) enum Task {
     },
 }
 
-/// The folder with the data of durable calls.
+/// The folder with the data.
 #[derive(Clone)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// To bring the names in it to the disk.
+    /// The open folder, to sync the names in it.
     fd: Arc<File>,
 }
 
@@ -83,8 +83,8 @@ impl Folder {
         self.fd.sync_all()
     }
 
-    /// Removes every file that `is_needed` does not name, and what was not written to its end.
-    /// Returns how many there were.
+    /// Removes every file that `is_needed` does not name, and incomplete files. Returns how many
+    /// there were.
     pub(super) fn sweep(&self, is_needed: impl Fn(JobId, Content) -> bool) -> io::Result<usize> {
         let mut removed = 0;
         for entry in fs::read_dir(&self.path)? {
@@ -100,7 +100,7 @@ impl Folder {
             {
                 continue;
             }
-            // What has another name is not a file of ours.
+            // Files with other names do not belong to the server.
             let is_ours = content.is_some() || extension == Some(PARTIAL);
             if is_ours {
                 fs::remove_file(&path)?;
@@ -143,7 +143,7 @@ impl Folder {
         }
     }
 
-    /// Reads a stream to its places, and checks that it is what was written.
+    /// Reads a stream into memory, and compares its checksum.
     fn read(&self, stream: &Stream, stored: Stored) -> io::Result<()> {
         let damaged = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text);
         let file = File::open(self.file(stream.transfer.id, stream.transfer.content))?;
@@ -268,7 +268,7 @@ fn serve(
                 }
             }
             Task::Remove { id, content } => {
-                // What cannot be removed now is removed at the next start.
+                // A file that cannot be removed now is removed at the next start.
                 let _ = fs::remove_file(folder.file(id, content));
                 continue;
             }

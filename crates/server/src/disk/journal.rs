@@ -1,8 +1,9 @@
-//! What is known of each durable call, in a database that survives the server at any moment.
+//! The journal: the records of durable calls, in a database that survives the end of the server at
+//! any moment.
 //!
-//! One thread applies all changes in their order, many in one transaction, and answers each when it
-//! is on the disk. The state in the database decides: a change that does not apply to it
-//! (`lifecycle`) is answered as such.
+//! One thread applies all changes in order, many in one transaction, and confirms each after it is
+//! on the disk. The recorded state decides: a change that does not apply to it (`lifecycle`) has no
+//! effect, and the answer says so.
 
 use super::{Reply, unix_ms};
 use farcall_rpc_proto::{DurableState, Failure, FailureKind, JobId};
@@ -16,13 +17,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Changes of one transaction.
+/// Most changes of one transaction.
 const BATCH: usize = 1024;
-/// How long to wait before a change is tried again that the disk did not take.
+/// Pause before a failed write is tried again.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Version of the tables.
 const VERSION: i64 = 1;
-/// Characters of why a call failed.
+/// Most characters of a recorded failure.
 const FAILURE_CHARS: usize = 2000;
 
 const TABLES: &str = "
@@ -53,23 +54,23 @@ CREATE TABLE jobs (
 /// Why the journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The database says so.
+    /// The database reports an error.
     #[error("{source}{}", hint(.source))]
     Database {
-        /// What is wrong.
+        /// The database's error.
         #[from]
         source: rusqlite::Error,
     },
     /// A newer server wrote it.
     #[error("it was written by a newer farcall (version {0} of its tables); use that one")]
     Newer(i64),
-    /// A row does not make sense.
+    /// A row is invalid.
     #[error("it is damaged: {0}; move the folder away to start without it")]
     Damaged(String),
 }
 
 impl JournalError {
-    /// Whether another server has it.
+    /// Whether another server uses it.
     pub(super) fn is_taken(&self) -> bool {
         use rusqlite::ErrorCode;
         let JournalError::Database { source } = self else {
@@ -95,10 +96,10 @@ fn hint(error: &rusqlite::Error) -> &'static str {
     }
 }
 
-/// Opens the journal and reads all that is recorded, brought to what holds after a restart.
+/// Opens the journal and reads all records, each moved to the state that holds after a restart.
 pub(super) fn open(path: &Path) -> Result<(Connection, Vec<Record>), JournalError> {
     let mut database = Connection::open(path)?;
-    // Whoever has it has it for long.
+    // A server that uses it does so for as long as it runs.
     database.busy_timeout(Duration::ZERO)?;
     // The first access takes the lock for as long as the server runs.
     database.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
@@ -120,7 +121,7 @@ pub(super) fn open(path: &Path) -> Result<(Connection, Vec<Record>), JournalErro
     Ok((database, records))
 }
 
-/// The server starts again: calls that were running are to be run once more, or have failed.
+/// Applies the restart: calls that were running will run again, or have failed.
 fn restart(transaction: &Transaction<'_>) -> Result<(), JournalError> {
     for record in read_all(transaction)? {
         if let Some((change, outcome)) = record.restart() {
@@ -140,7 +141,7 @@ fn read_all(transaction: &Transaction<'_>) -> Result<Vec<Record>, JournalError> 
     Ok(records)
 }
 
-/// Reads a row; what cannot be is an error.
+/// Reads a row. An impossible value is an error.
 fn read(row: &Row<'_>) -> Result<Record, JournalError> {
     let id: Vec<u8> = row.get("id")?;
     let id = id
@@ -224,7 +225,7 @@ fn insert(transaction: &Transaction<'_>, record: &Record) -> rusqlite::Result<u6
     Ok(transaction.last_insert_rowid() as u64)
 }
 
-/// Applies a change if the recorded state allows it; none where nothing is recorded.
+/// Applies a change if the recorded state allows it. Returns `None` if the call is unknown.
 fn apply(
     transaction: &Transaction<'_>,
     id: JobId,
@@ -284,7 +285,7 @@ fn forget(transaction: &Transaction<'_>, id: JobId) -> rusqlite::Result<()> {
     statement.execute([id.0]).map(drop)
 }
 
-/// The thread that records.
+/// The journal's thread.
 pub(super) struct Journal {
     entries: Option<Sender<Entry>>,
     thread: Option<JoinHandle<()>>,
@@ -340,7 +341,7 @@ struct Recorder {
 impl Recorder {
     fn run(&mut self) {
         let mut batch = Vec::new();
-        // What the disk did not take waits for a while, what is new does not.
+        // Entries that the disk refused wait for a while; new ones do not.
         while let Some(entry) = self.next(batch.is_empty()) {
             batch.extend(entry);
             batch.extend(self.queue.try_iter().take(BATCH));
@@ -354,8 +355,7 @@ impl Recorder {
         }
     }
 
-    /// The next entry, or none after a while where others wait; nothing at all when the server
-    /// ends.
+    /// The next entry. `Some(None)` after a while if others wait; `None` when the server ends.
     fn next(&self, waits: bool) -> Option<Option<Entry>> {
         if waits {
             return self.queue.recv().ok().map(Some);
@@ -394,7 +394,7 @@ impl Recorder {
         Ok(replies)
     }
 
-    /// The disk did not take a batch: new calls are refused, the rest is tried again.
+    /// Handles a batch that the disk refused: new calls fail, and the rest is tried again.
     fn refuse(&mut self, batch: &mut Vec<Entry>, error: &JournalError) {
         tracing::error!("the journal of durable calls cannot be written: {error}");
         let mut replies = Vec::new();
@@ -414,7 +414,7 @@ impl Recorder {
 
     fn answer(&self, replies: Vec<Reply>) {
         for reply in replies {
-            // Nobody listens any more when the server ends.
+            // When the server ends, nobody listens any more.
             let _ = self.replies.send(reply);
         }
         let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());

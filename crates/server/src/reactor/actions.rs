@@ -1,4 +1,4 @@
-//! What the server wants done.
+//! The actions of the server, passed to the part of the shell that performs them.
 
 use super::Reactor;
 use crate::socket::Socket;
@@ -7,7 +7,7 @@ use farcall_server_proto::{Action, Event, Identity, Key};
 use rustix::fd::AsFd;
 
 impl Reactor {
-    /// Does what the server wants done, until there is no more.
+    /// Performs actions until there are none left.
     pub(super) fn act(&mut self) {
         while let Some(action) = self.server.poll_action() {
             if let Some(event) = self.execute(action) {
@@ -16,7 +16,7 @@ impl Reactor {
         }
     }
 
-    /// Does one thing. Returns what has come of it, where that is known at once.
+    /// Performs one action. Returns the resulting event if it is known at once.
     fn execute(&mut self, action: Action) -> Option<Event> {
         match action {
             Action::Authenticate { connection, token } => {
@@ -88,7 +88,7 @@ impl Reactor {
     }
 }
 
-/// Who a client is, by what it has shown.
+/// Identifies a client by its token, certificate or process.
 fn identify(socket: &Socket, access: &mut Access, token: Option<&str>) -> Result<Identity, String> {
     if socket.lacks_tls() {
         return Err("this address speaks TLS; connect to farcalls://".to_string());

@@ -1,4 +1,4 @@
-//! What happens on sockets: clients come, send, take and go.
+//! Events on sockets: clients connect, send, read and disconnect.
 
 use super::{Reactor, SWEEP};
 use crate::listen::{Accepted, Listener};
@@ -10,7 +10,7 @@ use rustix::event::epoll::EventFlags;
 use std::io::{self, Read};
 use std::time::Instant;
 
-/// Addresses of its own that a client is told.
+/// Most addresses of the server that a client is told.
 const MOST_WAYS: usize = 16;
 /// Connections accepted in one go.
 const ACCEPTS: usize = 64;
