@@ -1,6 +1,6 @@
 # Every target sets up what it needs (scripts/setup), and does nothing where nothing changed.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo build test test-rust test-python check docs bench soak clean
+.PHONY: help setup demo build fast test test-rust test-python check docs bench soak clean
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -19,21 +19,29 @@ demo: build ## a real problem, solved by a library in another process
 build: setup ## target/release/farcall and farcall-bench, and a .venv in which `import farcall` works
 	@scripts/build
 
+fast: setup ## tests of the crates that a change touches: under a minute
+	@scripts/fast
+
 test: build test-rust test-python ## all tests: at most 10 minutes, 25 the first time
 
 test-rust: setup
-	$(bounded) 20m cargo test --workspace
-	RUSTFLAGS="--cfg loom" $(bounded) 10m cargo test --package farcall-channel --lib --target-dir target/loom -- ring
+	$(bounded) 20m cargo build --locked --workspace --bins --examples --tests
+	FARCALL_BUILT=$(CURDIR)/target/debug $(bounded) 15m .venv/bin/cargo-nextest nextest run \
+	    --locked --workspace --test-threads $$((2 * $$(nproc)))
+	$(bounded) 10m cargo test --locked --workspace --doc
+	RUSTFLAGS="--cfg loom" $(bounded) 10m cargo test --locked \
+	    --package farcall-channel --package farcall-spin --lib --target-dir target/loom -- ring seat
 
 test-python: build
-	$(bounded) 15m $(python) -m pytest
+	$(bounded) 15m $(python) -m pytest --numprocesses 3 --dist loadfile
 
-check: build ## what must hold before a merge: format, lints, tidy, licences, docs
+check: build ## what must hold before a merge: format, lints, tidy, spelling, licences, docs
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo xtask tidy
 	@scripts/deny
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+	.venv/bin/typos
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
 	$(python) -m ruff check
 	$(python) -m ruff format --check
 	$(python) -m mypy

@@ -106,7 +106,11 @@ def cluster(nodes, cpus, gang=False):
             wait_for_nodes(nodes)
             yield folder
         finally:
+            # A controller whose nodes are gone before their jobs waits for them.
             told("scancel", "-u", "root")
+            end = time.monotonic() + START
+            while told("squeue", "-h") and time.monotonic() < end:
+                time.sleep(0.1)
             for daemon in reversed(daemons):
                 daemon.terminate()
             for daemon in daemons:

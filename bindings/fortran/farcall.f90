@@ -9,19 +9,19 @@
 !       print *, farcall_error_message()
 !     call farcall_disconnect(server)
 !
-! Arguments stand in the order of the interface: variables, expressions and arrays of any rank, up
-! to 40. Type and size of each are checked against the interface. Trailing blanks of a text are not
-! part of it. An array that is not in one piece of memory, such as a row, is copied there and back.
+! Pass up to 40 arguments in the order of the interface: variables, expressions and arrays of any
+! rank. The call checks the type and the size of each against the interface. Trailing blanks are not
+! part of a text. An array that is not contiguous, such as a row, is copied there and back.
 !
-! The arrays of an asynchronous call lie in one piece of memory and have the attribute ASYNCHRONOUS;
-! they are left alone until a wait has reported the end of the call, or farcall_cancel has returned.
+! The arrays of an asynchronous call must be contiguous and have the attribute ASYNCHRONOUS. Do not
+! use them until a wait has reported the end of the call, or farcall_cancel has returned.
 module farcall
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: error_unit
   implicit none
   private
 
-  ! What became of an operation; farcall.h says what they mean.
+  ! The status of an operation; farcall.h says what the values mean.
   integer(c_int), parameter, public :: FARCALL_OK = 0, FARCALL_ARGUMENT = 1, &
     FARCALL_UNKNOWN_FUNCTION = 2, FARCALL_CONNECTION = 3, FARCALL_TIMEOUT = 4, &
     FARCALL_LIBRARY = 5, FARCALL_SERVER_FAILED = 6, FARCALL_INTERNAL = 7, FARCALL_RUNNING = 8, &
@@ -32,28 +32,28 @@ module farcall
     type(c_ptr) :: handle = c_null_ptr
   end type
 
-  ! A function of a server; it lives as long as the server.
+  ! A function of a server. It is valid as long as the server.
   type, bind(c), public :: farcall_function
     type(c_ptr) :: handle = c_null_ptr
   end type
 
-  ! An object on a server.
+  ! An object at a server.
   type, bind(c), public :: farcall_object
     type(c_ptr) :: handle = c_null_ptr
   end type
 
-  ! An array that stays at the server; it is passed where a call takes an array.
+  ! The handle of a stored array, which calls take as an array.
   type, bind(c), public :: farcall_handle
     type(c_ptr) :: handle = c_null_ptr
   end type
 
-  ! A procedure that a called function calls: farcall_callback(c_funloc(monitor)), of a procedure
-  ! with bind(C). A c_funptr by itself is refused: compilers differ in how they pass it.
+  ! A callback: farcall_callback(c_funloc(monitor)) for a procedure with bind(C). The library
+  ! refuses a plain c_funptr, because compilers differ in how they pass it.
   type, bind(c), public :: farcall_callback
     type(c_funptr) :: address = c_null_funptr
   end type
 
-  ! How long a call took, in seconds.
+  ! The times of a call in seconds.
   type, bind(c), public :: farcall_times
     real(c_double) :: send = 0, exec = 0, recv = 0, other = 0, total = 0
   end type
@@ -80,7 +80,7 @@ module farcall
         a29, a30, a31, a32, a33, a34, a35, a36, a37, a38, a39, a40
     end function
 
-    ! Begins a call, and returns its session; 0 where that fails.
+    ! Starts a call, and returns its session; 0 on failure.
     integer(c_int64_t) function farcall_call_async(function, &
       a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, &
       a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37, &
@@ -93,41 +93,42 @@ module farcall
         a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37, a38, a39, a40
     end function
 
-    ! Leaves an array at the server, for calls to come; its handle is null where that fails. It goes
-    ! with farcall_drop, when the connection ends, or when it was not used for long.
+    ! Stores an array at the server, and returns its handle, which is null on failure. The server
+    ! keeps the array until farcall_drop, until the connection ends, or until a day after its last
+    ! use.
     type(farcall_handle) function farcall_put(server, array) bind(c, name="farcall_fortran_put")
       import :: farcall_handle, farcall_server
       type(farcall_server), value :: server
       type(*), dimension(..), contiguous, intent(in) :: array
     end function
 
-    ! Gets it, after the calls that were made before.
+    ! Gets a stored array, after all earlier calls that use it.
     integer(c_int) function farcall_get(handle, array) bind(c, name="farcall_fortran_get")
       import :: c_int, farcall_handle
       type(farcall_handle), value :: handle
       type(*), dimension(..), contiguous :: array
     end function
 
-    integer(c_int) function c_drop(handle) bind(c, name="farcall_drop")
+    integer(c_int) function c_drop(handle) bind(c, name="farcall_drop_array")
       import :: c_int, farcall_handle
       type(farcall_handle), value :: handle
     end function
 
-    ! FARCALL_RUNNING while the call has not ended, else what became of it.
+    ! FARCALL_RUNNING if the call has not ended, else its result.
     integer(c_int) function farcall_probe(session) bind(c)
       import :: c_int, c_int64_t
       integer(c_int64_t), value :: session
     end function
 
-    ! Waits for the end of a call, at most so many seconds; below 0 without a bound.
+    ! Waits for the end of a call, at most so many seconds; a negative number means no limit.
     integer(c_int) function farcall_wait(session, timeout) bind(c)
       import :: c_int, c_int64_t, c_double
       integer(c_int64_t), value :: session
       real(c_double), value :: timeout
     end function
 
-    ! Waits until a call to the server has ended that no wait has reported; `which` is 0 when none
-    ! is left.
+    ! Waits until a call to the server has ended that no wait has reported; `which` is 0 if none is
+    ! left.
     integer(c_int) function farcall_wait_any(server, timeout, which) bind(c)
       import :: c_int, c_int64_t, c_double, farcall_server
       type(farcall_server), value :: server
@@ -142,7 +143,7 @@ module farcall
       real(c_double), value :: timeout
     end function
 
-    ! The next session that failed in the last wait of this thread; 0 when there is no more.
+    ! The next session that failed in the last wait of this thread; 0 if there are no more.
     integer(c_int64_t) function farcall_next_failed() bind(c)
       import :: c_int64_t
     end function
@@ -159,27 +160,27 @@ module farcall
       type(farcall_server), value :: server
     end function
 
-    ! How long a call took; zeros if it failed or has not ended.
+    ! The times of a call; zeros if it has failed or has not ended.
     type(farcall_times) function farcall_session_times(session) bind(c)
       import :: c_int64_t, farcall_times
       integer(c_int64_t), value :: session
     end function
 
-    ! How long the last call of the function took, in any thread.
+    ! The times of the last call of the function, in any thread.
     type(farcall_times) function farcall_times_of(function) bind(c)
       import :: farcall_function, farcall_times
       type(farcall_function), value :: function
     end function
 
-    ! Memory for arrays, for c_f_pointer; where the server is on this host it is shared with it, and
-    ! not copied when it is an argument of a call.
+    ! Memory for arrays, for c_f_pointer. If the server is on this host, it is shared with the
+    ! server, and calls do not copy it.
     type(c_ptr) function farcall_allocate(server, bytes) bind(c)
       import :: c_ptr, c_size_t, farcall_server
       type(farcall_server), value :: server
       integer(c_size_t), value :: bytes
     end function
 
-    ! Gives it back.
+    ! Frees memory from farcall_allocate.
     subroutine farcall_free(memory) bind(c)
       import :: c_ptr
       type(c_ptr), value :: memory
@@ -211,7 +212,7 @@ module farcall
       character(kind=c_char), intent(in) :: name(*)
     end function
 
-    subroutine c_object_free(object) bind(c, name="farcall_object_free")
+    subroutine c_object_free(object) bind(c, name="farcall_drop_object")
       import :: farcall_object
       type(farcall_object), value :: object
     end subroutine
@@ -255,8 +256,9 @@ module farcall
 
 contains
 
-  ! Connects to `farcall://host:port` or `unix:///path`; without an address to the server that the
-  ! environment names, else this machine. Without `status`, a failure stops the program.
+  ! Connects to `farcall://host:port` or `unix:///path`. Without an address, it connects to the
+  ! server that the environment names, or else to this machine. Without `status`, a failure stops
+  ! the program.
   subroutine farcall_connect(server, address, status)
     type(farcall_server), intent(out) :: server
     character(*), intent(in), optional :: address
@@ -272,14 +274,14 @@ contains
     call check(server%handle, "farcall_connect", status)
   end subroutine
 
-  ! Closes the connections; calls under way are cancelled.
+  ! Closes the connection; calls under way are cancelled.
   subroutine farcall_disconnect(server)
     type(farcall_server), intent(inout) :: server
     call c_disconnect(server)
     server%handle = c_null_ptr
   end subroutine
 
-  ! The function of that name. Without `status`, a failure stops the program.
+  ! The function of a name. Without `status`, a failure stops the program.
   type(farcall_function) function farcall_function_of(server, name, status) result(function)
     type(farcall_server), intent(in) :: server
     character(*), intent(in) :: name
@@ -289,8 +291,8 @@ contains
     call check(function%handle, "farcall_function_of", status)
   end function
 
-  ! An object of a class, with a process of its own on the server. Without `status`, a failure stops
-  ! the program.
+  ! Makes an object of a class, which has its own process at the server. Without `status`, a failure
+  ! stops the program.
   type(farcall_object) function farcall_object_new(server, name, status) result(object)
     type(farcall_server), intent(in) :: server
     character(*), intent(in) :: name
@@ -300,7 +302,7 @@ contains
     call check(object%handle, "farcall_object_new", status)
   end function
 
-  ! The method of that name, to be called as functions are, while the object is there.
+  ! The method of a name. Call it like a function, as long as the object exists.
   type(farcall_function) function farcall_object_method(object, name, status) result(function)
     type(farcall_object), intent(in) :: object
     character(*), intent(in) :: name
@@ -310,21 +312,21 @@ contains
     call check(function%handle, "farcall_object_method", status)
   end function
 
-  ! Destroys the object.
+  ! Drops the object at its server.
   subroutine farcall_object_free(object)
     type(farcall_object), intent(inout) :: object
     call c_object_free(object)
     object%handle = c_null_ptr
   end subroutine
 
-  ! The server need not keep the array any more. Calls that use it go on.
+  ! Drops the array at the server. Calls that use it complete.
   integer(c_int) function farcall_drop(handle) result(status)
     type(farcall_handle), intent(inout) :: handle
     status = c_drop(handle)
     handle%handle = c_null_ptr
   end function
 
-  ! Waits until one of the calls has ended; `which` tells its session.
+  ! Waits until one of the calls has ended; `which` is its session.
   integer(c_int) function farcall_wait_or(sessions, timeout, which) result(status)
     integer(c_int64_t), intent(in) :: sessions(:)
     real(c_double), intent(in) :: timeout
@@ -339,20 +341,20 @@ contains
     status = c_wait_and(sessions, size(sessions, kind=c_size_t), timeout)
   end function
 
-  ! What went wrong in the last operation of this thread that failed.
+  ! The error message of the last operation of this thread that failed.
   function farcall_error_message() result(text)
     character(:), allocatable :: text
     text = fortran_text(c_error_message())
   end function
 
-  ! A status in words.
+  ! The text of a status.
   function farcall_status_text(status) result(text)
     integer(c_int), intent(in) :: status
     character(:), allocatable :: text
     text = fortran_text(c_status_text(status))
   end function
 
-  ! Says whether there is what was asked for; without `status`, a failure stops the program.
+  ! Sets `status`; without `status`, a failure stops the program.
   subroutine check(handle, what, status)
     type(c_ptr), intent(in) :: handle
     character(*), intent(in) :: what

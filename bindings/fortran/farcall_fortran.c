@@ -1,4 +1,5 @@
-/* What the Fortran module calls: descriptors of Fortran 2018 become values of farcall.h. */
+/* Functions for the Fortran module: they convert descriptors of Fortran 2018 to values of
+ * farcall.h. */
 #include "farcall.h"
 
 #include <ISO_Fortran_binding.h>
@@ -77,7 +78,7 @@ static size_t values_of(const farcall_function *function, CFI_cdesc_t **given,
   return count;
 }
 
-/* A function whose arguments are descriptors, absent ones at the end: it calls `call`. */
+/* A function that takes descriptors, with absent ones at the end, and calls `call`. */
 #define CALLS(result, name, call)                                                                  \
   result name(const farcall_function *function,                                                    \
       CFI_cdesc_t *a1, CFI_cdesc_t *a2, CFI_cdesc_t *a3, CFI_cdesc_t *a4, CFI_cdesc_t *a5,         \

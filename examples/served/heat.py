@@ -3,7 +3,7 @@
 import farcall
 
 
-@farcall.serve(
+@farcall.library(
     "heat(IN int n, IN int steps, IN double alpha, INOUT double u[n][n])",
     calc_order="6 * steps * n ^ 2",
 )
@@ -14,7 +14,7 @@ def heat(steps, alpha, u):
         inner += alpha * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * inner)
 
 
-@farcall.serve(
+@farcall.library(
     "moments(IN int n, IN double x[n], OUT double *mean, OUT double *deviation)", repeatable=True
 )
 def moments(x):

@@ -115,7 +115,7 @@ static void objects(void) {
   check(farcall_invoke(farcall_object_method(one, "add"), 7, &values[2]));
   printf("objects: %d %d %d\n", values[0], values[1], values[2]);
   farcall_object_free(one);
-  farcall_object_free(other);
+  farcall_drop_object(other);
   printf("method of no object: %s\n",
          word(farcall_call(server, "conformance/Counter.add", 1, &values[0])));
 }

@@ -120,7 +120,7 @@ def several():
     future = nap.call_async(ms=300)
     try:
         future.result(timeout=0.01)
-    except farcall.Timeout:
+    except farcall.TimeoutError:
         print("time-out: running", end=", ")
     print("then", int(future.result(timeout=30).slept))
 

@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
   if (farcall_get(same, factors, 1) != FARCALL_ARGUMENT)
     return failed("another length was taken");
   puts(farcall_error_message());
-  if (farcall_drop(matrix) != FARCALL_OK || farcall_drop(product) != FARCALL_OK)
+  if (farcall_drop_array(matrix) != FARCALL_OK || farcall_drop(product) != FARCALL_OK)
     return failed("drop");
   if (farcall_get(same, factors, sizeof factors) != FARCALL_ARGUMENT)
     return failed("got what was dropped");

@@ -73,6 +73,9 @@ int main(int argc, char **argv) {
       farcall_cancel_job(server, other) != FARCALL_OK ||
       farcall_forget_job(server, other) != FARCALL_OK)
     return failed("cancel");
+  if (farcall_submit(server, "dgesv", other, N, 1, a, N, NULL, b, N, NULL) != FARCALL_OK ||
+      farcall_drop_job(server, other) != FARCALL_OK)
+    return failed("drop");
   if (farcall_job_state(server, other) != FARCALL_JOB_UNKNOWN)
     return failed("forgotten");
   puts(farcall_error_message());

@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
     return failed("put again");
   printf("%d\n%.1f\n", (int)farcall_data_version(second), sum);
   farcall_release(found);
-  farcall_release(first);
+  farcall_free_handle(first);
   found = farcall_data(server, "c/x");
   if (found == NULL || farcall_call(server, "total", N, found, &sum) != FARCALL_OK)
     return failed("total again");
@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
   if (farcall_call(server, "twice", N, found) == FARCALL_OK)
     return failed("named data were written");
   farcall_release(second);
-  farcall_drop(found);
+  farcall_drop_array(found);
   if (farcall_data(server, "c/x") != NULL || farcall_data(server, "../x") != NULL)
     return failed("found what is gone");
   puts("gone");

@@ -101,9 +101,9 @@ static void *objects(void *unused) {
   EXPECT(farcall_object_new(NULL, "Counter") == NULL, 1);
   EXPECT(farcall_object_method(NULL, "add") == NULL, 1);
   EXPECT(farcall_call(one, "Counter.add", 1, &values[0]), FARCALL_ARGUMENT);
-  farcall_object_free(other);
+  farcall_drop_object(other);
   farcall_object_free(counter);
-  farcall_object_free(NULL);
+  farcall_drop_object(NULL);
   return unused;
 }
 

@@ -25,7 +25,7 @@ def test_a_server_that_answers(library_server):
     assert ran.returncode == 0, ran.stderr
     findings = {finding["what"]: finding for finding in json.loads(ran.stdout)["findings"]}
     assert all(finding["state"] != "bad" for finding in findings.values())
-    assert findings["way"]["text"] == "on this host, arrays in shared memory"
+    assert findings["path"]["text"] == "on this host, arrays in shared memory"
     assert "OpenBLAS" in findings["LAPACK"]["text"]
     assert findings["Python"]["state"] == "ok", findings["Python"]
     assert int(findings["functions"]["text"]) > 50
@@ -47,8 +47,12 @@ def commands(words=()):
     )
     if words:
         yield words, ran.stdout
-    _, _, below = ran.stdout.partition("Commands:\n")
-    for name in re.findall(r"^  ([a-z-]+)", below.partition("\n\n")[0], re.MULTILINE):
+    if words:
+        _, _, below = ran.stdout.partition("Commands:\n")
+        below = below.partition("\n\n")[0]
+    else:  # in groups
+        below = ran.stdout.partition("\nOptions:")[0]
+    for name in re.findall(r"^  ([a-z-]+)", below, re.MULTILINE):
         if name != "help":
             yield from commands((*words, name))
 

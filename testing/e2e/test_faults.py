@@ -98,7 +98,7 @@ def test_arrays_that_no_memory_holds_are_refused(faults, n):
 def test_a_call_times_out(faults):
     server = faults.connect(timeout=0.3)
     begin = time.monotonic()
-    with pytest.raises(farcall.Timeout, match=r"within 0\.3 s"):
+    with pytest.raises(farcall.TimeoutError, match=r"within 0\.3 s"):
         server.call("faults/sleep_ms", 60_000)
     assert time.monotonic() - begin < 30
     assert server.call("faults/sleep_ms", 1).slept == 1

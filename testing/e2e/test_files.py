@@ -17,7 +17,7 @@ SERVED = """\
 import pathlib
 import farcall
 
-@farcall.serve("reverse(IN filename text, OUT filename reversed)")
+@farcall.library("reverse(IN filename text, OUT filename reversed)")
 def reverse(text, reversed):
     assert pathlib.Path(text).name.endswith("-words.txt")
     pathlib.Path(reversed).write_bytes(pathlib.Path(text).read_bytes()[::-1])
@@ -221,7 +221,7 @@ def test_a_cancelled_call_leaves_nothing(server, folder, tmp_path):
 
     future = server.function("waits").call_async(file, file, step)
     wait_until(lambda: future.done() or started.is_set(), what="that it waits")
-    with pytest.raises(farcall.Timeout):
+    with pytest.raises(farcall.TimeoutError):
         future.result(timeout=0.1)
     assert pathlib.Path(places[0]).exists()
     assert future.cancel()

@@ -213,7 +213,7 @@ def test_from_the_shell(library_server, tmp_path):
     again = ["call", "dgetrs", "trans=N", *solve[2:], f"a=handle:{held}", "ipiv=@p.npy"]
     farcall_(*again, "-o", "b=y.npy")
     assert np.array_equal(np.load(tmp_path / "x.npy"), np.load(tmp_path / "y.npy"))
-    assert "farcall get" in farcall_(*solve, f"a=handle:{held}", "-o", "a=a2.npy", status=2)
+    assert "farcall data get" in farcall_(*solve, f"a=handle:{held}", "-o", "a=a2.npy", status=2)
     listed = {array["id"]: array for array in json.loads(farcall_("get", "--json"))["arrays"]}
     assert listed[held]["shape"] == [n, n] and listed[held]["order"] == "columns"
     assert np.array_equal(library_server.connect().handle(rows).get(), a)
@@ -221,7 +221,7 @@ def test_from_the_shell(library_server, tmp_path):
     assert np.array_equal(np.load(tmp_path / "back.npy"), a)
     farcall_("drop", rows, held)
     assert "no array" in farcall_("get", rows, status=1)
-    assert "farcall get" in farcall_("get", "not-an-id", status=2)
+    assert "farcall data list" in farcall_("get", "not-an-id", status=2)
 
 
 def test_a_handle_cannot_be_submitted(start, tmp_path):

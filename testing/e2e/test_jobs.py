@@ -77,18 +77,18 @@ def test_what_cannot_be_fetched_says_why(start, state, nap_idl):
     assert "segfault" in crashed.status.failure
     long, waiting = nap.submit(600_000), nap.submit(1)
     wait_until(lambda: long.status.state == "running", what="the first one runs")
-    with pytest.raises(farcall.Timeout):
+    with pytest.raises(farcall.TimeoutError):
         waiting.fetch(timeout=0.05)
     assert waiting.cancel().state == "cancelled"
     with pytest.raises(farcall.ServerError, match="cancelled"):
         waiting.fetch()
     assert long.cancel().state == "cancelled"
-    short = nap.with_keep(hours=1).submit(1)
+    short = nap.with_retention(hours=1).submit(1)
     assert short.fetch(timeout=30).slept == 1
     assert short.status.expires - short.status.ended == pytest.approx(3600, abs=1)
     with pytest.raises(farcall.ArgumentError, match=r"fetch\(\) makes it"):
         nap.submit(1, np.empty(1, np.int32))
-    with pytest.raises(farcall.ArgumentError, match="no OUT or INOUT argument"):
+    with pytest.raises(farcall.ArgumentError, match="not an OUT or INOUT argument"):
         short.fetch(into={"wrong": np.empty(1)})
     with pytest.raises(farcall.ArgumentError, match="hexadecimal"):
         server.job("nothing")
@@ -129,5 +129,5 @@ def test_from_c(start, state, tmp_path):
     assert submitted.returncode == 0, submitted.stdout
     fetched = run(program, process.address, submitted.stdout.strip())
     assert fetched.returncode == 0, fetched.stdout
-    assert "the scalars are not those" in fetched.stdout
+    assert "the scalars differ from those" in fetched.stdout
     assert "no durable call" in fetched.stdout

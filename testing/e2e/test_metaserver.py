@@ -118,7 +118,7 @@ def test_the_command_asks_the_metaserver_of_the_environment(cluster):
 
     wait_until(lambda: "again" in run("ls").stdout, what="that a server has joined")
     assert "[3.000000, 5.000000]" in run("call", "again", "n=2", "seconds=0", "x=1,2").stdout
-    for wrong, reason in ("1,b", "numbers with commas"), (f"@{__file__}", "numpy.save writes"):
+    for wrong, reason in ("1,b", "numbers with commas"), (f"@{__file__}", "`numpy.save` writes"):
         refused = run("call", "again", "n=2", "seconds=0", f"x={wrong}").stderr
         assert refused.startswith("error: `x`: ") and reason in refused
     assert "drain its servers one by one" in run("drain").stderr

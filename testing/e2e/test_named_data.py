@@ -115,7 +115,7 @@ def test_a_user_reads_what_another_shares_and_nothing_else(start, work, tmp_path
     assert total(3, farcall.data("open")).sum == 6
     assert total(3, farcall.data("open@alice")).sum == 6
     assert [one.name for one in bob.list_data()] == ["open"]
-    opened = bob.data("open")
+    opened = bob.handle(name="open")
     assert opened.name == "open@alice"
     with pytest.raises(farcall.ServerError, match="no array"):
         opened.drop()
@@ -152,12 +152,13 @@ def test_files_of_a_data_folder_are_data(start, work, tmp_path):
     with pytest.raises(ValueError, match="name"):
         farcall.data("../outside/secret.npy")
     with pytest.raises(farcall.ServerError, match="no array"):
-        server.data("runs/a.npy").drop()
+        server.handle(name="runs/a.npy").drop()
     new = folder / "runs" / "new.npy"
     np.save(new, np.ones(4))
     new.replace(folder / "runs" / "a.npy")
     wait_until(
-        lambda: server.data("runs/a.npy").version == 2, what="that the new file has been seen"
+        lambda: server.handle(name="runs/a.npy").version == 2,
+        what="that the new file has been seen",
     )
     assert total(4, farcall.data("runs/a.npy")).sum == 4
 
@@ -188,7 +189,7 @@ def test_a_call_goes_where_its_data_are(cluster):
     assert holders(server, "atoms") == [(1, at)]
     # A named handle is as good as the name.
     assert total(n, handle).sum == n
-    assert server.data("atoms").version == 1
+    assert server.handle(name="atoms").version == 1
     again = server.put(np.zeros(n), name="atoms")
     assert again.version == 2
     assert [version for version, _ in holders(server, "atoms")] == [2]
@@ -241,7 +242,7 @@ def test_the_command_names_data(cluster, tmp_path):
     assert (row["name"], row["bytes"]) == ("runs/a", 80)
     assert put["server"] in row["holders"]
     status = shell(cluster, "status").stdout
-    assert "1 with names" in status and "runs/a" in status
+    assert "named data   1\n" in status and "runs/a" in status
     assert "runs/a" in shell(put["server"], "status").stdout
     shell(cluster, "drop", "data:runs/a")
     refused = shell(cluster, "call", "total", "n=10", "x=data:runs/a", check=False)

@@ -291,9 +291,9 @@ def test_the_shell_makes_calls_lists_and_drops(process):
     assert shell(process, "objects") == ""
     assert f"no object {other}" in shell(process, "call", f"object:{other}.add", "n=2", status=1)
     assert "write object:ID.METHOD" in shell(process, "call", f"object:{other}", status=2)
-    assert "farcall objects" in shell(process, "call", "object:nonsense.add", status=2)
-    assert "outlives the server" in shell(process, "submit", f"object:{other}.add", status=2)
-    assert "farcall objects" in shell(process, "drop", "object:nonsense", status=2)
+    assert "farcall object list" in shell(process, "call", "object:nonsense.add", status=2)
+    assert "survives a restart" in shell(process, "submit", f"object:{other}.add", status=2)
+    assert "farcall object list" in shell(process, "drop", "object:nonsense", status=2)
     assert "Nothing" in shell(process, "new", "Nothing", status=1)
 
 

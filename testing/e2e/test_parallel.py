@@ -326,10 +326,10 @@ def test_slurm_ends_what_is_cancelled(slurm, folder):
     process = ServerProcess(folder / "parallel.idl", options=options)
     try:
         server = process.connect()
-        started = workers_everywhere()
+        started = workers_of_slurm()
         future = server.function("spin").call_async(1)
-        wait_until(lambda: busy_seconds(workers_everywhere() - started) > 0.5, what="work")
-        spinning = workers_everywhere() - started
+        wait_until(lambda: busy_seconds(workers_of_slurm() - started) > 0.5, what="work")
+        spinning = workers_of_slurm() - started
         assert len(spinning) == 2
         future.cancel()
         wait_until(lambda: have_ended(spinning), what="their end")
@@ -340,13 +340,15 @@ def test_slurm_ends_what_is_cancelled(slurm, folder):
         process.stop()
 
 
-def workers_everywhere():
-    """Workers are children of Slurm's daemon: those of this program, by their command."""
+def workers_of_slurm():
+    """Workers that Slurm's daemon has started: those of this program, by their command."""
     command = f"{FARCALL}\0worker\0".encode()
 
     def is_worker(folder):
         try:
-            return (folder / "cmdline").read_bytes() == command
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            of_slurm = (folder.parent / parent / "comm").read_text().startswith("slurmstepd")
+            return of_slurm and (folder / "cmdline").read_bytes() == command
         except (FileNotFoundError, ProcessLookupError):
             return False
 

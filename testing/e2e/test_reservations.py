@@ -68,7 +68,7 @@ def test_submitted_calls_have_a_reservation(server):
     nap = server.function("nap")
     with server.reserve(pes=2, seconds=60) as reservation:
         outside = nap.submit(1)
-        within = nap.with_keep(1).with_reservation(reservation).submit(1)
+        within = nap.with_retention(1).with_reservation(reservation).submit(1)
         assert within.fetch(timeout=30).done == 1
         assert outside.status.state == "queued"
     assert outside.fetch(timeout=30).done == 1

@@ -18,46 +18,53 @@ import farcall
 
 kept = []
 
-@farcall.serve("add(IN int n, IN double x[n], INOUT double y[n])", calc_order="n", repeatable=True)
+@farcall.library(
+    "add(IN int n, IN double x[n], INOUT double y[n])", calc_order="n", repeatable=True
+)
 def add(n, x, y):
     """Adds "x" to y."""
     assert not x.flags.writeable and y.shape == (n,)
     y += x
 
-@farcall.serve("column(IN int n, IN double a[n][4:1,3], OUT double c[n], OUT int *rows)")
+@farcall.library("column(IN int n, IN double a[n][4:1,3], OUT double c[n], OUT int *rows)")
 def column(a):
     return a[:, 1:3].sum(axis=1), len(a)
 
-@farcall.serve("kinds(IN int i, IN double d, IN dcomplex z, IN string s, IN char c[3],"
+@farcall.library("kinds(IN int i, IN double d, IN dcomplex z, IN string s, IN char c[3],"
                " OUT dcomplex *sum, OUT int length[2])")
 def kinds(i, d, z, s, c, length):
     length[:] = len(s), len(c.tobytes())
     return i + d + z
 
-@farcall.serve("process(IN int n, OUT long *pid)")
+@farcall.library("process(IN int n, OUT long *pid)")
 def process():
     return os.getpid()
 
-@farcall.serve("raises(IN int n, INOUT double x[n])")
+@farcall.library("raises(IN int n, INOUT double x[n])")
 def raises(x):
     local = x[1:]
     raise ArithmeticError("no such root")
 
-@farcall.serve("keeps(IN int n, IN double x[n])")
+@farcall.library("keeps(IN int n, IN double x[n])")
 def keeps(x):
     kept.append(x[1:])
 
-@farcall.serve("wrong(IN int n, OUT double y[n])")
+@farcall.library("wrong(IN int n, OUT double y[n])")
 def wrong():
     return np.zeros(3)
 
-@farcall.serve("exits(IN int n)")
+@farcall.library("exits(IN int n)")
 def exits(n):
     sys.exit(n)
 
-@farcall.serve("dies(IN int n)")
+@farcall.library("dies(IN int n)")
 def dies(n):
     os.kill(os.getpid(), signal.SIGKILL)
+
+@farcall.library
+def smooth(n: farcall.In[int], x: farcall.InOut["float64[n]"], least: farcall.Out["float64[1]"]):
+    x *= 2
+    least[0] = x.min()
 '''
 
 
@@ -99,12 +106,21 @@ def test_large_arrays_over_the_network_and_in_shared_memory(server):
         np.testing.assert_array_equal(y, np.arange(float(n)) + 1)
 
 
+def test_annotations_state_an_interface(server):
+    smooth = server.connect().function("served/smooth")
+    modes = [(each.name, each.mode, each.type) for each in smooth.interface.parameters]
+    assert modes == [("n", "IN", "long"), ("x", "INOUT", "double"), ("least", "OUT", "double")]
+    x = np.array([3.0, 4.0])
+    assert smooth(n=2, x=x).least == 6
+    assert x.tolist() == [6, 8]
+
+
 def test_an_exception_is_a_failed_call_and_the_worker_goes_on(server):
     connection = server.connect()
     before = connection.call("process", 1).pid
     with pytest.raises(farcall.LibraryError) as raised:
         connection.call("raises", 4, np.zeros(4))
-    text = r"served/raises raised ArithmeticError: no such root (served.py, line 31, in raises)"
+    text = r"served/raises raised ArithmeticError: no such root (served.py, line 33, in raises)"
     assert str(raised.value) == text
     assert raised.value.fault == "library"
     assert connection.call("process", 1).pid == before
@@ -127,7 +143,7 @@ def test_wrong_functions_are_told(server):
 def test_a_time_limit_ends_an_endless_function(start, tmp_path):
     path = tmp_path / "endless.py"
     path.write_text(
-        "import farcall\n@farcall.serve('endless(IN int n)')\ndef endless(n):\n"
+        "import farcall\n@farcall.library('endless(IN int n)')\ndef endless(n):\n"
         "    while True:\n        pass\n"
     )
     server = start(path, options=["--time-limit", "0.3"])
@@ -153,12 +169,12 @@ def test_modules_that_cannot_be_served_say_why(tmp_path):
     for text, told in [
         ("import nowhere", "raised ModuleNotFoundError: No module named 'nowhere' (module.py, l"),
         ("def f(:\n  pass", "raised SyntaxError"),
-        ("x = 1", "no function has the decorator @farcall.serve"),
-        ("import farcall\n@farcall.serve('f(IN int n')\ndef f(n): pass", "module.py"),
-        ("import farcall\n@farcall.serve('f(IN int n)')\ndef f(m): pass", "`m`"),
+        ("x = 1", "no function has the decorator @farcall.library"),
+        ("import farcall\n@farcall.library('f(IN int n')\ndef f(n): pass", "module.py"),
+        ("import farcall\n@farcall.library('f(IN int n)')\ndef f(m): pass", "`m`"),
         (
-            "import farcall\n@farcall.serve('f(IN filepointer x)')\ndef f(x): pass",
-            "`f` takes a filepointer",
+            "import farcall\n@farcall.library('f(IN filepointer x)')\ndef f(x): pass",
+            "`f` has a parameter of type filepointer",
         ),
     ]:
         path.write_text(text)
@@ -199,7 +215,9 @@ import farcall
 
 kept = []
 
-@farcall.serve("bisect(IN double a, IN double b, OUT double *root, f(IN double x, OUT double *y))")
+@farcall.library(
+    "bisect(IN double a, IN double b, OUT double *root, f(IN double x, OUT double *y))"
+)
 def bisect(a, b, f):
     below = f(a) < 0
     while abs(b - a) > 1e-9:
@@ -207,7 +225,7 @@ def bisect(a, b, f):
         a, b = (middle, b) if (f(x=middle) < 0) == below else (a, middle)
     return a
 
-@farcall.serve("every(IN int n, IN double x[n], OUT double total[n],"
+@farcall.library("every(IN int n, IN double x[n], OUT double total[n],"
                " g(IN int n, IN double x[n], INOUT double y[n], OUT int *k, OUT double z[n]))")
 def every(n, x, total, g):
     y = x * 2
@@ -218,7 +236,7 @@ def every(n, x, total, g):
     assert g(n, x, y, k=(one := __import__("numpy").zeros(1, "int32")), z=into) is None
     assert one[0] == k and (into == z).all()
 
-@farcall.serve("wrong(IN int how, f(IN int n, IN double x[n]))")
+@farcall.library("wrong(IN int how, f(IN int n, IN double x[n]))")
 def wrong(how, f):
     match how:
         case 0: f(2)
@@ -226,15 +244,15 @@ def wrong(how, f):
         case 2: f("two", [1, 2])
         case 3: f(200_000, [0.0] * 200_000)
 
-@farcall.serve("keep(IN int n, f(IN int n))")
+@farcall.library("keep(IN int n, f(IN int n))")
 def keep(f):
     kept.append(f)
 
-@farcall.serve("late(IN int n)")
+@farcall.library("late(IN int n)")
 def late():
     kept[0](1)
 
-@farcall.serve("threads(IN int n, f(IN int k))")
+@farcall.library("threads(IN int n, f(IN int k))")
 def threads(n, f):
     all = [threading.Thread(target=f, args=(k,)) for k in range(n)]
     for each in all: each.start()
@@ -269,7 +287,7 @@ def test_they_call_functions_of_their_caller(calling):
 def test_wrong_callbacks_are_exceptions_of_the_function(calling):
     wrong = calling.function("wrong")
     for how, text in enumerate(
-        ["`x`: expected an argument", "`x`", "`n`: expected an integer", "1600000 bytes, at most"]
+        ["`x`: expected an argument", "`x`", "`n`: expected an integer", "1600000 bytes, more than"]
     ):
         with pytest.raises(farcall.LibraryError, match=text):
             wrong(how, print)
@@ -277,7 +295,7 @@ def test_wrong_callbacks_are_exceptions_of_the_function(calling):
 
 def test_a_callback_that_is_kept_is_over_with_its_call(calling):
     calling.call("keep", 1, print)
-    with pytest.raises(farcall.LibraryError, match="whose callback `f` was is over"):
+    with pytest.raises(farcall.LibraryError, match="the call of callback `f` has ended"):
         calling.call("late", 1)
 
 

@@ -34,7 +34,7 @@ def test_an_upload_that_stands_still_fails_and_its_connection_goes_on(serve):
     future = total.call_async(n=LARGE, x=x)
     # Nobody waits for it, so it does not go on.
     wait_until(lambda: "got no more of its arguments" in server.log(), what="its end")
-    with pytest.raises(farcall.Timeout, match=r"for 1 s \(limits\.stalled_s") as error:
+    with pytest.raises(farcall.TimeoutError, match=r"for 1 s \(limits\.stalled_s") as error:
         future.result()
     assert error.value.fault == "caller"
     assert total(n=LARGE, x=x).s == LARGE, "the connection goes on"

@@ -48,12 +48,12 @@ Define table(IN int rows, IN int columns, IN string cells[rows][columns], OUT ch
 SERVED = """\
 import farcall
 
-@farcall.serve("longest(IN int n, IN string words[n], OUT int *length)")
+@farcall.library("longest(IN int n, IN string words[n], OUT int *length)")
 def longest(words):
     assert type(words) is list
     return max(map(len, words), default=0)
 
-@farcall.serve(
+@farcall.library(
     "shout(IN int n, INOUT string[8] words[n], OUT string[9] all[n],"
     " OUT string[4] *how)"
 )
@@ -62,7 +62,7 @@ def shout(words):
     words[:] = [word.upper() for word in words]
     return [f"{word}!" for word in words], "loud"
 
-@farcall.serve("wrong(IN int kind, OUT string[2] words[2])")
+@farcall.library("wrong(IN int kind, OUT string[2] words[2])")
 def wrong(kind):
     return (["a"], ["abc", "d"], [1, 2], ["a", "b"])[kind]
 """
@@ -130,7 +130,7 @@ def test_they_come_back(server):
 def test_python_functions_change_them(server):
     assert server.function("shout")(n=2, words=["a", "bc"]) == (["A", "BC"], ["A!", "BC!"], "loud")
     wrong = server.function("wrong")
-    for kind, told in enumerate(["2 strings, given 1", "at most 2 bytes", "else than str"]):
+    for kind, told in enumerate(["2 strings, given 1", "at most 2 bytes", "is not a str"]):
         with pytest.raises(farcall.LibraryError, match=told):
             wrong(kind=kind)
     assert wrong(kind=3).words == ["a", "b"]

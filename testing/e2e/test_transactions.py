@@ -267,7 +267,7 @@ def test_no_call_outlasts_the_time_out(start, steps, stalls):
     begin = time.monotonic()
     try:
         with (
-            pytest.raises(farcall.Timeout, match=r"call \d of the transaction, test/nap"),
+            pytest.raises(farcall.TimeoutError, match=r"call \d of the transaction, test/nap"),
             farcall.transaction(servers),
         ):
             for array in arrays:

@@ -44,7 +44,7 @@ fn simulate(root: &Path, arguments: &[&str]) -> Result<bool, String> {
     let mut cargo = Command::new("cargo");
     cargo
         .current_dir(root)
-        .args(["run", "--quiet", "--release"]);
+        .args(["run", "--quiet", "--locked", "--release"]);
     cargo.args(["--package", "farcall-simulator", "--"]);
     let status = cargo.args(arguments).status();
     let status = status.map_err(|error| format!("cargo run: {error}"))?;

@@ -7,7 +7,18 @@
  *         fprintf(stderr, "%s\n", farcall_error_message());
  *     farcall_disconnect(server);
  *
- * Any thread may use a server and its functions; calls of several threads run at the same time.
+ * Any thread may use a server and its functions. Calls of several threads run at the same time.
+ *
+ * The functions are in the order in which a program needs them: connect, errors, call, interfaces,
+ * sessions, memory and output, stored arrays, durable calls, transactions, objects, reservations,
+ * channels.
+ *
+ * One rule for the end of things (a NULL pointer instead of a thing does nothing):
+ *   farcall_free...        frees what this program has. Nothing changes at the server.
+ *   farcall_drop_...       removes a thing at the server, and frees what this program has of it.
+ *   farcall_release_...    ends a reservation before its time.
+ *   farcall_disconnect     closes a connection, farcall_channel_close closes a channel.
+ *
  * Made by `cargo xtask generate`: do not edit.
  */
 
@@ -19,20 +30,20 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-// `kind` of a value of a type that no argument has.
+// The `kind` of a value whose type no argument can have.
 #define FARCALL_REFUSED -1
 
-// `kind` of an array that does not lie in one piece of memory.
+// The `kind` of an array that is not contiguous.
 #define FARCALL_SCATTERED -2
 
-// Bytes of the id of a submitted call as text, with the NUL at its end.
+// Bytes of a job id as text, with the NUL at its end.
 #define FARCALL_JOB_ID_BYTES 33
 
-// What became of an operation, and whose fault it was. More may be added.
+// The result of an operation. Later versions may have more values.
 typedef enum {
-  // Done.
+  // The operation succeeded.
   FARCALL_OK = 0,
-  // The caller's: an argument, a name or an address.
+  // The caller's fault: a wrong argument, name or address.
   FARCALL_ARGUMENT = 1,
   // The server has no function of that name.
   FARCALL_UNKNOWN_FUNCTION = 2,
@@ -40,21 +51,21 @@ typedef enum {
   FARCALL_CONNECTION = 3,
   // The server did not answer in time.
   FARCALL_TIMEOUT = 4,
-  // The called library crashed, ended its process, or ran past a limit.
+  // The called library crashed, ended its process, or exceeded a limit.
   FARCALL_LIBRARY = 5,
   // The server refused the call or failed.
   FARCALL_SERVER = 6,
-  // A fault of this library.
+  // This library has a fault.
   FARCALL_INTERNAL = 7,
   // The call has not ended.
   FARCALL_RUNNING = 8,
   // The call was cancelled.
   FARCALL_CANCELLED = 9,
-  // There is no such session, or it was forgotten.
+  // There is no such session, or the library has forgotten it.
   FARCALL_UNKNOWN_SESSION = 10,
 } farcall_status;
 
-// How an argument is passed.
+// The kind of an argument, or of the elements of an array.
 typedef enum {
   // A pointer to the first element.
   FARCALL_ARRAY = 0,
@@ -76,77 +87,77 @@ typedef enum {
   FARCALL_DCOMPLEX = 8,
   // const char *
   FARCALL_TEXT = 9,
-  // A function that the called function calls; see docs/languages.md
+  // A callback; see docs/languages.md
   FARCALL_FUNCTION = 10,
-  // char *, as many as there are texts, in an array of texts that have a longest one: what the
-  // call reads, or NULL for an empty text. What it returns is put in their place, to be freed by
+  // An array of char *, for an array of texts with a length limit. The call reads these texts;
+  // NULL is an empty text. It replaces them by the texts that it returns; free them with
   // `farcall_free_texts`
   FARCALL_TEXTS = 11,
 } farcall_kind;
 
-// Where a submitted call is. More may be added.
+// The state of a durable call. Later versions may have more values.
 typedef enum {
-  // The server could not be asked, or has no such call.
+  // The server did not answer, or has no such call.
   FARCALL_JOB_UNKNOWN = 0,
-  // It waits to run.
+  // The call waits.
   FARCALL_JOB_QUEUED = 1,
-  // The library computes.
+  // The call runs.
   FARCALL_JOB_RUNNING = 2,
-  // Its results can be fetched.
+  // The call has ended; fetch its results.
   FARCALL_JOB_DONE = 3,
-  // It failed; `farcall_fetch` says why.
+  // The call has failed; `farcall_fetch` gives the error.
   FARCALL_JOB_FAILED = 4,
-  // It was cancelled.
+  // The call was cancelled.
   FARCALL_JOB_CANCELLED = 5,
 } farcall_state;
 
-// One element's end of a channel. One thread at a time may use it.
+// The end of a channel in this process. Only one thread may use it at a time.
 typedef struct farcall_channel farcall_channel;
 
 // A function of a server.
 typedef struct farcall_function farcall_function;
 
-// An array that stays at a server. It is passed to calls where they take an array.
+// The handle of a stored array or of named data, which calls take as an array.
 typedef struct farcall_handle farcall_handle;
 
-// An object on a server.
+// An object at a server.
 typedef struct farcall_object farcall_object;
 
-// A server.
+// A connection to a server, or to all servers behind a metaserver.
 typedef struct farcall_server farcall_server;
 
-// A call under way; 0 is none.
+// The session of a call that was started; 0 is no session.
 typedef uint64_t farcall_session;
 
-// An argument that says what it is.
+// An argument with its type and size.
 typedef struct {
-  // The scalar, the first element of the array, the first character of the text, which need not
-  // end with NUL, or the function itself.
+  // A pointer to the scalar, to the first element of the array or to the first character of the
+  // text, which needs no NUL at its end; or the callback.
   void *data;
   // Size of the scalar, of the whole array, or of the text.
   size_t bytes;
-  // `farcall_kind` of the scalar or of the elements, but `FARCALL_ARRAY`; or why the library is
+  // The `farcall_kind` of the scalar or of the elements, but not `FARCALL_ARRAY`. Or the reason
   // to refuse it: `FARCALL_REFUSED`, `FARCALL_SCATTERED`.
   int32_t kind;
-  // Not 0 where the call may not write to it.
+  // Not 0 if the call must not write to it.
   int32_t read_only;
 } farcall_value;
 
-// How to talk to a server. Zeros are the defaults.
+// Options of a connection. Zeros are the defaults.
 typedef struct {
   // `sizeof(farcall_options)`: later versions may have more members.
   size_t size;
   // Longest time to wait for a connection, in seconds; 0 for the default, 10.
   double connect_timeout;
-  // Longest time for one call, from its start to its end, in seconds; 0 waits for ever. It
-  // holds for `farcall_function_of` as well.
+  // Longest time for one call, from its start to its end, in seconds; 0 for no limit. It also
+  // limits `farcall_function_of`.
   double timeout;
-  // Not 0 to talk to a server on this host as to one on another: over TCP, where the address
-  // says so, and without shared memory.
+  // Not 0 to treat a server on this host like one on another host: without a Unix socket and
+  // shared memory, if the address is one of TCP.
   int32_t other_host;
 } farcall_options;
 
-// How long a call took, in seconds.
+// The times of a call in seconds.
 typedef struct {
   // Until the server had the arguments.
   double send;
@@ -154,22 +165,22 @@ typedef struct {
   double exec;
   // Until the server had sent the results.
   double recv;
-  // The rest of the total.
+  // The rest of `total`.
   double other;
   // From the start of the call to its return.
   double total;
 } farcall_times;
 
-// Takes a line that a called function has printed: `bytes` bytes, with the end of the line, not
-// ended by NUL. It runs on the thread that waits for the call.
+// A function of the program that gets a line which a called function has printed: `bytes` bytes
+// with the end of the line, without a NUL. It runs on the thread that waits for the call.
 typedef void (*farcall_output_writer)(void *user, const char *text, size_t bytes);
 
-// What is wanted of a server for a while, and what was reserved. All members that are not set are
-// 0.
+// A reservation: what a program asks for, and what the server has reserved. Set the members that
+// are not needed to 0.
 typedef struct {
   // `sizeof(farcall_reservation)`: later versions may have more members.
   size_t size;
-  // Its number at the server, from 1; set by `farcall_reserve`.
+  // The id of the reservation at its server, from 1; `farcall_reserve` sets it.
   uint64_t id;
   // Bytes per second to the server; 0 for none.
   uint64_t up;
@@ -177,21 +188,21 @@ typedef struct {
   uint64_t down;
   // Processor elements; 0 for bandwidth alone.
   uint32_t pes;
-  // Seconds from now until it begins.
+  // Seconds from now until the reservation begins.
   double begins;
-  // Seconds from now until it is over.
+  // Seconds from now until the reservation ends.
   double ends;
-  // Seconds from now until it begins at the latest, where it is not free at `begins`; `INFINITY`
-  // for whenever it is, and 0 for no later.
+  // Seconds from now until the reservation must begin, if too little is free at `begins`;
+  // `INFINITY` for no limit, 0 for no later than `begins`.
   double latest;
-  // Set by `farcall_reserve` where it cannot be had: seconds from then on after which it can; 0
-  // where no time is known.
+  // `farcall_reserve` sets it on failure: seconds from then until enough is free; 0 if no time
+  // is known.
   double earliest;
 } farcall_reservation;
 
-// What a transaction came to.
+// The figures of a transaction.
 typedef struct {
-  // Calls that were made, again after a fault included.
+  // Calls that were made, including those that were repeated after a fault.
   uint64_t calls;
   // Servers that have made at least one call.
   uint64_t servers;
@@ -201,489 +212,11 @@ typedef struct {
   uint64_t returned_bytes;
   // Bytes of arrays that went from server to server.
   uint64_t passed_bytes;
-  // Seconds.
+  // Seconds from start to end.
   double total;
 } farcall_report;
 
-#ifdef __cplusplus
-extern "C" {
-#endif // __cplusplus
-
-// The version of the interface between programs and this library: programs made for one work
-// with every library of the same.
-uint32_t farcall_abi_version(void);
-
-// The version of the library, `0.1.0`.
-const char *farcall_version(void);
-
-// Calls a function with `count` arguments in the order of the interface: each points to its
-// scalar, in the type of `farcall_argument_kind`, or to the first element of its array, or is the
-// address of a function. OUT and INOUT arrays are filled in place; after a failure their contents
-// are undefined. Functions are called on the thread that waits for the call.
-//
-// `function` is from `farcall_function_of`; every argument points to what the interface declares,
-// arrays to their whole declared size; nothing else writes to them, and nothing else reads those
-// that are written, until the call returns.
-farcall_status farcall_call_array(const farcall_function *function,
-                                  void *const *arguments,
-                                  size_t count);
-
-// Begins a call as `farcall_call_array` does, and returns its session; 0 where that fails.
-// Arguments and results travel while some thread waits for a call to that server.
-//
-// As for `farcall_call_array`, but until a wait has reported the end of the session, or
-// `farcall_cancel` or `farcall_disconnect` has returned. Scalars and text are copied at once.
-farcall_session farcall_call_array_async(const farcall_function *function,
-                                         void *const *arguments,
-                                         size_t count);
-
-// Calls a function with arguments that say their own type and size: each is checked against the
-// interface, and integers and floating-point scalars are widened where nothing is lost. Made for
-// languages above C.
-//
-// As for `farcall_call_array`; `values` points to `count` arguments.
-farcall_status farcall_call_values(const farcall_function *function,
-                                   const farcall_value *values,
-                                   size_t count);
-
-// Begins a call as `farcall_call_values` does, and returns its session; 0 where that fails.
-//
-// As for `farcall_call_array_async`; `values` points to `count` arguments, which are copied.
-farcall_session farcall_call_values_async(const farcall_function *function,
-                                          const farcall_value *values,
-                                          size_t count);
-
-// Opens the channel of that number, from 0, in an element of a job. NULL where that fails.
-farcall_channel *farcall_channel_open(uint8_t number);
-
-// Closes a channel. NULL is let pass.
-//
-// `channel` is from `farcall_channel_open` and is not used from now on.
-void farcall_channel_close(farcall_channel *channel);
-
-// This element's rank, from 0.
-//
-// `channel` is from `farcall_channel_open`, or NULL.
-size_t farcall_channel_rank(const farcall_channel *channel);
-
-// Elements of the job.
-//
-// `channel` is from `farcall_channel_open`, or NULL.
-size_t farcall_channel_size(const farcall_channel *channel);
-
-// Sends a message. It returns when the message is in the FIFO, and sleeps while that is full.
-//
-// `channel` is from `farcall_channel_open`; `bytes` points to `count` bytes.
-farcall_status farcall_channel_send(farcall_channel *channel,
-                                    size_t target,
-                                    const void *bytes,
-                                    size_t count);
-
-// Receives a message from the rank `*source`, or from any where that is negative, into `buffer`
-// of `room` bytes, and sleeps until there is one. `*source` becomes who sent it, `*count` its
-// length. A message that is too long stays where it is.
-//
-// `channel` is from `farcall_channel_open`; `buffer` points to `room` bytes, `source` and `count`
-// to a number each.
-farcall_status farcall_channel_receive(farcall_channel *channel,
-                                       int64_t *source,
-                                       void *buffer,
-                                       size_t room,
-                                       size_t *count);
-
-// Says whether a message from the rank `source`, or from any where that is negative, could be
-// received without sleeping: 1 or 0, and -1 for an error.
-//
-// `channel` is from `farcall_channel_open`.
-int32_t farcall_channel_poll(farcall_channel *channel, int64_t source);
-
-// Returns when every element has come here.
-//
-// `channel` is from `farcall_channel_open`.
-farcall_status farcall_channel_barrier(farcall_channel *channel);
-
-// Gives every element the `count` bytes of `root`.
-//
-// `channel` is from `farcall_channel_open`; `bytes` points to `count` bytes.
-farcall_status farcall_channel_broadcast(farcall_channel *channel,
-                                         size_t root,
-                                         void *bytes,
-                                         size_t count);
-
-// Adds the numbers of all elements, place by place, and gives every element the sums.
-//
-// `channel` is from `farcall_channel_open`; `numbers` points to `count` numbers.
-farcall_status farcall_channel_sum(farcall_channel *channel, double *numbers, size_t count);
-
-// Connects to `farcall://host:port` or `unix:///path`, or by `meta://host:port` to all servers
-// behind a metaserver; NULL means the server that the environment names (`FARCALL_SERVER`, else
-// `NINF_SERVER` and `NINF_SERVER_PORT`, else the metaserver of `FARCALL_METASERVER`), else this
-// machine. NULL where that fails.
-//
-// `address` is NULL or a string ended by NUL.
-farcall_server *farcall_connect(const char *address);
-
-// The same with options; NULL for the defaults.
-//
-// `address` is NULL or a string ended by NUL; `options` is NULL or has the size it says.
-farcall_server *farcall_connect_with(const char *address, const farcall_options *options);
-
-// Closes the connections and ends the functions of the server; calls under way are cancelled.
-// NULL is let pass.
-//
-// `server` is from `farcall_connect`; neither it nor its functions are used from now on.
-void farcall_disconnect(farcall_server *server);
-
-// The status of the last operation of this thread that failed; `FARCALL_OK` before the first.
-farcall_status farcall_error_status(void);
-
-// What went wrong in the last operation of this thread that failed, for people; valid until the
-// next one that fails.
-const char *farcall_error_message(void);
-
-// A name for people of a status, `connection`; lives for ever.
-const char *farcall_status_text(int32_t status);
-
-// The function of that name, `module/name` or `name` alone; it lives as long as the server.
-// Its interface is fetched once. NULL where there is none.
-//
-// `server` is from `farcall_connect`, `name` a string ended by NUL.
-farcall_function *farcall_function_of(farcall_server *server, const char *name);
-
-// `module/name`; lives as long as the function.
-//
-// `function` is from `farcall_function_of`, or NULL, whose name is empty.
-const char *farcall_function_name(const farcall_function *function);
-
-// The interface as IDL text; lives as long as the function.
-//
-// `function` is from `farcall_function_of`, or NULL, which has none.
-const char *farcall_function_interface(const farcall_function *function);
-
-// How many arguments the function takes.
-//
-// `function` is from `farcall_function_of`, or NULL, which takes none.
-size_t farcall_argument_count(const farcall_function *function);
-
-// How the argument at `index` is passed, from 0.
-//
-// `function` is from `farcall_function_of`, or NULL.
-farcall_kind farcall_argument_kind(const farcall_function *function, size_t index);
-
-// The type of a scalar argument, or of the elements of an array; `FARCALL_ARRAY` where there is no
-// such argument.
-//
-// `function` is from `farcall_function_of`, or NULL.
-farcall_kind farcall_argument_type(const farcall_function *function, size_t index);
-
-// 1 where a call writes to the argument (OUT and INOUT), else 0.
-//
-// `function` is from `farcall_function_of`, or NULL.
-int32_t farcall_argument_written(const farcall_function *function, size_t index);
-
-// 1 where a call reads the argument (IN and INOUT), else 0.
-//
-// `function` is from `farcall_function_of`, or NULL.
-int32_t farcall_argument_read(const farcall_function *function, size_t index);
-
-// The name of the argument; NULL where there is none. It lives as long as the function.
-//
-// `function` is from `farcall_function_of`, or NULL.
-const char *farcall_argument_name(const farcall_function *function, size_t index);
-
-// How long the last call of the function took, in any thread; zeros before the first.
-//
-// `function` is from `farcall_function_of`, or NULL.
-farcall_times farcall_times_of(const farcall_function *function);
-
-// The library that has computed the last call of the function, in any thread, with its version and
-// its kernel, as far as it says; empty before the first. It lives as long as the function.
-//
-// `function` is from `farcall_function_of`, or NULL.
-const char *farcall_library_of(const farcall_function *function);
-
-// Puts an array at the server, to be used in calls: pass the handle where a call takes an array.
-// Its `rank` lengths are at `shape`; `column_major` is not 0 where its first index varies fastest,
-// as functions of Fortran want it. NULL for `data` makes all of it zero, for results that are to
-// stay. The array goes with `farcall_drop`, when the connection ends, or when it was not used for
-// long. NULL where that fails.
-//
-// `server` is from `farcall_connect`, `shape` points to `rank` lengths, and `data` is NULL or
-// points to as many elements as they say.
-farcall_handle *farcall_put(farcall_server *server,
-                            farcall_kind element,
-                            const size_t *shape,
-                            size_t rank,
-                            int32_t column_major,
-                            const void *data);
-
-// Puts an array at the server as `farcall_put`, under a name: words with `/` between. It stays
-// when the connection ends; calls read it and do not write it, and another array put under the
-// name is its next version. Behind a metaserver it goes to the server that has data of that
-// name, or else most memory free. All users may read it where `shared` is not 0. NULL where
-// that fails.
-//
-// As for `farcall_put`; `name` is a string ended by NUL.
-farcall_handle *farcall_put_named(farcall_server *server,
-                                  farcall_kind element,
-                                  const size_t *shape,
-                                  size_t rank,
-                                  int32_t column_major,
-                                  const void *data,
-                                  const char *name,
-                                  int32_t shared);
-
-// The array that is at the server, or behind the metaserver, under that name: `atoms`, or
-// `atoms@alice` for what another user shares, or the path of a file in a server's data folder.
-// Pass the handle where a call takes an array; give it back with `farcall_release`. NULL where
-// there is none.
-//
-// `server` is from `farcall_connect`, `name` a string ended by NUL.
-farcall_handle *farcall_data(farcall_server *server, const char *name);
-
-// Which version of the data of its name it is, from 1 on; 0 where it has none.
-//
-// `handle` is from `farcall_put_named` or `farcall_data`, or NULL.
-uint64_t farcall_data_version(const farcall_handle *handle);
-
-// The handle is good for nothing any more; the array stays where it is.
-//
-// `handle` is from one of the functions that give handles, or NULL; nobody uses it any more.
-farcall_status farcall_release(farcall_handle *handle);
-
-// The handle of an array that is at the server by now, by its id; NULL where there is none.
-//
-// `server` is from `farcall_connect`, `id` a string ended by NUL.
-farcall_handle *farcall_handle_of(farcall_server *server, const char *id);
-
-// Its id, 32 hexadecimal digits; lives as long as the handle.
-//
-// `handle` is from `farcall_put` or `farcall_handle_of`, or NULL, whose id is empty.
-const char *farcall_handle_id(const farcall_handle *handle);
-
-// Gets the array, in its own order, after the calls that were made before. `bytes` is its length.
-//
-// `handle` is from `farcall_put` or `farcall_handle_of`; `data` points to `bytes` bytes.
-farcall_status farcall_get(const farcall_handle *handle, void *data, size_t bytes);
-
-// The server need not keep the array any more, and the handle is good for nothing. Calls that use
-// the array go on.
-//
-// `handle` is from `farcall_put` or `farcall_handle_of`, or NULL; nobody uses it any more.
-farcall_status farcall_drop(farcall_handle *handle);
-
-// Submits a call: once this returns `FARCALL_OK`, the server runs it whatever happens to this
-// program or to the server, and keeps what it comes to. Arguments are as for
-// `farcall_call_array`; INOUT arrays are only read, OUT arrays may be NULL. The id of the call is
-// written to `id`, with a NUL at its end.
-//
-// As for `farcall_call_array`; `id` points to `FARCALL_JOB_ID_BYTES` bytes.
-farcall_status farcall_submit_array(const farcall_function *function,
-                                    char *id,
-                                    void *const *arguments,
-                                    size_t count);
-
-// The same with arguments as for `farcall_call_values`.
-//
-// As for `farcall_submit_array`; `values` points to `count` arguments.
-farcall_status farcall_submit_values(const farcall_function *function,
-                                     char *id,
-                                     const farcall_value *values,
-                                     size_t count);
-
-// Waits for the end of a submitted call and fills OUT and INOUT arrays with its results.
-// Arguments are those of the call, with the same scalars; IN arrays may be NULL. What the call has
-// failed with is what this fails with. The server keeps the results until they expire.
-//
-// As for `farcall_call_array`; `id` is a string ended by NUL.
-farcall_status farcall_fetch_array(const farcall_function *function,
-                                   const char *id,
-                                   void *const *arguments,
-                                   size_t count);
-
-// The same with arguments as for `farcall_call_values`.
-//
-// As for `farcall_fetch_array`; `values` points to `count` arguments.
-farcall_status farcall_fetch_values(const farcall_function *function,
-                                    const char *id,
-                                    const farcall_value *values,
-                                    size_t count);
-
-// Where a submitted call is, asked of the server; `FARCALL_JOB_UNKNOWN` where that fails.
-//
-// `server` is from `farcall_connect`, `id` a string ended by NUL.
-farcall_state farcall_job_state(farcall_server *server, const char *id);
-
-// Ends a submitted call that has not ended; a library that runs is stopped. What it has come to
-// before stays.
-//
-// As for `farcall_job_state`.
-farcall_status farcall_cancel_job(farcall_server *server, const char *id);
-
-// The same, and the server keeps nothing of the call.
-//
-// As for `farcall_job_state`.
-farcall_status farcall_forget_job(farcall_server *server, const char *id);
-
-// Memory of zeros for arrays, at a multiple of 64 bytes. Where the server is on this host it is
-// shared with it, and arrays in it are not copied when they are arguments of calls to that server;
-// elsewhere it is memory as any other. NULL where there is none to be had.
-//
-// `server` is from `farcall_connect`.
-void *farcall_allocate(const farcall_server *server, size_t bytes);
-
-// Gives memory back that is from `farcall_allocate`, and that no call under way uses. NULL is let
-// pass. The server may have been disconnected from meanwhile.
-void farcall_free(void *memory);
-
-// Makes an object of a class, `module/class` or `class` alone, on a server. It has a process of
-// its own there, which holds its state. NULL where that fails.
-//
-// `server` is from `farcall_connect`, `name` a string ended by NUL.
-farcall_object *farcall_object_new(farcall_server *server, const char *name);
-
-// The method of that name, to be called as functions are; it lives as long as the object. Methods
-// of an object run one after the other. NULL where there is none.
-//
-// `object` is from `farcall_object_new`, `name` a string ended by NUL.
-farcall_function *farcall_object_method(farcall_object *object, const char *name);
-
-// Destroys the object, and ends its methods; calls under way fail. NULL is let pass.
-//
-// `object` is from `farcall_object_new`; neither it nor its methods are used from now on.
-void farcall_object_free(farcall_object *object);
-
-// From now on, what the library prints in calls of the function is given to `writer`, line by
-// line, with `user`; to this program's standard output where `writer` is NULL. It is in
-// `FARCALL_1.1`.
-//
-// `function` is from `farcall_function_of`; `writer` may be called from any thread that waits for
-// a call of the function, until `farcall_keep_output` and the end of all calls begun before it.
-farcall_status farcall_forward_output(farcall_function *function,
-                                      farcall_output_writer writer,
-                                      void *user);
-
-// From now on, what the library prints in calls of the function goes to the server's log, as it
-// does at first. It is in `FARCALL_1.1`.
-//
-// `function` is from `farcall_function_of`.
-farcall_status farcall_keep_output(farcall_function *function);
-
-// Reserves processor elements and bandwidth of a server from `begins` to `ends`, or for as long by
-// `latest`, and sets the id and when it is. Calls that use it (`farcall_use_reservation`) start at
-// once then, and their arrays travel at these rates on a connection of their own. Where they are
-// not free then, `earliest` and `farcall_error_message` say from when on they are. It is in
-// `FARCALL_1.4`.
-//
-// `server` is from `farcall_connect`; `reservation` points to a reservation with its size.
-farcall_status farcall_reserve(farcall_server *server, farcall_reservation *reservation);
-
-// Ends a reservation before its time. Calls that use it and wait do so as all others from then on.
-// It is in `FARCALL_1.4`.
-//
-// `server` is from `farcall_connect`.
-farcall_status farcall_release_reservation(farcall_server *server, uint64_t id);
-
-// From now on, calls of the function have what was reserved under that id; with 0 they wait as all
-// others, as they do at first. It is in `FARCALL_1.4`.
-//
-// `function` is from `farcall_function_of`.
-farcall_status farcall_use_reservation(farcall_function *function, uint64_t id);
-
-// Whether a call has ended: `FARCALL_RUNNING` while it has not, else what became of it. Arguments
-// and results travel as far as they can at once, and a callback that has come is run here: who
-// only probes gets to the end, too.
-farcall_status farcall_probe(farcall_session session);
-
-// Waits for the end of a call, at most `timeout` seconds; below 0 without a bound. Returns
-// `FARCALL_RUNNING` when the time is over before, else what became of the call. It may be asked
-// again: the last 65536 sessions that were waited for are remembered.
-farcall_status farcall_wait(farcall_session session, double timeout);
-
-// Waits until one of the calls has ended, stores in `which` the session of one that has, and
-// returns what became of it. When the time is over before, `FARCALL_RUNNING` and 0.
-//
-// `sessions` points to `count` sessions, `which` to a session or is NULL.
-farcall_status farcall_wait_or(const farcall_session *sessions,
-                               size_t count,
-                               double timeout,
-                               farcall_session *which);
-
-// Waits until all of the calls have ended. Returns `FARCALL_OK` if none failed, else what became
-// of the first that did; `farcall_next_failed` tells them all. `FARCALL_RUNNING` when the time is
-// over before.
-//
-// `sessions` points to `count` sessions.
-farcall_status farcall_wait_and(const farcall_session *sessions, size_t count, double timeout);
-
-// Waits until one of the calls to the server has ended that no wait has reported yet: as
-// `farcall_wait_or`. When none is left, `FARCALL_OK` and 0. A server that is NULL means all.
-//
-// `server` is from `farcall_connect` or NULL, `which` points to a session or is NULL.
-farcall_status farcall_wait_any(const farcall_server *server,
-                                double timeout,
-                                farcall_session *which);
-
-// Waits until all calls to the server have ended that no wait has reported yet: as
-// `farcall_wait_and`. A server that is NULL means all.
-//
-// `server` is from `farcall_connect` or NULL.
-farcall_status farcall_wait_all(const farcall_server *server, double timeout);
-
-// The next session that failed in the last wait of this thread; 0 when there is no more.
-farcall_session farcall_next_failed(void);
-
-// Gives a call up; one that has ended stays as it is. When this returns, the arrays of the call
-// are not touched any more, and the server has been told to end it.
-farcall_status farcall_cancel(farcall_session session);
-
-// Gives up all calls to the server; to all servers, if it is NULL.
-//
-// `server` is from `farcall_connect` or NULL.
-farcall_status farcall_cancel_all(const farcall_server *server);
-
-// How long the call took; zeros if it failed, is unknown, or has not ended.
-farcall_times farcall_session_times(farcall_session session);
-
-// Frees texts that a call has made for an argument of the kind `FARCALL_TEXTS`, and makes the
-// pointers NULL.
-//
-// `texts` points to `count` pointers, each NULL or set by such a call.
-void farcall_free_texts(char **texts, size_t count);
-
-// From here on calls of this thread are recorded and return at once; `farcall_transaction_end`
-// runs them as a data-flow graph, on these `count` servers and on those of the functions that are
-// called. Calls that do not need each other run at the same time; what one call writes and another
-// reads stays at its server or goes from server to server. Arrays are told apart by their memory.
-//
-// `servers` points to `count` servers from `farcall_connect`. The arrays of the calls stay where
-// they are until the transaction is over; those that are written are not touched, the others not
-// written.
-farcall_status farcall_transaction_begin(const farcall_server *const *servers, size_t count);
-
-// What these bytes hold in the end is not needed: they are not filled, as far as calls use them as
-// one array.
-//
-// `start` points to `bytes` bytes.
-farcall_status farcall_transaction_discard(const void *start, size_t bytes);
-
-// Writes the graph of the calls recorded so far to a file, as a picture in SVG. The Python package
-// draws it, with matplotlib: `FARCALL_PYTHON` names an interpreter that has both, `python3` if it
-// is not set.
-//
-// `path` is a string ended by NUL.
-farcall_status farcall_transaction_draw(const char *path);
-
-// Runs the calls that were recorded, and fills their arrays. The message of an error names the
-// call; what calls were to write is undefined then. `report` may be NULL.
-//
-// `report` is NULL or points to a report.
-farcall_status farcall_transaction_end(farcall_report *report);
-
-// Forgets the calls that were recorded.
-farcall_status farcall_transaction_cancel(void);
-
-/* A complex number passed by value. */
+// A complex number passed by value.
 #ifdef __cplusplus
 typedef struct {
   float re, im;
@@ -696,33 +229,608 @@ typedef float _Complex farcall_scomplex;
 typedef double _Complex farcall_dcomplex;
 #endif
 
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
 /*
- * Calls a function by name, with its arguments in the order of the interface: scalars by value in
- * the C type of their declaration (long is int64_t), arrays as pointers, text as const char *.
- * An integer must have the declared width: pass (int64_t)n where the interface says long.
+ * ---- Connect ----
  */
+
+// Connects to `farcall://host:port` or `unix:///path`, or by `meta://host:port` to all servers
+// behind a metaserver. NULL means the server that the environment names: `FARCALL_SERVER`, or
+// `NINF_SERVER` and `NINF_SERVER_PORT`, or the metaserver of `FARCALL_METASERVER`, or else this
+// machine. Returns NULL on failure.
+//
+// `address` is NULL or a string ended by NUL.
+farcall_server *farcall_connect(const char *address);
+
+// Connects with options; NULL means the defaults. Otherwise as `farcall_connect`.
+//
+// `address` is NULL or a string ended by NUL; `options` is NULL or has the size that it states.
+farcall_server *farcall_connect_with(const char *address, const farcall_options *options);
+
+// Closes a connection and frees its functions. Calls under way are cancelled. NULL does nothing.
+//
+// `server` is from `farcall_connect`; the program does not use it or its functions afterwards.
+void farcall_disconnect(farcall_server *server);
+
+/*
+ * ---- Errors and versions ----
+ */
+
+// The status of the last operation of this thread that failed; `FARCALL_OK` before the first
+// failure.
+farcall_status farcall_error_status(void);
+
+// The message of the last operation of this thread that failed. It is valid until the next
+// failure.
+const char *farcall_error_message(void);
+
+// The text of a status, such as `connection`. It is valid until the program ends.
+const char *farcall_status_text(int32_t status);
+
+// The version of the library, such as `0.1.0`.
+const char *farcall_version(void);
+
+// The version of the binary interface. A program works with every library that has the same
+// version.
+uint32_t farcall_abi_version(void);
+
+/*
+ * ---- Call ----
+ *
+ * The simplest call names its function. A program that calls a function many times gets it once
+ * with farcall_function_of(), and calls it with farcall_invoke().
+ */
+
+// Calls a function by name, with its arguments in the order of the interface: scalars by value in
+// the C type of their declaration (long is int64_t), arrays as pointers, texts as const char *.
+// An integer must have the declared width: pass (int64_t)n if the interface says long.
 farcall_status farcall_call(farcall_server *server, const char *name, ...);
 
-/* Calls a function by its handle; arguments as for farcall_call(). */
+// The function of a name, `module/name` or `name` alone. It is valid until the server is
+// disconnected. The client fetches its interface once. Returns NULL if there is no such function.
+//
+// `server` is from `farcall_connect`, `name` is a string ended by NUL.
+farcall_function *farcall_function_of(farcall_server *server, const char *name);
+
+// Calls a function; arguments are as for `farcall_call`.
 farcall_status farcall_invoke(farcall_function *function, ...);
 
-/* Begins a call by name, and returns its session; 0 where that fails. The arrays are left alone
- * until a wait has reported the end, or a cancel has returned; scalars and text are copied. */
+// As `farcall_invoke`, with the arguments in a list.
+farcall_status farcall_call_list(farcall_function *function, va_list list);
+
+// Calls a function with `count` arguments in the order of the interface. Each is a pointer to a
+// scalar of the type of `farcall_argument_kind`, or to the first element of an array, or the
+// address of a callback. The call fills OUT and INOUT arrays in place; after a failure their
+// contents are undefined. Callbacks run on the thread that waits for the call.
+//
+// `function` is from `farcall_function_of`. Each argument points to what the interface declares,
+// and an array has its whole declared size. Until the call returns, nothing else writes to the
+// arrays, and nothing else reads the arrays that the call writes.
+farcall_status farcall_call_array(const farcall_function *function,
+                                  void *const *arguments,
+                                  size_t count);
+
+// Calls a function with arguments that state their own type and size. The call checks each of them
+// against the interface, and widens integers and floating-point scalars if that loses nothing.
+// This is for languages above C.
+//
+// As for `farcall_call_array`; `values` points to `count` arguments.
+farcall_status farcall_call_values(const farcall_function *function,
+                                   const farcall_value *values,
+                                   size_t count);
+
+// The times of the last call of a function, in any thread; zeros before the first call.
+//
+// `function` is from `farcall_function_of`, or NULL.
+farcall_times farcall_times_of(const farcall_function *function);
+
+// The library that computed the last call of a function, in any thread, with its version and its
+// kernel if it states them; empty before the first call. It is valid as long as the function.
+//
+// `function` is from `farcall_function_of`, or NULL.
+const char *farcall_library_of(const farcall_function *function);
+
+/*
+ * ---- Ask for the interface of a function ----
+ */
+
+// The full name of a function, `module/name`. It is valid as long as the function.
+//
+// `function` is from `farcall_function_of`, or NULL, whose name is empty.
+const char *farcall_function_name(const farcall_function *function);
+
+// The interface of a function, in the interface language. It is valid as long as the function.
+//
+// `function` is from `farcall_function_of`, or NULL, whose interface is empty.
+const char *farcall_function_interface(const farcall_function *function);
+
+// The number of arguments of a function.
+//
+// `function` is from `farcall_function_of`, or NULL, which has none.
+size_t farcall_argument_count(const farcall_function *function);
+
+// The name of an argument; NULL if there is no such argument. It is valid as long as the function.
+//
+// `function` is from `farcall_function_of`, or NULL.
+const char *farcall_argument_name(const farcall_function *function, size_t index);
+
+// The kind of the argument at `index`, from 0.
+//
+// `function` is from `farcall_function_of`, or NULL.
+farcall_kind farcall_argument_kind(const farcall_function *function, size_t index);
+
+// The type of a scalar argument, or of the elements of an array. `FARCALL_ARRAY` if there is no
+// such argument.
+//
+// `function` is from `farcall_function_of`, or NULL.
+farcall_kind farcall_argument_type(const farcall_function *function, size_t index);
+
+// 1 if a call reads the argument (IN and INOUT), else 0.
+//
+// `function` is from `farcall_function_of`, or NULL.
+int32_t farcall_argument_read(const farcall_function *function, size_t index);
+
+// 1 if a call writes to the argument (OUT and INOUT), else 0.
+//
+// `function` is from `farcall_function_of`, or NULL.
+int32_t farcall_argument_written(const farcall_function *function, size_t index);
+
+/*
+ * ---- Start a call, and wait for it ----
+ *
+ * A call that was started has a session, until a wait reports its end.
+ */
+
+// Starts a call by name, and returns its session; 0 on failure. Do not use the arrays until a wait
+// has reported the end of the call, or a cancel has returned. Scalars and texts are copied.
 farcall_session farcall_call_async(farcall_server *server, const char *name, ...);
 
-/* Begins a call by its handle; as farcall_call_async(). */
+// Starts a call of a function, as `farcall_call_async`.
 farcall_session farcall_invoke_async(farcall_function *function, ...);
 
-/* The same with the arguments in a list. */
-farcall_status farcall_call_list(farcall_function *function, va_list list);
+// As `farcall_invoke_async`, with the arguments in a list.
 farcall_session farcall_call_list_async(farcall_function *function, va_list list);
 
-/* Submits a call by name, with arguments as for farcall_call(); as farcall_submit_array(). */
+// Starts a call as `farcall_call_array` does, and returns its session; 0 on failure. Arguments and
+// results travel while some thread waits for a call to this server.
+//
+// As for `farcall_call_array`, until a wait has reported the end of the session, or
+// `farcall_cancel` or `farcall_disconnect` has returned. Scalars and texts are copied at once.
+farcall_session farcall_call_array_async(const farcall_function *function,
+                                         void *const *arguments,
+                                         size_t count);
+
+// Starts a call as `farcall_call_values` does, and returns its session; 0 on failure.
+//
+// As for `farcall_call_array_async`; `values` points to `count` arguments, which are copied.
+farcall_session farcall_call_values_async(const farcall_function *function,
+                                          const farcall_value *values,
+                                          size_t count);
+
+// Waits for the end of a call, at most `timeout` seconds; a negative number means no limit.
+// Returns `FARCALL_RUNNING` if the time ends first, else the result of the call. A program may ask
+// again: the library remembers the last 65536 sessions that a wait has reported.
+farcall_status farcall_wait(farcall_session session, double timeout);
+
+// The status of a call: `FARCALL_RUNNING` if it has not ended, else its result. It also moves
+// arguments and results as far as it can without waiting, and runs a pending callback, so that a
+// program can complete a call with probes alone.
+farcall_status farcall_probe(farcall_session session);
+
+// Waits until one of the calls has ended, stores its session in `which`, and returns its result.
+// If the time ends first, returns `FARCALL_RUNNING` and stores 0.
+//
+// `sessions` points to `count` sessions, `which` to a session, or it is NULL.
+farcall_status farcall_wait_or(const farcall_session *sessions,
+                               size_t count,
+                               double timeout,
+                               farcall_session *which);
+
+// Waits until all of the calls have ended. Returns `FARCALL_OK` if none has failed, else the
+// result of the first that has failed; `farcall_next_failed` gives all of them. Returns
+// `FARCALL_RUNNING` if the time ends first.
+//
+// `sessions` points to `count` sessions.
+farcall_status farcall_wait_and(const farcall_session *sessions, size_t count, double timeout);
+
+// Waits until one of the server's calls has ended that no wait has reported yet. Otherwise as
+// `farcall_wait_or`. If no such call is left, returns `FARCALL_OK` and stores 0. NULL means all
+// servers.
+//
+// `server` is from `farcall_connect` or is NULL; `which` points to a session or is NULL.
+farcall_status farcall_wait_any(const farcall_server *server,
+                                double timeout,
+                                farcall_session *which);
+
+// Waits until all of the server's calls have ended that no wait has reported yet. Otherwise as
+// `farcall_wait_and`. NULL means all servers.
+//
+// `server` is from `farcall_connect` or is NULL.
+farcall_status farcall_wait_all(const farcall_server *server, double timeout);
+
+// The next session that failed in the last wait of this thread; 0 if there are no more.
+farcall_session farcall_next_failed(void);
+
+// The times of a call; zeros if it has failed, has not ended, or is unknown.
+farcall_times farcall_session_times(farcall_session session);
+
+// Gives a call up. A call that has ended keeps its result. When this returns, nothing uses the
+// arrays of the call, and the client has told the server to end it.
+farcall_status farcall_cancel(farcall_session session);
+
+// Gives up all calls to a server; NULL means all servers.
+//
+// `server` is from `farcall_connect` or is NULL.
+farcall_status farcall_cancel_all(const farcall_server *server);
+
+/*
+ * ---- Memory and output of calls ----
+ */
+
+// Memory of zeros for arrays, at a multiple of 64 bytes. If the server is on this host, the memory
+// is shared with it, and calls to the server do not copy arrays in it. Otherwise it is ordinary
+// memory. Returns NULL if there is not enough memory.
+//
+// `server` is from `farcall_connect`.
+void *farcall_allocate(const farcall_server *server, size_t bytes);
+
+// Frees memory from `farcall_allocate`. No call under way may use it. The program may have
+// disconnected from the server before. NULL does nothing.
+void farcall_free(void *memory);
+
+// Frees the texts that a call has made for an argument of kind `FARCALL_TEXTS`, and sets the
+// pointers to NULL.
+//
+// `texts` points to `count` pointers, which are NULL or were set by such a call.
+void farcall_free_texts(char **texts, size_t count);
+
+// From now on, calls of the function pass what the library prints to `writer`, line by line, with
+// `user`. If `writer` is NULL, it goes to the standard output of this program. Since
+// `FARCALL_1.1`.
+//
+// `function` is from `farcall_function_of`. Any thread that waits for a call of the function may
+// call `writer`, until `farcall_keep_output` and the end of all calls that were started before it.
+farcall_status farcall_forward_output(farcall_function *function,
+                                      farcall_output_writer writer,
+                                      void *user);
+
+// From now on, what the library prints in calls of the function goes to the log of the server.
+// This is the default. Since `FARCALL_1.1`.
+//
+// `function` is from `farcall_function_of`.
+farcall_status farcall_keep_output(farcall_function *function);
+
+/*
+ * ---- Stored arrays and named data ----
+ *
+ * A stored array remains at the server from call to call. Named data are stored arrays with a name
+ * that other programs and users can read.
+ */
+
+// Stores an array at the server and returns its handle. Pass the handle where a call takes an
+// array. The `rank` lengths of the array are at `shape`. `column_major` is not 0 if the first
+// index varies fastest, as Fortran needs it. If `data` is NULL, all elements are zero: for results
+// that remain at the server. The server keeps the array until `farcall_drop_array`, until the
+// connection ends, or until a day after its last use. Returns NULL on failure.
+//
+// `server` is from `farcall_connect`, `shape` points to `rank` lengths, and `data` is NULL or
+// points to all elements.
+farcall_handle *farcall_put(farcall_server *server,
+                            farcall_kind element,
+                            const size_t *shape,
+                            size_t rank,
+                            int32_t column_major,
+                            const void *data);
+
+// Gets a stored array, in its own order, after all earlier calls that use it. `bytes` is the size
+// of the array.
+//
+// `handle` is from a function that returns handles; `data` points to `bytes` bytes.
+farcall_status farcall_get(const farcall_handle *handle, void *data, size_t bytes);
+
+// The id of a stored array, 32 hexadecimal digits. It is valid as long as the handle.
+//
+// `handle` is from `farcall_put` or `farcall_handle_of`, or NULL, whose id is empty.
+const char *farcall_handle_id(const farcall_handle *handle);
+
+// The handle of a stored array, by its id. Returns NULL if there is no such array.
+//
+// `server` is from `farcall_connect`, `id` is a string ended by NUL.
+farcall_handle *farcall_handle_of(farcall_server *server, const char *id);
+
+// Stores an array at the server as `farcall_put` does, but as named data. A name is words with `/`
+// between them. The server keeps named data after the connection ends. Calls can read named data
+// but not write them; another array under the same name is the next version. Behind a metaserver,
+// the array goes to the server that has data of that name, or else to the server with the most
+// free memory. All users can read the data if `shared` is not 0. Returns NULL on failure.
+//
+// As for `farcall_put`; `name` is a string ended by NUL.
+farcall_handle *farcall_put_named(farcall_server *server,
+                                  farcall_kind element,
+                                  const size_t *shape,
+                                  size_t rank,
+                                  int32_t column_major,
+                                  const void *data,
+                                  const char *name,
+                                  int32_t shared);
+
+// The handle of named data, at the server or behind the metaserver: `atoms`, `atoms@alice` for
+// data that the user alice shares, or the path of a file in a server's data folder. Pass the
+// handle where a call takes an array, and free it with `farcall_free_handle`. Returns NULL if
+// there are no such data.
+//
+// `server` is from `farcall_connect`, `name` is a string ended by NUL.
+farcall_handle *farcall_data(farcall_server *server, const char *name);
+
+// The version of named data, from 1; 0 if the array has no name.
+//
+// `handle` is from `farcall_put_named` or `farcall_data`, or NULL.
+uint64_t farcall_data_version(const farcall_handle *handle);
+
+// Frees the handle of a stored array or of named data. The array remains at the server. Since
+// `FARCALL_1.5`.
+//
+// `handle` is from a function that returns handles, or NULL; the program does not use it
+// afterwards.
+farcall_status farcall_free_handle(farcall_handle *handle);
+
+// Drops a stored array or named data at the server, and frees the handle. Calls that use the array
+// complete. Since `FARCALL_1.5`.
+//
+// `handle` is from a function that returns handles, or NULL; the program does not use it
+// afterwards.
+farcall_status farcall_drop_array(farcall_handle *handle);
+
+/*
+ * ---- Durable calls ----
+ *
+ * The server records a durable call on disk, so that it survives a lost client and a restart.
+ */
+
+// Submits a durable call by name, with arguments as for `farcall_call`. Otherwise as
+// `farcall_submit_array`.
 farcall_status farcall_submit(farcall_server *server, const char *name, char *id, ...);
 
-/* Fetches the results of a submitted call, with the arguments of the call; as
- * farcall_fetch_array(). */
+// Submits a durable call, which survives the end of this program and a restart of the server. When
+// this returns `FARCALL_OK`, the server has recorded the call. Arguments are as for
+// `farcall_call_array`; the call only reads INOUT arrays, and OUT arrays may be NULL. `id` gets
+// the job id, with a NUL at its end.
+//
+// As for `farcall_call_array`; `id` points to `FARCALL_JOB_ID_BYTES` bytes.
+farcall_status farcall_submit_array(const farcall_function *function,
+                                    char *id,
+                                    void *const *arguments,
+                                    size_t count);
+
+// As `farcall_submit_array`, with arguments as for `farcall_call_values`.
+//
+// As for `farcall_submit_array`; `values` points to `count` arguments.
+farcall_status farcall_submit_values(const farcall_function *function,
+                                     char *id,
+                                     const farcall_value *values,
+                                     size_t count);
+
+// The state of a durable call, which this asks the server; `FARCALL_JOB_UNKNOWN` on failure.
+//
+// `server` is from `farcall_connect`, `id` is a string ended by NUL.
+farcall_state farcall_job_state(farcall_server *server, const char *id);
+
+// Fetches the results of a durable call, with the arguments of the call. Otherwise as
+// `farcall_fetch_array`.
 farcall_status farcall_fetch(farcall_server *server, const char *name, const char *id, ...);
+
+// Waits for the end of a durable call, and fills OUT and INOUT arrays with its results. Arguments
+// are those of the call, with the same scalars; IN arrays may be NULL. If the call has failed,
+// this fails with its error. The server keeps the results until their retention ends.
+//
+// As for `farcall_call_array`; `id` is a string ended by NUL.
+farcall_status farcall_fetch_array(const farcall_function *function,
+                                   const char *id,
+                                   void *const *arguments,
+                                   size_t count);
+
+// As `farcall_fetch_array`, with arguments as for `farcall_call_values`.
+//
+// As for `farcall_fetch_array`; `values` points to `count` arguments.
+farcall_status farcall_fetch_values(const farcall_function *function,
+                                    const char *id,
+                                    const farcall_value *values,
+                                    size_t count);
+
+// Cancels a durable call; the server stops the library. A call that has ended keeps its results.
+//
+// As for `farcall_job_state`.
+farcall_status farcall_cancel_job(farcall_server *server, const char *id);
+
+// Cancels a durable call, and drops it with its results at the server. Since `FARCALL_1.5`.
+//
+// As for `farcall_job_state`.
+farcall_status farcall_drop_job(farcall_server *server, const char *id);
+
+/*
+ * ---- Transactions ----
+ *
+ * A transaction records calls, and runs them as one data-flow graph.
+ */
+
+// Begins a transaction: calls of this thread are recorded and return at once.
+// `farcall_transaction_end` runs them as a data-flow graph, on these `count` servers and on the
+// servers of the functions that are called. Calls that do not depend on each other run at the same
+// time. An array that one call writes and another reads remains at a server, or goes from server
+// to server. The memory of an array identifies it.
+//
+// `servers` points to `count` servers from `farcall_connect`. Until the transaction has ended, the
+// arrays of the calls stay at their addresses, nothing uses arrays that calls write, and nothing
+// writes the others.
+farcall_status farcall_transaction_begin(const farcall_server *const *servers, size_t count);
+
+// Says that the final contents of these bytes are not needed: they are not filled, if calls use
+// them as one array.
+//
+// `start` points to `bytes` bytes.
+farcall_status farcall_transaction_discard(const void *start, size_t bytes);
+
+// Writes the graph of the calls that are recorded so far to an SVG file. This needs the Python
+// package and matplotlib: `FARCALL_PYTHON` names an interpreter that has both; the default is
+// `python3`.
+//
+// `path` is a string ended by NUL.
+farcall_status farcall_transaction_draw(const char *path);
+
+// Runs the recorded calls, and fills their arrays. The message of an error names the call that
+// failed; the contents of arrays that calls write are then undefined.
+//
+// `report` is NULL or points to a report.
+farcall_status farcall_transaction_end(farcall_report *report);
+
+// Cancels a transaction: forgets the recorded calls.
+farcall_status farcall_transaction_cancel(void);
+
+/*
+ * ---- Objects ----
+ *
+ * An object is state at a server, on which its methods work.
+ */
+
+// Makes an object of a class, `module/class` or `class` alone, at a server. The object has its own
+// process there, which holds its state. Returns NULL on failure.
+//
+// `server` is from `farcall_connect`, `name` is a string ended by NUL.
+farcall_object *farcall_object_new(farcall_server *server, const char *name);
+
+// The method of a name. Call it like a function. It is valid as long as the object. The methods of
+// an object run one after the other. Returns NULL if there is no such method.
+//
+// `object` is from `farcall_object_new`, `name` is a string ended by NUL.
+farcall_function *farcall_object_method(farcall_object *object, const char *name);
+
+// Drops an object at its server, and frees it and its methods. Calls of them that are under way
+// fail. NULL does nothing. Since `FARCALL_1.5`.
+//
+// `object` is from `farcall_object_new`; the program does not use it or its methods afterwards.
+void farcall_drop_object(farcall_object *object);
+
+/*
+ * ---- Reservations ----
+ */
+
+// Reserves processor elements and bandwidth of a server from `begins` to `ends`, or for the same
+// length by `latest`. It sets the id and the times of the reservation. Calls that use it
+// (`farcall_use_reservation`) then start at once, and their arrays travel at these rates over a
+// connection of their own. If too little is free, `earliest` and `farcall_error_message` say when
+// enough is free. Since `FARCALL_1.4`.
+//
+// `server` is from `farcall_connect`; `reservation` points to a reservation with its size.
+farcall_status farcall_reserve(farcall_server *server, farcall_reservation *reservation);
+
+// From now on, calls of the function use the reservation with this id; with 0 they use none, which
+// is the default. Since `FARCALL_1.4`.
+//
+// `function` is from `farcall_function_of`.
+farcall_status farcall_use_reservation(farcall_function *function, uint64_t id);
+
+// Releases a reservation before its end. Calls that wait for it wait like all other calls from now
+// on. Since `FARCALL_1.4`.
+//
+// `server` is from `farcall_connect`.
+farcall_status farcall_release_reservation(farcall_server *server, uint64_t id);
+
+/*
+ * ---- Channels ----
+ *
+ * Messages between the processes of a gang job, which `farcall gang run` has started.
+ */
+
+// Opens the channel of a number, from 0, in a process of a gang job. Returns NULL on failure.
+farcall_channel *farcall_channel_open(uint8_t number);
+
+// Closes a channel. NULL does nothing.
+//
+// `channel` is from `farcall_channel_open`; the program does not use it afterwards.
+void farcall_channel_close(farcall_channel *channel);
+
+// The rank of this process, from 0.
+//
+// `channel` is from `farcall_channel_open`, or NULL.
+size_t farcall_channel_rank(const farcall_channel *channel);
+
+// The number of processes of the job.
+//
+// `channel` is from `farcall_channel_open`, or NULL.
+size_t farcall_channel_size(const farcall_channel *channel);
+
+// Sends a message. It returns when the message is in the FIFO, and sleeps while the FIFO is full.
+//
+// `channel` is from `farcall_channel_open`; `bytes` points to `count` bytes.
+farcall_status farcall_channel_send(farcall_channel *channel,
+                                    size_t target,
+                                    const void *bytes,
+                                    size_t count);
+
+// Receives a message from the rank `*source`, or from any rank if that is negative, into `buffer`
+// of `room` bytes. It sleeps until there is a message. It sets `*source` to the sender and
+// `*count` to the size. A message that is larger than the buffer remains in the channel.
+//
+// `channel` is from `farcall_channel_open`; `buffer` points to `room` bytes, `source` and `count`
+// to a number each.
+farcall_status farcall_channel_receive(farcall_channel *channel,
+                                       int64_t *source,
+                                       void *buffer,
+                                       size_t room,
+                                       size_t *count);
+
+// Whether a message from the rank `source`, or from any rank if that is negative, can be received
+// without sleeping: 1 or 0, or -1 for an error.
+//
+// `channel` is from `farcall_channel_open`.
+int32_t farcall_channel_poll(farcall_channel *channel, int64_t source);
+
+// Waits until every process has called this.
+//
+// `channel` is from `farcall_channel_open`.
+farcall_status farcall_channel_barrier(farcall_channel *channel);
+
+// Copies the `count` bytes of `root` to all processes.
+//
+// `channel` is from `farcall_channel_open`; `bytes` points to `count` bytes.
+farcall_status farcall_channel_broadcast(farcall_channel *channel,
+                                         size_t root,
+                                         void *bytes,
+                                         size_t count);
+
+// Adds the numbers of all processes, place by place, and gives the sums to all of them.
+//
+// `channel` is from `farcall_channel_open`; `numbers` points to `count` numbers.
+farcall_status farcall_channel_sum(farcall_channel *channel, double *numbers, size_t count);
+
+/*
+ * ---- Earlier names ----
+ *
+ * These functions do the same as those with the present names.
+ */
+
+// The earlier name of `farcall_drop_array`.
+//
+// As for `farcall_drop_array`.
+farcall_status farcall_drop(farcall_handle *handle);
+
+// The earlier name of `farcall_free_handle`. Since `FARCALL_1.4`.
+//
+// As for `farcall_free_handle`.
+farcall_status farcall_release(farcall_handle *handle);
+
+// The earlier name of `farcall_drop_job`.
+//
+// As for `farcall_job_state`.
+farcall_status farcall_forget_job(farcall_server *server, const char *id);
+
+// The earlier name of `farcall_drop_object`.
+//
+// As for `farcall_drop_object`.
+void farcall_object_free(farcall_object *object);
 
 #ifdef __cplusplus
 }  // extern "C"

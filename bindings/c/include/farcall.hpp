@@ -10,13 +10,13 @@
  *     farcall::Future future = dgesv.async(n, 1, a, n, pivots, b, n, farcall::out(info));
  *     future.get();
  *
- * Arguments stand in the order of the interface. Numbers, complex numbers and text are scalars and
- * are copied; std::vector, std::array, std::span, arrays and whatever else lies in one piece of
- * memory are arrays, filled in place; farcall::out(x) is an array of one. Type and size of each are
- * checked against the interface, const against whether the call writes to it. A range of
- * std::string is an array of strings, replaced by what comes back. Where the interface
- * has a callback, pass a function or a lambda without captures, with the parameters that farcall.h
- * wants. A failure is a farcall::Error.
+ * Pass arguments in the order of the interface. Numbers, complex numbers and texts are scalars and
+ * are copied. std::vector, std::array, std::span, arrays and other contiguous ranges are arrays,
+ * which the call fills in place; farcall::out(x) is an array of one element. The call checks type
+ * and size against the interface, and const against whether it writes to the argument. A range of
+ * std::string is an array of strings, which the call replaces by its results. For a callback, pass
+ * a function or a lambda without captures, with the parameters that farcall.h needs. A failure
+ * throws a farcall::Error.
  */
 #ifndef FARCALL_HPP
 #define FARCALL_HPP
@@ -45,7 +45,7 @@ namespace farcall {
 using Status = farcall_status;
 using Times = farcall_times;
 
-/* An operation that failed: what() tells what was wrong, status() whose fault it was. */
+/* An operation that failed: what() has the message, and status() says whose fault it was. */
 class Error : public std::runtime_error {
 public:
   Error(Status status, const std::string &text) : std::runtime_error(text), status_(status) {}
@@ -108,7 +108,7 @@ template <Element T> constexpr farcall_kind kind_of() {
     return FARCALL_LONG;
 }
 
-/* One argument: a copy of a scalar, or where an array is. */
+/* One argument: a copy of a scalar, or the place of an array. */
 class Argument {
 public:
   template <class T> explicit Argument(T &&given) {
@@ -143,10 +143,10 @@ public:
     }
   }
 
-  /* Whether it is texts that a call may replace. */
+  /* Whether it has texts that a call can replace. */
   bool may_return_texts() const noexcept { return may_return_texts_; }
 
-  /* Where texts are that the call replaces. */
+  /* The pointers to the texts that the call replaces. */
   farcall_value texts() {
     for (std::string *text : returned_)
       pointers_.push_back(text->data());
@@ -190,13 +190,13 @@ private:
   farcall_value value_;
 };
 
-/* Whether an argument of an asynchronous call may dangle: the memory would go with it. */
+/* Whether an argument is a temporary, whose memory would not outlive an asynchronous call. */
 template <class T>
 constexpr bool outlives = std::is_lvalue_reference_v<T> || Element<std::remove_cvref_t<T>> ||
                           Text<std::remove_reference_t<T>> || Callable<std::decay_t<T>> ||
                           std::ranges::borrowed_range<T>;
 
-/* Calls it, and takes the texts that come back. */
+/* Calls the function, and takes the texts that come back. */
 template <class... Args> void call(const farcall_function *function, Args &&...args) {
   std::array<Argument, sizeof...(Args)> arguments{Argument(std::forward<Args>(args))...};
   std::array<farcall_value, sizeof...(Args)> values;
@@ -235,8 +235,8 @@ inline double seconds(std::chrono::duration<double> time) {
 
 } // namespace detail
 
-/* A call under way. It is cancelled with the object: until then, or until its end was reported,
- * the arrays of the call are left alone. */
+/* A call under way. The destructor cancels it. Do not use the arrays of the call until then, or
+ * until a wait has reported its end. */
 class Future {
 public:
   Future() = default;
@@ -257,15 +257,15 @@ public:
       throw Error::last();
   }
 
-  /* Waits for the end, well or not, at most so long; false when the time is over before. */
+  /* Waits for the end, at most so long, also if the call fails; false if the time ends first. */
   bool wait_for(std::chrono::duration<double> time) const {
     return farcall_wait(session_, detail::seconds(time)) != FARCALL_RUNNING;
   }
 
-  /* Whether the call has ended, well or not. */
+  /* Whether the call has ended, also if it has failed. */
   bool done() const noexcept { return farcall_probe(session_) != FARCALL_RUNNING; }
 
-  /* Gives the call up unless it has ended; get() then throws. */
+  /* Gives the call up, if it has not ended; get() then throws. */
   void cancel() noexcept {
     if (session_ != 0)
       farcall_cancel(session_);
@@ -300,17 +300,17 @@ inline void wait_all(std::span<const Future> futures) {
     throw Error::last();
 }
 
-/* A function of a server; it lives as long as the server. */
+/* A function of a server. It is valid as long as the server. */
 class Function {
 public:
   explicit Function(farcall_function *function) : function_(function) {}
 
-  /* Calls it, and returns when its OUT and INOUT arrays are filled. */
+  /* Calls the function, and returns when its OUT and INOUT arrays are filled. */
   template <class... Args> void operator()(Args &&...args) const {
     detail::call(function_, std::forward<Args>(args)...);
   }
 
-  /* Begins a call. Arrays stay where they are until it ends. */
+  /* Starts a call. Its arrays must not move until it has ended. */
   template <class... Args> [[nodiscard]] Future async(Args &&...args) const {
     static_assert((detail::outlives<Args> && ...),
                   "an array of an asynchronous call would end before the call");
@@ -318,30 +318,30 @@ public:
   }
 
   std::string name() const { return farcall_function_name(function_); }
-  /* The interface as IDL text. */
+  /* The interface, in the interface language. */
   std::string interface() const { return farcall_function_interface(function_); }
-  /* What has computed the last call: name, version and kernel, as far as it says. */
+  /* The library that computed the last call: name, version and kernel, if it states them. */
   std::string library() const { return farcall_library_of(function_); }
-  /* Of the last call, in any thread. */
+  /* The times of the last call, in any thread. */
   Times times() const noexcept { return farcall_times_of(function_); }
 
 private:
   farcall_function *function_;
 };
 
-/* How to talk to a server; zeros are the defaults. */
+/* Options of a connection; zeros are the defaults. */
 struct Options {
   std::chrono::duration<double> connect_timeout{0};
-  /* For one call, from its start to its end. */
+  /* The longest time for one call, from its start to its end. */
   std::chrono::duration<double> timeout{0};
-  /* Talk to a server on this host as to one on another: without shared memory. */
+  /* Treat a server on this host like one on another host: without shared memory. */
   bool other_host = false;
 };
 
-/* A connection to a server, closed with the object; calls under way are then cancelled. */
+/* A connection to a server. The destructor closes it and cancels calls under way. */
 class Server {
 public:
-  /* The server that the environment names, else this machine. */
+  /* Connects to the server that the environment names, or else to this machine. */
   Server() : Server(nullptr, Options{}) {}
   explicit Server(const std::string &address, const Options &options = {})
       : Server(address.c_str(), options) {}
@@ -363,7 +363,7 @@ public:
     function(name)(std::forward<Args>(args)...);
   }
 
-  /* An object of a class, with a process of its own on the server. */
+  /* Makes an object of a class, which has its own process at the server. */
   class Object object(const std::string &name) const;
 
   /* Gives up all calls under way. */
@@ -383,8 +383,8 @@ private:
   farcall_server *server_ = nullptr;
 };
 
-/* An object on a server, destroyed with this one. Its methods are functions, which run one after
- * the other and end with it; it must not outlive its server. */
+/* An object at a server. The destructor drops it there. Its methods are functions, which run one
+ * after the other and are valid as long as the object. It must not outlive its server. */
 class Object {
 public:
   explicit Object(farcall_object *object) : object_(object) {
@@ -396,7 +396,7 @@ public:
     std::swap(object_, other.object_);
     return *this;
   }
-  ~Object() { farcall_object_free(object_); }
+  ~Object() { farcall_drop_object(object_); }
 
   Function method(const std::string &name) const {
     farcall_function *method = farcall_object_method(object_, name.c_str());
@@ -413,8 +413,8 @@ inline Object Server::object(const std::string &name) const {
   return Object(farcall_object_new(server_, name.c_str()));
 }
 
-/* An array of zeros. Where the server is on this host it is shared with it, and not copied when it
- * is an argument of a call; elsewhere it is memory as any other. It may outlive the server. */
+/* An array of zeros. If the server is on this host, its memory is shared with the server, and calls
+ * do not copy it. Otherwise it is ordinary memory. It may outlive the server. */
 template <detail::Element T> class Memory {
 public:
   using value_type = T;

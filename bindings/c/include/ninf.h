@@ -6,12 +6,12 @@
  *         Ninf_perror("dgesv");
  *
  * A function is `ninf://host:port/name` or a bare name, where the name is `module/function` or
- * `function`. The server of a bare name is that of Ninf_parse_arg(), else that of the environment:
- * FARCALL_SERVER, else NINF_SERVER and NINF_SERVER_PORT. The port is 3717 unless it is given; the
- * protocol is that of Farcall, not the old one.
+ * `function`. The server of a bare name is that of Ninf_parse_arg(), or else that of the
+ * environment: FARCALL_SERVER, or NINF_SERVER and NINF_SERVER_PORT. The default port is 3717. The
+ * protocol is that of Farcall, not the old one of Ninf.
  *
- * Arguments are passed as farcall_call() of farcall.h takes them. Every function but
- * Ninf_parse_arg() may be called by any number of threads at once.
+ * Pass arguments as to farcall_call() of farcall.h. Any number of threads may call these functions
+ * at the same time, except Ninf_parse_arg().
  */
 #ifndef FARCALL_NINF_H
 #define FARCALL_NINF_H
@@ -22,46 +22,46 @@ extern "C" {
 
 enum { NINF_OK = 0, NINF_ERROR = -1 };
 
-/* Calls a function. NINF_OK or NINF_ERROR. */
+/* Calls a function. Returns NINF_OK or NINF_ERROR. */
 int Ninf_call(const char *name, ...);
 
-/* Begins a call. Its session, above 0, or NINF_ERROR. */
+/* Starts a call. Returns its session, which is greater than 0, or NINF_ERROR. */
 int Ninf_call_async(const char *name, ...);
 
-/* Waits for a session. NINF_ERROR if it failed. An unknown session is ignored. */
+/* Waits for a session. Returns NINF_ERROR if it failed. Ignores an unknown session. */
 int Ninf_wait(int session);
 
-/* Waits for all sessions that no wait has reported. NINF_ERROR if one failed. */
+/* Waits for all sessions that no wait has reported. Returns NINF_ERROR if one failed. */
 int Ninf_wait_all(void);
 
-/* Waits for one of them and returns it, failed or not; Ninf_wait() tells. 0 when none is left. */
+/* Waits for one of them and returns it; Ninf_wait() says whether it failed. 0 if none is left. */
 int Ninf_wait_any(void);
 
-/* Waits for all of these. NINF_ERROR if one failed. Unknown ones are ignored. */
+/* Waits for all of these sessions. Returns NINF_ERROR if one failed. Ignores unknown ones. */
 int Ninf_wait_and(const int *sessions, int count);
 
-/* Waits for one of these and returns it. 0 when none of them is known. */
+/* Waits for one of these sessions and returns it; 0 if none of them is known. */
 int Ninf_wait_or(const int *sessions, int count);
 
-/* Gives up a session, or all; the arrays are the caller's again. */
+/* Gives up a session, or all sessions. Nothing uses their arrays afterwards. */
 int Ninf_cancel(int session);
 int Ninf_cancel_all(void);
 
-/* Between the two the calls of this thread are recorded and return at once; the second runs them as
- * a data-flow graph, on the servers of the functions that were called: calls that do not need each
- * other at the same time, and what one writes and another reads from server to server. Arrays are
- * told apart by their addresses. NINF_ERROR names the call that failed in Ninf_perror(). */
+/* A transaction. Ninf_transaction_begin() records the calls of this thread, which return at once.
+ * Ninf_transaction_end() runs them as a data-flow graph on the servers of their functions: calls
+ * that do not depend on each other run at the same time, and arrays go from server to server. The
+ * address of an array identifies it. After NINF_ERROR, Ninf_perror() names the call that failed. */
 int Ninf_transaction_begin(void);
 int Ninf_transaction_end(void);
 
-/* Takes `-server HOST` and `-port NUMBER` out of the arguments of the program, for all calls to
- * come, and returns how many are left. */
+/* Removes `-server HOST` and `-port NUMBER` from the arguments of the program, uses them for all
+ * later calls, and returns the number of arguments that are left. */
 int Ninf_parse_arg(int argc, char **argv);
 
-/* Prints `what`, a colon, and what went wrong in the last function of this thread that failed. */
+/* Prints `what`, a colon, and the error of the last function of this thread that failed. */
 void Ninf_perror(const char *what);
 
-/* The farcall_status of it, see farcall.h. */
+/* The farcall_status of that error; see farcall.h. */
 int Ninf_error_code(void);
 #define Ninf_error (Ninf_error_code())
 

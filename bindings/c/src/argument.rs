@@ -1,4 +1,4 @@
-//! The arguments of a call behind their pointers.
+//! The arguments of a call, which C passes as pointers.
 
 use crate::error::Problem;
 use crate::function::{Function, kind};
@@ -9,29 +9,29 @@ use farcall_idl::{Interface, Mode, Param, Type};
 use std::ffi::{CStr, c_void};
 use std::slice;
 
-/// An argument that says what it is.
+/// An argument with its type and size.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Value {
-    /// The scalar, the first element of the array, the first character of the text, which need not
-    /// end with NUL, or the function itself.
+    /// A pointer to the scalar, to the first element of the array or to the first character of the
+    /// text, which needs no NUL at its end; or the callback.
     pub data: *mut c_void,
     /// Size of the scalar, of the whole array, or of the text.
     pub bytes: usize,
-    /// `farcall_kind` of the scalar or of the elements, but `FARCALL_ARRAY`; or why the library is
+    /// The `farcall_kind` of the scalar or of the elements, but not `FARCALL_ARRAY`. Or the reason
     /// to refuse it: `FARCALL_REFUSED`, `FARCALL_SCATTERED`.
     pub kind: i32,
-    /// Not 0 where the call may not write to it.
+    /// Not 0 if the call must not write to it.
     pub read_only: i32,
 }
 
-/// `kind` of a value of a type that no argument has.
+/// The `kind` of a value whose type no argument can have.
 pub const FARCALL_REFUSED: i32 = -1;
-/// `kind` of an array that does not lie in one piece of memory.
+/// The `kind` of an array that is not contiguous.
 pub const FARCALL_SCATTERED: i32 = -2;
 
 impl Value {
-    /// A pointer to what the interface declares.
+    /// A pointer to the type that the interface declares.
     pub(crate) fn unchecked(data: *mut c_void) -> Value {
         Value {
             data,
@@ -45,13 +45,13 @@ impl Value {
         self.kind != Kind::FarcallArray as i32
     }
 
-    /// Whether it may be a function.
+    /// Whether it can be a callback.
     fn is_function(&self) -> bool {
         let right = !self.is_checked() || self.kind == Kind::FarcallFunction as i32;
         right && !self.data.is_null()
     }
 
-    /// What it says it is, for people.
+    /// A description for error messages.
     pub(crate) fn what(&self) -> String {
         let Some((name, size)) = described(self.kind) else {
             return match self.kind {
@@ -69,7 +69,7 @@ impl Value {
     }
 }
 
-/// Name and size of a kind; text has no size of its own.
+/// The name and the size of a kind; texts have no fixed size.
 fn described(kind: i32) -> Option<(&'static str, usize)> {
     Some(match kind {
         1 => ("char", 1),
@@ -87,18 +87,18 @@ fn described(kind: i32) -> Option<(&'static str, usize)> {
     })
 }
 
-/// What arguments are for.
+/// What the arguments are used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Call,
-    /// Arrays are only read.
+    /// The call only reads arrays.
     Submit,
-    /// Arrays are only written.
+    /// The call only writes arrays.
     Fetch,
 }
 
 impl Use {
-    /// What is done with an array that is not skipped.
+    /// How the call uses an array.
     fn mode(self, param: &Param) -> Mode {
         match self {
             Use::Call => param.mode,
@@ -117,7 +117,7 @@ impl Use {
     }
 }
 
-/// Reads the scalars, computes the sizes, and finds the memory of the arrays. Those of texts of
+/// Reads the scalars, computes the sizes, and finds the memory of the arrays. Arrays of texts of
 /// fixed length are copies, which `texts` holds.
 ///
 /// # Safety
@@ -166,14 +166,14 @@ pub(crate) unsafe fn read<'a>(
                 if let Some(kept) = handle::of_argument(value.data, function.client.server()) =>
             {
                 if wanted == Use::Submit {
-                    let text = "a handle does not outlive the server, as a submitted call may";
+                    let text = "a stored array does not outlive the server, but a durable call may";
                     return Err(problem(mismatch(param, text)));
                 }
                 kept
             }
             (None, Some(value)) => {
                 check_array(param, &value, length).map_err(&problem)?;
-                // SAFETY: the caller's promise; nothing is read of an empty array.
+                // SAFETY: the caller's promise; an empty array is not read.
                 unsafe { array(wanted.mode(param), value.data, length) }
             }
         });
@@ -183,7 +183,7 @@ pub(crate) unsafe fn read<'a>(
     Ok((laid_out, arguments))
 }
 
-/// What travels beside the call: scalars, and arrays of texts.
+/// The values in the message of the call: scalars, and arrays of texts.
 ///
 /// # Safety
 /// As for [`read`].
@@ -215,7 +215,7 @@ unsafe fn values_of(
     Ok(scalars)
 }
 
-/// The functions of the caller.
+/// The callbacks.
 ///
 /// # Safety
 /// As for [`read`].
@@ -244,8 +244,8 @@ unsafe fn functions<'a>(
     Ok(arguments)
 }
 
-/// The elements of IN arrays that sizes depend on. Their array is only known to be as long as
-/// the index needs.
+/// The elements of IN arrays that decide sizes. Only the part of an array up to that element is
+/// known to exist.
 fn elements(
     function: &Function,
     scalars: &[Option<Scalar>],
@@ -272,15 +272,15 @@ fn elements(
                 true => length(param).min(value.bytes),
                 false => length(param),
             };
-            // SAFETY: the caller demands the whole array, which has these elements, or says how
-            // long it is.
+            // SAFETY: the caller promises the whole array, which has these elements, or states its
+            // size.
             unsafe { slice::from_raw_parts(value.data.cast::<u8>(), length) }
         }
         _ => &[],
     })
 }
 
-/// Whether the memory of an array can be what the interface wants, as far as it says.
+/// Checks the memory of an array against the interface, as far as its type and size are known.
 fn check_array(param: &Param, value: &Value, length: usize) -> Result<(), String> {
     if value.data.is_null() && length > 0 {
         return Err(mismatch(param, "NULL"));
@@ -304,7 +304,7 @@ fn check_array(param: &Param, value: &Value, length: usize) -> Result<(), String
 }
 
 /// # Safety
-/// As for `farcall_call_array`, or for `farcall_call_values` where the value says its type.
+/// As for `farcall_call_array`, or for `farcall_call_values` if the value has a type.
 unsafe fn scalar_of(param: &Param, value: &Value) -> Result<Scalar, String> {
     if !value.is_checked() {
         // SAFETY: the caller's promise.
@@ -326,12 +326,12 @@ unsafe fn scalar_of(param: &Param, value: &Value) -> Result<Scalar, String> {
     if ty.size().map(|size| size as usize) != Some(value.bytes) {
         return Err(value.what());
     }
-    // SAFETY: the caller's promise, and it is as long as its type.
+    // SAFETY: the caller's promise; its size is that of its type.
     unsafe { scalar(ty, value.data) }
 }
 
 /// # Safety
-/// The value has as many bytes as it says.
+/// The value has as many bytes as it states.
 unsafe fn text_of(value: &Value) -> Result<Scalar, String> {
     let bytes = match value.bytes {
         0 => &[],
@@ -347,7 +347,7 @@ unsafe fn text_of(value: &Value) -> Result<Scalar, String> {
 /// of characters, which end with blanks or NUL.
 ///
 /// # Safety
-/// The value has as many pointers as the interface says, or as many bytes as it says itself.
+/// The value has as many pointers as the interface states, or as many bytes as it states itself.
 unsafe fn texts_of(value: &Value, count: usize) -> Result<Scalar, String> {
     let utf8 = |bytes: &[u8]| match std::str::from_utf8(bytes) {
         Ok(text) => Ok(text.to_owned()),
@@ -364,7 +364,7 @@ unsafe fn texts_of(value: &Value, count: usize) -> Result<Scalar, String> {
             if text.is_null() {
                 return Err(format!("NULL as string {index}"));
             }
-            // SAFETY: likewise.
+            // SAFETY: the same promise.
             utf8(unsafe { CStr::from_ptr(text) }.to_bytes())
         };
         return Ok(Scalar::Texts(
@@ -408,7 +408,7 @@ pub(crate) fn mismatch(param: &Param, given: &str) -> String {
 }
 
 /// # Safety
-/// `pointer` points to `length` bytes, unless they are none.
+/// `pointer` points to `length` bytes, if there are any.
 unsafe fn array<'a>(mode: Mode, pointer: *mut c_void, length: usize) -> Argument<'a> {
     // SAFETY: the caller's promise.
     unsafe {
@@ -421,10 +421,10 @@ unsafe fn array<'a>(mode: Mode, pointer: *mut c_void, length: usize) -> Argument
     }
 }
 
-/// The value behind a pointer, or what is wrong with it.
+/// The value that a pointer points to, or a description of its fault.
 ///
 /// # Safety
-/// `pointer` is NULL or points to a value of the C type that the interface's type stands for.
+/// `pointer` is NULL or points to a value of the C type of the interface's type.
 unsafe fn scalar(ty: Type, pointer: *const c_void) -> Result<Scalar, String> {
     if pointer.is_null() {
         return Err("NULL".to_owned());
@@ -432,7 +432,7 @@ unsafe fn scalar(ty: Type, pointer: *const c_void) -> Result<Scalar, String> {
     // SAFETY: the caller's promise; user memory need not be aligned.
     let value = unsafe {
         match ty {
-            // Its code, whether the caller's char is signed or not.
+            // The code of the character, for signed and unsigned char.
             Type::Char | Type::UnsignedChar => Scalar::Int(read_as::<u8>(pointer).into()),
             Type::Short => Scalar::Int(read_as::<i16>(pointer).into()),
             Type::UnsignedShort => Scalar::Int(read_as::<u16>(pointer).into()),

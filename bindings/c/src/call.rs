@@ -1,4 +1,4 @@
-//! Calls with their arguments in an array.
+//! Calls whose arguments are in an array.
 
 use crate::argument::{self, Use, Value};
 use crate::error::{Problem, guard, status};
@@ -10,15 +10,15 @@ use crate::{SessionId, Status, transaction};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Calls a function with `count` arguments in the order of the interface: each points to its
-/// scalar, in the type of `farcall_argument_kind`, or to the first element of its array, or is the
-/// address of a function. OUT and INOUT arrays are filled in place; after a failure their contents
-/// are undefined. Functions are called on the thread that waits for the call.
+/// Calls a function with `count` arguments in the order of the interface. Each is a pointer to a
+/// scalar of the type of `farcall_argument_kind`, or to the first element of an array, or the
+/// address of a callback. The call fills OUT and INOUT arrays in place; after a failure their
+/// contents are undefined. Callbacks run on the thread that waits for the call.
 ///
 /// # Safety
-/// `function` is from `farcall_function_of`; every argument points to what the interface declares,
-/// arrays to their whole declared size; nothing else writes to them, and nothing else reads those
-/// that are written, until the call returns.
+/// `function` is from `farcall_function_of`. Each argument points to what the interface declares,
+/// and an array has its whole declared size. Until the call returns, nothing else writes to the
+/// arrays, and nothing else reads the arrays that the call writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_call_array(
     function: *const Function,
@@ -33,12 +33,12 @@ pub unsafe extern "C" fn farcall_call_array(
     })
 }
 
-/// Begins a call as `farcall_call_array` does, and returns its session; 0 where that fails.
-/// Arguments and results travel while some thread waits for a call to that server.
+/// Starts a call as `farcall_call_array` does, and returns its session; 0 on failure. Arguments and
+/// results travel while some thread waits for a call to this server.
 ///
 /// # Safety
-/// As for `farcall_call_array`, but until a wait has reported the end of the session, or
-/// `farcall_cancel` or `farcall_disconnect` has returned. Scalars and text are copied at once.
+/// As for `farcall_call_array`, until a wait has reported the end of the session, or
+/// `farcall_cancel` or `farcall_disconnect` has returned. Scalars and texts are copied at once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_call_array_async(
     function: *const Function,
@@ -53,9 +53,9 @@ pub unsafe extern "C" fn farcall_call_array_async(
     })
 }
 
-/// Calls a function with arguments that say their own type and size: each is checked against the
-/// interface, and integers and floating-point scalars are widened where nothing is lost. Made for
-/// languages above C.
+/// Calls a function with arguments that state their own type and size. The call checks each of them
+/// against the interface, and widens integers and floating-point scalars if that loses nothing.
+/// This is for languages above C.
 ///
 /// # Safety
 /// As for `farcall_call_array`; `values` points to `count` arguments.
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn farcall_call_values(
     })
 }
 
-/// Begins a call as `farcall_call_values` does, and returns its session; 0 where that fails.
+/// Starts a call as `farcall_call_values` does, and returns its session; 0 on failure.
 ///
 /// # Safety
 /// As for `farcall_call_array_async`; `values` points to `count` arguments, which are copied.
@@ -122,7 +122,7 @@ pub(crate) unsafe fn start(
     let read = unsafe { argument::read(&function, given, Use::Call, &mut texts) };
     let (laid_out, mut arguments) = read?;
     if transaction::is_open() {
-        let text = "in a transaction no call is made at once: use a call that waits";
+        let text = "a transaction records its calls: use a call that waits";
         return Err(Problem::argument(text.to_owned()));
     }
     sessions.check_room()?;

@@ -6,10 +6,10 @@ use libffi::middle::{Arg, Cif, CodePtr, Type as FfiType};
 use std::ffi::{CString, c_void};
 
 /// The callback with this index as the C function at `address`: scalars by value in the type of the
-/// interface, text as `const char *`, arrays as pointers. What it returns is not looked at.
+/// interface, texts as `const char *`, arrays as pointers. Its return value is ignored.
 ///
 /// # Safety
-/// There is such a function, for as long as the call lasts.
+/// The function exists until the call has ended.
 pub(crate) unsafe fn of(
     interface: &Interface,
     index: usize,
@@ -22,7 +22,7 @@ pub(crate) unsafe fn of(
             "callback `{name}` has a file, which C programs cannot be given"
         ));
     }
-    // An address, which may be called from any thread.
+    // The address; any thread may call it.
     let address = address.expose_provenance();
     let run = move |arguments: &mut CallbackArguments<'_>| {
         let params = &arguments.interface().params;
@@ -40,7 +40,7 @@ pub(crate) unsafe fn of(
     Ok(Callback::new(run))
 }
 
-/// Room for one argument.
+/// Memory for one argument.
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
 struct Slot([u8; 16]);
@@ -78,8 +78,8 @@ unsafe fn call(
         });
     }
     let values: Vec<Arg<'_>> = slots.iter().map(Arg::new).collect();
-    // SAFETY: the slots have the types of the call, and the caller answers for the function. The
-    // arrays belong to nobody else meanwhile.
+    // SAFETY: the slots have the types of the call, and the caller promises the function. Nothing
+    // else uses the arrays meanwhile.
     unsafe { cif.call::<()>(CodePtr(function), &values) };
     Ok(())
 }
@@ -95,7 +95,7 @@ fn scalar_slot(ty: Type, scalar: &Scalar) -> Slot {
         (_, Scalar::Complex { re, im }) => {
             Slot::new([*re, *im].map(f64::to_ne_bytes).as_flattened())
         }
-        // The checker lets no callback have any.
+        // The checker of interfaces refuses callbacks with texts.
         (_, Scalar::Texts(_)) => Slot::address(std::ptr::null::<u8>()),
         (_, Scalar::Text(text)) => Slot::new(&text.as_bytes()[..text.len().min(1)]),
         (_, Scalar::Int(value)) => match ty.size() {
@@ -107,7 +107,7 @@ fn scalar_slot(ty: Type, scalar: &Scalar) -> Slot {
     }
 }
 
-/// The type of a parameter in C; none of a file.
+/// The type of a parameter in C; none for a file.
 fn ffi_type(param: &Param) -> Option<FfiType> {
     if !param.is_scalar() {
         return Some(FfiType::pointer());

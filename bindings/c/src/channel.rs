@@ -1,4 +1,4 @@
-//! Channels of a parallel job that `farcall gang run` started.
+//! Channels between the processes of a gang job.
 
 use crate::Status;
 use crate::error::{self, Problem, guard};
@@ -6,10 +6,10 @@ use farcall_channel::{ChannelError, Reduction};
 use std::ffi::c_void;
 use std::ptr;
 
-/// One element's end of a channel. One thread at a time may use it.
+/// The end of a channel in this process. Only one thread may use it at a time.
 pub struct Channel(farcall_channel::Channel);
 
-/// Opens the channel of that number, from 0, in an element of a job. NULL where that fails.
+/// Opens the channel of a number, from 0, in a process of a gang job. Returns NULL on failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_channel_open(number: u8) -> *mut Channel {
     guard(ptr::null_mut(), || {
@@ -18,10 +18,10 @@ pub extern "C" fn farcall_channel_open(number: u8) -> *mut Channel {
     })
 }
 
-/// Closes a channel. NULL is let pass.
+/// Closes a channel. NULL does nothing.
 ///
 /// # Safety
-/// `channel` is from `farcall_channel_open` and is not used from now on.
+/// `channel` is from `farcall_channel_open`; the program does not use it afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_channel_close(channel: *mut Channel) {
     guard((), || {
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn farcall_channel_close(channel: *mut Channel) {
     });
 }
 
-/// This element's rank, from 0.
+/// The rank of this process, from 0.
 ///
 /// # Safety
 /// `channel` is from `farcall_channel_open`, or NULL.
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn farcall_channel_rank(channel: *const Channel) -> usize 
     unsafe { channel.as_ref() }.map_or(0, |channel| channel.0.rank())
 }
 
-/// Elements of the job.
+/// The number of processes of the job.
 ///
 /// # Safety
 /// `channel` is from `farcall_channel_open`, or NULL.
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn farcall_channel_size(channel: *const Channel) -> usize 
     unsafe { channel.as_ref() }.map_or(0, |channel| channel.0.size())
 }
 
-/// Sends a message. It returns when the message is in the FIFO, and sleeps while that is full.
+/// Sends a message. It returns when the message is in the FIFO, and sleeps while the FIFO is full.
 ///
 /// # Safety
 /// `channel` is from `farcall_channel_open`; `bytes` points to `count` bytes.
@@ -75,9 +75,9 @@ pub unsafe extern "C" fn farcall_channel_send(
     })
 }
 
-/// Receives a message from the rank `*source`, or from any where that is negative, into `buffer`
-/// of `room` bytes, and sleeps until there is one. `*source` becomes who sent it, `*count` its
-/// length. A message that is too long stays where it is.
+/// Receives a message from the rank `*source`, or from any rank if that is negative, into `buffer`
+/// of `room` bytes. It sleeps until there is a message. It sets `*source` to the sender and
+/// `*count` to the size. A message that is larger than the buffer remains in the channel.
 ///
 /// # Safety
 /// `channel` is from `farcall_channel_open`; `buffer` points to `room` bytes, `source` and `count`
@@ -108,8 +108,8 @@ pub unsafe extern "C" fn farcall_channel_receive(
     })
 }
 
-/// Says whether a message from the rank `source`, or from any where that is negative, could be
-/// received without sleeping: 1 or 0, and -1 for an error.
+/// Whether a message from the rank `source`, or from any rank if that is negative, can be received
+/// without sleeping: 1 or 0, or -1 for an error.
 ///
 /// # Safety
 /// `channel` is from `farcall_channel_open`.
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn farcall_channel_poll(channel: *mut Channel, source: i64
     found
 }
 
-/// Returns when every element has come here.
+/// Waits until every process has called this.
 ///
 /// # Safety
 /// `channel` is from `farcall_channel_open`.
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn farcall_channel_barrier(channel: *mut Channel) -> Statu
     with(channel, |channel| Ok(channel.barrier()?))
 }
 
-/// Gives every element the `count` bytes of `root`.
+/// Copies the `count` bytes of `root` to all processes.
 ///
 /// # Safety
 /// `channel` is from `farcall_channel_open`; `bytes` points to `count` bytes.
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn farcall_channel_broadcast(
     })
 }
 
-/// Adds the numbers of all elements, place by place, and gives every element the sums.
+/// Adds the numbers of all processes, place by place, and gives the sums to all of them.
 ///
 /// # Safety
 /// `channel` is from `farcall_channel_open`; `numbers` points to `count` numbers.
@@ -180,7 +180,7 @@ fn with(
     act: impl FnOnce(&mut farcall_channel::Channel) -> Result<(), Problem>,
 ) -> Status {
     let done = guard(None, || {
-        // SAFETY: every caller of this has the promise that it is NULL or a live channel.
+        // SAFETY: each caller of this has the promise that it is NULL or an open channel.
         let channel = unsafe { channel.as_mut() }.ok_or(Problem::null("channel"))?;
         act(&mut channel.0).map(|()| Some(Status::FarcallOk))
     });

@@ -1,4 +1,4 @@
-//! Servers.
+//! Connections to servers.
 
 use crate::error::{Problem, guard};
 use crate::function::Function;
@@ -11,17 +11,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// A server.
+/// A connection to a server, or to all servers behind a metaserver.
 pub struct Server {
     client: farcall_client::Server,
-    /// What tells its sessions from those of other servers.
+    /// The tag of its sessions, which differs from those of other servers.
     tag: usize,
-    /// Handles point to them; they live as long as the server, or as a session of theirs. The last
-    /// one of a name is the present one: a server that was restarted may have another interface.
+    /// Function handles point to them. They are valid as long as the server or one of their
+    /// sessions. The last one of a name is the present one: a restarted server may have another
+    /// interface.
     functions: Mutex<HashMap<String, Vec<Arc<Function>>>>,
 }
 
-/// How to talk to a server. Zeros are the defaults.
+/// Options of a connection. Zeros are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConnectOptions {
@@ -29,11 +30,11 @@ pub struct ConnectOptions {
     pub size: usize,
     /// Longest time to wait for a connection, in seconds; 0 for the default, 10.
     pub connect_timeout: f64,
-    /// Longest time for one call, from its start to its end, in seconds; 0 waits for ever. It
-    /// holds for `farcall_function_of` as well.
+    /// Longest time for one call, from its start to its end, in seconds; 0 for no limit. It also
+    /// limits `farcall_function_of`.
     pub timeout: f64,
-    /// Not 0 to talk to a server on this host as to one on another: over TCP, where the address
-    /// says so, and without shared memory.
+    /// Not 0 to treat a server on this host like one on another host: without a Unix socket and
+    /// shared memory, if the address is one of TCP.
     pub other_host: i32,
 }
 
@@ -47,7 +48,7 @@ impl Server {
         }
     }
 
-    /// The function of that name; its interface is fetched once.
+    /// The function of a name; the client fetches its interface once.
     pub(crate) fn function(&self, name: &str) -> Result<Arc<Function>, Problem> {
         let client = self.client.function(name)?;
         let mut functions = self
@@ -67,7 +68,7 @@ impl Server {
         Ok(made)
     }
 
-    /// Memory shared with the server, where it is on this host and has some to give.
+    /// Memory that is shared with the server, if it is on this host and has memory to share.
     pub(crate) fn share(&self, bytes: usize) -> Result<Option<SharedMemory>, Problem> {
         Ok(self.client.share(bytes)?)
     }
@@ -144,9 +145,9 @@ impl ConnectOptions {
 }
 
 /// Connects to `farcall://host:port` or `unix:///path`, or by `meta://host:port` to all servers
-/// behind a metaserver; NULL means the server that the environment names (`FARCALL_SERVER`, else
-/// `NINF_SERVER` and `NINF_SERVER_PORT`, else the metaserver of `FARCALL_METASERVER`), else this
-/// machine. NULL where that fails.
+/// behind a metaserver. NULL means the server that the environment names: `FARCALL_SERVER`, or
+/// `NINF_SERVER` and `NINF_SERVER_PORT`, or the metaserver of `FARCALL_METASERVER`, or else this
+/// machine. Returns NULL on failure.
 ///
 /// # Safety
 /// `address` is NULL or a string ended by NUL.
@@ -156,10 +157,10 @@ pub unsafe extern "C" fn farcall_connect(address: *const c_char) -> *mut Server 
     unsafe { farcall_connect_with(address, ptr::null()) }
 }
 
-/// The same with options; NULL for the defaults.
+/// Connects with options; NULL means the defaults. Otherwise as `farcall_connect`.
 ///
 /// # Safety
-/// `address` is NULL or a string ended by NUL; `options` is NULL or has the size it says.
+/// `address` is NULL or a string ended by NUL; `options` is NULL or has the size that it states.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_connect_with(
     address: *const c_char,
@@ -170,7 +171,7 @@ pub unsafe extern "C" fn farcall_connect_with(
             true => ConnectOptions::default(),
             // SAFETY: the caller's promise; the size comes first in every version.
             false => match unsafe { options.cast::<usize>().read() } {
-                // SAFETY: it is as large as this version knows it.
+                // SAFETY: it is at least as large as in this version.
                 size if size >= size_of::<ConnectOptions>() => unsafe { options.read() },
                 size => {
                     let text = format!("options.size is {size}: set it to sizeof(farcall_options)");
@@ -192,11 +193,10 @@ pub unsafe extern "C" fn farcall_connect_with(
     })
 }
 
-/// Closes the connections and ends the functions of the server; calls under way are cancelled.
-/// NULL is let pass.
+/// Closes a connection and frees its functions. Calls under way are cancelled. NULL does nothing.
 ///
 /// # Safety
-/// `server` is from `farcall_connect`; neither it nor its functions are used from now on.
+/// `server` is from `farcall_connect`; the program does not use it or its functions afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_disconnect(server: *mut Server) {
     guard((), || {

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// An operation that failed: what to tell the caller.
+/// An operation that failed, as the caller sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub(crate) status: Status,
@@ -27,7 +27,7 @@ impl Problem {
         Problem::new(Status::FarcallUnknownSession, text)
     }
 
-    /// Says of what it is.
+    /// The same problem, with the name of its thing.
     pub(crate) fn of(self, what: &str) -> Problem {
         let message = format!("{what}: {}", self.message);
         Problem { message, ..self }
@@ -83,20 +83,21 @@ thread_local! {
         RefCell::new((Status::FarcallOk, CString::default()));
 }
 
-/// The status of the last operation of this thread that failed; `FARCALL_OK` before the first.
+/// The status of the last operation of this thread that failed; `FARCALL_OK` before the first
+/// failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_error_status() -> Status {
     LAST.with_borrow(|(status, _)| *status)
 }
 
-/// What went wrong in the last operation of this thread that failed, for people; valid until the
-/// next one that fails.
+/// The message of the last operation of this thread that failed. It is valid until the next
+/// failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_error_message() -> *const c_char {
     LAST.with_borrow(|(_, message)| message.as_ptr())
 }
 
-/// A name for people of a status, `connection`; lives for ever.
+/// The text of a status, such as `connection`. It is valid until the program ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_status_text(status: i32) -> *const c_char {
     let text = match status {
@@ -116,7 +117,7 @@ pub extern "C" fn farcall_status_text(status: i32) -> *const c_char {
     text.as_ptr()
 }
 
-/// Runs the body of a function of the library; `failed` is its value where that fails.
+/// Runs the body of a function of the library, which returns `failed` on failure.
 pub(crate) fn guard<T>(failed: T, body: impl FnOnce() -> Result<T, Problem>) -> T {
     let problem = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => return value,
@@ -136,7 +137,7 @@ pub(crate) fn status(body: impl FnOnce() -> Result<Status, Problem>) -> Status {
     done.unwrap_or_else(|| farcall_error_status())
 }
 
-/// Makes a failure the last one of this thread.
+/// Records a failure as the last one of this thread.
 pub(crate) fn fail(problem: Problem) -> Status {
     let message = problem.message.replace('\0', "?");
     LAST.set((problem.status, CString::new(message).unwrap_or_default()));

@@ -1,4 +1,4 @@
-//! Functions of a server, and what is known of their arguments.
+//! Function handles, and what they tell about arguments.
 
 use crate::connect::Server;
 use crate::error::{Problem, guard};
@@ -14,22 +14,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A function of a server.
 pub struct Function {
     pub(crate) client: farcall_client::Function,
-    /// What a caller passes: parameters but work space, and, counted on, callbacks.
+    /// What a caller passes: parameters except work space, then callbacks.
     pub(crate) passed: Vec<usize>,
     pub(crate) server: usize,
     name: CString,
     interface: CString,
     names: Vec<CString>,
     times: Mutex<Times>,
-    /// What has computed the last call; every text that was told stays.
+    /// The libraries that have computed calls, and which one computed the last; texts remain valid.
     libraries: Mutex<(Vec<CString>, Option<usize>)>,
-    /// Where what it prints goes, if not to the server's log.
+    /// Where the output of the library goes, if not to the server's log.
     pub(crate) output: Mutex<Option<Output>>,
-    /// The reservation that its calls have; 0 for none.
+    /// The reservation that its calls use; 0 for none.
     pub(crate) reservation: AtomicU64,
 }
 
-/// How long a call took, in seconds.
+/// The times of a call in seconds.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
@@ -39,7 +39,7 @@ pub struct Times {
     pub exec: f64,
     /// Until the server had sent the results.
     pub recv: f64,
-    /// The rest of the total.
+    /// The rest of `total`.
     pub other: f64,
     /// From the start of the call to its return.
     pub total: f64,
@@ -74,7 +74,7 @@ impl Function {
         }
     }
 
-    /// What calls are made with.
+    /// The client's function, with the options of the calls.
     pub(crate) fn client(&self) -> Cow<'_, farcall_client::Function> {
         let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         let client = match &*output {
@@ -87,7 +87,7 @@ impl Function {
         }
     }
 
-    /// Keeps what a call has told besides its results.
+    /// Stores the times and the library of a call.
     pub(crate) fn keep(&self, outcome: &farcall_client::Outcome) {
         *self.times.lock().unwrap_or_else(PoisonError::into_inner) = outcome.times.into();
         let mut libraries = self
@@ -115,10 +115,10 @@ impl Function {
     }
 }
 
-/// A share of a function that a caller has a handle of.
+/// Shares the function of a handle.
 ///
 /// # Safety
-/// `function` is NULL or a handle that is still good.
+/// `function` is NULL or a valid handle.
 pub(crate) unsafe fn share(function: *const Function) -> Result<Arc<Function>, Problem> {
     if function.is_null() {
         return Err(Problem::null("function"));
@@ -149,11 +149,11 @@ impl From<farcall_client::Times> for Times {
     }
 }
 
-/// The function of that name, `module/name` or `name` alone; it lives as long as the server.
-/// Its interface is fetched once. NULL where there is none.
+/// The function of a name, `module/name` or `name` alone. It is valid until the server is
+/// disconnected. The client fetches its interface once. Returns NULL if there is no such function.
 ///
 /// # Safety
-/// `server` is from `farcall_connect`, `name` a string ended by NUL.
+/// `server` is from `farcall_connect`, `name` is a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_function_of(
     server: *mut Server,
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn farcall_function_of(
     })
 }
 
-/// `module/name`; lives as long as the function.
+/// The full name of a function, `module/name`. It is valid as long as the function.
 ///
 /// # Safety
 /// `function` is from `farcall_function_of`, or NULL, whose name is empty.
@@ -177,27 +177,27 @@ pub unsafe extern "C" fn farcall_function_name(function: *const Function) -> *co
     unsafe { function.as_ref() }.map_or(c"".as_ptr(), |function| function.name.as_ptr())
 }
 
-/// The interface as IDL text; lives as long as the function.
+/// The interface of a function, in the interface language. It is valid as long as the function.
 ///
 /// # Safety
-/// `function` is from `farcall_function_of`, or NULL, which has none.
+/// `function` is from `farcall_function_of`, or NULL, whose interface is empty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_function_interface(function: *const Function) -> *const c_char {
     // SAFETY: the caller's promise.
     unsafe { function.as_ref() }.map_or(c"".as_ptr(), |function| function.interface.as_ptr())
 }
 
-/// How many arguments the function takes.
+/// The number of arguments of a function.
 ///
 /// # Safety
-/// `function` is from `farcall_function_of`, or NULL, which takes none.
+/// `function` is from `farcall_function_of`, or NULL, which has none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_argument_count(function: *const Function) -> usize {
     // SAFETY: the caller's promise.
     unsafe { function.as_ref() }.map_or(0, |function| function.passed.len())
 }
 
-/// How the argument at `index` is passed, from 0.
+/// The kind of the argument at `index`, from 0.
 ///
 /// # Safety
 /// `function` is from `farcall_function_of`, or NULL.
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn farcall_argument_kind(function: *const Function, index:
     }
 }
 
-/// The type of a scalar argument, or of the elements of an array; `FARCALL_ARRAY` where there is no
+/// The type of a scalar argument, or of the elements of an array. `FARCALL_ARRAY` if there is no
 /// such argument.
 ///
 /// # Safety
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn farcall_argument_type(function: *const Function, index:
     }
 }
 
-/// 1 where a call writes to the argument (OUT and INOUT), else 0.
+/// 1 if a call writes to the argument (OUT and INOUT), else 0.
 ///
 /// # Safety
 /// `function` is from `farcall_function_of`, or NULL.
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn farcall_argument_written(function: *const Function, ind
     i32::from(param.is_some_and(|param| matches!(param.mode, Mode::Out | Mode::InOut)))
 }
 
-/// 1 where a call reads the argument (IN and INOUT), else 0.
+/// 1 if a call reads the argument (IN and INOUT), else 0.
 ///
 /// # Safety
 /// `function` is from `farcall_function_of`, or NULL.
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn farcall_argument_read(function: *const Function, index:
     i32::from(param.is_some_and(|param| matches!(param.mode, Mode::In | Mode::InOut)))
 }
 
-/// The name of the argument; NULL where there is none. It lives as long as the function.
+/// The name of an argument; NULL if there is no such argument. It is valid as long as the function.
 ///
 /// # Safety
 /// `function` is from `farcall_function_of`, or NULL.
@@ -267,7 +267,7 @@ pub unsafe extern "C" fn farcall_argument_name(
     name.map_or(ptr::null(), |name| name.as_ptr())
 }
 
-/// How long the last call of the function took, in any thread; zeros before the first.
+/// The times of the last call of a function, in any thread; zeros before the first call.
 ///
 /// # Safety
 /// `function` is from `farcall_function_of`, or NULL.
@@ -283,8 +283,8 @@ pub unsafe extern "C" fn farcall_times_of(function: *const Function) -> Times {
     })
 }
 
-/// The library that has computed the last call of the function, in any thread, with its version and
-/// its kernel, as far as it says; empty before the first. It lives as long as the function.
+/// The library that computed the last call of a function, in any thread, with its version and its
+/// kernel if it states them; empty before the first call. It is valid as long as the function.
 ///
 /// # Safety
 /// `function` is from `farcall_function_of`, or NULL.

@@ -1,7 +1,7 @@
 //! GridRPC (GFD-R-P.052) over the sessions of this library: what `include/grpc.h` declares.
 //!
-//! Section numbers are those of the standard. Where it leaves a choice, the header says what is
-//! chosen.
+//! Section numbers are those of the standard. The header documents the choices that the standard
+//! leaves open.
 
 mod config;
 mod handle;
@@ -19,7 +19,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// What a function of GridRPC returns: a number of `grpc_error_t`.
+/// The return value of a GridRPC function: a number of `grpc_error_t`.
 type Code = c_int;
 
 const NO_ERROR: Code = 0;
@@ -41,18 +41,18 @@ const ALREADY_INITIALIZED: Code = 15;
 /// No session.
 const VOID: c_int = -1;
 
-/// Numbers go on after a new initialization, so that an old one never means a new session.
+/// Numbers continue after a new initialization, so that an old number never means a new session.
 static SESSIONS: Sessions = Sessions::new(c_int::MAX as u64);
 static GRID: RwLock<Option<Arc<Grid>>> = RwLock::new(None);
 
-/// What lives from `grpc_initialize` to `grpc_finalize`.
+/// The state from `grpc_initialize` to `grpc_finalize`.
 struct Grid {
     config: Config,
     servers: Mutex<HashMap<String, Arc<Server>>>,
     handles: Mutex<HashMap<u64, Arc<Function>>>,
 }
 
-/// An error: its number, and what is remembered for `farcall_error_message`.
+/// An error: its number, and the problem for `farcall_error_message`.
 struct Fault(Code, Problem);
 
 impl Fault {
@@ -67,7 +67,7 @@ impl From<Problem> for Fault {
     }
 }
 
-/// The number that says what a problem is.
+/// The number of a problem.
 fn code_of(problem: &Problem) -> Code {
     match problem.status {
         Status::FarcallUnknownFunction => FUNCTION_NOT_FOUND,
@@ -79,7 +79,7 @@ fn code_of(problem: &Problem) -> Code {
     }
 }
 
-/// What a session came to, as `grpc_get_error` tells it.
+/// The result of a session, for `grpc_get_error`.
 fn code_of_end(end: &End) -> Code {
     match end {
         Ok(_) => NO_ERROR,
@@ -106,7 +106,7 @@ fn grid() -> Result<Arc<Grid>, Fault> {
 }
 
 impl Grid {
-    /// The server of that name, or the default one; connected to once.
+    /// The server of a name, or the default server; the client connects to it once.
     fn server(&self, name: Option<&str>) -> Result<Arc<Server>, Fault> {
         let name = match name {
             Some(name) => name.to_owned(),
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn grpc_initialize(file: *const c_char) -> Code {
     })
 }
 
-/// 3.1: cancels what is under way and forgets everything.
+/// 3.1: cancels all calls and forgets everything.
 #[unsafe(no_mangle)]
 pub extern "C" fn grpc_finalize() -> Code {
     run(|| {
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn farcall_internal_grpc_function(
     })
 }
 
-/// For `variadic.c`: calls the function, and gives its share back.
+/// For `variadic.c`: calls the function, and drops the share.
 ///
 /// # Safety
 /// As for `farcall_call_array`; `function` is from `farcall_internal_grpc_function`.
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn farcall_internal_grpc_call(
     })
 }
 
-/// For `variadic.c`: begins the call, and gives the share of the function back.
+/// For `variadic.c`: starts the call, and drops the share of the function.
 ///
 /// # Safety
 /// As for `farcall_call_array_async`; `function` is from `farcall_internal_grpc_function`, and
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn farcall_internal_grpc_start(
     })
 }
 
-/// 3.6: what an error code means; `GRPC_UNKNOWN_ERROR_CODE` for a number that is none.
+/// 3.6: the meaning of an error code; that of `GRPC_UNKNOWN_ERROR_CODE` for another number.
 #[unsafe(no_mangle)]
 pub extern "C" fn grpc_error_string(code: Code) -> *const c_char {
     let text = match code {
@@ -260,7 +260,7 @@ pub extern "C" fn grpc_error_string(code: Code) -> *const c_char {
     text.as_ptr()
 }
 
-/// 3.6: what became of a session.
+/// 3.6: the result of a session.
 #[unsafe(no_mangle)]
 pub extern "C" fn grpc_get_error(session: c_int) -> Code {
     run(|| {
@@ -270,8 +270,8 @@ pub extern "C" fn grpc_get_error(session: c_int) -> Code {
     })
 }
 
-/// 3.6: the next session that failed in the last wait of this thread, `GRPC_SESSIONID_VOID` when
-/// there is no more.
+/// 3.6: the next session that failed in the last wait of this thread, `GRPC_SESSIONID_VOID` if
+/// there are no more.
 ///
 /// # Safety
 /// `session` points to a session.
@@ -286,7 +286,7 @@ pub unsafe extern "C" fn grpc_get_failed_sessionid(session: *mut c_int) -> Code 
     })
 }
 
-/// 3.2: the handle that a session was made with.
+/// 3.2: the handle of the function of a session.
 ///
 /// # Safety
 /// `handle` points to a pointer.

@@ -1,4 +1,4 @@
-//! Arrays that stay at a server.
+//! Stored arrays and named data.
 
 use crate::call::list;
 use crate::connect::Server;
@@ -11,7 +11,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// An array that stays at a server. It is passed to calls where they take an array.
+/// The handle of a stored array or of named data, which calls take as an array.
 pub struct Handle {
     client: farcall_client::Handle,
     id: CString,
@@ -60,15 +60,15 @@ fn made(client: farcall_client::Handle) -> *mut Handle {
     handle
 }
 
-/// Puts an array at the server, to be used in calls: pass the handle where a call takes an array.
-/// Its `rank` lengths are at `shape`; `column_major` is not 0 where its first index varies fastest,
-/// as functions of Fortran want it. NULL for `data` makes all of it zero, for results that are to
-/// stay. The array goes with `farcall_drop`, when the connection ends, or when it was not used for
-/// long. NULL where that fails.
+/// Stores an array at the server and returns its handle. Pass the handle where a call takes an
+/// array. The `rank` lengths of the array are at `shape`. `column_major` is not 0 if the first
+/// index varies fastest, as Fortran needs it. If `data` is NULL, all elements are zero: for results
+/// that remain at the server. The server keeps the array until `farcall_drop_array`, until the
+/// connection ends, or until a day after its last use. Returns NULL on failure.
 ///
 /// # Safety
 /// `server` is from `farcall_connect`, `shape` points to `rank` lengths, and `data` is NULL or
-/// points to as many elements as they say.
+/// points to all elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_put(
     server: *mut Server,
@@ -86,11 +86,11 @@ pub unsafe extern "C" fn farcall_put(
     })
 }
 
-/// Puts an array at the server as `farcall_put`, under a name: words with `/` between. It stays
-/// when the connection ends; calls read it and do not write it, and another array put under the
-/// name is its next version. Behind a metaserver it goes to the server that has data of that
-/// name, or else most memory free. All users may read it where `shared` is not 0. NULL where
-/// that fails.
+/// Stores an array at the server as `farcall_put` does, but as named data. A name is words with `/`
+/// between them. The server keeps named data after the connection ends. Calls can read named data
+/// but not write them; another array under the same name is the next version. Behind a metaserver,
+/// the array goes to the server that has data of that name, or else to the server with the most
+/// free memory. All users can read the data if `shared` is not 0. Returns NULL on failure.
 ///
 /// # Safety
 /// As for `farcall_put`; `name` is a string ended by NUL.
@@ -114,13 +114,13 @@ pub unsafe extern "C" fn farcall_put_named(
     })
 }
 
-/// The array that is at the server, or behind the metaserver, under that name: `atoms`, or
-/// `atoms@alice` for what another user shares, or the path of a file in a server's data folder.
-/// Pass the handle where a call takes an array; give it back with `farcall_release`. NULL where
-/// there is none.
+/// The handle of named data, at the server or behind the metaserver: `atoms`, `atoms@alice` for
+/// data that the user alice shares, or the path of a file in a server's data folder. Pass the
+/// handle where a call takes an array, and free it with `farcall_free_handle`. Returns NULL if
+/// there are no such data.
 ///
 /// # Safety
-/// `server` is from `farcall_connect`, `name` a string ended by NUL.
+/// `server` is from `farcall_connect`, `name` is a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_data(server: *mut Server, name: *const c_char) -> *mut Handle {
     // SAFETY: the caller's promise.
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn farcall_data(server: *mut Server, name: *const c_char) 
     })
 }
 
-/// Which version of the data of its name it is, from 1 on; 0 where it has none.
+/// The version of named data, from 1; 0 if the array has no name.
 ///
 /// # Safety
 /// `handle` is from `farcall_put_named` or `farcall_data`, or NULL.
@@ -144,23 +144,25 @@ pub unsafe extern "C" fn farcall_data_version(handle: *const Handle) -> u64 {
     unsafe { handle.as_ref() }.map_or(0, |handle| handle.version)
 }
 
-/// The handle is good for nothing any more; the array stays where it is.
+/// Frees the handle of a stored array or of named data. The array remains at the server. Since
+/// `FARCALL_1.5`.
 ///
 /// # Safety
-/// `handle` is from one of the functions that give handles, or NULL; nobody uses it any more.
+/// `handle` is from a function that returns handles, or NULL; the program does not use it
+/// afterwards.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn farcall_release(handle: *mut Handle) -> Status {
+pub unsafe extern "C" fn farcall_free_handle(handle: *mut Handle) -> Status {
     status(|| {
         // SAFETY: the caller's promise.
-        unsafe { taken(handle, "farcall_release") }?;
+        unsafe { taken(handle, "farcall_free_handle") }?;
         Ok(Status::FarcallOk)
     })
 }
 
-/// The handle of an array that is at the server by now, by its id; NULL where there is none.
+/// The handle of a stored array, by its id. Returns NULL if there is no such array.
 ///
 /// # Safety
-/// `server` is from `farcall_connect`, `id` a string ended by NUL.
+/// `server` is from `farcall_connect`, `id` is a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_handle_of(server: *mut Server, id: *const c_char) -> *mut Handle {
     // SAFETY: the caller's promise.
@@ -174,7 +176,7 @@ pub unsafe extern "C" fn farcall_handle_of(server: *mut Server, id: *const c_cha
     })
 }
 
-/// Its id, 32 hexadecimal digits; lives as long as the handle.
+/// The id of a stored array, 32 hexadecimal digits. It is valid as long as the handle.
 ///
 /// # Safety
 /// `handle` is from `farcall_put` or `farcall_handle_of`, or NULL, whose id is empty.
@@ -184,10 +186,11 @@ pub unsafe extern "C" fn farcall_handle_id(handle: *const Handle) -> *const c_ch
     unsafe { handle.as_ref() }.map_or(c"".as_ptr(), |handle| handle.id.as_ptr())
 }
 
-/// Gets the array, in its own order, after the calls that were made before. `bytes` is its length.
+/// Gets a stored array, in its own order, after all earlier calls that use it. `bytes` is the size
+/// of the array.
 ///
 /// # Safety
-/// `handle` is from `farcall_put` or `farcall_handle_of`; `data` points to `bytes` bytes.
+/// `handle` is from a function that returns handles; `data` points to `bytes` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_get(
     handle: *const Handle,
@@ -212,16 +215,17 @@ pub unsafe extern "C" fn farcall_get(
     })
 }
 
-/// The server need not keep the array any more, and the handle is good for nothing. Calls that use
-/// the array go on.
+/// Drops a stored array or named data at the server, and frees the handle. Calls that use the array
+/// complete. Since `FARCALL_1.5`.
 ///
 /// # Safety
-/// `handle` is from `farcall_put` or `farcall_handle_of`, or NULL; nobody uses it any more.
+/// `handle` is from a function that returns handles, or NULL; the program does not use it
+/// afterwards.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn farcall_drop(handle: *mut Handle) -> Status {
+pub unsafe extern "C" fn farcall_drop_array(handle: *mut Handle) -> Status {
     status(|| {
         // SAFETY: the caller's promise.
-        let Some(handle) = unsafe { taken(handle, "farcall_drop") }? else {
+        let Some(handle) = unsafe { taken(handle, "farcall_drop_array") }? else {
             return Ok(Status::FarcallOk);
         };
         handle.client.drop_array()?;
@@ -229,10 +233,30 @@ pub unsafe extern "C" fn farcall_drop(handle: *mut Handle) -> Status {
     })
 }
 
-/// Takes a handle out of those that there are.
+/// The earlier name of `farcall_drop_array`.
 ///
 /// # Safety
-/// `handle` is from `made`, or NULL; nobody uses it any more.
+/// As for `farcall_drop_array`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_drop(handle: *mut Handle) -> Status {
+    // SAFETY: the caller's promise.
+    unsafe { farcall_drop_array(handle) }
+}
+
+/// The earlier name of `farcall_free_handle`. Since `FARCALL_1.4`.
+///
+/// # Safety
+/// As for `farcall_free_handle`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_release(handle: *mut Handle) -> Status {
+    // SAFETY: the caller's promise.
+    unsafe { farcall_free_handle(handle) }
+}
+
+/// Takes a handle out of the list of valid handles.
+///
+/// # Safety
+/// `handle` is from `made`, or NULL; nothing uses it afterwards.
 unsafe fn taken(handle: *mut Handle, function: &str) -> Result<Option<Box<Handle>>, Problem> {
     if handle.is_null() {
         return Ok(None);
@@ -241,11 +265,11 @@ unsafe fn taken(handle: *mut Handle, function: &str) -> Result<Option<Box<Handle
         return Err(Problem::argument(format!("{function}: no handle")));
     }
     COUNT.fetch_sub(1, Ordering::Release);
-    // SAFETY: it was made by `made`, and is taken out of what is known once.
+    // SAFETY: `made` has made it, and this takes it out of the list only once.
     Ok(Some(unsafe { Box::from_raw(handle) }))
 }
 
-/// The form of an array that a caller gives, and its bytes: none where it is to be zero.
+/// The type and the shape of an array that a caller gives, and its bytes; none for zeros.
 ///
 /// # Safety
 /// As for [`farcall_put`].

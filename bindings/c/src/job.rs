@@ -1,4 +1,4 @@
-//! Submitted calls.
+//! Durable calls.
 
 use crate::argument::{self, Use};
 use crate::call::{list, unchecked};
@@ -10,32 +10,32 @@ use crate::{Status, Value, text};
 use farcall_client::{DurableState, JobId};
 use std::ffi::{c_char, c_void};
 
-/// Bytes of the id of a submitted call as text, with the NUL at its end.
+/// Bytes of a job id as text, with the NUL at its end.
 pub const FARCALL_JOB_ID_BYTES: usize = 33;
 
-/// Where a submitted call is. More may be added.
+/// The state of a durable call. Later versions may have more values.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::enum_variant_names)]
 pub enum State {
-    /// The server could not be asked, or has no such call.
+    /// The server did not answer, or has no such call.
     FarcallJobUnknown = 0,
-    /// It waits to run.
+    /// The call waits.
     FarcallJobQueued = 1,
-    /// The library computes.
+    /// The call runs.
     FarcallJobRunning = 2,
-    /// Its results can be fetched.
+    /// The call has ended; fetch its results.
     FarcallJobDone = 3,
-    /// It failed; `farcall_fetch` says why.
+    /// The call has failed; `farcall_fetch` gives the error.
     FarcallJobFailed = 4,
-    /// It was cancelled.
+    /// The call was cancelled.
     FarcallJobCancelled = 5,
 }
 
-/// Submits a call: once this returns `FARCALL_OK`, the server runs it whatever happens to this
-/// program or to the server, and keeps what it comes to. Arguments are as for
-/// `farcall_call_array`; INOUT arrays are only read, OUT arrays may be NULL. The id of the call is
-/// written to `id`, with a NUL at its end.
+/// Submits a durable call, which survives the end of this program and a restart of the server. When
+/// this returns `FARCALL_OK`, the server has recorded the call. Arguments are as for
+/// `farcall_call_array`; the call only reads INOUT arrays, and OUT arrays may be NULL. `id` gets
+/// the job id, with a NUL at its end.
 ///
 /// # Safety
 /// As for `farcall_call_array`; `id` points to `FARCALL_JOB_ID_BYTES` bytes.
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn farcall_submit_array(
     })
 }
 
-/// The same with arguments as for `farcall_call_values`.
+/// As `farcall_submit_array`, with arguments as for `farcall_call_values`.
 ///
 /// # Safety
 /// As for `farcall_submit_array`; `values` points to `count` arguments.
@@ -71,9 +71,9 @@ pub unsafe extern "C" fn farcall_submit_values(
     })
 }
 
-/// Waits for the end of a submitted call and fills OUT and INOUT arrays with its results.
-/// Arguments are those of the call, with the same scalars; IN arrays may be NULL. What the call has
-/// failed with is what this fails with. The server keeps the results until they expire.
+/// Waits for the end of a durable call, and fills OUT and INOUT arrays with its results. Arguments
+/// are those of the call, with the same scalars; IN arrays may be NULL. If the call has failed,
+/// this fails with its error. The server keeps the results until their retention ends.
 ///
 /// # Safety
 /// As for `farcall_call_array`; `id` is a string ended by NUL.
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn farcall_fetch_array(
     })
 }
 
-/// The same with arguments as for `farcall_call_values`.
+/// As `farcall_fetch_array`, with arguments as for `farcall_call_values`.
 ///
 /// # Safety
 /// As for `farcall_fetch_array`; `values` points to `count` arguments.
@@ -109,10 +109,10 @@ pub unsafe extern "C" fn farcall_fetch_values(
     })
 }
 
-/// Where a submitted call is, asked of the server; `FARCALL_JOB_UNKNOWN` where that fails.
+/// The state of a durable call, which this asks the server; `FARCALL_JOB_UNKNOWN` on failure.
 ///
 /// # Safety
-/// `server` is from `farcall_connect`, `id` a string ended by NUL.
+/// `server` is from `farcall_connect`, `id` is a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_job_state(server: *mut Server, id: *const c_char) -> State {
     guard(State::FarcallJobUnknown, || {
@@ -128,8 +128,7 @@ pub unsafe extern "C" fn farcall_job_state(server: *mut Server, id: *const c_cha
     })
 }
 
-/// Ends a submitted call that has not ended; a library that runs is stopped. What it has come to
-/// before stays.
+/// Cancels a durable call; the server stops the library. A call that has ended keeps its results.
 ///
 /// # Safety
 /// As for `farcall_job_state`.
@@ -142,17 +141,27 @@ pub unsafe extern "C" fn farcall_cancel_job(server: *mut Server, id: *const c_ch
     })
 }
 
-/// The same, and the server keeps nothing of the call.
+/// Cancels a durable call, and drops it with its results at the server. Since `FARCALL_1.5`.
 ///
 /// # Safety
 /// As for `farcall_job_state`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn farcall_forget_job(server: *mut Server, id: *const c_char) -> Status {
+pub unsafe extern "C" fn farcall_drop_job(server: *mut Server, id: *const c_char) -> Status {
     status(|| {
         // SAFETY: the caller's promise.
         unsafe { job(server, id) }?.forget()?;
         Ok(Status::FarcallOk)
     })
+}
+
+/// The earlier name of `farcall_drop_job`.
+///
+/// # Safety
+/// As for `farcall_job_state`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_forget_job(server: *mut Server, id: *const c_char) -> Status {
+    // SAFETY: the caller's promise.
+    unsafe { farcall_drop_job(server, id) }
 }
 
 /// # Safety
@@ -168,14 +177,14 @@ unsafe fn submit(
         return Err(Problem::null("id"));
     }
     let mut texts = Texts::default();
-    // SAFETY: the caller's promise; the texts outlive the submission.
+    // SAFETY: the caller's promise; the texts outlive this function.
     let read = unsafe { argument::read(&function, given, Use::Submit, &mut texts) };
     let (laid_out, mut arguments) = read?;
     let client = function.client();
     let job = client.submit_laid_out(laid_out, &mut arguments, None)?;
     let text = format!("{}\0", job.id());
     assert_eq!(text.len(), FARCALL_JOB_ID_BYTES);
-    // SAFETY: the caller has so much room.
+    // SAFETY: the caller has memory for a job id.
     unsafe { text.as_ptr().copy_to_nonoverlapping(id.cast(), text.len()) };
     Ok(Status::FarcallOk)
 }
@@ -205,7 +214,7 @@ unsafe fn fetch(
         )));
     }
     if submitted.scalars() != laid_out.scalars() {
-        let text = format!("{name}: the scalars are not those with which {id} was submitted");
+        let text = format!("{name}: the scalars differ from those of the call {id}");
         return Err(Problem::argument(text));
     }
     let outcome = submitted.fetch(&mut arguments)?;

@@ -1,8 +1,9 @@
-//! `libfarcall`: the client for C. `include/farcall.h` is made from this file and its modules;
-//! `variadic.c` has the functions that take a list of arguments, which only C can define.
+//! `libfarcall`: the client for C. `cargo xtask generate` makes `include/farcall.h` from the
+//! comments and declarations of these modules, in the order of `farcall.h.in`. `variadic.c` has the
+//! functions with a list of arguments, which only C can define.
 //!
-//! No panic leaves a function of the library, and a NULL where an object belongs is an error.
-//! What of it is frozen stands in docs/languages.md.
+//! No panic leaves a function of the library, and NULL instead of an object is an error.
+//! docs/languages.md says what is frozen.
 
 mod argument;
 mod call;
@@ -32,13 +33,13 @@ use crate::argument::Value;
 use crate::error::Problem;
 use std::ffi::{CStr, c_char};
 
-/// What became of an operation, and whose fault it was. More may be added.
+/// The result of an operation. Later versions may have more values.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Done.
+    /// The operation succeeded.
     FarcallOk = 0,
-    /// The caller's: an argument, a name or an address.
+    /// The caller's fault: a wrong argument, name or address.
     FarcallArgument = 1,
     /// The server has no function of that name.
     FarcallUnknownFunction = 2,
@@ -46,24 +47,24 @@ pub enum Status {
     FarcallConnection = 3,
     /// The server did not answer in time.
     FarcallTimeout = 4,
-    /// The called library crashed, ended its process, or ran past a limit.
+    /// The called library crashed, ended its process, or exceeded a limit.
     FarcallLibrary = 5,
     /// The server refused the call or failed.
     FarcallServer = 6,
-    /// A fault of this library.
+    /// This library has a fault.
     FarcallInternal = 7,
     /// The call has not ended.
     FarcallRunning = 8,
     /// The call was cancelled.
     FarcallCancelled = 9,
-    /// There is no such session, or it was forgotten.
+    /// There is no such session, or the library has forgotten it.
     FarcallUnknownSession = 10,
 }
 
-/// A call under way; 0 is none.
+/// The session of a call that was started; 0 is no session.
 pub type SessionId = u64;
 
-/// How an argument is passed.
+/// The kind of an argument, or of the elements of an array.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -87,22 +88,22 @@ pub enum Kind {
     FarcallDcomplex = 8,
     /// const char *
     FarcallText = 9,
-    /// A function that the called function calls; see docs/languages.md
+    /// A callback; see docs/languages.md
     FarcallFunction = 10,
-    /// char *, as many as there are texts, in an array of texts that have a longest one: what the
-    /// call reads, or NULL for an empty text. What it returns is put in their place, to be freed by
+    /// An array of char *, for an array of texts with a length limit. The call reads these texts;
+    /// NULL is an empty text. It replaces them by the texts that it returns; free them with
     /// `farcall_free_texts`
     FarcallTexts = 11,
 }
 
-/// The version of the interface between programs and this library: programs made for one work
-/// with every library of the same.
+/// The version of the binary interface. A program works with every library that has the same
+/// version.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_abi_version() -> u32 {
     1
 }
 
-/// The version of the library, `0.1.0`.
+/// The version of the library, such as `0.1.0`.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()

@@ -1,4 +1,4 @@
-//! Memory for arrays, shared with a server on the same host.
+//! Memory for arrays, which is shared with a server on this host.
 
 use crate::Status;
 use crate::connect::Server;
@@ -10,10 +10,10 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What every piece starts at a multiple of.
+/// The address of each piece is a multiple of this.
 const ALIGNMENT: usize = 64;
 
-/// The pieces that were handed out, by their address.
+/// The pieces that callers have, by their addresses.
 static PIECES: Mutex<BTreeMap<usize, Piece>> = Mutex::new(BTreeMap::new());
 
 enum Piece {
@@ -21,7 +21,7 @@ enum Piece {
     Own { start: *mut u8, layout: Layout },
 }
 
-// SAFETY: a piece is plain memory; whoever it was handed to answers for its use.
+// SAFETY: a piece is plain memory; the caller who has it is responsible for its use.
 unsafe impl Send for Piece {}
 
 impl Drop for Piece {
@@ -37,9 +37,9 @@ fn pieces() -> MutexGuard<'static, BTreeMap<usize, Piece>> {
     PIECES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Memory of zeros for arrays, at a multiple of 64 bytes. Where the server is on this host it is
-/// shared with it, and arrays in it are not copied when they are arguments of calls to that server;
-/// elsewhere it is memory as any other. NULL where there is none to be had.
+/// Memory of zeros for arrays, at a multiple of 64 bytes. If the server is on this host, the memory
+/// is shared with it, and calls to the server do not copy arrays in it. Otherwise it is ordinary
+/// memory. Returns NULL if there is not enough memory.
 ///
 /// # Safety
 /// `server` is from `farcall_connect`.
@@ -57,8 +57,8 @@ pub unsafe extern "C" fn farcall_allocate(server: *const Server, bytes: usize) -
     })
 }
 
-/// Gives memory back that is from `farcall_allocate`, and that no call under way uses. NULL is let
-/// pass. The server may have been disconnected from meanwhile.
+/// Frees memory from `farcall_allocate`. No call under way may use it. The program may have
+/// disconnected from the server before. NULL does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_free(memory: *mut c_void) {
     guard((), || {

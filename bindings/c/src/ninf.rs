@@ -19,7 +19,7 @@ static NINF: LazyLock<Mutex<Ninf>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
 struct Ninf {
-    /// What `Ninf_parse_arg` was told.
+    /// The server that `Ninf_parse_arg` has read.
     server: Option<String>,
     port: Option<String>,
     servers: HashMap<String, Arc<Server>>,
@@ -30,7 +30,7 @@ fn ninf() -> MutexGuard<'static, Ninf> {
 }
 
 impl Ninf {
-    /// The server that a name without one means.
+    /// The server of a name without a server.
     fn default_address(&self) -> String {
         let environment = std::env::var("NINF_SERVER").ok();
         let host = || environment.filter(|host| !host.is_empty());
@@ -48,7 +48,7 @@ impl Ninf {
     }
 }
 
-/// Server, where one is named, and function of `ninf://host:port/module/name`.
+/// The server, if there is one, and the function of `ninf://host:port/module/name`.
 fn split(name: &str) -> Result<(Option<&str>, &str), Problem> {
     let Some((_, rest)) = name.split_once("://") else {
         return Ok((None, name));
@@ -83,7 +83,7 @@ fn function(name: &str) -> Result<Arc<Function>, Problem> {
 }
 
 /// For `variadic.c`: a share of the function of that name, which `farcall_internal_ninf_call` or
-/// `farcall_internal_ninf_start` takes over; NULL where there is none.
+/// `farcall_internal_ninf_start` takes over; NULL if there is no such function.
 ///
 /// # Safety
 /// `name` is NULL or a string ended by NUL.
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn farcall_internal_ninf_function(name: *const c_char) -> 
     })
 }
 
-/// For `variadic.c`: calls the function, and gives its share back.
+/// For `variadic.c`: calls the function, and drops the share.
 ///
 /// # Safety
 /// As for `farcall_call_array`; `function` is from `farcall_internal_ninf_function`.
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn farcall_internal_ninf_call(
     })
 }
 
-/// For `variadic.c`: begins the call, and gives the share of the function back.
+/// For `variadic.c`: starts the call, and drops the share of the function.
 ///
 /// # Safety
 /// As for `farcall_call_array_async`; `function` is from `farcall_internal_ninf_function`.
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn farcall_internal_ninf_start(
     })
 }
 
-/// Waits for a session; an unknown one is ignored.
+/// Waits for a session; ignores an unknown one.
 #[unsafe(no_mangle)]
 pub extern "C" fn Ninf_wait(session: c_int) -> c_int {
     guard(ERROR, || {
@@ -155,7 +155,7 @@ pub extern "C" fn Ninf_wait_all() -> c_int {
     guard(ERROR, || Ok(report_all(SESSIONS.wait_all(None, None)?.0)))
 }
 
-/// Waits for one of the sessions that no wait has reported yet, and returns it; 0 when none is
+/// Waits for one of the sessions that no wait has reported yet, and returns it; 0 if none is
 /// left.
 #[unsafe(no_mangle)]
 pub extern "C" fn Ninf_wait_any() -> c_int {
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn Ninf_wait_and(sessions: *const c_int, count: c_int) -> 
     })
 }
 
-/// Waits for one of these sessions, and returns it; 0 when none of them is known.
+/// Waits for one of these sessions, and returns it; 0 if none of them is known.
 ///
 /// # Safety
 /// `sessions` points to `count` sessions.
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn Ninf_wait_or(sessions: *const c_int, count: c_int) -> c
     })
 }
 
-/// Gives a session up; an unknown one is ignored.
+/// Gives a session up; ignores an unknown one.
 #[unsafe(no_mangle)]
 pub extern "C" fn Ninf_cancel(session: c_int) -> c_int {
     guard(ERROR, || {
@@ -284,7 +284,7 @@ unsafe fn option(
     Some((name, value.to_owned()))
 }
 
-/// Prints what went wrong in the last operation of this thread that failed.
+/// Prints the error of the last operation of this thread that failed.
 ///
 /// # Safety
 /// `what` is NULL or a string ended by NUL.

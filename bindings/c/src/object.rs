@@ -9,11 +9,12 @@ use std::ffi::c_char;
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// An object on a server.
+/// An object at a server.
 pub struct Object {
     client: farcall_client::Object,
     server: usize,
-    /// Handles point to them; they live as long as the object, or as a session of theirs.
+    /// Function handles point to them. They are valid as long as the object or one of their
+    /// sessions.
     methods: Mutex<HashMap<String, Arc<Function>>>,
 }
 
@@ -29,11 +30,11 @@ impl Object {
     }
 }
 
-/// Makes an object of a class, `module/class` or `class` alone, on a server. It has a process of
-/// its own there, which holds its state. NULL where that fails.
+/// Makes an object of a class, `module/class` or `class` alone, at a server. The object has its own
+/// process there, which holds its state. Returns NULL on failure.
 ///
 /// # Safety
-/// `server` is from `farcall_connect`, `name` a string ended by NUL.
+/// `server` is from `farcall_connect`, `name` is a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_object_new(
     server: *mut Server,
@@ -52,11 +53,11 @@ pub unsafe extern "C" fn farcall_object_new(
     })
 }
 
-/// The method of that name, to be called as functions are; it lives as long as the object. Methods
-/// of an object run one after the other. NULL where there is none.
+/// The method of a name. Call it like a function. It is valid as long as the object. The methods of
+/// an object run one after the other. Returns NULL if there is no such method.
 ///
 /// # Safety
-/// `object` is from `farcall_object_new`, `name` a string ended by NUL.
+/// `object` is from `farcall_object_new`, `name` is a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_object_method(
     object: *mut Object,
@@ -70,12 +71,13 @@ pub unsafe extern "C" fn farcall_object_method(
     })
 }
 
-/// Destroys the object, and ends its methods; calls under way fail. NULL is let pass.
+/// Drops an object at its server, and frees it and its methods. Calls of them that are under way
+/// fail. NULL does nothing. Since `FARCALL_1.5`.
 ///
 /// # Safety
-/// `object` is from `farcall_object_new`; neither it nor its methods are used from now on.
+/// `object` is from `farcall_object_new`; the program does not use it or its methods afterwards.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn farcall_object_free(object: *mut Object) {
+pub unsafe extern "C" fn farcall_drop_object(object: *mut Object) {
     guard((), || {
         if !object.is_null() {
             // SAFETY: the caller's promise.
@@ -84,4 +86,14 @@ pub unsafe extern "C" fn farcall_object_free(object: *mut Object) {
         }
         Ok(())
     });
+}
+
+/// The earlier name of `farcall_drop_object`.
+///
+/// # Safety
+/// As for `farcall_drop_object`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_object_free(object: *mut Object) {
+    // SAFETY: the caller's promise.
+    unsafe { farcall_drop_object(object) }
 }

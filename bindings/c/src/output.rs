@@ -1,4 +1,4 @@
-//! What a called function prints, in this program.
+//! The output of called functions.
 
 use crate::Status;
 use crate::error::{Problem, status};
@@ -8,18 +8,18 @@ use std::ffi::{c_char, c_void};
 use std::io::Write;
 use std::sync::PoisonError;
 
-/// Takes a line that a called function has printed: `bytes` bytes, with the end of the line, not
-/// ended by NUL. It runs on the thread that waits for the call.
+/// A function of the program that gets a line which a called function has printed: `bytes` bytes
+/// with the end of the line, without a NUL. It runs on the thread that waits for the call.
 pub type OutputWriter =
     Option<unsafe extern "C" fn(user: *mut c_void, text: *const c_char, bytes: usize)>;
 
-/// From now on, what the library prints in calls of the function is given to `writer`, line by
-/// line, with `user`; to this program's standard output where `writer` is NULL. It is in
+/// From now on, calls of the function pass what the library prints to `writer`, line by line, with
+/// `user`. If `writer` is NULL, it goes to the standard output of this program. Since
 /// `FARCALL_1.1`.
 ///
 /// # Safety
-/// `function` is from `farcall_function_of`; `writer` may be called from any thread that waits for
-/// a call of the function, until `farcall_keep_output` and the end of all calls begun before it.
+/// `function` is from `farcall_function_of`. Any thread that waits for a call of the function may
+/// call `writer`, until `farcall_keep_output` and the end of all calls that were started before it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_forward_output(
     function: *mut Function,
@@ -40,8 +40,8 @@ pub unsafe extern "C" fn farcall_forward_output(
     status(|| unsafe { set(function, Some(output)) })
 }
 
-/// From now on, what the library prints in calls of the function goes to the server's log, as it
-/// does at first. It is in `FARCALL_1.1`.
+/// From now on, what the library prints in calls of the function goes to the log of the server.
+/// This is the default. Since `FARCALL_1.1`.
 ///
 /// # Safety
 /// `function` is from `farcall_function_of`.

@@ -8,14 +8,14 @@ use farcall_client::ReservationSpec;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What is wanted of a server for a while, and what was reserved. All members that are not set are
-/// 0.
+/// A reservation: what a program asks for, and what the server has reserved. Set the members that
+/// are not needed to 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reservation {
     /// `sizeof(farcall_reservation)`: later versions may have more members.
     pub size: usize,
-    /// Its number at the server, from 1; set by `farcall_reserve`.
+    /// The id of the reservation at its server, from 1; `farcall_reserve` sets it.
     pub id: u64,
     /// Bytes per second to the server; 0 for none.
     pub up: u64,
@@ -23,23 +23,23 @@ pub struct Reservation {
     pub down: u64,
     /// Processor elements; 0 for bandwidth alone.
     pub pes: u32,
-    /// Seconds from now until it begins.
+    /// Seconds from now until the reservation begins.
     pub begins: f64,
-    /// Seconds from now until it is over.
+    /// Seconds from now until the reservation ends.
     pub ends: f64,
-    /// Seconds from now until it begins at the latest, where it is not free at `begins`; `INFINITY`
-    /// for whenever it is, and 0 for no later.
+    /// Seconds from now until the reservation must begin, if too little is free at `begins`;
+    /// `INFINITY` for no limit, 0 for no later than `begins`.
     pub latest: f64,
-    /// Set by `farcall_reserve` where it cannot be had: seconds from then on after which it can; 0
-    /// where no time is known.
+    /// `farcall_reserve` sets it on failure: seconds from then until enough is free; 0 if no time
+    /// is known.
     pub earliest: f64,
 }
 
-/// Reserves processor elements and bandwidth of a server from `begins` to `ends`, or for as long by
-/// `latest`, and sets the id and when it is. Calls that use it (`farcall_use_reservation`) start at
-/// once then, and their arrays travel at these rates on a connection of their own. Where they are
-/// not free then, `earliest` and `farcall_error_message` say from when on they are. It is in
-/// `FARCALL_1.4`.
+/// Reserves processor elements and bandwidth of a server from `begins` to `ends`, or for the same
+/// length by `latest`. It sets the id and the times of the reservation. Calls that use it
+/// (`farcall_use_reservation`) then start at once, and their arrays travel at these rates over a
+/// connection of their own. If too little is free, `earliest` and `farcall_error_message` say when
+/// enough is free. Since `FARCALL_1.4`.
 ///
 /// # Safety
 /// `server` is from `farcall_connect`; `reservation` points to a reservation with its size.
@@ -94,8 +94,8 @@ fn wanted(reservation: &Reservation) -> Result<ReservationSpec, Problem> {
     })
 }
 
-/// Ends a reservation before its time. Calls that use it and wait do so as all others from then on.
-/// It is in `FARCALL_1.4`.
+/// Releases a reservation before its end. Calls that wait for it wait like all other calls from now
+/// on. Since `FARCALL_1.4`.
 ///
 /// # Safety
 /// `server` is from `farcall_connect`.
@@ -109,8 +109,8 @@ pub unsafe extern "C" fn farcall_release_reservation(server: *mut Server, id: u6
     })
 }
 
-/// From now on, calls of the function have what was reserved under that id; with 0 they wait as all
-/// others, as they do at first. It is in `FARCALL_1.4`.
+/// From now on, calls of the function use the reservation with this id; with 0 they use none, which
+/// is the default. Since `FARCALL_1.4`.
 ///
 /// # Safety
 /// `function` is from `farcall_function_of`.

@@ -18,9 +18,9 @@ thread_local! {
     static FAILED: RefCell<VecDeque<u64>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Whether a call has ended: `FARCALL_RUNNING` while it has not, else what became of it. Arguments
-/// and results travel as far as they can at once, and a callback that has come is run here: who
-/// only probes gets to the end, too.
+/// The status of a call: `FARCALL_RUNNING` if it has not ended, else its result. It also moves
+/// arguments and results as far as it can without waiting, and runs a pending callback, so that a
+/// program can complete a call with probes alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_probe(session: SessionId) -> Status {
     status(|| match SESSIONS.probe(session)? {
@@ -29,9 +29,9 @@ pub extern "C" fn farcall_probe(session: SessionId) -> Status {
     })
 }
 
-/// Waits for the end of a call, at most `timeout` seconds; below 0 without a bound. Returns
-/// `FARCALL_RUNNING` when the time is over before, else what became of the call. It may be asked
-/// again: the last 65536 sessions that were waited for are remembered.
+/// Waits for the end of a call, at most `timeout` seconds; a negative number means no limit.
+/// Returns `FARCALL_RUNNING` if the time ends first, else the result of the call. A program may ask
+/// again: the library remembers the last 65536 sessions that a wait has reported.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_wait(session: SessionId, timeout: f64) -> Status {
     status(|| {
@@ -40,11 +40,11 @@ pub extern "C" fn farcall_wait(session: SessionId, timeout: f64) -> Status {
     })
 }
 
-/// Waits until one of the calls has ended, stores in `which` the session of one that has, and
-/// returns what became of it. When the time is over before, `FARCALL_RUNNING` and 0.
+/// Waits until one of the calls has ended, stores its session in `which`, and returns its result.
+/// If the time ends first, returns `FARCALL_RUNNING` and stores 0.
 ///
 /// # Safety
-/// `sessions` points to `count` sessions, `which` to a session or is NULL.
+/// `sessions` points to `count` sessions, `which` to a session, or it is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_wait_or(
     sessions: *const SessionId,
@@ -61,9 +61,9 @@ pub unsafe extern "C" fn farcall_wait_or(
     })
 }
 
-/// Waits until all of the calls have ended. Returns `FARCALL_OK` if none failed, else what became
-/// of the first that did; `farcall_next_failed` tells them all. `FARCALL_RUNNING` when the time is
-/// over before.
+/// Waits until all of the calls have ended. Returns `FARCALL_OK` if none has failed, else the
+/// result of the first that has failed; `farcall_next_failed` gives all of them. Returns
+/// `FARCALL_RUNNING` if the time ends first.
 ///
 /// # Safety
 /// `sessions` points to `count` sessions.
@@ -80,11 +80,12 @@ pub unsafe extern "C" fn farcall_wait_and(
     })
 }
 
-/// Waits until one of the calls to the server has ended that no wait has reported yet: as
-/// `farcall_wait_or`. When none is left, `FARCALL_OK` and 0. A server that is NULL means all.
+/// Waits until one of the server's calls has ended that no wait has reported yet. Otherwise as
+/// `farcall_wait_or`. If no such call is left, returns `FARCALL_OK` and stores 0. NULL means all
+/// servers.
 ///
 /// # Safety
-/// `server` is from `farcall_connect` or NULL, `which` points to a session or is NULL.
+/// `server` is from `farcall_connect` or is NULL; `which` points to a session or is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_wait_any(
     server: *const Server,
@@ -105,11 +106,11 @@ pub unsafe extern "C" fn farcall_wait_any(
     })
 }
 
-/// Waits until all calls to the server have ended that no wait has reported yet: as
-/// `farcall_wait_and`. A server that is NULL means all.
+/// Waits until all of the server's calls have ended that no wait has reported yet. Otherwise as
+/// `farcall_wait_and`. NULL means all servers.
 ///
 /// # Safety
-/// `server` is from `farcall_connect` or NULL.
+/// `server` is from `farcall_connect` or is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_wait_all(server: *const Server, timeout: f64) -> Status {
     status(|| {
@@ -119,23 +120,23 @@ pub unsafe extern "C" fn farcall_wait_all(server: *const Server, timeout: f64) -
     })
 }
 
-/// The next session that failed in the last wait of this thread; 0 when there is no more.
+/// The next session that failed in the last wait of this thread; 0 if there are no more.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_next_failed() -> SessionId {
     next_failed().unwrap_or(0)
 }
 
-/// Gives a call up; one that has ended stays as it is. When this returns, the arrays of the call
-/// are not touched any more, and the server has been told to end it.
+/// Gives a call up. A call that has ended keeps its result. When this returns, nothing uses the
+/// arrays of the call, and the client has told the server to end it.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_cancel(session: SessionId) -> Status {
     status(|| SESSIONS.cancel(session).map(|()| Status::FarcallOk))
 }
 
-/// Gives up all calls to the server; to all servers, if it is NULL.
+/// Gives up all calls to a server; NULL means all servers.
 ///
 /// # Safety
-/// `server` is from `farcall_connect` or NULL.
+/// `server` is from `farcall_connect` or is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_cancel_all(server: *const Server) -> Status {
     status(|| {
@@ -145,7 +146,7 @@ pub unsafe extern "C" fn farcall_cancel_all(server: *const Server) -> Status {
     })
 }
 
-/// How long the call took; zeros if it failed, is unknown, or has not ended.
+/// The times of a call; zeros if it has failed, has not ended, or is unknown.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_session_times(session: SessionId) -> Times {
     guard(Times::default(), || {
@@ -169,7 +170,7 @@ fn clear(which: Option<&mut u64>) -> Option<&mut u64> {
     })
 }
 
-/// Tells what became of a session; `None` if none is over.
+/// Reports the result of a session; `None` if none has ended.
 fn report(over: Option<(u64, End)>, which: Option<&mut u64>) -> Result<Option<Status>, Problem> {
     let failed = |over: &(u64, End)| over.1.is_err().then_some(over.0);
     remember_failed(over.as_ref().and_then(failed));
@@ -202,7 +203,7 @@ pub(crate) unsafe fn array<'a, T>(start: *const T, count: usize) -> Result<&'a [
     }
 }
 
-/// The moment at which so many seconds are over.
+/// The time after so many seconds.
 fn deadline(timeout: f64) -> Result<Option<Instant>, Problem> {
     if timeout.is_nan() {
         return Err(Problem::argument("the time-out is not a number".to_owned()));

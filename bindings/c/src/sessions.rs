@@ -9,24 +9,24 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Sessions that are neither waited for nor cancelled, at most.
+/// The most sessions that no wait has reported and that are not cancelled.
 const MOST_OPEN: usize = 1 << 16;
-/// Sessions remembered after they were waited for; the oldest are forgotten.
+/// The most sessions that are remembered after a wait has reported them.
 const MOST_PAST: usize = 1 << 16;
 
-/// What became of a call.
+/// The result of a call.
 pub(crate) type End = Result<Times, Problem>;
 
-/// A call under way, or over and not yet waited for.
+/// A call that is under way, or that has ended and that no wait has reported.
 pub(crate) struct Session {
     pub(crate) id: u64,
-    /// What tells the sessions of one owner from those of others.
+    /// The tag of its owner, which differs from those of other owners.
     tag: usize,
-    /// The handle that it was made with, for those who ask.
+    /// The handle of its function.
     handle: usize,
     function: Arc<Function>,
     pending: Pending,
-    /// Behind the call, whose memory they have.
+    /// The texts of the call. They come after the call, which uses their memory.
     texts: Mutex<Texts>,
     end: Mutex<Option<End>>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Session {
 /// The sessions of one interface.
 pub(crate) struct Sessions {
     state: Mutex<State>,
-    /// Numbers go from 1 to this, and start again.
+    /// The numbers of sessions go from 1 to this, and then start again.
     most: u64,
 }
 
@@ -52,14 +52,14 @@ struct Past {
     handle: usize,
 }
 
-/// A session that somebody asks for.
+/// A session that a caller names.
 pub(crate) enum Found {
     Open(Arc<Session>),
     Past(End),
 }
 
 impl Session {
-    /// Whether it is over.
+    /// Whether the call has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.settle().is_some()
     }
@@ -68,7 +68,7 @@ impl Session {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How it ended, if it has.
+    /// The result of the call, if it has ended.
     pub(crate) fn settle(&self) -> Option<End> {
         let mut end = self.lock();
         if end.is_none() {
@@ -91,7 +91,7 @@ impl Session {
         problem.of(&format!("session {} of {name}", self.id))
     }
 
-    /// Moves what can be moved at once, and tells how it ended, if it has.
+    /// Moves what can move without waiting, and returns the result of the call, if it has ended.
     pub(crate) fn probe(&self) -> Option<End> {
         self.settle().or_else(|| {
             self.pending.is_done();
@@ -99,7 +99,7 @@ impl Session {
         })
     }
 
-    /// Ends it unless it is over: its arrays are the caller's again.
+    /// Cancels the call, if it has not ended. Nothing uses its arrays afterwards.
     pub(crate) fn cancel(&self) {
         self.give_up(|| Problem::new(Status::FarcallCancelled, "cancelled".to_owned()));
     }
@@ -115,7 +115,7 @@ impl Session {
         }
     }
 
-    /// Ends it if its own time-out has passed.
+    /// Cancels the call if its time limit has passed.
     fn expire(&self) {
         if self
             .pending
@@ -128,7 +128,7 @@ impl Session {
     }
 }
 
-/// Waits until one of the sessions is over; `false` when the time is before.
+/// Waits until one of the sessions has ended; `false` if the time ends first.
 fn wait_for_one(sessions: &[Arc<Session>], deadline: Option<Instant>) -> Result<bool, Problem> {
     loop {
         if sessions.iter().any(|session| session.is_over()) {
@@ -166,7 +166,7 @@ impl Sessions {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An error where so many sessions are kept that none may be added.
+    /// Fails if there are too many sessions for another one.
     pub(crate) fn check_room(&self) -> Result<(), Problem> {
         match self.lock().open.len() {
             0..MOST_OPEN => Ok(()),
@@ -176,7 +176,7 @@ impl Sessions {
         }
     }
 
-    /// Takes charge of a call under way.
+    /// Adds a call that is under way.
     pub(crate) fn add(
         &self,
         function: Arc<Function>,
@@ -216,14 +216,14 @@ impl Sessions {
         })
     }
 
-    /// The handle that the session was made with.
+    /// The handle of the function of a session.
     pub(crate) fn handle(&self, id: u64) -> Option<usize> {
         let state = self.lock();
         let open = state.open.get(&id).map(|session| session.handle);
         open.or_else(|| state.past.get(&id).map(|past| past.handle))
     }
 
-    /// How the session ended; `None` while it has not.
+    /// The result of a session; `None` if it has not ended.
     pub(crate) fn end(&self, id: u64) -> Result<Option<End>, Problem> {
         match self.find(id) {
             Some(Found::Open(session)) => Ok(session.settle()),
@@ -232,7 +232,7 @@ impl Sessions {
         }
     }
 
-    /// The same, after what can be moved at once was moved.
+    /// The same, after moving what can move without waiting.
     pub(crate) fn probe(&self, id: u64) -> Result<Option<End>, Problem> {
         match self.find(id) {
             Some(Found::Open(session)) => Ok(session.probe()),
@@ -241,7 +241,7 @@ impl Sessions {
         }
     }
 
-    /// The sessions that nobody has waited for yet, of one owner or of all.
+    /// The sessions of one owner, or of all, that no wait has reported.
     pub(crate) fn open(&self, tag: Option<usize>) -> Vec<Arc<Session>> {
         let state = self.lock();
         let sessions = state.open.values();
@@ -249,7 +249,7 @@ impl Sessions {
         owned.cloned().collect()
     }
 
-    /// Puts a session that is over among the past ones. `false` if another thread has done so.
+    /// Moves a session that has ended to the past ones; `false` if another thread has done so.
     fn collect(&self, session: &Session, end: &End) -> bool {
         let mut state = self.lock();
         if state.open.remove(&session.id).is_none() {
@@ -267,14 +267,14 @@ impl Sessions {
         true
     }
 
-    /// Waits for the session; `None` when the time is over before.
+    /// Waits for a session; `None` if the time ends first.
     pub(crate) fn wait(&self, id: u64, deadline: Option<Instant>) -> Result<Option<End>, Problem> {
         let ended = self.wait_or(&[id], deadline)?;
         Ok(ended.map(|(_, end)| end))
     }
 
-    /// Waits until one of the sessions is over, and tells which one; `None` when the time is over
-    /// before. An unknown one is an error.
+    /// Waits until one of the sessions has ended, and returns it; `None` if the time ends first. An
+    /// unknown session is an error.
     pub(crate) fn wait_or(
         &self,
         ids: &[u64],
@@ -303,8 +303,8 @@ impl Sessions {
         }))
     }
 
-    /// Waits until one of the sessions that nobody has waited for is over. `Ok(Err(()))` when there
-    /// is none, `Ok(Ok(None))` when the time is over before.
+    /// Waits until one of the sessions that no wait has reported has ended. `Ok(Err(()))` if there
+    /// is none, `Ok(Ok(None))` if the time ends first.
     pub(crate) fn wait_any(
         &self,
         tag: Option<usize>,
@@ -328,7 +328,8 @@ impl Sessions {
         }
     }
 
-    /// Waits until all of the sessions are over. Tells the failed ones, and whether time was left.
+    /// Waits until all of the sessions have ended. Returns the failed ones, and whether all ended
+    /// in time.
     pub(crate) fn wait_and(
         &self,
         ids: &[u64],
@@ -348,7 +349,7 @@ impl Sessions {
         Ok((failed, all))
     }
 
-    /// The same for all sessions that nobody has waited for when it begins.
+    /// The same for all sessions that no wait has reported when this begins.
     pub(crate) fn wait_all(
         &self,
         tag: Option<usize>,
@@ -382,7 +383,7 @@ impl Sessions {
         Ok(true)
     }
 
-    /// Cancels the session; one that is over stays as it is.
+    /// Cancels a session; one that has ended keeps its result.
     pub(crate) fn cancel(&self, id: u64) -> Result<(), Problem> {
         match self.find(id) {
             Some(Found::Open(session)) => session.cancel(),
@@ -392,7 +393,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Forgets all of them.
+    /// Forgets all sessions.
     pub(crate) fn clear(&self) {
         let mut state = self.lock();
         let open = std::mem::take(&mut state.open);
@@ -407,7 +408,7 @@ impl Sessions {
     }
 }
 
-/// What a wait for any session came to.
+/// The result of a wait for any session.
 pub(crate) enum Any {
     Over(u64, End),
     Running,

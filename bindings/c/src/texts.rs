@@ -7,7 +7,7 @@ use farcall_idl::{ArrayLayout, Mode, Param, read_texts};
 use std::ffi::{CStr, CString, c_char};
 use std::{ptr, slice};
 
-/// Those of one call. They hold the memory that it reads and writes.
+/// The texts of one call. They hold the memory that the call reads and writes.
 #[derive(Default)]
 pub(crate) struct Texts(Vec<Array>);
 
@@ -18,30 +18,30 @@ struct Array {
     place: TextMemory,
 }
 
-/// Where the caller has them.
+/// Where the caller has the texts.
 #[derive(Clone, Copy)]
 enum TextMemory {
-    /// Pointers to texts that end with NUL, each with room for the longest.
+    /// Pointers to texts that end with NUL, each with memory for the longest.
     Room(*const *mut c_char),
     /// Pointers that the library sets.
     Made(*mut *mut c_char),
     /// Rows of so many characters, which end with blanks.
     Rows(*mut u8, usize),
-    /// Texts that end with NUL one after the other, which are only read.
+    /// Texts that end with NUL, one after the other; the call only reads them.
     Read,
 }
 
-// SAFETY: the pointers are the caller's, who has promised that no other thread uses them while the
-// call is under way.
+// SAFETY: the pointers belong to the caller, who has promised that no other thread uses them while
+// the call is under way.
 unsafe impl Send for Texts {}
 
 impl Texts {
-    /// Whether the call returns some.
+    /// Whether the call returns texts.
     pub(crate) fn are_returned(&self) -> bool {
         self.0.iter().any(|array| array.mode.is_returned())
     }
 
-    /// The argument for an array; `mode` is what is done with it.
+    /// The argument for an array; `mode` says how the call uses it.
     ///
     /// # Safety
     /// As for `farcall_call_array`; the texts outlive the argument.
@@ -56,7 +56,7 @@ impl Texts {
         let place = place.map_err(|given| mismatch(param, &given))?;
         let mut fields = vec![0; layout.client_bytes as usize];
         if mode.is_sent() {
-            // SAFETY: the caller's promise; `place` has looked at the sizes.
+            // SAFETY: the caller's promise; `place` has checked the sizes.
             let texts = unsafe { given(place, value, layout) };
             let texts = texts.map_err(|given| mismatch(param, &given))?;
             let texts = texts.iter().copied();
@@ -70,8 +70,8 @@ impl Texts {
             fields,
             place,
         });
-        // SAFETY: the memory stays where it is until `self` goes, which outlives the argument, and
-        // is not used before the call is over.
+        // SAFETY: the memory does not move as long as `self` exists, which outlives the argument,
+        // and nothing uses it before the call has ended.
         Ok(unsafe {
             match mode {
                 Mode::In => Argument::In(slice::from_raw_parts(start, bytes)),
@@ -80,11 +80,11 @@ impl Texts {
         })
     }
 
-    /// Hands over what the call has returned; done once.
+    /// Gives the returned texts to the caller; works once.
     pub(crate) fn deliver(&mut self) {
         for array in self.0.drain(..).filter(|array| array.mode.is_returned()) {
             for (index, text) in read_texts(&array.fields, array.length).enumerate() {
-                // SAFETY: the promise of `add`, where `place` has looked at what could be checked.
+                // SAFETY: the promise of `add`; `place` has checked what can be checked.
                 unsafe { array.place.put(index, text) };
             }
         }
@@ -93,7 +93,7 @@ impl Texts {
 
 impl TextMemory {
     /// # Safety
-    /// The place has a text of that index, and as much room as the interface says.
+    /// The place has a text of that index, and as much memory as the interface states.
     unsafe fn put(self, index: usize, text: &[u8]) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -104,7 +104,7 @@ impl TextMemory {
                     room.add(text.len()).write(0);
                 }
                 TextMemory::Made(pointers) => {
-                    // It has no NUL: it ends before the first.
+                    // It has no NUL: it ends before the first one.
                     let text = CString::new(text).unwrap_or_default();
                     pointers.add(index).write_unaligned(text.into_raw());
                 }
@@ -232,11 +232,11 @@ unsafe fn bytes<'a>(start: *const u8, length: usize) -> &'a [u8] {
     }
 }
 
-/// Frees texts that a call has made for an argument of the kind `FARCALL_TEXTS`, and makes the
-/// pointers NULL.
+/// Frees the texts that a call has made for an argument of kind `FARCALL_TEXTS`, and sets the
+/// pointers to NULL.
 ///
 /// # Safety
-/// `texts` points to `count` pointers, each NULL or set by such a call.
+/// `texts` points to `count` pointers, which are NULL or were set by such a call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_free_texts(texts: *mut *mut c_char, count: usize) {
     if texts.is_null() {

@@ -13,11 +13,11 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-/// What a transaction came to.
+/// The figures of a transaction.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
-    /// Calls that were made, again after a fault included.
+    /// Calls that were made, including those that were repeated after a fault.
     pub calls: u64,
     /// Servers that have made at least one call.
     pub servers: u64,
@@ -27,7 +27,7 @@ pub struct Report {
     pub returned_bytes: u64,
     /// Bytes of arrays that went from server to server.
     pub passed_bytes: u64,
-    /// Seconds.
+    /// Seconds from start to end.
     pub total: f64,
 }
 
@@ -36,7 +36,7 @@ pub struct Report {
 struct Open {
     client: farcall_client::Transaction,
     servers: Vec<Client>,
-    /// What calls read, behind the calls.
+    /// The texts that calls read. They come after the calls.
     texts: Vec<Texts>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn is_open() -> bool {
 /// Records a call.
 ///
 /// # Safety
-/// As for `farcall_call_array`, but until the transaction is over.
+/// As for `farcall_call_array`, until the transaction has ended.
 pub(crate) unsafe fn record(
     function: &Function,
     laid_out: LaidOut,
@@ -114,15 +114,16 @@ fn end() -> Result<Report, Problem> {
     })
 }
 
-/// From here on calls of this thread are recorded and return at once; `farcall_transaction_end`
-/// runs them as a data-flow graph, on these `count` servers and on those of the functions that are
-/// called. Calls that do not need each other run at the same time; what one call writes and another
-/// reads stays at its server or goes from server to server. Arrays are told apart by their memory.
+/// Begins a transaction: calls of this thread are recorded and return at once.
+/// `farcall_transaction_end` runs them as a data-flow graph, on these `count` servers and on the
+/// servers of the functions that are called. Calls that do not depend on each other run at the same
+/// time. An array that one call writes and another reads remains at a server, or goes from server
+/// to server. The memory of an array identifies it.
 ///
 /// # Safety
-/// `servers` points to `count` servers from `farcall_connect`. The arrays of the calls stay where
-/// they are until the transaction is over; those that are written are not touched, the others not
-/// written.
+/// `servers` points to `count` servers from `farcall_connect`. Until the transaction has ended, the
+/// arrays of the calls stay at their addresses, nothing uses arrays that calls write, and nothing
+/// writes the others.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_transaction_begin(
     servers: *const *const Server,
@@ -141,8 +142,8 @@ pub unsafe extern "C" fn farcall_transaction_begin(
     })
 }
 
-/// What these bytes hold in the end is not needed: they are not filled, as far as calls use them as
-/// one array.
+/// Says that the final contents of these bytes are not needed: they are not filled, if calls use
+/// them as one array.
 ///
 /// # Safety
 /// `start` points to `bytes` bytes.
@@ -158,9 +159,9 @@ pub unsafe extern "C" fn farcall_transaction_discard(start: *const c_void, bytes
     })
 }
 
-/// Writes the graph of the calls recorded so far to a file, as a picture in SVG. The Python package
-/// draws it, with matplotlib: `FARCALL_PYTHON` names an interpreter that has both, `python3` if it
-/// is not set.
+/// Writes the graph of the calls that are recorded so far to an SVG file. This needs the Python
+/// package and matplotlib: `FARCALL_PYTHON` names an interpreter that has both; the default is
+/// `python3`.
 ///
 /// # Safety
 /// `path` is a string ended by NUL.
@@ -178,7 +179,7 @@ pub unsafe extern "C" fn farcall_transaction_draw(path: *const std::ffi::c_char)
     })
 }
 
-/// Has the Python package draw a graph.
+/// Makes the Python package draw a graph.
 fn draw(graph: &str, path: &str) -> Result<(), String> {
     let text = |error: std::io::Error| error.to_string();
     let mut file = tempfile::NamedTempFile::new().map_err(text)?;
@@ -198,8 +199,8 @@ fn draw(graph: &str, path: &str) -> Result<(), String> {
     Err(format!("{}: {last}; {needs}", python.display()))
 }
 
-/// Runs the calls that were recorded, and fills their arrays. The message of an error names the
-/// call; what calls were to write is undefined then. `report` may be NULL.
+/// Runs the recorded calls, and fills their arrays. The message of an error names the call that
+/// failed; the contents of arrays that calls write are then undefined.
 ///
 /// # Safety
 /// `report` is NULL or points to a report.
@@ -215,7 +216,7 @@ pub unsafe extern "C" fn farcall_transaction_end(report: *mut Report) -> Status 
     })
 }
 
-/// Forgets the calls that were recorded.
+/// Cancels a transaction: forgets the recorded calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_transaction_cancel() -> Status {
     status(|| {

@@ -1,9 +1,9 @@
-/* The functions that take a list of arguments: they read it by the interface of the function. */
+/* The functions with a list of arguments, which they read by the interface of the function. */
 #include "farcall.h"
 #include "grpc.h"
 #include "ninf.h"
 
-/* What the Rust part has for this file alone. */
+/* Functions of the Rust part for this file only. */
 farcall_status farcall_internal_out_of_memory(void);
 grpc_error_t farcall_internal_grpc_function(const grpc_function_handle_t *handle,
                                             const farcall_function **function);
@@ -20,7 +20,7 @@ int farcall_internal_ninf_start(const farcall_function *function, void *const *a
                                 size_t count);
 void farcall_internal_give_back(const farcall_function *function);
 
-/* Room for any scalar. */
+/* Memory for any scalar. */
 typedef union {
   char c;
   int16_t s;
@@ -35,7 +35,7 @@ typedef union {
 
 enum { MOST_ON_STACK = 32 };
 
-/* The arguments of one call, where they are. */
+/* Pointers to the arguments of one call. */
 typedef struct {
   size_t count;
   void **pointers;
@@ -85,7 +85,7 @@ static void release(arguments_t *arguments) {
     free(arguments->scalars);
 }
 
-/* Reads the list; false when there is no memory for it. */
+/* Reads the list; false if there is no memory for it. */
 static int collect(arguments_t *arguments, const farcall_function *function, va_list *list) {
   size_t index, count = farcall_argument_count(function);
 
@@ -107,8 +107,8 @@ static int collect(arguments_t *arguments, const farcall_function *function, va_
   return 1;
 }
 
-/* The rest of a function of this file: `begin` starts `list`, and the result is what `run` makes of
- * the arguments that are GIVEN in it, or `failed` where there is no memory for them. */
+/* The rest of a function of this file: `begin` starts `list`, and the result is that of `run` with
+ * the arguments GIVEN, or `failed` if there is no memory for them. */
 #define RUN(type, begin, function, run, failed)                                                    \
   arguments_t arguments;                                                                           \
   va_list list;                                                                                    \
@@ -182,7 +182,7 @@ farcall_status farcall_fetch(farcall_server *server, const char *name, const cha
       FARCALL_INTERNAL);
 }
 
-/* What takes over the share of a function is not called: the share goes back. */
+/* The call that would take over the share of a function does not happen: drops the share. */
 #define GIVEN_BACK(function, error) (farcall_internal_give_back(function), error)
 
 grpc_error_t grpc_call(grpc_function_handle_t *handle, ...) {

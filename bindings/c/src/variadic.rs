@@ -1,18 +1,18 @@
-//! What `variadic.c` needs besides the public functions.
+//! The functions that only `variadic.c` uses.
 
 use crate::Status;
 use crate::error::{Problem, fail};
 use crate::function::Function;
 use std::sync::Arc;
 
-/// An argument list could not be held.
+/// Reports that there is no memory for an argument list.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_internal_out_of_memory() -> Status {
     let text = "no memory for the list of arguments".to_owned();
     fail(Problem::new(Status::FarcallInternal, text))
 }
 
-/// Ends a share of a function that no call has taken over.
+/// Drops a share of a function that no call has taken over.
 ///
 /// # Safety
 /// `function` is from `farcall_internal_grpc_function` or `farcall_internal_ninf_function`.

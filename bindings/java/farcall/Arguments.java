@@ -15,7 +15,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The arguments of one call in native memory. Java arrays are copied there, and back. */
+/** The arguments of one call in native memory. Java arrays are copied there and back. */
 final class Arguments {
     private static final int CHAR = 1;
     private static final int SHORT = 2;
@@ -26,7 +26,7 @@ final class Arguments {
     private static final int SCOMPLEX = 7;
     private static final int DCOMPLEX = 8;
     private static final int TEXT = 9;
-    /** Refused by the library. */
+    /** A type that the library refuses. */
     private static final int REFUSED = -1;
 
     /** Texts in an array of pointers, which the library replaces. */
@@ -34,9 +34,9 @@ final class Arguments {
 
     private record Copy(MemorySegment from, MemorySegment to) {}
 
-    /** Where the library puts the texts of a Java array. */
+    /** The pointers for the texts of a Java array, which the library sets. */
     private record Texts(MemorySegment pointers, long first, String[] to) {
-        /** Whether the call has put its texts there. */
+        /** Whether the call has set the pointers. */
         boolean areMade() {
             return pointers.getAtIndex(ADDRESS, 0).address() != first;
         }
@@ -87,7 +87,7 @@ final class Arguments {
         free().run();
     }
 
-    /** Frees the texts that nobody has asked for; done before the memory goes. */
+    /** Frees the texts that were not read, before their memory is freed. */
     Runnable free() {
         List<Texts> made = texts;
         return () -> made.forEach(Texts::free);
@@ -197,7 +197,7 @@ final class Arguments {
         return Native.type(function, index) == complex ? complex : real;
     }
 
-    /** Memory has no type of its own: it is what the interface wants, and its size is checked. */
+    /** Memory has no type: it gets that of the interface, and the call checks its size. */
     private void memory(int index, MemorySegment memory) {
         int type = Native.type(function, index);
         if (memory.isNative()) {

@@ -10,13 +10,13 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
 /**
- * A call under way. Java arrays are filled by the {@link #get()} that reports its end; other memory
- * is left alone until then. A call that nobody holds any more is cancelled.
+ * A call under way. The {@link #get()} that reports its end fills Java arrays. Do not use other
+ * memory until then. A call that is no longer referenced is cancelled.
  */
 public final class Call implements Future<Void> {
     private static final Cleaner CLEANER = Cleaner.create();
 
-    /** What is left of a call that nobody holds. */
+    /** What remains of a call that is no longer referenced. */
     private record Remains(long session, Arena arena, Runnable free) implements Runnable {
         @Override
         public void run() {
@@ -45,7 +45,7 @@ public final class Call implements Future<Void> {
         return end(Native.await(session, -1));
     }
 
-    /** The same for at most so long; the call goes on after a TimeoutException. */
+    /** The same for at most so long; the call continues after a TimeoutException. */
     @Override
     public Void get(long timeout, TimeUnit unit) throws ExecutionException, TimeoutException {
         int status = Native.await(session, unit.toNanos(Math.max(0, timeout)) * 1e-9);
@@ -77,7 +77,7 @@ public final class Call implements Future<Void> {
         remains.clean();
     }
 
-    /** Gives the call up unless it has ended. Returns whether it had not. */
+    /** Gives the call up. Returns false if it has ended. */
     @Override
     public boolean cancel(boolean mayInterrupt) {
         boolean running = !isDone();
@@ -95,12 +95,12 @@ public final class Call implements Future<Void> {
         return Native.probe(session) != Native.RUNNING;
     }
 
-    /** How long it took; zeros if it failed or has not ended. */
+    /** The times of the call; zeros if it has failed or has not ended. */
     public Times times() {
         return Native.timesOfSession(session);
     }
 
-    /** Waits until one of the calls has ended, well or not, and returns it. */
+    /** Waits until one of the calls has ended, also with a failure, and returns it. */
     public static Call waitAny(List<Call> calls) {
         long which = Native.awaitOne(sessions(calls));
         return calls.stream()

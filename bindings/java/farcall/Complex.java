@@ -2,7 +2,7 @@ package farcall;
 
 /**
  * A complex scalar. Arrays of complex numbers are {@code double[]} or {@code float[]} with real and
- * imaginary parts in turn.
+ * imaginary parts alternating.
  *
  * @param re real part
  * @param im imaginary part

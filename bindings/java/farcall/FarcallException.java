@@ -1,6 +1,6 @@
 package farcall;
 
-/** An operation that failed: the message tells what was wrong, the status whose fault it was. */
+/** An operation that failed, with its message; the status says whose fault it was. */
 public final class FarcallException extends RuntimeException {
     private static final long serialVersionUID = 1;
 
@@ -8,7 +8,7 @@ public final class FarcallException extends RuntimeException {
     public enum Status {
         /** No failure. */
         OK,
-        /** The caller's: an argument, a name or an address. */
+        /** The caller's fault: a wrong argument, name or address. */
         ARGUMENT,
         /** The server has no function of that name. */
         UNKNOWN_FUNCTION,
@@ -16,7 +16,7 @@ public final class FarcallException extends RuntimeException {
         CONNECTION,
         /** The server did not answer in time. */
         TIMEOUT,
-        /** The called library crashed, ended its process, or ran past a limit. */
+        /** The called library crashed, ended its process, or exceeded a limit. */
         LIBRARY,
         /** The server refused the call or failed. */
         SERVER,
@@ -26,7 +26,7 @@ public final class FarcallException extends RuntimeException {
         RUNNING,
         /** The call was cancelled. */
         CANCELLED,
-        /** There is no such session, or it was forgotten. */
+        /** There is no such session, or the library has forgotten it. */
         UNKNOWN_SESSION;
 
         static Status of(int number) {
@@ -42,7 +42,7 @@ public final class FarcallException extends RuntimeException {
         this.status = status;
     }
 
-    /** Whose fault it was. */
+    /** The status, which says whose fault it was. */
     public Status status() {
         return status;
     }

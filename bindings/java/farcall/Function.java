@@ -4,11 +4,11 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
- * A function of a server; it lives as long as the server. Any thread may call it.
+ * A function of a server. It is valid as long as the server. Any thread may call it.
  *
- * <p>Arguments stand in the order of the interface. Numbers, {@link Complex}, and String are
- * scalars; arrays of numbers are filled in place. An array of a Java type is copied to native
- * memory and back; a direct buffer or a native MemorySegment is used where it lies.
+ * <p>Pass arguments in the order of the interface. Numbers, {@link Complex} and String are scalars.
+ * The call fills arrays of numbers in place. It copies an array of a Java type to native memory and
+ * back, and uses a direct buffer or a native MemorySegment in place.
  */
 public final class Function {
     private final MemorySegment function;
@@ -32,7 +32,7 @@ public final class Function {
                 });
     }
 
-    /** Begins a call. */
+    /** Starts a call. */
     public Call start(Object... arguments) {
         return server.whileOpen(() -> startOpen(arguments));
     }
@@ -54,12 +54,12 @@ public final class Function {
         return server.whileOpen(() -> Native.name(function));
     }
 
-    /** The interface as IDL text. */
+    /** The interface, in the interface language. */
     public String text() {
         return server.whileOpen(() -> Native.text(function));
     }
 
-    /** How long the last call took, in any thread. */
+    /** The times of the last call, in any thread. */
     public Times times() {
         return server.whileOpen(() -> Native.timesOfFunction(function));
     }

@@ -48,7 +48,7 @@ final class Native {
             find("farcall_object_new", ADDRESS, ADDRESS, ADDRESS);
     private static final MethodHandle METHOD =
             find("farcall_object_method", ADDRESS, ADDRESS, ADDRESS);
-    private static final MethodHandle FREE_OBJECT = findVoid("farcall_object_free", ADDRESS);
+    private static final MethodHandle FREE_OBJECT = findVoid("farcall_drop_object", ADDRESS);
     private static final MethodHandle NAME = find("farcall_function_name", ADDRESS, ADDRESS);
     private static final MethodHandle INTERFACE =
             find("farcall_function_interface", ADDRESS, ADDRESS);
@@ -83,7 +83,7 @@ final class Native {
             find("farcall_put", ADDRESS, ADDRESS, JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT, ADDRESS);
     private static final MethodHandle GET =
             find("farcall_get", JAVA_INT, ADDRESS, ADDRESS, JAVA_LONG);
-    private static final MethodHandle DROP = find("farcall_drop", JAVA_INT, ADDRESS);
+    private static final MethodHandle DROP = find("farcall_drop_array", JAVA_INT, ADDRESS);
     private static final MethodHandle ERROR_STATUS = find("farcall_error_status", JAVA_INT);
     private static final MethodHandle ERROR_MESSAGE = find("farcall_error_message", ADDRESS);
 
@@ -111,7 +111,7 @@ final class Native {
                 .orElseThrow(() -> new UnsatisfiedLinkError("libfarcall has no " + name));
     }
 
-    /** A call of a handle, which declares to throw anything and throws nothing. */
+    /** Calls a method handle, which declares Throwable and throws nothing. */
     private interface Body<T> {
         T run() throws Throwable;
     }
@@ -126,7 +126,7 @@ final class Native {
         }
     }
 
-    /** The same of a function that returns nothing. */
+    /** The same for a function that returns nothing. */
     private interface Action {
         void run() throws Throwable;
     }
@@ -248,7 +248,7 @@ final class Native {
         return text.reinterpret(Long.MAX_VALUE).getString(0);
     }
 
-    /** How an argument is passed: {@link Kind#ARRAY}, or the type of the scalar. */
+    /** The kind of an argument: {@link Kind#ARRAY}, or the type of the scalar. */
     static int kind(MemorySegment function, long index) {
         return invoke(() -> (int) KIND.invokeExact(function, index));
     }
@@ -287,7 +287,7 @@ final class Native {
         return invoke(() -> (int) WAIT.invokeExact(session, seconds));
     }
 
-    /** The session that has ended, well or not; 0 if there is none. */
+    /** The session that has ended, also with a failure; 0 if there is none. */
     static long awaitOne(long[] sessions) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment list = arena.allocateFrom(JAVA_LONG, sessions);

@@ -4,8 +4,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
- * An array that stays at a server: it is passed where a call takes an array, and what a call writes
- * to it stays there. Close it before its server.
+ * The handle of a stored array, which calls take as an array. What a call writes to it remains at
+ * the server. Close it before its server.
  */
 public final class RemoteArray implements AutoCloseable {
     private final Server server;
@@ -23,7 +23,7 @@ public final class RemoteArray implements AutoCloseable {
         return handle;
     }
 
-    /** Fills an array of numbers, after the calls that were made before. */
+    /** Fills an array of numbers, after all earlier calls that use the stored array. */
     public synchronized void get(Object array) {
         MemorySegment memory = Arguments.memory(array);
         long bytes = memory.byteSize();
@@ -38,7 +38,7 @@ public final class RemoteArray implements AutoCloseable {
         }
     }
 
-    /** The server need not keep it any more. Calls that use it go on. */
+    /** Drops the array at the server. Calls that use it complete. */
     @Override
     public synchronized void close() {
         if (handle != null) {

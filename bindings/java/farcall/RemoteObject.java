@@ -3,8 +3,8 @@ package farcall;
 import java.lang.foreign.MemorySegment;
 
 /**
- * An object on a server, in a process of its own, which holds its state. Its methods run one after
- * the other. Close it before its server, and use its methods no more then.
+ * An object at a server. It has its own process, which holds its state. Its methods run one after
+ * the other. Close it before its server, and do not use its methods after that.
  */
 public final class RemoteObject implements AutoCloseable {
     private final Server server;
@@ -15,7 +15,7 @@ public final class RemoteObject implements AutoCloseable {
         this.object = object;
     }
 
-    /** The method of that name, which is called as functions are. */
+    /** The method of a name. Call it like a function. */
     public synchronized Function method(String name) {
         if (object == null) {
             throw new IllegalStateException("the object is closed");
@@ -23,7 +23,7 @@ public final class RemoteObject implements AutoCloseable {
         return new Function(server, server.whileOpen(() -> Native.method(object, name)));
     }
 
-    /** Destroys the object; calls under way fail. */
+    /** Drops the object at the server; calls under way fail. */
     @Override
     public synchronized void close() {
         if (object != null) {

@@ -8,8 +8,8 @@ import java.util.concurrent.locks.ReentrantReadWriteLock;
 import java.util.function.Supplier;
 
 /**
- * A connection to a server. Any thread may use it and its functions; calls under way are cancelled
- * when it is closed.
+ * A connection to a server. Any thread may use it and its functions. Closing it cancels the calls
+ * under way.
  *
  * <pre>{@code
  * try (Server server = new Server("farcall://host:3717")) {
@@ -23,11 +23,11 @@ import java.util.function.Supplier;
  */
 public final class Server implements AutoCloseable {
     private final String address;
-    /** Calls hold it to read, so that the connection is not closed under them. */
+    /** Calls hold it for reading, so that the connection is not closed while they use it. */
     private final ReadWriteLock lock = new ReentrantReadWriteLock();
     private MemorySegment server;
 
-    /** The server that the environment names, else this machine. */
+    /** Connects to the server that the environment names, or else to this machine. */
     public Server() {
         this(null);
     }
@@ -38,7 +38,7 @@ public final class Server implements AutoCloseable {
     }
 
     /**
-     * The same with time-outs; zero is the default.
+     * The same with time limits; zero is the default.
      *
      * @param connectTimeout longest time to wait for a connection
      * @param timeout longest time for one call, from its start to its end
@@ -50,22 +50,22 @@ public final class Server implements AutoCloseable {
                         address, connectTimeout.toNanos() * 1e-9, timeout.toNanos() * 1e-9);
     }
 
-    /** The function of that name, {@code module/name} or {@code name} alone. */
+    /** The function of a name, {@code module/name} or {@code name} alone. */
     public Function function(String name) {
         return whileOpen(() -> new Function(this, Native.function(server, name)));
     }
 
-    /** An object of a class, {@code module/name} or {@code name} alone. */
+    /** Makes an object of a class, {@code module/name} or {@code name} alone. */
     public RemoteObject object(String name) {
         return whileOpen(() -> new RemoteObject(this, Native.object(server, name)));
     }
 
     /**
-     * Leaves an array at the server, for calls to come.
+     * Stores an array at the server, for later calls.
      *
      * @param array {@code byte[]}, {@code short[]}, {@code int[]}, {@code long[]}, {@code float[]}
      *     or {@code double[]}
-     * @param columns whether the first index varies fastest, as BLAS and LAPACK want it
+     * @param columns whether the first index varies fastest, as BLAS and LAPACK need it
      * @param shape its lengths; none for a vector
      */
     public RemoteArray put(Object array, boolean columns, long... shape) {
@@ -86,14 +86,14 @@ public final class Server implements AutoCloseable {
     }
 
     /**
-     * Memory of zeros for arrays, until the arena closes. Where the server is on this host it is
-     * shared with it, and not copied when it is an argument of a call.
+     * Memory of zeros for arrays, until the arena closes. If the server is on this host, the memory
+     * is shared with the server, and calls do not copy it.
      */
     public MemorySegment allocate(long bytes, Arena arena) {
         return whileOpen(() -> Native.allocate(server, bytes, arena));
     }
 
-    /** Waits for calls that other threads are in, and cancels those begun by {@code start}. */
+    /** Waits for the calls of other threads, and cancels those that {@code start} has started. */
     @Override
     public void close() {
         lock.writeLock().lock();
@@ -107,7 +107,7 @@ public final class Server implements AutoCloseable {
         }
     }
 
-    /** Does something with the connection, which stays open meanwhile. */
+    /** Uses the connection, which remains open meanwhile. */
     <T> T whileOpen(Supplier<T> body) {
         lock.readLock().lock();
         try {

@@ -1,8 +1,9 @@
 //! NumPy arrays as array arguments.
 //!
-//! An array passes as it is where its type, shape and order of memory are what the call needs.
-//! Otherwise IN is copied, with a conversion that loses nothing; OUT and INOUT must have the right
-//! type and shape, and are copied there and back where only the order of memory differs.
+//! A call uses an array in place if it has the type, the shape and the order of memory that the
+//! call needs. Otherwise an IN array is copied, with a conversion that loses nothing. OUT and INOUT
+//! arrays must have the right type and shape; they are copied in both directions if only the order
+//! of memory differs.
 
 use crate::{error, texts};
 use farcall_idl::{ArrayLayout, Mode, Order, Param, Type};
@@ -15,15 +16,15 @@ use pyo3::types::{PyBytes, PyList, PyString};
 
 /// One array argument, ready to travel.
 pub(crate) struct Slot<'py> {
-    /// What the caller gave, or what was made for it: goes into the result.
+    /// The array that the caller gave, or the new one: it goes into the result.
     pub(crate) given: Bound<'py, PyAny>,
-    /// Contiguous memory of the declared type and order, the size the call needs.
+    /// Contiguous memory of the declared type and order, of the size that the call needs.
     memory: Bound<'py, PyUntypedArray>,
-    /// The caller's array, where `memory` is a copy whose contents go back to it.
+    /// The caller's array, if `memory` is a copy whose contents go back to it.
     target: Option<Bound<'py, PyUntypedArray>>,
-    /// Whether it was left out by the caller.
+    /// Whether the caller left it out.
     pub(crate) is_made: bool,
-    /// Of texts of fixed length: bytes of each field of `memory`. `given` is the list.
+    /// For texts of fixed length: bytes of each field of `memory`. `given` is the list.
     texts: Option<usize>,
 }
 
@@ -48,16 +49,16 @@ impl Kept {
     }
 }
 
-/// An array whose type is right, or can be made right when it is copied.
+/// An array that has the right type, or that a copy can convert.
 pub(crate) struct Typed<'py> {
     array: Bound<'py, PyUntypedArray>,
     needs_conversion: bool,
-    /// Of texts of fixed length, which have no array yet.
+    /// Texts of fixed length, which have no array yet.
     texts: Vec<String>,
 }
 
 impl<'py> Typed<'py> {
-    /// The array in the parameter's type, where sizes depend on its elements.
+    /// The array in the parameter's type, if its elements decide sizes.
     pub(crate) fn convert(self, ty: Type) -> PyResult<Typed<'py>> {
         let shape = shape(&self.array).to_vec();
         let array = match self.needs_conversion || !self.array.is_c_contiguous() {
@@ -83,7 +84,7 @@ impl<'py> Typed<'py> {
     }
 }
 
-/// Checks the type of what the caller gave for an array.
+/// Checks the type of the value that the caller gave for an array.
 pub(crate) fn typed<'py>(
     function: &str,
     param: &Param,
@@ -133,7 +134,7 @@ fn from_other<'py>(
     is_written: bool,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = value.py();
-    // What Python itself has is none, and is asked about often.
+    // Python's own types are common, and are not arrays of other libraries.
     if value.is_instance_of::<PyList>() || value.is_instance_of::<PyString>() || value.is_none() {
         return Ok(None);
     }
@@ -142,7 +143,7 @@ fn from_other<'py>(
     Ok((!array.is_none()).then_some(array))
 }
 
-/// An array from a list, a number or text; none where that would lose something.
+/// An array from a list, a number or a text; none if the conversion would lose something.
 fn from_values<'py>(ty: Type, value: &Bound<'py, PyAny>) -> PyResult<Option<Typed<'py>>> {
     let py = value.py();
     if value.is_none() {
@@ -166,7 +167,7 @@ fn from_values<'py>(ty: Type, value: &Bound<'py, PyAny>) -> PyResult<Option<Type
     let (from, to) = (array.dtype(), dtype(py, ty)?);
     let fits = casts_safely(&from, &to)
         || array.is_empty()
-        // Python's numbers have no width: an integer fits where its value does, a float rounds.
+        // Python's numbers have no width: an integer must fit, a float is rounded.
         || (from.kind() == b'i' && ty.is_integer() && in_range(&array, ty)?)
         || (matches!(from.kind(), b'f' | b'i') && matches!(to.kind(), b'f' | b'c'))
         || (from.kind() == b'c' && to.kind() == b'c');
@@ -183,7 +184,7 @@ fn in_range(array: &Bound<'_, PyUntypedArray>, ty: Type) -> PyResult<bool> {
     Ok(least <= lowest && highest <= greatest)
 }
 
-/// Checks the shape against the layout of the call and settles which memory travels.
+/// Checks the shape against the layout of the call, and decides which memory travels.
 pub(crate) fn place<'py>(
     function: &str,
     param: &Param,
@@ -268,7 +269,7 @@ fn place_texts<'py>(
     }
 }
 
-/// An array of its own with the bytes of a callback's argument; read-only for IN.
+/// A new array with the bytes of a callback's argument; read-only for IN.
 pub(crate) fn argument<'py>(
     py: Python<'py>,
     param: &Param,
@@ -341,14 +342,14 @@ impl<'py> Slot<'py> {
         })
     }
 
-    /// Where the caller's own array lies, if what travels is a copy of it.
+    /// The memory of the caller's array, if a copy of it travels.
     pub(crate) fn copy_of(&self) -> Option<std::ops::Range<usize>> {
         let array = self.given.cast::<PyUntypedArray>().ok()?;
         let bounds = bounds(array);
         (!array.is_empty() && bounds != self.range()).then_some(bounds)
     }
 
-    /// An array that stays at the server: nothing travels.
+    /// A stored array: nothing travels.
     pub(crate) fn at_server(handle: Bound<'py, PyAny>) -> PyResult<Slot<'py>> {
         Ok(Slot {
             memory: crate::handle::placeholder(handle.py())?,
@@ -375,7 +376,7 @@ impl<'py> Slot<'py> {
         start as usize..start as usize + length
     }
 
-    /// Moves it to memory of its own, for an IN array that shares memory with an OUT one.
+    /// Copies an IN array that shares memory with an OUT array.
     pub(crate) fn detach(&mut self, ty: Type, order: Order) -> PyResult<()> {
         let shape = shape(&self.memory).to_vec();
         self.memory = copy(&self.memory, &shape, ty, order)?;
@@ -404,7 +405,7 @@ impl<'py> Slot<'py> {
         }
     }
 
-    /// Hands the results to the caller's own array.
+    /// Copies the results to the caller's own array, if a copy travelled.
     pub(crate) fn finish(&self) -> PyResult<()> {
         match (&self.target, self.texts) {
             (Some(target), _) => copy_into(target, &self.memory),
@@ -414,7 +415,7 @@ impl<'py> Slot<'py> {
         }
     }
 
-    /// The object for the result: a number where one element was asked for without an array.
+    /// The value in the result: a number if the caller left out an array of one element.
     pub(crate) fn result(&self, is_number: bool) -> PyResult<Bound<'py, PyAny>> {
         match self.is_made && is_number {
             true if self.texts.is_some() => self.given.get_item(0),
@@ -424,8 +425,8 @@ impl<'py> Slot<'py> {
     }
 }
 
-/// Whether a shape is the expected one. A vector may stand for a matrix of one row or column, and
-/// the other way round: there is only one way to read it.
+/// Whether a shape is the expected one. A vector and a matrix of one row or column may stand for
+/// each other, because they have the same elements in the same order.
 fn fits(given: &[usize], expected: &[u64]) -> bool {
     if given.len() == expected.len() {
         return given
@@ -472,7 +473,7 @@ fn range(array: &Bound<'_, PyUntypedArray>) -> (*mut u8, usize) {
     (start.cast(), array.len() * array.dtype().itemsize())
 }
 
-/// The addresses of the elements, wherever they lie.
+/// The range of the addresses of all elements.
 fn bounds(array: &Bound<'_, PyUntypedArray>) -> std::ops::Range<usize> {
     let (start, _) = range(array);
     let (mut first, mut last) = (start as isize, start as isize);
@@ -485,7 +486,7 @@ fn bounds(array: &Bound<'_, PyUntypedArray>) -> std::ops::Range<usize> {
 }
 
 /// # Safety
-/// As for `std::slice::from_raw_parts`, save that an empty slice may start anywhere.
+/// As for `std::slice::from_raw_parts`, except that an empty slice may start anywhere.
 unsafe fn slice<'a>(start: *const u8, length: usize) -> &'a [u8] {
     match length {
         0 => &[],
@@ -494,7 +495,7 @@ unsafe fn slice<'a>(start: *const u8, length: usize) -> &'a [u8] {
     }
 }
 
-/// An array to be put at a server: contiguous, with its type, and whether it is in columns.
+/// An array to store at a server: contiguous, with its type, and whether it is in columns.
 pub(crate) fn to_put<'py>(
     value: &Bound<'py, PyAny>,
     order: Option<&str>,
@@ -556,7 +557,7 @@ pub(crate) unsafe fn contents<'a>(array: &Bound<'_, PyUntypedArray>) -> &'a [u8]
     unsafe { slice(start, length) }
 }
 
-/// The same, to be written.
+/// The same bytes, to write to.
 ///
 /// # Safety
 /// As for [`contents`], and nothing else reads it meanwhile.
@@ -646,7 +647,7 @@ fn kind_and_size(ty: Type) -> (u8, usize) {
         Type::Double => (b'f', 8),
         Type::SComplex => (b'c', 8),
         Type::DComplex => (b'c', 16),
-        // No array has these elements: the checker of the IDL refuses them.
+        // No array has these elements: the checker of interfaces refuses them.
         Type::FixedString => (b'S', 1),
         Type::String | Type::Filename | Type::FilePointer => (b'O', 0),
     }
@@ -690,12 +691,12 @@ pub(crate) fn dtype_name(ty: Type) -> String {
 fn article(param: &Param) -> &'static str {
     match param.mode {
         Mode::In => "an array",
-        Mode::Work => "nothing: it is work space",
+        Mode::Work => "no argument: the parameter is work space",
         Mode::Out | Mode::InOut => "a writable array",
     }
 }
 
-/// What an array is, for an error message.
+/// A description of an array, for error messages.
 pub(crate) fn describe(array: &Bound<'_, PyUntypedArray>) -> String {
     let shape: Vec<u64> = shape(array).iter().map(|&size| size as u64).collect();
     format!("{} array of shape {}", array.dtype(), shape_text(&shape))

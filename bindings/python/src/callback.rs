@@ -1,4 +1,4 @@
-//! Callables that a remote function calls while it runs.
+//! Callbacks: callables that a remote function calls while it runs.
 
 use crate::array;
 use farcall_client::{CallbackArguments, CallbackError, Scalar};
@@ -7,8 +7,8 @@ use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
 
-/// Calls `callable` with all arguments in order: numbers and text by value, arrays as arrays of
-/// their own. What it writes to OUT and INOUT arrays goes back; what it returns means nothing.
+/// Calls `callable` with all arguments in order: numbers and texts by value, arrays as new arrays.
+/// The contents of OUT and INOUT arrays go back; the return value is ignored.
 pub(crate) fn run(
     callable: &Py<PyAny>,
     arguments: &mut CallbackArguments<'_>,
@@ -16,7 +16,7 @@ pub(crate) fn run(
     Python::attach(|py| call(callable.bind(py), arguments)).map_err(Into::into)
 }
 
-/// Writes a line that a function has printed; to `sys.stdout` where nothing else is named.
+/// Writes a line that a function has printed, by default to `sys.stdout`.
 pub(crate) fn write(write: Option<&Py<PyAny>>, line: &str) -> PyResult<()> {
     Python::attach(|py| {
         match write {

@@ -1,5 +1,5 @@
-//! Channels of a parallel job that `farcall gang run` started. `farcall.channel` makes bytes of
-//! what users pass; here every buffer is an array of bytes or of numbers.
+//! Channels of a gang job. `farcall.channel` converts what users pass to bytes; every buffer here
+//! is an array of bytes or of numbers.
 
 use crate::error;
 use crate::server::is_interrupted;
@@ -10,10 +10,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::{Mutex, TryLockError};
 
-/// One element's end of a channel.
+/// The end of a channel in one process of a gang job.
 #[pyclass(frozen, module = "farcall._native")]
 pub(crate) struct Channel {
-    /// None once it is closed.
+    /// None when it is closed.
     channel: Mutex<Option<farcall_channel::Channel>>,
     rank: usize,
     size: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Does something with the channel while other threads may use the interpreter.
+    /// Uses the channel while other Python threads run.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -49,7 +49,7 @@ impl Channel {
             "min" => Reduction::Minimum,
             "max" => Reduction::Maximum,
             other => {
-                let text = format!("op is {other:?}; it is \"sum\", \"min\" or \"max\"");
+                let text = format!("op is {other:?}; it must be \"sum\", \"min\" or \"max\"");
                 return Err(PyValueError::new_err(text));
             }
         };
@@ -83,19 +83,19 @@ impl Channel {
         })
     }
 
-    /// This element's rank, from 0.
+    /// The rank of this process, from 0.
     #[getter]
     fn rank(&self) -> usize {
         self.rank
     }
 
-    /// Elements of the job.
+    /// The number of processes of the job.
     #[getter]
     fn size(&self) -> usize {
         self.size
     }
 
-    /// The longest message that `try_send` takes.
+    /// The most bytes of a message that `try_send` can send.
     #[getter]
     fn eager_bytes(&self) -> usize {
         self.eager_bytes
@@ -188,7 +188,7 @@ impl Channel {
         self.with(py, |channel| channel.broadcast(root, buffer))
     }
 
-    /// Into those of `root`, or of all where that is None.
+    /// Reduces into the numbers of `root`, or of all processes if that is None.
     fn reduce_floats(
         &self,
         py: Python<'_>,
@@ -199,7 +199,7 @@ impl Channel {
         self.reduced(py, root, how, numbers)
     }
 
-    /// The same of integers.
+    /// The same for integers.
     fn reduce_integers(
         &self,
         py: Python<'_>,

@@ -1,16 +1,23 @@
-//! Errors of a call as Python's exceptions, which `farcall._errors` defines.
+//! Errors as Python's exceptions, which `farcall._errors` defines.
 
 use crate::server::take_interrupt;
 use farcall_channel::ChannelError;
 use farcall_client::{Error, FailureKind, Fault};
-use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyRuntimeError};
+use pyo3::exceptions::{PyDeprecationWarning, PyException, PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
+use std::ffi::CStr;
 use std::io;
 use std::path::Path;
 
-/// An argument that does not fit: names function, argument, expected and given.
+/// Warns of a method's name of earlier versions; `text` names the present one.
+pub(crate) fn deprecated(py: Python<'_>, text: &CStr) -> PyResult<()> {
+    PyErr::warn(py, &py.get_type::<PyDeprecationWarning>(), text, 1)
+}
+
+/// An argument that does not match its parameter: the function, the argument, what was expected
+/// and what was given.
 pub(crate) fn argument(
     py: Python<'_>,
     function: &str,
@@ -22,7 +29,7 @@ pub(crate) fn argument(
     raise(py, "ArgumentError", text, None)
 }
 
-/// Arguments that do not fit together.
+/// Arguments that do not match each other.
 pub(crate) fn arguments(py: Python<'_>, function: &str, what: &str) -> PyErr {
     raise(py, "ArgumentError", format!("{function}: {what}"), None)
 }
@@ -35,13 +42,13 @@ pub(crate) fn connection(py: Python<'_>, text: String) -> PyErr {
 /// The exception for a failed operation.
 pub(crate) fn from_client(py: Python<'_>, error: &Error) -> PyErr {
     if let Error::Interrupted = error {
-        // The handler of the signal has raised already: that is the exception to pass on.
+        // The handler of the signal has raised an exception: it reaches the caller.
         return take_interrupt().unwrap_or_else(|| PyKeyboardInterrupt::new_err(error.to_string()));
     }
     if let Error::Callback { source, .. } = error
         && let Some(cause) = source.downcast_ref::<PyErr>()
     {
-        // What is no failure, such as KeyboardInterrupt, passes as it is.
+        // Other exceptions, such as KeyboardInterrupt, reach the caller unchanged.
         if !cause.is_instance_of::<PyException>(py) {
             return cause.clone_ref(py);
         }
@@ -75,12 +82,12 @@ fn class_of(error: &Error) -> &'static str {
     match error {
         Error::Argument { .. } | Error::Misuse { .. } | Error::Address(_) => "ArgumentError",
         Error::Transaction { source, .. } => class_of(source),
-        Error::Timeout { .. } => "Timeout",
+        Error::Timeout { .. } => "TimeoutError",
         Error::Callback { .. } => "CallbackError",
         Error::Failed(failure) => match failure.kind {
             FailureKind::UnknownFunction => "UnknownFunction",
             FailureKind::BadArgument => "ArgumentError",
-            FailureKind::Stalled => "Timeout",
+            FailureKind::Stalled => "TimeoutError",
             FailureKind::NoAnswer => "CallbackError",
             FailureKind::ObjectLost
             | FailureKind::LibraryCrashed
@@ -93,7 +100,7 @@ fn class_of(error: &Error) -> &'static str {
     }
 }
 
-/// A file that an argument names: the exception is Python's own for what is wrong with it, too.
+/// A failure of a file that an argument names. The exception is also Python's own for that failure.
 fn file(py: Python<'_>, error: &Error, path: &Path, source: &io::Error) -> PyErr {
     let class = match source.kind() {
         io::ErrorKind::NotFound => "FileNotFoundError",
@@ -128,13 +135,13 @@ pub(crate) fn from_channel(py: Python<'_>, error: &ChannelError) -> PyErr {
     raise(py, class, error.to_string(), Some(fault))
 }
 
-/// A channel that another thread uses at this moment.
+/// Another thread uses the channel.
 pub(crate) fn channel_in_use(py: Python<'_>) -> PyErr {
-    let text = "another thread uses the channel: one at a time may".to_owned();
+    let text = "another thread uses the channel: only one thread may use it at a time".to_owned();
     raise(py, "ChannelError", text, Some("caller"))
 }
 
-/// A channel that was closed.
+/// The channel is closed.
 pub(crate) fn channel_closed(py: Python<'_>) -> PyErr {
     raise(
         py,
@@ -161,7 +168,7 @@ fn raise(py: Python<'_>, class: &str, text: String, fault: Option<&str>) -> PyEr
     }
 }
 
-/// What an object is, for an error message.
+/// A description of an object, for an error message.
 pub(crate) fn describe(object: &Bound<'_, PyAny>) -> String {
     if let Ok(array) = object.cast::<numpy::PyUntypedArray>() {
         return crate::array::describe(array);

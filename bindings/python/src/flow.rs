@@ -1,4 +1,4 @@
-//! The flow simulator: platforms and patterns as objects, NumPy arrays in and out.
+//! The flow simulator for `farcall.flow`: platforms, patterns, and results as NumPy arrays.
 
 use farcall_flow::platform::{EdgeList, LinkId};
 use farcall_flow::{
@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Batches between two looks at signals.
+/// Batches of the simulation between two checks for signals.
 const STRIDE: u32 = 1024;
 
 fn value_error(error: impl ToString) -> PyErr {
@@ -86,7 +86,7 @@ impl FlowPlatform {
     ) -> PyResult<Bound<'py, PyArray1<u32>>> {
         let nodes = self.platform.nodes();
         if source.max(destination) as usize >= nodes {
-            let text = format!("nodes {source} and {destination} of a platform with {nodes}");
+            let text = format!("nodes {source} and {destination}: the platform has {nodes} nodes");
             return Err(PyIndexError::new_err(text));
         }
         let mut path = vec![0; self.platform.max_hops()];
@@ -100,7 +100,7 @@ impl FlowPlatform {
     }
 }
 
-/// What the ranks send: a pattern in closed form, arrays, a pattern file or a trace.
+/// The messages of the ranks: a built-in pattern, arrays, a pattern file or a trace.
 #[pyclass(frozen, module = "farcall._native")]
 pub(crate) struct FlowPattern {
     workload: Workload,
@@ -125,7 +125,7 @@ impl FlowPattern {
         })
     }
 
-    /// One message per element; those of one source are sent in the order of the arrays.
+    /// A message for each element. A source sends its messages in the order of the arrays.
     #[staticmethod]
     #[pyo3(signature = (source, destination, size, wait = None))]
     fn from_arrays(
@@ -144,7 +144,8 @@ impl FlowPattern {
             wait.map_or(n, |wait| wait.len()),
         ];
         if lengths != [n; 3] {
-            let text = format!("source, destination, size and wait: {n} and {lengths:?} elements");
+            let text =
+                format!("source has {n} elements, but destination, size and wait have {lengths:?}");
             return Err(value_error(text));
         }
         let limit = Limits::default().ranks;
@@ -289,7 +290,7 @@ pub(crate) fn simulate_flow<'py>(
     result(py, summary, &records, link_bytes)
 }
 
-/// The summary, and the bytes of every link where they are kept.
+/// The summary, and the bytes of each link if the simulation counts them.
 fn run(
     py: Python<'_>,
     platform: &Platform,
@@ -323,7 +324,7 @@ fn run(
     Ok((simulation.summary(), simulation.link_bytes().to_vec()))
 }
 
-/// Steps to the end without the interpreter, but for signals now and then.
+/// Runs the simulation to its end without the interpreter, except to check for signals.
 fn drive(py: Python<'_>, mut step: impl FnMut() -> Result<bool, RunError> + Send) -> PyResult<()> {
     loop {
         let more = py.detach(|| {

@@ -1,15 +1,15 @@
-//! A handle on a remote function, and its call.
+//! Function handles, and calls.
 
 mod arguments;
 mod recording;
 
 use crate::array::{self, Slot};
+use crate::durable_call::DurableCall;
+use crate::estimate::Estimate;
 use crate::future::Future;
 use crate::handle;
 use crate::interface::Interface;
-use crate::job::Job;
 use crate::origin::Origin;
-use crate::plan::Plan;
 use crate::reservation::{self, Rate, Reservation};
 use crate::result::Results;
 use crate::server::seconds;
@@ -23,29 +23,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Whether blocking calls show how far they are: `farcall.progress` decides it.
+/// Whether blocking calls show their progress; `farcall.progress` sets it.
 static SHOWS_PROGRESS: AtomicBool = AtomicBool::new(false);
 
-/// Lets blocking calls show how far they are, or not.
+/// Makes blocking calls show their progress, or stops it.
 #[pyfunction]
 pub(crate) fn show_progress(shows: bool) {
     SHOWS_PROGRESS.store(shows, Ordering::Relaxed);
 }
 
-// Without a documentation of the class, which would stand before that of each function.
+// The class has no docstring: Python would show it instead of that of each function.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Function {
     client: farcall_client::Function,
     name: String,
-    /// What a caller passes, in order: parameters but work space, and, counted on, callbacks.
+    /// What a caller passes, in order: parameters except work space, then callbacks.
     passed: Vec<usize>,
     order: Order,
     results: Results,
     origin: Origin,
-    /// How long the outcome of a submitted call is kept.
-    keep: Option<Duration>,
+    /// How long the server keeps the results of a durable call.
+    retention: Option<Duration>,
     times: Mutex<Option<Times>>,
-    /// What has computed the last call.
+    /// The library that computed the last call.
     library: Mutex<Option<Arc<str>>>,
 }
 
@@ -60,7 +60,7 @@ impl Function {
             order: interface.order(),
             results: Results::new(interface),
             origin,
-            keep: None,
+            retention: None,
             times: Mutex::default(),
             library: Mutex::default(),
             client,
@@ -70,7 +70,7 @@ impl Function {
 
 #[pymethods]
 impl Function {
-    /// The qualified name, `module/name`.
+    /// The full name, `module/name`.
     #[getter]
     fn name(&self) -> &str {
         &self.name
@@ -81,20 +81,21 @@ impl Function {
         &self.client.interface().name
     }
 
-    /// The interface: parameters, description, and as text the IDL.
+    /// The interface: parameters, description, and text in the interface language.
     #[getter]
     fn interface(&self) -> Interface {
         Interface::new(self.client.interface())
     }
 
-    /// How long the last call of this handle took; `None` before the first.
+    /// The times of the last call of this handle; `None` before the first call.
     #[getter]
     pub(crate) fn times(&self) -> Option<Times> {
         *self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The library that has computed the last call of this handle, its version and the kernel that
-    /// it chose, as far as it says; before the first call, that of a server which has the function.
+    /// The library that computed the last call of this handle, with its version and its kernel if
+    /// the library states them. Before the first call: the library of a server that has the
+    /// function.
     #[getter]
     fn library(&self) -> Option<String> {
         let last = self.library.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,16 +103,16 @@ impl Function {
         known.map(str::to_owned)
     }
 
-    /// What a call would take: bytes, memory and predicted time, before anything of it is sent.
-    /// Arguments are as in a call; of the arrays those alone are needed on whose elements sizes
-    /// depend.
+    /// An estimate of a call: its bytes, memory and predicted time. This does not make the call.
+    /// Arguments are as in a call. Arrays are only needed if their elements decide the sizes of
+    /// other arrays.
     #[pyo3(signature = (*args, **kwargs))]
-    fn plan<'py>(
+    fn estimate<'py>(
         &self,
         py: Python<'py>,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Plan> {
+    ) -> PyResult<Estimate> {
         self.origin.check(py)?;
         let given = self.bind(py, args, kwargs)?;
         let references = &self.client.interface().element_refs;
@@ -122,22 +123,34 @@ impl Function {
         let (scalars, mut arrays) = self.read(py, &given, is_needed)?;
         let elements = self.elements(py, &scalars, &mut arrays)?;
         let plan = py.detach(|| self.client.estimate(&scalars, &elements));
-        plan.map(Plan)
+        plan.map(Estimate)
             .map_err(|error| error::from_client(py, &error))
     }
 
-    /// Another process connects anew and asks for the function there.
+    /// The earlier name of `estimate`.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn plan<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Estimate> {
+        error::deprecated(py, c"Function.plan is deprecated; use Function.estimate")?;
+        self.estimate(py, args, kwargs)
+    }
+
+    /// Another process connects again and asks for the function there.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         if self.client.is_method() {
-            let text = "a method of an object on a server cannot be pickled";
+            let text = "a method of a remote object cannot be pickled";
             return Err(pyo3::exceptions::PyTypeError::new_err(text));
         }
         self.origin.reduce(py, "function", Some(&self.name))
     }
 
-    /// The same function, whose calls write what the library prints, line by line: to
-    /// `sys.stdout`, or to `target`, a file or a callable. It is written on the thread that waits
-    /// for the call; an exception gives the call up.
+    /// The same function. Its calls write what the library prints, line by line, to `sys.stdout`
+    /// or to `target`, a file or a callable. The thread that waits for the call writes it. If
+    /// writing raises an exception, the client gives the call up.
     #[pyo3(signature = (target=None))]
     fn with_output(&self, target: Option<Bound<'_, PyAny>>) -> PyResult<Function> {
         let target = target.map(|target| match target.hasattr("write") {
@@ -160,26 +173,27 @@ impl Function {
         let client = self.client.with_output(Some(output));
         let function = Function::new(client, self.origin.clone());
         Ok(Function {
-            keep: self.keep,
+            retention: self.retention,
             ..function
         })
     }
 
-    /// Submits a call: once this returns, the server runs it whatever happens to this program or to
-    /// the server, and keeps what it comes to. Arguments are as in a call; INOUT arrays are only
-    /// read, OUT arguments are left out. `Job.fetch` gets the results.
+    /// Submits a durable call: it survives the end of this program and a restart of the server.
+    /// When this returns, the server has recorded the call. Arguments are as in a call; the call
+    /// only reads INOUT arrays, and OUT arguments must be left out. `DurableCall.fetch` gets the
+    /// results.
     #[pyo3(signature = (*args, **kwargs))]
     fn submit<'py>(
         &self,
         py: Python<'py>,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Job> {
+    ) -> PyResult<DurableCall> {
         let given = self.bind(py, args, kwargs)?;
         let params = self.params().iter().zip(&given);
         for (param, value) in params.filter(|(param, _)| param.mode == Mode::Out) {
             if let Some(value) = value.as_ref().filter(|value| !value.is_none()) {
-                let expected = "nothing: job.fetch() makes it, or fills an array of its `into`";
+                let expected = "nothing: fetch() makes it, or fills an array of its `into`";
                 let (name, given) = (&param.name, error::describe(value));
                 return Err(error::argument(py, &self.name, name, expected, &given));
             }
@@ -187,7 +201,7 @@ impl Function {
         let is_handle = |value: &&Bound<'_, PyAny>| handle::stays(value);
         if let Some(handle) = given.iter().flatten().find(is_handle) {
             let text = format!(
-                "{} does not outlive the server, and a submitted call may: pass the array",
+                "{} does not outlive the server, but a durable call may: pass the array itself",
                 error::describe(handle)
             );
             return Err(error::arguments(py, &self.name, &text));
@@ -206,33 +220,35 @@ impl Function {
         }
         let argument = |slot: &Option<Slot<'_>>| match slot {
             None => Argument::Skip,
-            // SAFETY: the slots outlive the submission. That the user leaves the arrays alone until
-            // it is over is the contract of a call.
+            // SAFETY: the slots outlive this function. The user must not change the arrays until it
+            // returns: that is the contract of a call.
             Some(slot) => Argument::In(unsafe { slot.bytes() }),
         };
         let mut arguments: Vec<_> = slots.iter().map(argument).collect();
         arguments.extend(callbacks);
-        let keep = self.keep;
+        let retention = self.retention;
         let job = self.origin.ask(py, || {
-            self.client.submit_laid_out(laid_out, &mut arguments, keep)
+            self.client
+                .submit_laid_out(laid_out, &mut arguments, retention)
         })?;
-        Ok(Job::new(job, self.origin.clone()))
+        Ok(DurableCall::new(job, self.origin.clone()))
     }
 
-    /// The same function, whose calls have the processor elements of a reservation: what `reserve`
-    /// gave, its number or what `farcall reserve` printed, or `None` for those of all.
+    /// The same function. Its calls use a reservation: the result of `reserve`, its id, or the text
+    /// that `farcall reservation make` printed. `None` means no reservation.
     fn with_reservation(&self, reservation: Option<&Bound<'_, PyAny>>) -> PyResult<Function> {
         let name = reservation.map(|given| reservation::name(&self.name, given));
         let client = self.client.with_reservation(name.transpose()?);
         let function = Function::new(client, self.origin.clone());
         Ok(Function {
-            keep: self.keep,
+            retention: self.retention,
             ..function
         })
     }
 
-    /// Reserves processor elements for calls of the function, as `Server.reserve` does; behind a
-    /// metaserver at the server that has it and can have them first.
+    /// Reserves processor elements and bandwidth for calls of the function, as `Server.reserve`
+    /// does. Behind a metaserver, the reservation is at the server that has the function and is
+    /// free first.
     #[pyo3(signature = (pes=1, *, seconds, start=0.0, earliest=false, up=None, down=None))]
     #[allow(clippy::too_many_arguments, reason = "each is a name in Python")]
     fn reserve(
@@ -254,7 +270,7 @@ impl Function {
         Ok(Reservation::new(server, self.origin.clone(), made))
     }
 
-    /// The caller's reservations that are not over, at the servers that have the function.
+    /// The caller's reservations that have not ended, at the servers that have the function.
     fn reservations(&self, py: Python<'_>) -> PyResult<Vec<Reservation>> {
         let known = self.origin.ask(py, || {
             let known = self.client.reservations()?.into_iter();
@@ -266,18 +282,25 @@ impl Function {
         Ok(known.into_iter().map(reservation).collect())
     }
 
-    /// The same function; what its submitted calls come to is kept for so many hours.
-    fn with_keep(&self, py: Python<'_>, hours: f64) -> PyResult<Function> {
-        let keep = seconds(py, "hours", hours * 3600.0)?;
+    /// The same function. The server keeps the results of its durable calls for so many hours.
+    fn with_retention(&self, py: Python<'_>, hours: f64) -> PyResult<Function> {
+        let retention = seconds(py, "hours", hours * 3600.0)?;
         let client = self.client.clone();
         let function = Function::new(client, self.origin.clone());
         Ok(Function {
-            keep: Some(keep),
+            retention: Some(retention),
             ..function
         })
     }
 
-    /// For `inspect.signature`, and editors and notebooks that complete names of arguments.
+    /// The earlier name of `with_retention`.
+    fn with_keep(&self, py: Python<'_>, hours: f64) -> PyResult<Function> {
+        let text = c"Function.with_keep is deprecated; use Function.with_retention";
+        error::deprecated(py, text)?;
+        self.with_retention(py, hours)
+    }
+
+    /// For `inspect.signature`, and for editors and notebooks that complete the names of arguments.
     #[getter]
     fn __signature__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         Interface::new(self.client.interface()).python_signature(py)
@@ -296,9 +319,9 @@ impl Function {
         )
     }
 
-    /// Calls the function. Arguments are in the order of the interface, or by name; OUT arguments
-    /// left out are made. Returns OUT and INOUT arguments as a named tuple, or `None` if the
-    /// function has none. Functions of the caller are called on this thread, while it waits.
+    /// Calls the function. Arguments are in the order of the interface, or by name. The call makes
+    /// the OUT arguments that are left out. It returns OUT and INOUT arguments as a named tuple, or
+    /// `None` if the function has none. Callbacks run on this thread while it waits.
     #[pyo3(signature = (*args, **kwargs))]
     pub(crate) fn __call__<'py>(
         slf: &Bound<'py, Self>,
@@ -323,12 +346,12 @@ impl Function {
         this.settle(py, &slots)
     }
 
-    /// Calls the function many times, over all servers that have it: for each of `calls` once, a
-    /// dictionary of arguments by name, a tuple in their order, or one value, with `fixed` the same
-    /// in all of them. Returns a sweep at once; iterating over it gives the results in order, each
-    /// when it is there. Calls that are brief travel in groups; those of a server that is lost are
-    /// made elsewhere where they may be repeated. With `progress`, or in a block of
-    /// `farcall.progress`, a bar shows how far it is.
+    /// Calls the function many times, on all servers that have it: once for each of `calls`, which
+    /// is a dictionary of arguments by name, a tuple of arguments in order, or one value. All calls
+    /// have the arguments `fixed`. This returns a sweep at once. Iterate over the sweep to get the
+    /// results in order, each when it is complete. Short calls travel in groups. If a server is
+    /// lost, its calls are made again at another server, if the interface says that they are
+    /// repeatable. With `progress`, or in a block of `farcall.progress`, a bar shows the progress.
     #[pyo3(signature = (calls, *, progress=None, **fixed))]
     fn map<'py>(
         slf: &Bound<'py, Self>,
@@ -339,12 +362,13 @@ impl Function {
         let (py, this) = (slf.py(), slf.get());
         this.origin.check(py)?;
         if transaction::active(py).is_some() {
-            let text = "in a transaction calls are not made at once: call it in a loop";
+            let text =
+                "a transaction records its calls: call the function in a loop instead of `map`";
             return Err(error::arguments(py, &this.name, text));
         }
         let at = |server: farcall_client::Server| server.function(&this.name).ok();
         let found = py.detach(|| match this.client.reservation() {
-            // All of its calls go to one server.
+            // All calls of a reservation go to one server.
             Some(_) => Vec::new(),
             None => this.client.servers().into_iter().filter_map(at).collect(),
         });
@@ -359,8 +383,8 @@ impl Function {
         sweep.call1((functions, calls, fixed, progress))
     }
 
-    /// Begins a call and returns its future at once. Any number of calls may be under way on one
-    /// server; the arrays are held, and must be left alone, until the future is done.
+    /// Starts a call and returns its future at once. Any number of calls may be under way at one
+    /// server. The future holds the arrays; do not use them until it is done.
     #[pyo3(signature = (*args, **kwargs))]
     fn call_async<'py>(
         slf: &Bound<'py, Self>,
@@ -369,12 +393,12 @@ impl Function {
     ) -> PyResult<Future> {
         let (py, function) = (slf.py(), slf.get());
         if transaction::active(py).is_some() {
-            let text = "in a transaction calls are not made at once: call it without `call_async`";
+            let text = "a transaction records its calls: call the function without `call_async`";
             return Err(error::arguments(py, &function.name, text));
         }
         let (laid_out, mut arguments, slots) = function.prepare(py, args, kwargs)?;
-        // SAFETY: the future holds the slots until the call is over or given up. That the user
-        // leaves the arrays alone until then is the contract of the call.
+        // SAFETY: the future holds the slots until the call has ended. The user must not use the
+        // arrays until then: that is the contract of a call.
         let pending =
             py.detach(|| unsafe { function.client.start_laid_out(laid_out, &mut arguments) });
         let pending = pending.map_err(|error| error::from_client(py, &error))?;
@@ -383,7 +407,7 @@ impl Function {
     }
 }
 
-/// The scalars and sizes of a call, its arguments, and the memory of its arrays.
+/// The scalars and the sizes of a call, its arguments, and the memory of its arrays.
 type Prepared<'py> = (LaidOut, Vec<Argument<'py>>, Vec<Option<Slot<'py>>>);
 
 impl Function {
@@ -404,7 +428,7 @@ impl Function {
         Ok((laid_out, arguments, slots))
     }
 
-    /// Hands the results to the caller's arrays, and makes the result.
+    /// Copies the results to the caller's arrays where needed, and makes the result of the call.
     pub(crate) fn settle<'py>(
         &self,
         py: Python<'py>,

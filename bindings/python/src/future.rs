@@ -1,4 +1,4 @@
-//! A call under way.
+//! Futures: calls under way.
 
 use crate::array::{Kept, Slot};
 use crate::error;
@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Instant;
 
-/// The future of a call. Its arrays are held until it is done; dropped before, the call is given
-/// up.
+/// The future of a call. It holds the arrays until the call has ended. If the program deletes the
+/// future before that, the client gives the call up.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Future {
     function: Py<Function>,
@@ -25,14 +25,14 @@ pub(crate) struct Future {
 }
 
 enum State {
-    /// Under way, with the memory it reads and fills.
+    /// Under way, with the memory that it reads and fills.
     Pending(Box<Pending>, Vec<Option<Kept>>),
-    /// Over, and its result not made yet.
+    /// Ended, but its result is not made yet.
     Over(Result<Outcome, Error>, Vec<Option<Kept>>),
     Done(Py<PyAny>, Times, Option<Arc<str>>),
     Failed(PyErr),
     Cancelled,
-    /// Between two states, with the lock held.
+    /// Between two states; the lock is held.
     Moving,
 }
 
@@ -51,8 +51,8 @@ impl Future {
         }
     }
 
-    /// The lock is waited for without the interpreter, which its holder may need. A callback of the
-    /// call cannot have it: its own thread holds it.
+    /// Waits for the lock without the interpreter, which the holder may need. A callback of the
+    /// call cannot get the lock: its own thread holds it.
     fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
         self.check_waiter()?;
         loop {
@@ -78,7 +78,7 @@ impl Future {
         Err(PyRuntimeError::new_err(text))
     }
 
-    /// Waits until the call is over.
+    /// Waits until the call has ended.
     fn wait(&self, timeout: Option<std::time::Duration>) -> Result<(), Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         *self.waiter() = Some(std::thread::current().id());
@@ -98,7 +98,7 @@ impl Future {
         Ok(())
     }
 
-    /// Makes the result of a call that is over.
+    /// Makes the result of a call that has ended.
     fn settle(&self, py: Python<'_>, state: &mut State) {
         match std::mem::replace(state, State::Moving) {
             State::Over(Err(error), _) => *state = State::Failed(error::from_client(py, &error)),
@@ -122,9 +122,9 @@ impl Future {
 
 #[pymethods]
 impl Future {
-    /// Waits for the result and returns it: what the call itself would have returned or raised.
-    /// Functions of the caller are called on this thread, meanwhile.
-    /// After `timeout` seconds it raises `Timeout`, and the call goes on.
+    /// Waits for the end of the call, and returns or raises what the call returns or raises.
+    /// Callbacks run on this thread while it waits. After `timeout` seconds it raises
+    /// `TimeoutError`, and the call continues.
     #[pyo3(signature = (timeout=None))]
     fn result(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let timeout = timeout
@@ -141,8 +141,8 @@ impl Future {
         }
     }
 
-    /// Whether the call is over or cancelled. Arrays and files travel as far as they can at once,
-    /// and a callback that has come is called on this thread.
+    /// Whether the call has ended or is cancelled. This also moves arrays and files as far as it
+    /// can without waiting, and runs a pending callback on this thread.
     fn done(&self, py: Python<'_>) -> PyResult<bool> {
         let state = self.lock(py)?;
         let State::Pending(pending, _) = &*state else {
@@ -154,7 +154,7 @@ impl Future {
         Ok(done)
     }
 
-    /// Gives the call up; the server ends it. Returns whether it was still under way.
+    /// Gives the call up, and the server ends it. Returns whether the call was under way.
     fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
         let mut state = self.lock(py)?;
         let pending = matches!(&*state, State::Pending(pending, _) if !pending.has_ended());
@@ -164,13 +164,13 @@ impl Future {
         Ok(pending)
     }
 
-    /// Whether it was cancelled.
+    /// Whether the call was cancelled.
     fn cancelled(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(matches!(*self.lock(py)?, State::Cancelled))
     }
 
-    /// How far the arrays of the call have travelled, in bytes: sent, to send, received, to
-    /// receive. `None` when it is over. Arrays in shared memory do not travel.
+    /// The progress of the arrays of the call in bytes: sent, to send, received, to receive. `None`
+    /// when the call has ended. Arrays in shared memory do not travel.
     fn progress(&self, py: Python<'_>) -> PyResult<Option<(u64, u64, u64, u64)>> {
         Ok(match &*self.lock(py)? {
             State::Pending(pending, _) => pending.progress().map(|progress| {
@@ -186,7 +186,7 @@ impl Future {
         })
     }
 
-    /// Whether the time-out of the connection has passed for the call: its result is an error now.
+    /// Whether the time limit of the connection has passed: the result of the call is an error now.
     fn _expired(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(match &*self.lock(py)? {
             State::Pending(pending, _) => {
@@ -196,7 +196,7 @@ impl Future {
         })
     }
 
-    /// How long the call took; `None` before its result was asked for.
+    /// The times of the call; `None` before `result` was called.
     #[getter]
     fn times(&self, py: Python<'_>) -> PyResult<Option<Times>> {
         Ok(match &*self.lock(py)? {
@@ -205,8 +205,8 @@ impl Future {
         })
     }
 
-    /// The library that has computed it, its version and its kernel; `None` before the result was
-    /// asked for, and where it does not say.
+    /// The library that computed the call, with its version and its kernel; `None` before `result`
+    /// was called, or if the library does not state them.
     #[getter]
     fn library(&self, py: Python<'_>) -> PyResult<Option<String>> {
         Ok(match &*self.lock(py)? {
@@ -215,7 +215,7 @@ impl Future {
         })
     }
 
-    /// The result, in a coroutine: waits in a thread of the event loop's executor.
+    /// The result, in a coroutine. A thread of the event loop's executor waits.
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let event_loop = slf
             .py()

@@ -1,4 +1,4 @@
-//! Arrays that stay at the server.
+//! Stored arrays and named data.
 
 use crate::array;
 use crate::error;
@@ -13,28 +13,28 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An array that stays at the server; a call takes it where it takes an array. Calls use it in the
-/// order in which they are made. It goes when `drop` is called, when this object goes that put it
-/// there, when the connection ends, or when it was not used for long; one that `stays` only for the
-/// last reason, and by `drop`.
+/// The handle of a stored array, which calls take as an array. Calls use the array in the order in
+/// which they are made. The server drops the array after `drop`, when the program deletes the
+/// handle that stored it, when the connection ends, or a day after its last use. If the array was
+/// stored with `stays`, only `drop` and the time since its last use count.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Handle {
     client: farcall_client::Handle,
     origin: Origin,
-    /// It goes with this object.
+    /// The array is dropped with this object.
     is_owned: AtomicBool,
 }
 
-/// Stands for an OUT or INOUT argument whose array is to stay at the server: the result has its
-/// handle.
+/// Stands for an OUT or INOUT argument whose array remains at the server. The result of the call
+/// has its handle.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Keep {
     stays: bool,
 }
 
-/// For an OUT or INOUT argument of a call: its array stays at the server, and the result has the
-/// handle. What an INOUT argument reads is zero. With `stays`, it stays when the connection ends,
-/// too.
+/// For an OUT or INOUT argument of a call: the array remains at the server as a stored array, and
+/// the result of the call has its handle. An INOUT argument reads zeros. With `stays`, the server
+/// keeps the array after the connection ends.
 #[pyfunction]
 #[pyo3(signature = (*, stays=false))]
 pub(crate) fn keep(stays: bool) -> Keep {
@@ -52,7 +52,7 @@ impl Keep {
 }
 
 impl Keep {
-    /// Makes the array at the server that the call is to fill.
+    /// Makes the array at the server that the call fills.
     pub(crate) fn make(
         &self,
         py: Python<'_>,
@@ -80,7 +80,7 @@ impl Handle {
         }
     }
 
-    /// Puts an array at a server.
+    /// Stores an array at a server.
     pub(crate) fn put(
         py: Python<'_>,
         server: &farcall_client::Server,
@@ -98,8 +98,8 @@ impl Handle {
                 .collect(),
             column_major,
         };
-        // SAFETY: the array is held here; that nobody writes to it meanwhile is the contract of
-        // every call.
+        // SAFETY: this function holds the array. Nothing writes to it meanwhile: that is the
+        // contract of every call.
         let bytes = unsafe { array::contents(&array) };
         let client = origin::ask(py, || match name {
             None => server.put(form, bytes, stays),
@@ -109,7 +109,7 @@ impl Handle {
         Ok(Handle::new(client, origin, is_owned))
     }
 
-    /// The array of a name.
+    /// The named data of a name.
     pub(crate) fn of_data(
         py: Python<'_>,
         server: &farcall_client::Server,
@@ -120,7 +120,7 @@ impl Handle {
         Ok(Handle::new(client, origin, false))
     }
 
-    /// The array of an id that a user gives.
+    /// The stored array with an id that a user gives.
     pub(crate) fn named(
         py: Python<'_>,
         server: &farcall_client::Server,
@@ -134,12 +134,12 @@ impl Handle {
         Ok(Handle::new(client, origin, false))
     }
 
-    /// As a call of a function of its server passes it.
+    /// The argument for a call at its own server.
     pub(crate) fn argument(&self) -> Argument<'static> {
         self.client.argument(&self.client.server())
     }
 
-    /// Whether it is at that server.
+    /// Whether the array is at that server.
     pub(crate) fn is_at(&self, server: &farcall_client::Server) -> bool {
         self.client.address() == server.address()
     }
@@ -159,14 +159,13 @@ impl Handle {
 
 #[pymethods]
 impl Handle {
-    /// Its id: 32 hexadecimal digits, by which `server.handle(id)` finds it.
+    /// The id of the array, 32 hexadecimal digits; `server.handle(id)` finds the array by it.
     #[getter]
     fn id(&self) -> String {
         self.client.id().to_string()
     }
 
-    /// Its name, where it was put or looked up by one; with `@` and the owner where it is not one's
-    /// own.
+    /// The name of named data, else `None`; with `@` and the owner if another user owns them.
     #[getter]
     fn name(&self) -> Option<String> {
         let named = self.client.name()?;
@@ -176,25 +175,25 @@ impl Handle {
         })
     }
 
-    /// Which version of the data of its name it is: 1, 2, ...
+    /// The version of named data: 1, 2, ...
     #[getter]
     fn version(&self) -> Option<u64> {
         self.client.name().map(|named| named.version)
     }
 
-    /// Its shape.
+    /// The shape of the array.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.client.form().shape)
     }
 
-    /// Its type.
+    /// The type of the elements.
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArrayDescr>> {
         array::dtype(py, self.ty())
     }
 
-    /// "F" where the first index varies fastest in memory, else "C".
+    /// "F" if the first index varies fastest in memory, else "C".
     #[getter]
     fn order(&self) -> &'static str {
         match self.client.form().column_major {
@@ -203,19 +202,19 @@ impl Handle {
         }
     }
 
-    /// Its bytes.
+    /// The size of the array in bytes.
     #[getter]
     fn nbytes(&self) -> u64 {
         self.client.form().bytes().unwrap_or(0)
     }
 
-    /// Whether the server has it on its disk, for want of memory.
+    /// Whether the server has moved the array to its disk because memory was short.
     #[getter]
     fn on_disk(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.ask(py, |handle| handle.status())?.on_disk)
     }
 
-    /// The array, after the calls that were made before.
+    /// The array, when all earlier calls that use it have ended.
     pub(crate) fn get<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyUntypedArray>> {
         let form = self.client.form();
         let shape: Vec<usize> = form.shape.iter().map(|&size| size as usize).collect();
@@ -230,9 +229,9 @@ impl Handle {
         Ok(array)
     }
 
-    /// A copy of the array at another server, which reads it from this one. The other server must
-    /// reach this one by the address that this program has of it, and allow it (`data.peers` in its
-    /// configuration).
+    /// Copies the array to another server, which reads it from this one. The other server must be
+    /// able to use this server's address as this program knows it, and must allow the copy
+    /// (`data.peers` in its configuration).
     #[pyo3(signature = (server, *, stays=false))]
     fn copy_to(&self, py: Python<'_>, server: &Bound<'_, Server>, stays: bool) -> PyResult<Handle> {
         let server = server.get();
@@ -241,13 +240,13 @@ impl Handle {
         Ok(Handle::new(copy, origin, !stays))
     }
 
-    /// The server need not keep it any more. Calls that use it go on.
+    /// Drops the array at the server. Calls that use it complete.
     fn drop(&self, py: Python<'_>) -> PyResult<()> {
         self.is_owned.store(false, Ordering::Relaxed);
         self.ask(py, |handle| handle.drop_array())
     }
 
-    /// Another process connects anew.
+    /// Another process connects again.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         self.origin.reduce(py, "handle", Some(&self.id()))
     }
@@ -271,24 +270,23 @@ impl Drop for Handle {
     }
 }
 
-/// Stands for data with a name, wherever they are; a call takes it where it takes an array.
+/// Stands for named data at any server; calls take it as an array.
 #[pyclass(frozen, eq, hash, module = "farcall")]
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) struct Data {
     name: DataName,
 }
 
-/// Data with a name, for a call to read: `atoms`, or `atoms@alice` for those that another user
-/// shares, or `runs/atoms.npy` for a file of a server's data folder. Which array it is, is looked
-/// up when the call is made; behind a metaserver the call goes where the data are, or these to the
-/// call.
+/// Named data, for a call to read: `atoms`, `atoms@alice` for data that the user alice shares, or
+/// `runs/atoms.npy` for a file of a server's data folder. Each call uses the newest version. Behind
+/// a metaserver, the call goes to a server that has the data, or the data go to the call.
 #[pyfunction]
 pub(crate) fn data(name: &str) -> PyResult<Data> {
     let name = data_name(name)?;
     Ok(Data { name })
 }
 
-/// The name of data that a user gives.
+/// The name of data, from a text that a user gives.
 pub(crate) fn data_name(name: &str) -> PyResult<DataName> {
     name.parse()
         .map_err(|error: NoName| PyValueError::new_err(error.to_string()))
@@ -319,22 +317,22 @@ impl Data {
     }
 }
 
-/// What is known of data with a name.
+/// The status of named data.
 #[pyclass(frozen, get_all, name = "DataStatus", module = "farcall")]
 pub(crate) struct KnownData {
     /// The name.
     name: String,
-    /// The user whose they are; empty for files of a server's data folder.
+    /// The user who owns them; empty for files of a server's data folder.
     owner: String,
-    /// Counts the versions, from 1 on.
+    /// The newest version: 1, 2, ...
     version: u64,
-    /// Whether all users may read them.
+    /// Whether all users can read them.
     shared: bool,
-    /// The shape.
+    /// The shape of the array.
     shape: Vec<u64>,
-    /// All bytes.
+    /// The size of the array in bytes.
     nbytes: u64,
-    /// The addresses of the servers that hold them in this version.
+    /// The addresses of the servers that hold this version.
     holders: Vec<String>,
 }
 
@@ -365,12 +363,12 @@ impl KnownData {
     }
 }
 
-/// Whether a caller gives something that is at a server.
+/// Whether a caller gives an array that is at a server.
 pub(crate) fn stays(value: &Bound<'_, PyAny>) -> bool {
     given(value).is_some() || value.cast::<Data>().is_ok()
 }
 
-/// What a call passes for something that is at a server.
+/// The argument for an array that is at a server.
 pub(crate) fn argument(
     value: &Bound<'_, PyAny>,
     server: &farcall_client::Server,
@@ -382,12 +380,12 @@ pub(crate) fn argument(
     Some(Argument::Named(data.get().name.clone()))
 }
 
-/// The handle that a caller gives for an array, if it is one.
+/// The handle that a caller gives, if the value is one.
 pub(crate) fn given<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, Handle>> {
     value.cast::<Handle>().ok()
 }
 
-/// What stands in a result for an array that stays.
+/// The placeholder in a result for an array that remains at the server.
 pub(crate) fn placeholder(py: Python<'_>) -> PyResult<Bound<'_, PyUntypedArray>> {
     let numpy = array::numpy(py)?;
     let empty = numpy.call_method1(intern!(py, "empty"), (0,))?;

@@ -10,18 +10,17 @@ use std::fmt::Write;
 #[pyclass(frozen, get_all, module = "farcall")]
 #[derive(Clone, Debug)]
 pub(crate) struct Parameter {
-    /// Its name in the IDL.
+    /// The name in the interface file.
     name: String,
     /// IN, OUT, INOUT or WORK.
     mode: &'static str,
-    /// The IDL's name of the type.
+    /// The name of the type in the interface language.
     r#type: &'static str,
-    /// The NumPy type of the elements; `None` for text.
+    /// The NumPy type of the elements; `None` for texts.
     dtype: Option<String>,
-    /// The sizes as expressions of the other parameters, as NumPy's shape has them; empty for a
-    /// scalar.
+    /// The shape: expressions of the other parameters, in NumPy's order; empty for a scalar.
     shape: Vec<String>,
-    /// Of texts of fixed length: how many bytes each has at most, as an expression.
+    /// For texts of fixed length: the most bytes of each text, as an expression.
     length: Option<String>,
 }
 
@@ -94,25 +93,25 @@ impl Parameter {
     }
 }
 
-/// The interface of a function. As text it is the IDL.
+/// The interface of a function.
 #[pyclass(frozen, get_all, module = "farcall")]
 #[derive(Clone, Debug)]
 pub(crate) struct Interface {
-    /// Name without the module.
+    /// The name without the module.
     name: String,
     /// The module, if it has one.
     module: Option<String>,
-    /// What the function does.
+    /// What the function does, in one line.
     description: Option<String>,
-    /// The parameters in order, work space included.
+    /// The parameters in order, including work space.
     parameters: Vec<Parameter>,
-    /// The functions of the caller that it calls; they are passed after the parameters.
+    /// The callbacks; a caller passes them after the parameters.
     callbacks: Vec<Interface>,
     /// The calling convention, which decides the order of memory: C, C++ or FORTRAN.
     convention: &'static str,
-    /// Whether a call may be made again after a failure.
+    /// Whether a call may run again after a failure.
     repeatable: bool,
-    /// The IDL.
+    /// The interface in the interface language.
     text: String,
 }
 
@@ -155,7 +154,7 @@ impl Interface {
             let _ = writeln!(text, "{:width$}  callable ({names})", callback.name);
         }
         if self.convention == "FORTRAN" && self.parameters.iter().any(|p| p.shape.len() > 1) {
-            text.push_str("\nMatrices are best in Fortran order: others are copied.\n");
+            text.push_str("\nPass matrices in Fortran order; the call copies others.\n");
         }
         text
     }
@@ -187,7 +186,7 @@ impl Interface {
         }
     }
 
-    /// The name by which Python passes a parameter: a keyword gets an underscore.
+    /// The name of a parameter in Python; a keyword of Python gets an underscore.
     pub(crate) fn python_name(name: &str) -> String {
         match KEYWORDS.contains(&name) {
             true => format!("{name}_"),
@@ -201,8 +200,8 @@ impl Interface {
             .filter(|param| param.mode != Mode::Work.name())
     }
 
-    /// An `inspect.Signature`. What an argument is stands as its annotation; OUT arguments may be
-    /// left out by name, which Python cannot say of those that others follow.
+    /// An `inspect.Signature`. The annotation of an argument describes it. OUT arguments may be
+    /// left out by name; a signature cannot say so for those that others follow.
     pub(crate) fn python_signature<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let inspect = py.import("inspect")?;
         let class = inspect.getattr("Parameter")?;
@@ -242,7 +241,7 @@ impl Interface {
     }
 }
 
-/// Names that Python keeps for itself.
+/// The keywords of Python.
 const KEYWORDS: &[&str] = &[
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
     "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",

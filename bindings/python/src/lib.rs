@@ -6,17 +6,17 @@
 mod array;
 mod callback;
 mod channel;
+mod durable_call;
 mod error;
+mod estimate;
 mod flow;
 mod function;
 mod future;
 mod handle;
 mod interface;
-mod job;
 mod memory;
 mod object;
 mod origin;
-mod plan;
 mod reservation;
 mod result;
 mod scalar;
@@ -35,6 +35,10 @@ mod _native {
     #[pymodule_export]
     use crate::channel::Channel;
     #[pymodule_export]
+    use crate::durable_call::{DurableCall, DurableStatus};
+    #[pymodule_export]
+    use crate::estimate::Estimate;
+    #[pymodule_export]
     use crate::flow::{FlowPattern, FlowPlatform, simulate_flow};
     #[pymodule_export]
     use crate::function::{Function, show_progress};
@@ -45,13 +49,9 @@ mod _native {
     #[pymodule_export]
     use crate::interface::{Interface, Parameter};
     #[pymodule_export]
-    use crate::job::{DurableStatus, Job};
-    #[pymodule_export]
     use crate::memory::SharedMemory;
     #[pymodule_export]
     use crate::object::Object;
-    #[pymodule_export]
-    use crate::plan::Plan;
     #[pymodule_export]
     use crate::reservation::Reservation;
     #[pymodule_export]

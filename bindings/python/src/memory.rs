@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// What an array that was born in shared memory is based on.
+/// The memory of an array that was made in shared memory.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct SharedMemory(farcall_client::SharedMemory);
 
@@ -15,7 +15,7 @@ impl SharedMemory {
 
 #[pymethods]
 impl SharedMemory {
-    /// Its bytes, as NumPy's array interface wants them described.
+    /// The bytes, described for NumPy's array interface.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let interface = PyDict::new(py);

@@ -1,4 +1,4 @@
-//! An object on a server.
+//! Remote objects.
 
 use crate::function::Function;
 use crate::origin::Origin;
@@ -8,14 +8,14 @@ use pyo3::types::PyTuple;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// An object on a server, made by `server.new`. Its methods are attributes, which are called as
-/// functions are, one after the other. It is destroyed by `close`, at the end of a `with` block,
-/// when nothing refers to it any more, and when the connection ends; one that stays at the server
-/// is left alone then.
+/// A remote object, which `server.new` has made. Its methods are attributes; call them like
+/// functions. They run one after the other. The object is destroyed by `close`, at the end of a
+/// `with` block, when the program deletes it, and when the connection ends. None of these destroys
+/// a persistent object, only `server.drop_object`.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Object {
     client: farcall_client::Object,
-    /// Its name, where it stays.
+    /// The id of a persistent object.
     id: Option<farcall_client::HandleId>,
     origin: Origin,
     methods: Mutex<HashMap<String, Py<Function>>>,
@@ -38,13 +38,13 @@ impl Object {
 
 #[pymethods]
 impl Object {
-    /// Its id, where it stays at the server: `server.object(id)` finds it again.
+    /// The id of a persistent object, by which `server.object(id)` finds it, else `None`.
     #[getter]
     fn id(&self) -> Option<String> {
         self.id.map(|id| id.to_string())
     }
 
-    /// The handle on a method.
+    /// The function handle of a method.
     fn method<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, Function>> {
         self.origin.check(py)?;
         let known = self.methods.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,7 +61,7 @@ impl Object {
     }
 
     fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, Function>> {
-        // Python and notebooks ask for names of their own, which are not worth a question.
+        // Python and notebooks look for special names, which no server has.
         if name.starts_with('_') {
             return Err(PyAttributeError::new_err(name.to_owned()));
         }
@@ -74,7 +74,7 @@ impl Object {
         })
     }
 
-    /// Names of its methods.
+    /// The names of the methods.
     fn __dir__(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let functions = self.origin.ask(py, || self.client.server().functions())?;
         let class = self.client.class().rsplit('/').next().unwrap_or("");
@@ -88,7 +88,7 @@ impl Object {
         Ok(names)
     }
 
-    /// Destroys it. What runs is ended, and later calls fail.
+    /// Destroys the object. The server ends a method that runs, and later calls fail.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.client.close());
     }
@@ -106,7 +106,8 @@ impl Object {
         if let Some(id) = self.id {
             return self.origin.reduce(py, "object", Some(&id.to_string()));
         }
-        let text = "an object on a server belongs to its connection and cannot be pickled";
+        let text =
+            "a remote object belongs to its connection and cannot be pickled; a persistent one can";
         Err(PyTypeError::new_err(text))
     }
 

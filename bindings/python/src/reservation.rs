@@ -1,4 +1,4 @@
-//! Processor elements and bandwidth reserved ahead of time.
+//! Reservations.
 
 use crate::error;
 use crate::origin::Origin;
@@ -6,7 +6,7 @@ use farcall_client::{ReservationName, ReservationSpec};
 use pyo3::prelude::*;
 use std::time::{Duration, Instant};
 
-/// What is to be reserved.
+/// The reservation that the caller asks for.
 pub(crate) fn wanted(
     py: Python<'_>,
     pes: u32,
@@ -23,7 +23,7 @@ pub(crate) fn wanted(
     };
     let rate = |name, given: Option<Rate>| {
         let rate = given.as_ref().map_or(Ok(0), Rate::bytes);
-        let expected = "bytes per second, or text such as \"20Mbit/s\"";
+        let expected = "bytes/s, or a text such as \"20Mbit/s\"";
         rate.map_err(|got| error::argument(py, "reserve", name, expected, &got))
     };
     Ok(ReservationSpec {
@@ -36,7 +36,7 @@ pub(crate) fn wanted(
     })
 }
 
-/// The name of a reservation that is given as such, as a number or as a text.
+/// The name of a reservation, which the caller gives as an object, an id or a text.
 pub(crate) fn name(function: &str, given: &Bound<'_, PyAny>) -> PyResult<ReservationName> {
     if let Ok(reservation) = given.cast::<Reservation>() {
         return Ok(ReservationName::from(&reservation.get().known));
@@ -47,14 +47,14 @@ pub(crate) fn name(function: &str, given: &Bound<'_, PyAny>) -> PyResult<Reserva
     let text: Option<String> = given.extract().ok();
     let name = text.and_then(|text| text.parse().ok());
     name.ok_or_else(|| {
-        let expected = "a reservation, its number, or a text such as '3@farcall://host:3717'";
+        let expected = "a reservation, its id, or a text such as '3@farcall://host:3717'";
         let function = format!("{function}.with_reservation");
         let shown = error::describe(given);
         error::argument(given.py(), &function, "reservation", expected, &shown)
     })
 }
 
-/// Bytes per second, or text with a unit.
+/// Bytes per second, or a text with a unit.
 #[derive(FromPyObject)]
 pub(crate) enum Rate {
     #[pyo3(transparent)]
@@ -64,7 +64,7 @@ pub(crate) enum Rate {
 }
 
 impl Rate {
-    /// The error is what was given.
+    /// The error is the value that was given.
     pub(crate) fn bytes(&self) -> Result<u64, String> {
         let (rate, given) = match self {
             Rate::Number(number) => (Some(*number), number.to_string()),
@@ -75,8 +75,8 @@ impl Rate {
     }
 }
 
-/// Processor elements and bandwidth of a server, reserved for calls of
-/// `Function.with_reservation`. As a context manager it is released at the end.
+/// A reservation of processor elements and bandwidth, for calls of `Function.with_reservation`. The
+/// end of a `with` block releases it.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Reservation {
     server: farcall_client::Server,
@@ -106,13 +106,13 @@ impl Reservation {
 
 #[pymethods]
 impl Reservation {
-    /// Its number at the server.
+    /// The id of the reservation at its server.
     #[getter]
     fn id(&self) -> u64 {
         self.known.id
     }
 
-    /// The address of its server.
+    /// The address of the server.
     #[getter]
     fn server(&self) -> String {
         self.known.server.to_string()
@@ -124,32 +124,32 @@ impl Reservation {
         self.known.pes
     }
 
-    /// Bytes per second to the server.
+    /// The rate to the server in bytes/s.
     #[getter]
     fn up(&self) -> u64 {
         self.known.up
     }
 
-    /// Bytes per second from the server.
+    /// The rate from the server in bytes/s.
     #[getter]
     fn down(&self) -> u64 {
         self.known.down
     }
 
-    /// Seconds until it begins; 0 when it has begun.
+    /// Seconds until the reservation begins; 0 if it has begun.
     #[getter]
     fn begins_in(&self) -> f64 {
         self.left(self.known.begins)
     }
 
-    /// Seconds until it is over; 0 when it is.
+    /// Seconds until the reservation ends; 0 if it has ended.
     #[getter]
     fn ends_in(&self) -> f64 {
         self.left(self.known.ends)
     }
 
-    /// Ends it before its time. Calls that name it and wait do so as all others from then on. One
-    /// that is over already is left alone.
+    /// Ends the reservation before its time. Calls that wait for it wait like all other calls. If
+    /// the reservation has ended, this does nothing.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         self.origin.check(py)?;
         if self.ends_in() == 0.0 {

@@ -1,4 +1,4 @@
-//! What a call returns: OUT and INOUT arguments as a named tuple.
+//! The result of a call: OUT and INOUT arguments as a named tuple.
 
 use crate::array::Slot;
 use farcall_idl::{Interface, Scalar, Values};
@@ -9,8 +9,8 @@ use pyo3::types::PyTuple;
 /// The named tuple of one function.
 pub(crate) struct Results {
     name: String,
-    /// Returned parameters in the order of the interface: index, field name, and whether it has
-    /// one element always.
+    /// Returned parameters in the order of the interface: index, field name, and whether the
+    /// parameter always has one element.
     fields: Vec<(usize, String, bool)>,
     class: PyOnceLock<Py<PyAny>>,
 }
@@ -28,7 +28,7 @@ impl Results {
             elements: &[],
         };
         let fields = fields.map(|(index, param)| {
-            // Of texts, the last dimension is their length.
+            // The last dimension of texts is their length.
             let fields = usize::from(param.is_fixed_texts());
             let is_number = param.dims[..param.dims.len() - fields]
                 .iter()

@@ -5,7 +5,7 @@ use farcall_idl::{Param, Scalar, Type};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyComplex, PyFloat, PyInt, PyString};
 
-/// The value as the parameter's type has it, or the error that says why there is none.
+/// The value in the type of the parameter, or an error that says why it does not fit.
 pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> PyResult<Scalar> {
     let py = value.py();
     let mismatch = |expected: &str, given: String| {
@@ -32,7 +32,7 @@ pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> P
     }
 }
 
-/// What a scalar of the type is to Python.
+/// A description of a scalar of the type, for error messages.
 pub(crate) fn expected(param: &Param) -> &'static str {
     match param.ty {
         Type::String if param.is_texts() => "a sequence of str",
@@ -45,10 +45,10 @@ pub(crate) fn expected(param: &Param) -> &'static str {
     }
 }
 
-/// Anything that is an index: Python's and NumPy's integers, never a float.
+/// An integer of Python or NumPy, never a float.
 fn integer(value: &Bound<'_, PyAny>) -> Option<Scalar> {
     if let Ok(value) = value.cast_exact::<PyInt>() {
-        // A value past 64 bits fits no type, and its text says so.
+        // A value of more than 64 bits fits no type; the error shows it as text.
         return Some(
             value
                 .extract()
@@ -87,7 +87,7 @@ fn complex(value: &Bound<'_, PyAny>) -> Option<Scalar> {
         .map(|Pair(re, im)| Scalar::Complex { re, im })
 }
 
-/// Real and imaginary part of anything that has them.
+/// The real and the imaginary part of a value that has them.
 struct Pair(f64, f64);
 
 impl<'py> FromPyObject<'_, 'py> for Pair {

@@ -1,9 +1,9 @@
-//! A server, and the way to it.
+//! Servers: connecting, and what a connection can do.
 
+use crate::durable_call::{DurableCall, DurableStatus};
 use crate::error;
 use crate::function::Function;
 use crate::handle::{self, Data, Handle, KnownData};
-use crate::job::{DurableStatus, Job};
 use crate::memory::SharedMemory;
 use crate::object::Object;
 use crate::origin::Origin;
@@ -22,20 +22,23 @@ use std::time::Duration;
 
 /// Connects to a server: `farcall://host:port` or `unix:///path`.
 ///
-/// Without an address it is the one of the environment variable `FARCALL_SERVER`, or of
-/// `NINF_SERVER` and `NINF_SERVER_PORT`, or the metaserver of `FARCALL_METASERVER`, or else this
-/// machine. Behind a metaserver, `meta://host:port`, are all servers that have joined it: each call
-/// goes to the one that will have done it first, and to another where that one is lost.
+/// Without an address, the environment names the server: `FARCALL_SERVER`, or `NINF_SERVER` and
+/// `NINF_SERVER_PORT`, or the metaserver of `FARCALL_METASERVER`. If none of them is set, the
+/// server is on this machine. `meta://host:port` connects to all servers behind a metaserver: each
+/// call goes to the server that will complete it first, and to another one if that server is lost.
 ///
-/// `timeout` bounds every call and `connect_timeout` the connection, in seconds. Where a server
-/// reached over TCP turns out to be on this host, the connection changes to a Unix socket and
-/// shared memory, unless `same_host` is false.
+/// `timeout` limits the time of each call, and `connect_timeout` the time to connect, in seconds.
+/// If a server that was reached over TCP is on this host, the connection changes to a Unix socket
+/// and shared memory, unless `same_host` is false.
 ///
-/// `farcalls://host:port` speaks TLS. `authorities` is a file with the certificates to believe
-/// instead of this machine's, `certificate` the files of a certificate to show and of its private
-/// key, `token` what tells the server who the caller is; without them the environment names them:
-/// `FARCALL_CA`, `FARCALL_CERT` with `FARCALL_KEY`, `FARCALL_TOKEN`. None of them goes into a
-/// pickled handle. A token is not sent in clear text over a network.
+/// `farcalls://host:port` uses TLS. `authorities` is a file with the certificates of authorities to
+/// trust instead of those of this machine. `certificate` is a pair of files: a certificate and its
+/// private key. `token` identifies the caller. Without these arguments, the environment names
+/// them: `FARCALL_CA`, `FARCALL_CERT` with `FARCALL_KEY`, `FARCALL_TOKEN`. The client never sends a
+/// token in clear text over a network.
+///
+/// A pickled server or handle keeps the paths of these files, but not the token: the process that
+/// loads it takes the token from `FARCALL_TOKEN`, and a warning says so.
 #[pyfunction]
 #[pyo3(signature = (
     address=None, *, timeout=None, connect_timeout=10.0, same_host=true, token=None,
@@ -62,7 +65,7 @@ pub(crate) fn connect(
             .transpose()?,
         on_interrupt: Some(Arc::new(is_interrupted)),
         same_host,
-        credentials: credentials(token, authorities, certificate),
+        credentials: credentials(token.clone(), authorities.clone(), certificate.clone()),
         ..Options::default()
     };
     let client = py
@@ -70,7 +73,7 @@ pub(crate) fn connect(
         .map_err(|error| match error {
             farcall_client::Error::Connect { .. } if !is_named => {
                 let text = format!(
-                    "{error} (another server is named by its address, or by FARCALL_SERVER or \
+                    "{error} (to use another server, give its address, or set FARCALL_SERVER or \
                      FARCALL_METASERVER)"
                 );
                 error::connection(py, text)
@@ -79,13 +82,17 @@ pub(crate) fn connect(
         })?;
     Ok(Server {
         client,
-        origin: Origin::new(address, timeout, connect_timeout, same_host),
+        origin: Origin::new(address, timeout, connect_timeout, same_host).with_credentials(
+            token.as_deref(),
+            authorities,
+            certificate,
+        ),
         functions: Mutex::default(),
         last: Mutex::default(),
     })
 }
 
-/// What was given, and what the environment names for the rest.
+/// The credentials that the caller gave; the environment names the others.
 fn credentials(
     token: Option<String>,
     authorities: Option<PathBuf>,
@@ -120,11 +127,11 @@ pub(crate) fn seconds(py: Python<'_>, name: &str, value: f64) -> PyResult<Durati
 }
 
 thread_local! {
-    /// The exception that a signal's handler raised while a call was under way.
+    /// The exception that a signal handler raised while a call was under way.
     static INTERRUPT: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
-/// Runs the handlers of signals that have come; whether one raised an exception.
+/// Runs the handlers of pending signals, and says whether one of them raised an exception.
 pub(crate) fn is_interrupted() -> bool {
     Python::attach(|py| match py.check_signals() {
         Ok(()) => false,
@@ -140,13 +147,13 @@ pub(crate) fn take_interrupt() -> Option<PyErr> {
     INTERRUPT.take()
 }
 
-/// A function that a server offers.
+/// A function that a server has.
 #[pyclass(frozen, get_all, module = "farcall")]
 #[derive(Clone, Debug)]
 pub(crate) struct FunctionSummary {
     /// Qualified name.
     name: String,
-    /// What it does, in a line.
+    /// What it does, in one line.
     title: String,
 }
 
@@ -161,7 +168,7 @@ impl FunctionSummary {
     }
 }
 
-/// A server. It may be used from any thread; calls of several threads run at the same time.
+/// A server. Any thread may use it, and calls of several threads run at the same time.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Server {
     client: farcall_client::Server,
@@ -191,13 +198,13 @@ impl Server {
 
 #[pymethods]
 impl Server {
-    /// Where it is.
+    /// The address of the server.
     #[getter]
     fn address(&self) -> String {
         self.client.address().to_string()
     }
 
-    /// The functions it offers.
+    /// The functions that the server has.
     fn ls(&self, py: Python<'_>) -> PyResult<Vec<FunctionSummary>> {
         let functions = self.origin.ask(py, || self.client.functions())?;
         let summary = |function: farcall_client::FunctionSummary| FunctionSummary {
@@ -207,14 +214,14 @@ impl Server {
         Ok(functions.into_iter().map(summary).collect())
     }
 
-    /// The interface of a function as IDL.
+    /// The interface of a function, in the interface language.
     fn describe(&self, py: Python<'_>, name: &str) -> PyResult<String> {
         let function = self.origin.ask(py, || self.client.function(name))?;
         Ok(function.interface().public_text())
     }
 
-    /// A handle on the function of that name, `module/name` or `name` alone. Its interface is
-    /// fetched once.
+    /// The function handle for a name: `module/name`, or `name` alone. The client fetches the
+    /// interface once.
     fn function<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, Function>> {
         self.origin.check(py)?;
         if let Some(known) = self
@@ -235,9 +242,10 @@ impl Server {
         Ok(function)
     }
 
-    /// An object of a class of that name, `module/class` or `class` alone: `obj.method(...)` calls
-    /// a method on it. It lives on the server until it is closed or deleted; with `stays`, until
-    /// `drop_object`, or a day after its last use: `server.object(id)` finds it again.
+    /// Makes an object of a class, `module/class` or `class` alone. `obj.method(...)` calls a
+    /// method of it. The server keeps the object until the program closes or deletes it. With
+    /// `stays` the object is persistent: the server keeps it until `drop_object`, or until a day
+    /// after its last use, and `server.object(id)` finds it again.
     #[pyo3(name = "new", signature = (name, *, stays=false))]
     fn new_object(&self, py: Python<'_>, name: &str, stays: bool) -> PyResult<Object> {
         let (object, id) = self.origin.ask(py, || {
@@ -248,22 +256,20 @@ impl Server {
         Ok(Object::new(object, id, self.origin.clone()))
     }
 
-    /// The object of that id that stays at the server, which may be from another program of the
-    /// same user.
+    /// The persistent object with this id. Another program of the same user may have made it.
     fn object(&self, py: Python<'_>, id: &str) -> PyResult<Object> {
         let id = object_id(py, id)?;
         let object = self.origin.ask(py, || self.client.object(id))?;
         Ok(Object::new(object, Some(id), self.origin.clone()))
     }
 
-    /// Destroys an object that stays at the server.
+    /// Destroys a persistent object.
     fn drop_object(&self, py: Python<'_>, id: &str) -> PyResult<()> {
         let id = object_id(py, id)?;
         self.origin.ask(py, || self.client.drop_object(id))
     }
 
-    /// Ids of the caller's objects that stay at the server, with their classes, in the order of
-    /// their creation.
+    /// The ids and the classes of the caller's persistent objects, in the order of their creation.
     fn objects(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
         let objects = self.origin.ask(py, || self.client.objects())?;
         let told = objects.into_iter();
@@ -287,8 +293,8 @@ impl Server {
         Ok(result)
     }
 
-    /// Calls in a `with` block over it are recorded, and run as a data-flow graph at its end:
-    /// `farcall.transaction` says how. They run on this server.
+    /// A transaction on this server: a `with` block records its calls, and runs them at its end as
+    /// a data-flow graph. See `farcall.transaction`.
     fn transaction(&self, py: Python<'_>) -> PyResult<Transaction> {
         self.origin.check(py)?;
         Ok(Transaction::new(
@@ -297,23 +303,23 @@ impl Server {
         ))
     }
 
-    /// The submitted call of that id. Nothing is asked of the server yet.
-    fn job(&self, py: Python<'_>, id: &str) -> PyResult<Job> {
-        Job::named(py, &self.client, self.origin.clone(), id)
+    /// The durable call with this job id. This does not ask the server yet.
+    fn job(&self, py: Python<'_>, id: &str) -> PyResult<DurableCall> {
+        DurableCall::named(py, &self.client, self.origin.clone(), id)
     }
 
-    /// The caller's submitted calls at this server, in the order of submission.
+    /// The caller's durable calls at this server, in the order in which they were submitted.
     fn jobs(&self, py: Python<'_>) -> PyResult<Vec<DurableStatus>> {
         let jobs = self.origin.ask(py, || self.client.jobs())?;
         Ok(jobs.into_iter().map(DurableStatus::from).collect())
     }
 
-    /// Reserves processor elements, and bandwidth `up` to the server and `down` from it, in bytes
-    /// per second or as text such as `"20Mbit/s"`; from `start` seconds from now on and for so many
-    /// `seconds`, with `earliest` as soon after that as they are free. Calls of
-    /// `Function.with_reservation` start at once then, and their arrays travel at these rates.
-    /// Where they are not free then, the error's `earliest` is the seconds from now on after which
-    /// they are.
+    /// Reserves processor elements, and bandwidth `up` to the server and `down` from it, in bytes/s
+    /// or as text such as `"20Mbit/s"`. The reservation begins `start` seconds from now and lasts
+    /// `seconds`. With `earliest` it begins as soon after that as enough is free. Calls of
+    /// `Function.with_reservation` then start at once, and their arrays travel at these rates. If
+    /// too little is free, the `earliest` of the error is the number of seconds from now until
+    /// enough is free.
     #[pyo3(signature = (pes=1, *, seconds, start=0.0, earliest=false, up=None, down=None))]
     #[allow(clippy::too_many_arguments, reason = "each is a name in Python")]
     fn reserve(
@@ -335,19 +341,20 @@ impl Server {
         ))
     }
 
-    /// The caller's reservations that are not over, in the order in which they were made.
+    /// The caller's reservations that have not ended, in the order in which they were made.
     fn reservations(&self, py: Python<'_>) -> PyResult<Vec<Reservation>> {
         let known = self.origin.ask(py, || self.client.reservations())?;
         let reservation = |known| Reservation::new(self.client.clone(), self.origin.clone(), known);
         Ok(known.into_iter().map(reservation).collect())
     }
 
-    /// Puts an array at the server, to be used in calls by its handle. Functions of Fortran want
-    /// matrices in columns: `order="F"`, which is also that of an array in that order. With `stays`
-    /// it stays when the connection ends. With a `name` it stays as well, and calls find it by
-    /// `farcall.data(name)`: named data do not change, and another array put under the name is the
+    /// Stores an array at the server and returns its handle, which calls take as an array.
+    /// Functions of Fortran need matrices in columns: `order="F"`. The default is the order of the
+    /// array. With `stays`, the server keeps the array after the connection ends. With a `name`,
+    /// the array is named data: the server keeps it too, and calls take it as
+    /// `farcall.data(name)`. Named data do not change; another array under the same name is the
     /// next version. Behind a metaserver, the array goes to the server that has data of that name,
-    /// or else most memory free. Other users read what is `shared`.
+    /// or else to the server with the most free memory. Other users can read `shared` data.
     #[pyo3(signature = (array, *, order=None, stays=false, name=None, shared=false))]
     fn put(
         &self,
@@ -362,7 +369,7 @@ impl Server {
         let whose = self.origin.clone();
         if shared && name.is_none() {
             return Err(PyValueError::new_err(
-                "only an array with a name can be shared",
+                "only named data can be shared: give a `name`",
             ));
         }
         Handle::put(py, &self.client, whose, array, order, (stays, name, shared))
@@ -378,34 +385,45 @@ impl Server {
         handle.cast::<Handle>()?.call_method0("get")
     }
 
-    /// The array that is at the server under that name: the caller's own, a file of the server's
-    /// data folder, or what another user shares.
+    /// The earlier name of `handle(name=...)`.
     fn data(&self, py: Python<'_>, name: &str) -> PyResult<Handle> {
-        self.origin.check(py)?;
-        let name = handle::data_name(name)?;
-        self.of_data(py, &name)
+        error::deprecated(
+            py,
+            c"Server.data is deprecated; use Server.handle(name=...)",
+        )?;
+        self.handle(py, None, Some(name))
     }
 
-    /// All data with names that the caller may see, by name.
+    /// All named data that the caller can read, in the order of their names.
     fn list_data(&self, py: Python<'_>) -> PyResult<Vec<KnownData>> {
         let data = self.origin.ask(py, || self.client.list_data())?;
         Ok(data.into_iter().map(KnownData::from).collect())
     }
 
-    /// Drops the caller's data of that name, wherever they are. Calls that use them go on.
+    /// Drops the caller's data of that name at all servers. Calls that use them complete.
     fn drop_data(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         let name = handle::data_name(name)?;
         self.origin.ask(py, || self.client.drop_data(&name))
     }
 
-    /// The handle of that id, which may be from another program of the same user.
-    fn handle(&self, py: Python<'_>, id: &str) -> PyResult<Handle> {
+    /// The handle of the stored array with this id, or of the named data of this name. Another
+    /// program of the same user may have stored the array. Named data are the caller's own, a file
+    /// of the server's data folder, or data that another user shares.
+    #[pyo3(signature = (id=None, *, name=None))]
+    fn handle(&self, py: Python<'_>, id: Option<&str>, name: Option<&str>) -> PyResult<Handle> {
         self.origin.check(py)?;
-        let whose = self.origin.clone();
-        Handle::named(py, &self.client, whose, id)
+        match (id, name) {
+            (Some(id), None) => Handle::named(py, &self.client, self.origin.clone(), id),
+            (None, Some(name)) => self.of_data(py, &handle::data_name(name)?),
+            _ => Err(error::arguments(
+                py,
+                "handle",
+                "give either an id or a name",
+            )),
+        }
     }
 
-    /// The handles of the caller's arrays at this server, in the order of their creation.
+    /// The handles of the caller's stored arrays at this server, in the order of their creation.
     fn handles(&self, py: Python<'_>) -> PyResult<Vec<Handle>> {
         let handles = self.origin.ask(py, || {
             let known = self.client.handles()?;
@@ -416,8 +434,8 @@ impl Server {
         Ok(handles.into_iter().map(handle).collect())
     }
 
-    /// An array like `numpy.empty`, in memory shared with the server where it is on the same host:
-    /// `farcall.empty` says what that means.
+    /// An array like `numpy.empty`, in memory that is shared with the server if it is on this host.
+    /// See `farcall.empty`.
     #[pyo3(signature = (shape, dtype=None, order="C"))]
     fn empty<'py>(
         slf: &Bound<'py, Self>,
@@ -436,20 +454,20 @@ impl Server {
             .call_method("empty", (shape,), Some(&options))
     }
 
-    /// Memory shared with the server; `None` where there cannot be any.
+    /// Memory that is shared with the server; `None` if the server has none to share.
     fn _share(&self, py: Python<'_>, size: usize) -> PyResult<Option<SharedMemory>> {
         let memory = self.origin.ask(py, || self.client.share(size))?;
         Ok(memory.map(SharedMemory::new))
     }
 
-    /// How long the last call by name took; `None` before the first.
+    /// The times of the last call by name; `None` before the first call.
     #[getter]
     fn times(&self) -> Option<Times> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().and_then(|function| function.get().times())
     }
 
-    /// Another process connects anew.
+    /// Another process connects again.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         self.origin.reduce(py, "server", None)
     }

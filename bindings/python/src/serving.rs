@@ -18,8 +18,8 @@ mod callback;
 const READ: i32 = 0x100;
 const WRITE: i32 = 0x200;
 
-/// Runs a worker in this process, which a server has started for it. `bind(path)` gives for each
-/// function of a module what calls it with (arguments, results).
+/// Runs a worker in this process, which a server has started. `bind(path)` returns a callable for
+/// each function of a module; it takes (arguments, results).
 #[pyfunction]
 pub(crate) fn run_worker(py: Python<'_>, bind: Py<PyAny>) -> PyResult<()> {
     let load = |source: &Source, document: &Document, _: Option<&Path>| {
@@ -35,14 +35,14 @@ pub(crate) fn run_worker(py: Python<'_>, bind: Py<PyAny>) -> PyResult<()> {
     Ok(py.detach(|| run_worker_for(load))?)
 }
 
-/// A stream of the C library is of no use to Python.
+/// Python cannot use a stream of the C library.
 fn refuse_streams(document: &Document) -> Result<(), String> {
     let is_stream = |param: &farcall_idl::Param| param.ty == Type::FilePointer;
     let mut functions = document.functions();
     match functions.find(|function| function.params.iter().any(is_stream)) {
         None => Ok(()),
         Some(function) => Err(format!(
-            "`{}` takes a filepointer, which Python functions cannot be given; use filename",
+            "`{}` has a parameter of type filepointer, which Python cannot use; use filename",
             function.name
         )),
     }
@@ -63,10 +63,10 @@ impl Callee for Functions {
     ) -> Result<(), Failure> {
         let failed = |text: String| Failure::new(FailureKind::FunctionFailed, text);
         let Some(callable) = self.0.get(function) else {
-            return Err(failed("is not in the module any more".to_string()));
+            return Err(failed("is no longer in the module".to_string()));
         };
         Python::attach(|py| {
-            // SAFETY: the caller's promise, and `see_to_release` sees to it that nobody keeps them.
+            // SAFETY: the caller's promise; `check_release` makes sure that nothing keeps them.
             let memory = unsafe { memory(py, layout, starts) };
             let memory = memory.map_err(|error| failed(error.to_string()))?;
             // SAFETY: it is closed as soon as the function has returned.
@@ -76,7 +76,7 @@ impl Callee for Functions {
             let called = called.and_then(|lists| unsafe { lists.store(interface, layout, starts) });
             py.detach(|| line.close());
             let called = called.map_err(|error| failed(error.value(py).to_string()));
-            let released = see_to_release(py, interface, layout, &memory);
+            let released = check_release(py, interface, layout, &memory);
             called.and(released.map_err(failed))
         })
     }
@@ -92,7 +92,7 @@ impl Callee for Functions {
         })
     }
 
-    /// Where modules come from that functions import when they run.
+    /// The folders of the modules that functions import when they run.
     fn folders(&self) -> Vec<PathBuf> {
         let folders = Python::attach(|py| {
             let sys = py.import(intern!(py, "sys"))?;
@@ -109,7 +109,7 @@ impl Callee for Functions {
     }
 }
 
-/// The memory of each array as NumPy's array of one dimension; read-only what is only read.
+/// The memory of each array as a NumPy array of one dimension; IN arrays are read-only.
 ///
 /// # Safety
 /// As [`Callee::invoke`]; nothing may use the arrays after the call.
@@ -172,7 +172,7 @@ fn call<'py>(
     Ok(lists)
 }
 
-/// The texts of a call that come back: index among the arrays, and the list that has them.
+/// The texts that a call returns: the index of each array, and its list.
 struct Lists<'py>(Vec<(usize, Bound<'py, PyList>)>);
 
 impl<'py> Lists<'py> {
@@ -197,7 +197,7 @@ impl<'py> Lists<'py> {
         Ok(list.into_any())
     }
 
-    /// Puts what the lists have into the memory of the call.
+    /// Copies the texts of the lists into the memory of the call.
     ///
     /// # Safety
     /// As [`Callee::invoke`].
@@ -212,13 +212,16 @@ impl<'py> Lists<'py> {
             let param = &interface.params[array.param];
             let refuse = |text: String| Err(PyValueError::new_err(text));
             let Some(given) = texts::of_sequence(list.as_any()) else {
-                return refuse(format!("made `{}` something else than str", param.name));
+                return refuse(format!(
+                    "put a value that is not a str into `{}`",
+                    param.name
+                ));
             };
             // SAFETY: the caller's promise; the function has returned.
             let fields =
                 unsafe { std::slice::from_raw_parts_mut(starts[index], array.bytes as usize) };
             if let Err(error) = texts::write((param, array), &given, fields) {
-                return refuse(format!("made of it what does not fit: {error}"));
+                return refuse(format!("returned texts that do not fit: {error}"));
             }
         }
         Ok(())
@@ -235,7 +238,7 @@ fn scalar<'py>(py: Python<'py>, value: &Scalar) -> PyResult<Bound<'py, PyAny>> {
     })
 }
 
-/// The array in its declared size, or its section where only that is in the memory.
+/// The array in its declared size, or its section if the memory has only that.
 fn shaped<'py>(array: &ArrayLayout, flat: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = flat.py();
     let size = |axis: &farcall_idl::Axis| match array.packed {
@@ -246,21 +249,21 @@ fn shaped<'py>(array: &ArrayLayout, flat: &Bound<'py, PyAny>) -> PyResult<Bound<
     flat.call_method1(intern!(py, "reshape"), (shape,))
 }
 
-/// An error if the function has kept an array: its memory is another call's from now on.
-fn see_to_release(
+/// Fails if the function has kept an array: its memory belongs to another call from now on.
+fn check_release(
     py: Python<'_>,
     interface: &Interface,
     layout: &Layout,
     memory: &[Bound<'_, PyAny>],
 ) -> Result<(), String> {
-    // Every view of an array refers to it.
+    // Each view of an array has a reference to it.
     // SAFETY: the arrays are alive, and the interpreter is held.
     let references = |flat: &Bound<'_, PyAny>| unsafe { ffi::Py_REFCNT(flat.as_ptr()) };
     let kept = || memory.iter().position(|flat| references(flat) > 1);
     if kept().is_none() {
         return Ok(());
     }
-    // Something that refers to itself may hold it, and not the function.
+    // A reference cycle, and not the function, may hold it.
     let collected = py.import("gc").and_then(|gc| gc.call_method0("collect"));
     let Some(index) = kept() else { return Ok(()) };
     let name = &interface.params[layout.arrays[index].param].name;

@@ -1,11 +1,11 @@
-//! Arrays of texts of fixed length, which Python has as lists of str.
+//! Arrays of texts of fixed length, which are lists of str in Python.
 
 use crate::error;
 use farcall_idl::{ArrayLayout, MOST_TEXTS, Param, read_texts};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
-/// What Python passes for them.
+/// A description of what a caller passes, for error messages.
 pub(crate) fn expected(param: &Param) -> &'static str {
     match param.mode.is_returned() {
         true => "a list of str",
@@ -30,7 +30,7 @@ pub(crate) fn read(
     })
 }
 
-/// A list, a tuple, an array of str, or whatever else gives texts one by one; a text is none.
+/// The texts of a list, a tuple, an array of str, or another iterable of texts, but not of a text.
 pub(crate) fn of_sequence(value: &Bound<'_, PyAny>) -> Option<Vec<String>> {
     if value.is_instance_of::<PyString>() {
         return None;
@@ -52,7 +52,7 @@ pub(crate) fn write(
     layout.write_texts(param, texts.iter().map(String::as_bytes), fields)
 }
 
-/// The texts of fields of so many bytes. What is not UTF-8 becomes U+FFFD.
+/// The texts of fields of so many bytes. Bytes that are not UTF-8 become U+FFFD.
 pub(crate) fn list<'py>(
     py: Python<'py>,
     fields: &[u8],
@@ -61,7 +61,7 @@ pub(crate) fn list<'py>(
     PyList::new(py, read_texts(fields, length).map(String::from_utf8_lossy))
 }
 
-/// Replaces what a list has.
+/// Replaces the contents of a list.
 pub(crate) fn fill(list: &Bound<'_, PyAny>, fields: &[u8], length: usize) -> PyResult<()> {
     let list = list.cast::<PyList>()?;
     let texts = self::list(list.py(), fields, length)?;

@@ -1,9 +1,9 @@
-//! How long a call took.
+//! The times of a call.
 
 use pyo3::prelude::*;
 
-/// How long a call took, in seconds: `send` until the server had the arguments, `exec` in the
-/// library, `recv` until the server had sent the results, `other` the rest of `total`.
+/// The times of a call in seconds: `send` until the server had the arguments, `exec` in the
+/// library, `recv` until the server had sent the results, and `other` for the rest of `total`.
 #[pyclass(frozen, get_all, from_py_object, module = "farcall")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {

@@ -1,4 +1,4 @@
-//! Transactions: calls that are recorded first and then run as a data-flow graph.
+//! Transactions: calls that are recorded first, and then run as a data-flow graph.
 
 use crate::array::{self, Kept, Slot};
 use crate::error;
@@ -17,31 +17,31 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Arrays that are left out and have no more bytes are made here all the same.
+/// Arrays of at most this many bytes that are left out are made here and not at a server.
 const SMALL: u64 = 4096;
 
 thread_local! {
-    /// The transaction that calls of this thread are recorded in.
+    /// The transaction that records the calls of this thread.
     static ACTIVE: RefCell<Option<Py<Transaction>>> = const { RefCell::new(None) };
 }
 
-/// The transaction that calls of this thread are recorded in.
+/// The transaction that records the calls of this thread.
 pub(crate) fn active(py: Python<'_>) -> Option<Bound<'_, Transaction>> {
     ACTIVE.with_borrow(|active| active.as_ref().map(|active| active.bind(py).clone()))
 }
 
-/// Records the calls in a `with` block and runs them at its end, on these servers, as a data-flow
-/// graph: calls that do not need each other run at the same time; what one call writes and another
-/// reads stays at the server or goes from server to server.
+/// Records the calls of a `with` block, and runs them at its end on these servers as a data-flow
+/// graph. Calls that do not depend on each other run at the same time. An array that one call
+/// writes and another reads remains at a server, or goes from server to server.
 ///
 /// with farcall.transaction([one, other]) as t:
-///     c = dgemm(...).c        # left out: stays at a server until it is asked for
+///     c = dgemm(...).c        # left out: remains at a server until you ask for it
 ///     dgemm(..., c, ..., D)   # D is filled at the end
 /// t.report
 ///
-/// Arrays are told apart by their memory. Those that the caller passes are filled at the end of the
-/// block, except where `discard` says that they need not be; of those that are left out the result
-/// has a `RemoteArray`. An error names the call.
+/// The memory of an array identifies it. The arrays that the caller passes are filled at the end of
+/// the block, except those of `discard`. For an array that is left out, the result of the call has
+/// a `RemoteArray`. An error names the call that failed.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Transaction {
     servers: Vec<farcall_client::Server>,
@@ -62,11 +62,11 @@ struct State {
 // that it points to are held in `slots`.
 unsafe impl Send for State {}
 
-/// Calls in a `with` block over it are recorded, and run on these servers at its end.
+/// A `with` block of it records calls, and runs them on these servers at its end.
 #[pyfunction]
 pub(crate) fn transaction(servers: Vec<Bound<'_, Server>>) -> PyResult<Transaction> {
     let Some(first) = servers.first() else {
-        let text = "a transaction needs a server";
+        let text = "a transaction needs at least one server";
         return Err(PyValueError::new_err(text));
     };
     let origin = first.get().origin();
@@ -87,7 +87,7 @@ impl Transaction {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What stands in a call for an OUT array that the caller left out.
+    /// The array of a call for an OUT argument that the caller left out.
     pub(crate) fn make<'py>(
         &self,
         py: Python<'py>,
@@ -149,7 +149,7 @@ impl Transaction {
         added.map_err(|error| error::from_client(py, &error))
     }
 
-    /// Holds the arrays of a call until it has run.
+    /// Holds the arrays of a call until the call has run.
     pub(crate) fn hold(&self, slots: Vec<Option<Slot<'_>>>) {
         let kept = slots.into_iter().map(|slot| slot.map(Slot::keep));
         self.lock().slots.push(kept.collect());
@@ -190,7 +190,7 @@ impl Transaction {
         Ok(slf)
     }
 
-    /// Runs the calls, unless the block was left by an exception.
+    /// Runs the calls, unless an exception ended the block.
     #[pyo3(signature = (kind, value, traceback, /))]
     fn __exit__(
         &self,
@@ -208,16 +208,17 @@ impl Transaction {
         Ok(false)
     }
 
-    /// What an array holds in the end is not needed: it stays away.
+    /// Says that the contents of an array are not needed after the transaction: they do not travel
+    /// to this program.
     fn discard(&self, array: &Bound<'_, PyUntypedArray>) {
         let range = array::address(array);
         self.lock().client.discard(range);
     }
 
-    /// Writes the calls recorded so far to a plan, which `farcall transaction` and
-    /// `farcall.load_plan` run, with the arrays that they read in `.npy` files beside it. `arrays`
-    /// gives arrays their names in the plan: those that calls write are its results. With
-    /// `run=False` the calls are not made at the end of the block.
+    /// Saves the calls recorded so far as a plan, which `farcall plan run` and `farcall.load_plan`
+    /// use. The arrays that the calls read go to `.npy` files in the same folder. `arrays` gives
+    /// names to arrays; named arrays that calls write are the outputs of the plan. With `run=False`
+    /// the calls do not run at the end of the block.
     #[pyo3(signature = (path, arrays, *, run=true))]
     fn save(
         &self,
@@ -238,7 +239,7 @@ impl Transaction {
             let file = folder.join(&input.file);
             let mut array = made(py, &input.form, &input.bytes)?.into_any();
             if input.form.ty() == Ok(Type::Char) {
-                // A file with texts of one byte is none that other programs take.
+                // Other programs do not read files whose elements are texts of one byte.
                 array = array.call_method1(intern!(py, "view"), ("int8",))?;
             }
             numpy.call_method1(intern!(py, "save"), (file, array))?;
@@ -255,8 +256,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// What it came to: calls made, servers used, bytes sent, returned and passed from server to
-    /// server, seconds in all. `None` before the end.
+    /// The figures of the transaction: calls made, servers used, bytes sent, returned and passed
+    /// from server to server, and the total time in seconds. `None` before the end.
     #[getter]
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(report) = self.lock().report else {
@@ -277,13 +278,13 @@ impl Transaction {
         self.lock().client.dot()
     }
 
-    /// The graph as a picture; it needs matplotlib.
+    /// The graph as a picture; this needs matplotlib.
     fn svg(&self, py: Python<'_>) -> PyResult<String> {
         let drawing = py.import("farcall._graph")?;
         drawing.call_method1("svg", (self.dot(),))?.extract()
     }
 
-    /// What a notebook shows; nothing without matplotlib.
+    /// The picture in a notebook; nothing without matplotlib.
     fn _repr_svg_(&self, py: Python<'_>) -> PyResult<Option<String>> {
         match self.svg(py) {
             Err(error) if error.is_instance_of::<PyImportError>(py) => Ok(None),
@@ -305,8 +306,8 @@ impl Transaction {
     }
 }
 
-/// An array that a call of a transaction has made and that comes home when it is asked for: by
-/// `get()`, `numpy.asarray`, or as an argument of another call.
+/// An array that a call of a transaction makes. It travels to this program when `get()`,
+/// `numpy.asarray` or another call needs it.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct RemoteArray {
     form: ArrayForm,
@@ -314,14 +315,14 @@ pub(crate) struct RemoteArray {
     origin: Origin,
 }
 
-/// What an array of the caller's is known by in a transaction.
+/// How a transaction identifies an array of the caller.
 fn identity(array: &Bound<'_, PyAny>) -> PyResult<Identity> {
     if let Some(remote) = given(array) {
         return match &*remote.get().lock() {
             Place::Coming(deferred) => Ok(Identity::Deferred(*deferred)),
             Place::Here(array) => Ok(Identity::Memory(array::address(array.bind(remote.py())))),
             Place::There(_) | Place::Nowhere => {
-                let text = "the array is of a transaction that has run";
+                let text = "the array belongs to a transaction that has run";
                 Err(PyValueError::new_err(text))
             }
         };
@@ -330,7 +331,7 @@ fn identity(array: &Bound<'_, PyAny>) -> PyResult<Identity> {
     Ok(Identity::Memory(array::address(array)))
 }
 
-/// Where it is.
+/// Where the array is.
 enum Place {
     /// The transaction has not run.
     Coming(Deferred),
@@ -350,7 +351,7 @@ impl RemoteArray {
         !matches!(&*self.lock(), Place::Coming(_))
     }
 
-    /// What a call takes for it.
+    /// The argument of a call for it.
     pub(crate) fn argument<'a>(&self) -> Argument<'a> {
         match &*self.lock() {
             Place::There(handle) => handle.get().argument(),
@@ -377,19 +378,19 @@ impl RemoteArray {
 
 #[pymethods]
 impl RemoteArray {
-    /// Its shape.
+    /// The shape of the array.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.form.shape)
     }
 
-    /// Its type.
+    /// The type of the elements.
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArrayDescr>> {
         array::dtype(py, self.form.ty().unwrap_or(Type::Char))
     }
 
-    /// Its handle, where it is at a server.
+    /// The handle of the array, if it is at a server.
     #[getter]
     fn handle(&self, py: Python<'_>) -> Option<Py<Handle>> {
         match &*self.lock() {
@@ -398,18 +399,17 @@ impl RemoteArray {
         }
     }
 
-    /// The array. It comes from its server the first time, and the server need not keep it any
-    /// more.
+    /// The array. The first call gets it from its server, and the server drops it then.
     pub(crate) fn get<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let handle = match &*self.lock() {
             Place::Here(array) => return Ok(array.bind(py).clone().into_any()),
             Place::There(handle) => handle.clone_ref(py),
             Place::Coming(_) => {
-                let text = "the array is there when its transaction has run";
+                let text = "the array exists only when its transaction has run";
                 return Err(error::arguments(py, "RemoteArray.get", text));
             }
             Place::Nowhere => {
-                let text = "the transaction that was to make the array has failed, or was not run";
+                let text = "the transaction of the array has failed, or has not run";
                 return Err(error::arguments(py, "RemoteArray.get", text));
             }
         };
@@ -436,7 +436,7 @@ impl RemoteArray {
         }
     }
 
-    /// The one element, as a number of Python.
+    /// The only element, as a Python number.
     fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.get(py)?.call_method0(intern!(py, "item"))
     }
@@ -460,7 +460,7 @@ pub(crate) fn given<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'
     value.cast::<RemoteArray>().ok()
 }
 
-/// The array itself, where a remote array is not at that server but here, or at another.
+/// The array itself, if a remote array is in this program or at another server.
 pub(crate) fn for_server<'py>(
     py: Python<'py>,
     value: &Bound<'py, PyAny>,
@@ -481,7 +481,7 @@ pub(crate) fn for_server<'py>(
     }
 }
 
-/// The memory of a remote array that is here.
+/// The memory of a remote array that is in this program.
 pub(crate) fn memory_of<'py>(value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let remote = given(value)?;
     match &*remote.get().lock() {

@@ -1,4 +1,4 @@
-//! Transactions that are written down in a plan.
+//! Plans: transactions that are saved as text.
 
 use crate::array;
 use crate::error;
@@ -16,15 +16,15 @@ use pyo3::types::PyDict;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A transaction that is written down: `farcall.load_plan` reads one that `Transaction.save` has
-/// written.
+/// A plan: a transaction that is saved as text. `Transaction.save` writes a plan, and
+/// `farcall.load_plan` reads it.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct TransactionPlan {
     plan: Plan,
     path: PathBuf,
 }
 
-/// Reads a plan that `Transaction.save` has written, or somebody by hand.
+/// Reads a plan, which `Transaction.save` or a person has written.
 #[pyfunction]
 pub(crate) fn load_plan(path: PathBuf) -> PyResult<TransactionPlan> {
     let wrong = |text: String| PyValueError::new_err(format!("{}: {text}", path.display()));
@@ -35,7 +35,7 @@ pub(crate) fn load_plan(path: PathBuf) -> PyResult<TransactionPlan> {
         ))
     };
     if std::fs::metadata(&path).map_err(named)?.len() > MOST_BYTES as u64 {
-        return Err(wrong(format!("a plan has at most {MOST_BYTES} bytes")));
+        return Err(wrong(format!("it has more than {MOST_BYTES} bytes")));
     }
     let text = std::fs::read_to_string(&path).map_err(named)?;
     let plan = Plan::parse(&text).map_err(|error| wrong(error.to_string()))?;
@@ -44,27 +44,27 @@ pub(crate) fn load_plan(path: PathBuf) -> PyResult<TransactionPlan> {
 
 #[pymethods]
 impl TransactionPlan {
-    /// The functions that it calls, in their order.
+    /// The functions that the plan calls, in order.
     #[getter]
     fn calls(&self) -> Vec<String> {
         let calls = self.plan.calls.iter();
         calls.map(|call| call.function.clone()).collect()
     }
 
-    /// The arrays that come from files, and these.
+    /// The arrays that come from files, with these files.
     #[getter]
     fn inputs(&self) -> BTreeMap<String, String> {
         self.plan.inputs.clone()
     }
 
-    /// The arrays that calls make, and the files for them.
+    /// The arrays that the calls make, with the files for them.
     #[getter]
     fn outputs(&self) -> BTreeMap<String, String> {
         self.plan.outputs.clone()
     }
 
-    /// Runs it on these servers, or on all behind a metaserver that is one of them, and returns its
-    /// outputs by name; no file is written. `arrays` take the place of inputs from files.
+    /// Runs the plan on these servers, or on all servers behind a metaserver, and returns its
+    /// outputs by name. It writes no file. `arrays` replaces inputs that come from files.
     #[pyo3(signature = (servers, arrays=None))]
     fn run<'py>(
         &self,
@@ -75,7 +75,7 @@ impl TransactionPlan {
         let arrays = arrays.unwrap_or_default();
         let known = &self.plan.inputs;
         if let Some(name) = arrays.keys().find(|name| !known.contains_key(*name)) {
-            let text = format!("`{name}` is no input; there are: {:?}", known.keys());
+            let text = format!("the plan has no input `{name}`; it has: {:?}", known.keys());
             return Err(PyValueError::new_err(text));
         }
         let clients = servers.iter().map(|server| server.get().client().clone());
@@ -116,7 +116,7 @@ impl TransactionPlan {
 }
 
 impl TransactionPlan {
-    /// The elements of an input in the form that a call takes it.
+    /// The elements of an input in the form that a call needs.
     fn load(
         &self,
         py: Python<'_>,
@@ -129,7 +129,9 @@ impl TransactionPlan {
             Some(value) => numpy.call_method1(intern!(py, "asarray"), (value,))?,
             None if let Some(data) = self.plan.inputs.get(name).and_then(|file| data(file)) => {
                 let name = handle::data_name(data)?;
-                let server = server.ok_or_else(|| PyValueError::new_err("there is no server"))?;
+                let server = server.ok_or_else(|| {
+                    PyValueError::new_err("there is no server: give at least one")
+                })?;
                 server.get().of_data(py, &name)?.get(py)?.into_any()
             }
             None => {
@@ -154,7 +156,7 @@ impl TransactionPlan {
         let options = PyDict::new(py);
         options.set_item("order", if form.column_major { "F" } else { "C" })?;
         options.set_item("casting", "safe")?;
-        // To NumPy a char is a text, and to its files a number.
+        // NumPy has texts for char arrays, but numbers in their files.
         let is_char = ty == Type::Char;
         let dtype = if is_char {
             "int8".to_string()

@@ -59,7 +59,7 @@ def test_an_error_comes_with_its_own_future(start, nap_idl):
 
 def test_a_future_times_out_and_goes_on(start, nap_idl):
     future = start(nap_idl).connect().function("nap").call_async(3000)
-    with pytest.raises(farcall.Timeout, match=r"within 0\.01 s"):
+    with pytest.raises(farcall.TimeoutError, match=r"within 0\.01 s"):
         future.result(timeout=0.01)
     assert not future.done()
     assert future.result().slept == 3000

@@ -219,6 +219,25 @@ def test_a_server_goes_to_another_process_by_pickle(server):
     assert again.call("bench/null", 1) is None
 
 
+def test_a_pickled_server_says_that_it_loses_its_token(server, monkeypatch):
+    address = server.address
+    with pytest.warns(UserWarning, match="the token of .* takes its token from FARCALL_TOKEN"):
+        pickle.dumps(farcall.connect(address, token="a secret"))
+    monkeypatch.setenv("FARCALL_TOKEN", "a secret")
+    known = farcall.connect(address, token="a secret")
+    assert pickle.loads(pickle.dumps(known)).call("bench/null", 1) is None
+    assert b"a secret" not in pickle.dumps(known)
+
+
+def test_a_pickled_server_keeps_the_files_of_its_credentials(server, tmp_path):
+    files = {name: tmp_path / name for name in ("authority.pem", "alice.pem", "alice.key")}
+    pair = (files["alice.pem"], files["alice.key"])
+    known = farcall.connect(server.address, authorities=files["authority.pem"], certificate=pair)
+    _, arguments = known.__reduce__()
+    assert arguments[-2:] == (files["authority.pem"], pair)
+    assert pickle.loads(pickle.dumps(known)).call("bench/null", 1) is None
+
+
 def _call_in_child(server, answers):
     try:
         server.call("bench/null", 1)

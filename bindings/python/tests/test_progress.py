@@ -52,7 +52,7 @@ def test_a_long_call_has_a_bar_and_a_short_one_none(nap, bars):
 def test_a_transfer_is_shown_as_it_goes(start, bars, tmp_path):
     path = tmp_path / "slow.py"
     path.write_text(
-        "import farcall\n@farcall.serve('double(IN int n, INOUT double x[n])')\n"
+        "import farcall\n@farcall.library('double(IN int n, INOUT double x[n])')\n"
         "def double(x):\n    x *= 2\n"
     )
     function = start(path).connect(same_host=False).function("double")
@@ -71,7 +71,7 @@ def test_errors_and_time_outs_pass_through(start, nap_idl, bars):
     with farcall.progress(least=0.05):
         with pytest.raises(farcall.LibraryError, match="SIGSEGV"):
             server.connect().call("segfault", 1)
-        with pytest.raises(farcall.Timeout, match=r"0\.4"):
+        with pytest.raises(farcall.TimeoutError, match=r"0\.4"):
             server.connect(timeout=0.4).call("nap", 30_000)
     assert len(bars) <= 2
 

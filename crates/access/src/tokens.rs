@@ -45,7 +45,8 @@ pub enum TokenError {
     },
     /// There is none.
     #[error(
-        "{0}: No such file or directory; `farcall token add {0} NAME` makes it", path.display()
+        "{0}: No such file or directory; `farcall access token add {0} NAME` makes it",
+        path.display()
     )]
     Missing {
         /// The file.
@@ -56,7 +57,7 @@ pub enum TokenError {
     Writable(PathBuf),
     /// A line is not a name and a hash.
     #[error("{}:{line}: expected NAME and the SHA-256 of a token in 64 hexadecimal digits; \
-             `farcall token add` writes such lines", path.display())]
+             `farcall access token add` writes such lines", path.display())]
     Line {
         /// The file.
         path: PathBuf,

@@ -1,57 +1,92 @@
-//! Arrays that stay at a server: `farcall put`, `get` and `drop`.
+//! Stored arrays and named data: `farcall data`.
 
 pub(crate) mod drop;
 pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod put;
 
+use crate::failure::Failure;
+use clap::{Args, Subcommand};
 use farcall_client::{Argument, ArrayForm, DataName, Error, Handle, HandleId, Server};
 
-/// What names an array at a server where a call takes an array: `a=handle:ID`.
+/// The prefix of a stored array as an argument of a call: `a=handle:ID`.
 const HANDLE: &str = "handle:";
-/// What names data where a call takes an array: `a=data:NAME`.
+/// The prefix of named data as an argument of a call: `a=data:NAME`.
 const DATA: &str = "data:";
+
+/// Store arrays at a server, for calls to use
+///
+/// A stored array has an id, and calls take it as handle:ID. Named data have a name, which all
+/// servers behind a metaserver know, and calls take them as data:NAME.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall data put @atoms.npy --name atoms
+  farcall data list
+  farcall call forces n=1000 atoms=data:atoms
+  farcall data get data:atoms -o copy.npy
+  farcall data drop data:atoms")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Put(put::Arguments),
+    Get(get::Arguments),
+    List(list::Arguments),
+    Drop(drop::Arguments),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.command {
+        Command::Put(arguments) => put::run(arguments),
+        Command::Get(arguments) => get::run(arguments),
+        Command::List(arguments) => list::run(arguments),
+        Command::Drop(arguments) => drop::run(arguments),
+    }
+}
 
 /// An array at a server.
 #[derive(Clone, Debug)]
-pub(crate) enum Kept {
+pub(crate) enum Stored {
     Handle(HandleId),
     Data(DataName),
 }
 
-impl Kept {
+impl Stored {
     pub(crate) fn argument(&self) -> Argument<'static> {
         match self {
-            Kept::Handle(id) => Argument::Handle(*id),
-            Kept::Data(name) => Argument::Named(name.clone()),
+            Stored::Handle(id) => Argument::Handle(*id),
+            Stored::Data(name) => Argument::Named(name.clone()),
         }
     }
 
     fn find(&self, server: &Server) -> Result<Handle, Error> {
         match self {
-            Kept::Handle(id) => server.handle(*id),
-            Kept::Data(name) => server.data(name),
+            Stored::Handle(id) => server.handle(*id),
+            Stored::Data(name) => server.data(name),
         }
     }
 }
 
-/// What `handle:ID` or `data:NAME` names; nothing where it is neither.
-pub(crate) fn named(text: &str) -> Option<Result<Kept, String>> {
-    let is_kept = text.starts_with(HANDLE) || text.starts_with(DATA);
-    is_kept.then(|| kept(text))
+/// The array of `handle:ID` or `data:NAME`; nothing for any other text.
+pub(crate) fn named(text: &str) -> Option<Result<Stored, String>> {
+    let is_stored = text.starts_with(HANDLE) || text.starts_with(DATA);
+    is_stored.then(|| stored(text))
 }
 
-/// `ID` as `farcall put` prints it, `handle:ID`, or `data:NAME`.
-fn kept(text: &str) -> Result<Kept, String> {
+/// `ID` as `farcall data put` prints it, `handle:ID`, or `data:NAME`.
+fn stored(text: &str) -> Result<Stored, String> {
     if let Some(name) = text.strip_prefix(DATA) {
         return name
             .parse()
-            .map(Kept::Data)
+            .map(Stored::Data)
             .map_err(|error| format!("{error}"));
     }
     let id = text.strip_prefix(HANDLE).unwrap_or(text).parse();
-    id.map(Kept::Handle).map_err(|error| {
-        format!("{error}, and data are data:NAME; `farcall get` and `farcall ls --data` list them")
+    id.map(Stored::Handle).map_err(|error| {
+        format!("{error}; named data are data:NAME; `farcall data list` lists both")
     })
 }
 

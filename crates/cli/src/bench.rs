@@ -1,4 +1,4 @@
-//! `farcall bench`: hands over to `farcall-bench`.
+//! `farcall bench`: runs `farcall-bench`.
 
 use crate::failure::Failure;
 use clap::Args;
@@ -9,11 +9,15 @@ use std::process::Command;
 
 const PROGRAM: &str = "farcall-bench";
 
-/// Measure, beside a peer or a physical limit in the same run
+/// Measure Farcall beside another system or a physical limit
 ///
-/// `farcall-bench` does it, which `make build` puts beside this program.
+/// The command runs the program `farcall-bench`, which `make build` puts beside this one. Each
+/// figure stands beside that of a peer or a physical limit from the same run.
 #[derive(Args)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
+#[command(after_help = "Examples:
+  farcall bench --help
+  farcall bench call --peers")]
 pub(crate) struct Arguments {
     /// What to measure; `farcall bench --help` lists it
     #[arg(
@@ -24,7 +28,7 @@ pub(crate) struct Arguments {
     arguments: Vec<OsString>,
 }
 
-/// Becomes the program beside this one, else the one on the path; returns only where there is none.
+/// Becomes the program beside this one, or else the one on the path; returns only if there is none.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let own = std::env::current_exe()?;
     let beside = own.with_file_name(PROGRAM);
@@ -39,10 +43,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let error = command.exec();
     let text = match error.kind() {
         ErrorKind::NotFound => format!(
-            "there is no {PROGRAM} beside this program or on the path: benchmarks are not part of \
-             the package; in a clone of the project, `make build` makes it in target/release"
+            "cannot find {PROGRAM} beside this program or on the path: the package does not \
+             include it. In a clone of the project, `make build` makes it in target/release"
         ),
-        _ => format!("{PROGRAM}: {error}"),
+        _ => format!("cannot run {PROGRAM}: {error}"),
     };
     Err(Failure::failed(text))
 }

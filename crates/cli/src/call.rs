@@ -1,6 +1,6 @@
 //! `farcall call`
 
-use crate::arrays::{self, Kept};
+use crate::arrays::{self, Stored};
 use crate::failure::Failure;
 use crate::npy::{Array, same_shape};
 use crate::objects;
@@ -20,41 +20,43 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Call a function from the shell
+/// Call a function
 ///
-/// Scalars are written as they are, arrays as @FILE.npy or as numbers with commas between,
-/// arrays of strings as @FILE (its lines) or with commas between; -o writes lines. OUT arrays need
-/// not be given.
-/// handle:ID is an array that stays at the server, data:NAME is data with a name; `farcall put`
-/// leaves them there.
-/// Arguments of type filename are paths of files here, which travel. What the function calls back
-/// is shown on standard error.
+/// Give each argument as NAME=VALUE. A scalar is a number or a text. An array is @FILE.npy, or
+/// numbers with commas between them. An array of strings is @FILE, whose lines are the strings, or
+/// strings with commas between them. handle:ID is a stored array and data:NAME is named data, which
+/// `farcall data put` has stored. A parameter of type filename takes the path of a file on this
+/// machine, and the file travels.
+///
+/// OUT arrays may be left out; -o writes them to files. The command prints the arguments of
+/// callbacks on standard error.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall call ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1
   farcall call dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 -o b=x.npy --time
   farcall call summary table=weather.csv summary=out.csv")]
 pub(crate) struct Arguments {
-    /// Name of the function, with or without its module, or object:ID.METHOD
+    /// Name of the function, with or without its module, or object:ID.METHOD for a method
     function: String,
-    /// Arguments by name; an input file is never overwritten
+    /// Arguments by name; the command never overwrites an input file
     #[arg(value_name = "NAME=VALUE")]
     arguments: Vec<String>,
-    /// File for an OUT or INOUT array; may be given several times
-    #[arg(short, long = "output", value_name = "NAME=FILE.npy")]
+    /// File for an OUT or INOUT array; may be given several times. NAME may be left out if the
+    /// function returns one array
+    #[arg(short, long = "output", value_name = "[NAME=]FILE.npy")]
     output: Vec<String>,
     #[command(flatten)]
     target: Target,
-    /// Compute on the processor elements of this reservation, which `farcall reserve` has made
+    /// Use this reservation, which `farcall reservation make` has made
     #[arg(long, value_name = "ID")]
     reservation: Option<ReservationName>,
-    /// Show on standard error what the library prints
+    /// Print on standard error what the library prints
     #[arg(long)]
     show_output: bool,
-    /// Show how long the parts of the call took
+    /// Show the times of the call: send, compute, receive
     #[arg(long)]
     time: bool,
-    /// Show what the call would move and need, and do nothing
+    /// Show an estimate of the call (bytes, memory, time), and do not make the call
     #[arg(long)]
     dry_run: bool,
     /// Print one JSON object
@@ -62,7 +64,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// An array as it was given.
+/// An array that the user gave.
 enum Given {
     Array(Array),
     Texts(Vec<String>),
@@ -74,8 +76,8 @@ pub(crate) struct Call {
     laid_out: LaidOut,
     /// Bytes of each array parameter.
     arrays: BTreeMap<usize, Vec<u8>>,
-    /// Arrays that stay at the server, by parameter.
-    handles: BTreeMap<usize, Kept>,
+    /// Stored arrays and named data, by parameter.
+    handles: BTreeMap<usize, Stored>,
     outputs: BTreeMap<usize, PathBuf>,
 }
 
@@ -84,7 +86,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let function = objects::function(&server, &arguments.function)?;
     let function = function.with_reservation(arguments.reservation.clone());
     if arguments.dry_run {
-        return print_plan(&function, &arguments);
+        return print_estimate(&function, &arguments);
     }
     let function = function.with_output(arguments.show_output.then(|| Output::new(write)));
     let mut call = Call::prepare(function, &arguments)?;
@@ -105,13 +107,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the library prints: beside the results, which are on standard output.
+/// Prints what the library prints on standard error; the results are on standard output.
 fn write(line: &str) -> Result<(), CallbackError> {
     eprint!("{line}");
     Ok(())
 }
 
-/// A callback: a line on standard error with its scalars, and nothing given back.
+/// A callback: prints a line with its scalars on standard error, and returns nothing.
 fn show(arguments: &mut CallbackArguments<'_>) -> Result<(), CallbackError> {
     let interface = arguments.interface();
     let shown = interface.params.iter().zip(arguments.scalars());
@@ -139,7 +141,7 @@ impl Call {
         Call::read(function, values, outputs)
     }
 
-    /// A call that is submitted: its results are fetched later.
+    /// A durable call.
     pub(crate) fn to_submit(function: Function, words: &[String]) -> Result<Call, Failure> {
         let values = named(words, function.interface(), "NAME=VALUE")?;
         Call::read(function, values, BTreeMap::new())
@@ -173,7 +175,7 @@ impl Call {
         if let Some(param) = outputs.keys().find(|param| handles.contains_key(param)) {
             let name = &interface.params[*param].name;
             return Err(Failure::usage(format!(
-                "-o {name}: it stays at the server; `farcall get` brings it"
+                "-o {name}: the array is at the server; `farcall data get` writes it to a file"
             )));
         }
         Call::lay_out(function, scalars, given, handles, outputs)
@@ -183,7 +185,7 @@ impl Call {
         function: Function,
         scalars: Vec<Option<Scalar>>,
         given: BTreeMap<usize, Given>,
-        handles: BTreeMap<usize, Kept>,
+        handles: BTreeMap<usize, Stored>,
         outputs: BTreeMap<usize, PathBuf>,
     ) -> Result<Call, Failure> {
         let interface = function.interface();
@@ -303,14 +305,14 @@ impl Call {
     }
 }
 
-/// An array that stays at the server, or none at all.
-fn without_bytes(handles: &BTreeMap<usize, Kept>, param: usize) -> Argument<'static> {
+/// A stored array or named data, or nothing.
+fn without_bytes(handles: &BTreeMap<usize, Stored>, param: usize) -> Argument<'static> {
     let handle = handles.get(&param);
-    handle.map_or(Argument::Skip, Kept::argument)
+    handle.map_or(Argument::Skip, Stored::argument)
 }
 
-/// The scalars among arguments by name, and the elements on which sizes depend. All other arrays
-/// may be left out.
+/// The scalars among arguments by name, and the elements that decide sizes. All other arrays may be
+/// left out.
 pub(crate) fn sizes(
     function: &Function,
     words: &[String],
@@ -336,8 +338,8 @@ pub(crate) fn sizes(
     Ok((scalars, elements.map_err(Failure::usage)?))
 }
 
-/// What the call would take.
-fn print_plan(function: &Function, arguments: &Arguments) -> Result<(), Failure> {
+/// Prints the estimate of a call.
+fn print_estimate(function: &Function, arguments: &Arguments) -> Result<(), Failure> {
     let (scalars, elements) = sizes(function, &arguments.arguments)?;
     let plan = function.estimate(&scalars, &elements)?;
     if arguments.json {
@@ -367,13 +369,13 @@ fn print_plan(function: &Function, arguments: &Arguments) -> Result<(), Failure>
     Ok(())
 }
 
-/// Whether sizes depend on elements of the array.
+/// Whether elements of the array decide the size of another array.
 fn decides_sizes(interface: &Interface, param: usize) -> bool {
     let references = &interface.element_refs;
     references.iter().any(|reference| reference.param == param)
 }
 
-/// An error that names the parameters which are needed and not given.
+/// Fails with the names of the parameters that are needed and missing.
 fn require(
     function: &Function,
     values: &BTreeMap<usize, String>,
@@ -388,7 +390,7 @@ fn require(
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "missing: `{}`\nthe interface is\n{}",
+        "missing arguments: `{}`\nthe interface is\n{}",
         missing.join("`, `"),
         function.text()
     )))
@@ -401,7 +403,7 @@ fn array_bytes(interface: &Interface, param: usize, array: Array) -> Result<Vec<
     bytes.map_err(|error| Failure::usage(format!("`{name}`: {error}")))
 }
 
-/// Waits for the end of a call, with a bar once it takes more than a moment.
+/// Waits for the end of a call, and shows a bar when it takes more than a moment.
 pub(crate) fn show_progress(pending: &Pending) -> Result<(), Failure> {
     const MOMENT: Duration = Duration::from_millis(500);
     const PERIOD: Duration = Duration::from_millis(100);
@@ -442,14 +444,36 @@ pub(crate) fn outputs(
     interface: &Interface,
 ) -> Result<BTreeMap<usize, PathBuf>, Failure> {
     let mut outputs = BTreeMap::new();
-    for (param, file) in named(words, interface, "-o NAME=FILE.npy")? {
+    let words = words.iter().map(|word| match word.contains('=') {
+        true => Ok(word.clone()),
+        false => Ok(format!("{}={word}", only_result(interface, word)?)),
+    });
+    let words: Vec<String> = words.collect::<Result<_, Failure>>()?;
+    for (param, file) in named(&words, interface, "-o NAME=FILE.npy")? {
         if !interface.params[param].mode.is_returned() {
             let name = &interface.params[param].name;
-            return Err(Failure::usage(format!("-o {name}: it is not an OUT array")));
+            return Err(Failure::usage(format!(
+                "-o {name}: the function does not return this argument"
+            )));
         }
         outputs.insert(param, PathBuf::from(file));
     }
     Ok(outputs)
+}
+
+/// The name of the array that a function returns, if it returns one.
+fn only_result<'a>(interface: &'a Interface, file: &str) -> Result<&'a str, Failure> {
+    let is_result = |param: &&Param| !param.is_value() && param.mode.is_returned();
+    let results = interface.params.iter().filter(is_result);
+    let names: Vec<&str> = results.map(|param| param.name.as_str()).collect();
+    match names[..] {
+        [name] => Ok(name),
+        _ => Err(Failure::usage(format!(
+            "-o {file}: the function returns {} arrays ({}); write -o NAME=FILE.npy",
+            names.len(),
+            names.join(", ")
+        ))),
+    }
 }
 
 /// `name=value` words by parameter index.
@@ -466,7 +490,7 @@ fn named(
         let index = interface.param(name).ok_or_else(|| {
             let names: Vec<&str> = interface.params.iter().map(|p| p.name.as_str()).collect();
             Failure::usage(format!(
-                "no argument `{name}`; there are: {}",
+                "the function has no argument `{name}`; it has: {}",
                 names.join(", ")
             ))
         })?;
@@ -527,11 +551,7 @@ fn parse_scalar(text: &str, param: &Param) -> Result<Scalar, Failure> {
 }
 
 fn read_array(text: &str, name: &str) -> Result<Array, Failure> {
-    let array = match text.strip_prefix('@') {
-        Some(path) => Array::read(Path::new(path)),
-        None => Array::inline(text),
-    };
-    array.map_err(|failure| failure.of(format_args!("`{name}`")))
+    Array::parse(text).map_err(|failure| failure.of(format_args!("`{name}`")))
 }
 
 fn refuse_overwriting(
@@ -546,7 +566,7 @@ fn refuse_overwriting(
         if path.canonicalize().is_ok_and(|path| inputs.contains(&path)) {
             let path = path.display();
             return Err(Failure::usage(format!(
-                "-o {path}: it is an input file; name another"
+                "-o {path}: this is an input file of the call; name another file"
             )));
         }
     }

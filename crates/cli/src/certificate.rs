@@ -1,4 +1,4 @@
-//! `farcall certificate`
+//! `farcall access certificate`
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
@@ -15,19 +15,19 @@ use std::path::PathBuf;
 use time::{Duration, OffsetDateTime};
 
 const AUTHORITY: &str = "authority";
-/// For how long the authority and what it signs are valid.
+/// How long the authority and its certificates are valid.
 const AUTHORITY_DAYS: i64 = 3650;
 const DAYS: i64 = 730;
 
 /// Make certificates for TLS, signed by an authority of your own
 ///
-/// A folder holds the authority (authority.pem, authority.key), made with the first certificate,
-/// and what it has signed. Who has certificates of another authority needs none of this: name them
-/// in the server's configuration.
+/// A folder has the authority (authority.pem and authority.key) and the certificates that it has
+/// signed. The command makes the authority with the first certificate. If you have certificates of
+/// another authority, name them in the server's configuration instead.
 #[derive(Args)]
 #[command(after_help = "Example:
-  farcall certificate server certificates node7.lab.example 10.0.0.7
-  farcall certificate client certificates alice
+  farcall access certificate server certificates node7.lab.example 10.0.0.7
+  farcall access certificate client certificates alice
   farcall serve libraries/lapack.idl --listen 0.0.0.0:3717 \\
       --tls certificates --tls-clients certificates/authority.pem
 
@@ -43,21 +43,21 @@ pub(crate) struct Arguments {
 enum Command {
     /// Make the certificate of a server: server.pem and server.key
     #[command(
-        after_help = "Example:\n  farcall certificate server certificates localhost 10.0.0.7"
+        after_help = "Example:\n  farcall access certificate server certificates localhost 10.0.0.7"
     )]
     Server {
         /// Folder of the certificates
         folder: PathBuf,
-        /// Names and addresses by which clients know the server
+        /// Names and addresses that clients use for the server
         #[arg(required = true, value_name = "HOST")]
         hosts: Vec<String>,
     },
     /// Make the certificate of a client: NAME.pem and NAME.key
-    #[command(after_help = "Example:\n  farcall certificate client certificates alice")]
+    #[command(after_help = "Example:\n  farcall access certificate client certificates alice")]
     Client {
         /// Folder of the certificates
         folder: PathBuf,
-        /// Name of the user, as a DNS name is written
+        /// Name of the user, in the form of a DNS name
         name: String,
     },
 }
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Client { folder, name } => {
             if [AUTHORITY, "server"].contains(&name.as_str()) {
                 return Err(Failure::usage(format!(
-                    "`{name}` is the name of another file"
+                    "`{name}` is a reserved name; choose another name for the user"
                 )));
             }
             let usage = ExtendedKeyUsagePurpose::ClientAuth;
@@ -99,8 +99,8 @@ fn issue(
     write_pair(folder, file, &certificate.pem(), &key)
 }
 
-/// The authority of a folder, made where there is none. What it signs names it and its key, so that
-/// its own certificate need not be read.
+/// The authority of a folder; this function makes it if the folder has none. A certificate names
+/// the authority and its key, so that nothing has to read the authority's own certificate.
 fn authority(folder: &Path) -> Result<Issuer<'static, KeyPair>, Failure> {
     let mut params = CertificateParams::new([]).map_err(Failure::failed)?;
     describe(&mut params, "Farcall authority", AUTHORITY_DAYS);
@@ -126,12 +126,12 @@ fn authority(folder: &Path) -> Result<Issuer<'static, KeyPair>, Failure> {
 fn describe(params: &mut CertificateParams, name: &str, days: i64) {
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
-    // Clocks differ a little.
+    // The clocks of two hosts differ a little.
     params.not_before = OffsetDateTime::now_utc() - Duration::hours(1);
     params.not_after = params.not_before + Duration::days(days);
 }
 
-/// Writes a certificate and its key; neither may be there before.
+/// Writes a certificate and its key; neither file may exist.
 fn write_pair(folder: &Path, name: &str, pem: &str, key: &KeyPair) -> Result<(), Failure> {
     for (end, text, mode) in [("pem", pem, 0o644), ("key", &key.serialize_pem(), 0o600)] {
         let path = folder.join(format!("{name}.{end}"));
@@ -144,7 +144,7 @@ fn write_pair(folder: &Path, name: &str, pem: &str, key: &KeyPair) -> Result<(),
             .and_then(|mut file| file.write_all(text.as_bytes()));
         match write {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let text = "is there already; remove it first to have a new one";
+                let text = "is there already; remove it first to make a new one";
                 return Err(Failure::failed(format!("{} {text}", path.display())));
             }
             other => other.map_err(|error| failed(&path, error))?,
@@ -155,5 +155,5 @@ fn write_pair(folder: &Path, name: &str, pem: &str, key: &KeyPair) -> Result<(),
 }
 
 fn failed(path: &Path, error: impl Display) -> Failure {
-    Failure::failed(format!("{}: {error}", path.display()))
+    Failure::cannot("use", path.display(), error)
 }

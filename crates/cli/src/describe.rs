@@ -6,21 +6,21 @@ use clap::Args;
 use farcall_client::{Function, Interface};
 use serde_json::{Value, json};
 
-/// Show the interface of a function, or where a call of it would go and why
+/// Show the interface of a function, or what a call would take at each server
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall describe lapack/dgesv
-  farcall describe ddot --server meta://localhost --plan n=1000000 incx=1 incy=1")]
+  farcall describe ddot --server meta://localhost --estimate n=1000000 incx=1 incy=1")]
 pub(crate) struct Arguments {
     /// Name of the function, with or without its module
     function: String,
-    /// Server to ask, the same as --server; with --plan, scalars and the arrays on whose elements
-    /// sizes depend, by name
+    /// Server to ask, as with --server. With --estimate, arguments by name: all scalars, and the
+    /// arrays whose elements decide the sizes of others
     #[arg(value_name = "SERVER|NAME=VALUE")]
     words: Vec<String>,
-    /// Show what a call would take at each of the servers behind a metaserver
-    #[arg(long)]
-    plan: bool,
+    /// Show what a call would take at each server behind a metaserver
+    #[arg(long, alias = "plan")]
+    estimate: bool,
     #[command(flatten)]
     target: Target,
     /// Print one JSON object
@@ -29,18 +29,19 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    if arguments.plan {
+    if arguments.estimate {
         let function = arguments
             .target
             .connect(None)?
             .function(&arguments.function)?;
-        return plan(&function, arguments);
+        return estimate(&function, arguments);
     }
     let address = match &arguments.words[..] {
         [] => None,
         [address] => Some(address.as_str()),
         [_, more, ..] => {
-            let text = format!("`{more}` is one word too many; values of arguments go with --plan");
+            let text =
+                format!("`{more}` is one word too many; add --estimate to give arguments by name");
             return Err(Failure::usage(text));
         }
     };
@@ -65,8 +66,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where a call would go.
-fn plan(function: &Function, arguments: &Arguments) -> Result<(), Failure> {
+/// Prints what a call would take at each server.
+fn estimate(function: &Function, arguments: &Arguments) -> Result<(), Failure> {
     let (scalars, elements) = crate::call::sizes(function, &arguments.words)?;
     let offers = function.offers(&scalars, &elements)?;
     if arguments.json {
@@ -106,7 +107,10 @@ fn plan(function: &Function, arguments: &Arguments) -> Result<(), Failure> {
     );
     for offer in &offers {
         let Some(terms) = offer.terms else {
-            let why = offer.refusal.as_deref().unwrap_or("it cannot have it");
+            let why = offer
+                .refusal
+                .as_deref()
+                .unwrap_or("the server cannot take the call");
             println!("{:width$} {why}", offer.address);
             continue;
         };
@@ -122,7 +126,7 @@ fn plan(function: &Function, arguments: &Arguments) -> Result<(), Failure> {
         let guess = if terms.learned {
             ""
         } else {
-            "  (never called there: a guess)"
+            "  (a guess: the server has never run it)"
         };
         println!(
             "{:width$} {parts}  {:<6.2} {}{guess}",

@@ -10,10 +10,10 @@ use serde_json::json;
 use std::path::Path;
 use std::process::Command;
 
-/// Find out what works here, and what to do about the rest
+/// Check what works on this machine, and say what to do about the rest
 ///
-/// Looks at this machine (what serving, trunks and gangs need) and at a server (whether it answers,
-/// how fast, and over what). Exits with 1 if something fails that calls need.
+/// The command checks this machine (what servers, trunks and gang jobs need) and a server (whether
+/// it answers, how fast, and over which path). It fails if something that calls need does not work.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall doctor
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// How one thing stands.
+/// The state of one thing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Good,
@@ -40,7 +40,7 @@ enum State {
 struct Finding {
     what: &'static str,
     state: State,
-    /// What was found; where something is wrong, also what to do.
+    /// What was found and, if something is wrong, what to do.
     text: String,
 }
 
@@ -62,7 +62,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     match is_bad {
-        true => Err(Failure::failed("something that calls need does not work")),
+        true => Err(Failure::failed(
+            "something that calls need does not work; see the lines with `!!`",
+        )),
         false => Ok(()),
     }
 }
@@ -136,7 +138,7 @@ fn library(what: &'static str, name: &str, symbol: &str, package: &str) -> Findi
         },
         Err(error) => missing(
             what,
-            format!("{error}; to serve it here: apt-get install {package}"),
+            format!("{error}; to serve it, install it: apt-get install {package}"),
         ),
     }
 }
@@ -151,7 +153,7 @@ fn compiler() -> Finding {
         }
         _ => missing(
             "C compiler",
-            format!("`{name}` does not run; interface files with C text or #include need one"),
+            format!("cannot run `{name}`; interface files with C code or #include need a compiler"),
         ),
     }
 }
@@ -166,8 +168,8 @@ fn python(version: &str) -> Finding {
         Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout),
         _ => {
             let text = format!(
-                "`{name}` has no package farcall: `{name} -m pip install farcall`, or name another \
-                 interpreter in FARCALL_PYTHON"
+                "`{name}` has no package farcall: run `{name} -m pip install farcall`, or name \
+                 another interpreter in FARCALL_PYTHON"
             );
             return missing("Python", text);
         }
@@ -179,21 +181,21 @@ fn python(version: &str) -> Finding {
         _ => missing(
             "Python",
             format!(
-                "{name} has farcall {}, this command is {version}",
+                "{name} has farcall {}, this command is {version}: install the same version",
                 text.trim()
             ),
         ),
     }
 }
 
-/// Connections and shared memory take descriptors.
+/// Connections and shared memory need file descriptors.
 fn descriptors() -> Finding {
     const ENOUGH: u64 = 1024;
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     match limit.current {
         Some(limit) if limit < ENOUGH => missing(
             "open files",
-            format!("at most {limit}; a server of many clients needs more: ulimit -n 65536"),
+            format!("at most {limit}; a server with many clients needs more: ulimit -n 65536"),
         ),
         Some(limit) => good("open files", format!("at most {limit}")),
         None => good("open files", "no limit"),
@@ -203,14 +205,14 @@ fn descriptors() -> Finding {
 fn trunk() -> Finding {
     let is_root = rustix::process::geteuid().is_root();
     match (is_root, Path::new("/dev/net/tun").exists()) {
-        (true, true) => good("trunk", "root, and /dev/net/tun is there"),
+        (true, true) => good("trunk", "root, and /dev/net/tun exists"),
         (false, _) => missing(
             "trunk",
-            "links are joined by root only: sudo farcall trunk up ...",
+            "only root can start a trunk: sudo farcall trunk up ...",
         ),
         (true, false) => missing(
             "trunk",
-            "no /dev/net/tun: modprobe tun, or give the container one",
+            "/dev/net/tun does not exist: run `modprobe tun`, or pass the device to the container",
         ),
     }
 }
@@ -224,7 +226,7 @@ fn gang() -> Finding {
         true => good("gang", "control groups, version 2"),
         false => missing(
             "gang",
-            "no control groups of version 2: jobs of any program need them",
+            "no control groups of version 2; `farcall gang run --tree` needs them",
         ),
     }
 }
@@ -235,8 +237,8 @@ fn server(arguments: &Arguments) -> Vec<Finding> {
         Ok(server) => server,
         Err(failure) => {
             let text = format!(
-                "{failure}; start one with `farcall serve libraries/lapack.idl`, or name another: \
-                 farcall doctor URL, FARCALL_SERVER"
+                "{failure}; start a server with `farcall serve libraries/lapack.idl`, or name \
+                 another: farcall doctor URL, or FARCALL_SERVER"
             );
             return vec![bad("server", text)];
         }
@@ -256,7 +258,7 @@ fn look_at(server: &Server) -> Result<Vec<Finding>, farcall_client::Error> {
         times.push(server.ping()?.as_secs_f64());
     }
     times.sort_by(f64::total_cmp);
-    let way = match server.shares_memory()? {
+    let path = match server.shares_memory()? {
         true => "on this host, arrays in shared memory",
         false => "over the network",
     };
@@ -267,16 +269,16 @@ fn look_at(server: &Server) -> Result<Vec<Finding>, farcall_client::Error> {
         true => good("version", agent),
         false => missing(
             "version",
-            format!("{agent}; this command is another, which may lack features"),
+            format!("{agent} differs from this command; some features may be missing"),
         ),
     };
     let served = match functions {
-        0 => bad("functions", "none"),
+        0 => bad("functions", "the server has none"),
         count => good("functions", count.to_string()),
     };
     Ok(vec![
         speaks,
-        good("way", way),
+        good("path", path),
         good(
             "round trip",
             format!("median {median:.0} us, worst {worst:.0} us of {PINGS}"),

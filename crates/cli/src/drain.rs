@@ -1,15 +1,15 @@
-//! `farcall drain`
+//! `farcall server drain`
 
 use crate::failure::Failure;
 use crate::target::Named;
 use clap::Args;
 
-/// Have a server take no more calls, and end when those that it has are done
+/// Make a server refuse new calls, complete its present ones, and exit
 ///
-/// Only its operators may: root, the user it runs as, and those in its configuration. SIGUSR1 does
-/// the same.
+/// Only operators can do this: root, the user that runs the server, and the users in
+/// `access.operators` of its configuration. The signal SIGUSR1 does the same.
 #[derive(Args)]
-#[command(after_help = "Example:\n  farcall drain farcall://localhost:3717")]
+#[command(after_help = "Example:\n  farcall server drain farcall://localhost:3717")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     server: Named,
@@ -18,6 +18,6 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.server.connect()?;
     let calls = server.drain()?;
-    println!("draining: {calls} calls are to end");
+    println!("draining; calls under way: {calls}");
     Ok(())
 }

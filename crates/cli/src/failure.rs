@@ -1,4 +1,4 @@
-//! How a command ends when it does not succeed.
+//! How a command fails: its message and its exit status.
 
 use anstyle::{AnsiColor, Style};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 
-/// Says on standard error what went wrong.
+/// Prints an error on standard error.
 pub(crate) fn print(what: impl fmt::Display) {
     anstream::eprintln!("{ERROR}error{ERROR:#}: {what}");
 }
@@ -19,7 +19,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The command was understood and could not be done: status 1.
+    /// The command is valid and failed: status 1.
     pub(crate) fn failed(message: impl fmt::Display) -> Failure {
         Failure {
             message: message.to_string(),
@@ -27,7 +27,7 @@ impl Failure {
         }
     }
 
-    /// The command was used wrongly: status 2.
+    /// The command line is wrong: status 2.
     pub(crate) fn usage(message: impl fmt::Display) -> Failure {
         Failure {
             message: message.to_string(),
@@ -35,7 +35,21 @@ impl Failure {
         }
     }
 
-    /// The same, of what is named.
+    /// `do_what` could not be done to a thing, such as a file.
+    pub(crate) fn cannot(
+        do_what: &str,
+        thing: impl fmt::Display,
+        error: impl fmt::Display,
+    ) -> Failure {
+        Failure::failed(format!("cannot {do_what} {thing}: {error}"))
+    }
+
+    /// The same failure as a wrong use of the command: status 2.
+    pub(crate) fn into_usage(self) -> Failure {
+        Failure { status: 2, ..self }
+    }
+
+    /// The same failure, with the name of the thing that it is about in front.
     pub(crate) fn of(self, what: impl fmt::Display) -> Failure {
         Failure {
             message: format!("{what}: {}", self.message),

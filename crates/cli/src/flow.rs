@@ -1,4 +1,4 @@
-//! `farcall flow`: what a communication pattern costs on a network.
+//! `farcall flow`: how long a communication pattern takes on a network.
 
 pub(crate) mod plot;
 mod run;

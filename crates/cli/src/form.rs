@@ -1,9 +1,9 @@
-//! In which form a command prints what it has found: in words, or as one JSON object.
+//! How a command prints its results: as text, or as one JSON object.
 
 use clap::Args;
 use serde_json::{Value, json};
 
-/// Words, or JSON.
+/// Text, or JSON.
 #[derive(Args)]
 pub(crate) struct Form {
     /// Print one JSON object

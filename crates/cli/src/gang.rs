@@ -1,4 +1,4 @@
-//! `farcall gang`: parallel jobs that share a cluster.
+//! `farcall gang`: gang jobs that share a cluster.
 
 mod daemon;
 mod gantt;
@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use farcall_gang::DEFAULT_CONTROL;
 use farcall_gang::client::{Client, ClientError};
 
-/// Run parallel jobs that share the processors by the tenth of a second
+/// Run parallel programs that share the processors of a cluster in time slices
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall gang ps")]
 pub(crate) struct Arguments {
@@ -46,10 +46,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
 /// Which daemon a command talks to.
 #[derive(Args)]
 struct Control {
-    /// Control socket of the daemon at the root: a path, or an abstract name after `@`
+    /// Control socket of the root daemon: a path, or `@` and an abstract name
     #[arg(long, value_name = "PATH", default_value = DEFAULT_CONTROL, env = "FARCALL_GANG")]
     control: String,
-    /// Daemon at the root by TCP instead, with the same FARCALL_TOKEN; its --tcp-user is the user
+    /// Use TCP to reach the root daemon, which needs the same FARCALL_TOKEN. The jobs belong to the
+    /// user of its --tcp-user
     #[arg(long, value_name = "ADDR")]
     daemon: Option<String>,
 }
@@ -76,7 +77,7 @@ fn user(text: &str) -> Result<(u32, u32), String> {
     match numbers {
         Some(numbers) => Ok(numbers),
         None => listed()?.ok_or_else(|| {
-            format!("this machine knows no user `{text}`: write another, or UID:GID")
+            format!("this machine has no user `{text}`; name another, or write UID:GID")
         }),
     }
 }

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-/// Work with interface files
+/// Check interface files
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall idl check libraries/lapack.idl")]
 pub(crate) struct Arguments {
@@ -15,10 +15,10 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check interface files and show what is wrong in them
+    /// Check interface files, and show each error with its place in the file
     #[command(after_help = "Example:\n  farcall idl check libraries/lapack.idl")]
     Check {
-        /// Files to check
+        /// Interface files to check
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
@@ -32,6 +32,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if accepted {
         Ok(())
     } else {
-        Err(Failure::failed("not every file is accepted"))
+        Err(Failure::failed(
+            "the interface files have errors; see above",
+        ))
     }
 }

@@ -1,18 +1,50 @@
-//! Calls that are submitted and fetched later.
+//! Durable calls: `farcall job`, and the same commands at the top level.
 
 pub(crate) mod cancel;
 pub(crate) mod fetch;
 pub(crate) mod list;
 pub(crate) mod submit;
 
+use crate::failure::Failure;
+use clap::{Args, Subcommand};
 use farcall_client::{DurableStatus, JobId};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The id of a job, as `farcall submit` prints it.
+/// Submit durable calls and fetch their results
+///
+/// `farcall submit`, `jobs`, `fetch` and `cancel` are the same commands.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall job submit ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1
+  farcall job list
+  farcall job fetch 5f0c8a4f0e9d4d0f8f1f0a3c2b1d9e77")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Submit(submit::Arguments),
+    List(list::Arguments),
+    Fetch(fetch::Arguments),
+    Cancel(cancel::Arguments),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.command {
+        Command::Submit(arguments) => submit::run(arguments),
+        Command::List(arguments) => list::run(arguments),
+        Command::Fetch(arguments) => fetch::run(arguments),
+        Command::Cancel(arguments) => cancel::run(arguments),
+    }
+}
+
+/// A job id, as `farcall submit` prints it.
 fn id(text: &str) -> Result<JobId, String> {
     text.parse()
-        .map_err(|error| format!("{error}; `farcall jobs` lists those there are"))
+        .map_err(|error| format!("{error}; `farcall jobs` lists your durable calls"))
 }
 
 fn to_json(status: &DurableStatus) -> Value {
@@ -36,7 +68,7 @@ fn seconds(time: SystemTime) -> f64 {
         .map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// A time that has passed or is to come, for people.
+/// A time in the past or the future, for people.
 fn ago(time: SystemTime) -> String {
     let now = SystemTime::now();
     let (span, past) = match now.duration_since(time) {

@@ -12,8 +12,8 @@ use tracing_subscriber::fmt::format::{DefaultFields, Format, Full};
 /// What to log, and how.
 #[derive(Args)]
 pub(crate) struct Log {
-    /// What to log on standard error: error, warn, info, debug or trace; `info,farcall::call=debug`
-    /// adds a line with its times for each call of a server
+    /// What to log on standard error: error, warn, info, debug or trace. `info,farcall::call=debug`
+    /// adds a line with the times of each call
     #[arg(
         long,
         value_name = "LEVEL",
@@ -21,7 +21,7 @@ pub(crate) struct Log {
         env = "FARCALL_LOG"
     )]
     log: Filter,
-    /// How to log: text, or one JSON object a line
+    /// Format of the log: text, or json for one JSON object on each line
     #[arg(
         long,
         value_name = "FORMAT",
@@ -40,13 +40,13 @@ impl FromStr for Filter {
 
     fn from_str(text: &str) -> Result<Filter, String> {
         EnvFilter::try_new(text).map_err(|error| error.to_string())?;
-        // A word that is no level would be taken for a target, and nothing be logged.
+        // The filter takes an unknown level for a target, and would log nothing.
         let is_level = |word: &str| word.parse::<LevelFilter>().is_ok();
         let other = |word: &&str| !word.contains(['=', '[']) && !is_level(word);
         match text.split(',').find(other) {
             None => Ok(Filter(text.to_owned())),
             Some(word) => Err(format!(
-                "`{word}` is no level: write error, warn, info, debug, trace, or TARGET=LEVEL"
+                "`{word}` is not a level: write error, warn, info, debug, trace, or TARGET=LEVEL"
             )),
         }
     }

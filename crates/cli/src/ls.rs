@@ -8,13 +8,13 @@ use clap::Args;
 use farcall_client::FunctionSummary;
 use serde_json::json;
 
-/// List the functions that a server has, or all servers behind a metaserver; or data with names
+/// List the functions of a server, or of all servers behind a metaserver; or named data
 #[derive(Args)]
 #[command(after_help = "Examples:\n  farcall ls farcall://localhost:3717\n  farcall ls --data")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     server: Named,
-    /// List data with names instead: version, size, and the servers that hold them
+    /// List named data instead: versions, sizes, and the servers that hold them
     #[arg(long)]
     data: bool,
     #[command(flatten)]
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.server.connect()?;
     if arguments.data {
-        return list::run(&server, &arguments.form);
+        return list::only_named(&server, &arguments.form);
     }
     let functions = server.functions()?;
     let lengths = functions.iter().map(|function| function.name.len());

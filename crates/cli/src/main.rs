@@ -1,9 +1,12 @@
 //! The `farcall` command: the only place where arguments are parsed. One file per subcommand.
 
+mod access;
 mod arrays;
 mod bench;
 mod call;
 mod certificate;
+mod commands;
+mod completions;
 mod describe;
 mod doctor;
 mod drain;
@@ -15,24 +18,26 @@ mod idl;
 mod jobs;
 mod log;
 mod ls;
+mod manual;
 mod meta;
 mod npy;
 mod objects;
 mod picture;
+mod plans;
 mod register;
 mod reservations;
 mod results;
 mod serve;
+mod server;
 mod sim;
 mod status;
 mod target;
 mod texts;
 mod token;
-mod transaction;
 mod trunk;
 mod up;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::Failure;
 use std::process::ExitCode;
 
@@ -51,39 +56,36 @@ enum Command {
     Up(up::Arguments),
     Register(register::Arguments),
     Call(call::Arguments),
+    Plan(plans::Arguments),
     Submit(jobs::submit::Arguments),
     Jobs(jobs::list::Arguments),
     Fetch(jobs::fetch::Arguments),
     Cancel(jobs::cancel::Arguments),
-    New(objects::new::Arguments),
-    Objects(objects::list::Arguments),
-    Put(arrays::put::Arguments),
-    Get(arrays::get::Arguments),
-    Drop(arrays::drop::Arguments),
-    Transaction(transaction::Arguments),
+    Job(jobs::Arguments),
+    Data(arrays::Arguments),
+    Object(objects::Arguments),
+    Reservation(reservations::Arguments),
     Ls(ls::Arguments),
     Describe(describe::Arguments),
     Doctor(doctor::Arguments),
     Status(status::Arguments),
-    Drain(drain::Arguments),
-    Reserve(reservations::reserve::Arguments),
-    Reservations(reservations::list::Arguments),
-    Release(reservations::release::Arguments),
-    Token(token::Arguments),
-    Certificate(certificate::Arguments),
+    Server(server::Arguments),
+    Access(access::Arguments),
     Idl(idl::Arguments),
     Flow(flow::Arguments),
     Sim(sim::Arguments),
     Trunk(trunk::Arguments),
     Gang(gang::Arguments),
     Bench(bench::Arguments),
-    /// Run as a worker of a server (started by the server, not by hand).
+    Completions(completions::Arguments),
+    Manual(manual::Arguments),
+    /// Run as a worker process of a server, which starts it
     #[command(hide = true)]
     Worker,
 }
 
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = command();
     fail_where_output_cannot_go();
     if !matches!(
         command,
@@ -97,32 +99,29 @@ fn main() -> ExitCode {
         Command::Up(arguments) => up::run(&arguments),
         Command::Register(arguments) => register::run(&arguments),
         Command::Call(arguments) => call::run(arguments),
+        Command::Plan(arguments) => plans::run(&arguments),
         Command::Submit(arguments) => jobs::submit::run(&arguments),
         Command::Jobs(arguments) => jobs::list::run(&arguments),
         Command::Fetch(arguments) => jobs::fetch::run(&arguments),
         Command::Cancel(arguments) => jobs::cancel::run(&arguments),
-        Command::New(arguments) => objects::new::run(&arguments),
-        Command::Objects(arguments) => objects::list::run(&arguments),
-        Command::Put(arguments) => arrays::put::run(&arguments),
-        Command::Get(arguments) => arrays::get::run(&arguments),
-        Command::Drop(arguments) => arrays::drop::run(&arguments),
-        Command::Transaction(arguments) => transaction::run(&arguments),
+        Command::Job(arguments) => jobs::run(&arguments),
+        Command::Data(arguments) => arrays::run(&arguments),
+        Command::Object(arguments) => objects::run(&arguments),
+        Command::Reservation(arguments) => reservations::run(&arguments),
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Describe(arguments) => describe::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
-        Command::Drain(arguments) => drain::run(&arguments),
-        Command::Reserve(arguments) => reservations::reserve::run(&arguments),
-        Command::Reservations(arguments) => reservations::list::run(&arguments),
-        Command::Release(arguments) => reservations::release::run(&arguments),
+        Command::Server(arguments) => server::run(&arguments),
+        Command::Access(arguments) => access::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
-        Command::Token(arguments) => token::run(&arguments),
-        Command::Certificate(arguments) => certificate::run(&arguments),
         Command::Idl(arguments) => idl::run(&arguments),
         Command::Flow(arguments) => flow::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Trunk(arguments) => trunk::run(&arguments),
         Command::Gang(arguments) => gang::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments),
+        Command::Manual(arguments) => manual::run(&arguments),
         Command::Worker => farcall_server::run_worker().map_err(Failure::failed),
     };
     match result {
@@ -134,14 +133,24 @@ fn main() -> ExitCode {
     }
 }
 
-/// Makes output that cannot be written, such as to a full disk, a failure as any other.
+/// The command that was asked for.
+fn command() -> Command {
+    let words = commands::with_present_name(std::env::args_os());
+    let mut matches = commands::in_groups(Cli::command()).get_matches_from(words);
+    match Cli::from_arg_matches_mut(&mut matches) {
+        Ok(cli) => cli.command,
+        Err(error) => error.exit(),
+    }
+}
+
+/// Makes output that cannot be written, such as to a full disk, a failure like any other.
 fn fail_where_output_cannot_go() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let text = panic.payload_as_str().unwrap_or_default();
         match text.strip_prefix("failed printing to stdout: ") {
             Some(reason) => {
-                failure::print(format_args!("standard output: {reason}"));
+                failure::print(format_args!("cannot write to standard output: {reason}"));
                 std::process::exit(1);
             }
             None => before(panic),

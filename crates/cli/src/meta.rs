@@ -12,9 +12,10 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Run a metaserver: it knows the servers that join it, and tells clients where each call goes
+/// Run a metaserver, which chooses a server for each call
 ///
-/// Prints `listening on ADDRESS`, and serves until Ctrl-C or SIGTERM.
+/// Servers join it, and clients ask it where to send each call. The command prints `listening on
+/// ADDRESS`, and runs until Ctrl-C or SIGTERM.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall meta
@@ -23,35 +24,38 @@ use std::path::PathBuf;
 Servers join with: farcall serve my.idl --metaserver HOST:3718
 Clients ask it with: FARCALL_METASERVER=HOST:3718, or --server meta://HOST:3718")]
 pub(crate) struct Arguments {
-    /// Address to listen on; port 0 picks a free one [default: 127.0.0.1:3718]
+    /// Address to listen on; may be given several times. Port 0 picks a free port [default:
+    /// 127.0.0.1:3718]
     #[arg(long, value_name = "ADDR")]
     listen: Vec<String>,
-    /// Where the directory is kept: sqlite:PATH, postgres://USER@HOST/DATABASE to share it with
-    /// other metaservers, or none [default: a file of SQLite named after the first address in
-    /// $STATE_DIRECTORY, $XDG_STATE_HOME/farcall or ~/.local/state/farcall; with port 0, none]
+    /// Store of the metaserver: sqlite:PATH, postgres://USER@HOST/DATABASE to share the store with
+    /// other metaservers, or none [default: an SQLite file named after the first address in
+    /// $STATE_DIRECTORY, $XDG_STATE_HOME/farcall or ~/.local/state/farcall; none with port 0]
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
-    /// Where a call goes: completion (least predicted time until its results are back),
-    /// load-and-throughput, least-load, or round-robin
+    /// How to choose the server for a call: completion (least predicted time until its results are
+    /// back), load-and-throughput, least-load, or round-robin
     #[arg(long, value_name = "POLICY", value_parser = policy, default_value = "completion")]
     policy: Policy,
-    /// Seconds for which a server is believed to be there without a report
+    /// Seconds for which a server that sends no report stays known
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     lease: f64,
-    /// File of tokens; only clients and servers with one of them may come in
+    /// File of tokens; only clients and servers with one of these tokens can connect
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
-    /// Speak TLS, with server.pem and server.key of this folder; `farcall certificate` makes them
+    /// Use TLS with server.pem and server.key of this folder; `farcall access certificate` makes
+    /// them
     #[arg(long, value_name = "FOLDER")]
     tls: Option<PathBuf>,
-    /// Certificates of authorities; only who shows a certificate of theirs, or a token, may come in
+    /// Certificates of authorities. Only clients and servers with a certificate that one of them
+    /// has signed, or with a token, can connect
     #[arg(long, value_name = "FILE", requires = "tls")]
     tls_clients: Option<PathBuf>,
-    /// User, by the name of a token or certificate, whose servers may join; may be given several
-    /// times [default: where neither --tokens nor --tls-clients is given, everybody]
+    /// User whose servers may join, by the name of a token or certificate; may be given several
+    /// times [default: every user, if neither --tokens nor --tls-clients is given]
     #[arg(long, value_name = "NAME")]
     server_user: Vec<String>,
-    /// Open connections; each server keeps one, and each client
+    /// Most open connections; each server and each client needs one
     #[arg(long, value_name = "N", default_value_t = 1000)]
     connections: usize,
     /// Serve metrics for Prometheus at http://ADDR/metrics
@@ -111,7 +115,7 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     })
 }
 
-/// A file in the folder for state, named after the address; port 0 names nobody.
+/// The default store: a file named after the address. With port 0 there is no such name.
 fn default_store(address: SocketAddr) -> Result<Option<StoreAddress>, Failure> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let folder = match (
@@ -128,7 +132,7 @@ fn default_store(address: SocketAddr) -> Result<Option<StoreAddress>, Failure> {
     std::fs::create_dir_all(&folder).map_err(|error| {
         let folder = folder.display();
         Failure::failed(format!(
-            "{folder}: {error}; name another place with --store"
+            "cannot make the folder {folder}: {error}; name another store with --store"
         ))
     })?;
     let name = address.to_string().replace(['[', ']', ':'], "-");
@@ -139,6 +143,6 @@ fn default_store(address: SocketAddr) -> Result<Option<StoreAddress>, Failure> {
 fn policy(name: &str) -> Result<Policy, String> {
     Policy::named(name).ok_or_else(|| {
         let names = Policy::NAMES.map(|(name, _)| name).join(", ");
-        format!("there are {names}")
+        format!("no such policy; use one of {names}")
     })
 }

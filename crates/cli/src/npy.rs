@@ -1,4 +1,4 @@
-//! Arrays from and to NumPy's `.npy` files and the command line.
+//! Arrays on the command line, and in NumPy's `.npy` files.
 
 use crate::failure::Failure;
 use farcall_idl::{Order, Type};
@@ -49,14 +49,16 @@ enum Number {
 impl Array {
     /// Reads a `.npy` file.
     pub(crate) fn read(path: &Path) -> Result<Array, Failure> {
-        let fail =
-            |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", path.display()));
+        let fail = |error: &dyn std::fmt::Display| Failure::cannot("read", path.display(), error);
         let mut bytes = fs::read(path).map_err(|error| fail(&error))?;
-        let header = Header::read(&bytes[..bytes.len().min(MOST_HEADER)])
-            .map_err(|error| fail(&format!("{error}; numpy.save writes files of numbers")))?;
+        let header = Header::read(&bytes[..bytes.len().min(MOST_HEADER)]).map_err(|error| {
+            fail(&format!(
+                "{error}; `numpy.save` writes valid files of numbers"
+            ))
+        })?;
         bytes.drain(..header.offset as usize);
         if header.bytes != bytes.len() as u64 {
-            return Err(fail(&"the file is shorter or longer than its shape says"));
+            return Err(fail(&"its length does not match the shape in its header"));
         }
         let (kind, size) = type_of(header.element).expect("elements are numbers");
         if header.is_swapped {
@@ -92,6 +94,14 @@ impl Array {
         })
     }
 
+    /// An array as users write it: `@FILE.npy`, or numbers with commas between them.
+    pub(crate) fn parse(text: &str) -> Result<Array, Failure> {
+        match text.strip_prefix('@') {
+            Some(path) => Array::read(Path::new(path)),
+            None => Array::inline(text),
+        }
+    }
+
     /// A vector written as `1,2.5,3`.
     pub(crate) fn inline(text: &str) -> Result<Array, Failure> {
         let parse = |word: &str| word.trim().parse::<f64>();
@@ -101,7 +111,7 @@ impl Array {
             .collect::<Result<_, _>>()
             .map_err(|_| {
                 Failure::usage(format!(
-                    "`{text}` is neither @FILE.npy nor numbers with commas between"
+                    "`{text}` is not an array: write @FILE.npy, or numbers with commas between them"
                 ))
             })?;
         let integers = values
@@ -135,10 +145,9 @@ impl Array {
         found.expect("every type that is read has a name")
     }
 
-    /// Elements of the wanted type in the wanted order. Values are converted where that loses
-    /// nothing.
+    /// Elements of the wanted type in the wanted order. Values are converted if that loses nothing.
     pub(crate) fn into_bytes(self, ty: Type, order: Order) -> Result<Vec<u8>, String> {
-        let (kind, size) = type_of(ty).ok_or("text is no array")?;
+        let (kind, size) = type_of(ty).ok_or("a text is not an array")?;
         let bytes = if (self.kind, self.size) == (kind, size) {
             self.bytes
         } else {
@@ -164,7 +173,7 @@ pub(crate) fn write(
     order: Order,
     bytes: &[u8],
 ) -> Result<(), Failure> {
-    let fail = |error: std::io::Error| Failure::failed(format!("{}: {error}", path.display()));
+    let fail = |error: std::io::Error| Failure::cannot("write", path.display(), error);
     let header = farcall_npy::header(ty, shape, order == Order::ColumnMajor);
     let header = header.expect("arrays have numbers");
     let mut file = File::create(path).map_err(fail)?;
@@ -225,7 +234,7 @@ fn read_number(bytes: &[u8], kind: Kind) -> Number {
     }
 }
 
-/// Unsigned values above 2^63 - 1 come out negative, and are refused by what follows.
+/// Unsigned values above 2^63 - 1 become negative, and the range check refuses them.
 fn integer(bytes: &[u8], signed: bool) -> i64 {
     let value = match *bytes {
         [a] => i64::from(a),

@@ -1,4 +1,4 @@
-//! Pictures: this program writes data, and the Python package draws them.
+//! Pictures: this program writes data, and the Python package draws it.
 
 use crate::failure::Failure;
 use clap::Args;
@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Who draws.
+/// The Python interpreter that draws.
 #[derive(Args)]
 pub(crate) struct Painter {
     /// Python interpreter with farcall and matplotlib
@@ -15,7 +15,7 @@ pub(crate) struct Painter {
 }
 
 impl Painter {
-    /// Has a module of the package draw, and returns when the picture is there.
+    /// Runs a module of the package, and returns when it has written the picture.
     pub(crate) fn draw(
         &self,
         module: &str,
@@ -28,7 +28,9 @@ impl Painter {
             .output()
             .map_err(|error| {
                 let python = python.display();
-                Failure::failed(format!("{python}: {error}; name one with --python"))
+                Failure::failed(format!(
+                    "cannot run {python}: {error}; name a Python interpreter with --python"
+                ))
             })?;
         if run.status.success() {
             return Ok(());
@@ -36,18 +38,18 @@ impl Painter {
         let text = String::from_utf8_lossy(&run.stderr);
         let last = text.trim().lines().last().unwrap_or("no message");
         Err(Failure::failed(format!(
-            "{} -m {module}: {last}\n  pictures need the Python package farcall and matplotlib: \
-             `make build`, or name an interpreter that has them with --python",
+            "{} -m {module}: {last}\n  pictures need the Python packages farcall and matplotlib: \
+             run `make build`, or name an interpreter that has them with --python",
             python.display()
         )))
     }
 }
 
-/// Refuses a picture in a form that matplotlib's users would not expect.
+/// Refuses other formats than those.
 pub(crate) fn check_form(picture: &Path) -> Result<(), Failure> {
     match picture.extension().and_then(OsStr::to_str) {
         Some("svg" | "png" | "pdf") => Ok(()),
-        _ => Err(Failure::usage("--output ends in .svg, .png or .pdf")),
+        _ => Err(Failure::usage("--output must end in .svg, .png or .pdf")),
     }
 }
 

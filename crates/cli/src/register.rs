@@ -10,9 +10,10 @@ use std::path::PathBuf;
 
 /// Add the functions of an interface file to a running server
 ///
-/// They are served until the server ends. Root and the server's own user may do this, over its Unix
-/// socket or from the same host, and those whom `access.operators` in the server's configuration
-/// names. Libraries are looked for on the server, relative names beside the file.
+/// The server serves them until it ends. Only operators can do this: root and the server's own
+/// user, over its Unix socket or from the same host, and the users in `access.operators` of the
+/// server's configuration. The server looks for libraries on its own host; it looks for relative
+/// names in the folder of the interface file.
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall register my.idl farcall://localhost:3717")]
 pub(crate) struct Arguments {

@@ -1,11 +1,39 @@
-//! What is reserved ahead of time: `farcall reserve`, `reservations` and `release`.
+//! Reservations: `farcall reservation`.
 
-pub(crate) mod list;
-pub(crate) mod release;
-pub(crate) mod reserve;
+mod list;
+mod make;
+mod release;
 
+use crate::failure::Failure;
+use clap::{Args, Subcommand};
 use farcall_client::{Reservation, ReservationName};
 use serde_json::{Value, json};
+
+/// Reserve processor elements and bandwidth of a server ahead of time
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall reservation make --pes 2 --start 30 --seconds 60
+  farcall reservation list
+  farcall reservation release 3")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Make(make::Arguments),
+    List(list::Arguments),
+    Release(release::Arguments),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.command {
+        Command::Make(arguments) => make::run(arguments),
+        Command::List(arguments) => list::run(arguments),
+        Command::Release(arguments) => release::run(arguments),
+    }
+}
 
 fn to_json(reservation: &Reservation) -> Value {
     json!({
@@ -19,7 +47,7 @@ fn to_json(reservation: &Reservation) -> Value {
     })
 }
 
-/// A reservation in words, with its server where there are several.
+/// A reservation as a line, with its server if there are several.
 fn line(reservation: &Reservation, of_several: bool) -> String {
     let name = match of_several {
         true => ReservationName::from(reservation),
@@ -35,7 +63,7 @@ fn line(reservation: &Reservation, of_several: bool) -> String {
     format!("{name}  {what}  {begins}, ends in {ends:.1} s")
 }
 
-/// What is reserved, in words.
+/// The processor elements and the rates of a reservation.
 pub(crate) fn described(pes: u64, up: u64, down: u64) -> String {
     let rates = [(up, "up"), (down, "down")];
     let rates = rates.into_iter().filter(|(rate, _)| *rate > 0);

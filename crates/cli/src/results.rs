@@ -1,4 +1,4 @@
-//! What a call has come to: files, or a line for each array.
+//! The results of a call: files, or a line for each array.
 
 use crate::failure::Failure;
 use crate::npy;

@@ -16,8 +16,8 @@ use std::thread::JoinHandle;
 
 /// Serve the functions of interface files
 ///
-/// Prints `listening on ADDRESS` once every function can be called, and serves until Ctrl-C or
-/// SIGTERM.
+/// The command prints `listening on ADDRESS` when every function can be called. It serves until
+/// Ctrl-C or SIGTERM.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall serve libraries/lapack.idl
@@ -25,70 +25,76 @@ use std::thread::JoinHandle;
   farcall serve libraries/lapack.idl --listen 0.0.0.0:3717 --tls certificates --tokens tokens
   farcall serve my.idl --policy sjf --pes 8 --threads 2
   farcall serve my.idl --metaserver meta://host:3718 --listen 0.0.0.0:0
-  farcall serve my.idl --takeover --state DIR     # instead of the server that runs there
+  farcall serve my.idl --takeover --state DIR     # replaces the server that runs there
   farcall serve my.idl --unix /tmp/farcall.sock --listen 127.0.0.1:0")]
 pub(crate) struct Arguments {
-    /// Interface files
+    /// Interface files, or Python modules with functions that @farcall.library marks
     #[arg(required = true, value_name = "IDL")]
     files: Vec<PathBuf>,
-    /// Address to listen on; port 0 picks a free one [default: 127.0.0.1:3717]
+    /// Address to listen on; may be given several times. Port 0 picks a free port [default:
+    /// 127.0.0.1:3717]
     #[arg(long, value_name = "ADDR")]
     listen: Vec<String>,
-    /// Unix socket to listen on; without --listen, on nothing else
+    /// Unix socket to listen on. Without --listen, the server listens on nothing else
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
-    /// Folder for what outlives the server [default: $STATE_DIRECTORY, or a folder named after the
-    /// first address in $XDG_STATE_HOME/farcall or ~/.local/state/farcall; with port 0, none]
+    /// State folder: durable calls and everything else that survives a restart [default:
+    /// $STATE_DIRECTORY, or a folder named after the first address in $XDG_STATE_HOME/farcall or
+    /// ~/.local/state/farcall; none with port 0]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Configuration file; docs/farcall.toml shows every setting
     #[arg(long, value_name = "FILE", env = "FARCALL_CONFIG")]
     config: Option<PathBuf>,
-    /// File of tokens; only clients with one of them may come in over TCP
+    /// File of tokens. Over TCP, only clients with one of these tokens can connect
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
-    /// File to which a line of JSON is appended for each call: who called what, how it ended
+    /// File to which the server appends a line of JSON for each call: who called which function,
+    /// and how the call ended
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
-    /// Speak TLS, with server.pem and server.key of this folder; `farcall certificate` makes them
+    /// Use TLS with server.pem and server.key of this folder; `farcall access certificate` makes
+    /// them
     #[arg(long, value_name = "FOLDER")]
     tls: Option<PathBuf>,
-    /// Certificates of authorities; only clients with a certificate of theirs, or with a token, may
-    /// come in over TCP
+    /// Certificates of authorities. Over TCP, only clients with a certificate that one of them has
+    /// signed, or with a token, can connect
     #[arg(long, value_name = "FILE", requires = "tls")]
     tls_clients: Option<PathBuf>,
-    /// Which call goes first: fcfs (first come), sjf (shortest predicted), fpfs (first that fits
-    /// the free processor elements), fmpfs (widest that fits), at-once (no queue, each call on
-    /// everything) [default: fcfs]
+    /// Which call starts first: fcfs (the first that came), sjf (the one with the shortest
+    /// predicted time), fpfs (the first that fits the free processor elements), fmpfs (the widest
+    /// that fits them), at-once (no queue; each call uses all processor elements) [default: fcfs]
     #[arg(long, value_name = "POLICY", value_parser = policy)]
     policy: Option<Policy>,
-    /// Processor elements that calls share [default: processor cores]
+    /// Processor elements that calls share [default: the number of processor cores]
     #[arg(long, value_name = "N")]
     pes: Option<u32>,
-    /// Calls that compute at the same time, but for those of reservations [default: as many as have
-    /// processor elements]
+    /// Calls that compute at the same time, not counting those of reservations [default: as many as
+    /// the processor elements allow]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
-    /// Processor elements, and threads, of a call whose interface does not say [default: 1]
+    /// Processor elements and threads of a call whose interface does not state them [default: 1]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Seconds after which a running call is ended; 0 means never
+    /// Seconds after which the server ends a running call; 0 means never
     #[arg(long, value_name = "SECONDS")]
     time_limit: Option<f64>,
-    /// Let functions reach the network and whatever files the server can, as far as they like
+    /// Let functions use the network and every file that the server can use
     #[arg(long)]
     no_sandbox: bool,
     /// Serve metrics for Prometheus at http://ADDR/metrics
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
-    /// Listen where another server of yours does; once ready, have that one end its calls and exit
+    /// Take over from a server of yours that listens on the same address. When this server is
+    /// ready, the other one completes its calls and exits
     #[arg(long)]
     takeover: bool,
-    /// Compile and run C text in the interface files
+    /// Compile and run the C code in the interface files
     #[arg(long)]
     allow_code: bool,
-    /// Metaserver to join; may be given several times. FARCALL_TOKEN, or FARCALL_CERT with
-    /// FARCALL_KEY, show it who the server is; FARCALL_CA names the authorities to believe
+    /// Metaserver to join; may be given several times. The server identifies itself with
+    /// FARCALL_TOKEN, or with FARCALL_CERT and FARCALL_KEY; FARCALL_CA names a file with the
+    /// certificates of the authorities that it trusts
     #[arg(
         long,
         value_name = "ADDR",
@@ -96,8 +102,8 @@ pub(crate) struct Arguments {
         value_delimiter = ','
     )]
     metaserver: Vec<String>,
-    /// Where metaservers tell clients to reach the server, where that is not the address on which
-    /// it listens
+    /// Address of the server that metaservers give to clients, if clients cannot use the address
+    /// on which it listens
     #[arg(long, value_name = "URL", requires = "metaserver")]
     advertise: Option<Address>,
     #[command(flatten)]
@@ -127,13 +133,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     drop(out);
     if let Some(before) = before {
         match before.drain() {
-            Ok(calls) => tracing::info!("took over; the server before ends after {calls} calls"),
-            Err(error) => tracing::error!("the server before does not end: {error}"),
+            Ok(calls) => tracing::info!("took over; the previous server ends after {calls} calls"),
+            Err(error) => tracing::error!("cannot drain the previous server: {error}"),
         }
     }
     let members = join(&arguments, &mut server)?;
     server.run().map_err(Failure::failed)?;
-    // What the server has to say has been said: each of them leaves.
+    // The server has sent its last report: each of them leaves the metaserver.
     members.into_iter().for_each(|member| drop(member.join()));
     Ok(())
 }
@@ -154,8 +160,8 @@ fn join(arguments: &Arguments, server: &mut Server) -> Result<Vec<JoinHandle<()>
         (Some(address), _) => address.to_string(),
         (None, Some(address)) => address.clone(),
         (None, None) => {
-            let text = "--metaserver needs a TCP address on which clients reach the server: give \
-                        --listen";
+            let text = "--metaserver needs a TCP address at which clients reach the server: add \
+                        --listen ADDRESS:PORT";
             return Err(Failure::usage(text));
         }
     };
@@ -175,7 +181,7 @@ fn join(arguments: &Arguments, server: &mut Server) -> Result<Vec<JoinHandle<()>
     metaservers.into_iter().map(start).collect()
 }
 
-/// The address of a metaserver, for which a scheme need not be named.
+/// The address of a metaserver; its scheme may be left out.
 fn metaserver_address(text: &str) -> Result<Address, Failure> {
     let full = match text.contains("://") {
         true => text.to_string(),
@@ -184,13 +190,12 @@ fn metaserver_address(text: &str) -> Result<Address, Failure> {
     full.parse().map_err(Failure::usage)
 }
 
-/// The configuration file with the command line's options over it.
-/// Serves what a daemon tells of itself at `http://ADDRESS/metrics`.
+/// Serves the metrics of a daemon at `http://ADDRESS/metrics`.
 pub(crate) fn serve_metrics(
     address: SocketAddr,
     ask: impl Fn(Answer) + Send + Sync + 'static,
 ) -> Result<(), Failure> {
-    let fail = |error| Failure::failed(format!("--metrics {address}: {error}"));
+    let fail = |error| Failure::failed(format!("cannot serve metrics at {address}: {error}"));
     let listener = TcpListener::bind(address).map_err(fail)?;
     let address = listener.local_addr()?;
     farcall_web::serve(listener, ask).map_err(fail)?;
@@ -198,12 +203,13 @@ pub(crate) fn serve_metrics(
     Ok(())
 }
 
+/// The configuration file with the command line's options over it.
 fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     let mut config = match &arguments.config {
         None => Config::default(),
         Some(path) => {
             let fail = |error: &dyn std::fmt::Display| {
-                Failure::usage(format!("{}: {error}", path.display()))
+                Failure::cannot("use the configuration file", path.display(), error).into_usage()
             };
             let text = std::fs::read_to_string(path).map_err(|error| fail(&error))?;
             Config::parse(&text).map_err(|error| fail(&error))?
@@ -257,24 +263,31 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
 fn policy(name: &str) -> Result<Policy, String> {
     Policy::named(name).ok_or_else(|| {
         let names = Policy::NAMES.map(|(name, _)| name).join(", ");
-        format!("there are {names}")
+        format!("no such policy; use one of {names}")
     })
 }
 
-/// The server that runs where this one is to listen.
+/// The server that listens where this one will listen.
 fn running(config: &Config) -> Result<farcall_client::Server, Failure> {
     let address = match (&config.unix, config.listen.first()) {
         (Some(path), _) => format!("unix://{}", std::path::absolute(path)?.display()),
         (None, Some(address)) => format!("farcall://{address}"),
-        (None, None) => return Err(Failure::usage("--takeover needs an address to listen on")),
+        (None, None) => {
+            return Err(Failure::usage(
+                "--takeover needs an address: add --listen or --unix",
+            ));
+        }
     };
     let server = farcall_client::Server::connect(&address, Options::default());
-    server
-        .map_err(|error| Failure::failed(format!("there is no server to take over from: {error}")))
+    server.map_err(|error| {
+        Failure::failed(format!(
+            "cannot reach the server to take over from: {error}"
+        ))
+    })
 }
 
-/// Where a server keeps what outlives it. Its first address names the folder, so that a server
-/// which is started again finds what is its own, and no other does; port 0 names nobody.
+/// The default state folder. It has the name of the server's first address, so that a restarted
+/// server finds its own state. With port 0 there is no such name.
 fn default_state(config: &Config) -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(folder) = variable("STATE_DIRECTORY") {
@@ -296,10 +309,10 @@ pub(crate) fn resolve(text: &str) -> Result<SocketAddr, Failure> {
     let text = text.strip_prefix("farcall://").unwrap_or(text);
     let mut addresses = text.to_socket_addrs().map_err(|error| {
         Failure::usage(format!(
-            "--listen {text}: {error}; write ADDRESS:PORT, e.g. 127.0.0.1:0"
+            "--listen {text}: {error}; write ADDRESS:PORT, such as 127.0.0.1:0"
         ))
     })?;
     addresses
         .next()
-        .ok_or_else(|| Failure::usage(format!("--listen {text}: no such address")))
+        .ok_or_else(|| Failure::usage(format!("--listen {text}: the name has no address")))
 }

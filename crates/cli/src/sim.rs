@@ -11,22 +11,22 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 
 const AFTER: &str = "\
-The scenario is a TOML file with tables [[server]], [[site]] and [[calls]]; rates are in bytes/s, or
-have a unit. Placement, queues and learning are the code that servers and metaservers run.
+The scenario is a TOML file with tables [[server]], [[site]] and [[calls]]. Rates are in bytes/s, or
+have a unit. Placement, queues and estimates use the code of real servers and metaservers.
 
 Examples:
   farcall sim examples/sim/two-servers.toml
   farcall sim examples/sim/two-servers.toml --policy completion --json";
 
-/// Try policies on clients, servers and networks in virtual time
+/// Simulate clients, servers and networks in virtual time, and compare policies
 #[derive(Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Arguments {
-    /// The scenario
+    /// Scenario file
     #[arg(value_name = "SCENARIO")]
     scenario: PathBuf,
-    /// How servers are chosen: round-robin, least-load, load-and-throughput or completion; all four
-    /// where none is named
+    /// How to choose the server for a call: round-robin, least-load, load-and-throughput or
+    /// completion; may be given several times [default: all four]
     #[arg(long, value_name = "POLICY", value_parser = policy)]
     policy: Vec<Policy>,
     /// Print one JSON object, with every call
@@ -36,14 +36,16 @@ pub(crate) struct Arguments {
 
 fn policy(name: &str) -> Result<Policy, String> {
     let names = Policy::NAMES.map(|(name, _)| name).join(", ");
-    Policy::named(name).ok_or_else(|| format!("there are {names}"))
+    Policy::named(name).ok_or_else(|| format!("no such policy; use one of {names}"))
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let path = arguments.scenario.display();
     let text = std::fs::read_to_string(&arguments.scenario);
-    let text = text.map_err(|error| Failure::failed(format!("{path}: {error}")))?;
-    let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{path}: {error}"));
+    let text = text.map_err(|error| Failure::cannot("read", &path, error))?;
+    let wrong = |error: &dyn std::fmt::Display| {
+        Failure::cannot("use the scenario", &path, error).into_usage()
+    };
     let description: Description = toml::from_str(&text).map_err(|error| wrong(&error))?;
     let named = description.scenario().map_err(|error| wrong(&error))?;
     let policies = match arguments.policy.as_slice() {

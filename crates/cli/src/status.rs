@@ -7,8 +7,10 @@ use crate::target::Named;
 use clap::Args;
 use serde_json::Value;
 
-/// Show how a server stands: queue, processor elements, memory, users, functions; or a metaserver:
-/// its servers, their load, and what the ways to them carry
+/// Show the status of a server or a metaserver
+///
+/// Of a server: queue, processor elements, memory, users, functions and reservations. Of a
+/// metaserver: its servers, their load, and the latency and rate of the paths to them.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall status farcall://localhost:3717
@@ -24,8 +26,9 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.server.connect()?;
     let text = server.status()?;
-    let status: Value = serde_json::from_str(&text)
-        .map_err(|error| Failure::failed(format!("the server's answer is no JSON: {error}")))?;
+    let status: Value = serde_json::from_str(&text).map_err(|error| {
+        Failure::failed(format!("the server's answer is not valid JSON: {error}"))
+    })?;
     if arguments.json {
         println!("{status}");
         return Ok(());
@@ -34,7 +37,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some("metaserver") => print_metaserver(&status),
         _ => print(&status),
     }
-    // A server that is too old knows of none.
+    // An old server does not know the question.
     let data = server.list_data().unwrap_or_default();
     if !data.is_empty() {
         println!();
@@ -47,7 +50,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(f64::NAN)
 }
 
-/// How the servers behind a metaserver stand.
+/// The status of the servers behind a metaserver.
 fn print_servers(servers: &[Value]) {
     println!(
         "\n{:30} {:9} {:>4} {:>8} {:>6} {:>10} {:>9} {:>10} {:>8}",
@@ -82,13 +85,13 @@ fn print_metaserver(status: &Value) {
     let store = match (&status["store"], status["store"]["answers"].as_bool()) {
         (Value::Null, _) => "none".to_string(),
         (store, Some(true)) => plain(&store["address"]),
-        (store, _) => format!("{}, which does not answer", plain(&store["address"])),
+        (store, _) => format!("{} (does not answer)", plain(&store["address"])),
     };
     println!("metaserver   for {:.0} s", number(&status["uptime_s"]));
     println!("version      {}", plain(&status["version"]));
     println!("store        {store}");
     println!("functions    {}", plain(&status["functions_served"]));
-    println!("data         {} with names", plain(&status["data"]));
+    println!("named data   {}", plain(&status["data"]));
     println!("connections  {}", plain(&status["connections"]));
     println!(
         "under way    {} calls placed",
@@ -211,7 +214,7 @@ fn print(status: &Value) {
     }
 }
 
-/// A value as people write it, without what a terminal would act on.
+/// A value as people write it, without control characters.
 fn plain(value: &Value) -> String {
     let text = match value {
         Value::String(text) => text.clone(),

@@ -8,11 +8,11 @@ use std::time::Duration;
 /// Which server, and how long to wait for it.
 #[derive(Args)]
 pub(crate) struct Target {
-    /// Server to talk to, or meta://HOST:PORT for all behind a metaserver [default: from the
-    /// environment, else farcall://localhost:3717]
+    /// Address of the server, or meta://HOST:PORT for all servers behind a metaserver [default:
+    /// FARCALL_SERVER, or FARCALL_METASERVER, or farcall://localhost:3717]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
-    /// Seconds to wait for each answer; for ever if not given
+    /// Seconds to wait for each answer [default: no limit]
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
 }
@@ -23,10 +23,9 @@ impl Target {
     pub(crate) fn connect(&self, server: Option<&str>) -> Result<Server, Failure> {
         let timeout = match self.timeout {
             None => None,
-            Some(seconds) => Some(
-                Duration::try_from_secs_f64(seconds)
-                    .map_err(|_| Failure::usage("--timeout takes a number of seconds above 0"))?,
-            ),
+            Some(seconds) => Some(Duration::try_from_secs_f64(seconds).map_err(|_| {
+                Failure::usage("--timeout must be a number of seconds greater than 0")
+            })?),
         };
         let options = Options {
             timeout,
@@ -42,10 +41,10 @@ impl Target {
     }
 }
 
-/// Which server, by a word of its own or by option.
+/// Which server, by a word or by option.
 #[derive(Args)]
 pub(crate) struct Named {
-    /// Server to ask; the same as --server
+    /// Address of the server, as with --server
     #[arg(value_name = "SERVER")]
     address: Option<String>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Arrays of strings on the command line: the lines of a file, or texts with commas between.
+//! Arrays of strings on the command line: the lines of a file, or texts with commas between them.
 
 use crate::failure::Failure;
 use farcall_idl::{ArrayLayout, read_texts};
@@ -9,8 +9,11 @@ pub(crate) fn parse(text: &str, name: &str) -> Result<Vec<String>, Failure> {
     Ok(match text.strip_prefix('@') {
         Some(path) => {
             let lines = std::fs::read_to_string(path);
-            let lines =
-                lines.map_err(|error| Failure::usage(format!("`{name}`: {path}: {error}")))?;
+            let lines = lines.map_err(|error| {
+                Failure::cannot("read", path, error)
+                    .into_usage()
+                    .of(format_args!("`{name}`"))
+            })?;
             lines.lines().map(str::to_string).collect()
         }
         None if text.is_empty() => Vec::new(),
@@ -18,7 +21,7 @@ pub(crate) fn parse(text: &str, name: &str) -> Result<Vec<String>, Failure> {
     })
 }
 
-/// The lengths of all dimensions but that of each text.
+/// The lengths of all dimensions except the length of the texts.
 pub(crate) fn shape(array: &ArrayLayout) -> Vec<u64> {
     let axes = array.axes.split_last().map_or(&[][..], |(_, axes)| axes);
     axes.iter().map(|axis| axis.size).collect()
@@ -32,7 +35,7 @@ pub(crate) fn write(path: &Path, array: &ArrayLayout, fields: &[u8]) -> Result<(
         lines.push(b'\n');
     }
     let written = std::fs::write(path, lines);
-    written.map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
+    written.map_err(|error| Failure::cannot("write", path.display(), error))
 }
 
 /// The first texts, for people.

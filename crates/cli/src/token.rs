@@ -1,18 +1,18 @@
-//! `farcall token`
+//! `farcall access token`
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
 use farcall_access::TokenFile;
 use std::path::PathBuf;
 
-/// Give users of a server tokens, and withdraw them
+/// Add and remove the tokens of users
 ///
-/// `farcall serve --tokens FILE` then lets in whoever shows one of them, as the user of that name.
-/// A running server sees changes of the file at once. The file has only the tokens' SHA-256: what
-/// `add` prints is printed once.
+/// A server with `farcall serve --tokens FILE` accepts every client that has one of the tokens, as
+/// the user of that name. A running server uses changes of the file at once. The file has only the
+/// SHA-256 of each token, so that `add` prints the token once and nobody can read it later.
 #[derive(Args)]
 #[command(after_help = "Example:
-  farcall token add tokens alice
+  farcall access token add tokens alice
   farcall serve libraries/lapack.idl --tokens tokens
   FARCALL_TOKEN=... farcall ls          # as alice")]
 pub(crate) struct Arguments {
@@ -22,16 +22,16 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Give a user one more token, and print it
-    #[command(after_help = "Example:\n  farcall token add tokens alice")]
+    /// Add a token for a user, and print it
+    #[command(after_help = "Example:\n  farcall access token add tokens alice")]
     Add {
-        /// File of tokens; made where there is none
+        /// File of tokens; the command makes it if it does not exist
         file: PathBuf,
         /// Name of the user
         name: String,
     },
-    /// Withdraw all tokens of a user
-    #[command(after_help = "Example:\n  farcall token remove tokens alice")]
+    /// Remove all tokens of a user
+    #[command(after_help = "Example:\n  farcall access token remove tokens alice")]
     Remove {
         /// File of tokens
         file: PathBuf,
@@ -39,7 +39,7 @@ enum Command {
         name: String,
     },
     /// List the users, one line for each token
-    #[command(after_help = "Example:\n  farcall token list tokens")]
+    #[command(after_help = "Example:\n  farcall access token list tokens")]
     List {
         /// File of tokens
         file: PathBuf,
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         Command::Remove { file, name } => {
             let count = TokenFile::remove(file, name).map_err(Failure::failed)?;
-            println!("withdrew {count} of {name}");
+            println!("removed {count} tokens of {name}");
         }
         Command::List { file } => {
             for user in TokenFile::open(file).map_err(Failure::failed)?.users() {

@@ -1,4 +1,4 @@
-//! `farcall trunk`: the Ethernet links of this machine as one.
+//! `farcall trunk`: several Ethernet links as one.
 
 mod down;
 mod status;
@@ -7,7 +7,7 @@ mod up;
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
 
-/// Use several Ethernet links as one, whatever their number and speed
+/// Combine several Ethernet links into one
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall trunk status")]
 pub(crate) struct Arguments {

@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the children have to end before they are killed.
+/// How long the children have to end before the command kills them.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Run a toy cluster: a metaserver, and servers that have joined it, until Ctrl-C
+/// Run a small cluster on this machine: a metaserver and several servers
 ///
-/// Prints the metaserver's `listening on ADDRESS`, then that of each server. When one of them ends,
-/// all do.
+/// The command prints `listening on ADDRESS` for the metaserver, then for each server. The cluster
+/// runs until Ctrl-C. If one of the processes ends, the command ends the others.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall up --local 3 libraries/blas.idl
@@ -31,22 +31,22 @@ pub(crate) struct Arguments {
     /// Interface files that each server serves
     #[arg(required = true, value_name = "IDL")]
     files: Vec<PathBuf>,
-    /// Address of the metaserver; port 0 picks a free one [default: 127.0.0.1:3718]
+    /// Address of the metaserver; port 0 picks a free port [default: 127.0.0.1:3718]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// Where a call goes; see `farcall meta --help`
+    /// How the metaserver chooses a server for a call; see `farcall meta --help`
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
-    /// Processor elements of each server [default: processor cores]
+    /// Processor elements of each server [default: the number of processor cores]
     #[arg(long, value_name = "N")]
     pes: Option<u32>,
-    /// Threads of a call whose interface does not say [default: 1]
+    /// Processor elements and threads of a call whose interface does not state them [default: 1]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Compile and run C text in the interface files
+    /// Compile and run the C code in the interface files
     #[arg(long)]
     allow_code: bool,
-    /// What each of them logs on standard error
+    /// What each process logs on standard error: error, warn, info, debug or trace
     #[arg(
         long,
         value_name = "LEVEL",
@@ -142,7 +142,9 @@ impl Cluster {
         let address = line.trim().strip_prefix("listening on ");
         let address = address.ok_or_else(|| {
             let what = words.first().map_or("", String::as_str);
-            Failure::failed(format!("`farcall {what}` did not start; it says why above"))
+            Failure::failed(format!(
+                "`farcall {what}` did not start; see its error above"
+            ))
         })?;
         println!("listening on {address}");
         std::io::stdout().flush()?;
@@ -170,7 +172,7 @@ impl Cluster {
                         0 => "the metaserver".to_string(),
                         number => format!("server {number}"),
                     };
-                    let text = format!("{what} has ended ({status}), and so does the cluster");
+                    let text = format!("{what} has ended ({status}); the cluster ends with it");
                     return Err(Failure::failed(text));
                 }
             }
@@ -180,7 +182,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // The servers leave while the metaserver is there.
+        // The servers end first, so that they can leave the metaserver.
         for (child, _) in self.children.iter().rev() {
             if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
                 let _ = kill_process(pid, Signal::TERM);
@@ -191,7 +193,7 @@ impl Drop for Cluster {
             while matches!(child.try_wait(), Ok(None)) && Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            // One that has ended is only collected.
+            // If it has ended, this only collects its status.
             let _ = child.kill();
             let _ = child.wait();
         }

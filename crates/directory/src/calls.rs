@@ -1,12 +1,14 @@
-//! Calls that were placed, until it is known what became of them.
+//! Placed calls, until their outcome is known. The directory counts them towards the load of their
+//! servers.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// A report that a server makes so many seconds after a call was placed tells of the call, or the
-/// call is over: the client has asked, and the first bytes of the call are there.
+/// A report that a server makes this many seconds after a call was placed already includes the
+/// call, or the call has ended. By then the client has connected and the first bytes of the call
+/// have arrived.
 const UNTIL_SEEN_S: f64 = 0.03;
 
-/// A call that was placed.
+/// A placed call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Placed {
     pub(crate) server: u64,
@@ -17,7 +19,7 @@ pub(crate) struct Placed {
     pub(crate) down: u64,
     pub(crate) memory: u64,
     pub(crate) pes: u32,
-    /// Predicted, as the rest.
+    /// Predicted times, here and below.
     pub(crate) up_s: f64,
     pub(crate) wait_s: f64,
     pub(crate) compute_s: f64,
@@ -25,12 +27,12 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    /// Bytes of its arguments that are left.
+    /// Argument bytes that have not arrived yet.
     pub(crate) fn up_left(&self, now: f64) -> f64 {
         left(self.up, now - self.at, self.up_s)
     }
 
-    /// Bytes of its results that are left, once they are on their way.
+    /// Result bytes that have not left yet, once they are being sent.
     pub(crate) fn down_left(&self, now: f64) -> f64 {
         let since = now - self.at - self.up_s - self.wait_s - self.compute_s;
         match since >= 0.0 {
@@ -39,18 +41,18 @@ impl Placed {
         }
     }
 
-    /// Seconds until its arguments are there.
+    /// Seconds until its arguments have arrived.
     pub(crate) fn ready_s(&self, now: f64) -> f64 {
         (self.at + self.up_s - now).max(0.0)
     }
 
-    /// The server knows of it from then on.
+    /// When the server's reports begin to include the call.
     pub(crate) fn seen_after(&self) -> f64 {
         self.at + self.latency_s + UNTIL_SEEN_S
     }
 
     fn expires(&self) -> f64 {
-        /// A call may take so many times as long as predicted, and so many seconds more.
+        /// How much longer than predicted a call may take: a factor, and seconds added to that.
         const PATIENCE: (f64, f64) = (3.0, 10.0);
         let seconds = self.up_s + self.wait_s + self.compute_s + self.down_s;
         self.at + PATIENCE.0 * seconds + PATIENCE.1
@@ -62,18 +64,18 @@ fn left(bytes: u64, since: f64, seconds: f64) -> f64 {
     bytes as f64 * (1.0 - share).clamp(0.0, 1.0)
 }
 
-/// All calls that were placed and of which nothing was heard, by their servers and numbers.
+/// All placed calls without a known outcome, by server and number.
 #[derive(Clone, Debug)]
 pub(crate) struct Calls {
     placed: BTreeMap<(u64, u64), Placed>,
-    /// In the order in which they were placed, with some that have ended.
+    /// Calls in the order of their placement, including some that have ended.
     order: VecDeque<(u64, u64)>,
     last: u64,
     most: usize,
 }
 
 impl Calls {
-    /// Numbers go on from `first`; at most so many calls are remembered.
+    /// No calls yet. Numbers start at `first`, and at most `most` calls are remembered.
     pub(crate) fn new(first: u64, most: usize) -> Calls {
         Calls {
             placed: BTreeMap::new(),
@@ -100,7 +102,7 @@ impl Calls {
         self.placed.remove(&(server, number))
     }
 
-    /// Forgets calls of which nothing was heard for long.
+    /// Forgets calls that have taken too long.
     pub(crate) fn expire(&mut self, now: f64) {
         while let Some(oldest) = self.order.front() {
             match self.placed.get(oldest) {

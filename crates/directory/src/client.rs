@@ -1,7 +1,8 @@
-//! What a client of a metaserver decides: whether it is asked, where a call goes, and what follows
-//! when its server is lost.
+//! The client's part of placement: whether to ask the metaserver, which server to use, and what to
+//! do after a server is lost.
 //!
-//! Times are seconds of a clock that nobody sets.
+//! Times are seconds of a monotonic clock. A call runs again only if its server has not begun with
+//! it, or if its function is repeatable.
 
 use crate::flaw::{self, Flaw};
 use crate::message::{Choose, Chosen, DataFound, Found, MOST_EXCLUDED, Observe, TimeParts};
@@ -9,30 +10,30 @@ use crate::{Directory, Refusal, Settings};
 use farcall_rpc_proto::FailureKind;
 use std::collections::BTreeMap;
 
-/// While no metaserver answers, it is tried again so often.
+/// Time between two tries while no metaserver answers.
 const RETRY_S: f64 = 1.0;
-/// What is known of a function, or of data, is asked for again after so long.
+/// How long an answer about a function or about data is used.
 const FRESH_S: f64 = 2.0;
-/// The client's own name for where it is.
+/// The client's name for its own site.
 const HERE: &str = "here";
 
-/// A server that was chosen for a call.
+/// The server chosen for a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChosenServer {
-    /// Its number.
+    /// Number of the server.
     pub server: u64,
-    /// Where it is.
+    /// Address of the server.
     pub address: String,
-    /// What the call is predicted to take there.
+    /// Predicted times of the call there.
     pub terms: Option<TimeParts>,
-    /// The number of the placement.
+    /// Number of the placement.
     placement: u64,
-    /// Whether the client has decided, and not the metaserver.
+    /// Whether the client chose the server, and not the metaserver.
     is_own: bool,
 }
 
 impl ChosenServer {
-    /// A server for which no call was placed.
+    /// A server that no placement chose.
     pub fn unplaced(server: u64) -> ChosenServer {
         ChosenServer {
             server,
@@ -43,10 +44,10 @@ impl ChosenServer {
         }
     }
 
-    /// The first of the servers that a choice names.
+    /// The first server of an answer.
     ///
     /// # Errors
-    /// It names none.
+    /// The answer names none.
     pub fn of(wanted: &Choose, chosen: Chosen, is_own: bool) -> Result<ChosenServer, Refusal> {
         let offer = chosen.offers.into_iter().next();
         let offer = offer.ok_or_else(|| Refusal::NoServer {
@@ -63,15 +64,16 @@ impl ChosenServer {
     }
 }
 
-/// What a client knows of the servers behind a metaserver, for the time when none answers.
+/// What a client knows about the servers behind a metaserver. It uses this while no metaserver
+/// answers.
 #[derive(Clone, Debug)]
 pub struct Known {
     directory: Directory,
-    /// When each function was asked for last.
+    /// When the client last asked about each function.
     asked: BTreeMap<String, f64>,
-    /// When data of each name were asked for last.
+    /// When the client last asked about each name of data.
     asked_data: BTreeMap<String, f64>,
-    /// No metaserver has answered; none is asked before.
+    /// Until when no metaserver is asked, because none has answered.
     away_until: Option<f64>,
 }
 
@@ -91,23 +93,23 @@ impl Default for Known {
 }
 
 impl Known {
-    /// What is known.
+    /// The client's copy of the directory.
     pub fn directory(&self) -> &Directory {
         &self.directory
     }
 
-    /// Whether a metaserver is to be asked now. It is asked twice, the second time on a new
-    /// connection, which may lead to another one.
+    /// Whether to ask a metaserver now. The client asks twice; the second connection may lead to
+    /// another metaserver.
     pub fn asks(&self, now: f64) -> bool {
         self.away_until.is_none_or(|until| now >= until)
     }
 
-    /// Whether no metaserver has answered when one was asked last.
+    /// Whether the last question got no answer.
     pub fn is_away(&self) -> bool {
         self.away_until.is_some()
     }
 
-    /// A metaserver has answered, or none has.
+    /// Records whether a metaserver has answered.
     pub fn answered(&mut self, now: f64, answers: bool) {
         let retry_s = if flaw::has(Flaw::StaysAway) {
             1e9
@@ -117,13 +119,12 @@ impl Known {
         self.away_until = (!answers).then_some(now + retry_s);
     }
 
-    /// Whether a function was asked for lately.
+    /// Whether the answer about a function is recent.
     pub fn is_fresh(&self, now: f64, name: &str) -> bool {
         self.asked.get(name).is_some_and(|at| now - at < FRESH_S)
     }
 
-    /// The metaserver has said who has a function that was asked for by this name. Returns its
-    /// qualified name.
+    /// Records which servers have a function. Returns its qualified name.
     pub fn found(&mut self, now: f64, name: &str, found: Found) -> String {
         for record in found.records {
             self.directory.apply(now, record.at(HERE));
@@ -132,13 +133,14 @@ impl Known {
         found.function
     }
 
-    /// Whether data of a name, with their owner where one is meant, were asked for lately.
+    /// Whether the answer about named data is recent. `asked` includes the owner if the client
+    /// named one.
     pub fn is_fresh_data(&self, now: f64, asked: &str) -> bool {
         let at = self.asked_data.get(asked);
         at.is_some_and(|at| now - at < FRESH_S)
     }
 
-    /// The metaserver has said who holds data of a name, which were asked for so.
+    /// Records which servers hold named data.
     pub fn found_data(&mut self, now: f64, (asked, name): (&str, &str), found: DataFound) {
         self.directory.forget_data(name);
         for record in found.records {
@@ -148,21 +150,20 @@ impl Known {
         self.asked_data.insert(asked.to_string(), now);
     }
 
-    /// The data that are sought next are asked for, whatever is known of them.
+    /// Forgets which answers about data are recent, so that the next question is asked again.
     pub fn ask_data_anew(&mut self) {
         self.asked_data.clear();
     }
 
-    /// The client chooses a server by what it knows.
+    /// Chooses a server by the client's own directory.
     ///
     /// # Errors
-    /// It knows of none that can have the call.
+    /// No known server can run the call.
     pub fn choose(&mut self, now: f64, wanted: &Choose) -> Result<Chosen, Refusal> {
         self.directory.choose(now, HERE, wanted)
     }
 
-    /// Takes note of what became of a call, and says what the metaserver is to be told, unless it
-    /// is away.
+    /// Records the outcome of a call. Returns what the metaserver must hear, unless it is away.
     pub fn observe(
         &mut self,
         now: f64,
@@ -182,40 +183,40 @@ impl Known {
 /// What kept a call from its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// The server cannot be reached, or lets the client go before it begins with the call.
+    /// The server cannot be reached, or released the client before it began with the call.
     NotBegun,
-    /// The connection was lost with the call under way.
+    /// The connection was lost while the call was under way.
     Lost,
-    /// The server has said so.
+    /// The server reported a failure.
     Failed(FailureKind),
-    /// The caller's own doing.
+    /// The caller caused it.
     Own,
 }
 
-/// What follows a failure.
+/// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The call failed.
+    /// Report the failure to the caller.
     End,
-    /// It was not begun with, or may be run again.
+    /// Begin the call at another server: it has not run, or may run again.
     Elsewhere,
-    /// It may have run, and may not be run again: why.
+    /// Report the loss, with the reason: the call may have run, and must not run again.
     Lost(&'static str),
 }
 
-/// One call, which goes from one server to the next until one has run it.
+/// The course of one call, from one server to the next until one has run it.
 #[derive(Clone, Debug)]
 pub struct Course {
     wanted: Choose,
-    /// Whether its function may be run again.
+    /// Whether its function may run again.
     is_repeatable: bool,
-    /// Whether results come into arrays that it reads.
+    /// Whether its results overwrite arrays that it reads.
     overwrites: bool,
     place: Option<ChosenServer>,
 }
 
 impl Course {
-    /// A call for which a server is sought.
+    /// A call without a server yet.
     pub fn new(wanted: Choose, is_repeatable: bool, overwrites: bool) -> Course {
         Course {
             wanted,
@@ -225,23 +226,23 @@ impl Course {
         }
     }
 
-    /// What the metaserver is asked.
+    /// The question for the metaserver.
     pub fn wanted(&self) -> &Choose {
         &self.wanted
     }
 
-    /// Where it is.
+    /// The current server.
     pub fn place(&self) -> Option<&ChosenServer> {
         self.place.as_ref()
     }
 
-    /// It goes there.
+    /// Sets the current server.
     pub fn goes_to(&mut self, place: ChosenServer) {
         self.place = Some(place);
     }
 
-    /// What follows a failure: of a call that was under way, whose results had perhaps begun to
-    /// come, or of one that was not begun with.
+    /// What to do after a failure. `returning` is `None` if the call was not begun; otherwise it
+    /// says whether results had begun to arrive.
     pub fn after(&self, trouble: Trouble, returning: Option<bool>) -> Next {
         let begun = match trouble {
             Trouble::NotBegun => false,
@@ -272,7 +273,7 @@ impl Course {
         }
     }
 
-    /// The server is not asked again for this call: what others are to hear of it.
+    /// Excludes the current server for this call. Returns what the directories must hear about it.
     pub fn give_away(&mut self, trouble: Trouble) -> Option<(ChosenServer, Observe)> {
         let place = self.place.take()?;
         self.wanted.exclude.push(place.server);

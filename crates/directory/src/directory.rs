@@ -1,4 +1,7 @@
-//! Servers and their leases, and what others are to know of them.
+//! The directory: servers with their leases, functions, paths and placed calls.
+//!
+//! It decides nothing by the clock of the machine: the caller passes the time. A server without a
+//! lease gets no calls.
 
 mod data;
 mod placing;
@@ -18,25 +21,25 @@ use farcall_schedule::forecast::{Forecast, Path};
 use farcall_schedule::placement::{Placer, Policy};
 use std::collections::BTreeMap;
 
-/// How a directory is kept.
+/// Settings of a directory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// How a server is chosen.
+    /// The placement policy.
     pub policy: Policy,
-    /// Seconds for which a server is believed to be there without a report.
+    /// Length of a lease in seconds.
     pub lease_s: f64,
-    /// Whether a server is forgotten when its lease has ended; a client that goes on with what it
-    /// knows has nobody to renew them.
+    /// Whether a server is forgotten when its lease ends. A client that works without a metaserver
+    /// forgets none, because nobody renews their leases.
     pub forgets: bool,
-    /// Servers at once.
+    /// Most servers at once.
     pub most_servers: usize,
-    /// Sites of which something is kept.
+    /// Most sites that are remembered.
     pub most_sites: usize,
-    /// Paths, each direction one, of which something is kept.
+    /// Most paths that are remembered, each direction counted.
     pub most_paths: usize,
-    /// Calls that are remembered until it is known what became of them.
+    /// Most placed calls that are remembered.
     pub most_calls: usize,
-    /// Numbers of placements go on from here: metaservers start at random ones.
+    /// Number of the first placement. Metaservers start at random numbers.
     pub first_placement: u64,
 }
 
@@ -67,82 +70,82 @@ fn hint(closest: Option<&str>) -> String {
     }
 }
 
-/// Why something that a peer wants cannot be done.
+/// Why a request of a peer is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The server has no lease: it is to join anew.
+    /// The server has no lease. It must join again.
     #[error("the server is not known here, or its lease has ended: it is to join anew")]
     NotJoined,
-    /// There are as many servers as there may be.
+    /// The directory has as many servers as it may have.
     #[error("{0} servers have joined, as many as there may be")]
     Full(usize),
     /// No server has the function.
     #[error("no server has a function `{name}`; {}", hint(.closest.as_deref()))]
     Unknown {
-        /// As it was asked for.
+        /// The name that was asked for.
         name: String,
-        /// The name of a function that is little else.
+        /// A function with a similar name.
         closest: Option<String>,
     },
-    /// Several modules have a function of that name.
+    /// Several modules have a function with this name.
     #[error("`{name}` is several functions: {}; name one with its module", .found.join(", "))]
     Ambiguous {
-        /// As it was asked for.
+        /// The name that was asked for.
         name: String,
         /// Qualified names.
         found: Vec<String>,
     },
-    /// Servers have the function, and none can have the call.
+    /// Servers have the function, but none can run the call.
     #[error("no server can have a call of `{function}` now: {}", .reasons.join("; "))]
     NoServer {
         /// Its qualified name.
         function: String,
-        /// Each server, and why not.
+        /// Each server, with its reason.
         reasons: Vec<String>,
     },
 }
 
-/// What is to be changed in a store.
+/// A change for a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// There is a new state of this record.
+    /// The record has a new state.
     Put(Key),
-    /// It is to be forgotten, unless somebody else knows of a lease that ends later than this, in
-    /// milliseconds since 1970.
+    /// The record must be removed, unless another metaserver knows a lease that ends later than
+    /// this, in milliseconds since 1970.
     Gone(Key, u64),
 }
 
-/// A server that has a function, as decisions about its calls look at it.
+/// A server that has a function, as placement uses it.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
     pub(crate) server: u64,
-    /// Its place among the servers.
+    /// Position of the server among all servers.
     pub(crate) place: usize,
-    /// Of the interface that it has.
+    /// Digest of its interface.
     pub(crate) digest: u64,
-    /// How long calls of the function take there, as the server's entry has it.
+    /// Learned times of the function there.
     pub(crate) profile: Option<Profile>,
 }
 
-/// Servers, the ways to them, calls that were placed. See the crate documentation.
+/// Servers, paths to them, and placed calls. See the crate documentation.
 #[derive(Clone, Debug)]
 pub struct Directory {
     pub(crate) settings: Settings,
     pub(crate) now: f64,
     pub(crate) servers: Servers,
-    /// Qualified names of functions, and who has them, by the servers' numbers.
+    /// Servers that have each function, by qualified name.
     pub(crate) functions: BTreeMap<String, Vec<Holder>>,
     pub(crate) traffic: Traffic,
     pub(crate) calls: Calls,
     pub(crate) data: Data,
     pub(crate) placer: Placer,
-    /// The connection by which each server has joined.
+    /// The connection through which each server has joined.
     pub(crate) joined: BTreeMap<u64, u64>,
     changed: BTreeMap<Key, Change>,
 }
 
 impl Directory {
-    /// Nothing is known yet.
+    /// An empty directory.
     pub fn new(settings: Settings) -> Directory {
         Directory {
             now: 0.0,
@@ -158,7 +161,7 @@ impl Directory {
         }
     }
 
-    /// It is so late by now; leases end. A clock that was set back changes nothing.
+    /// Advances the time and ends leases. A clock that was set back has no effect.
     pub fn advance(&mut self, now: f64) {
         if !now.is_finite() || now <= self.now {
             return;
@@ -177,8 +180,8 @@ impl Directory {
         }
     }
 
-    /// A server joins, or says anew what it is. One at the same address with another number is
-    /// the one before it was restarted, and goes.
+    /// Lets a server join, or updates its record. If another server had the same address, that one
+    /// was restarted, and is removed.
     ///
     /// # Errors
     /// There are too many servers.
@@ -231,10 +234,10 @@ impl Directory {
         self.put(Key::Server(server));
     }
 
-    /// A server says how it stands, which renews its lease.
+    /// Takes a status report, which renews the lease.
     ///
     /// # Errors
-    /// It has none: it is to join.
+    /// The server has no lease and must join.
     pub fn report(&mut self, now: f64, report: Report) -> Result<(), Refusal> {
         self.advance(now);
         let (now, lease_s) = (self.now, self.settings.lease_s);
@@ -252,13 +255,13 @@ impl Directory {
         }
         self.put(Key::Server(server));
         if self.data.is_holder(server) {
-            // It holds as long as the lease does.
+            // The list of data is valid as long as the lease.
             self.put(Key::Data(server));
         }
         Ok(())
     }
 
-    /// A server has learned something of a function.
+    /// Handles new times that a server has learned about a function.
     fn renew_profile(&mut self, function: &str, server: u64) {
         let Some(holders) = self.functions.get_mut(function) else {
             return;
@@ -269,13 +272,13 @@ impl Directory {
         }
     }
 
-    /// A server leaves.
+    /// Removes a server that leaves.
     pub fn leave(&mut self, now: f64, server: u64) {
         self.advance(now);
         self.remove(server, u64::MAX);
     }
 
-    /// Nothing reaches a server any more: it gets no calls until it reports.
+    /// Marks a server that cannot be reached. It gets no calls until it reports again.
     pub fn lose(&mut self, now: f64, server: u64) {
         self.advance(now);
         if let Some(entry) = self.servers.change(server) {
@@ -331,7 +334,7 @@ impl Directory {
             let Some(transfer) = transfer.filter(|one| one.bytes > 0 && one.seconds > 0.0) else {
                 continue;
             };
-            // The arguments went when the call was placed, the results came just now.
+            // The arguments travelled when the call was placed; the results have just arrived.
             let from = match start {
                 Some(start) if is_up => start,
                 _ => now - transfer.seconds,
@@ -351,7 +354,7 @@ impl Directory {
         }
     }
 
-    /// Something was learned of the ways between a site and a server.
+    /// Handles new measurements of the paths between a site and a server.
     fn renew_ways(&mut self, site: u64, server: u64) {
         let Some(place) = self.servers.place(server) else {
             return;
@@ -367,12 +370,12 @@ impl Directory {
         self.changed.insert(key, Change::Put(key));
     }
 
-    /// What has changed since it was asked last; for [`Directory::record`].
+    /// The changes since the last question, for [`Directory::record`].
     pub fn changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changed).into_values().collect()
     }
 
-    /// What others may know of a thing.
+    /// The current state of a record.
     pub fn record(&self, key: Key) -> Option<Record> {
         match key {
             Key::Server(server) => {
@@ -392,7 +395,7 @@ impl Directory {
         }
     }
 
-    /// Takes in what another metaserver knows. What this one has heard itself, and later, stays.
+    /// Takes a record of another metaserver. Newer information from the servers themselves stays.
     pub fn apply(&mut self, now: f64, record: Record) {
         self.advance(now);
         let key = record.key();
@@ -412,8 +415,8 @@ impl Directory {
         self.changed.remove(&key);
     }
 
-    /// Takes in what another metaserver knows of a server; whether it did. The calendar of that one
-    /// may be ahead: its word counts for one lease, and once.
+    /// Takes another metaserver's record of a server. Returns whether it was used. The other
+    /// metaserver's calendar may be ahead, so its record counts for one lease, and once.
     fn apply_server(&mut self, record: ServerRecord) -> bool {
         let (now, forgets) = (self.now, self.settings.forgets);
         let claimed_ms = record.expires_ms;
@@ -429,7 +432,7 @@ impl Directory {
             {
                 return false;
             }
-            // Its own word is newer than what others have written down.
+            // The server's own report is newer than the record.
             Some(entry) if !entry.lost && now - entry.heard_at < self.settings.lease_s => {
                 (entry.expires, entry.claimed_ms) = (expires, claimed_ms);
                 self.servers.ends_at(expires);
@@ -442,7 +445,7 @@ impl Directory {
         let mut entry = Entry::new(record.join, now, expires);
         entry.claimed_ms = claimed_ms;
         if !forgets {
-            // A client asks for one function after the other.
+            // A client asks for one function at a time, so functions add up.
             entry.functions.extend(functions);
         }
         entry.profiles = profiles;
@@ -454,16 +457,16 @@ impl Directory {
         true
     }
 
-    /// The function, without its module, whose name is at most two letters away.
+    /// A known function whose name, without module, is at most two edits away.
     fn closest(&self, name: &str) -> Option<&str> {
         let known = self.functions.keys().map(|known| plain(known));
         farcall_spelling::closest(plain(name), known, 2)
     }
 
-    /// The qualified name of a function that is asked for, with or without its module.
+    /// The qualified name of a function, given with or without its module.
     ///
     /// # Errors
-    /// There is none, or several.
+    /// There is no such function, or several.
     pub fn resolve(&self, name: &str) -> Result<String, Refusal> {
         if self.functions.contains_key(name) {
             return Ok(name.to_string());
@@ -484,7 +487,7 @@ impl Directory {
         }
     }
 
-    /// What a client at `site` may know of a function: the servers that have it, and the paths.
+    /// What a client at `site` needs to know about a function: its servers, and the paths to them.
     ///
     /// # Errors
     /// No server has it.
@@ -508,7 +511,7 @@ impl Directory {
         Ok((function, records))
     }
 
-    /// All functions by qualified name, each as one of the servers says.
+    /// All functions by qualified name, each as described by one of its servers.
     pub fn functions(&self) -> impl Iterator<Item = &Function> {
         self.functions.iter().filter_map(|(name, holders)| {
             let entry = self.servers.at(holders.first()?.place);
@@ -516,14 +519,14 @@ impl Directory {
         })
     }
 
-    /// How all servers stand.
+    /// The status of every server.
     pub fn servers(&mut self) -> impl Iterator<Item = ServerStatus<'_>> {
         self.refresh();
         self.servers.values().map(|entry| entry.status(self.now))
     }
 
-    /// The paths between sites and servers: the site, the server, and latency and rate up and
-    /// down.
+    /// The paths between sites and servers: site, server, and the latency and rate in both
+    /// directions.
     pub fn paths(&self) -> impl Iterator<Item = (&str, u64, [[Option<Forecast>; 2]; 2])> {
         let pairs = self
             .traffic
@@ -539,18 +542,17 @@ impl Directory {
         })
     }
 
-    /// Calls that were placed and of which nothing was heard yet.
+    /// Number of placed calls without a known outcome.
     pub fn calls(&self) -> usize {
         self.calls.len()
     }
 
-    /// Where a server is.
+    /// The address of a server.
     pub fn address(&self, server: u64) -> Option<&str> {
         Some(&self.servers.get(&server)?.join.address)
     }
 
-    /// The servers that have a function with this interface, and whether its calls may be run
-    /// again.
+    /// The servers that have a function with this interface, and whether its calls may run again.
     pub fn with_function(
         &self,
         function: &str,

@@ -1,23 +1,23 @@
-//! Deliberate faults, one line each, by which the simulator is tested. Without the feature `flaws`
-//! there is none.
+//! Deliberate faults, one line each, with which the simulator is tested. Without the feature
+//! `flaws` there are none.
 
 /// A deliberate fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// Leases do not end.
     KeepsDead,
-    /// A server whose connection was lost stays lost, though it reports again.
+    /// A server whose connection was lost stays lost even if it reports again.
     StaysLost,
-    /// A call that may have run is run again elsewhere, whatever its interface says.
+    /// A call that may have run is run again elsewhere, even if its function is not repeatable.
     RunsElsewhere,
-    /// Reports of servers that are not known are taken, and come to nothing.
+    /// Reports of unknown servers are accepted and ignored.
     TakesStrangers,
-    /// A client that has found no metaserver asks none again.
+    /// A client that found no metaserver never asks again.
     StaysAway,
 }
 
 impl Flaw {
-    /// All of them.
+    /// All deliberate faults.
     pub const ALL: [Flaw; 5] = [
         Flaw::KeepsDead,
         Flaw::StaysLost,
@@ -37,13 +37,13 @@ mod planted {
     }
 
     impl Flaw {
-        /// Have the directories and clients of this thread a fault, or none, from now on.
+        /// Gives the directories and clients of this thread a fault, or none, from now on.
         pub fn plant(flaw: Option<Flaw>) {
             PLANTED.set(flaw);
         }
     }
 
-    /// Whether there is this fault.
+    /// Whether this fault is planted.
     pub(crate) fn has(flaw: Flaw) -> bool {
         PLANTED.get() == Some(flaw)
     }
@@ -52,7 +52,7 @@ mod planted {
 #[cfg(feature = "flaws")]
 pub(crate) use planted::has;
 
-/// Whether there is this fault: never.
+/// Whether this fault is planted: never.
 #[cfg(not(feature = "flaws"))]
 pub(crate) const fn has(_: Flaw) -> bool {
     false

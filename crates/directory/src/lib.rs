@@ -1,19 +1,20 @@
-//! The metaserver's directory, without a clock and without I/O: servers with their leases, what
-//! they do, what the ways between them and their clients carry, calls that were placed, and where
-//! the next call goes.
+//! The metaserver's directory, without a clock and without I/O: servers with their leases and load,
+//! the paths between them and their clients, placed calls, and the choice of a server for the next
+//! call.
 //!
 //! # Driving a directory
 //!
-//! [`Directory`] is told what happens and when, in seconds since 1970, UTC: a server joins, reports
-//! and leaves, a client has a call placed ([`Directory::choose`]) and says what became of it
-//! ([`Directory::observe`]). What others are to know of it, other metaservers by a shared store or
-//! clients that go on by themselves, are [`Record`]s: [`Directory::changes`] names those that have
-//! changed, [`Directory::apply`] takes in those of others. A metaserver and a client without one
-//! decide with the same code; [`client`] has what else a client decides.
+//! The caller tells [`Directory`] what happens and when, in seconds since 1970, UTC. A server
+//! joins, reports and leaves. A client asks for a placement ([`Directory::choose`]) and reports the
+//! outcome ([`Directory::observe`]). What others need to know are [`Record`]s: other metaservers
+//! read them from a shared store, and clients keep them for a time without a metaserver.
+//! [`Directory::changes`] names the records that have changed; [`Directory::apply`] takes records
+//! of others. A metaserver and a client without one decide with the same code. [`client`] has the
+//! other decisions of a client.
 //!
-//! A [`session`] is what one connection may say to it, over the bytes of `farcall_rpc_proto`.
-//! What peers say is a [`message`]; each is checked before it counts, and every table has its bound
-//! in [`Settings`].
+//! A [`session`] is what one connection may say to the directory, over the bytes of
+//! `farcall_rpc_proto`. Peers send [`message`]s. Each is checked before it counts, and every table
+//! has its bound in [`Settings`].
 
 mod calls;
 pub mod client;

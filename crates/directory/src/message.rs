@@ -1,5 +1,7 @@
-//! What servers, clients and metaservers tell each other: CBOR (RFC 8949), each message an array
-//! whose fields are only ever added at the end. `docs/spec/protocol.md` has the frames.
+//! The messages between servers, clients and metaservers.
+//!
+//! A message is CBOR (RFC 8949): an array whose fields are only ever added at the end. Each is
+//! checked against bounds when it is read. `docs/spec/protocol.md` describes the frames.
 
 mod data;
 pub(crate) mod record;
@@ -14,35 +16,35 @@ use minicbor::{Decode, Encode};
 
 /// Longest name of a function, site, agent or address, in bytes.
 pub const MOST_NAME: usize = 512;
-/// Functions of one server.
+/// Most functions of one server.
 pub const MOST_FUNCTIONS: usize = 10_000;
-/// Jobs of which a report tells one by one.
+/// Most calls that a report describes one by one.
 pub const MOST_JOBS: usize = 256;
-/// Reservations of which a report tells.
+/// Most reservations in a report.
 pub const MOST_BOOKED: usize = 256;
-/// Functions of whose times one report tells.
+/// Most functions whose times are in one report.
 pub const MOST_LEARNED: usize = 64;
-/// Servers that a choice excludes.
+/// Most servers that a placement excludes.
 pub const MOST_EXCLUDED: usize = 256;
-/// Processor elements of a server.
+/// Most processor elements of a server.
 pub const MOST_PES: u32 = 1 << 16;
-/// No call takes longer: some centuries.
+/// Longest time of a call: some centuries.
 const MOST_SECONDS: f64 = 1e10;
 
-/// A message that cannot be taken.
+/// A message that breaks its bounds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Invalid(pub(crate) String);
 
 /// A message with its bounds.
 pub trait Message: Sized + Encode<()> + for<'b> Decode<'b, ()> {
-    /// Whether every count, length and number is one that can be.
+    /// Checks every count, length and number.
     ///
     /// # Errors
     /// What is wrong.
     fn check(&self) -> Result<(), Invalid>;
 
-    /// As it travels.
+    /// The encoded message.
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         // Writing to a Vec cannot fail.
@@ -61,27 +63,27 @@ pub trait Message: Sized + Encode<()> + for<'b> Decode<'b, ()> {
     }
 }
 
-/// Tells interfaces apart: FNV-1a over the canonical text. Two servers with the same digest have
-/// the same interface; a client compares the texts before it calls.
+/// A number that identifies an interface: FNV-1a over its canonical text. Servers with the same
+/// digest have the same interface; a client compares the texts before it calls.
 pub fn digest(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// A function that a server has.
+/// A function of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Function {
     /// Qualified name.
     #[n(0)]
     pub name: String,
-    /// What it does, in a line.
+    /// Its one-line description.
     #[n(1)]
     pub title: String,
     /// [`digest`] of its interface.
     #[n(2)]
     pub digest: u64,
-    /// Whether a call may be run again after a failure.
+    /// Whether a call may run again after a failure.
     #[n(3)]
     pub repeatable: bool,
     /// The library behind it, and its version.
@@ -89,13 +91,13 @@ pub struct Function {
     pub library: Option<String>,
 }
 
-/// A server joins, or says anew what it is.
+/// A server joins, or updates its record.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Join {
-    /// A random number that it has drawn when it started.
+    /// A random number that the server drew when it started.
     #[n(0)]
     pub server: u64,
-    /// Where clients reach it.
+    /// Address for clients.
     #[n(1)]
     pub address: String,
     /// Program and version.
@@ -104,7 +106,7 @@ pub struct Join {
     /// Processor elements.
     #[n(3)]
     pub pes: u32,
-    /// Bytes for calls.
+    /// Bytes of memory for calls.
     #[n(4)]
     pub memory: u64,
     /// All its functions.
@@ -112,11 +114,11 @@ pub struct Join {
     pub functions: Vec<Function>,
 }
 
-/// Where a call is.
+/// How far a call has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Phase {
-    /// Its arguments are on the way.
+    /// Its arguments are arriving.
     #[n(0)]
     Coming,
     /// It waits for processor elements.
@@ -125,21 +127,21 @@ pub enum Phase {
     /// It computes.
     #[n(2)]
     Running,
-    /// Its results are on the way.
+    /// Its results are leaving.
     #[n(3)]
     Returning,
 }
 
-/// Processor elements that are reserved.
+/// Reserved processor elements.
 #[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
 pub struct Booked {
     /// How many.
     #[n(0)]
     pub pes: u32,
-    /// Seconds until it begins.
+    /// Seconds until the reservation begins.
     #[n(1)]
     pub from_s: f64,
-    /// Seconds until it is over.
+    /// Seconds until it ends.
     #[n(2)]
     pub until_s: f64,
 }
@@ -147,39 +149,39 @@ pub struct Booked {
 /// A call at a server.
 #[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
 pub struct QueuedCall {
-    /// Where it is.
+    /// How far it has come.
     #[n(0)]
     pub phase: Phase,
-    /// Processor elements it has, or will have.
+    /// Processor elements that it has or will have.
     #[n(1)]
     pub pes: u32,
-    /// Predicted seconds of computation that are left.
+    /// Predicted seconds of computation that remain.
     #[n(2)]
     pub seconds: f64,
-    /// Bytes of arguments that are to come.
+    /// Argument bytes that have not arrived yet.
     #[n(3)]
     pub up: u64,
-    /// Bytes of results that are to go.
+    /// Result bytes that have not left yet.
     #[n(4)]
     pub down: u64,
-    /// Whether it has, or will have, processor elements that are reserved.
+    /// Whether it has reserved processor elements, or will have.
     #[n(5)]
     pub reserved: Option<bool>,
 }
 
 impl QueuedCall {
-    /// Whether it has, or will have, processor elements that are reserved.
+    /// Whether it has reserved processor elements, or will have.
     pub fn is_reserved(&self) -> bool {
         self.reserved == Some(true)
     }
 
-    /// Seconds that are left of a call that computes, so many seconds later.
+    /// Seconds of computation that remain of a running call after this many seconds.
     pub(crate) fn left_after(&self, seconds: f64) -> f64 {
         (self.seconds - seconds).max(LEAST_LEFT * self.seconds)
     }
 }
 
-/// What was learned of one octave of work on so many processor elements.
+/// Learned times for one octave of work on a number of processor elements.
 #[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
 pub struct Rate {
     /// Processor elements.
@@ -211,7 +213,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// What a profile knows.
+    /// The times in a profile.
     pub fn of(function: &str, profile: &Profile) -> Times {
         let predictors = profile.predictors().iter();
         let rates = predictors.flat_map(|(pes, predictor)| {
@@ -229,7 +231,7 @@ impl Times {
         }
     }
 
-    /// The profile of which it tells; what cannot have been learned is left out.
+    /// The profile with these times. Impossible values are left out.
     pub fn profile(&self) -> Profile {
         let groups = self.rates.chunk_by(|one, other| one.pes == other.pes);
         Profile::resume(groups.filter_map(|group| {
@@ -244,7 +246,7 @@ impl Times {
     }
 }
 
-/// How a server stands; renews its lease.
+/// A server's status report, which renews its lease.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct Report {
     /// Its number.
@@ -256,30 +258,30 @@ pub struct Report {
     /// Bytes free for calls.
     #[n(2)]
     pub memory: u64,
-    /// Jobs that it has.
+    /// Number of its calls.
     #[n(3)]
     pub calls: u32,
-    /// The first of them, in the order in which they will compute.
+    /// The first of its calls, in the order in which they will compute.
     #[n(4)]
     pub queued: Vec<QueuedCall>,
-    /// Times of functions that have changed.
+    /// Learned times that have changed.
     #[n(5)]
     pub learned: Vec<Times>,
-    /// What is reserved of its processor elements.
+    /// Reservations of its processor elements.
     #[n(6)]
     pub booked: Option<Vec<Booked>>,
 }
 
-/// What takes longer than predicted takes a while yet: this share of what was predicted.
+/// A call that takes longer than predicted is assumed to need this share of the prediction again.
 const LEAST_LEFT: f64 = 0.1;
 
 impl Report {
-    /// What is reserved of its processor elements.
+    /// Reservations of its processor elements.
     pub fn booked(&self) -> &[Booked] {
         self.booked.as_deref().unwrap_or_default()
     }
 
-    /// The same report, so many seconds later.
+    /// The report as it would be this many seconds later.
     #[must_use]
     pub fn after(mut self, seconds: f64) -> Report {
         let running = self.queued.iter_mut();
@@ -305,10 +307,10 @@ pub struct Leave {
     pub server: u64,
 }
 
-/// Answers a server.
+/// The answer to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
 pub struct Noted {
-    /// Seconds for which the lease holds from now.
+    /// Seconds until the lease ends.
     #[n(0)]
     pub lease_s: f64,
 }
@@ -321,27 +323,28 @@ pub struct Find {
     pub function: String,
 }
 
-/// Answers [`Find`].
+/// The answer to [`Find`].
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct Found {
     /// Its qualified name.
     #[n(0)]
     pub function: String,
-    /// The servers that have it, with nothing of their other functions, and the paths to them.
+    /// Records of the servers that have the function, without their other functions, and of the
+    /// paths to them.
     #[n(1)]
     pub records: Vec<crate::Record>,
 }
 
-/// A call for which a server is sought.
+/// Asks for a placement.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct Choose {
     /// Qualified name.
     #[n(0)]
     pub function: String,
-    /// [`digest`] of the interface that the caller knows.
+    /// [`digest`] of the interface that the client knows.
     #[n(1)]
     pub digest: u64,
-    /// CalcOrder's operations, or bytes.
+    /// Operations by `CalcOrder`, or bytes.
     #[n(2)]
     pub work: f64,
     /// Bytes of arguments.
@@ -353,107 +356,108 @@ pub struct Choose {
     /// Bytes of memory at the server.
     #[n(5)]
     pub memory: u64,
-    /// Fewest processor elements; none for the server's own number.
+    /// Fewest processor elements; `None` leaves it to the server.
     #[n(6)]
     pub fewest: Option<u32>,
     /// Most processor elements.
     #[n(7)]
     pub most: Option<u32>,
-    /// Servers that are out of the question.
+    /// Servers that must not be chosen.
     #[n(8)]
     pub exclude: Vec<u64>,
-    /// Whether to tell of all servers, and to place nothing.
+    /// Whether to describe all servers and place nothing.
     #[n(9)]
     pub explain: bool,
-    /// Data that it reads by name, of which nothing is in `up`.
+    /// Named data that it reads. Their bytes are not in `up`.
     #[n(10)]
     pub data: Option<Vec<Need>>,
 }
 
 impl Choose {
-    /// Data that it reads by name.
+    /// Named data that it reads.
     pub fn needs(&self) -> &[Need] {
         self.data.as_deref().unwrap_or_default()
     }
 }
 
-/// Of what the time of a call consists, all in seconds.
+/// The parts of a call's time, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
 pub struct TimeParts {
-    /// Until the arguments are there.
+    /// Transfer of the arguments.
     #[n(0)]
     pub up_s: f64,
-    /// Until it starts.
+    /// Wait for its turn after that.
     #[n(1)]
     pub wait_s: f64,
     /// The computation.
     #[n(2)]
     pub compute_s: f64,
-    /// Until the results are back.
+    /// Transfer of the results.
     #[n(3)]
     pub down_s: f64,
     /// Processor elements.
     #[n(4)]
     pub pes: u32,
-    /// Two thirds of such calls take between the sum divided by this and multiplied by it.
+    /// Spread: two thirds of such calls take between the sum divided by this and the sum times
+    /// this.
     #[n(5)]
     pub factor: f64,
-    /// Whether a call of the function was ever observed there.
+    /// Whether the server has seen a call of the function.
     #[n(6)]
     pub learned: bool,
-    /// By how much the call delays others, all together; 0 where the metaserver does not say it.
+    /// Delay that the call causes to all other calls together; 0 if the metaserver does not say.
     #[n(7)]
     #[cbor(default)]
     pub others_s: f64,
 }
 
 impl TimeParts {
-    /// Until the results are there.
+    /// Time until the results are back: the sum of the parts.
     pub fn seconds(&self) -> f64 {
         self.up_s + self.wait_s + self.compute_s + self.down_s
     }
 }
 
-/// A server that could have a call, or not.
+/// The estimate for one server, or the reason why it cannot run the call.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct Offer {
-    /// Its number.
+    /// Number of the server.
     #[n(0)]
     pub server: u64,
-    /// Where it is.
+    /// Address of the server.
     #[n(1)]
     pub address: String,
-    /// What the call would take there.
+    /// Predicted times of the call there.
     #[n(2)]
     pub terms: Option<TimeParts>,
-    /// Why it cannot have it.
+    /// Why the server cannot run the call.
     #[n(3)]
     pub refusal: Option<String>,
 }
 
-/// Answers [`Choose`].
+/// The answer to [`Choose`].
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct Chosen {
-    /// The number of the placement; 0 where nothing was placed.
+    /// Number of the placement; 0 if nothing was placed.
     #[n(0)]
     pub placement: u64,
-    /// The server chosen; or all, the soonest first.
+    /// The chosen server, or all servers with the soonest first.
     #[n(1)]
     pub offers: Vec<Offer>,
 }
 
-/// Bytes that have travelled, and the seconds that they took.
+/// A transfer: bytes and seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
 pub struct Transfer {
     /// Bytes.
     #[n(0)]
     pub bytes: u64,
-    /// Seconds from the first byte at one host to the last at the other.
+    /// Seconds from the first byte at the sender to the last byte at the receiver.
     #[n(1)]
     pub seconds: f64,
 }
 
-/// What became of a call, or of a probe. Nothing answers it.
+/// The outcome of a call or a probe. It has no answer.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct Observe {
     /// The server.
@@ -462,13 +466,13 @@ pub struct Observe {
     /// The placement; 0 for a probe.
     #[n(1)]
     pub placement: u64,
-    /// To the server.
+    /// Transfer to the server.
     #[n(2)]
     pub up: Option<Transfer>,
-    /// From the server.
+    /// Transfer from the server.
     #[n(3)]
     pub down: Option<Transfer>,
-    /// The server could not be reached, or was lost.
+    /// Whether the server could not be reached, or was lost.
     #[n(4)]
     pub lost: bool,
 }

@@ -1,4 +1,5 @@
-//! A server as the directory knows it.
+//! One server in the directory: its record, its last report, and the load that placement reckons
+//! with.
 
 use crate::calls::Placed;
 use crate::flaw::{self, Flaw};
@@ -8,20 +9,20 @@ use farcall_schedule::Profile;
 use farcall_schedule::placement::{BusyElements, Call, Link, Server, TimeParts};
 use std::collections::BTreeMap;
 
-/// How a server stands, for people.
+/// The status of a server, for people.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerStatus<'d> {
-    /// What it is; its functions are in [`Standing::functions`].
+    /// Its description. Its functions are in [`ServerStatus::functions`].
     pub join: &'d Join,
     /// Its functions, by name.
     pub functions: &'d BTreeMap<String, Function>,
     /// Whether it takes calls, as far as is known.
     pub accepts: bool,
-    /// Whether it was lost: nothing was heard of it since.
+    /// Whether it was lost and has not reported since.
     pub lost: bool,
-    /// What it said last.
+    /// Its last report.
     pub report: Option<&'d Report>,
-    /// Seconds since then.
+    /// Seconds since the last report.
     pub reported_s: f64,
     /// Seconds until its lease ends.
     pub lease_s: f64,
@@ -29,31 +30,32 @@ pub struct ServerStatus<'d> {
     pub backlog_s: f64,
     /// Processor elements that are reserved now.
     pub booked: u32,
-    /// Functions with times.
+    /// Number of functions with learned times.
     pub learned: usize,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// Without its functions.
+    /// The description, without functions.
     pub(crate) join: Join,
     pub(crate) functions: BTreeMap<String, Function>,
     pub(crate) profiles: BTreeMap<String, Profile>,
-    /// Without what was learned.
+    /// The last report, without learned times.
     pub(crate) report: Option<Report>,
     pub(crate) reported_at: f64,
-    /// When it said so to this metaserver itself.
+    /// When this metaserver received it from the server itself.
     pub(crate) heard_at: f64,
     pub(crate) expires: f64,
-    /// Until when others have said that it is there, in milliseconds since 1970; 0 where none has.
+    /// Until when another metaserver has vouched for the server, in milliseconds since 1970; 0 if
+    /// none has.
     pub(crate) claimed_ms: u64,
-    /// It was not to be reached, and has not reported since.
+    /// Whether it could not be reached and has not reported since.
     pub(crate) lost: bool,
-    /// Bytes per second of the fastest way to it, and from it; 0 where none is known.
+    /// Bytes per second of the fastest path to it and from it; 0 if none is known.
     pub(crate) rates: [f64; 2],
-    /// How it stands at the moment of which that tells.
+    /// Its load at the time of the last update.
     pub(crate) state: Server,
-    /// Whether `state` is to be made anew.
+    /// Whether `state` must be updated.
     pub(crate) stale: bool,
 }
 
@@ -77,7 +79,7 @@ impl Entry {
         }
     }
 
-    /// Takes in what the server says of itself; of which functions it has learned something.
+    /// Takes a report. Returns the functions about which the server has learned something.
     pub(crate) fn take(&mut self, mut report: Report, now: f64) -> Vec<String> {
         let learned = std::mem::take(&mut report.learned);
         self.learn(&learned);
@@ -96,19 +98,19 @@ impl Entry {
         }
     }
 
-    /// Seconds since it stood as its state says.
+    /// Seconds since the last update of its state.
     pub(crate) fn since(&self, now: f64) -> f64 {
         (now - self.state.at_s).max(0.0)
     }
 
-    /// A call goes there.
+    /// Counts a call that is placed there.
     pub(crate) fn assign(&mut self, now: f64, call: &Call<'_>, terms: &TimeParts) {
         self.state.elapse(self.since(now));
         self.state.assign(call, terms);
         self.state.arrivals.arrive(now);
     }
 
-    /// Makes the state anew; `placed` are the calls that went here.
+    /// Updates the state. `placed` are the calls that were placed here.
     pub(crate) fn refresh<'c>(&mut self, now: f64, placed: impl Iterator<Item = &'c Placed>) {
         let unseen = self.unseen(placed);
         self.rebuild(now, &unseen);
@@ -116,8 +118,8 @@ impl Entry {
         self.stale = false;
     }
 
-    /// The calls of which the report does not tell yet; the oldest comes first. A call of the report
-    /// is one of those that were placed where it returns as much.
+    /// The placed calls that the report does not include yet, the oldest first. A call in the
+    /// report counts as one of the placed calls if it returns the same number of bytes.
     fn unseen<'c>(&self, placed: impl Iterator<Item = &'c Placed>) -> Vec<Placed> {
         let Some(report) = &self.report else {
             return placed.cloned().collect();
@@ -182,7 +184,7 @@ impl Entry {
         self.state = state;
     }
 
-    /// What others may know of it now; of its functions, `only` one where that is given.
+    /// The record for others. With `only`, it has just that function.
     pub(crate) fn record(&self, now: f64, only: Option<&str>) -> ServerRecord {
         let age = (now - self.reported_at).max(0.0);
         let is_told = |name: &str| only.is_none_or(|only| only == name);
@@ -200,7 +202,7 @@ impl Entry {
         }
     }
 
-    /// The same, with nothing of its functions.
+    /// The record for others, without functions.
     pub(crate) fn record_without_functions(&self, now: f64) -> ServerRecord {
         self.record(now, Some(""))
     }
@@ -210,7 +212,7 @@ impl Entry {
         !self.lost && self.report.as_ref().is_none_or(|report| report.accepts)
     }
 
-    /// Bytes free for calls, as it said last.
+    /// Free memory for calls in its last report, in bytes.
     pub(crate) fn memory_free(&self) -> u64 {
         self.report
             .as_ref()
@@ -240,7 +242,7 @@ impl Entry {
 }
 
 impl Booked {
-    /// What is kept, so many seconds later.
+    /// The reservation as it would be this many seconds later.
     fn after(&self, seconds: f64) -> BusyElements {
         BusyElements {
             pes: self.pes,
@@ -251,6 +253,6 @@ impl Booked {
 }
 
 pub(crate) fn milliseconds(seconds: f64) -> u64 {
-    // What fits the integers of every store.
+    // Limited to the greatest integer of every store.
     ((seconds * 1e3) as u64).min(i64::MAX as u64)
 }

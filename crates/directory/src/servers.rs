@@ -1,17 +1,17 @@
-//! The servers that have joined, by their numbers and in places that stay theirs.
+//! The table of servers, by number, each at a position that it keeps.
 
 use crate::server::Entry;
 use std::collections::BTreeMap;
 
-/// All servers. A decision looks at each of them: their places are numbers without gaps to speak
-/// of, by which what belongs to a server is found without a search.
+/// All servers. Each decision looks at all of them, so they have positions without large gaps, by
+/// which other tables find what belongs to a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Servers {
     places: Vec<Option<Entry>>,
     by_number: BTreeMap<u64, usize>,
-    /// Places of servers whose state is to be made anew.
+    /// Positions of servers whose state must be updated.
     stale: Vec<usize>,
-    /// No lease ends before.
+    /// No lease ends before this time.
     first_end: f64,
 }
 
@@ -24,12 +24,12 @@ impl Servers {
         self.by_number.keys()
     }
 
-    /// In the order of their numbers.
+    /// All servers in the order of their numbers.
     pub(crate) fn values(&self) -> impl Iterator<Item = &Entry> {
         self.by_number.values().map(|place| self.at(*place))
     }
 
-    /// With their places.
+    /// All servers with their positions.
     pub(crate) fn places(&self) -> impl Iterator<Item = (usize, u64)> {
         self.by_number
             .iter()
@@ -40,7 +40,7 @@ impl Servers {
         self.by_number.get(&number).copied()
     }
 
-    /// The server at a place that is taken.
+    /// The server at a position that is taken.
     pub(crate) fn at(&self, place: usize) -> &Entry {
         self.places[place].as_ref().expect("a server is there")
     }
@@ -57,7 +57,7 @@ impl Servers {
         self.places[*self.by_number.get(number)?].as_mut()
     }
 
-    /// The same, and its state will be made anew before the next decision.
+    /// A server, mutable. Its state will be updated before the next decision.
     pub(crate) fn change(&mut self, number: u64) -> Option<&mut Entry> {
         let place = *self.by_number.get(&number)?;
         let entry = self.places[place].as_mut()?;
@@ -67,7 +67,7 @@ impl Servers {
         Some(entry)
     }
 
-    /// Puts a server in the place that it has, or in one that is free; which that is.
+    /// Inserts a server at its own position or a free one. Returns the position.
     pub(crate) fn insert(&mut self, mut entry: Entry) -> usize {
         let number = entry.join.server;
         self.first_end = self.first_end.min(entry.expires);
@@ -89,12 +89,12 @@ impl Servers {
         self.places[place].take()
     }
 
-    /// Servers whose state is to be made anew, with their places; told once.
+    /// Takes the servers whose state must be updated, with their positions.
     pub(crate) fn take_stale(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.stale)
     }
 
-    /// The server at a place, if there is one.
+    /// The server at a position, if there is one.
     pub(crate) fn at_mut(&mut self, place: usize) -> Option<&mut Entry> {
         self.places[place].as_mut()
     }
@@ -114,7 +114,7 @@ impl Servers {
         ended
     }
 
-    /// A lease ends then: [`Servers::ended`] looks at the first.
+    /// Notes when a lease ends, for [`Servers::ended`].
     pub(crate) fn ends_at(&mut self, expires: f64) {
         self.first_end = self.first_end.min(expires);
     }

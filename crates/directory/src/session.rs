@@ -1,4 +1,7 @@
-//! A connection to a metaserver: what it may say to the directory, and what it is answered.
+//! Sessions: what one connection may ask of a metaserver's directory, and the answers.
+//!
+//! A session checks the rights of its peer and the messages. The metaserver's shell moves the
+//! bytes.
 
 use crate::message::{
     Choose, Find, FindData, Found, Hold, Invalid, Join, Leave, ListData, Message, Noted, Observe,
@@ -14,32 +17,32 @@ use std::collections::BTreeSet;
 
 /// Functions of one page of a listing.
 const PAGE: usize = 256;
-/// Servers that may join by one connection.
+/// Most servers that may join through one connection.
 const MOST_JOINED: usize = 16;
 
-/// Who is at the other end of a connection.
+/// The peer of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Their name.
+    /// Name of the user.
     pub user: String,
-    /// Whether nobody is kept from seeing anything: [`Viewer::sees_all`].
+    /// Whether the user sees all names: [`Viewer::sees_all`].
     pub sees_all: bool,
-    /// Why their servers may not join.
+    /// Why the user's servers may not join, if so.
     pub may_not_join: Option<String>,
-    /// Where they are.
+    /// The site of the peer.
     pub site: String,
 }
 
-/// A connection whose peer was let in. Numbers of connections are never used again.
+/// A connection that was accepted. Numbers of connections are never reused.
 #[derive(Clone, Debug)]
 pub struct Session {
     number: u64,
     peer: Peer,
-    /// Servers that have joined by it.
+    /// Servers that have joined through it.
     joined: BTreeSet<u64>,
 }
 
-/// What a metaserver says of itself when it is greeted.
+/// The greeting of a metaserver.
 pub fn hello(agent: &str) -> Hello {
     let mut hello = Hello::new(agent);
     hello.features |= DIRECTORY | OPERATION | NAMES;
@@ -47,7 +50,7 @@ pub fn hello(agent: &str) -> Hello {
 }
 
 impl Session {
-    /// A peer was let in by the connection of this number.
+    /// The session of a new connection with this number.
     pub fn new(number: u64, peer: Peer) -> Session {
         Session {
             number,
@@ -56,8 +59,9 @@ impl Session {
         }
     }
 
-    /// Answers a request, at `now` in seconds since 1970. `reached` says where clients reach a
-    /// server that says where it listens. What is not for the directory comes back.
+    /// Answers a request, at `now` in seconds since 1970. `reached` turns the address at which a
+    /// server listens into the one that clients use. Returns requests that are not for the
+    /// directory.
     pub fn handle(
         &mut self,
         (directory, now): (&mut Directory, f64),
@@ -75,7 +79,7 @@ impl Session {
                 match said {
                     Ok(Some((kind, answer))) => proto.directory(request, kind, &answer),
                     Ok(None) => {}
-                    // Nothing answers an observation.
+                    // An observation has no answer.
                     Err(_) if kind == Kind::Observe => {}
                     Err(failure) => proto.fail(request, &failure),
                 }
@@ -96,7 +100,7 @@ impl Session {
         None
     }
 
-    /// What the directory says.
+    /// Answers a request with the directory.
     fn direct(
         &mut self,
         (directory, now): (&mut Directory, f64),
@@ -196,8 +200,7 @@ impl Session {
         }
     }
 
-    /// The connection has ended: its servers, unless they have joined anew, get no calls until
-    /// they report.
+    /// Ends the session. Its servers get no calls until they report, unless they have joined again.
     pub fn end(self, directory: &mut Directory, now: f64) {
         for server in self.joined {
             if directory.joined.get(&server) == Some(&self.number) {

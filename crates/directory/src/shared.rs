@@ -1,35 +1,36 @@
-//! What a directory gives to a store that other metaservers read, and what it takes from there.
+//! The exchange of records with a store that several metaservers share: what to write and when, and
+//! what to take from it.
 
 use crate::message::{Invalid, Message};
 use crate::{Change, Directory, Key, Record};
 use std::collections::BTreeMap;
 
-/// Seconds between two writes of one record: servers report more often than others need to know.
+/// Shortest time between two writes of one record. Servers report more often than others need to
+/// know.
 const SETTLE_S: f64 = 1.0;
-/// All rows are read again after so many seconds, for a word may have been missed.
+/// Time between two readings of the whole store, in case a notification was lost.
 const RELOAD_S: f64 = 10.0;
 
-/// What is to be done to a row of the store.
+/// A change of a row in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Put these bytes in its place, which hold until then, unless what is there holds for longer.
+    /// Put these bytes, which are valid until the given time, unless the row is valid for longer.
     Put(Key, u64, Vec<u8>),
-    /// Remove it, unless it holds for longer than this. Times are milliseconds since 1970.
+    /// Remove the row, unless it is valid for longer than this. Times are milliseconds since 1970.
     Remove(Key, u64),
 }
 
-/// What of a directory is to be written to its store, and when. Seconds are those of a clock that
-/// nobody sets.
+/// What to write to the store, and when. Seconds are those of a monotonic clock.
 #[derive(Clone, Debug, Default)]
 pub struct Exchange {
-    /// What is to be written, and when each was written last.
+    /// Changes to write, and when each record was last written.
     changes: BTreeMap<Key, Change>,
     written: BTreeMap<Key, f64>,
     reload_at: f64,
 }
 
 impl Exchange {
-    /// Takes note of what has changed.
+    /// Collects the changes of a directory.
     pub fn collect(&mut self, directory: &mut Directory) {
         for change in directory.changes() {
             let (Change::Put(key) | Change::Gone(key, _)) = change;
@@ -37,12 +38,12 @@ impl Exchange {
         }
     }
 
-    /// The store was opened: all its rows are to be read.
+    /// Handles a newly opened store: all its rows must be read.
     pub fn opened(&mut self) {
         self.reload_at = f64::NEG_INFINITY;
     }
 
-    /// Whether all rows are to be read now, and not only what is new.
+    /// Whether to read all rows now, and not only new ones.
     pub fn reads_all(&mut self, now_s: f64) -> bool {
         let all = now_s >= self.reload_at;
         if all {
@@ -51,20 +52,20 @@ impl Exchange {
         all
     }
 
-    /// Takes in a row; `now` is in seconds since 1970.
+    /// Takes a row; `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// It cannot be read, and is left out.
+    /// The row cannot be read. It is skipped.
     pub fn read(&self, directory: &mut Directory, now: f64, row: &[u8]) -> Result<(), Invalid> {
         let record = Record::from_bytes(row)?;
         let key = record.key();
         if let Some(Change::Gone(_, until_ms)) = self.changes.get(&key)
             && record.expires_ms() <= *until_ms
         {
-            // It is about to be removed.
+            // The row will be removed.
             return Ok(());
         }
-        // What was observed here since it was written is newer.
+        // What this metaserver has observed since then is newer.
         let is_ours = self.changes.contains_key(&key) || self.written.contains_key(&key);
         if !(is_ours && matches!(key, Key::Path { .. })) {
             directory.apply(now, record);
@@ -72,8 +73,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// What is to be written now, all at the end; each is to be [said](Exchange::wrote) when it
-    /// is.
+    /// The records to write now; with `ends`, all of them. The caller must report each [written
+    /// record](Exchange::wrote).
     pub fn due(&mut self, now_s: f64, ends: bool) -> Vec<Key> {
         let written = &mut self.written;
         written.retain(|_, at| now_s - *at < SETTLE_S);
@@ -81,7 +82,7 @@ impl Exchange {
         self.changes.keys().filter(is_due).copied().collect()
     }
 
-    /// What is to be done to the row of a record, if anything is.
+    /// The change of a record's row, if there is one.
     pub fn write(&self, directory: &Directory, key: Key) -> Option<Write> {
         match (self.changes.get(&key), directory.record(key)) {
             (Some(Change::Gone(_, until_ms)), None) => Some(Write::Remove(key, *until_ms)),
@@ -90,7 +91,7 @@ impl Exchange {
         }
     }
 
-    /// A record was written.
+    /// Records that a record was written.
     pub fn wrote(&mut self, key: Key, now_s: f64) {
         self.changes.remove(&key);
         self.written.insert(key, now_s);

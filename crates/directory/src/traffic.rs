@@ -1,25 +1,25 @@
-//! What the ways between sites and servers carry.
+//! Measurements of the paths between sites and servers, and forecasts from them.
 
 use crate::message::record::{PathRecord, Values};
 use farcall_schedule::forecast::{Forecasts, Path};
 use farcall_schedule::placement::{PathDirection, Route};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Transfers that are remembered to tell which shared a link.
+/// Most recent transfers that are kept, to tell which of them shared a link.
 const MOST_RECENT: usize = 256;
 
-/// Sites for which the ways to all servers are kept ready.
+/// Most sites whose forecasts are kept ready.
 const MOST_READY: usize = 64;
 
-/// The ways between a site and the servers, by their places.
+/// The paths between a site and the servers, by server position.
 #[derive(Clone, Debug)]
 pub(crate) struct SitePaths {
     pub(crate) routes: Vec<Route>,
-    /// Bytes per second up and down, as far as they were observed; else 0.
+    /// Observed rates up and down in bytes per second; 0 if none was observed.
     pub(crate) rates: Vec<[f64; 2]>,
 }
 
-/// A transfer that is over.
+/// A transfer that has ended.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
     server: u64,
@@ -28,7 +28,7 @@ struct Recent {
     to: f64,
 }
 
-/// Sites, and the paths between them and the servers.
+/// The sites, and the paths between them and the servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Traffic {
     forecasts: Forecasts,
@@ -36,7 +36,7 @@ pub(crate) struct Traffic {
     recent: VecDeque<Recent>,
     most_sites: usize,
     most_paths: usize,
-    /// By site: what forecasts say is made once for many decisions.
+    /// Forecasts by site, made once for many decisions.
     ready: BTreeMap<u64, SitePaths>,
 }
 
@@ -52,8 +52,8 @@ impl Traffic {
         }
     }
 
-    /// The number of a site. Where there are too many sites a new one has no name, so that nothing
-    /// is kept of it.
+    /// The number of a site. If there are too many sites, a new one gets no name and nothing is
+    /// kept of it.
     pub(crate) fn site(&mut self, name: &str) -> u64 {
         let number = crate::digest(name);
         if self.sites.len() < self.most_sites {
@@ -70,7 +70,7 @@ impl Traffic {
         self.sites.iter().map(|(site, name)| (*site, name.as_str()))
     }
 
-    /// A transfer has ended at `now`.
+    /// Records a transfer that has ended at `now`.
     pub(crate) fn observe(
         &mut self,
         (site, server, is_up): (u64, u64, bool),
@@ -102,8 +102,8 @@ impl Traffic {
         }
     }
 
-    /// The mean number of transfers that shared the server's link in a time, this one included, as
-    /// far as they are over.
+    /// Mean number of transfers that shared the server's link in a time, including this one. Only
+    /// transfers that have ended are counted.
     fn sharing(&self, server: u64, is_up: bool, from: f64, to: f64) -> f64 {
         let others = self.recent.iter();
         let others = others.filter(|one| one.server == server && one.is_up == is_up);
@@ -113,7 +113,7 @@ impl Traffic {
         1.0 + shared / (to - from).max(1e-9)
     }
 
-    /// Where a path is forgotten for a new one, it may be one of those that are kept ready.
+    /// Makes room for a new path. The path that is forgotten may be among the ready forecasts.
     fn make_room(&mut self, from: u64, to: u64) {
         let is_full = self.forecasts.paths().len() >= self.most_paths;
         if is_full && self.forecasts.path(from, to).is_none() {
@@ -121,7 +121,7 @@ impl Traffic {
         }
     }
 
-    /// Has the ways of a site ready for [`Traffic::ways`].
+    /// Makes the forecasts of a site ready for [`Traffic::ways`].
     pub(crate) fn prepare(&mut self, site: u64, servers: impl Iterator<Item = (usize, u64)>) {
         if self.ready.contains_key(&site) {
             return;
@@ -136,12 +136,12 @@ impl Traffic {
         }
     }
 
-    /// The ways of a site that is prepared.
+    /// The ready forecasts of a site.
     pub(crate) fn ways(&self, site: u64) -> Option<&SitePaths> {
         self.ready.get(&site)
     }
 
-    /// A server has come to a place.
+    /// Updates the forecasts for a server at a new position.
     pub(crate) fn settle(&mut self, place: usize, server: u64) {
         let sites: Vec<u64> = self.ready.keys().copied().collect();
         for site in sites {
@@ -149,7 +149,7 @@ impl Traffic {
         }
     }
 
-    /// Something was learned of the ways between a site and a server.
+    /// Updates the forecasts after a new measurement.
     pub(crate) fn renew(&mut self, site: u64, place: usize, server: u64) {
         let (route, rates) = (self.route(site, server), self.fastest([(site, server)]));
         let Some(ways) = self.ready.get_mut(&site) else {
@@ -179,13 +179,13 @@ impl Traffic {
         }
     }
 
-    /// Both directions, as far as they are known.
+    /// Both directions of a path, as far as they are known.
     pub(crate) fn paths(&self, site: u64, server: u64) -> [Option<&Path>; 2] {
         let path = |from, to| self.forecasts.path(from, to);
         [path(site, server), path(server, site)]
     }
 
-    /// The fastest way to a server and from it, over all sites; 0 where nothing is known.
+    /// The fastest path to a server and from it, over all sites; 0 if none is known.
     pub(crate) fn rates_of_server(&self, server: u64) -> [f64; 2] {
         self.fastest(self.sites.keys().map(|site| (*site, server)))
     }
@@ -222,7 +222,7 @@ impl Traffic {
         })
     }
 
-    /// Takes in what another metaserver knows of a path; which site it is of.
+    /// Takes another metaserver's record of a path. Returns the site.
     pub(crate) fn apply(&mut self, record: PathRecord) -> u64 {
         let (site, server) = (self.site(&record.site), record.server);
         for (from, to, values) in [(site, server, record.up), (server, site, record.down)] {

@@ -29,7 +29,7 @@ impl Access {
         if let Some(address) = open.filter(|_| self.is_open()) {
             tracing::warn!(
                 "everybody who reaches {address} may have servers join, and so get calls of \
-                 others: give users tokens (`farcall token add`, --tokens), or certificates \
+                 others: give users tokens (`farcall access token add`, --tokens), or certificates \
                  (--tls-clients), and name those of servers (--server-user)"
             );
         }

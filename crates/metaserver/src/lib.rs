@@ -81,7 +81,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// The certificate, its key or the certificates of clients cannot be used.
-    #[error("TLS: {0}; `farcall certificate` makes certificates and keys")]
+    #[error("TLS: {0}; `farcall access certificate` makes certificates and keys")]
     Tls(#[from] FileError),
     /// The tokens cannot be used.
     #[error("tokens: {0}")]

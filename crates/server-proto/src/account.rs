@@ -1,29 +1,30 @@
-//! What calls have taken, split as in the papers on Ninf: for the log, the status and Prometheus.
+//! Accounting: the times of calls, split as in the Ninf papers, for the log, the status and
+//! Prometheus.
 
 use crate::call::ActiveCall;
 use crate::functions::{Counts, Functions};
 use farcall_metrics::{Bounded, Histogram};
 use farcall_rpc_proto::Nanos;
 
-/// Times of all calls, and calls that came to nothing before they had a place.
+/// Times of all calls, and counts of calls that were refused.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// From the last argument to the start.
+    /// Time from the last argument to the start.
     pub waits: Histogram,
-    /// In the library.
+    /// Time in the library.
     pub execs: Histogram,
     /// Calls that were refused.
     pub refused: u64,
-    /// By user.
+    /// Totals by user.
     pub users: Bounded<UserTotals>,
-    /// Functions that have been called.
+    /// Number of functions that were called.
     functions: u32,
 }
 
-/// What the calls of one user have come to.
+/// Totals of one user.
 #[derive(Clone, Debug, Default)]
 pub struct UserTotals {
-    /// Those whose results have left.
+    /// Calls whose results have left.
     pub calls: u64,
     /// Seconds in the library, times processor elements.
     pub pe_seconds: f64,
@@ -35,9 +36,9 @@ impl Totals {
         self.execs.count()
     }
 
-    /// The results of a call have left, or are kept.
+    /// Counts a call whose results have left or are stored.
     ///
-    /// SEND, EXEC and RECV are those of the second Ninf paper; `wait` is the first paper's, from
+    /// SEND, EXEC and RECV are those of the second Ninf paper. `wait` is the first paper's: from
     /// the last argument to the start.
     pub(crate) fn add(&mut self, call: &ActiveCall, functions: &mut Functions, now: Nanos) {
         let times = &call.times;
@@ -68,7 +69,7 @@ impl Totals {
         }
     }
 
-    /// A call of the function has failed.
+    /// Counts a call that has failed.
     pub(crate) fn count_failure(&mut self, function: u64, functions: &mut Functions) {
         match self.counts_of(function, functions) {
             Some(Counts { failed, .. }) => *failed += 1,
@@ -76,7 +77,7 @@ impl Totals {
         }
     }
 
-    /// What is counted of a function. It has its place among those that were called.
+    /// The counts of a function. The first call gives it a place among those that were called.
     fn counts_of<'f>(
         &mut self,
         function: u64,

@@ -1,4 +1,6 @@
-//! What the shell is to do.
+//! Actions: what the server wants its shell to do.
+//!
+//! The shell performs actions in order and reports results as events.
 
 use crate::keys::{CallKey, ConnectionKey, MemoryKey, WorkerKey};
 use crate::names::DataFile;
@@ -7,7 +9,7 @@ use farcall_rpc_proto::{CallbackAnswer, Failure, HandleId, JobId, Pieces, User};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Which way bytes go.
+/// A direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To the server.
@@ -16,31 +18,31 @@ pub enum Direction {
     Down,
 }
 
-/// One thing to do. The shell does them in the order in which they come.
+/// One action. The shell performs actions in the order in which they come.
 #[derive(Debug)]
 pub enum Action {
-    /// Find out who this is: [`Event::Authenticated`](crate::Event::Authenticated) follows before
-    /// more input of the connection.
+    /// Find out who the peer is. [`Event::Authenticated`](crate::Event::Authenticated) follows
+    /// before more input of the connection.
     Authenticate {
         /// The connection.
         connection: ConnectionKey,
-        /// The token that its client gave.
+        /// The token of its client.
         token: Option<String>,
     },
-    /// Write what there is to write.
+    /// Write pending output.
     Flush(ConnectionKey),
-    /// Go on with input that was left where it is.
+    /// Continue with input that was left unread.
     Resume(ConnectionKey),
-    /// It is a connection's turn to move bytes this way at a reserved rate.
+    /// Move bytes of a connection in this direction: its turn has come to use reserved bandwidth.
     Serve(ConnectionKey, Direction),
-    /// Bound what a client may send before it is read, or do so no longer.
+    /// Bound the bytes that a client may send before the server reads them, or remove the bound.
     BoundAhead(ConnectionKey, Option<u32>),
-    /// End the connection: try once to write its last words, then forget it.
+    /// End the connection: try once to write its last output, then forget it.
     Close(ConnectionKey),
-    /// Accept who has connected already, and nobody from then on.
+    /// Accept clients that have connected already, and nobody after them.
     StopListening,
 
-    /// Make memory of so many bytes, all zero. Where the system refuses,
+    /// Make zeroed memory of this size. If the system refuses,
     /// [`Event::NoMemory`](crate::Event::NoMemory) follows.
     MakeMemory {
         /// Its key.
@@ -48,32 +50,32 @@ pub enum Action {
         /// Its length.
         bytes: u64,
     },
-    /// Make memory, and hand it over to a client with the next bytes. Where the system refuses,
+    /// Make memory and pass it to a client with the next bytes. If the system refuses,
     /// [`Event::NotShared`](crate::Event::NotShared) follows.
     ShareMemory {
         /// Its key.
         memory: MemoryKey,
         /// Its length.
         bytes: u64,
-        /// Who gets it.
+        /// The client that gets it.
         connection: ConnectionKey,
     },
-    /// The memory is not needed any more, here and in the workers.
+    /// Free memory, here and in the workers.
     FreeMemory(MemoryKey),
-    /// Zero a part of memory.
+    /// Fill a part of memory with zeros.
     ClearMemory {
-        /// Which.
+        /// The memory.
         memory: MemoryKey,
-        /// Where the part begins.
+        /// Offset of the part.
         offset: u64,
         /// Its length.
         bytes: u64,
     },
-    /// Bring a part of memory from the other byte order to this machine's.
+    /// Convert a part of memory from the other byte order.
     SwapMemory {
-        /// Which.
+        /// The memory.
         memory: MemoryKey,
-        /// Where the part begins.
+        /// Offset of the part.
         offset: u64,
         /// Its length.
         bytes: u64,
@@ -81,24 +83,24 @@ pub enum Action {
         unit: usize,
     },
 
-    /// Start a worker of so many processes for a library.
+    /// Start a worker with this many processes for a library.
     StartWorker {
         /// Its key.
         worker: WorkerKey,
         /// Index of the library.
         library: usize,
-        /// How many.
+        /// Number of processes.
         processes: u32,
     },
-    /// Hand a worker a call, behind others that it has:
-    /// [`Overview::request`](crate::Overview::request) tells which.
+    /// Give a call to a worker, behind its other calls.
+    /// [`Overview::request`](crate::Overview::request) describes the call.
     Run {
         /// The worker.
         worker: WorkerKey,
         /// The call.
         call: CallKey,
     },
-    /// Take a call back, if the worker has not begun with it:
+    /// Take a call back if its worker has not begun with it.
     /// [`Event::Withdrawn`](crate::Event::Withdrawn) follows.
     Withdraw {
         /// The worker.
@@ -106,37 +108,37 @@ pub enum Action {
         /// The call.
         call: CallKey,
     },
-    /// Hand a worker the answer of its callback.
+    /// Give a worker the answer of its callback.
     Answer {
         /// The worker.
         worker: WorkerKey,
         /// The answer.
         answer: CallbackAnswer,
     },
-    /// End a worker, for this reason: [`Event::Died`](crate::Event::Died) follows.
+    /// End a worker for this reason. [`Event::Died`](crate::Event::Died) follows.
     EndWorker {
         /// The worker.
         worker: WorkerKey,
-        /// Why.
+        /// The reason.
         reason: Failure,
     },
 
-    /// Write a stream to a file: [`Event::Written`](crate::Event::Written) follows.
+    /// Write a stream to a file. [`Event::Written`](crate::Event::Written) follows.
     WriteFile {
         /// Number of the transfer.
         ticket: u64,
-        /// From where to where.
+        /// Source and destination.
         transfer: Transfer,
-        /// Bytes that the disk is to have left for others; none takes what there is.
+        /// Bytes that must remain free on the disk after it. `None` may fill the disk.
         room: Option<u64>,
     },
-    /// Read a stream from a file: [`Event::Fetched`](crate::Event::Fetched) follows.
+    /// Read a stream from a file. [`Event::Fetched`](crate::Event::Fetched) follows.
     ReadFile {
         /// Number of the transfer.
         ticket: u64,
-        /// From where to where.
+        /// Source and destination.
         transfer: Transfer,
-        /// What the file must be.
+        /// Expected length and checksum of the file.
         stored: Stored,
     },
     /// Remove a file.
@@ -144,75 +146,75 @@ pub enum Action {
     /// Append to the journal.
     Record(Entry),
 
-    /// Read an array from another server: [`Event::Pulled`](crate::Event::Pulled) follows.
+    /// Read an array from another server. [`Event::Pulled`](crate::Event::Pulled) follows.
     Pull {
-        /// Number of the reading.
+        /// Number of this read.
         number: u64,
-        /// The other server, as the client wrote it.
+        /// Address of the other server, as the client wrote it.
         address: String,
         /// The name under which the array is lent.
         loan: HandleId,
-        /// Where it goes.
+        /// Destination.
         memory: MemoryKey,
         /// Its length.
         bytes: u64,
     },
-    /// Read a file of the data folder: [`Event::DataRead`](crate::Event::DataRead) follows.
+    /// Read a file of the data folder. [`Event::DataRead`](crate::Event::DataRead) follows.
     ReadData {
-        /// The array that it is.
+        /// The array of the file.
         id: HandleId,
         /// The file.
         file: Arc<DataFile>,
-        /// Where it goes.
+        /// Destination.
         memory: MemoryKey,
     },
-    /// Look whether an interface file can be served:
-    /// [`Event::Library`](crate::Event::Library) follows.
+    /// Check whether an interface file can be served. [`Event::Library`](crate::Event::Library)
+    /// follows.
     CheckLibrary {
-        /// Its path, as the operator has given it.
+        /// Its path, as the operator gave it.
         path: String,
         /// Its text.
         text: String,
     },
-    /// The library that was checked last is bound: its functions are served.
+    /// Keep the library that was checked last: it is bound, and its functions are served.
     KeepLibrary,
-    /// The library that was checked last cannot be bound: forget it.
+    /// Forget the library that was checked last: it cannot be bound.
     ForgetLibrary,
-    /// Keep what was learned of functions and links.
+    /// Save what was learned about functions and links.
     KeepLearned,
-    /// Write to the audit.
+    /// Write to the audit log.
     Audit(Box<Audit>),
 }
 
 /// A stream between memory and the disk.
 #[derive(Debug)]
 pub struct Transfer {
-    /// Whose data.
+    /// The owner of the data.
     pub id: JobId,
-    /// Which.
+    /// The kind of data.
     pub content: Content,
-    /// Where they are, or go.
+    /// The memory.
     pub memory: MemoryKey,
-    /// Which parts of it.
+    /// The parts of the memory.
     pub pieces: Pieces,
 }
 
-/// What the audit is told.
+/// An entry of the audit log.
 #[derive(Debug)]
 pub struct Audit {
-    /// Who.
+    /// The user.
     pub user: User,
-    /// Where the user is; none who has gone.
+    /// Address of the user; `None` after the user has disconnected.
     pub peer: Option<String>,
-    /// What it was: mostly a function.
+    /// What the user asked for, usually a function.
     pub what: String,
-    /// What it came to.
+    /// The outcome.
     pub outcome: String,
-    /// Bytes each way, and nanoseconds in the library, where it was a call.
+    /// For a call: bytes in each direction, and nanoseconds in the library.
     pub call: Option<([u64; 2], u64)>,
 }
 
-/// Actions in their order.
+/// Actions in order.
 #[derive(Debug, Default)]
 pub struct Actions(VecDeque<Action>);
 
@@ -226,28 +228,28 @@ impl Actions {
     }
 }
 
-/// What a worker is to compute.
+/// A call as a worker needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// Index of the function in its library.
     pub function: usize,
     /// Memory of the call.
     pub buffer: Option<MemoryKey>,
-    /// Where its other arrays lie: segments, then arrays that stay.
+    /// Shared memory segments with other arrays of the call. They come before `arrays`.
     pub segments: &'a [std::rc::Rc<Segment>],
-    /// Arrays that stay.
+    /// Stored arrays that the call uses.
     pub arrays: &'a [MemoryKey],
-    /// The arguments came in the other byte order.
+    /// Whether the arguments arrived in the other byte order.
     pub swap: bool,
-    /// Processor elements it has.
+    /// Processor elements of the call.
     pub pes: u32,
-    /// Whether no others may be posted before or behind it.
+    /// Whether no other call may share its worker.
     pub alone: bool,
     /// The encoded call.
     pub message: &'a [u8],
 }
 
-/// Memory shared with a client. It ends with the last who knows it.
+/// Memory shared with a client. It is freed when nobody refers to it any more.
 #[derive(Debug)]
 pub struct Segment {
     /// Its key.

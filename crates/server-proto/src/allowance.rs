@@ -1,43 +1,45 @@
-//! Bytes that a connection may move one way until it is granted more.
+//! Allowances: how many bytes a connection may move in one direction until it is granted more.
 
-/// Pending bytes that may go before larger ones: control messages, and calls of a few numbers.
+/// Pending bytes up to which a message counts as small: control messages, and calls of a few
+/// numbers. Small messages may go before larger ones.
 const SMALL: u64 = 4 << 10;
 
-/// Bytes that a connection may move one way: any number where its way is not paced.
+/// Bytes that a connection may move in one direction. There is no limit if its bandwidth is not
+/// controlled.
 #[derive(Debug, Default)]
 pub struct Allowance {
     limit: Option<Limit>,
-    /// More is to be moved than may be now.
+    /// Whether more bytes wait than may be moved now.
     is_used_up: bool,
-    /// The connection is in the queue of its lane.
+    /// Whether the connection is in the queue of its lane.
     pub is_queued: bool,
 }
 
 #[derive(Debug)]
 struct Limit {
     bytes: u64,
-    /// Of these, those that are for small messages only.
+    /// The part of these bytes that is for small messages only.
     kept: u64,
 }
 
 impl Allowance {
-    /// Grants so many bytes, of which some are kept for small messages.
+    /// Grants bytes, of which `kept` are for small messages only.
     pub fn grant(&mut self, bytes: u64, kept: u64) {
         self.limit = Some(Limit { bytes, kept });
         self.is_used_up = false;
     }
 
-    /// Whether the way is paced.
+    /// Whether the bandwidth of the connection is controlled.
     pub fn is_limited(&self) -> bool {
         self.limit.is_some()
     }
 
-    /// Bytes that are left of what was granted.
+    /// Granted bytes that are left.
     pub fn left(&self) -> u64 {
         self.limit.as_ref().map_or(u64::MAX, |limit| limit.bytes)
     }
 
-    /// How many bytes may be moved of so many that are pending. Where it is none, that is noted.
+    /// How many of the pending bytes may be moved. Remembers it if none may.
     pub fn of(&mut self, pending: u64) -> u64 {
         let Some(limit) = &self.limit else {
             return u64::MAX;
@@ -50,14 +52,14 @@ impl Allowance {
         most
     }
 
-    /// So many bytes were moved.
+    /// Records that bytes were moved.
     pub fn spend(&mut self, bytes: u64) {
         if let Some(limit) = &mut self.limit {
             limit.bytes = limit.bytes.saturating_sub(bytes);
         }
     }
 
-    /// Whether the connection waits until it may move more.
+    /// Whether the connection waits for a grant.
     pub fn is_used_up(&self) -> bool {
         self.is_used_up
     }

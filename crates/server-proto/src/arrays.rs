@@ -1,7 +1,8 @@
-//! Arrays that stay at the server, to be used in calls by their handle.
+//! Stored arrays: who may use which one, and where it is.
 //!
-//! Calls use an array in the order in which they came: those that read it together, one that writes
-//! it alone. The shell moves the bytes; this decides who may, and what is where.
+//! Calls use an array in the order in which they arrived. Several calls may read it together; a
+//! call that writes it has it alone. The shell moves the bytes; this module decides who may use
+//! them and where they are.
 
 use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey, MemoryKey};
@@ -24,7 +25,7 @@ pub(crate) enum Location {
     /// A thread writes or reads them.
     Moving,
     Disk(Stored),
-    /// In its file in the data folder, which it leaves when it is needed.
+    /// In a file of the data folder. They are read when they are needed.
     File,
 }
 
@@ -32,11 +33,11 @@ pub(crate) enum Location {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Use {
     pub(crate) id: HandleId,
-    /// The call writes it.
+    /// Whether the call writes the array.
     pub(crate) writes: bool,
-    /// The call writes all of it and reads nothing.
+    /// Whether the call writes the whole array and reads nothing.
     pub(crate) replaces: bool,
-    /// Which of the arrays of the interface it is.
+    /// Index of the array in the interface.
     pub(crate) array: usize,
 }
 
@@ -47,29 +48,30 @@ pub(crate) struct Array {
     pub(crate) bytes: u64,
     pub(crate) location: Location,
     number: u64,
-    /// The connection with which it goes.
+    /// The connection with which the array ends.
     connection: Option<ConnectionKey>,
     used: u64,
     /// Why its contents are undefined.
     undefined: Option<String>,
-    /// The calls that use it or are to, in their order, and whether each writes it.
+    /// The calls that use the array or wait for it, in order, and whether each writes it.
     calls: VecDeque<(CallKey, bool)>,
-    /// It is on its way to the disk.
+    /// Whether it is being written to the disk.
     is_leaving: bool,
-    /// Its user has given it up: it goes with its last call.
+    /// Whether its user has dropped it. It ends after its last call.
     is_dropped: bool,
-    /// The file of the data folder that it is: nobody's, and everybody may read it.
+    /// The file of the data folder, if the array is one. It belongs to nobody, and everybody may
+    /// read it.
     pub(crate) file: Option<Arc<DataFile>>,
 }
 
 impl Array {
-    /// Whether a call writes it, or is to.
+    /// Whether a call writes it or waits to write it.
     pub(crate) fn is_written(&self) -> bool {
         self.calls.iter().any(|(_, writes)| *writes)
     }
 }
 
-/// What one user has here.
+/// What one user has stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Usage {
     arrays: usize,
@@ -79,24 +81,24 @@ struct Usage {
 /// Whether a call may run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Its arrays are in memory and nobody else's now.
+    /// Yes: its arrays are in memory, and no other call conflicts.
     Now,
-    /// Others come first, or an array moves.
+    /// Not yet: other calls come first, or an array is being moved.
     Later,
-    /// This array is to be read from the disk first.
+    /// Not yet: this array must be read from the disk first.
     Read(HandleId),
-    /// An array that it reads has no contents.
+    /// Never: an array that it reads has no contents.
     Never(Failure),
 }
 
-/// A name of an array that is good for one reading.
+/// A name under which an array can be read once.
 #[derive(Clone, Copy, Debug)]
 struct Loan {
     array: HandleId,
     expires: u64,
 }
 
-/// All arrays.
+/// All stored arrays.
 pub(crate) struct Store {
     settings: ArrayLimits,
     /// Milliseconds since 1970.
@@ -104,11 +106,11 @@ pub(crate) struct Store {
     arrays: Map<HandleId, Array>,
     numbers: BTreeMap<u64, HandleId>,
     last_number: u64,
-    /// By their last use, the oldest first.
+    /// Arrays by last use, the oldest first.
     by_use: BTreeSet<(u64, HandleId)>,
     usage: Map<User, Usage>,
     loans: Map<HandleId, Loan>,
-    /// Bytes in memory or on the way there, and the most that there may be.
+    /// Bytes in memory or on the way there, and their limit.
     resident: u64,
     limit: u64,
     /// Bytes of `resident` that are being written to the disk.
@@ -136,7 +138,7 @@ impl Store {
         }
     }
 
-    /// Checks what is to be put here, and returns its length in bytes.
+    /// Checks an array that a client wants to store. Returns its length in bytes.
     pub(crate) fn check(&self, put: &Put, user: &User) -> Result<u64, Failure> {
         let bad = |text: String| Failure::new(FailureKind::BadArgument, text);
         let bytes = put.form.bytes().map_err(|error| bad(error.to_string()))?;
@@ -170,7 +172,7 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Counts an array that is to come.
+    /// Counts an array that will arrive.
     pub(crate) fn reserve(&mut self, user: &User, bytes: u64) {
         let usage = self.usage.entry(user.clone()).or_default();
         usage.arrays += 1;
@@ -178,7 +180,7 @@ impl Store {
         self.resident += bytes;
     }
 
-    /// Takes back what `reserve` has counted.
+    /// Undoes [`reserve`](Store::reserve).
     pub(crate) fn unreserve(&mut self, user: &User, bytes: u64) {
         self.resident = self.resident.saturating_sub(bytes);
         self.leave(user, bytes);
@@ -194,18 +196,19 @@ impl Store {
         }
     }
 
-    /// How many arrays there are, their bytes, and how many of these are in memory.
+    /// Number of arrays, their bytes, and the bytes in memory.
     pub(crate) fn totals(&self) -> (usize, u64, u64) {
         let bytes = self.arrays.values().map(|array| array.bytes).sum();
         (self.arrays.len(), bytes, self.resident)
     }
 
-    /// Whether there is memory for so many bytes more.
+    /// Whether there is memory for this many more bytes.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.resident.saturating_add(bytes) <= self.limit
     }
 
-    /// Whether there is when those have left that are on their way to the disk.
+    /// Whether there will be memory for this many more bytes when the arrays that go to the disk
+    /// have left.
     pub(crate) fn will_have_room(&self, bytes: u64) -> bool {
         let resident = self.resident.saturating_sub(self.leaving);
         resident.saturating_add(bytes) <= self.limit
@@ -217,7 +220,7 @@ impl Store {
         calls.map(|(call, _)| *call).collect()
     }
 
-    /// The array that was used least of late and that nobody needs now, to go to the disk.
+    /// The least recently used array that nobody needs now, to be written to the disk.
     pub(crate) fn least_used(&mut self) -> Option<(HandleId, u64, MemoryKey)> {
         let idle = |array: &Array| match &array.location {
             Location::Memory(_) if array.file.is_none() => {
@@ -238,7 +241,7 @@ impl Store {
         Some((id, bytes, memory))
     }
 
-    /// The memory of a file that was used least of late and that nobody needs now: it can be read
+    /// The memory of the least recently used data file that nobody needs now. The file can be read
     /// again.
     pub(crate) fn least_used_file(&mut self) -> Option<MemoryKey> {
         let idle = |array: &Array| match &array.location {
@@ -256,10 +259,11 @@ impl Store {
         Some(memory)
     }
 
-    /// An array has left memory, or could not. Returns memory that nobody wants any more.
+    /// Records that an array has left memory, or could not. Returns memory that nobody needs any
+    /// more.
     pub(crate) fn left(&mut self, id: HandleId, location: Location) -> Option<MemoryKey> {
         let Some(array) = self.arrays.get_mut(&id) else {
-            // Its bytes were taken off when it was dropped.
+            // Its bytes were subtracted when it was dropped.
             return match location {
                 Location::Memory(memory) => Some(memory),
                 Location::Moving | Location::Disk(_) | Location::File => None,
@@ -274,7 +278,7 @@ impl Store {
         None
     }
 
-    /// An array begins to come from its file.
+    /// Marks a data file as being read. Returns the file.
     pub(crate) fn file_returning(&mut self, id: HandleId) -> Option<Arc<DataFile>> {
         let array = self.arrays.get_mut(&id)?;
         let file = array.file.clone()?;
@@ -286,7 +290,7 @@ impl Store {
         Some(file)
     }
 
-    /// An array begins to come back; where it was on the disk.
+    /// Marks an array as being read from the disk. Returns its place there.
     pub(crate) fn returning(&mut self, id: HandleId) -> Option<Stored> {
         let array = self.arrays.get_mut(&id)?;
         let Location::Disk(stored) = array.location else {
@@ -297,7 +301,8 @@ impl Store {
         Some(stored)
     }
 
-    /// An array has come back, or could not, with why. Returns memory that nobody wants any more.
+    /// Records that an array is back in memory, or why it is not. Returns memory that nobody needs
+    /// any more.
     pub(crate) fn returned(
         &mut self,
         id: HandleId,
@@ -317,7 +322,7 @@ impl Store {
         None
     }
 
-    /// Puts an array here that was reserved. One that does not stay goes with the connection.
+    /// Adds an array that was reserved. Unless it stays, it ends with the connection.
     pub(crate) fn insert(
         &mut self,
         id: HandleId,
@@ -347,7 +352,7 @@ impl Store {
         self.arrays.insert(id, array);
     }
 
-    /// Has a file of the data folder among the arrays, in no memory yet.
+    /// Adds a file of the data folder, without memory yet.
     pub(crate) fn insert_file(&mut self, id: HandleId, file: Arc<DataFile>) {
         self.last_number += 1;
         let used = self.now;
@@ -369,7 +374,7 @@ impl Store {
         self.arrays.insert(id, array);
     }
 
-    /// An array stays when its connection ends.
+    /// Makes an array remain after its connection has ended.
     pub(crate) fn keep(&mut self, id: HandleId) {
         if let Some(array) = self.arrays.get_mut(&id) {
             array.connection = None;
@@ -381,7 +386,7 @@ impl Store {
         self.arrays.get(&id)?.undefined.as_deref()
     }
 
-    /// The array of that handle, if it is this user's.
+    /// The array with this handle, if it belongs to this user.
     pub(crate) fn of_user(&self, id: HandleId, user: &User) -> Result<&Array, Failure> {
         let array = self.arrays.get(&id);
         let array = array.filter(|array| array.user == *user && !array.is_dropped);
@@ -394,7 +399,7 @@ impl Store {
         })
     }
 
-    /// Lends an array under another name, for one reading within a minute.
+    /// Lends an array: makes a name under which it can be read once, within a minute.
     pub(crate) fn lend(
         &mut self,
         array: HandleId,
@@ -413,7 +418,7 @@ impl Store {
         Ok(())
     }
 
-    /// The array that is lent under that name, which is good no more.
+    /// The array that was lent under this name. The name is used up.
     pub(crate) fn redeem(&mut self, loan: HandleId, now: u64) -> Option<HandleId> {
         let loan = self.loans.remove(&loan)?;
         let array = self.arrays.get(&loan.array)?;
@@ -452,7 +457,7 @@ impl Store {
         HandlePage { handles, next }
     }
 
-    /// A call that was accepted is to use arrays, after those that came before it.
+    /// Puts an accepted call behind the other calls that use its arrays.
     pub(crate) fn line_up(&mut self, call: CallKey, uses: &[Use]) {
         for wanted in uses {
             if let Some(array) = self.arrays.get_mut(&wanted.id) {
@@ -470,7 +475,7 @@ impl Store {
         }
     }
 
-    /// Whether it is the turn of a call.
+    /// Whether the turn of a call has come.
     pub(crate) fn turn(&self, call: CallKey, uses: &[Use]) -> Turn {
         let mut turn = Turn::Now;
         for wanted in uses {
@@ -497,7 +502,7 @@ impl Store {
         turn
     }
 
-    /// The memory of the arrays of a call whose turn it is.
+    /// The memory of a call's arrays, when its turn has come.
     pub(crate) fn memory(&self, uses: &[Use]) -> Vec<MemoryKey> {
         let location = |wanted: &Use| match &self.arrays.get(&wanted.id)?.location {
             Location::Memory(memory) => Some(*memory),
@@ -506,8 +511,8 @@ impl Store {
         uses.iter().filter_map(location).collect()
     }
 
-    /// A call is done with its arrays; `failed` is why what it was to write is undefined. Returns
-    /// the calls that wait for them, and the memory of those that nobody wants any more.
+    /// Ends the use of arrays by a call. `failed` says why the arrays that it writes are undefined.
+    /// Returns the calls that wait for these arrays, and memory that nobody needs any more.
     pub(crate) fn finish(
         &mut self,
         call: CallKey,
@@ -533,7 +538,7 @@ impl Store {
         (waiting, freed)
     }
 
-    /// Its user gives an array up: it goes at once, or with the last call that uses it.
+    /// Drops an array for its user. It ends at once, or after the last call that uses it.
     pub(crate) fn drop_array(&mut self, id: HandleId) -> Option<MemoryKey> {
         let array = self.arrays.get_mut(&id)?;
         array.is_dropped = true;
@@ -555,7 +560,7 @@ impl Store {
                 self.resident = self.resident.saturating_sub(array.bytes);
                 Some(memory)
             }
-            // The memory comes back with the thread that has it.
+            // The thread that moves the array returns its memory.
             Location::Moving => {
                 if array.is_leaving {
                     self.leaving = self.leaving.saturating_sub(array.bytes);
@@ -567,31 +572,31 @@ impl Store {
         }
     }
 
-    /// The arrays that go with a connection.
+    /// The arrays that end with a connection.
     pub(crate) fn of_connection(&self, connection: ConnectionKey) -> Vec<HandleId> {
         let arrays = self.arrays.iter();
         let of_it = arrays.filter(|(_, array)| array.connection == Some(connection));
         of_it.map(|(id, _)| *id).collect()
     }
 
-    /// How long what stays is kept after its last use.
+    /// Retention of stored arrays, in milliseconds after the last use.
     pub(crate) fn keep_ms(&self) -> u64 {
         (self.settings.keep_h.clamp(0.0, 1e6) * 3.6e6) as u64
     }
 
-    /// When the next array expires that nobody uses.
+    /// When the next unused array expires.
     pub(crate) fn next_expiry(&self) -> Option<u64> {
         let (used, _) = self.by_use.first()?;
         Some(used.saturating_add(self.keep_ms()))
     }
 
-    /// An array that was not used for too long.
+    /// An array whose retention is over.
     pub(crate) fn expired(&mut self, now: u64) -> Option<HandleId> {
         let (used, id) = *self.by_use.first()?;
         if used.saturating_add(self.keep_ms()) > now {
             return None;
         }
-        // One that a call still has is in use.
+        // An array that a call holds is in use.
         if self
             .arrays
             .get(&id)

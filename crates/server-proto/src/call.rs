@@ -1,4 +1,7 @@
-//! One call on its way through the server.
+//! Active calls: one call, or one transfer of an array, on its way through the server.
+//!
+//! The table of states is the only place that says which state may follow which. Debug builds check
+//! every change against it.
 
 use crate::action::Segment;
 use crate::arrays::Use;
@@ -10,46 +13,46 @@ use farcall_rpc_proto::{
 };
 use std::rc::Rc;
 
-/// Where a call is.
+/// The state of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Its arguments are arriving.
     Receiving,
-    /// Waits for arrays that stay at the server.
+    /// It waits for stored arrays.
     Waiting,
-    /// Waits for a worker.
+    /// It waits for a worker.
     Queued,
     Running {
         worker: WorkerKey,
     },
-    /// Its results are leaving.
+    /// Its results are being sent.
     Sending,
-    /// Its buffer is with a thread that writes it to the disk, or reads it.
+    /// A thread writes its buffer to the disk, or reads it.
     OnDisk,
 }
 
-/// With some worker.
+/// Running at any worker.
 const RUNNING: State = State::Running {
     worker: WorkerKey::NONE,
 };
 
-/// From a state to the next. What is not listed does not happen; a call may end in every state.
+/// The allowed changes of state. A call may end in every state.
 const TABLE: [(State, State); 13] = {
     use State::*;
     [
         (Receiving, Waiting),
         (Receiving, Queued),
-        // A call is submitted.
+        // A durable call is submitted.
         (Receiving, OnDisk),
         // Results are fetched.
         (Receiving, Sending),
         (Waiting, Queued),
         (Waiting, Sending),
         (OnDisk, Queued),
-        // It is the next of its object.
+        // Its turn on its object has come.
         (Queued, Queued),
         (Queued, RUNNING),
-        // It is recorded that it runs.
+        // The journal has recorded that it runs.
         (RUNNING, RUNNING),
         // Its worker has not begun with it.
         (RUNNING, Queued),
@@ -58,20 +61,20 @@ const TABLE: [(State, State); 13] = {
     ]
 };
 
-/// What becomes of a call whose client gives it up, by cancelling it or by going.
+/// What happens to a call whose client cancels it or disconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GivenUp {
     /// It ends at once.
     Ends,
-    /// Its worker is asked for it, and ends where it has begun.
+    /// The server takes it back from its worker, or ends the worker if it has begun.
     Withdraws,
-    /// It ends when pieces of it that are on their way are written; with its connection at once.
+    /// It ends after its current pieces are written. If the connection is lost, it ends at once.
     Leaves,
-    /// It goes on until the disk has answered.
+    /// It continues until the disk has answered.
     Stays,
 }
 
-/// In which state what becomes of it.
+/// What happens to a call that is given up, by its state.
 const GIVEN_UP: [(State, GivenUp); 6] = [
     (State::Receiving, GivenUp::Ends),
     (State::Waiting, GivenUp::Ends),
@@ -82,53 +85,53 @@ const GIVEN_UP: [(State, GivenUp); 6] = [
 ];
 
 impl State {
-    /// What becomes of a call in this state that its client gives up.
+    /// What happens to a call in this state if its client gives it up.
     pub(crate) fn given_up(&self) -> GivenUp {
         let mut rows = GIVEN_UP.iter();
         let row = rows.find(|(state, _)| state.is_like(self));
         row.map_or(GivenUp::Ends, |(_, becomes)| *becomes)
     }
 
-    /// Whether both are one state, whatever worker has the call.
+    /// Whether both are the same state, at any worker.
     fn is_like(&self, other: &State) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// Whether a call may go from this state to that one, whatever worker has it.
+    /// Whether a call may change from this state to `next`, at any worker.
     fn leads_to(&self, next: &State) -> bool {
         let mut rows = TABLE.iter();
         rows.any(|(from, to)| from.is_like(self) && to.is_like(next))
     }
 }
 
-/// What a call is for.
+/// The purpose of an active call.
 pub(crate) enum Task {
-    /// A call.
+    /// To run a function.
     Call,
-    /// An array comes that is to stay.
+    /// To receive an array that will be stored.
     Put(Put, User),
-    /// An array that stays is sent.
+    /// To send a stored array.
     Get,
-    /// A part of an array comes that is here.
+    /// To receive a part of a stored array.
     PutPart(ArrayPart),
-    /// A part of an array is sent.
+    /// To send a part of a stored array.
     GetPart,
 }
 
-/// Whether a call outlives its connection.
+/// Whether a call is durable.
 pub(crate) enum Durability {
-    /// It ends with it.
+    /// It ends with its connection.
     None,
     /// It is being submitted.
     Submitting(Box<Record>, User),
-    /// It is recorded.
+    /// The journal has recorded it.
     Recorded(JobId),
 }
 
-/// One call.
+/// One call on its way through the server.
 pub(crate) struct ActiveCall {
     pub(crate) user: User,
-    /// Who waits for it; none when the client has gone.
+    /// The connection of its client; `None` after the client has disconnected.
     pub(crate) connection: Option<ConnectionKey>,
     pub(crate) id: CallId,
     /// Number of the function in the table.
@@ -139,70 +142,70 @@ pub(crate) struct ActiveCall {
     pub(crate) memory: CallMemory,
     pub(crate) state: State,
     pub(crate) run: Run,
-    /// Where the client wants what the function prints.
+    /// Set if the client wants the function's output.
     pub(crate) printing: Option<Printing>,
     pub(crate) durability: Durability,
     pub(crate) task: Task,
-    /// The arrays that stay at the server and are used here.
+    /// The stored arrays that it uses.
     pub(crate) uses: Vec<Use>,
     pub(crate) times: Times,
     pub(crate) streams: Streams,
 }
 
-/// The memory that a call has.
+/// The memory of a call.
 #[derive(Debug, Default)]
 pub(crate) struct CallMemory {
     pub(crate) buffer: Option<MemoryKey>,
-    /// Shared memory with arrays of the call.
+    /// Shared memory segments with arrays of the call.
     pub(crate) segments: Vec<Rc<Segment>>,
-    /// That of the arrays it uses, once it is this call's turn.
+    /// Memory of the stored arrays that it uses, when its turn has come.
     pub(crate) data: Vec<MemoryKey>,
 }
 
 /// Where and how a call computes.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// Processor elements it has, once it may start.
+    /// Processor elements of the call, when it may start.
     pub(crate) pes: u32,
-    /// The worker of the object whose method it is.
+    /// The worker of the object, if the call is of a method.
     pub(crate) object: Option<WorkerKey>,
-    /// The reservation whose processor elements it has.
+    /// The reservation whose processor elements it uses.
     pub(crate) reservation: Option<u64>,
-    /// A worker has died that was to run it next.
+    /// Whether a worker died that should have run it next.
     pub(crate) again: bool,
-    /// No others may be posted to its worker before or behind it.
+    /// Whether no other call may share its worker.
     pub(crate) alone: bool,
 }
 
-/// The arguments and results of a call on their way.
+/// The arguments and results of a call while they travel.
 #[derive(Debug)]
 pub(crate) struct Streams {
     incoming: Pieces,
-    /// Bytes of arguments that have come.
+    /// Argument bytes that have arrived.
     pub(crate) arrived: u64,
     outgoing: Pieces,
-    /// The arguments came in the other byte order.
+    /// Whether the arguments arrived in the other byte order.
     pub(crate) swap: bool,
-    /// When some of the arguments have come last, or the results began to leave.
+    /// When arguments last arrived, or when the results began to leave.
     pub(crate) moved: Nanos,
 }
 
-/// When a call went from one state to the next, as far as it has come.
+/// When a call entered each of its states so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
-    /// The server took the call.
+    /// The server accepted the call.
     pub(crate) accepted: Nanos,
-    /// All arguments were there.
+    /// All arguments had arrived.
     pub(crate) queued: Nanos,
-    /// A worker had it.
+    /// A worker got it.
     pub(crate) started: Nanos,
-    /// The worker was done.
+    /// The worker finished.
     pub(crate) ended: Nanos,
-    /// In the library.
+    /// Time in the library.
     pub(crate) exec: Nanos,
 }
 
-/// How much of what a function prints may still go to its client.
+/// How much output of a function may still be sent to its client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Printing {
     budget: u64,
@@ -212,7 +215,7 @@ pub(crate) struct Printing {
 }
 
 impl Printing {
-    /// Bytes a second; as many may come at once.
+    /// Bytes per second, and the largest burst in bytes.
     const RATE: u64 = 1_000_000;
 
     pub(crate) fn new(now: Nanos) -> Printing {
@@ -223,7 +226,7 @@ impl Printing {
         }
     }
 
-    /// How many of so many bytes may go; none while the client does not read.
+    /// How many of these bytes may be sent; none while the client does not read.
     pub(crate) fn allow(&mut self, bytes: usize, reads: bool, now: Nanos) -> usize {
         let elapsed = now.saturating_sub(self.since) as f64 * 1e-9;
         self.since = now;
@@ -238,7 +241,7 @@ impl Printing {
         allowed as usize
     }
 
-    /// What to say at the end.
+    /// A remark at the end about output that was left out.
     pub(crate) fn remark(&self) -> Option<String> {
         let bytes = self.left_out;
         (bytes > 0).then(|| format!("[farcall: {bytes} bytes of output were left out]\n"))
@@ -246,7 +249,7 @@ impl Printing {
 }
 
 impl ActiveCall {
-    /// A call of the function with that number, as the client of a connection numbers it.
+    /// A call of the function with this number.
     pub(crate) fn new(
         user: User,
         client: Option<(ConnectionKey, CallId)>,
@@ -286,7 +289,7 @@ impl ActiveCall {
         }
     }
 
-    /// One that moves a stream which lies in one piece at the start of its memory.
+    /// A transfer of one piece at the start of its memory.
     fn of_one_piece(user: User, client: (ConnectionKey, CallId), bytes: u64) -> ActiveCall {
         let layout = Layout {
             arrays: Vec::new(),
@@ -298,7 +301,7 @@ impl ActiveCall {
         ActiveCall::new(user, Some(client), 0, Vec::new(), layout)
     }
 
-    /// The results of a durable call, on their way to a client that fetches them.
+    /// The delivery of a durable call's results to a client.
     pub(crate) fn delivery(
         user: User,
         client: (ConnectionKey, CallId),
@@ -312,7 +315,7 @@ impl ActiveCall {
         call
     }
 
-    /// An array that comes and is to stay.
+    /// The arrival of an array that will be stored.
     pub(crate) fn put(
         client: (ConnectionKey, CallId),
         put: Put,
@@ -326,7 +329,7 @@ impl ActiveCall {
         call
     }
 
-    /// An array that stays, to be sent when it is its turn.
+    /// The sending of a stored array, when its turn has come.
     pub(crate) fn get(
         user: User,
         client: (ConnectionKey, CallId),
@@ -340,7 +343,7 @@ impl ActiveCall {
         call
     }
 
-    /// A part of an array that comes, or is to be sent.
+    /// The arrival or sending of a part of a stored array.
     pub(crate) fn part(
         user: User,
         client: (ConnectionKey, CallId),
@@ -356,7 +359,7 @@ impl ActiveCall {
         call
     }
 
-    /// The call goes to the next state.
+    /// Changes the state.
     pub(crate) fn enter(&mut self, state: State) {
         debug_assert!(
             self.state.leads_to(&state),
@@ -366,7 +369,7 @@ impl ActiveCall {
         self.state = state;
     }
 
-    /// The id of a durable call that is recorded.
+    /// The job id, if the call is durable and recorded.
     pub(crate) fn job_id(&self) -> Option<JobId> {
         match self.durability {
             Durability::Recorded(id) => Some(id),
@@ -374,8 +377,8 @@ impl ActiveCall {
         }
     }
 
-    /// The arrays of which only a section arrives, as offset and length: they are to be zeroed, so
-    /// that the rest does not hold what an earlier call left there.
+    /// Arrays of which only a section arrives, as offset and length. They must be zeroed, so that
+    /// the rest does not hold bytes of an earlier call.
     pub(crate) fn gaps(&self) -> impl Iterator<Item = (u64, u64)> {
         let arrays = self.layout.travelling();
         let gaps = arrays.filter(|array| array.wire_bytes < array.bytes);
@@ -394,7 +397,7 @@ impl ActiveCall {
         self.streams.outgoing.take(most)
     }
 
-    /// Where the pieces of its streams lie.
+    /// The memory of its streams.
     pub(crate) fn memory(&self) -> Option<MemoryKey> {
         self.memory.buffer.or(self.memory.data.first().copied())
     }

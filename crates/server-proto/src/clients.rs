@@ -1,4 +1,4 @@
-//! The connections: who is there, what each may still send, and what is written to it.
+//! Connections: who is connected, how much each client may still send, and what is written to it.
 
 use crate::call::{ActiveCall, State};
 use crate::connection::Connection;
@@ -8,19 +8,19 @@ use farcall_rpc_proto::{Chunk, Nanos, Transmit, User};
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
-/// Argument streams of a connection that may be on their way: one comes while the next is about to,
-/// and more would only hold memory.
+/// Argument streams that may arrive at once on a connection. While one arrives, the next is
+/// announced; more would only hold memory.
 const STREAMS: usize = 2;
 
 /// All connections.
 #[derive(Default)]
 pub struct Clients {
     connections: Table<ConnectionKey, Connection>,
-    /// Those to be removed at the end of the turn.
+    /// Connections to remove at the end of the turn.
     closed: Vec<ConnectionKey>,
-    /// Those that wait for memory, first come first served.
+    /// Connections that wait for memory, first come, first served.
     pub(crate) starved: VecDeque<ConnectionKey>,
-    /// Those with calls that wait for a grant.
+    /// Connections with calls that wait for a grant.
     pub(crate) holding: Vec<ConnectionKey>,
 }
 
@@ -35,18 +35,18 @@ impl Clients {
         self.get(key).is_some_and(Connection::takes_input)
     }
 
-    /// Whether so many answers wait to be written that no more requests are taken.
+    /// Whether so many answers wait to be written that the server takes no more requests.
     pub fn is_congested(&self, key: ConnectionKey) -> bool {
         self.get(key)
             .is_some_and(|connection| connection.proto.is_congested())
     }
 
-    /// The array data that comes next from a client, if any.
+    /// The array data that arrive next from a client, if any.
     pub fn incoming(&self, key: ConnectionKey) -> Option<Chunk> {
         self.get(key)?.proto.incoming()
     }
 
-    /// Puts out the next frames for a client.
+    /// Writes the next frames for a client into `out`.
     pub fn poll_transmit(&mut self, key: ConnectionKey, out: &mut Vec<u8>, now: Nanos) -> Transmit {
         match self.get_mut(key) {
             Some(connection) => connection.proto.poll_transmit(out, now),
@@ -54,7 +54,7 @@ impl Clients {
         }
     }
 
-    /// A client has taken some bytes.
+    /// Records that a client has received bytes.
     pub fn taken(&mut self, key: ConnectionKey, now: Nanos) {
         if let Some(connection) = self.get_mut(key) {
             connection.taken = now;
@@ -77,26 +77,26 @@ impl Clients {
         self.connections.len()
     }
 
-    /// Whether none is left but those that are closed.
+    /// Whether all connections are closed.
     pub(crate) fn all_have_gone(&self) -> bool {
         self.connections.len() == self.closed.len()
     }
 
-    /// Those that are open.
+    /// The open connections.
     pub(crate) fn open(&self) -> Vec<ConnectionKey> {
         let connections = self.connections.iter();
         let open = connections.filter(|(_, connection)| !connection.closed);
         open.map(|(key, _)| key).collect()
     }
 
-    /// There is something to be written to a client. Returns whether the shell is to be told.
+    /// Marks a connection with output. Returns whether the shell must be told.
     pub(crate) fn has_output(&mut self, key: ConnectionKey) -> bool {
         self.get_mut(key).is_some_and(|connection| {
             !std::mem::replace(&mut connection.has_output, true) && !connection.closed
         })
     }
 
-    /// A connection ends: it is removed at the end of the turn.
+    /// Ends a connection. It is removed at the end of the turn.
     pub(crate) fn close(&mut self, key: ConnectionKey) {
         let connection = &mut self.connections[key];
         connection.closed = true;
@@ -105,7 +105,7 @@ impl Clients {
         self.closed.push(key);
     }
 
-    /// Removes connections that are closed; returns which.
+    /// Removes closed connections and returns them.
     pub(crate) fn remove_closed(&mut self) -> Vec<ConnectionKey> {
         let closed = std::mem::take(&mut self.closed);
         for key in &closed {
@@ -116,7 +116,7 @@ impl Clients {
         closed
     }
 
-    /// Why a user may not have one more connection, of which the operator allows so many.
+    /// Why a user may not have another connection, if the operator's limit is reached.
     pub(crate) fn too_many(&self, user: &User, most: usize) -> Option<String> {
         let known = self.connections.values();
         let open = known.filter(|known| known.connected && known.user == *user);
@@ -124,7 +124,7 @@ impl Clients {
             .then(|| format!("{user} has {most} connections, as many as one user may have"))
     }
 
-    /// Connections that have not greeted within so many seconds.
+    /// Connections that have not greeted within this many seconds.
     pub(crate) fn silent(&self, patience_s: f64, now: Nanos) -> Vec<ConnectionKey> {
         let latest = now.saturating_sub(nanos(patience_s));
         let connections = self.connections.iter();
@@ -137,7 +137,7 @@ impl Clients {
         self.connections.values().any(|known| !known.connected)
     }
 
-    /// Whether arguments of a call are on their way on a connection.
+    /// Whether arguments of a call are arriving on a connection.
     pub(crate) fn is_receiving(
         &self,
         key: ConnectionKey,
@@ -147,7 +147,7 @@ impl Clients {
         keys.any(|key| calls[*key].state == State::Receiving)
     }
 
-    /// Whether a connection may have one more argument stream on its way.
+    /// Whether another argument stream may arrive on a connection.
     pub(crate) fn takes_stream(
         &self,
         key: ConnectionKey,
@@ -160,14 +160,14 @@ impl Clients {
         receiving.filter(long).count() < STREAMS
     }
 
-    /// A connection has calls that wait for a grant.
+    /// Notes that a connection has calls that wait for a grant.
     pub(crate) fn note_holding(&mut self, key: ConnectionKey) {
         if !self.holding.contains(&key) {
             self.holding.push(key);
         }
     }
 
-    /// A connection waits for memory.
+    /// Notes that a connection waits for memory.
     pub(crate) fn note_starved(&mut self, key: ConnectionKey) {
         if !self.starved.contains(&key) {
             self.starved.push_back(key);

@@ -1,4 +1,4 @@
-//! One connection, as far as the server decides about it.
+//! One connection: the protocol's state, and the calls, objects and memory of its client.
 
 use crate::action::Segment;
 use crate::event::Accepted;
@@ -11,10 +11,10 @@ use farcall_rpc_proto::{
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Segments of one connection.
+/// Most shared memory segments of one connection.
 pub const MAX_SEGMENTS: usize = 200;
 
-/// What a client offers.
+/// A request with data that a client wants to send.
 #[derive(Debug)]
 pub(crate) enum Offer {
     Call(Call),
@@ -24,7 +24,7 @@ pub(crate) enum Offer {
 }
 
 impl Offer {
-    /// Bytes of its data stream.
+    /// Length of its data stream in bytes.
     pub(crate) fn data_bytes(&self) -> u64 {
         match self {
             Offer::Put(put) => put.data_bytes,
@@ -32,7 +32,7 @@ impl Offer {
         }
     }
 
-    /// The call that it is, if it is one.
+    /// The call, if it is one.
     pub(crate) fn call(&self) -> Option<&Call> {
         match self {
             Offer::Call(call) => Some(call),
@@ -45,29 +45,29 @@ impl Offer {
 /// An object of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
-    /// The file and the class.
+    /// Index of the interface file, and of the class in it.
     pub(crate) file: usize,
     pub(crate) class: String,
-    /// The worker that holds it, or what becomes of calls because there is none any more.
+    /// The worker that holds it, or the failure of later calls if the worker has ended.
     pub(crate) worker: Result<WorkerKey, Failure>,
-    /// Its name, where it stays when its connections end.
+    /// Its id, if it is persistent.
     pub(crate) persistent: Option<HandleId>,
 }
 
-/// Who is at the other end.
+/// The client of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    /// For the log.
+    /// Its name in the log.
     pub(crate) name: String,
-    /// The host it comes from; none on a Unix socket.
+    /// The host of the client; `None` on a Unix socket.
     pub(crate) host: Option<IpAddr>,
-    /// Whether its bytes cross a link.
+    /// Whether its bytes cross a network link.
     pub(crate) crosses_link: bool,
-    /// Whether it may end the server and register libraries.
+    /// Whether it may drain the server and register libraries.
     pub(crate) is_operator: bool,
-    /// What it says of itself.
+    /// Its program and version.
     pub(crate) agent: String,
-    /// When it has connected.
+    /// When it connected.
     pub(crate) since: Nanos,
 }
 
@@ -77,23 +77,23 @@ pub struct Connection {
     pub(crate) user: User,
     pub(crate) proto: server::Connection,
     pub(crate) connected: bool,
-    /// It ends: nothing more of it counts.
+    /// Whether it has ended. Nothing more of it counts then.
     pub(crate) closed: bool,
-    /// Open calls by their numbers.
+    /// Open calls by call id.
     pub(crate) calls: Map<CallId, CallKey>,
     /// Memory shared with the client, by the request that asked for it.
     pub(crate) segments: Map<CallId, Rc<Segment>>,
-    /// By the request that asked for it.
+    /// Objects, by the request that asked for them.
     pub(crate) objects: Map<CallId, Object>,
-    /// A call that waits for memory; nothing is read until it has some.
+    /// A request that waits for memory. Nothing more is read until it has some.
     pub(crate) waiting: Option<(CallId, Offer)>,
-    /// Calls that wait for a grant, in their order.
+    /// Requests that wait for a grant, in order.
     pub(crate) held: VecDeque<(CallId, Offer)>,
-    /// Calls whose results are being written; released once all is out.
+    /// Calls whose results are being written. They are released after everything is written.
     pub(crate) sending: Vec<CallKey>,
-    /// When the client has taken something last.
+    /// When the client last received bytes.
     pub(crate) taken: Nanos,
-    /// Whether there is something to be written that the shell knows of.
+    /// Whether the shell knows that there is output.
     pub(crate) has_output: bool,
 }
 
@@ -123,7 +123,7 @@ impl Connection {
         }
     }
 
-    /// Whether it has greeted, and has nothing under way.
+    /// Whether it has greeted and has nothing under way.
     pub(crate) fn is_idle(&self) -> bool {
         let waits = self.waiting.is_some() || !self.held.is_empty() || self.has_output;
         self.connected && self.proto.open_calls() == 0 && !waits

@@ -1,4 +1,5 @@
-//! What the parts of the server work on together, and what one of them asks of the others.
+//! The context: state that all parts of the server share, and the steps that one part asks of
+//! another.
 
 use crate::account::Totals;
 use crate::action::{Action, Actions, Audit};
@@ -17,25 +18,25 @@ use crate::settings::Settings;
 use farcall_rpc_proto::{CallId, Failure, FailureKind, JobId, Nanos};
 use std::collections::VecDeque;
 
-/// What a part asks of others: [`Engine`](crate::engine::Engine) does it when the part has
-/// returned, in the order in which it was asked.
+/// A request of one part to another. [`Engine`](crate::engine::Engine) performs steps after the
+/// part has returned, in order.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// The call has all that it needs: it waits for processor elements.
+    /// The call has all that it needs. It now waits for processor elements.
     Enqueue(CallKey),
-    /// The call is over: what it holds is free.
+    /// The call has ended. Free what it holds.
     Release(CallKey),
-    /// The call fails; the text follows the name of its function.
+    /// Fail the call. The text follows the name of its function.
     Fail(CallKey, FailureKind, String),
-    /// The journal is to record what happens to a durable call.
+    /// Record a change of a durable call in the journal.
     Record(JobId, Change, Outcome),
-    /// It is recorded that the call runs: its worker gets it.
+    /// The journal has recorded that the call runs. Give it to its worker.
     Begin(CallKey),
-    /// A durable call that is in memory is over before its time.
+    /// End a durable call that is in memory early.
     TearDown(CallKey),
 }
 
-/// What all parts work on.
+/// State that all parts share.
 pub(crate) struct Context {
     pub(crate) settings: Settings,
     pub(crate) clock: Now,
@@ -48,13 +49,13 @@ pub(crate) struct Context {
     pub(crate) memory: Memory,
     pub(crate) disk: Disk,
     pub(crate) totals: Totals,
-    /// Memory has become free that calls may wait for.
+    /// Whether memory became free for which calls may wait.
     pub(crate) has_room: bool,
-    /// Since when something was learned that is not kept yet.
+    /// When something was first learned that is not saved yet.
     pub(crate) learned_since: Option<Nanos>,
-    /// Whether it takes no more connections and calls.
+    /// Whether the server takes no more connections and calls.
     pub(crate) draining: bool,
-    /// It stops, at this time at the latest.
+    /// When the server stops at the latest, if it is stopping.
     pub(crate) stopping: Option<Nanos>,
 }
 
@@ -67,19 +68,19 @@ impl Context {
         self.steps.push_back(step);
     }
 
-    /// Has a call fail that no worker has (any more).
+    /// Fails a call that no worker has.
     pub(crate) fn fail(&mut self, call: CallKey, kind: FailureKind, cause: &str) {
         self.step(Step::Fail(call, kind, cause.to_string()));
     }
 
-    /// There is something to be written to a client, with other answers of this turn.
+    /// Marks a connection with output, to be written with other answers of this turn.
     pub(crate) fn answered(&mut self, key: ConnectionKey) {
         if self.clients.has_output(key) {
             self.out.push(Action::Flush(key));
         }
     }
 
-    /// Tells a client that what it asked for is not done.
+    /// Refuses a client's request.
     pub(crate) fn refuse(&mut self, key: ConnectionKey, request: CallId, failure: &Failure) {
         if let Some(connection) = self.clients.get_mut(key) {
             connection.proto.fail(request, failure);
@@ -87,13 +88,13 @@ impl Context {
         }
     }
 
-    /// Memory that serves nobody else ends; what waits for some may go on.
+    /// Frees memory, and lets requests that wait for some continue.
     pub(crate) fn free(&mut self, memory: MemoryKey) {
         self.memory.free(memory, &mut self.out);
         self.has_room = true;
     }
 
-    /// Why nothing new is taken, where the server is about to end.
+    /// Why the server takes nothing new, if it is about to end.
     pub(crate) fn is_ending(&self) -> Option<Failure> {
         let (kind, text) = match (self.stopping, self.draining) {
             (Some(_), _) => (FailureKind::ServerStopping, "the server is stopping"),
@@ -106,7 +107,7 @@ impl Context {
         Some(Failure::new(kind, text))
     }
 
-    /// Why there is no memory, for the client.
+    /// The failure that tells a client why there is no memory.
     pub(crate) fn no_room(&self, bytes: u64, refusal: NoMemory) -> Failure {
         let limit = self.memory.limit();
         let (kind, text) = match refusal {
@@ -125,7 +126,7 @@ impl Context {
         Failure::new(kind, text)
     }
 
-    /// An offer waits until there is memory for it.
+    /// Lets a request wait until there is memory for it.
     pub(crate) fn await_room(&mut self, key: ConnectionKey, id: CallId, offer: Offer) {
         let connection = &mut self.clients[key];
         if connection.proto.waits_for_grant(offer.data_bytes()) {
@@ -133,7 +134,7 @@ impl Context {
             self.clients.note_holding(key);
             return self.clients.note_starved(key);
         }
-        // The rest of the call that arrives is behind this one on the wire.
+        // The rest of an arriving call follows on the same connection, so it must be read.
         if self.clients.is_receiving(key, &self.calls) {
             let text = "the server's memory is taken, and an earlier call still arrives; try \
                         again when it has ended";
@@ -144,7 +145,7 @@ impl Context {
         self.clients.starved.push_back(key);
     }
 
-    /// A call has ended, one way or another: the audit is told, where there is one.
+    /// Tells the audit log, if there is one, that a call has ended.
     pub(crate) fn audit_call(&mut self, key: CallKey, outcome: &str) {
         if !self.settings.audits {
             return;
@@ -169,7 +170,7 @@ impl Context {
         self.out.push(Action::Audit(Box::new(audit)));
     }
 
-    /// A client was refused something: the audit is told, where there is one.
+    /// Tells the audit log, if there is one, that a client was refused something.
     pub(crate) fn audit_refusal(&mut self, key: ConnectionKey, what: &str) {
         if !self.settings.audits {
             return;
@@ -185,7 +186,7 @@ impl Context {
         self.out.push(Action::Audit(Box::new(audit)));
     }
 
-    /// The results of a call have left, or are kept.
+    /// Counts a call whose results have left or are stored.
     pub(crate) fn account(&mut self, key: CallKey) {
         let now = self.now();
         if let Some(call) = self.calls.get(key) {

@@ -1,5 +1,4 @@
-//! Arrays that stay at the server, and data with names: what is where, who may use it, and how it
-//! comes and goes.
+//! Data: stored arrays and named data, where they are, who may use them, and how they move.
 
 mod named;
 mod parts;
@@ -16,22 +15,22 @@ use farcall_rpc_proto::server::Event;
 use farcall_rpc_proto::{HandleId, Nanos};
 use std::collections::VecDeque;
 
-/// All data that stay.
+/// All stored arrays and named data.
 pub(crate) struct Data {
     pub(crate) arrays: Store,
     pub(crate) names: Names,
-    /// Arrays that come from other servers.
+    /// Arrays that are being read from other servers.
     pub(crate) pulls: pull::Pulls,
-    /// Files of the data folder on their way to memory.
+    /// Files of the data folder that are being read.
     data_reads: Vec<(HandleId, MemoryKey)>,
-    /// Calls whose turn it may be to use arrays.
+    /// Calls whose turn to use arrays may have come.
     candidates: VecDeque<CallKey>,
-    /// Until when no array is sent to the disk, which has refused one, and why.
+    /// Until when no array is sent to the disk after a refusal, and the reason.
     refused: Option<(Nanos, String)>,
 }
 
 impl Data {
-    /// No arrays, and the files that the data folder has.
+    /// No stored arrays yet, and the files of the data folder.
     pub(crate) fn new(settings: &Settings, files: Vec<DataFile>) -> Data {
         let mut names = Names::new(settings.arrays.names.min(MOST_DATA));
         names.set_files(files);
@@ -45,12 +44,12 @@ impl Data {
         }
     }
 
-    /// Whether it may be some call's turn to use arrays.
+    /// Whether the turn of some call may have come.
     pub(crate) fn has_candidates(&self) -> bool {
         !self.candidates.is_empty()
     }
 
-    /// A client wants something of data that stay.
+    /// Handles a client's request about data.
     pub(crate) fn ask(&mut self, cx: &mut Context, key: ConnectionKey, event: Event) {
         match event {
             Event::PutPart(id, part) => self.offer_part(cx, key, id, part),

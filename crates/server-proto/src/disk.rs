@@ -1,4 +1,4 @@
-//! Streams between memory and the disk.
+//! Transfers between memory and the disk: which are under way, and what for.
 
 use crate::action::{Action, Actions, Transfer};
 use crate::keys::{CallKey, ConnectionKey, MemoryKey};
@@ -6,20 +6,20 @@ use crate::map::Map;
 use crate::record::Stored;
 use farcall_rpc_proto::{CallId, HandleId, JobId};
 
-/// What a transfer between memory and disk is for.
+/// The purpose of a transfer.
 #[derive(Debug)]
 pub(crate) enum Purpose {
-    /// The arguments of this call, which is being submitted, are written.
+    /// Write the arguments of a call that is being submitted.
     Submit(CallKey),
-    /// The results of this call are written: so many nanoseconds in the library.
+    /// Write the results of a call. The number is its nanoseconds in the library.
     Finish(CallKey, u64),
-    /// The arguments of this call are read.
+    /// Read the arguments of a call.
     Load(CallKey),
-    /// The results are read for a client; none where it does not want them any more.
+    /// Read results for a client; `None` if it no longer wants them.
     Deliver(Option<Fetch>),
-    /// An array goes to the disk for want of memory.
+    /// Write an array to the disk because memory is short.
     Spill(HandleId),
-    /// An array comes back.
+    /// Read an array back.
     Unspill(HandleId),
 }
 
@@ -32,26 +32,27 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
-    /// Whether it is what a client does not want any more: that request, or everything.
+    /// Whether this is what a client has given up: one request, or everything (`None`).
     pub(crate) fn is_of(&self, connection: ConnectionKey, request: Option<CallId>) -> bool {
         self.connection == connection && request.is_none_or(|request| request == self.request)
     }
 }
 
-/// The transfers that are under way.
+/// The transfers under way.
 #[derive(Default)]
 pub(crate) struct Disk {
-    /// Whether arrays may go there: to a folder of their own, or to that of durable calls once it
-    /// is this server's.
+    /// Whether arrays may go to the disk: to a folder of their own, or to the state folder after
+    /// this server has taken it over.
     pub(crate) takes_arrays: bool,
-    /// Bytes of results that are still to come, for which the disk is to have room.
+    /// Bytes of results that are still to be written. The disk must have room for them.
     pub(crate) promised: u64,
     under_way: Map<u64, (Purpose, MemoryKey)>,
     last_ticket: u64,
 }
 
 impl Disk {
-    /// No transfers yet; arrays may leave memory at once, or when the folder is this server's.
+    /// No transfers yet. Arrays may leave memory now, or after the server has taken the state
+    /// folder over.
     pub(crate) fn new(takes_arrays: bool) -> Disk {
         Disk {
             takes_arrays,
@@ -61,7 +62,7 @@ impl Disk {
 
     /// Writes a stream to the disk.
     pub(crate) fn write(&mut self, purpose: Purpose, transfer: Transfer, out: &mut Actions) {
-        // The results were promised room.
+        // Results were promised room, so they may fill the disk.
         let room = match purpose {
             Purpose::Finish(..) => None,
             _ => Some(self.promised),
@@ -96,18 +97,18 @@ impl Disk {
         self.last_ticket
     }
 
-    /// What a transfer that has ended was for, and its memory.
+    /// The purpose and the memory of a transfer that has ended.
     pub(crate) fn ended(&mut self, ticket: u64) -> Option<(Purpose, MemoryKey)> {
         self.under_way.remove(&ticket)
     }
 
-    /// Whether results are on their way to the disk that a server which ends must wait for.
+    /// Whether results are being written. A server that ends must wait for them.
     pub(crate) fn writes_results(&self) -> bool {
         let mut purposes = self.under_way.values();
         purposes.any(|(purpose, _)| matches!(purpose, Purpose::Finish(..)))
     }
 
-    /// A client does not wait for what it wanted to fetch any more.
+    /// Forgets the fetches that a client has given up.
     pub(crate) fn give_up(&mut self, connection: ConnectionKey, request: Option<CallId>) {
         for (purpose, _) in self.under_way.values_mut() {
             if let Purpose::Deliver(fetch) = purpose {

@@ -1,8 +1,8 @@
-//! Durable calls: they outlive their connection and the server.
+//! Durable calls: the table of all of them, as the journal has confirmed it.
 //!
-//! Their data are files, what is known of them is a journal, and their states are a table
-//! (`lifecycle`). The shell writes and reads; this holds what the server needs to know, as the
-//! journal has confirmed it.
+//! A durable call outlives its connection and the server. Its data are files, its history is in the
+//! journal, and its states are the table in `lifecycle`. The shell writes and reads; this module
+//! never reports a change before the journal has recorded it.
 
 use crate::action::{Action, Actions};
 use crate::disk::{Disk, Fetch};
@@ -19,21 +19,21 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Durable calls in one page of a list.
 const PAGE: usize = 128;
 
-/// A question that is answered when the journal has recorded a change.
+/// A client's question that is answered after the journal has recorded a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) connection: ConnectionKey,
     pub(crate) request: CallId,
-    /// The call is to be forgotten then.
+    /// Whether the call is forgotten then.
     pub(crate) forget: bool,
 }
 
-/// Where the server has a durable call besides the disk.
+/// Where a durable call is, besides the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Nowhere: it waits for its turn, or is over.
+    /// Only on the disk: it waits for its turn, or has ended.
     Disk,
-    /// In a call of the reactor.
+    /// In memory, as an active call.
     Memory(CallKey),
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct DurableCall {
     asked: Vec<Asked>,
 }
 
-/// What one user has here.
+/// What one user occupies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Usage {
     calls: usize,
@@ -61,26 +61,27 @@ pub(crate) struct Durable {
     calls: Map<JobId, DurableCall>,
     /// In the order of submission.
     numbers: BTreeMap<u64, JobId>,
-    /// No call of a server before this one has a greater number.
+    /// The greatest number that a call of an earlier server had.
     inherited: u64,
-    /// Those that wait for their turn, in the order of submission.
+    /// Calls that wait for their turn, in the order of submission.
     pub(crate) backlog: VecDeque<JobId>,
     expiries: BTreeSet<(u64, JobId)>,
     usage: Map<User, Usage>,
-    /// Calls that are being submitted: the record, and the call.
+    /// Calls that are being submitted.
     inserting: Map<JobId, CallKey>,
-    /// Entries that the journal has not confirmed.
+    /// Number of entries that the journal has not confirmed.
     unrecorded: usize,
-    /// Bytes of memory that calls have which wait to run.
+    /// Bytes of memory that waiting calls hold.
     pub(crate) held: u64,
-    /// Connections with questions that were not answered at once.
+    /// Connections with questions that could not be answered at once.
     clients: Set<ConnectionKey>,
     /// Fetches that wait for memory.
     pub(crate) starved: VecDeque<Fetch>,
 }
 
 impl Durable {
-    /// Goes on with what is recorded, brought to what holds after a restart.
+    /// Continues with the records of an earlier server, each moved to the state that holds after a
+    /// restart.
     pub(crate) fn new(settings: DurableLimits, records: Vec<Record>, disk: &mut Disk) -> Durable {
         let mut durable = Durable {
             settings,
@@ -108,7 +109,7 @@ impl Durable {
         durable
     }
 
-    /// Whether a call was submitted to this server, and not to one before it.
+    /// Whether a call was submitted to this server, and not to an earlier one.
     pub(crate) fn is_own(&self, record: &Record) -> bool {
         record.number > self.inherited
     }
@@ -118,7 +119,7 @@ impl Durable {
         self.unrecorded == 0
     }
 
-    /// The journal has done one of its entries.
+    /// Counts an entry that the journal has confirmed.
     pub(crate) fn recorded(&mut self) {
         self.unrecorded = self.unrecorded.saturating_sub(1);
     }
@@ -143,7 +144,7 @@ impl Durable {
         self.calls.insert(durable_call.record.id, durable_call);
     }
 
-    /// Sets room aside for a call of so many bytes, if the user may have it.
+    /// Reserves room for a call of this size, if the user may have it.
     pub(crate) fn reserve(
         &mut self,
         user: &User,
@@ -185,7 +186,7 @@ impl Durable {
         usage.bytes = usage.bytes.saturating_add(bytes);
     }
 
-    /// Takes back what `reserve` has set aside.
+    /// Undoes `reserve`.
     pub(crate) fn unreserve(&mut self, user: &User, record: &Record, disk: &mut Disk) {
         let bytes = record.bytes();
         if !record.state.is_over() {
@@ -200,7 +201,7 @@ impl Durable {
         }
     }
 
-    /// For how many seconds an outcome is kept.
+    /// Retention of an outcome in seconds.
     pub(crate) fn keep_for(&self, asked: Option<u64>) -> u64 {
         let hours = |hours: f64| (hours.clamp(0.0, 1e6) * 3600.0) as u64;
         let longest = hours(self.settings.longest_h);
@@ -209,7 +210,7 @@ impl Durable {
             .clamp(1, longest.max(1))
     }
 
-    /// The call of that id, if it is this user's.
+    /// The call with this job id, if it belongs to this user.
     pub(crate) fn of_user(&self, id: JobId, user: &User) -> Result<&DurableCall, Failure> {
         let durable_call = self
             .calls
@@ -246,7 +247,7 @@ impl Durable {
         DurablePage { jobs: calls, next }
     }
 
-    /// How many calls there are, by the index of their state in [`DurableState::ALL`].
+    /// Number of calls in each state, by its index in [`DurableState::ALL`].
     pub(crate) fn counts(&self) -> [usize; DurableState::ALL.len()] {
         let mut counts = [0; DurableState::ALL.len()];
         for durable_call in self.calls.values() {
@@ -258,7 +259,7 @@ impl Durable {
         counts
     }
 
-    /// Clients that wait for calls which this server will not run any more.
+    /// Clients that wait for calls that this server will no longer run.
     pub(crate) fn stranded(&mut self) -> Vec<Fetch> {
         let waiting = |durable_call: &&mut DurableCall| {
             durable_call.stage == Stage::Disk && !durable_call.record.state.is_over()
@@ -274,7 +275,7 @@ impl Durable {
         self.expiries.first().map(|(at, _)| *at)
     }
 
-    /// A call whose time is over.
+    /// A call whose retention is over.
     pub(crate) fn expired(&mut self, now: u64) -> Option<JobId> {
         let (at, id) = *self.expiries.first()?;
         (at <= now).then(|| {
@@ -289,17 +290,17 @@ impl Durable {
         self.record(Entry::Insert(Box::new(record)), out);
     }
 
-    /// The call of a call that was recorded.
+    /// The active call of a durable call that was recorded.
     pub(crate) fn inserted(&mut self, id: JobId) -> Option<CallKey> {
         self.inserting.remove(&id)
     }
 
-    /// A recorded call is known from now on.
+    /// Adds a recorded call.
     pub(crate) fn accept(&mut self, record: Record, user: User, stage: Stage) {
         self.keep(record, user, stage);
     }
 
-    /// Records what happens to a call.
+    /// Records a change of a call.
     pub(crate) fn change(
         &mut self,
         id: JobId,
@@ -315,7 +316,7 @@ impl Durable {
         self.record(entry, out);
     }
 
-    /// Who is to be told when the next change of the call is recorded that ends it.
+    /// Registers a client to be told when the journal has recorded the end of the call.
     pub(crate) fn ask(&mut self, id: JobId, asked: Asked) {
         if let Some(durable_call) = self.calls.get_mut(&id) {
             durable_call.asked.push(asked);
@@ -323,7 +324,7 @@ impl Durable {
         }
     }
 
-    /// A change was recorded. Returns who waits for the end of the call, if it is over.
+    /// Handles a recorded change. If the call has ended, returns who waits for its end.
     pub(crate) fn changed(
         &mut self,
         id: JobId,
@@ -367,7 +368,7 @@ impl Durable {
         (fetches, asked)
     }
 
-    /// Forgets a call that is over, with its data.
+    /// Forgets a call that has ended, with its data.
     pub(crate) fn forget(&mut self, id: JobId, disk: &mut Disk, out: &mut Actions) {
         let Some(durable_call) = self.calls.remove(&id) else {
             return;
@@ -380,7 +381,7 @@ impl Durable {
         self.record(Entry::Forget(id), out);
     }
 
-    /// A client waits for the end of a call.
+    /// Lets a client wait for the end of a call.
     pub(crate) fn wait(&mut self, fetch: Fetch) {
         if let Some(durable_call) = self.calls.get_mut(&fetch.id) {
             durable_call.fetches.push(fetch);
@@ -388,19 +389,19 @@ impl Durable {
         }
     }
 
-    /// A client waits for memory to fetch a result into.
+    /// Lets a client wait for memory to fetch a result into.
     pub(crate) fn starve(&mut self, fetch: Fetch) {
         self.clients.insert(fetch.connection);
         self.starved.push_back(fetch);
     }
 
-    /// A client reads the results of a call.
+    /// Notes that a client reads the results of a call.
     pub(crate) fn serves(&mut self, connection: ConnectionKey) {
         self.clients.insert(connection);
     }
 
-    /// A client does not wait for what it wanted to fetch any more; without a number, for nothing.
-    /// Returns whether it may have waited for something.
+    /// Forgets a fetch that a client has given up; without a number, all of its fetches. Returns
+    /// whether it may have waited for something.
     pub(crate) fn give_up(&mut self, connection: ConnectionKey, request: Option<CallId>) -> bool {
         if !self.clients.contains(&connection) {
             return false;
@@ -425,7 +426,7 @@ impl Durable {
 }
 
 impl DurableCall {
-    /// What its user is told.
+    /// The record that its user is shown.
     pub(crate) fn describe(&self) -> DurableRecord {
         let record = &self.record;
         DurableRecord {
@@ -442,7 +443,7 @@ impl DurableCall {
         }
     }
 
-    /// How long its parts took, but for the sending of the results.
+    /// The times of the call, except for sending its results.
     pub(crate) fn times(&self) -> Times {
         let record = &self.record;
         let wait = record.started.unwrap_or(record.submitted);

@@ -1,7 +1,8 @@
-//! Processor elements and workers: which call has which, and who is next.
+//! Processor elements and workers: which call has which, and which call is next.
 //!
-//! A call that has all it needs is [enqueued](Elements::enqueue); it ends by
-//! [`Elements::forget`]. In between it waits for processor elements, then for a worker.
+//! A call that has all it needs is [enqueued](Elements::enqueue), and it ends with
+//! [`Elements::forget`]. Between the two it waits for processor elements, and then for a worker. No
+//! element is ever given to two calls.
 
 mod ahead;
 mod callbacks;
@@ -22,15 +23,15 @@ use farcall_rpc_proto::{Call, Nanos};
 use farcall_schedule::{Queue, queue};
 use std::collections::VecDeque;
 
-/// Who computes, and who waits.
+/// The queue and the workers.
 pub(crate) struct Elements {
     pub(crate) queue: Queue,
     pub(crate) workers: Workers,
     /// Calls that have processor elements and wait for a worker.
     admitted: VecDeque<CallKey>,
-    /// When a brief call that waits for a certain worker is to have another one.
+    /// Until when a short call waits for a certain worker before it gets another one.
     held_until: Option<Nanos>,
-    /// Names of users, by the number of their share.
+    /// Names of users, by share number.
     user_names: Map<u64, String>,
 }
 
@@ -45,7 +46,7 @@ impl Elements {
         }
     }
 
-    /// The name of the user who has a share.
+    /// The name of the user with this share.
     pub(crate) fn user_name(&self, share: u64) -> &str {
         self.user_names.get(&share).map_or("?", String::as_str)
     }
@@ -60,7 +61,7 @@ impl Elements {
         running.chain(patience).chain(others).min()
     }
 
-    /// Whether a call has, or will have, processor elements of a reservation.
+    /// Whether a call has reserved processor elements, or will have.
     pub(crate) fn is_reserved(&self, call: &ActiveCall, now: Nanos) -> bool {
         let booking = call.run.reservation.and_then(|id| self.queue.booking(id));
         booking.is_some_and(|booking| booking.until > now && booking.pes > 0)
@@ -72,7 +73,7 @@ impl Elements {
         booking.is_some_and(|booking| booking.covers(now))
     }
 
-    /// Seconds until a call would start that takes so many.
+    /// Seconds until a call that takes this long would start.
     pub(crate) fn wait_of(
         &self,
         cx: &Context,
@@ -98,8 +99,8 @@ impl Elements {
         start.saturating_sub(now) as f64 * 1e-9
     }
 
-    /// Seconds until processor elements that are not reserved are free for one more call, if all
-    /// computed all the time; what was never observed counts nothing.
+    /// Seconds until unreserved processor elements are free for one more call, if all elements
+    /// computed all the time. Functions that were never observed count as nothing.
     pub(crate) fn backlog(&self, cx: &Context) -> f64 {
         if self.queue.is_empty() && self.queue.free() > 0 {
             return 0.0;

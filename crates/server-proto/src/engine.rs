@@ -1,7 +1,8 @@
-//! The parts of the server, and the way of calls through them.
+//! The engine: it hands each event to the part whose subject it is, and performs the steps that
+//! parts ask of each other.
 //!
-//! A part has its own state and knows no other part. What one asks of another is a
-//! [`Step`], which is done here.
+//! A part has its own state and knows no other part. A request from one part to another is a
+//! [`Step`], and steps are performed here and nowhere else.
 
 mod calls;
 mod clients;
@@ -41,12 +42,12 @@ use farcall_idl::Document;
 use farcall_rpc_proto::Nanos;
 use std::collections::VecDeque;
 
-/// What is learned is kept after this time at the latest.
+/// Learned times and rates are saved after this time at the latest.
 const KEEP: Nanos = 60_000_000_000;
-/// How often connections are looked through for some that never greeted.
+/// Time between two searches for connections that never greeted.
 const SWEEP: Nanos = 1_000_000_000;
 
-/// All parts.
+/// All parts of the server.
 pub(crate) struct Engine {
     pub(crate) cx: Context,
     pub(crate) elements: Elements,
@@ -111,7 +112,7 @@ impl Engine {
         }
     }
 
-    /// Takes note of something that has happened.
+    /// Handles an event.
     pub(crate) fn handle(&mut self, event: Event) {
         let cx = &mut self.cx;
         match event {
@@ -166,7 +167,7 @@ impl Engine {
         self.settle();
     }
 
-    /// Does what parts have asked of others.
+    /// Performs the steps that parts have asked for.
     pub(crate) fn settle(&mut self) {
         while let Some(step) = self.cx.steps.pop_front() {
             let cx = &mut self.cx;
@@ -186,9 +187,10 @@ impl Engine {
         }
     }
 
-    /// Goes on with what the events of a batch have made possible.
+    /// Continues with everything that the events of a batch have made possible.
     pub(crate) fn turn(&mut self) {
-        // Not those that are closed from here on: the shell is yet to write their last words.
+        // Connections that are closed from here on stay: the shell must still write their last
+        // output.
         for key in self.cx.clients.remove_closed() {
             self.lanes.forget(key);
         }
@@ -206,14 +208,14 @@ impl Engine {
         self.settle();
     }
 
-    /// Goes on with calls that have waited for memory.
+    /// Continues with calls that have waited for memory.
     fn use_room(&mut self) {
         if !std::mem::take(&mut self.cx.has_room) || self.cx.stopping.is_some() {
             return;
         }
         self.serve_starved();
         self.submissions.serve_starved(&mut self.cx);
-        // What was not begun is for the next server.
+        // The next server takes what this one has not begun.
         if !self.cx.draining {
             self.submissions.load_backlog(&mut self.cx);
         }
@@ -265,7 +267,7 @@ impl Engine {
         all.into_iter().flatten().min()
     }
 
-    /// A worker has ended, and what it held with it.
+    /// Handles the end of a worker, and the loss of what it held.
     fn worker_died(&mut self, worker: WorkerKey, death: &Death) {
         let cx = &mut self.cx;
         match self.elements.worker_died(cx, worker, death) {
@@ -275,7 +277,7 @@ impl Engine {
         }
     }
 
-    /// A file was written, or could not be.
+    /// Handles the end of a write, or its error.
     fn written(&mut self, ticket: u64, stored: Result<Stored, DiskError>) {
         let cx = &mut self.cx;
         let Some((purpose, memory)) = cx.disk.ended(ticket) else {
@@ -295,7 +297,7 @@ impl Engine {
         }
     }
 
-    /// A file was read, or could not be.
+    /// Handles the end of a read, or its error.
     fn fetched(&mut self, ticket: u64, read: Result<(), DiskError>) {
         let cx = &mut self.cx;
         let Some((purpose, memory)) = cx.disk.ended(ticket) else {

@@ -1,4 +1,4 @@
-//! What has happened.
+//! Events: what the shell tells the server.
 
 use crate::keys::{CallKey, ConnectionKey, MemoryKey, WorkerKey};
 use crate::names::DataFile;
@@ -6,7 +6,7 @@ use crate::record::{Changed, DiskError, Record, Stored};
 use farcall_idl::Document;
 use farcall_rpc_proto::{Callback, Failure, FailureKind, HandleId, JobId, Nanos, User};
 
-/// When it is. Both are the shell's to say; the first never goes back.
+/// The current time. The shell sets both values; `nanos` never goes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// Nanoseconds since the server started.
@@ -18,19 +18,19 @@ pub struct Now {
 /// A client that has connected.
 #[derive(Clone, Debug)]
 pub struct Accepted {
-    /// For the log.
+    /// Its name in the log.
     pub peer: String,
-    /// Who it is as long as it says nothing.
+    /// The user that it counts as until it authenticates.
     pub user: User,
-    /// The host it comes from; none on a Unix socket.
+    /// Its host; `None` on a Unix socket.
     pub host: Option<core::net::IpAddr>,
     /// Whether it is on this host.
     pub is_local: bool,
-    /// Whether it has come by a Unix socket, so that memory can be shared with it.
+    /// Whether it uses a Unix socket, so that memory can be shared with it.
     pub is_unix: bool,
-    /// The Unix socket that it is told of.
+    /// The Unix socket that the greeting offers to it.
     pub local: Option<String>,
-    /// The addresses that it is told of.
+    /// The addresses that the greeting offers to it.
     pub ways: Option<Vec<String>>,
 }
 
@@ -39,11 +39,11 @@ pub struct Accepted {
 pub struct Identity {
     /// The user.
     pub user: User,
-    /// Whether the user may end the server and register libraries.
+    /// Whether the user may drain the server and register libraries.
     pub is_operator: bool,
 }
 
-/// How a call ended, if its worker lived to say so.
+/// How a call ended, if its worker survived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// Nanoseconds in the library.
@@ -52,101 +52,101 @@ pub struct Finished {
     pub failure: Option<Failure>,
 }
 
-/// What became of a call that was to be taken back.
+/// The result of a withdrawal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
-    /// The worker will never see it.
+    /// The worker will never see the call.
     Done,
-    /// It is finished.
+    /// The call is finished.
     Finished,
-    /// The worker runs it.
+    /// The worker runs the call.
     Runs,
 }
 
 /// How a worker ended.
 #[derive(Clone, Debug)]
 pub struct Death {
-    /// What kind of failure it is for the call that was running.
+    /// The kind of failure of the running call.
     pub kind: FailureKind,
-    /// The cause, in words that follow the function's name.
+    /// The cause, as a text that follows the function's name.
     pub cause: String,
-    /// Whether it had begun with the call whose turn it was.
+    /// Whether the worker had begun with its current call.
     pub had_begun: bool,
 }
 
-/// What a worker says when it has bound its library.
+/// A worker's report after it has bound its library.
 #[derive(Clone, Debug, Default)]
 pub struct Ready {
-    /// By function, the library behind it.
+    /// The library behind each function.
     pub libraries: Vec<Option<String>>,
-    /// Protections that this machine cannot give.
+    /// Protections that this machine does not offer.
     pub unprotected: Vec<String>,
 }
 
-/// What a worker says while it runs.
+/// A report of a running worker.
 #[derive(Clone, Debug)]
 pub enum WorkerReport {
-    /// It calls its caller back.
+    /// The function calls its caller back.
     Callback(Callback),
-    /// It has done something that it must not.
+    /// The worker has done something forbidden.
     Problem(String),
 }
 
-/// One thing that has happened.
+/// One event.
 #[derive(Debug)]
 pub enum Event {
-    /// It is known who a client is, or why it is refused.
+    /// Who a client is, or why it is refused.
     Authenticated(ConnectionKey, Result<Identity, String>),
-    /// A connection has ended: with an error, or because the client has closed it.
+    /// A connection has ended: with an error, or because the client closed it.
     Lost(ConnectionKey, Option<String>),
     /// The system has refused memory for a call or an array.
     NoMemory(MemoryKey, String),
-    /// The system has refused memory that a client wanted to share, or it cannot be handed over.
+    /// The system refused memory that a client wanted to share, or it cannot be passed to the
+    /// client.
     NotShared(ConnectionKey, String),
 
     /// A worker has bound its library.
     Ready(WorkerKey, Ready),
     /// A worker has finished a call.
     Finished(WorkerKey, CallKey, Finished),
-    /// A worker has passed over a call that was taken back.
+    /// A worker has skipped a call that was taken back.
     Passed(WorkerKey),
-    /// A call was to be taken back.
+    /// The result of a withdrawal.
     Withdrawn(WorkerKey, CallKey, Withdrawal),
-    /// A call could not be handed to a worker.
+    /// A call could not be given to its worker.
     NotRun(WorkerKey, CallKey, String),
-    /// A running worker says something.
+    /// A running worker reports something.
     WorkerReport(WorkerKey, WorkerReport),
     /// A worker has printed something.
     Printed(WorkerKey, Vec<u8>),
     /// A worker has ended.
     Died(WorkerKey, Death),
 
-    /// The folder of durable calls is this server's, with what is recorded there.
+    /// The server has taken the state folder over, with these records.
     DurableOpened(Vec<Record>),
-    /// The folder is another server's, whose place this one takes.
+    /// Another server still has the state folder. This server waits to take it over.
     DurableAwaited,
-    /// A file was written, or could not be.
+    /// A write has ended.
     Written(u64, Result<Stored, DiskError>),
-    /// A file was read, or could not be.
+    /// A read has ended.
     Fetched(u64, Result<(), DiskError>),
-    /// A call was recorded, with its number, or could not be.
+    /// The journal has recorded a durable call under this number, or could not.
     Inserted(JobId, Result<u64, Failure>),
-    /// A change was recorded; none where nothing is known of the call.
+    /// The journal has recorded a change; `None` if it does not know the call.
     Changed(JobId, Option<Changed>),
-    /// A call was forgotten.
+    /// The journal has forgotten a call.
     Forgotten(JobId),
 
-    /// An array has come from another server, or could not.
+    /// The read of an array from another server has ended.
     Pulled(u64, Result<(), Failure>),
-    /// A file of the data folder was read, or could not be.
+    /// The read of a data file has ended.
     DataRead(HandleId, Result<(), String>),
-    /// What the data folder has now.
+    /// The current contents of the data folder.
     Folder(Vec<DataFile>),
-    /// The interface file that was to be checked: its path and what it says, or why it cannot be
-    /// served.
+    /// A checked interface file: its path and contents, or why it cannot be served.
     Library(Result<(String, Document), Failure>),
-    /// The server is to end when its calls have.
+    /// The server must end after its calls.
     Drain,
-    /// The server is to end now.
+    /// The server must end now.
     Stop,
 }

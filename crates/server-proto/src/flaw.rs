@@ -1,61 +1,61 @@
-//! Deliberate faults, one line each, by which the simulator is tested. Without the feature `flaws`
-//! there is none.
+//! Deliberate faults, one line each, with which the simulator is tested. Without the feature
+//! `flaws` there are none.
 
 /// A deliberate fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// A user's call gets memory that another user's call has left.
+    /// A call gets memory with bytes of another user's call.
     SharesBuffers,
     /// A worker runs calls of several users.
     SharesWorkers,
-    /// A call that a worker had begun with when it died is begun again.
+    /// A call whose worker died after it had begun is begun again.
     RunsAgain,
-    /// A durable call is acknowledged before it is recorded.
+    /// A durable call is acknowledged before the journal has recorded it.
     AcknowledgesEarly,
-    /// A durable call is run before it is recorded that it is.
+    /// A durable call starts before the journal has recorded that it runs.
     StartsEarly,
-    /// Processor elements of a call that runs are given to others.
+    /// Processor elements of a running call are given to others.
     BooksTwice,
-    /// A call may write an array that others use.
+    /// A call may write an array while others use it.
     MixesWriters,
-    /// Memory of calls that were given up is not given back.
+    /// Memory of calls that were given up is not freed.
     LeaksMemory,
-    /// Those who wait for memory are not told that there is some.
+    /// Requests that wait for memory are not told when there is some.
     ForgetsStarved,
-    /// Results are removed when the call is over.
+    /// Results are removed at the end of the call.
     RemovesResults,
-    /// An object that stays is found by other users, too.
+    /// Other users find a persistent object.
     SharesObjects,
-    /// An object that stays ends with a connection that knows it.
+    /// A persistent object ends with a connection that uses it.
     EndsKeptObjects,
-    /// A method is run by any worker, and not by that of its object.
+    /// Any worker runs a method, not only the worker of its object.
     StraysMethods,
-    /// Data that are not shared are found by other users.
+    /// Other users find data that are not shared.
     ShowsPrivateNames,
-    /// A name goes on to stand for what was replaced.
+    /// A name still refers to a version that was replaced.
     KeepsOldVersions,
-    /// A call may write data that have a name.
+    /// A call may write named data.
     WritesNamed,
-    /// A user may give up the reservation of another.
+    /// A user may release another user's reservation.
     ReleasesOthers,
     /// A reservation is forgotten when the next one is made.
     DropsBookings,
-    /// What passes at a reserved rate is not counted.
+    /// Bytes that pass at a reserved rate are not counted.
     OverspendsLanes,
-    /// A client may take any time to answer a callback.
+    /// A client has unlimited time to answer a callback.
     AwaitsForever,
-    /// Memory that a client gives back is freed while a call still has it.
+    /// Memory that a client gives back is freed while a call still uses it.
     FreesSegments,
     /// Any user may register libraries.
     RegistersAnyone,
-    /// A server that drains closes connections without a word.
+    /// A draining server closes connections without a goodbye.
     ForgetsGoodbye,
     /// A call may wait for processor elements for ever.
     ForgetsPatience,
 }
 
 impl Flaw {
-    /// All of them.
+    /// All deliberate faults.
     pub const ALL: [Flaw; 24] = [
         Flaw::SharesBuffers,
         Flaw::SharesWorkers,
@@ -94,13 +94,13 @@ mod planted {
     }
 
     impl Flaw {
-        /// Has this thread's servers a fault, or none, from now on.
+        /// Gives this thread's servers a fault, or none, from now on.
         pub fn plant(flaw: Option<Flaw>) {
             PLANTED.set(flaw);
         }
     }
 
-    /// Whether there is this fault.
+    /// Whether this fault is planted.
     pub(crate) fn has(flaw: Flaw) -> bool {
         PLANTED.get() == Some(flaw)
     }
@@ -109,7 +109,7 @@ mod planted {
 #[cfg(feature = "flaws")]
 pub(crate) use planted::has;
 
-/// Whether there is this fault: never.
+/// Whether this fault is planted: never.
 #[cfg(not(feature = "flaws"))]
 pub(crate) const fn has(_: Flaw) -> bool {
     false

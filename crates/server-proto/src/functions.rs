@@ -1,4 +1,4 @@
-//! The functions a server has, by name and by number.
+//! The functions of a server, by name and by number, and what was learned about them.
 
 use crate::map::Map;
 use farcall_idl::{Document, Interface, Layout};
@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 
 /// Functions of one page of a listing.
 const PAGE: usize = 256;
-/// So many edits away is a function that may have been meant.
+/// Most edits between a wrong name and a suggestion.
 const MOST_EDITS: usize = 2;
 
 /// Where a function is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Index of its library, which is that of its interface file.
+    /// Index of its interface file, which is also the index of its library.
     pub file: usize,
     /// Index of the function in the file.
     pub function: usize,
@@ -28,40 +28,40 @@ pub struct Entry {
 pub struct Function {
     /// Where its library and its interface are.
     pub entry: Entry,
-    /// Its interface.
+    /// The interface.
     pub interface: Interface,
-    /// What clients are sent as the interface.
+    /// The interface as clients receive it.
     text: String,
-    /// Mean nanoseconds in the library, of late; none before the first call.
+    /// Recent mean of the time in the library, in nanoseconds; `None` before the first call.
     exec: Option<f64>,
-    /// How long its calls take.
+    /// How long its calls take, learned from earlier calls.
     pub profile: Profile,
-    /// What its calls have come to.
+    /// Counts of its calls.
     pub counts: Counts,
-    /// A higher one goes first.
+    /// Functions with a higher priority go first.
     pub(crate) priority: i32,
 }
 
-/// How much a call computes: operations where the interface states them, else bytes.
+/// The work of a call: operations if the interface states them, otherwise bytes.
 fn work(layout: &Layout) -> f64 {
     layout.cost.unwrap_or(layout.bytes as f64)
 }
 
 impl Function {
-    /// What its calls take, if it is less than it takes to wake a second worker for the next one.
+    /// The time of its calls, if it is shorter than waking a second worker for the next one.
     pub(crate) fn brief(&self) -> Option<Nanos> {
         const BRIEF: f64 = 20e3;
         let exec = self.exec.filter(|exec| *exec < BRIEF)?;
         Some(exec as Nanos)
     }
 
-    /// Whether its calls do nothing but compute, on one worker.
+    /// Whether its calls only compute, on one worker.
     pub(crate) fn only_computes(&self) -> bool {
         let interface = &self.interface;
         interface.callbacks.is_empty() && !interface.moves_files() && !interface.is_parallel()
     }
 
-    /// What clients are sent as the interface.
+    /// The interface as clients receive it.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -71,31 +71,31 @@ impl Function {
         title(&self.interface)
     }
 
-    /// How long the library will take for a call on so many processor elements.
+    /// Predicted time of a call in the library on this many processor elements.
     pub fn predict(&self, layout: &Layout, pes: u32) -> Option<Prediction> {
         self.profile.predict(work(layout), pes)
     }
 }
 
-/// What calls have come to, since the server started.
+/// Counts of calls since the server started.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Its place in the order in which functions were first called, from 1.
     pub place: Option<u32>,
     /// Calls whose results have left.
     pub done: u64,
-    /// Calls that came to nothing.
+    /// Calls that failed.
     pub failed: u64,
     /// Bytes of arrays to the server, and back.
     pub bytes: [u64; 2],
     /// Nanoseconds of SEND, waiting, EXEC and RECV.
     pub nanos: [u64; 4],
-    /// EXEC of each.
+    /// EXEC of each call.
     pub execs: Histogram,
 }
 
 impl Counts {
-    /// Those of another function as well.
+    /// Adds the counts of another function.
     pub fn merge(&mut self, other: &Counts) {
         self.done += other.done;
         self.failed += other.failed;
@@ -115,18 +115,18 @@ pub struct Functions {
     order: Vec<usize>,
     /// By qualified name.
     qualified: Map<String, usize>,
-    /// By name alone; several modules may have it.
+    /// Functions by name alone. Several modules may have the same name.
     plain: Map<String, Vec<usize>>,
-    /// Files that were added.
+    /// Number of interface files.
     files: usize,
-    /// Number of the first function. It differs from one start of a server to the next, so that
-    /// numbers from before a restart are recognised as stale.
+    /// Number of the first function. It differs between starts of a server, so that numbers from
+    /// before a restart are recognized as stale.
     base: u64,
     priorities: BTreeMap<String, i32>,
 }
 
 impl Functions {
-    /// None so far. The first has the number `base`.
+    /// No functions yet. The first one gets the number `base`.
     pub(crate) fn new(base: u64, priorities: BTreeMap<String, i32>) -> Functions {
         Functions {
             functions: Vec::new(),
@@ -139,7 +139,8 @@ impl Functions {
         }
     }
 
-    /// Adds the functions of a file; returns their qualified names. Numbers of functions stay.
+    /// Adds the functions of a file and returns their qualified names. Existing numbers do not
+    /// change.
     pub(crate) fn add(&mut self, document: &Document) -> Vec<String> {
         let file = self.files;
         self.files += 1;
@@ -174,7 +175,7 @@ impl Functions {
         name
     }
 
-    /// A call of the function on so many processor elements spent so many nanoseconds in the
+    /// Learns that a call on this many processor elements spent this many nanoseconds in the
     /// library.
     pub(crate) fn observe(&mut self, number: u64, layout: &Layout, pes: u32, exec_nanos: u64) {
         /// Weight of the latest call in the mean.
@@ -188,7 +189,7 @@ impl Functions {
         }
     }
 
-    /// What the calls of a function have come to.
+    /// The counts of a function.
     pub(crate) fn counts_mut(&mut self, number: u64) -> Option<&mut Counts> {
         let index = number.wrapping_sub(self.base) as usize;
         self.functions
@@ -201,7 +202,7 @@ impl Functions {
         self.functions.iter()
     }
 
-    /// Goes on with what was learned of a function before.
+    /// Continues with what an earlier server has learned about a function.
     pub fn resume(&mut self, name: &str, exec: Option<f64>, profile: Profile) {
         let mut functions = self.functions.iter_mut();
         if let Some(function) = functions.find(|f| f.interface.qualified_name() == name) {
@@ -210,7 +211,7 @@ impl Functions {
         }
     }
 
-    /// What was learned: name, mean nanoseconds of late, and times by work.
+    /// What was learned: name, recent mean in nanoseconds, and times by work.
     pub fn learned(&self) -> impl Iterator<Item = (Cow<'_, str>, Option<f64>, &Profile)> {
         let known = self
             .functions
@@ -219,12 +220,12 @@ impl Functions {
         known.map(|f| (f.interface.qualified_name(), f.exec, &f.profile))
     }
 
-    /// How many functions there are.
+    /// Number of functions.
     pub fn count(&self) -> usize {
         self.functions.len()
     }
 
-    /// Number and text of the function of that name, qualified or not.
+    /// Number and text of the function with this name, qualified or not.
     pub(crate) fn describe(&self, name: &str) -> Result<(u64, &Function), Failure> {
         let index = match (self.qualified.get(name), self.plain.get(name)) {
             (Some(index), _) => *index,
@@ -242,7 +243,7 @@ impl Functions {
         self.functions[index].interface.qualified_name()
     }
 
-    /// The class of that name, qualified or not: its file, and its own name.
+    /// The class with this name, qualified or not: its file, and its own name.
     pub(crate) fn class(&self, name: &str) -> Result<(usize, &str), Failure> {
         let classes = self.functions.iter().filter_map(|function| {
             let class = function.interface.class.as_deref()?;
@@ -283,7 +284,7 @@ impl Functions {
         module.map_or_else(|| class.to_string(), |module| format!("{module}/{class}"))
     }
 
-    /// The function of a number, unless the number is from before a restart.
+    /// The function with this number. Fails if the number is from before a restart.
     pub(crate) fn get(&self, number: u64) -> Result<&Function, Failure> {
         let index = number
             .checked_sub(self.base)
@@ -296,7 +297,7 @@ impl Functions {
             })
     }
 
-    /// The page that starts at index `from` of the names in order.
+    /// The page of names that starts at index `from`.
     pub(crate) fn page(&self, from: u32) -> Listing {
         let from = (from as usize).min(self.functions.len());
         let end = (from + PAGE).min(self.functions.len());
@@ -329,7 +330,7 @@ impl Functions {
     }
 }
 
-/// Several modules have something of that name.
+/// The failure for a name that several modules have.
 fn ambiguous(name: &str, candidates: impl Iterator<Item = String>) -> Failure {
     let candidates: Vec<String> = candidates.collect();
     let text = format!(

@@ -1,8 +1,8 @@
-//! Ids that nobody guesses.
+//! Ids that nobody can guess.
 
 use sha2::{Digest, Sha256};
 
-/// Makes ids from a seed: the same ones from the same seed, and none of them tells another.
+/// Makes ids from a seed. The same seed gives the same ids, and no id reveals another one.
 #[derive(Debug)]
 pub(crate) struct Ids {
     seed: [u8; 32],
@@ -14,7 +14,7 @@ impl Ids {
         Ids { seed, made: 0 }
     }
 
-    /// One that was not made before.
+    /// A new id.
     pub(crate) fn next(&mut self) -> [u8; 16] {
         self.made += 1;
         let mut hash = Sha256::new();

@@ -1,7 +1,7 @@
-//! Typed keys, and the tables that give them out.
+//! Typed keys, and the tables that assign them.
 //!
-//! A key has an index and a generation: a late event for something that is gone finds nothing,
-//! and never what took its place.
+//! A key has an index and a generation. A late event for something that is gone finds nothing, and
+//! never what took its place.
 
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
@@ -76,7 +76,7 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// Values by the keys that the table gives out.
+/// Values by the keys that the table assigns.
 #[derive(Debug)]
 pub struct Table<K, T> {
     slots: Vec<Slot<T>>,
@@ -95,7 +95,7 @@ impl<K, T> Default for Table<K, T> {
 }
 
 impl<K: Key, T> Table<K, T> {
-    /// Keeps a value; returns its key.
+    /// Adds a value and returns its key.
     pub fn insert(&mut self, value: T) -> K {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
@@ -110,7 +110,7 @@ impl<K: Key, T> Table<K, T> {
         K::new(index, slot.generation)
     }
 
-    /// The value of a key; none where it is gone.
+    /// The value of a key; `None` if it is gone.
     pub fn get(&self, key: K) -> Option<&T> {
         let slot = self.slots.get(key.index() as usize)?;
         slot.value
@@ -118,19 +118,19 @@ impl<K: Key, T> Table<K, T> {
             .filter(|_| slot.generation == key.generation())
     }
 
-    /// The value of a key, to be changed; none where it is gone.
+    /// The value of a key, mutable; `None` if it is gone.
     pub fn get_mut(&mut self, key: K) -> Option<&mut T> {
         let slot = self.slots.get_mut(key.index() as usize)?;
         let is_it = slot.generation == key.generation();
         slot.value.as_mut().filter(|_| is_it)
     }
 
-    /// Whether the value of a key is there.
+    /// Whether the value of a key exists.
     pub fn contains(&self, key: K) -> bool {
         self.get(key).is_some()
     }
 
-    /// Takes the value of a key out; none where it is gone already.
+    /// Removes the value of a key; `None` if it is gone already.
     pub fn remove(&mut self, key: K) -> Option<T> {
         let slot = self.slots.get_mut(key.index() as usize)?;
         if slot.generation != key.generation() {
@@ -141,12 +141,12 @@ impl<K: Key, T> Table<K, T> {
         Some(value)
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether there is none.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -160,7 +160,7 @@ impl<K: Key, T> Table<K, T> {
         })
     }
 
-    /// All values with their keys, to be changed.
+    /// All values with their keys, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut T)> {
         let slots = self.slots.iter_mut().enumerate();
         slots.filter_map(|(index, slot)| {
@@ -194,7 +194,7 @@ impl<K: Key, T> IndexMut<K> for Table<K, T> {
     }
 }
 
-/// What a shell has for each key of a table that is elsewhere.
+/// A shell's values for the keys of a table that is elsewhere.
 #[derive(Debug)]
 pub struct Beside<K, T> {
     slots: Vec<Option<(u32, T)>>,
@@ -211,7 +211,7 @@ impl<K, T> Default for Beside<K, T> {
 }
 
 impl<K: Key, T> Beside<K, T> {
-    /// Keeps a value for a key.
+    /// Stores a value for a key.
     pub fn insert(&mut self, key: K, value: T) {
         let index = key.index() as usize;
         if index >= self.slots.len() {
@@ -227,14 +227,14 @@ impl<K: Key, T> Beside<K, T> {
         slot.map(|(_, value)| value)
     }
 
-    /// The value of a key, to be changed.
+    /// The value of a key, mutable.
     pub fn get_mut(&mut self, key: K) -> Option<&mut T> {
         let slot = self.slots.get_mut(key.index() as usize)?.as_mut();
         let slot = slot.filter(|(generation, _)| *generation == key.generation());
         slot.map(|(_, value)| value)
     }
 
-    /// Takes the value of a key out.
+    /// Removes the value of a key.
     pub fn remove(&mut self, key: K) -> Option<T> {
         let slot = self.slots.get_mut(key.index() as usize)?;
         let taken = slot.take_if(|(generation, _)| *generation == key.generation());
@@ -250,7 +250,7 @@ impl<K: Key, T> Beside<K, T> {
         })
     }
 
-    /// All values with their keys, to be changed.
+    /// All values with their keys, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut T)> {
         let slots = self.slots.iter_mut().enumerate();
         slots.filter_map(|(index, slot)| {
@@ -259,14 +259,13 @@ impl<K: Key, T> Beside<K, T> {
         })
     }
 
-    /// The key and the value at a place, where there is one; places count from 0 to
-    /// [`Beside::places`].
+    /// The key at a place, if there is one. Places count from 0 to [`Beside::places`].
     pub fn at(&self, place: usize) -> Option<K> {
         let (generation, _) = self.slots.get(place)?.as_ref()?;
         Some(K::new(place as u32, *generation))
     }
 
-    /// How many places there are.
+    /// Number of places.
     pub fn places(&self) -> usize {
         self.slots.len()
     }

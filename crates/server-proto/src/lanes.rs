@@ -1,8 +1,8 @@
-//! How fast connections may read and write while bandwidth is reserved: those of a reservation at
-//! its rate, all others together at what is left.
+//! Lanes: how fast connections may read and write while bandwidth is reserved. Connections of a
+//! reservation move at its rate; all others share the rest.
 //!
-//! Each lane is a token bucket with a queue of the connections that wait for it. Where nothing is
-//! reserved there is no lane, and nothing is asked.
+//! A lane is a token bucket with a queue of the connections that wait for it. While nothing is
+//! reserved there are no lanes, and the check costs nothing.
 
 use crate::action::{Action, Actions, Direction};
 use crate::allowance::Allowance;
@@ -14,40 +14,40 @@ use farcall_schedule::reservation::Bandwidth;
 use farcall_schedule::{Queue, TokenBucket};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Clients together may send ahead what passes in this part of a second, which is to be more than a
-/// round trip.
+/// All clients together may send ahead what passes in one such part of a second. It must be longer
+/// than a round trip.
 const AHEAD: u64 = 20;
-/// Bytes that each of them may send ahead at least.
+/// Least number of bytes that each client may send ahead.
 const LEAST_AHEAD: u64 = 16 << 10;
 const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 
-/// A rate, and who waits for it.
+/// A rate, and the connections that wait for it.
 struct Lane {
     bucket: TokenBucket,
     queue: VecDeque<ConnectionKey>,
-    /// Whose turn it is though others wait.
+    /// The connection whose turn it is while others wait.
     turn: Option<ConnectionKey>,
 }
 
-/// The lanes of one way.
+/// The lanes of one direction.
 #[derive(Default)]
 struct Road {
-    /// Of reservations that have begun, by their numbers.
+    /// Lanes of reservations that have begun, by number.
     reserved: BTreeMap<u64, Lane>,
-    /// Of all others; none while nothing is reserved.
+    /// The lane of all others; `None` while nothing is reserved.
     others: Option<Lane>,
 }
 
-/// What one connection has of them.
+/// The part of a connection in the lanes.
 #[derive(Debug, Default)]
 struct Share {
-    /// Whether its bytes cross a link.
+    /// Whether its bytes cross a network link.
     crosses_link: bool,
-    /// It ends: it has no turn any more.
+    /// Whether it has ended. It gets no more turns then.
     closed: bool,
-    /// The reservation whose bandwidth it has.
+    /// The reservation whose bandwidth it uses.
     reservation: Option<u64>,
-    /// What it may move, up and down.
+    /// Its allowances, up and down.
     allowed: [Allowance; 2],
 }
 
@@ -56,11 +56,11 @@ struct Share {
 pub struct Lanes {
     roads: [Road; 2],
     shares: Beside<ConnectionKey, Share>,
-    /// Whether any bandwidth is reserved for now.
+    /// Whether any bandwidth is reserved now.
     is_active: bool,
-    /// What each of all other connections may send before it is read, in bytes.
+    /// Bytes that every other connection may send before the server reads them.
     ahead: Option<u32>,
-    /// When a reservation of bandwidth begins or ends next.
+    /// When the next reservation of bandwidth begins or ends.
     changes: Option<Nanos>,
 }
 
@@ -73,23 +73,23 @@ impl Lane {
         }
     }
 
-    /// Of a burst, what only small messages have.
+    /// The part of a burst that only small messages may use.
     fn kept(&self) -> u64 {
         self.bucket.burst() / 4
     }
 
-    /// What there is at least when the next connection has its turn.
+    /// Least number of bytes in the bucket when the next connection gets its turn.
     fn quantum(&self) -> u64 {
         self.kept() + self.bucket.burst() / 8
     }
 
-    /// When the next connection has its turn, where one waits.
+    /// When the next waiting connection gets its turn.
     fn due(&self, now: Nanos) -> Option<Nanos> {
         let waits = !self.queue.is_empty() && self.turn.is_none();
         waits.then(|| self.bucket.when(now, self.quantum()))
     }
 
-    /// The next connection, if there is enough for it.
+    /// The next connection, if the bucket has enough for it.
     fn next(&mut self, now: Nanos) -> Option<ConnectionKey> {
         match self.bucket.room(now) >= self.quantum() {
             true => self.queue.pop_front(),
@@ -97,14 +97,15 @@ impl Lane {
         }
     }
 
-    /// Those behind others in the queue have nothing but what is kept for small messages.
+    /// Grants bytes to a connection. While it waits behind others, it only gets those for small
+    /// messages.
     fn grant(&mut self, key: ConnectionKey, allowance: &mut Allowance, now: Nanos) {
         let room = self.bucket.room(now);
         let is_behind = self.turn != Some(key) && !self.queue.is_empty();
         allowance.grant(room, if is_behind { room } else { self.kept() });
     }
 
-    /// Takes what was used of a grant, and has the connection wait if that was all.
+    /// Counts the used part of a grant. If all of it was used, the connection waits.
     fn settle(&mut self, key: ConnectionKey, granted: u64, allowance: &mut Allowance) {
         if !has(Flaw::OverspendsLanes) {
             self.bucket.spend(granted.saturating_sub(allowance.left()));
@@ -116,7 +117,7 @@ impl Lane {
 }
 
 impl Road {
-    /// The lane of a connection of that reservation, or of none.
+    /// The lane of a connection with this reservation, or without one.
     fn lane(&mut self, reservation: Option<u64>) -> Option<&mut Lane> {
         let own = reservation.filter(|id| self.reserved.contains_key(id));
         match own {
@@ -129,8 +130,8 @@ impl Road {
         self.reserved.values_mut().chain(self.others.as_mut())
     }
 
-    /// Lanes as wide as reserved, by number of reservation, and one for all others that has the
-    /// rest of `whole`.
+    /// Sets the lanes: one for each reservation with its rate, and one for all others with the rest
+    /// of `whole`.
     fn retune(&mut self, wanted: &BTreeMap<u64, u64>, whole: u64, now: Nanos) {
         self.reserved.retain(|id, _| wanted.contains_key(id));
         for (id, rate) in wanted {
@@ -150,8 +151,8 @@ impl Road {
 }
 
 impl Lanes {
-    /// Lets a connection move some bytes; none says that it may move any number. What it moves is
-    /// to be [settled](crate::Server::settle).
+    /// Grants bytes to a connection; `None` means no limit. The caller must
+    /// [settle](crate::Server::settle) what it moves.
     pub fn grant(&mut self, key: ConnectionKey, direction: Direction, now: Nanos) -> Option<u64> {
         if !self.is_active {
             return None;
@@ -170,7 +171,7 @@ impl Lanes {
         Some(allowance.left())
     }
 
-    /// What a connection may move, as far as it was granted.
+    /// The granted allowance of a connection.
     pub fn allowance(
         &mut self,
         key: ConnectionKey,
@@ -180,20 +181,20 @@ impl Lanes {
         Some(&mut share.allowed[direction as usize])
     }
 
-    /// Whether a connection waits until it may move more.
+    /// Whether a connection waits for a grant.
     pub fn waits(&self, key: ConnectionKey, direction: Direction) -> bool {
         let share = self.shares.get(key);
         share.is_some_and(|share| share.allowed[direction as usize].is_used_up())
     }
 
-    /// Whether a connection is held to a rate this way.
+    /// Whether the rate of a connection is limited in this direction.
     pub(crate) fn is_paced(&self, key: ConnectionKey, direction: Direction) -> bool {
         let share = self.shares.get(key);
         share.is_some_and(|share| share.allowed[direction as usize].is_limited())
     }
 
-    /// Settles what was granted. Lanes may have come or gone since: who found nothing granted waits
-    /// all the same.
+    /// Settles a grant. Lanes may have changed since: a connection that was granted nothing still
+    /// waits.
     pub(crate) fn settle(
         &mut self,
         (key, direction): (ConnectionKey, Direction),
@@ -208,7 +209,7 @@ impl Lanes {
         let reservation = share.reservation;
         let allowance = &mut share.allowed[direction as usize];
         let Some(lane) = self.roads[direction as usize].lane(reservation) else {
-            // Nothing is reserved this way: nobody would wake who waits for his turn.
+            // Nothing is reserved in this direction, so nobody would wake a connection that waits.
             *allowance = Allowance::default();
             return;
         };
@@ -221,7 +222,7 @@ impl Lanes {
         }
     }
 
-    /// A connection has come.
+    /// Adds a new connection.
     pub(crate) fn join(&mut self, key: ConnectionKey, crosses_link: bool, out: &mut Actions) {
         let share = Share {
             crosses_link,
@@ -233,7 +234,7 @@ impl Lanes {
         }
     }
 
-    /// A connection ends: others have its turn.
+    /// Ends a connection. Its turn passes to others.
     pub(crate) fn close(&mut self, key: ConnectionKey) {
         if let Some(share) = self.shares.get_mut(key) {
             share.closed = true;
@@ -241,12 +242,12 @@ impl Lanes {
         self.leave(key);
     }
 
-    /// A connection is gone.
+    /// Forgets a connection that is gone.
     pub(crate) fn forget(&mut self, key: ConnectionKey) {
         self.shares.remove(key);
     }
 
-    /// A connection does not wait any more.
+    /// Removes a connection from the queues.
     fn leave(&mut self, key: ConnectionKey) {
         for lane in self.roads.iter_mut().flat_map(Road::lanes) {
             lane.queue.retain(|waiting| *waiting != key);
@@ -254,7 +255,7 @@ impl Lanes {
         }
     }
 
-    /// A connection is one of that reservation from now on.
+    /// Moves a connection to the lane of a reservation.
     pub(crate) fn change_lane(&mut self, key: ConnectionKey, reservation: u64, out: &mut Actions) {
         self.leave(key);
         let Some(share) = self.shares.get_mut(key) else {
@@ -269,7 +270,7 @@ impl Lanes {
         }
     }
 
-    /// When to look again: somebody may go on, or a reservation begins or ends.
+    /// When to look again: a connection may continue, or a reservation begins or ends.
     pub(crate) fn next_change(&self, now: Nanos) -> Option<Nanos> {
         let lanes = self.roads.iter().flat_map(|road| {
             let others = road.others.as_ref();
@@ -279,7 +280,7 @@ impl Lanes {
         due.chain(self.changes).min()
     }
 
-    /// Reservations have begun, have ended or were made or released: everybody finds his lane anew.
+    /// Sets all lanes again after reservations have begun, ended, or were made or released.
     pub(crate) fn retune(&mut self, queue: &Queue, cx: &mut Context) {
         let now = cx.now();
         let bookings = queue.bookings();
@@ -311,8 +312,8 @@ impl Lanes {
         }
     }
 
-    /// What clients of other connections send lies in the system's hands before it is read, and
-    /// would go at the rate of the link: together they may send ahead what passes in a while.
+    /// Bounds what clients without a reservation may send ahead. Unread bytes wait in the system's
+    /// buffers and would use the full rate of the link.
     fn bound_ahead(&mut self, out: &mut Actions) {
         let road = &self.roads[Direction::Up as usize];
         let crossing = self.shares.iter().filter(|(_, one)| one.crosses_link);
@@ -331,7 +332,7 @@ impl Lanes {
         }
     }
 
-    /// Those of reservations are held to their rate one by one.
+    /// Bounds one connection. Connections of reservations are limited one by one.
     fn bound_ahead_of(&self, key: ConnectionKey, out: &mut Actions) {
         let Some(share) = self.shares.get(key).filter(|share| share.crosses_link) else {
             return;
@@ -343,7 +344,8 @@ impl Lanes {
         out.push(Action::BoundAhead(key, bound));
     }
 
-    /// Nobody waits any more: who has to, finds that out. What was granted before is void.
+    /// Empties all queues and voids earlier grants. Connections that must wait join the queues
+    /// again.
     fn find_lanes(&mut self, out: &mut Actions) {
         for lane in self.roads.iter_mut().flat_map(Road::lanes) {
             lane.queue.clear();
@@ -361,7 +363,7 @@ impl Lanes {
         }
     }
 
-    /// Reservations begin and end; who waits for his turn has it.
+    /// Begins and ends reservations, and gives turns to waiting connections.
     pub(crate) fn serve_lanes(&mut self, queue: &Queue, cx: &mut Context) {
         let now = cx.now();
         if self.changes.is_some_and(|time| now >= time) {
@@ -379,7 +381,7 @@ impl Lanes {
         }
     }
 
-    /// The next connection of a lane has its turn, until what it moves is settled.
+    /// Gives a lane's next connection its turn, until its bytes are settled.
     fn serve_lane(
         &mut self,
         direction: Direction,
@@ -415,7 +417,7 @@ mod tests {
         ConnectionKey::new(number, 1)
     }
 
-    /// Moves all that a connection may, which has more; returns how much.
+    /// Counts everything that a connection may move, if it has more than that. Returns the bytes.
     fn move_all(lane: &mut Lane, key: ConnectionKey, allowance: &mut Allowance, now: Nanos) -> u64 {
         lane.grant(key, allowance, now);
         let (granted, bytes) = (allowance.left(), allowance.of(LARGE));

@@ -1,10 +1,10 @@
 //! What a computational server decides, as a state machine without I/O: calls and durable calls,
-//! arrays and objects that stay, named data, memory, processor elements, reservations, bandwidth.
+//! stored arrays, named data, objects, memory, processor elements, reservations, bandwidth.
 //!
-//! It opens no socket, starts no process, reads no clock and draws no random number. [`Server`] is
-//! told what has happened, with the time, and says what is to be done. Memory, workers, connections
-//! and calls have keys with a generation: late word of something that is gone finds nothing. Bytes
-//! of arrays never pass through it.
+//! The crate opens no socket, starts no process, reads no clock and draws no random number. The
+//! shell tells [`Server`] the time and what has happened, and the server says what to do. Memory,
+//! workers, connections and calls have keys with a generation, so that a late event for something
+//! that is gone finds nothing. The bytes of arrays never pass through it.
 
 mod account;
 mod action;

@@ -1,4 +1,4 @@
-//! Libraries: what stands behind their functions, and those that come while the server runs.
+//! Libraries: what is behind the functions, and libraries that are added while the server runs.
 
 use crate::action::Action;
 use crate::context::Context;
@@ -9,24 +9,24 @@ use crate::keys::ConnectionKey;
 use farcall_idl::Document;
 use farcall_rpc_proto::{CallId, Failure, FailureKind, FunctionSummary, Listing};
 
-/// A file whose library is being bound.
+/// An interface file whose library is being bound.
 #[derive(Debug)]
 struct Registration {
-    /// Who waits for it.
+    /// The client that waits for it.
     connection: ConnectionKey,
     request: CallId,
-    /// Its path and what it says, once it was checked.
+    /// Its path and contents, after the check.
     file: Option<(String, Document)>,
 }
 
 /// The libraries that workers bind.
 #[derive(Debug, Default)]
 pub(crate) struct Libraries {
-    /// By library and function: what is behind it, as a worker has found it.
+    /// The library behind each function, as a worker found it, by interface file.
     known: Vec<Vec<Option<String>>>,
     /// The interface file that is being registered; its library is the last one.
     registration: Option<Registration>,
-    /// Protections that workers cannot have, as the log says already.
+    /// Missing protections that the log has reported already.
     unprotected: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ impl Libraries {
         self.known.get(entry.file)?.get(entry.function)?.clone()
     }
 
-    /// What waits for a library to be bound.
+    /// The registration that waits for a library to be bound.
     fn take(&mut self, library: usize) -> Option<Registration> {
         let is_last = library + 1 == self.known.len();
         let registration = &mut self.registration;
@@ -54,7 +54,8 @@ impl Libraries {
 }
 
 impl Libraries {
-    /// An operator registers an interface file. It is answered when a worker has bound the library.
+    /// Registers an interface file for an operator. The answer follows when a worker has bound the
+    /// library.
     pub(crate) fn register(
         &mut self,
         cx: &mut Context,
@@ -86,8 +87,8 @@ impl Libraries {
         connection.proto.fail(request, &refusal);
     }
 
-    /// The interface file that is being registered was checked. Returns the number of its library,
-    /// which a worker is to bind.
+    /// Handles a checked interface file. Returns the number of its library, which a worker must
+    /// bind.
     pub(crate) fn checked(
         &mut self,
         cx: &mut Context,
@@ -107,7 +108,7 @@ impl Libraries {
         }
     }
 
-    /// A worker has bound a library. The functions of one that is being registered are served now.
+    /// Handles a bound library. If it was being registered, its functions are served now.
     pub(crate) fn bound(&mut self, cx: &mut Context, library: usize, ready: Ready) {
         if let Some(known) = self.known.get_mut(library) {
             *known = ready.libraries;
@@ -143,7 +144,7 @@ impl Libraries {
         }
     }
 
-    /// The library that is being registered cannot be bound.
+    /// Handles a registered library that cannot be bound.
     pub(crate) fn not_bound(&mut self, cx: &mut Context, library: usize, cause: &str) {
         let Some(registration) = self.take(library) else {
             return;

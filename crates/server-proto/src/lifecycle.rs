@@ -1,26 +1,28 @@
-//! The states of a durable call, and what takes it from one to the next.
+//! The lifecycle of a durable call: its states, and the changes between them.
+//!
+//! The table is complete: a change that it does not list has no effect. So every call has at most
+//! one outcome.
 
 use farcall_rpc_proto::DurableState;
 
-/// What happens to a durable call.
+/// A change of a durable call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A worker is about to run it.
+    /// A worker will run it.
     Start,
     /// Its results are on disk.
     Finish,
-    /// It cannot be run, or has failed.
+    /// It has failed, or cannot run.
     Fail,
-    /// Its user gives it up.
+    /// Its user cancels it.
     Cancel,
-    /// The server starts again; the function is declared `Repeatable "yes"`.
+    /// The server restarts, and the function is declared `Repeatable "yes"`.
     RestartRepeatable,
-    /// The server starts again; nobody knows what a second run would do.
+    /// The server restarts, and a second run might not be safe.
     RestartOnce,
 }
 
-/// From a state by a change to the next state. What is not listed does not happen: the state stays,
-/// and so every call has one outcome.
+/// State, change, next state. Changes that are not listed have no effect.
 const TABLE: [(DurableState, Change, DurableState); 10] = {
     use Change::*;
     use DurableState::*;
@@ -38,7 +40,7 @@ const TABLE: [(DurableState, Change, DurableState); 10] = {
     ]
 };
 
-/// The state after a change; none where the change does not apply any more.
+/// The state after a change; `None` if the change has no effect.
 pub fn next(state: DurableState, change: Change) -> Option<DurableState> {
     let mut rows = TABLE.iter();
     let row = rows.find(|(from, by, _)| (*from, *by) == (state, change));

@@ -20,32 +20,32 @@ pub enum Ask {
     Connect,
     /// To let the server join.
     Join(Join),
-    /// To take note of how it stands.
+    /// A status report.
     Report(Report),
-    /// To take note of the named data that it holds.
+    /// The named data that the server holds.
     Hold(Hold),
 }
 
-/// What a metaserver has said.
+/// The answer of a metaserver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Answer {
-    /// It has taken note.
+    /// The metaserver has recorded it.
     Noted(Noted),
-    /// The server is to join anew.
+    /// The server must join again.
     WantsJoin,
 }
 
-/// Where the way to the metaserver stands.
+/// The connection to the metaserver.
 #[derive(Clone, Debug, PartialEq)]
 enum Metaserver {
     Away,
-    /// Whether it knows named data.
+    /// Whether the metaserver handles named data.
     Connected {
         knows_data: bool,
     },
 }
 
-/// What was asked and not answered yet.
+/// A question without an answer so far.
 #[derive(Clone, Debug, PartialEq)]
 enum Asked {
     Connect,
@@ -54,34 +54,34 @@ enum Asked {
     Hold(Hold),
 }
 
-/// One server at one metaserver.
+/// The membership of one server at one metaserver.
 ///
-/// It is told how the server stands ([`Member::take`]). Whoever drives it does what
-/// [`Member::poll`] says, says what came of it, and polls again until there is no more; and then
-/// when the server stands otherwise, or at [`Member::next_deadline`].
+/// The driver passes the server's status to [`Member::take`], does what [`Member::poll`] says,
+/// reports the result, and polls again until there is nothing more. It does so again when the
+/// status changes, and at [`Member::next_deadline`].
 #[derive(Debug)]
 pub struct Member {
-    /// Without functions and figures.
+    /// The message that joins, without functions and figures.
     join: Join,
     functions: Vec<Function>,
     status: Option<(Nanos, ServerStatus)>,
-    /// All that the server has learned.
+    /// All times that the server has learned.
     learned: BTreeMap<String, Times>,
-    /// Names whose times the metaserver does not know yet.
+    /// Functions whose times the metaserver does not know yet.
     untold: Vec<String>,
     held: HeldData,
     metaserver: Metaserver,
     asked: Option<Asked>,
-    /// Whether the metaserver is to be told what the server is, and how it stands.
+    /// Whether the server must join.
     joins: bool,
     reports: bool,
     holds: bool,
-    /// When it reports though nothing has changed, or tries again to connect.
+    /// When it reports without a change, or tries to connect again.
     next: Nanos,
 }
 
 impl Member {
-    /// A server of this number, which clients reach there.
+    /// A server with this number and address.
     pub fn new(server: u64, address: String, agent: &str) -> Member {
         Member {
             join: Join {
@@ -106,12 +106,12 @@ impl Member {
         }
     }
 
-    /// Its random number.
+    /// The server's random number.
     pub fn server(&self) -> u64 {
         self.join.server
     }
 
-    /// The server stood so at that time.
+    /// Takes the status of the server at a time.
     pub fn take(&mut self, at: Nanos, mut status: ServerStatus) {
         for times in std::mem::take(&mut status.report.learned) {
             self.untold.push(times.function.clone());
@@ -128,7 +128,7 @@ impl Member {
         self.reports = true;
     }
 
-    /// What the metaserver is to be asked now, if anything is.
+    /// The next question to the metaserver, if there is one.
     pub fn poll(&mut self, now: Nanos) -> Option<Ask> {
         let (at, status) = self.status.as_ref()?;
         if self.asked.is_some() {
@@ -168,32 +168,32 @@ impl Member {
         Some(ask)
     }
 
-    /// It looks again by then.
+    /// When to poll again at the latest.
     pub fn next_deadline(&self) -> Option<Nanos> {
         let waits = self.asked.is_some() || self.status.is_none();
         (!waits).then_some(self.next)
     }
 
-    /// There is a connection to a metaserver, which knows named data or does not.
+    /// Handles a new connection to a metaserver.
     pub fn connected(&mut self, knows_data: bool) {
         self.asked = None;
         self.metaserver = Metaserver::Connected { knows_data };
         self.begin_anew();
     }
 
-    /// The metaserver knows nothing of the server.
+    /// Forgets what was told: the metaserver knows nothing about the server.
     fn begin_anew(&mut self) {
         self.joins = true;
         self.untold = self.learned.keys().cloned().collect();
         self.held.begin_anew();
     }
 
-    /// The metaserver has answered.
+    /// Handles an answer of the metaserver.
     pub fn answered(&mut self, now: Nanos, answer: Answer) {
         let asked = self.asked.take();
         let Answer::Noted(noted) = answer else {
             if let Some(Asked::Hold(_)) = asked {
-                // It is told after the server has joined again.
+                // The data are sent again after the server has joined again.
                 self.holds = false;
             } else {
                 self.begin_anew();
@@ -213,8 +213,8 @@ impl Member {
         self.next = now + (seconds * 1e9) as Nanos;
     }
 
-    /// The metaserver cannot be reached, does not take the server, or does not answer: it is tried
-    /// again after a while.
+    /// Handles a metaserver that cannot be reached, refuses the server, or does not answer. The
+    /// next try follows after a pause.
     pub fn lost(&mut self, now: Nanos) {
         self.asked = None;
         self.metaserver = Metaserver::Away;

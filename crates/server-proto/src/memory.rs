@@ -1,5 +1,7 @@
-//! The ledger of memory: call buffers, segments that clients map, and arrays that stay. The memory
-//! itself is the shell's, by its key.
+//! The ledger of memory: call buffers, segments that clients map, and stored arrays.
+//!
+//! The ledger decides who gets memory and keeps the sum within the limit. The shell has the memory
+//! itself, by key. A buffer never passes from one user to another.
 
 use crate::action::{Action, Actions};
 use crate::flaw::{Flaw, has};
@@ -9,19 +11,19 @@ use farcall_rpc_proto::{Failure, User};
 /// Why there is no memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoMemory {
-    /// The request alone is above the limit.
+    /// The request alone exceeds the limit.
     TooLarge,
     /// Others hold the memory now.
     Wait,
 }
 
-/// Memory that was asked for.
+/// The answer to a request for memory.
 pub(crate) enum MemoryGrant<M> {
-    /// It is there.
+    /// Granted.
     Here(M),
-    /// Others hold it now.
+    /// Others hold the memory now. The request must wait.
     Later,
-    /// It cannot be had.
+    /// Refused.
     Never(Failure),
 }
 
@@ -29,31 +31,32 @@ pub(crate) enum MemoryGrant<M> {
 #[derive(Debug)]
 struct Piece {
     bytes: u64,
-    /// Whose arrays it has held. It never holds another user's: workers keep it mapped.
+    /// The user whose arrays it has held. It never holds another user's, because workers keep it
+    /// mapped.
     user: Option<User>,
 }
 
-/// What is in use, and call buffers that are kept for reuse because fresh pages are slow: filling a
-/// fresh 64 MiB takes twenty times as long as a warm one.
+/// All memory: pieces in use, and idle call buffers. Buffers are reused because fresh pages are
+/// slow: filling a fresh 64 MiB takes twenty times as long as filling a warm one.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// Most bytes in all pieces, in use and idle.
+    /// Limit on the bytes of all pieces, in use and idle.
     limit: u64,
     total: u64,
     /// Bytes of `total` that clients hold as segments.
     shared: u64,
     pieces: Table<MemoryKey, Piece>,
-    /// Buffers that nobody uses, the oldest first.
+    /// Idle buffers, the oldest first.
     idle: Vec<MemoryKey>,
 }
 
-/// Buffers are made in steps of an eighth of their size, at least this.
+/// Buffer sizes grow in steps of an eighth of the size, at least this.
 const GRAIN: u64 = 64 << 10;
-/// Segments and arrays are made in steps of this.
+/// Sizes of segments and arrays are multiples of this.
 const PAGE: u64 = 4096;
 
 impl Memory {
-    /// Calls of so many bytes have a part of the memory that larger ones leave.
+    /// Calls up to this size may use a part of the memory that larger ones must leave free.
     pub(crate) const SMALL: u64 = 256 << 10;
 
     pub(crate) fn new(limit: u64) -> Memory {
@@ -70,19 +73,19 @@ impl Memory {
         self.limit
     }
 
-    /// Bytes of all buffers and segments, idle ones too.
+    /// Bytes of all buffers and segments, including idle ones.
     pub(crate) fn used(&self) -> u64 {
         self.total
     }
 
-    /// Bytes of a piece.
+    /// Size of a piece in bytes.
     #[cfg(test)]
     fn bytes(&self, key: MemoryKey) -> u64 {
         self.pieces[key].bytes
     }
 
-    /// A buffer of at least `bytes` bytes, a warm one of the user's where one fits without much
-    /// waste.
+    /// A buffer of at least `bytes` bytes. A warm buffer of the same user is reused if it fits
+    /// without much waste.
     pub(crate) fn take(
         &mut self,
         bytes: u64,
@@ -104,7 +107,7 @@ impl Memory {
         if let Some(index) = best {
             return Ok(self.idle.remove(index));
         }
-        // One that is nearly as large as the memory has all of it.
+        // A call that is nearly as large as all memory may use all of it.
         let limit = match bytes <= Memory::SMALL {
             true => self.limit,
             false => wanted.max(self.limit - self.limit / 16),
@@ -113,8 +116,8 @@ impl Memory {
         Ok(self.create(wanted, Some(user.clone()), out))
     }
 
-    /// A segment of at least `bytes` bytes, all zero, with its length. Clients hold segments for as
-    /// long as they like, so half of the memory is kept for call buffers.
+    /// A zeroed segment of at least `bytes` bytes, with its length. Clients hold segments as long
+    /// as they like, so half of the memory is reserved for call buffers.
     pub(crate) fn share(
         &mut self,
         bytes: u64,
@@ -133,7 +136,7 @@ impl Memory {
         Ok((self.pieces.insert(Piece { bytes, user: None }), bytes))
     }
 
-    /// Memory for an array that stays, all zero.
+    /// Zeroed memory for a stored array.
     pub(crate) fn hold(
         &mut self,
         bytes: u64,
@@ -148,7 +151,7 @@ impl Memory {
         Ok(self.create(bytes, Some(user.clone()), out))
     }
 
-    /// Idle buffers are given up as far as it takes to have `bytes` more within a limit.
+    /// Frees idle buffers until `bytes` more fit within a limit.
     fn make_room_within(
         &mut self,
         bytes: u64,
@@ -175,21 +178,21 @@ impl Memory {
         memory
     }
 
-    /// Takes a buffer back; it serves the next call of about its size.
+    /// Takes a buffer back. It will serve the next call of about its size.
     pub(crate) fn give_back(&mut self, memory: MemoryKey) {
         if self.pieces.contains(memory) {
             self.idle.push(memory);
         }
     }
 
-    /// The system has refused a piece: whoever has it gives it back to nobody.
+    /// Removes a piece that the system has refused.
     pub(crate) fn lost(&mut self, memory: MemoryKey, out: &mut Actions) {
         self.idle.retain(|idle| *idle != memory);
         self.free(memory, out);
     }
 
-    /// Ends a piece of memory that serves nobody else: an array's, or a segment whose client may
-    /// keep its mapping.
+    /// Frees a piece that nobody else uses: an array's, or a segment whose client may still have it
+    /// mapped.
     pub(crate) fn free(&mut self, memory: MemoryKey, out: &mut Actions) {
         let Some(piece) = self.pieces.remove(memory) else {
             return;

@@ -1,7 +1,7 @@
-//! Data with names: which array a name stands for, whose it is, and who may read it.
+//! Named data: which array has a name, who owns it, and who may read it.
 //!
-//! What has a name does not change: calls read it, and a new version takes the place of the old
-//! one. So the same version at two servers is the same bytes.
+//! Named data do not change: calls read them, and a new version replaces the old one. So the same
+//! version at two servers is the same bytes.
 
 use crate::flaw::{Flaw, has};
 use crate::map::Map;
@@ -15,25 +15,26 @@ use std::sync::Arc;
 
 /// Names in one page of a list.
 const PAGE: usize = 128;
-/// Arrays of which it is remembered that another version took their place.
+/// Most arrays that are remembered after a newer version has replaced them.
 const MOST_REPLACED: usize = 256;
-/// The owner of the files of the data folder: nobody.
+/// The owner of files in the data folder: nobody.
 const FOLDER: &str = "";
 
 /// A file of the data folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataFile {
-    /// Its path within the folder.
+    /// Its path in the folder.
     pub name: String,
-    /// What it is.
+    /// Type, shape and order.
     pub form: ArrayForm,
-    /// Where its elements begin.
+    /// Offset of its elements.
     pub offset: u64,
-    /// Whether they are in the other byte order.
+    /// Whether its elements are in the other byte order.
     pub is_swapped: bool,
-    /// Length of the file: another one is another version.
+    /// Length of the file. If it changes, the file is a new version.
     pub length: u64,
-    /// Nanoseconds since 1970 of its last change; likewise.
+    /// Time of its last change, in nanoseconds since 1970. If it changes, the file is a new
+    /// version.
     pub changed: u64,
 }
 
@@ -47,7 +48,7 @@ impl DataFile {
     }
 }
 
-/// Data with a name.
+/// One named array or file.
 #[derive(Clone, Debug)]
 struct NamedData {
     version: DataVersion,
@@ -57,31 +58,31 @@ struct NamedData {
     file: Option<Arc<DataFile>>,
 }
 
-/// What a name stands for.
+/// The array of a name.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) record: NameRecord,
-    /// The file that it is.
+    /// The file, if it is one.
     pub(crate) file: Option<Arc<DataFile>>,
 }
 
-/// All names: by name, then by owner.
+/// Name and owner.
 type Key = (String, String);
 
-/// All data with names at this server.
+/// All named data of this server.
 #[derive(Debug)]
 pub(crate) struct Names {
     held: BTreeMap<Key, NamedData>,
     by_id: Map<HandleId, Key>,
-    /// Arrays that have lost their name to another version, the oldest first.
+    /// Arrays that a newer version has replaced, the oldest first.
     replaced: VecDeque<(HandleId, Key)>,
     most: usize,
-    /// Counts what is told to metaservers.
+    /// Counts changes that metaservers must hear of.
     changes: u64,
 }
 
 impl Names {
-    /// At most so many names.
+    /// No names yet, and at most `most`.
     pub(crate) fn new(most: usize) -> Names {
         Names {
             held: BTreeMap::new(),
@@ -92,12 +93,12 @@ impl Names {
         }
     }
 
-    /// Grows with each change.
+    /// A count that grows with each change.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// How many there are.
+    /// Number of names.
     pub(crate) fn len(&self) -> usize {
         self.held.len()
     }
@@ -107,13 +108,13 @@ impl Names {
         self.by_id.contains_key(&id)
     }
 
-    /// Whether a user may read an array that is not his own.
+    /// Whether a user may read an array of another user.
     pub(crate) fn is_shared(&self, id: HandleId) -> bool {
         let held = self.by_id.get(&id).and_then(|key| self.held.get(key));
         held.is_some_and(|held| held.shared)
     }
 
-    /// Why an array is not there any more, where another version took its place.
+    /// Why an array is gone, if a newer version replaced it.
     pub(crate) fn replaced(&self, id: HandleId) -> Option<Failure> {
         let (_, (name, _)) = self.replaced.iter().rev().find(|(old, _)| *old == id)?;
         let text = format!(
@@ -122,10 +123,10 @@ impl Names {
         Some(Failure::new(FailureKind::NotFound, text))
     }
 
-    /// What a name stands for, for a user.
+    /// The array of a name, as a user sees it.
     ///
     /// # Errors
-    /// There is nothing of that name that the user may read, or several others share one.
+    /// There is no such name that the user may read, or several other users share one.
     pub(crate) fn find(&self, name: &DataName, user: &User) -> Result<Found, Failure> {
         name.check()
             .map_err(|error| Failure::new(FailureKind::BadArgument, error.to_string()))?;
@@ -167,12 +168,11 @@ impl Names {
         }
     }
 
-    /// Gives a user's array a name; `version` is what the caller knows of others. Returns the array
-    /// that had it before and is to go. A copy of an version that is there, or of an older one,
-    /// changes nothing.
+    /// Gives a user's array a name and a version. Returns the array that had the name before; it
+    /// must be dropped. A copy of the current version or an older one changes nothing.
     ///
     /// # Errors
-    /// The name is none, or there are too many.
+    /// The name is invalid, or there are too many.
     pub(crate) fn put(
         &mut self,
         user: &User,
@@ -221,7 +221,7 @@ impl Names {
         Ok(before)
     }
 
-    /// The version after the one that there is, and after that of another server.
+    /// The version that follows the current one and that of another server.
     pub(crate) fn next(
         &self,
         user: &User,
@@ -237,14 +237,14 @@ impl Names {
             .map(|held| held.version)
             .unwrap_or_default();
         DataVersion {
-            // A clock that was set back does not make it older than what it replaces.
+            // A version is never older than the one it replaces, even if the clock was set back.
             written: now.max(known.written + 1),
             stamp,
             number: known.number.max(after).saturating_add(1),
         }
     }
 
-    /// A file was given a place among the arrays.
+    /// Links a data file with its place among the arrays.
     pub(crate) fn attach(&mut self, name: &DataName, id: HandleId) {
         let key = (name.name.clone(), name.owner.clone().unwrap_or_default());
         if let Some(held) = self.held.get_mut(&key) {
@@ -253,7 +253,7 @@ impl Names {
         }
     }
 
-    /// An array has gone, and its name with it; a file stays.
+    /// Forgets an array that is gone, with its name. A file keeps its name.
     pub(crate) fn forget(&mut self, id: HandleId) {
         let Some(key) = self.by_id.remove(&id) else {
             return;
@@ -268,7 +268,7 @@ impl Names {
         }
     }
 
-    /// What the data folder has now. Returns arrays that are not its files any more.
+    /// Sets the contents of the data folder. Returns arrays that are no longer its files.
     pub(crate) fn set_files(&mut self, files: Vec<DataFile>) -> Vec<HandleId> {
         let is_file = |held: &NamedData| held.file.is_some();
         let mut before: BTreeMap<Key, NamedData> = BTreeMap::new();
@@ -312,7 +312,7 @@ impl Names {
         gone
     }
 
-    /// The data that a user may read whose names come after one.
+    /// The data that a user may read, by name, after `after`.
     pub(crate) fn page(&self, user: &User, after: Option<&DataName>) -> NamePage {
         let user = user.to_string();
         let after = after.map(|name| (name.name.clone(), name.owner.clone().unwrap_or_default()));
@@ -327,7 +327,7 @@ impl Names {
         NamePage { names, next }
     }
 
-    /// All of it, for a metaserver.
+    /// All named data, for a metaserver.
     pub(crate) fn all(&self) -> Vec<Datum> {
         let datum = |((name, owner), held): (&Key, &NamedData)| Datum {
             name: name.clone(),

@@ -1,5 +1,5 @@
-//! Remote objects: each has a worker process of its own, which holds its state. Some stay when
-//! their connection ends, by names that nobody guesses.
+//! Remote objects: each one has a worker process of its own, which holds its state. Persistent
+//! objects outlive their connection, under ids that nobody can guess.
 
 use crate::connection::{Object, Offer};
 use crate::context::Context;
@@ -16,17 +16,17 @@ use std::collections::BTreeMap;
 /// Objects in one page of a list.
 const PAGE: usize = 128;
 
-/// An object that stays.
+/// A persistent object.
 struct PersistentObject {
     id: HandleId,
     user: User,
-    /// Qualified.
+    /// Qualified name of the class.
     class: String,
     used: Cell<u64>,
     object: Object,
 }
 
-/// All of them, by the order of their creation.
+/// All persistent objects, in the order of creation.
 #[derive(Default)]
 pub(crate) struct Objects {
     objects: BTreeMap<u64, PersistentObject>,
@@ -53,7 +53,7 @@ impl Objects {
         })
     }
 
-    /// What calls of its methods go to, with the file and the class.
+    /// The object with this id, marked as used now.
     fn used(&self, id: HandleId, now: u64) -> Result<&Object, Failure> {
         let (_, persistent) = self.find(id).ok_or_else(|| {
             let text = "is called on an object that was dropped or has expired";
@@ -63,7 +63,7 @@ impl Objects {
         Ok(&persistent.object)
     }
 
-    /// Its process has ended.
+    /// Records that an object's process has ended.
     fn lost(&mut self, id: HandleId, failure: Failure) {
         let mut objects = self.objects.values_mut();
         if let Some(persistent) = objects.find(|persistent| persistent.id == id) {
@@ -102,7 +102,7 @@ impl Objects {
         ObjectPage { objects, next }
     }
 
-    /// The one that nobody has used for so long.
+    /// An object whose retention is over.
     fn expired(&self, now: u64, keep_ms: u64) -> Option<u64> {
         let mut objects = self.objects.iter();
         let is_old =
@@ -111,7 +111,7 @@ impl Objects {
         old.map(|(number, _)| *number)
     }
 
-    /// When the next one expires.
+    /// When the next object expires.
     pub(crate) fn next_expiry(&self, keep_ms: u64) -> Option<u64> {
         let used = self
             .objects
@@ -121,7 +121,7 @@ impl Objects {
         Some(used.saturating_add(keep_ms))
     }
 
-    /// A client wants an object.
+    /// Makes an object for a client.
     pub(crate) fn create(
         cx: &mut Context,
         elements: &mut Elements,
@@ -188,7 +188,8 @@ impl Objects {
         Ok(())
     }
 
-    /// Destroys an object whose client gives it up, or has gone. One that stays is left alone.
+    /// Destroys an object whose client has given it up or disconnected. A persistent object
+    /// remains.
     pub(crate) fn give_up(cx: &mut Context, elements: &mut Elements, object: &Object) {
         if object.persistent.is_none() || has(Flaw::EndsKeptObjects) {
             Objects::end(cx, elements, object);
@@ -209,7 +210,7 @@ impl Objects {
             .end(cx, worker, FailureKind::Cancelled, text);
     }
 
-    /// The worker that holds the object of a call; none of a function.
+    /// The worker of the object that a call is for; `None` for a plain function.
     pub(crate) fn worker_of(
         &self,
         cx: &Context,
@@ -253,7 +254,7 @@ impl Objects {
         }
     }
 
-    /// A client asks about objects that stay.
+    /// Handles a client's request about persistent objects.
     pub(crate) fn ask(
         &mut self,
         cx: &mut Context,
@@ -372,7 +373,7 @@ impl Objects {
         }
     }
 
-    /// Destroys objects that were not used for so long.
+    /// Destroys objects whose retention is over.
     pub(crate) fn expire(&mut self, cx: &mut Context, elements: &mut Elements, keep_ms: u64) {
         while let Some(number) = self.expired(cx.clock.unix_ms, keep_ms) {
             tracing::debug!("the object {} has expired", self.objects[&number].id);
@@ -380,7 +381,7 @@ impl Objects {
         }
     }
 
-    /// The process of an object has ended: later calls of its methods fail.
+    /// Handles the end of an object's process: later calls of its methods fail.
     pub(crate) fn died(&mut self, cx: &mut Context, held: &ObjectState, failure: Failure) {
         if let Some((connection, request)) = held.owner
             && let Some(connection) = cx.clients.get_mut(connection)

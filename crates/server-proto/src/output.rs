@@ -1,10 +1,10 @@
-//! What libraries print, for clients that want it.
+//! Output of library functions, for clients that want it.
 
 use crate::call::Printing;
 use crate::context::Context;
 use crate::keys::CallKey;
 
-/// The function of a call has printed something: its client is sent that, if it wants it.
+/// Sends output of a call's function to its client, if the client wants it.
 pub(crate) fn printed(cx: &mut Context, call: CallKey, mut printed: Vec<u8>) {
     let now = cx.now();
     let call = &mut cx.calls[call];
@@ -20,7 +20,7 @@ pub(crate) fn printed(cx: &mut Context, call: CallKey, mut printed: Vec<u8>) {
     }
 }
 
-/// A call is about to end: what was left out of its function's output is said before.
+/// Sends a remark about output that was left out, before the call ends.
 pub(crate) fn finish(cx: &mut Context, call: CallKey) {
     let Some(call) = cx.calls.get(call) else {
         return;

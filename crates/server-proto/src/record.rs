@@ -1,38 +1,38 @@
-//! What is recorded of a durable call, and where its data are.
+//! Records of durable calls, as the journal has them, and where their data are.
 
 use crate::lifecycle::{Change, next};
 use farcall_rpc_proto::{DurableState, Failure, FailureKind, JobId};
 
-/// Which data.
+/// A kind of data on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Content {
-    /// Of a durable call.
+    /// The arguments of a durable call.
     Arguments,
-    /// Of a durable call.
+    /// The results of a durable call.
     Result,
-    /// An array that stays, for want of memory.
+    /// A stored array, on the disk because memory is short.
     Array,
 }
 
 /// A stream of array data on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
     /// CRC-32 of the bytes.
     pub sum: u32,
 }
 
-/// Why the disk did not do what it should.
+/// An error of the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskError {
-    /// Whether it has no room.
+    /// Whether the disk is full.
     pub is_full: bool,
-    /// What the system said.
+    /// The system's error.
     pub text: String,
 }
 
-/// A durable call as it is recorded. Times are milliseconds since 1970.
+/// A durable call in the journal. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     /// Place in the order of submission; given by the journal.
@@ -43,15 +43,15 @@ pub struct Record {
     pub user: String,
     /// Qualified name.
     pub function: String,
-    /// Canonical IDL of the function as it was called.
+    /// Its job id.
     pub interface: String,
-    /// The encoded call.
+    /// Its user.
     pub call: Vec<u8>,
-    /// Whether the function may be run again.
+    /// Qualified name of the function.
     pub repeatable: bool,
     /// Byte order of the arguments.
     pub big_endian: bool,
-    /// Where it stands.
+    /// The interface of the function when it was called.
     pub state: DurableState,
     /// When it was submitted.
     pub submitted: u64,
@@ -61,13 +61,13 @@ pub struct Record {
     pub ended: Option<u64>,
     /// Seconds for which the outcome is kept.
     pub keep: u64,
-    /// Its arguments.
+    /// Its state.
     pub arguments: Stored,
-    /// Before the end, the length that the result will have.
+    /// Its results. Until they exist, the length that they will have.
     pub result: Stored,
     /// Nanoseconds in the library.
     pub exec: Option<u64>,
-    /// Why it came to nothing.
+    /// Why it failed.
     pub failure: Option<Failure>,
 }
 
@@ -77,7 +77,7 @@ impl Record {
         Some(self.ended?.saturating_add(self.keep.saturating_mul(1000)))
     }
 
-    /// Bytes that it takes, or will have taken: its data, and what is recorded of the call.
+    /// Bytes that the call occupies or will occupy: its data and its record.
     pub fn bytes(&self) -> u64 {
         let data = match self.state {
             DurableState::Queued | DurableState::Running => {
@@ -89,7 +89,7 @@ impl Record {
         data.saturating_add((self.call.len() + self.interface.len()) as u64)
     }
 
-    /// What becomes of it when the server starts again; none where it stays as it is.
+    /// The change of the call when the server starts again; `None` if its state stays.
     pub fn restart(&self) -> Option<(Change, Outcome)> {
         let change = match self.repeatable {
             true => Change::RestartRepeatable,
@@ -111,57 +111,57 @@ impl Record {
         Some((change, outcome))
     }
 
-    /// Whether a file of it is needed after a restart.
+    /// Whether a file of the call is needed after a restart.
     pub fn needs(&self, content: Content) -> bool {
         match content {
             Content::Arguments => self.state == DurableState::Queued,
             Content::Result => self.state == DurableState::Done,
-            // Arrays do not outlive the server.
+            // Stored arrays do not outlive the server.
             Content::Array => false,
         }
     }
 }
 
-/// A change to be recorded.
+/// An entry for the journal.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
-    /// A call is submitted: [`Event::Inserted`](crate::Event::Inserted) follows.
+    /// A new durable call. [`Event::Inserted`](crate::Event::Inserted) follows.
     Insert(Box<Record>),
-    /// Something happens to one: [`Event::Changed`](crate::Event::Changed) follows.
+    /// A change of a call. [`Event::Changed`](crate::Event::Changed) follows.
     Change {
         /// Its id.
         id: JobId,
-        /// What happens.
+        /// The change.
         change: Change,
-        /// With what.
+        /// The data of the change.
         outcome: Outcome,
     },
-    /// It is forgotten: [`Event::Forgotten`](crate::Event::Forgotten) follows.
+    /// The end of a record. [`Event::Forgotten`](crate::Event::Forgotten) follows.
     Forget(JobId),
 }
 
-/// What is known at the end of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Its results.
     pub result: Option<Stored>,
     /// Nanoseconds in the library.
     pub exec: Option<u64>,
-    /// Why it came to nothing.
+    /// Why it failed.
     pub failure: Option<Failure>,
 }
 
-/// A change as it was recorded.
+/// A change as the journal recorded it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Changed {
-    /// What was to happen.
+    /// The intended change.
     pub change: Change,
     /// The state after it.
     pub state: DurableState,
-    /// When that was, in milliseconds since 1970.
+    /// Time of the change, in milliseconds since 1970.
     pub at: u64,
-    /// Whether the change applied.
+    /// Whether the change had an effect.
     pub applied: bool,
-    /// What was recorded with it.
+    /// The data of the change.
     pub outcome: Outcome,
 }

@@ -1,4 +1,7 @@
-//! Processor elements and bandwidth that users reserve ahead of time.
+//! Reservations: processor elements and bandwidth that users reserve ahead of time.
+//!
+//! This module checks wishes and knows the owners. The queue of `farcall-schedule` holds the
+//! bookings themselves.
 
 use crate::context::Context;
 use crate::flaw::{Flaw, has};
@@ -13,10 +16,10 @@ use std::collections::BTreeMap;
 
 /// Reservations in one page of a list.
 const PAGE: usize = 128;
-/// Nanoseconds of a millisecond, in which clients count.
+/// Nanoseconds in a millisecond, the unit of clients.
 const MILLI: Nanos = 1_000_000;
 
-/// What is wanted, in words.
+/// A wish as a text for people.
 fn described(wanted: &Reserve) -> String {
     let pes = match wanted.pes {
         1 => "1 processor element".to_string(),
@@ -53,7 +56,7 @@ fn refused(wanted: &Reserve, refusal: Refusal, now: Nanos) -> Failure {
     let seconds = wanted.length as f64 / 1e3;
     let text = match refusal {
         Refusal::NotBefore(earliest) => {
-            // Rounded up: then it is free.
+            // Rounded up, so that it is free then.
             let later = earliest.saturating_sub(now).div_ceil(MILLI);
             let (what, in_s) = (described(wanted), later as f64 / 1e3);
             let text =
@@ -73,7 +76,7 @@ fn refused(wanted: &Reserve, refusal: Refusal, now: Nanos) -> Failure {
     Failure::new(FailureKind::NotFree, text)
 }
 
-/// Whose the bookings of the queue are.
+/// The owners of the queue's bookings.
 #[derive(Default)]
 pub(crate) struct Reservations {
     owners: BTreeMap<u64, User>,
@@ -81,12 +84,12 @@ pub(crate) struct Reservations {
 }
 
 impl Reservations {
-    /// How many were made or given up; one that is over is no change.
+    /// Number of reservations that were made or released. The end of one is no change.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Makes a reservation, at the time that is wanted or later; returns its number.
+    /// Makes a reservation, at the wanted time or later. Returns its number.
     pub(crate) fn make(
         &mut self,
         cx: &Context,
@@ -124,7 +127,7 @@ impl Reservations {
         Ok(id)
     }
 
-    /// Whether a user may have one more reservation, and one like this.
+    /// Checks the limits of a user's wish.
     fn check_wanted(
         &mut self,
         cx: &Context,
@@ -146,7 +149,7 @@ impl Reservations {
         let limits = &cx.settings.limits;
         check_end(limits, wanted.start.saturating_add(wanted.length))?;
         let most = limits.reservations_per_user;
-        // Whose those were that are over is forgotten.
+        // Owners of ended reservations are forgotten.
         let bookings = queue.bookings();
         let there = bookings.filter(|(_, booking)| booking.until > cx.now());
         let there: Vec<u64> = there.map(|(id, _)| id).collect();
@@ -166,7 +169,7 @@ impl Reservations {
         Ok(())
     }
 
-    /// Gives a reservation up; returns what it was.
+    /// Releases a reservation and returns it.
     pub(crate) fn release(&mut self, queue: &mut Queue, id: u64, now: Nanos) -> Option<Booking> {
         self.owners.remove(&id);
         self.changes += 1;
@@ -216,7 +219,7 @@ impl Reservations {
         })
     }
 
-    /// One reservation, as its user is told of it.
+    /// One reservation, as its user sees it.
     pub(crate) fn one(&self, queue: &Queue, id: u64, now: Nanos) -> ReservationPage {
         let records = self.records(queue, now);
         let own = records.filter(|(_, record)| record.id == id);
@@ -244,7 +247,7 @@ impl Reservations {
         ReservationPage { reservations, next }
     }
 
-    /// For the status: those that a user may see.
+    /// The reservations that a user may see, for the status.
     pub(crate) fn describe(&self, queue: &Queue, user: &User, all: bool, now: Nanos) -> Vec<Value> {
         let records = self.records(queue, now);
         let shown = records.filter(|(owner, _)| all || *owner == user);
@@ -263,7 +266,7 @@ impl Reservations {
     }
 }
 
-/// Whether a reservation may end in so many milliseconds.
+/// Checks that a reservation ends within the limit.
 fn check_end(limits: &Limits, end: u64) -> Result<(), Failure> {
     let (ahead, end_s) = (limits.reserve_ahead_s, end as f64 * 1e-3);
     if end_s <= ahead {

@@ -1,4 +1,4 @@
-//! Memory that the server shares with clients.
+//! Segments: memory that the server shares with clients.
 
 use crate::action::{Action, Segment};
 use crate::connection::MAX_SEGMENTS;
@@ -8,7 +8,7 @@ use crate::keys::ConnectionKey;
 use farcall_rpc_proto::{CallId, Failure, FailureKind};
 use std::rc::Rc;
 
-/// A client asks for memory that both can reach.
+/// Gives a client memory that both can use.
 pub(crate) fn share(cx: &mut Context, key: ConnectionKey, request: CallId, bytes: u64) {
     let connection = &cx.clients[key];
     let shared = if connection.segments.len() >= MAX_SEGMENTS {
@@ -37,14 +37,14 @@ pub(crate) fn share(cx: &mut Context, key: ConnectionKey, request: CallId, bytes
     }
 }
 
-/// A client gives memory back.
+/// Takes memory back from a client.
 pub(crate) fn unshare(cx: &mut Context, key: ConnectionKey, request: CallId) {
     if let Some(segment) = cx.clients[key].segments.remove(&request) {
         give_up(cx, segment);
     }
 }
 
-/// One user of a segment is done with it.
+/// Drops one use of a segment.
 pub(crate) fn give_up(cx: &mut Context, segment: Rc<Segment>) {
     let memory = segment.memory;
     if Rc::into_inner(segment).is_some() || has(Flaw::FreesSegments) {

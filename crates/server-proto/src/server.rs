@@ -1,4 +1,4 @@
-//! The server as one state machine, as its shell sees it.
+//! The server as one state machine: the interface for its shell.
 
 use crate::action::Action;
 use crate::action::Direction;
@@ -16,14 +16,14 @@ use crate::settings::Settings;
 use farcall_idl::Document;
 use farcall_rpc_proto::{self as proto, Chunk, Hello, Nanos, Piece};
 
-/// Array bytes of a frame to another host: what a small answer waits for.
+/// Array bytes in one frame to another host. Small answers wait no longer than one frame.
 const REMOTE_BYTES: u32 = 64 << 10;
 
 /// A computational server, without its sockets, processes, disks and clocks.
 ///
-/// The shell tells it the time with [`Server::set_time`], what has happened with
-/// [`Server::handle`] and the methods that move bytes, does what [`Server::poll_action`] says, in
-/// that order and until there is no more, and calls [`Server::turn`] after each batch and at
+/// The shell sets the time with [`Server::set_time`] and passes events to [`Server::handle`] and to
+/// the methods that move bytes. Then it performs the actions of [`Server::poll_action`], in order
+/// and until there are none left. It calls [`Server::turn`] after each batch of events, and at
 /// [`Server::next_deadline`] at the latest.
 pub struct Server {
     engine: Engine,
@@ -31,7 +31,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server of these interface files, with the files that its data folder has.
+    /// A server of these interface files, with the files of its data folder.
     pub fn new<'d>(
         settings: Settings,
         documents: impl IntoIterator<Item = &'d Document>,
@@ -44,7 +44,7 @@ impl Server {
         }
     }
 
-    /// Tells what time it is.
+    /// Sets the time.
     pub fn set_time(&mut self, now: Now) {
         let clock = &mut self.engine.cx.clock;
         clock.nanos = clock.nanos.max(now.nanos);
@@ -52,22 +52,22 @@ impl Server {
         self.engine.data.arrays.now = now.unix_ms;
     }
 
-    /// Takes note of something that has happened.
+    /// Handles an event.
     pub fn handle(&mut self, event: Event) {
         self.engine.handle(event);
     }
 
-    /// What the shell is to do next.
+    /// The next action of the shell.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.engine.cx.out.pop()
     }
 
-    /// Goes on with what the events of a batch have made possible.
+    /// Continues with everything that the events of a batch have made possible.
     pub fn turn(&mut self) {
         self.engine.turn();
     }
 
-    /// Whether a turn would go on with something, though nothing has happened.
+    /// Whether a turn would do something even without a new event.
     pub fn has_work(&self) -> bool {
         self.engine.data.has_candidates() || self.engine.cx.has_room
     }
@@ -78,18 +78,18 @@ impl Server {
         self.engine.next_deadline().into_iter().chain(report).min()
     }
 
-    /// When the server is to have ended at the latest, once it stops.
+    /// When the server must have ended, if it is stopping.
     pub fn stops(&self) -> Option<Nanos> {
         self.engine.cx.stopping
     }
 
-    /// Whether nothing is on its way to the disk that a server which ends must wait for.
+    /// Whether the disk has finished everything that an ending server must wait for.
     pub fn is_settled(&self) -> bool {
         self.engine.submissions.is_settled(&self.engine.cx)
     }
 
-    /// Starts one worker for each library, so that a library which cannot be bound is known before
-    /// anybody calls it.
+    /// Starts one worker for each library. A library that cannot be bound is then known before the
+    /// first call.
     pub fn start_workers(&mut self) -> Vec<WorkerKey> {
         let Engine {
             cx,
@@ -103,28 +103,27 @@ impl Server {
             .collect()
     }
 
-    /// What there is to see.
+    /// A read-only view of the server.
     pub fn overview(&self) -> Overview<'_> {
         Overview(&self.engine)
     }
 
-    /// The functions served, and the links, to go on with what was learned of them before.
+    /// The functions and links, to restore what an earlier server has learned.
     pub fn learned(&mut self) -> (&mut Functions, &mut Links) {
         (&mut self.engine.cx.functions, &mut self.engine.links)
     }
 
-    /// Somebody wants to know how the server stands, from now on.
+    /// Makes status reports from now on.
     pub fn subscribe(&mut self) {
         self.reports.subscribe();
     }
 
-    /// How the server stands, if that is to be told now. What becomes of it is to be
-    /// [said](Server::reported).
+    /// The status, if a report is due. The caller must say [what happened to it](Server::reported).
     pub fn poll_report(&mut self) -> Option<ServerStatus> {
         self.reports.poll(Overview(&self.engine))
     }
 
-    /// Whether all who want to know have taken the report that was polled last.
+    /// Records whether all subscribers have taken the last report.
     pub fn reported(&mut self, status: &ServerStatus, all: bool) {
         self.reports.reported(Overview(&self.engine), status, all);
     }
@@ -134,23 +133,23 @@ impl Server {
         &self.engine.cx.clients
     }
 
-    /// The connections, to be written to.
+    /// The connections, for writing.
     pub fn clients_mut(&mut self) -> &mut Clients {
         &mut self.engine.cx.clients
     }
 
-    /// How fast connections may move.
+    /// The lanes, which limit the rates of connections.
     pub fn lanes(&mut self) -> &mut Lanes {
         &mut self.engine.lanes
     }
 
-    /// Settles what [was granted](Lanes::grant) to a connection.
+    /// Settles a [grant](Lanes::grant) of a connection.
     pub fn settle(&mut self, key: ConnectionKey, direction: Direction, granted: Option<u64>) {
         let Engine { cx, lanes, .. } = &mut self.engine;
         lanes.settle((key, direction), granted, cx.now(), &mut cx.out);
     }
 
-    /// A client has connected: it has a key, or is told why not.
+    /// Accepts a client. Returns its key, or the bytes that tell it why not.
     pub fn accept(&mut self, accepted: Accepted) -> Result<ConnectionKey, Vec<u8>> {
         let Engine { cx, lanes, .. } = &mut self.engine;
         let now = cx.now();
@@ -192,8 +191,8 @@ impl Server {
         Ok(key)
     }
 
-    /// Takes bytes from a client; returns how many. The actions that follow are to be done before
-    /// more bytes of the connection are taken.
+    /// Takes bytes from a client and returns how many. The shell must perform the actions that
+    /// follow before it passes more bytes of the connection.
     pub fn handle_input(&mut self, key: ConnectionKey, input: &[u8]) -> usize {
         let now = self.engine.cx.now();
         let Some(connection) = self.engine.cx.clients.get_mut(key) else {
@@ -215,7 +214,7 @@ impl Server {
         }
     }
 
-    /// Where the next of the incoming data go; none where they are to be thrown away.
+    /// Where the next array data go; `None` if they must be discarded.
     pub fn place(&mut self, key: ConnectionKey, chunk: &Chunk) -> Option<Landed<'_>> {
         let cx = &mut self.engine.cx;
         let now = cx.now();
@@ -227,7 +226,7 @@ impl Server {
         Some(Landed { memory, call })
     }
 
-    /// So many bytes of the incoming data have been taken.
+    /// Records that array data have arrived.
     pub fn handle_data(&mut self, key: ConnectionKey, count: u64) {
         let now = self.engine.cx.now();
         let Some(connection) = self.engine.cx.clients.get_mut(key) else {
@@ -239,7 +238,7 @@ impl Server {
         }
     }
 
-    /// Where the next data of a chunk lie that is to be sent, at most `most` bytes.
+    /// The next array data of a chunk to send, at most `most` bytes.
     pub fn next_outgoing(
         &mut self,
         key: ConnectionKey,
@@ -253,7 +252,7 @@ impl Server {
         Some((memory, call.next_outgoing(most)?))
     }
 
-    /// All that there was for a client is written: calls whose results are out are over.
+    /// Records that all output of a client is written. Calls whose results have left end.
     pub fn flushed(&mut self, key: ConnectionKey) {
         let Some(connection) = self.engine.cx.clients.get_mut(key) else {
             return;
@@ -267,7 +266,7 @@ impl Server {
             self.engine.cx.account(call);
             self.engine.release(call);
         }
-        // The memory of the list serves the next results.
+        // The emptied list is reused for the next results.
         if let Some(connection) = self.engine.cx.clients.get_mut(key)
             && connection.sending.is_empty()
         {
@@ -276,8 +275,8 @@ impl Server {
         self.engine.settle();
     }
 
-    /// Learns the rates of a link from the streams that have ended on a connection; not from those
-    /// that were held to a rate.
+    /// Learns the rates of a link from the streams that have ended on a connection, except those
+    /// whose rate was limited.
     pub fn learn_link(&mut self, key: ConnectionKey) {
         let Engine {
             cx, lanes, links, ..
@@ -295,7 +294,7 @@ impl Server {
     }
 }
 
-/// Where incoming data go.
+/// The destination of incoming array data.
 pub struct Landed<'a> {
     /// The memory.
     pub memory: MemoryKey,

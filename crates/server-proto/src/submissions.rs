@@ -1,5 +1,8 @@
-//! The way of a durable call: received, written to the disk, recorded, and from then on run and
-//! told of whatever happens to its client.
+//! The life of a durable call: received, written to the disk, recorded, run, and its results
+//! stored.
+//!
+//! From the moment it is recorded, the call no longer depends on its client. The client is told
+//! only after the journal has confirmed the record.
 
 mod requests;
 
@@ -20,19 +23,19 @@ use farcall_rpc_proto::{
     Call, Direction, DurableState, Failure, FailureKind, JobId, Pieces, Side, User,
 };
 
-/// Of the server's memory, calls that wait to run may hold one part in so many.
+/// Waiting calls may hold one such part of the server's memory.
 const SHARE_OF_MEMORY: u64 = 4;
 
-/// Durable calls, as far as there is a folder to keep them in.
+/// Durable calls, if the server has a state folder.
 #[derive(Default)]
 pub(crate) struct Submissions {
     durable: Option<Durable>,
-    /// Another server has them, whose place this one takes.
+    /// Whether another server still has the state folder.
     pub(crate) are_awaited: bool,
 }
 
 impl Submissions {
-    /// The folder of durable calls is this server's.
+    /// Takes over the state folder, with its records.
     pub(crate) fn opened(&mut self, cx: &mut Context, records: Vec<Record>) {
         if self.are_awaited {
             tracing::info!("durable calls are this server's now");
@@ -44,7 +47,7 @@ impl Submissions {
         cx.has_room = true;
     }
 
-    /// Whether nothing is on its way to the disk that a server which ends must wait for.
+    /// Whether the disk has finished everything that an ending server must wait for.
     pub(crate) fn is_settled(&self, cx: &Context) -> bool {
         !cx.disk.writes_results() && self.durable.as_ref().is_none_or(Durable::is_settled)
     }
@@ -62,7 +65,7 @@ impl Submissions {
         })
     }
 
-    /// Whether an offered call is to outlive its connection; with what is recorded then.
+    /// Whether an offered call is durable, with its record.
     pub(crate) fn durability(
         &mut self,
         cx: &mut Context,
@@ -121,7 +124,7 @@ impl Submissions {
         Ok(Durability::Submitting(Box::new(record), user))
     }
 
-    /// Sets aside what the user may have on the disk.
+    /// Reserves room on the disk for a call.
     pub(crate) fn reserve(&mut self, cx: &mut Context, call: CallKey) -> Result<(), Failure> {
         match (&cx.calls[call].durability, &mut self.durable) {
             (Durability::Submitting(record, user), Some(durable)) => {
@@ -131,7 +134,7 @@ impl Submissions {
         }
     }
 
-    /// A call goes: what was set aside for it, on the disk or in memory, is free.
+    /// Frees what a call that leaves memory had reserved, on the disk or in memory.
     pub(crate) fn leave_memory(&mut self, cx: &mut Context, durability: &Durability, bytes: u64) {
         let Some(durable) = &mut self.durable else {
             return;
@@ -149,7 +152,7 @@ impl Submissions {
         }
     }
 
-    /// The arguments of a durable call are there: they go to the disk.
+    /// Writes the arguments of a durable call to the disk.
     pub(crate) fn store_arguments(&mut self, cx: &mut Context, key: CallKey) {
         let call = &mut cx.calls[key];
         call.enter(call::State::OnDisk);
@@ -174,12 +177,12 @@ impl Submissions {
         cx.disk.write(Purpose::Submit(key), transfer, &mut cx.out);
     }
 
-    /// The arguments are on the disk: the call is recorded.
+    /// Records a call whose arguments are on the disk.
     fn record_call(&mut self, cx: &mut Context, key: CallKey, arguments: Stored) {
         let Durability::Submitting(record, _) = &mut cx.calls[key].durability else {
             return;
         };
-        // What is kept in memory is what is recorded: the call may be read back from the disk.
+        // Memory and journal hold the same record, because the call may be read back from the disk.
         record.arguments = arguments;
         let (id, record) = (record.id, (**record).clone());
         if let Some(durable) = &mut self.durable {
@@ -190,7 +193,7 @@ impl Submissions {
         }
     }
 
-    /// Tells the client of a call that it is kept.
+    /// Tells a client that its call is recorded.
     fn acknowledge(&mut self, cx: &mut Context, key: CallKey, id: JobId) {
         let call = &mut cx.calls[key];
         if let Some(connection) = call.connection.take() {
@@ -201,7 +204,7 @@ impl Submissions {
         }
     }
 
-    /// A call is recorded: its client knows, and it waits for its turn.
+    /// Handles a recorded call: its client learns of it, and the call waits for its turn.
     fn call_recorded(
         &mut self,
         cx: &mut Context,
@@ -243,7 +246,7 @@ impl Submissions {
         }
     }
 
-    /// A call was recorded, with its number, or could not be.
+    /// Handles the journal's answer to a new call.
     pub(crate) fn inserted(
         &mut self,
         cx: &mut Context,
@@ -265,7 +268,7 @@ impl Submissions {
         }
     }
 
-    /// A call was forgotten, with its data.
+    /// Removes the data of a call that was forgotten.
     pub(crate) fn forgotten(&mut self, cx: &mut Context, id: JobId) {
         if let Some(durable) = &mut self.durable {
             durable.recorded();
@@ -287,7 +290,7 @@ impl Submissions {
         };
         match stored {
             Ok(stored) if call.connection.is_some() => self.record_call(cx, key, stored),
-            // The client does not want it any more.
+            // Its client has given it up meanwhile.
             Ok(_) => {
                 cx.out
                     .push(Action::RemoveFile(record.id, Content::Arguments));
@@ -306,7 +309,7 @@ impl Submissions {
         }
     }
 
-    /// Brings calls from the disk as far as there is room for them.
+    /// Reads waiting calls from the disk while there is room for them.
     pub(crate) fn load_backlog(&mut self, cx: &mut Context) {
         while let Some(id) = self
             .durable
@@ -324,7 +327,7 @@ impl Submissions {
         }
     }
 
-    /// Makes a call of a call on the disk; `false` where there is no room for it now.
+    /// Brings a call from the disk into memory. Returns `false` if there is no room now.
     fn load(&mut self, cx: &mut Context, id: JobId) -> Result<bool, Failure> {
         let limit = cx.settings.limits.memory / SHARE_OF_MEMORY;
         let Some(durable) = &self.durable else {
@@ -355,7 +358,7 @@ impl Submissions {
             return Ok(false);
         }
         let (stored, big_endian) = (record.arguments, record.big_endian);
-        // Reservations end with their server, and the next one counts them anew.
+        // Reservations end with their server, and the next one numbers its own.
         let reservation = call.reservation.filter(|_| durable.is_own(record));
         let (message, user) = (record.call.clone(), User::named(&record.user));
         let buffer = match layout.bytes {
@@ -435,7 +438,7 @@ impl Submissions {
         kept.is_none_or(|kept| kept.record.state.is_over())
     }
 
-    /// A durable call was computed: its results go to the disk.
+    /// Writes the results of a durable call to the disk.
     pub(crate) fn store_result(&mut self, cx: &mut Context, key: CallKey, exec: u64) {
         let now = cx.now();
         let call = &mut cx.calls[key];
@@ -494,7 +497,7 @@ impl Submissions {
         }
     }
 
-    /// A change is recorded; none where nothing is known of the call any more.
+    /// Handles a recorded change; `None` if the journal does not know the call.
     pub(crate) fn changed(&mut self, cx: &mut Context, id: JobId, changed: Option<&Changed>) {
         let Some(durable) = &mut self.durable else {
             return;
@@ -530,21 +533,21 @@ impl Submissions {
         }
     }
 
-    /// A change of a call is to be recorded.
+    /// Records a change of a call.
     pub(crate) fn record(&mut self, cx: &mut Context, id: JobId, change: Change, outcome: Outcome) {
         if let Some(durable) = &mut self.durable {
             durable.change(id, change, outcome, &mut cx.out);
         }
     }
 
-    /// How many calls there are, by the index of their state in [`DurableState::ALL`].
+    /// Number of calls in each state, by its index in [`DurableState::ALL`].
     pub(crate) fn counts(&self) -> [usize; DurableState::ALL.len()] {
         let counts = self.durable.as_ref().map(Durable::counts);
         counts.unwrap_or_default()
     }
 }
 
-/// A durable call has failed.
+/// Records that a durable call has failed.
 pub(crate) fn record_failure(cx: &mut Context, id: JobId, failure: Failure) {
     let outcome = Outcome {
         failure: Some(failure),
@@ -558,7 +561,7 @@ fn not_there(id: JobId) -> Failure {
     Failure::new(FailureKind::NotFound, text)
 }
 
-/// The disk did not take a call.
+/// The failure for a call that the disk did not take.
 fn storage(error: &DiskError) -> Failure {
     let text = match error.is_full {
         true => format!(

@@ -1,33 +1,33 @@
-//! A worker, as far as the server decides about it.
+//! One worker, as the server sees it: its state, its calls, its user and its object.
 
 use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey};
 use farcall_rpc_proto::{CallId, HandleId, Nanos, User};
 use std::collections::VecDeque;
 
-/// A brief call that has not ended after this time is not brief.
+/// A call that runs longer than this is no longer short.
 const SOON: Nanos = 50_000;
-/// For so long calls wait behind one that should be brief.
+/// How long calls wait behind one that should be short.
 const PATIENCE: Nanos = 200_000;
-/// Calls that a worker may have at once; one place is left for word about memory.
+/// Most calls that a worker may have at once. One more place is for messages about memory.
 const MOST_POSTED: usize = 15;
-/// Bytes of an encoded call that may be posted behind others.
+/// Longest encoded call that may be posted behind others, in bytes.
 pub(crate) const AHEAD_BYTES: usize = 2048;
-/// Bytes of the scalars and texts of a call.
+/// Most bytes of the scalars and texts of a call.
 pub(crate) const TEXT_BYTES: usize = 1 << 20;
 
-/// What a worker is doing.
+/// The state of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Binding its library.
     Starting,
     Idle,
-    /// Is to run this call once it is recorded that it does.
+    /// It will run this call after the journal has recorded that it does.
     Booked {
         call: CallKey,
     },
-    /// Runs the call that was posted first, until the deadline at most. A brief one is probably
-    /// over `soon`.
+    /// It runs its first call, until the deadline at most. A short call has probably ended by
+    /// `soon`.
     Running {
         since: Nanos,
         deadline: Option<Nanos>,
@@ -35,7 +35,7 @@ pub(crate) enum State {
     },
 }
 
-/// What a call needs of a worker.
+/// What a call needs from a worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need<'n> {
     /// Index of the library.
@@ -44,56 +44,57 @@ pub(crate) struct Need<'n> {
     pub(crate) processes: u32,
 }
 
-/// What a worker knows of the object that it holds.
+/// The object that a worker holds.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectState {
-    /// Connection and request of the object, while somebody wants it.
+    /// Connection and request of the object, while a client holds it.
     pub(crate) owner: Option<(ConnectionKey, CallId)>,
-    /// Its name, where it stays.
+    /// Its id, if it is persistent.
     pub(crate) persistent: Option<HandleId>,
-    /// The call whose turn it is: it waits for processor elements, or runs.
+    /// The call whose turn it is. It waits for processor elements, or runs.
     pub(crate) turn: Option<CallKey>,
-    /// Calls behind it.
+    /// Calls that wait behind it.
     pub(crate) behind: VecDeque<CallKey>,
 }
 
 /// A call that a worker has.
 #[derive(Debug)]
 struct Posted {
-    /// None once it was taken back.
+    /// `None` after it was taken back.
     call: Option<CallKey>,
     /// Number of the function.
     function: u64,
 }
 
-/// A worker process, or several that compute together.
+/// A worker: one process, or several that compute together.
 #[derive(Debug)]
 pub(crate) struct Worker {
     /// Index of the library it is bound to.
     pub(crate) library: usize,
-    /// Whose calls it runs, from the first one on: what they leave in its memory is nobody else's.
+    /// The user whose calls it runs, from the first one on. What they leave in its memory reaches
+    /// nobody else.
     pub(crate) user: Option<User>,
     pub(crate) state: State,
-    /// Since when it is idle, or has run something.
+    /// When it became idle, or last ran something.
     rested: Nanos,
-    /// The object that it holds, whose methods alone it runs.
+    /// Its object, if it has one. It then runs methods of this object only.
     pub(crate) object: Option<ObjectState>,
     /// Whether the server has told it to end.
     pub(crate) is_ended: bool,
-    /// Number of the function it ran last.
+    /// Number of the function that it ran last.
     pub(crate) function: Option<u64>,
     processes: u32,
-    /// What it has, the one that it runs first.
+    /// Its calls, the running one first.
     posted: VecDeque<Posted>,
-    /// No other call may be posted behind the one that it runs.
+    /// Whether no other call may be posted behind the running one.
     alone: bool,
-    /// For each call.
+    /// Time limit of each call.
     time_limit: Option<Nanos>,
-    /// Since when it waits for the answer of a callback.
+    /// When it began to wait for the answer of a callback.
     waiting: Option<Nanos>,
 }
 
-/// How a call is posted.
+/// Options of a posted call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Posting {
     pub(crate) function: u64,
@@ -120,12 +121,12 @@ impl Worker {
         }
     }
 
-    /// Whether it can take a call. One that was told to end may still finish what it had.
+    /// Whether it can take a call. A worker that was told to end may still finish its calls.
     pub(crate) fn is_idle(&self) -> bool {
         self.state == State::Idle && !self.is_ended
     }
 
-    /// Whether it can run such calls, now or when it is idle.
+    /// Whether it can run such a call, now or when it is idle.
     pub(crate) fn serves(&self, need: &Need<'_>) -> bool {
         let Need {
             library,
@@ -137,12 +138,12 @@ impl Worker {
         fits && (for_user || has(Flaw::SharesWorkers)) && self.object.is_none()
     }
 
-    /// For how long nobody has needed it.
+    /// How long it has been unused.
     pub(crate) fn idle_for(&self, now: Nanos) -> Option<Nanos> {
         self.is_idle().then(|| now.saturating_sub(self.rested))
     }
 
-    /// When it will probably be idle again, if that is worth waiting for.
+    /// When it will probably be idle, if that is worth waiting for.
     pub(crate) fn idle_soon(&self) -> Option<Nanos> {
         match self.state {
             State::Running { soon, .. } => soon,
@@ -150,7 +151,7 @@ impl Worker {
         }
     }
 
-    /// For how long it has run its call.
+    /// How long it has run its call.
     pub(crate) fn running_for(&self, now: Nanos) -> Nanos {
         match self.state {
             State::Running { since, .. } => now.saturating_sub(since),
@@ -158,7 +159,7 @@ impl Worker {
         }
     }
 
-    /// It is handed a call, behind others where it [takes more](Worker::takes_more).
+    /// Adds a call, behind others if it [takes more](Worker::takes_more).
     pub(crate) fn post(&mut self, call: CallKey, posting: Posting, now: Nanos) {
         let Posting {
             function,
@@ -181,18 +182,18 @@ impl Worker {
         };
     }
 
-    /// It has nothing to compute.
+    /// Makes it idle.
     pub(crate) fn rest(&mut self, now: Nanos) {
         self.state = State::Idle;
         self.rested = now;
     }
 
-    /// It calls its caller back, and waits for the answer from now on.
+    /// Records that it waits for the answer of a callback.
     pub(crate) fn waits(&mut self, now: Nanos) {
         self.waiting = Some(now);
     }
 
-    /// It has the answer of its callback. The time it has waited does not count.
+    /// Records that it got the answer. The time of the wait does not count.
     pub(crate) fn answered(&mut self, now: Nanos) {
         if let (Some(since), State::Running { deadline, .. }) =
             (self.waiting.take(), &mut self.state)
@@ -201,12 +202,12 @@ impl Worker {
         }
     }
 
-    /// Since when it waits for the answer of a callback.
+    /// When it began to wait for the answer of a callback.
     pub(crate) fn waits_since(&self) -> Option<Nanos> {
         self.waiting
     }
 
-    /// When the call it runs is to be ended, by the limit on the library or on callbacks.
+    /// When its call must end, by the time limit of calls or of callbacks.
     pub(crate) fn deadline(&self, callbacks: Option<Nanos>) -> Option<Nanos> {
         if self.is_ended {
             return None;
@@ -221,8 +222,8 @@ impl Worker {
         }
     }
 
-    /// Whether it runs brief calls alone, so that another one may be posted behind them. `exec` is
-    /// what that takes.
+    /// Whether it runs only short calls, so that another one may be posted behind them. `exec` is
+    /// the predicted time of that one.
     pub(crate) fn takes_more(&self, now: Nanos, exec: Nanos) -> bool {
         let State::Running {
             soon: Some(soon), ..
@@ -235,12 +236,12 @@ impl Worker {
         !self.alone && soon > now && has_room && ahead < SOON && !self.is_ended
     }
 
-    /// Whether it runs a call that is probably over soon.
+    /// Whether it runs a call that will probably end soon.
     pub(crate) fn is_brief_now(&self) -> bool {
         !self.alone && self.idle_soon().is_some()
     }
 
-    /// The call that it runs or is to run.
+    /// The call that it runs or will run.
     pub(crate) fn call(&self) -> Option<CallKey> {
         match self.state {
             State::Running { .. } => self.posted.front().and_then(|posted| posted.call),
@@ -249,17 +250,17 @@ impl Worker {
         }
     }
 
-    /// The call posted last that was not withdrawn.
+    /// The last posted call that was not taken back.
     pub(crate) fn last_call(&self) -> Option<CallKey> {
         self.posted.iter().rev().find_map(|posted| posted.call)
     }
 
-    /// Calls that were posted behind the one that it runs.
+    /// Calls behind the running one.
     pub(crate) fn calls_behind(&self) -> impl Iterator<Item = CallKey> {
         self.posted.iter().skip(1).filter_map(|posted| posted.call)
     }
 
-    /// When those behind are not to wait any longer for the call that it runs, if there are any.
+    /// Until when calls behind the running one wait for it, if there are any.
     pub(crate) fn patience(&self) -> Option<Nanos> {
         self.calls_behind().next()?;
         match self.state {
@@ -268,15 +269,14 @@ impl Worker {
         }
     }
 
-    /// A call was taken back. Returns whether it had the call.
+    /// Removes a call that was taken back. Returns whether the worker had it.
     pub(crate) fn gives_back(&mut self, call: CallKey) -> bool {
         let mut posted = self.posted.iter_mut();
         let found = posted.find(|posted| posted.call == Some(call));
         found.is_some_and(|posted| posted.call.take().is_some())
     }
 
-    /// It is done with the call whose turn it was, or has passed over one that was taken back; the
-    /// next one has its turn.
+    /// Moves on to its next call, after the first has ended or was skipped.
     pub(crate) fn goes_on(&mut self, now: Nanos) {
         self.posted.pop_front();
         match (&mut self.state, self.posted.front()) {

@@ -1,4 +1,4 @@
-//! All workers: which there are, which one may run a call, and which are to end.
+//! All workers: which ones exist, which one may run a call, and which ones must end.
 
 use crate::action::Action;
 use crate::context::Context;
@@ -22,7 +22,7 @@ impl Workers {
         worker
     }
 
-    /// Ends a worker; its first reason counts.
+    /// Ends a worker. Its first reason counts.
     pub(crate) fn end(
         &mut self,
         cx: &mut Context,
@@ -38,14 +38,14 @@ impl Workers {
         }
     }
 
-    /// A worker has bound its library; returns which.
+    /// Records that a worker has bound its library. Returns the library.
     pub(crate) fn ready(&mut self, cx: &Context, key: WorkerKey) -> Option<usize> {
         let worker = self.get_mut(key)?;
         worker.rest(cx.now());
         Some(worker.library)
     }
 
-    /// A worker is done with the call whose turn it was.
+    /// Records that a worker has finished its first call.
     pub(crate) fn goes_on(&mut self, cx: &mut Context, key: WorkerKey) {
         let now = cx.now();
         if let Some(worker) = self.get_mut(key) {
@@ -53,7 +53,7 @@ impl Workers {
         }
     }
 
-    /// An idle worker for a user's call; rather one that knows the user than a fresh one.
+    /// An idle worker for a user's call, preferably one that has run calls of the user.
     pub(crate) fn idle(&self, need: &Need<'_>) -> Option<WorkerKey> {
         let workers = self.iter();
         let idle = workers.filter(|(_, worker)| worker.is_idle() && worker.serves(need));
@@ -61,7 +61,7 @@ impl Workers {
             .map(|(key, _)| key)
     }
 
-    /// When a worker that runs a brief call will probably be idle, and may serve the user.
+    /// When a worker with a short call will probably be idle and may serve the user.
     pub(crate) fn idle_soon(&self, cx: &Context, need: &Need<'_>) -> Option<Nanos> {
         let now = cx.now();
         let workers = self.values();
@@ -71,7 +71,7 @@ impl Workers {
             .find(|soon| *soon > now)
     }
 
-    /// Ends workers that have run for too long, or whose client does not answer its callback.
+    /// Ends workers that have run for too long, or whose client does not answer a callback.
     pub(crate) fn end_late(&mut self, cx: &mut Context) {
         let (now, callbacks) = (cx.now(), cx.settings.limits.callback());
         let late = self.iter().filter(|(_, worker)| {

@@ -122,7 +122,7 @@ pub enum StartError {
     #[error("{0}")]
     Library(String),
     /// The certificate, its key or the certificates of clients cannot be used.
-    #[error("TLS: {0}; `farcall certificate` makes certificates and keys")]
+    #[error("TLS: {0}; `farcall access certificate` makes certificates and keys")]
     Tls(#[from] FileError),
     /// The tokens cannot be used.
     #[error("tokens: {0}")]
@@ -243,8 +243,8 @@ fn warn_of_strangers(config: &Config, access: &Access) {
     let open = config.listen.iter().find(|at| !at.ip().is_loopback());
     if let Some(address) = open.filter(|_| access.is_open()) {
         tracing::warn!(
-            "everybody who reaches {address} may call: give users tokens (`farcall token add`, \
-             --tokens), or certificates (--tls-clients)"
+            "everybody who reaches {address} may call: give users tokens (`farcall access token \
+             add`, --tokens), or certificates (--tls-clients)"
         );
     }
 }

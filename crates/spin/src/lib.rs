@@ -6,6 +6,10 @@
 //! back within microseconds. One that keeps it has work of its own to do: then the threads exceed
 //! the cores, and spinning stops for a while.
 
+mod seat;
+
+pub use seat::{Bell, Seat, Waiter};
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 

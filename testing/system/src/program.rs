@@ -43,8 +43,12 @@ pub fn daemon(folder: &Path, words: &[&str], variables: &[(&str, &str)]) -> Daem
 }
 
 /// Builds what is named, as this test was built, and says in which folder it is. A run of one test
-/// alone does not build the programs of other packages.
+/// alone does not build the programs of other packages. Where they are
+/// built already, as in `make test`, `FARCALL_BUILT` is their folder.
 fn built(what: &[&str]) -> PathBuf {
+    if let Some(folder) = std::env::var_os("FARCALL_BUILT") {
+        return folder.into();
+    }
     static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = built.entry(what.join(" ")).or_insert_with(|| build(what));
@@ -67,7 +71,14 @@ fn build(what: &[&str]) -> PathBuf {
         cargo.env_remove(name);
     }
     let done = cargo
-        .args(["build", "--quiet", "--offline", "--profile", profile])
+        .args([
+            "build",
+            "--quiet",
+            "--locked",
+            "--offline",
+            "--profile",
+            profile,
+        ])
         .arg("--target-dir")
         .arg(folder.parent().expect("the target folder"))
         .args(what)

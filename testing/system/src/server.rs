@@ -96,7 +96,8 @@ impl Serving {
     /// With this configuration.
     #[must_use]
     pub fn config(self, text: &str) -> Serving {
-        fs::write(self.folder.path().join("farcall.toml"), text).expect("its folder is there");
+        let file = self.folder.path().join("farcall.toml");
+        fs::write(file, with_shadow(text)).expect("its folder is there");
         self.options(&["--config", "farcall.toml"])
     }
 
@@ -131,6 +132,9 @@ impl Serving {
 
     /// Starts it, and returns once it listens.
     pub fn start(mut self) -> ServerProcess {
+        if is_sanitized() && !self.words.iter().any(|word| word == "--config") {
+            self = self.config("");
+        }
         let level = if self.keeps_log { "warn" } else { "error" };
         for (option, usual) in [("--listen", "127.0.0.1:0"), ("--log", level)] {
             if !self.words.iter().any(|word| word == option) {
@@ -316,4 +320,19 @@ impl ServerProcess {
 /// A connection of a client.
 pub fn connect(address: &str) -> farcall_client::Server {
     farcall_client::Server::connect(address, Options::default()).expect("it listens")
+}
+
+/// Whether `scripts/sanitize` runs the tests.
+fn is_sanitized() -> bool {
+    std::env::var_os("FARCALL_SANITIZED").is_some()
+}
+
+/// A configuration in which workers have room for the terabytes of AddressSanitizer's shadow.
+fn with_shadow(text: &str) -> String {
+    const UNBOUND: &str = "[workers]\nmemory = 0\n";
+    match is_sanitized() {
+        true if text.contains("[workers]\n") => text.replacen("[workers]\n", UNBOUND, 1),
+        true => format!("{text}\n{UNBOUND}"),
+        false => text.to_owned(),
+    }
 }

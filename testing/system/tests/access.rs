@@ -511,10 +511,10 @@ fn files_that_cannot_be_used_are_named_before_the_server_starts() {
         (
             "--tokens",
             "missing",
-            "`farcall token add missing NAME` makes it",
+            "`farcall access token add missing NAME` makes it",
         ),
         ("--tls", ".", "server.pem: "),
-        ("--tls", ".", "`farcall certificate` makes"),
+        ("--tls", ".", "`farcall access certificate` makes"),
     ] {
         let arguments = [
             "serve",

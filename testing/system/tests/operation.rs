@@ -157,7 +157,7 @@ fn a_draining_server_ends_its_calls_and_takes_no_more() {
         } else {
             let output = farcall(&["drain", &address]);
             let said = String::from_utf8(output.stdout).unwrap();
-            assert_eq!(said, "draining: 1 calls are to end\n");
+            assert_eq!(said, "draining; calls under way: 1\n");
         }
         wait_until("the closed port", || {
             TcpStream::connect(server.host_and_port()).is_err()

@@ -157,7 +157,7 @@ impl Package {
 /// Reads the packages of the workspace from `cargo metadata`.
 pub(super) fn workspace(root: &Path) -> Result<Vec<Package>, Failure> {
     let output = Command::new("cargo")
-        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .args(["metadata", "--locked", "--no-deps", "--format-version", "1"])
         .current_dir(root)
         .output()
         .map_err(|error| format!("cargo metadata: {error}"))?;

@@ -52,6 +52,7 @@ fn build_bare(root: &Path, core: &Package, target: &str) -> Result<Option<String
     cargo.args([
         "build",
         "--quiet",
+        "--locked",
         "--lib",
         "--package",
         &core.name,

@@ -5,15 +5,15 @@ use farcall_client::{address_from_environment, default_address};
 use serde::Deserialize;
 use std::io;
 
-/// What the file may say of the client.
+/// The settings of the client in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Config {
-    /// Used where the environment names none.
+    /// The server to use if the environment names none.
     server: Option<String>,
     /// Seconds; 0 is the default.
     pub(super) connect_timeout: f64,
-    /// Seconds; 0 waits for ever.
+    /// Seconds; 0 for no limit.
     pub(super) timeout: f64,
 }
 
@@ -25,7 +25,7 @@ struct File {
 }
 
 impl Config {
-    /// Reads `file`; without one that which `FARCALL_CONFIG` names; without that nothing.
+    /// Reads `file`, or else the file that `FARCALL_CONFIG` names, or else nothing.
     pub(super) fn read(file: Option<&str>) -> Result<Config, Fault> {
         let named = std::env::var("FARCALL_CONFIG").unwrap_or_default();
         let file = match file {

@@ -8,14 +8,14 @@ use std::ffi::c_char;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
-/// `grpc_function_handle_t`: the caller's memory; the first word is a number, the rest spare.
+/// `grpc_function_handle_t`: the caller's memory. The first word is a number, the rest is spare.
 #[repr(C)]
 pub struct Handle {
     number: u64,
     spare: [u64; 3],
 }
 
-/// Far from what memory that was never set may hold.
+/// The numbers start far from the values that unset memory usually has.
 static LAST: AtomicU64 = AtomicU64::new(0x6772_7063_0000_0000);
 
 /// Binds the handle to a function of the default server.
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn grpc_function_handle_init(
     })
 }
 
-/// Ends the handle. Sessions made with it go on.
+/// Ends the handle. Its sessions continue.
 ///
 /// # Safety
 /// `handle` points to a handle.
@@ -84,7 +84,7 @@ unsafe fn bind(
     let mut handles = grid.handles.lock().unwrap_or_else(PoisonError::into_inner);
     handles.insert(number, function);
     let spare = [0; 3];
-    // SAFETY: the caller's promise; the memory need not have been set.
+    // SAFETY: the caller's promise; the memory may be unset.
     unsafe { handle.write(Handle { number, spare }) };
     Ok(NO_ERROR)
 }

@@ -14,7 +14,7 @@ pub struct Stack {
     most: usize,
 }
 
-/// A stack for at most so many arguments; NULL for a number below 0.
+/// A stack for at most so many arguments; NULL for a negative number.
 #[unsafe(no_mangle)]
 pub extern "C" fn grpc_arg_stack_new(most: c_int) -> *mut Stack {
     guard(ptr::null_mut(), || {
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn grpc_arg_stack_push_arg(stack: *mut Stack, argument: *m
     })
 }
 
-/// Takes the last argument off; NULL if there is none.
+/// Removes the last argument and returns it; NULL if there is none.
 ///
 /// # Safety
 /// `stack` is from `grpc_arg_stack_new`.
@@ -57,10 +57,10 @@ pub unsafe extern "C" fn grpc_arg_stack_pop_arg(stack: *mut Stack) -> *mut c_voi
     })
 }
 
-/// Ends the stack. NULL is let pass.
+/// Frees the stack. NULL does nothing.
 ///
 /// # Safety
-/// `stack` is from `grpc_arg_stack_new`, and not used from now on.
+/// `stack` is from `grpc_arg_stack_new`; the program does not use it afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_arg_stack_destruct(stack: *mut Stack) -> Code {
     run(|| {
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn grpc_arg_stack_destruct(stack: *mut Stack) -> Code {
     })
 }
 
-/// Calls the function with the arguments of the stack, which stay there.
+/// Calls the function with the arguments of the stack, which remain on the stack.
 ///
 /// # Safety
 /// As for `farcall_call_array`.
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn grpc_call_argstack(handle: *const Handle, stack: *const
     })
 }
 
-/// Begins the call with the arguments of the stack.
+/// Starts the call with the arguments of the stack.
 ///
 /// # Safety
 /// As for `farcall_call_array_async`; `session` points to a session.

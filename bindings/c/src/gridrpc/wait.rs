@@ -9,7 +9,7 @@ use crate::session::{array, remember_failed};
 use crate::sessions::{Any, End, Found};
 use std::ffi::c_int;
 
-/// The number of a session that may exist.
+/// The number of a possible session.
 pub(super) fn id(session: c_int) -> Result<u64, Fault> {
     match u64::try_from(session) {
         Ok(id) if id > 0 => Ok(id),
@@ -28,7 +28,7 @@ unsafe fn ids(sessions: *const c_int, length: usize) -> Result<Vec<u64>, Fault> 
     sessions.iter().map(|&session| id(session)).collect()
 }
 
-/// Whether the session has completed, well or not.
+/// Whether the session has completed, with or without success.
 #[unsafe(no_mangle)]
 pub extern "C" fn grpc_probe(session: c_int) -> Code {
     run(|| {
@@ -38,7 +38,7 @@ pub extern "C" fn grpc_probe(session: c_int) -> Code {
     })
 }
 
-/// Whether one of the sessions has completed, and which.
+/// Whether one of the sessions has completed, and which one.
 ///
 /// # Safety
 /// `sessions` points to `length` sessions, `which` to a session.
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn grpc_probe_or(
     })
 }
 
-/// Cancels the session; one that has completed stays as it is.
+/// Cancels the session; one that has completed keeps its result.
 #[unsafe(no_mangle)]
 pub extern "C" fn grpc_cancel(session: c_int) -> Code {
     run(|| {
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn grpc_wait_and(sessions: *const c_int, length: usize) ->
     })
 }
 
-/// Waits for one of the sessions, and tells which.
+/// Waits for one of the sessions, and returns it.
 ///
 /// # Safety
 /// `sessions` points to `length` sessions, `which` to a session.
@@ -157,8 +157,8 @@ pub extern "C" fn grpc_wait_all() -> Code {
     })
 }
 
-/// Waits for one of the sessions that no wait has reported yet, and tells which;
-/// `GRPC_SESSIONID_VOID` when none is left.
+/// Waits for one of the sessions that no wait has reported yet, and returns it;
+/// `GRPC_SESSIONID_VOID` if none is left.
 ///
 /// # Safety
 /// `which` points to a session.
@@ -193,8 +193,7 @@ fn report(id: u64, end: End) -> Code {
     }
 }
 
-/// No failure is lost: one is enough for all to have failed, and `grpc_get_failed_sessionid` tells
-/// every one.
+/// Fails if one of the sessions has failed; `grpc_get_failed_sessionid` returns each of them.
 fn report_all(failed: Vec<(u64, Problem)>) -> Code {
     remember_failed(failed.iter().map(|(id, _)| *id));
     match failed.into_iter().next() {

@@ -6,6 +6,9 @@ help(dgesv)
 x = dgesv(n=n, nrhs=1, a=A, lda=n, b=B, ldb=n).b
 """
 
+import warnings
+from typing import TYPE_CHECKING, Any
+
 from ._errors import (
     ArgumentError,
     CallbackError,
@@ -13,25 +16,27 @@ from ._errors import (
     ConnectionError,  # noqa: A004
     Error,
     FileError,
+    FileNotFoundError,  # noqa: A004
     LibraryError,
+    PermissionError,  # noqa: A004
     ServerError,
-    Timeout,
+    TimeoutError,  # noqa: A004
     UnknownFunction,
 )
 from ._memory import empty
 from ._native import (
     Data,
     DataStatus,
+    DurableCall,
+    Estimate,
     Function,
     FunctionSummary,
     Future,
     Handle,
     Interface,
-    Job,
     JobStatus,
     Object,
     Parameter,
-    Plan,
     RemoteArray,
     Reservation,
     Server,
@@ -46,7 +51,7 @@ from ._native import (
     transaction,
 )
 from ._progress import progress
-from ._serving import serve
+from ._serving import In, InOut, Out, library
 
 __all__ = [
     "ArgumentError",
@@ -55,24 +60,29 @@ __all__ = [
     "ConnectionError",
     "Data",
     "DataStatus",
+    "DurableCall",
     "Error",
+    "Estimate",
     "FileError",
+    "FileNotFoundError",
     "Function",
     "FunctionSummary",
     "Future",
     "Handle",
+    "In",
+    "InOut",
     "Interface",
-    "Job",
     "JobStatus",
     "LibraryError",
     "Object",
+    "Out",
     "Parameter",
-    "Plan",
+    "PermissionError",
     "RemoteArray",
     "Reservation",
     "Server",
     "ServerError",
-    "Timeout",
+    "TimeoutError",
     "Times",
     "Transaction",
     "TransactionPlan",
@@ -82,8 +92,27 @@ __all__ = [
     "data",
     "empty",
     "keep",
+    "library",
     "load_plan",
     "progress",
-    "serve",
     "transaction",
 ]
+
+# Names of earlier versions, and the present ones.
+_DEPRECATED = {
+    "Job": "DurableCall",
+    "Plan": "Estimate",
+    "Timeout": "TimeoutError",
+    "serve": "library",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """The present object of an old name."""
+        present = _DEPRECATED.get(name)
+        if present is None:
+            raise AttributeError(f"module `farcall` has no attribute `{name}`")
+        text = f"farcall.{name} is deprecated; use farcall.{present}"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return globals()[present]

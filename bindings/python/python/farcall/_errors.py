@@ -1,10 +1,11 @@
-"""Why a call failed. Every exception of this package is an `Error`."""
+"""The exceptions of this package. Every one of them is an `Error`."""
 
 import builtins
+from typing import Any
 
 
 class Error(Exception):
-    """Base of all errors of Farcall; `fault` says whose it was.
+    """Base of all errors of Farcall; `fault` says who caused it.
 
     `fault` is "caller", "peer", "library" or "machine".
     """
@@ -13,7 +14,7 @@ class Error(Exception):
 
 
 class ArgumentError(Error, TypeError, ValueError):
-    """An argument does not fit the interface, or the library refuses it."""
+    """An argument does not match the interface, or the library refuses it."""
 
     fault = "caller"
 
@@ -25,19 +26,19 @@ class UnknownFunction(Error, LookupError):  # noqa: N818
 
 
 class ConnectionError(Error, builtins.ConnectionError):  # noqa: A001
-    """The server cannot be reached, or the connection to it was lost."""
+    """The server cannot be reached, or the connection was lost."""
 
     fault = "peer"
 
 
-class Timeout(Error, TimeoutError):  # noqa: N818
-    """The server did not answer in the time given. The call was given up."""
+class TimeoutError(Error, builtins.TimeoutError):  # noqa: A001
+    """The server did not answer in time. The client has given the call up."""
 
     fault = "peer"
 
 
 class CallbackError(Error, RuntimeError):
-    """A callback failed, so that the call was given up; `__cause__` is what it raised."""
+    """A callback failed and ended the call; `__cause__` is the exception of the callback."""
 
     fault = "caller"
 
@@ -48,29 +49,34 @@ class FileError(Error, OSError):
     fault = "caller"
 
     def __str__(self) -> str:
-        """What an OSError with `filename` set would leave out."""
+        """The whole message; an OSError with a `filename` would leave part of it out."""
         return str(self.args[0]) if self.args else ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keeps `errno` and `filename`, which OSError does not pickle for these arguments."""
+        state = {**self.__dict__, "errno": self.errno, "filename": self.filename}
+        return type(self), self.args, state
 
 
 class FileNotFoundError(FileError, builtins.FileNotFoundError):  # noqa: A001
-    """There is no such file; nothing was sent."""
+    """There is no such file. The client has sent nothing."""
 
 
 class PermissionError(FileError, builtins.PermissionError):  # noqa: A001
-    """The file may not be read, or its folder may not be written to."""
+    """The file cannot be read, or its folder cannot be written to."""
 
 
 class LibraryError(Error, RuntimeError):
-    """The called library crashed, ended its process, or ran past a limit."""
+    """The called library crashed, ended its process, or exceeded a limit."""
 
     fault = "library"
 
 
 class ServerError(Error, RuntimeError):
-    """The server refused the call or failed: busy, stopping, call too large.
+    """The server refused the call or failed: it is busy or stopping, or the call is too large.
 
-    Where something could not be reserved because it is not free then, `earliest` is how many
-    seconds after the refusal it can be had.
+    If a reservation failed because too little is free at that time, `earliest` is the number of
+    seconds from the error until enough is free.
     """
 
     fault = "machine"
@@ -78,7 +84,7 @@ class ServerError(Error, RuntimeError):
 
 
 class ChannelError(Error, RuntimeError):
-    """An operation on a channel failed, or this process is no element of a job."""
+    """An operation on a channel failed, or this process does not belong to a gang job."""
 
     fault = "caller"
 

@@ -1,4 +1,4 @@
-"""A chart of the slices of parallel jobs: one row a node, one colour a job.
+"""A chart of the time slices of gang jobs: a row for each node, a colour for each job.
 
 python -m farcall._gantt trace.csv picture.svg [FROM [TO]]
 """
@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-# Slices drawn; further ones would be thinner than a line.
+# The most slices of a chart: more would be thinner than a line.
 MAX_SLICES = 20_000
 COLUMNS = {"start_ns", "run_ns", "out", "in", "nodes"}
 
 
 class Slice(NamedTuple):
-    """A job on a node, from when it may run until its elements are to be stopped; seconds."""
+    """A job on a node: when its processes may run and when they must stop, in seconds."""
 
     node: str
     job: int
@@ -28,7 +28,7 @@ def slices(path: Path) -> list[Slice]:
     with path.open(newline="", encoding="utf-8") as file:
         table = csv.DictReader(file)
         if COLUMNS.difference(table.fieldnames or ()):
-            raise ValueError(f"{path} is no trace of `farcall gang daemon --trace`")
+            raise ValueError(f"{path} is not a trace of `farcall gang daemon --trace`")
         rows = [row for row in table if row["nodes"] is not None]
     if not rows:
         raise ValueError(f"{path} has no switches")
@@ -55,7 +55,7 @@ def slices(path: Path) -> list[Slice]:
 
 
 def lanes(found: list[Slice]) -> tuple[dict[Slice, int], int]:
-    """A lane for each slice of one node, so that jobs side by side are seen; and how many."""
+    """The lane of each slice of a node, so that jobs do not overlap; and the number of lanes."""
     ends: list[float] = []
     places: dict[Slice, int] = {}
     for each in sorted(found, key=lambda each: (each.begin, each.job)):
@@ -67,7 +67,7 @@ def lanes(found: list[Slice]) -> tuple[dict[Slice, int], int]:
 
 
 def draw(found: list[Slice], path: Path, begin: float, end: float) -> None:
-    """Draw what lies between two times."""
+    """Draw the slices between two times."""
     try:
         import matplotlib  # noqa: PLC0415
     except ImportError:
@@ -77,7 +77,7 @@ def draw(found: list[Slice], path: Path, begin: float, end: float) -> None:
 
     shown = [each for each in found if each.end > begin and each.begin < end][:MAX_SLICES]
     if not shown:
-        raise ValueError(f"no slice lies between {begin} and {end} s")
+        raise ValueError(f"there is no slice between {begin} and {end} s")
     nodes = sorted({each.node for each in shown})
     jobs = sorted({each.job for each in shown})
     figure, axes = pyplot.subplots(figsize=(10, 1.2 + 0.45 * len(nodes)), layout="constrained")

@@ -1,4 +1,4 @@
-"""A picture of a transaction: a box for each call, an arrow for each array that it hands on.
+"""A picture of a transaction: a box for each call, an arrow for each array between calls.
 
 python -m farcall._graph graph.dot picture.svg
 """
@@ -20,14 +20,14 @@ LAYER = 1.0
 BOX_HEIGHT = 0.32
 BEND_WIDTH = 0.4
 LETTER = 0.085
-# Passes over the layers that put calls near those that they exchange arrays with.
+# Passes over the layers that move calls near those that they exchange arrays with.
 PASSES = 8
-# Where arrows would have more bends, they go straight.
+# Arrows that would have more bends are straight.
 MOST_BENDS = 5000
 
 
 class Arrow(NamedTuple):
-    """An array that one call hands to another; dashed where the second only waits."""
+    """An array between two calls; dashed if the second call only waits for the first."""
 
     before: int
     after: int
@@ -50,9 +50,9 @@ def read(dot: str) -> tuple[list[str], list[Arrow]]:
 
 
 def layers(calls: int, arrows: list[Arrow]) -> tuple[list[list[int]], list[list[int]]]:
-    """The nodes of each layer from left to right, and those that each arrow goes through.
+    """The nodes of each layer from left to right, and the nodes of each arrow.
 
-    Nodes from `calls` on are bends of arrows that pass a layer. Every arrow goes down.
+    Nodes from `calls` on are bends of arrows that pass a layer. All arrows point down.
     """
     depth = [0] * calls
     for arrow in sorted(arrows, key=lambda arrow: arrow.after):
@@ -132,7 +132,7 @@ def svg(dot: str) -> str:
     for call, label in enumerate(calls):
         axes.text(*at[call], label, fontsize=9, bbox=box, **middle)
     picture = io.StringIO()
-    # Texts stay texts, so that they can be searched for.
+    # Keep texts as texts, so that readers can search for them.
     with matplotlib.rc_context({"svg.fonttype": "none"}):
         figure.savefig(picture, format="svg")
     return picture.getvalue()

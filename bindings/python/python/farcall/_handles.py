@@ -1,26 +1,38 @@
-"""What pickle makes anew in another process: servers, functions and results."""
+"""Makes pickled objects again in another process: servers, functions and results."""
 
 import collections
 import os
 from collections.abc import Iterable
 from typing import Any
 
-from ._native import Function, Handle, Job, Object, Server, connect
+from ._native import DurableCall, Function, Handle, Object, Server, connect
 
-# Handles that arrive one after the other share a connection; a forked child makes its own.
+# Handles of the same server share a connection. A forked child makes its own.
 _servers: dict[tuple[Any, ...], Server] = {}
 _MOST_SERVERS = 16
 
 _result_classes: dict[tuple[str, tuple[str, ...]], Any] = {}
 
 
-def server(address: str, timeout: float | None, connect_timeout: float, same_host: bool) -> Server:
+def server(
+    address: str,
+    timeout: float | None,
+    connect_timeout: float,
+    same_host: bool,
+    authorities: str | None = None,
+    certificate: tuple[str, str] | None = None,
+) -> Server:
     """The server of a pickled handle."""
-    key = (os.getpid(), address, timeout, connect_timeout, same_host)
+    key = (os.getpid(), address, timeout, connect_timeout, same_host, authorities, certificate)
     known = _servers.get(key)
     if known is None:
         known = connect(
-            address, timeout=timeout, connect_timeout=connect_timeout, same_host=same_host
+            address,
+            timeout=timeout,
+            connect_timeout=connect_timeout,
+            same_host=same_host,
+            authorities=authorities,
+            certificate=certificate,
         )
         if len(_servers) >= _MOST_SERVERS:
             _servers.clear()
@@ -28,44 +40,27 @@ def server(address: str, timeout: float | None, connect_timeout: float, same_hos
     return known
 
 
-def function(
-    name: str, address: str, timeout: float | None, connect_timeout: float, same_host: bool
-) -> Function:
-    """The function of a pickled handle."""
-    return server(address, timeout, connect_timeout, same_host).function(name)
+# Each takes the arguments of `server` after the name or the id.
 
 
-def job(
-    id: str,  # noqa: A002
-    address: str,
-    timeout: float | None,
-    connect_timeout: float,
-    same_host: bool,
-) -> Job:
-    """The submitted call of a pickled handle."""
-    return server(address, timeout, connect_timeout, same_host).job(id)
+def function(name: str, *origin: Any) -> Function:
+    """A pickled function."""
+    return server(*origin).function(name)
 
 
-def handle(
-    id: str,  # noqa: A002
-    address: str,
-    timeout: float | None,
-    connect_timeout: float,
-    same_host: bool,
-) -> Handle:
-    """The array of a pickled handle."""
-    return server(address, timeout, connect_timeout, same_host).handle(id)
+def job(id: str, *origin: Any) -> DurableCall:  # noqa: A002
+    """A pickled durable call."""
+    return server(*origin).job(id)
 
 
-def object(  # noqa: A001
-    id: str,  # noqa: A002
-    address: str,
-    timeout: float | None,
-    connect_timeout: float,
-    same_host: bool,
-) -> Object:
-    """The object of a pickled handle, which stays at its server."""
-    return server(address, timeout, connect_timeout, same_host).object(id)
+def handle(id: str, *origin: Any) -> Handle:  # noqa: A002
+    """A pickled handle of a stored array."""
+    return server(*origin).handle(id)
+
+
+def object(id: str, *origin: Any) -> Object:  # noqa: A001, A002
+    """A pickled persistent object."""
+    return server(*origin).object(id)
 
 
 def result_class(name: str, fields: tuple[str, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""Arrays born in memory that is shared with a server."""
+"""Arrays in memory that is shared with a server."""
 
 import math
 import operator
@@ -21,18 +21,18 @@ def empty(
 ) -> npt.NDArray[Any]:
     """An array like `numpy.empty`, in memory shared with a server on the same host.
 
-    As an argument of calls to that server it is not copied at all: the library works on it in
-    place. Where the server is on another host, or has no memory to give, it is an ordinary array.
-    While a call is under way its arrays belong to it; after a call that was given up their
-    contents stay undefined until the server has ended it.
+    Calls to that server do not copy the array: the library uses it in place. If the server is on
+    another host, or has no memory to share, this makes an ordinary array. Do not use the arrays of
+    a call while it is under way. After a call that was given up, their contents are undefined
+    until the server has ended the call.
 
-    `server` is that of `farcall.linalg` unless it is given. C-ordered arrays are what functions
-    in C take as they are, Fortran-ordered ones what those in Fortran do.
+    The default `server` is that of `farcall.linalg`. Functions in C use C-ordered arrays in place,
+    and functions in Fortran use Fortran-ordered arrays in place.
     """
     server = server or current_server()
     dtype = np.dtype(dtype)
     if dtype.hasobject:
-        raise TypeError(f"farcall.empty: {dtype} has objects in it, which no library can read")
+        raise TypeError(f"farcall.empty: {dtype} has Python objects, which no library can read")
     lengths: tuple[int, ...]
     try:
         lengths = (operator.index(shape),)  # type: ignore[arg-type]

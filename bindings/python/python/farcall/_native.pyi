@@ -51,6 +51,8 @@ __all__ = [
     "Channel",
     "Data",
     "DataStatus",
+    "DurableCall",
+    "Estimate",
     "FlowPattern",
     "FlowPlatform",
     "Function",
@@ -58,12 +60,10 @@ __all__ = [
     "Future",
     "Handle",
     "Interface",
-    "Job",
     "JobStatus",
     "Keep",
     "Object",
     "Parameter",
-    "Plan",
     "RemoteArray",
     "Reservation",
     "Server",
@@ -125,9 +125,9 @@ class Server:
     def data(self, name: str) -> Handle: ...
     def list_data(self) -> list[DataStatus]: ...
     def drop_data(self, name: str) -> None: ...
-    def handle(self, id: str) -> Handle: ...  # noqa: A002
+    def handle(self, id: str | None = None, *, name: str | None = None) -> Handle: ...  # noqa: A002
     def handles(self) -> list[Handle]: ...
-    def job(self, id: str) -> Job: ...  # noqa: A002
+    def job(self, id: str) -> DurableCall: ...  # noqa: A002
     def jobs(self) -> list[JobStatus]: ...
     def reserve(
         self,
@@ -171,7 +171,8 @@ class Function:
     def times(self) -> Times | None: ...
     @property
     def library(self) -> str | None: ...
-    def plan(self, *args: _Argument, **kwargs: _Argument) -> Plan: ...
+    def estimate(self, *args: _Argument, **kwargs: _Argument) -> Estimate: ...
+    def plan(self, *args: _Argument, **kwargs: _Argument) -> Estimate: ...
     def with_output(
         self, target: SupportsWrite[str] | Callable[[str], object] | None = None
     ) -> Function: ...
@@ -180,7 +181,8 @@ class Function:
     def map(
         self, calls: Iterable[Any], *, progress: bool | None = None, **fixed: _Argument
     ) -> Sweep: ...
-    def submit(self, *args: _Argument, **kwargs: _Argument) -> Job: ...
+    def submit(self, *args: _Argument, **kwargs: _Argument) -> DurableCall: ...
+    def with_retention(self, hours: float) -> Function: ...
     def with_keep(self, hours: float) -> Function: ...
     def with_reservation(self, reservation: Reservation | int | str | None) -> Function: ...
     def reserve(
@@ -321,7 +323,7 @@ class RemoteArray:
     ) -> npt.NDArray[Any]: ...
 
 @final
-class Job:
+class DurableCall:
     @property
     def id(self) -> str: ...
     @property
@@ -422,7 +424,7 @@ class Parameter:
     def length(self) -> str | None: ...
 
 @final
-class Plan:
+class Estimate:
     @property
     def sent_bytes(self) -> int: ...
     @property

@@ -1,4 +1,4 @@
-"""The server behind `farcall.linalg` and `farcall.fft`, and calls of it that overlap."""
+"""The server of `farcall.linalg` and `farcall.fft`, and calls that overlap."""
 
 import collections
 import contextlib
@@ -10,7 +10,7 @@ from typing import Any
 from ._errors import ConnectionError  # noqa: A004
 from ._native import Future, Server, connect
 
-# Enough to hide the way there and back, few enough for the memory of both ends.
+# Enough calls to hide the round trip, few enough for the memory of both ends.
 _OUTSTANDING = 16
 
 
@@ -22,10 +22,10 @@ _for_block: contextvars.ContextVar[Server | None] = contextvars.ContextVar(
 
 
 def use(server: Server | str | None) -> None:
-    """Sends what `farcall.linalg` and `farcall.fft` compute to this server, from every thread.
+    """Chooses the server that computes for `farcall.linalg` and `farcall.fft`, for all threads.
 
-    `server` is a connection or an address. None forgets the server: the next call connects to the
-    one of the environment, as `farcall.connect()` does.
+    `server` is a connection or an address. With None, the next call connects to the server that
+    the environment names, as `farcall.connect()` does.
     """
     global _for_all  # noqa: PLW0603
     connection = connect(server) if isinstance(server, str) else server
@@ -45,7 +45,7 @@ def using(server: Server | str) -> Iterator[Server]:
 
 
 def current_server() -> Server:
-    """The server of the block, of all threads, or of the environment."""
+    """The server of the block, or of all threads, or of the environment."""
     global _for_all  # noqa: PLW0603
     server = _for_block.get() or _for_all
     if server is not None:

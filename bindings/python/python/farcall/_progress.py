@@ -1,11 +1,11 @@
-"""Bars for calls that take long."""
+"""Progress bars for long calls."""
 
 import contextlib
 import threading
 from collections.abc import Iterator
 from typing import Any
 
-from ._errors import Timeout
+from ._errors import TimeoutError  # noqa: A004
 from ._native import Future, Times, show_progress
 
 # How often a bar moves.
@@ -22,8 +22,8 @@ def progress(least: float = 0.5) -> Iterator[None]:
     with farcall.progress():
         x = dgesv(n=n, nrhs=1, a=a, lda=n, b=b, ldb=n).b
 
-    The bar tells how much of the arrays has travelled and whether the library computes; in a
-    notebook it is a widget. Calls of all threads have theirs. It needs the package tqdm:
+    The bar shows how much of the arrays has travelled, and whether the library computes. In a
+    notebook it is a widget. Each thread has its own bars. This needs the package tqdm:
     `pip install farcall[progress]`.
     """
     bar_class()
@@ -39,7 +39,7 @@ def progress(least: float = 0.5) -> Iterator[None]:
 
 
 def is_shown() -> bool:
-    """Whether a `with` block asks for bars."""
+    """Whether a `with` block wants bars."""
     return bool(_blocks)
 
 
@@ -49,13 +49,13 @@ def bar_class() -> Any:
         from tqdm.auto import tqdm  # noqa: PLC0415
     except ImportError as error:
         raise ImportError(
-            "farcall.progress draws with tqdm, which is not here: pip install farcall[progress]"
+            "farcall.progress needs the package tqdm: pip install farcall[progress]"
         ) from error
     return tqdm
 
 
 def shown(name: str, future: Future) -> tuple[Any, Times | None]:
-    """Waits for a call and shows how far it is; its result and times."""
+    """Waits for a call and shows its progress; returns its result and times."""
     with _lock:
         wait = min(_blocks, default=_PERIOD_S)
     bar = None
@@ -64,8 +64,8 @@ def shown(name: str, future: Future) -> tuple[Any, Times | None]:
             try:
                 result = future.result(timeout=max(wait, 1e-3))
                 break
-            except Timeout:
-                # That of the connection ends the call, this one only the wait.
+            except TimeoutError:
+                # The time limit of the connection ends the call; this one only ends the wait.
                 if future.done() or future._expired():
                     result = future.result()
                     break

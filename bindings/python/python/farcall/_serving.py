@@ -1,16 +1,16 @@
-"""The decorator that makes a Python function one that can be served."""
+"""The decorator for Python functions that a server serves."""
 
 import dataclasses
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar, overload
 
 _Served = TypeVar("_Served", bound=Callable[..., Any])
 
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """A function with what the interface language says about it."""
+    """A function and its interface."""
 
     function: Callable[..., Any]
     interface: str
@@ -28,29 +28,124 @@ class Export:
 
 exports: list[Export] = []
 
+# The types of the interface language, by the names that Python and NumPy use.
+_TYPES = {
+    "int": "long",
+    "float": "double",
+    "complex": "dcomplex",
+    "str": "string",
+    "int8": "char",
+    "uint8": "unsigned char",
+    "int16": "short",
+    "uint16": "unsigned short",
+    "int32": "int",
+    "uint32": "unsigned int",
+    "int64": "long",
+    "uint64": "unsigned long",
+    "float32": "float",
+    "float64": "double",
+    "complex64": "scomplex",
+    "complex128": "dcomplex",
+}
 
-def serve(
-    interface: str,
+
+@dataclasses.dataclass(frozen=True)
+class Annotation:
+    """The mode and the type of a parameter."""
+
+    mode: str
+    type: Any
+
+    def declaration(self, name: str) -> str:
+        """The parameter in the interface language."""
+        text = self.type if isinstance(self.type, str) else getattr(self.type, "__name__", "")
+        element, _, sizes = text.partition("[")
+        if element not in _TYPES or (sizes and not sizes.endswith("]")):
+            raise TypeError(
+                f"`{name}`: {self.type!r} is not a type; write int, float, complex, str, the name "
+                'of a NumPy type, or an array such as "float64[n, m]"'
+            )
+        shape = "".join(f"[{size.strip()}]" for size in sizes[:-1].split(",")) if sizes else ""
+        if not shape and self.mode != "IN":
+            raise TypeError(f'`{name}`: {self.mode} parameters are arrays, such as "float64[1]"')
+        return f"{self.mode} {_TYPES[element]} {name}{shape}"
+
+
+class In:
+    """The annotation of a parameter that the function reads: `In[int]`, `In["float64[n]"]`."""
+
+    _mode: ClassVar[str] = "IN"
+
+    def __class_getitem__(cls, item: Any) -> Annotation:
+        """The annotation for a type."""
+        return Annotation(cls._mode, item)
+
+
+class Out(In):
+    """The annotation of an array that the function fills: `Out["float64[n]"]`."""
+
+    _mode = "OUT"
+
+
+class InOut(In):
+    """The annotation of an array that the function reads and changes: `InOut["float64[n]"]`."""
+
+    _mode = "INOUT"
+
+
+def _interface(function: Callable[..., Any]) -> str:
+    """The interface that the annotations of a function state."""
+    declared = []
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+        if not isinstance(parameter.annotation, Annotation):
+            raise TypeError(
+                f"`{name}` of `{function.__name__}` needs an annotation In[...], Out[...] or "
+                "InOut[...]; or give the interface to the decorator"
+            )
+        declared.append(parameter.annotation.declaration(name))
+    return f"{function.__name__}({', '.join(declared)})"
+
+
+@overload
+def library(interface: _Served) -> _Served: ...
+@overload
+def library(
+    interface: str | None = None,
     *,
     calc_order: str | None = None,
     processor_elements: str | None = None,
     repeatable: bool = False,
-) -> Callable[[_Served], _Served]:
-    """Lets `farcall serve module.py` serve a function of the module.
+) -> Callable[[_Served], _Served]: ...
+def library(
+    interface: Any = None,
+    *,
+    calc_order: str | None = None,
+    processor_elements: str | None = None,
+    repeatable: bool = False,
+) -> Any:
+    """Makes a function of a module one that `farcall serve module.py` serves.
 
-    @farcall.serve("smooth(IN int n, IN double x[n], OUT double y[n])", calc_order="3 * n")
-    def smooth(n, x, y):
+    @farcall.library
+    def smooth(n: farcall.In[int], x: farcall.In["float64[n]"], y: farcall.Out["float64[n]"]):
         "Mean of each three neighbours"
         y[:] = np.convolve(x, np.ones(3) / 3, "same")
 
-    `interface` is the name and the parameters as the interface language has them (docs/idl.md). The
-    function gets those parameters that it names: numbers, texts, and NumPy arrays in the memory of
-    the call, IN arrays read-only. It must not keep the arrays. OUT parameters that it does not name
-    are what it returns, several as a tuple. An exception is a failed call whose error says what was
-    raised. `calc_order` (operations of a call) and `processor_elements` are expressions of the
-    parameters; `repeatable` says that a call may be run again after a failure.
+    The annotations state the interface: the mode and the type of each parameter. The sizes of
+    arrays are expressions of other parameters. The decorator also takes the interface as text, in
+    the interface language (docs/idl.md):
 
-    The function itself stays as it is. Each processor element has an interpreter of its own.
+    @farcall.library("smooth(IN int n, IN double x[n], OUT double y[n])", calc_order="3 * n")
+    def smooth(n, x):
+        return np.convolve(x, np.ones(3) / 3, "same")
+
+    The function gets the parameters that it names: numbers, texts, and NumPy arrays in the memory
+    of the call. IN arrays are read-only. The function must not keep the arrays. It returns the OUT
+    parameters that it does not name, several of them as a tuple. If it raises an exception, the
+    call fails with the text of the exception.
+
+    `calc_order` (the operations of a call) and `processor_elements` are expressions of the
+    parameters. `repeatable` says that the server may run a call again after a failure. The
+    decorator does not change the function itself. Each processor element has its own interpreter.
     """
     options = [
         f" CalcOrder {calc_order}" if calc_order else "",
@@ -59,7 +154,8 @@ def serve(
     ]
 
     def register(function: _Served) -> _Served:
-        exports.append(Export(function, interface, "".join(options)))
+        text = interface if isinstance(interface, str) else _interface(function)
+        exports.append(Export(function, text, "".join(options)))
         return function
 
-    return register
+    return register(interface) if callable(interface) else register

@@ -1,4 +1,4 @@
-"""Many calls of one function, over all servers that have it."""
+"""Many calls of one function, on all servers that have it."""
 
 import asyncio
 import collections
@@ -10,16 +10,16 @@ from typing import Any
 from ._native import Function, Future
 from ._progress import bar_class, is_shown
 
-# Computing time that is kept waiting at each server, so that it never runs dry: calls that are
-# briefer than the way to the server travel in groups.
+# Computing time of the calls that wait at each server, so that it always has work: calls that are
+# shorter than the round trip travel in groups.
 _AHEAD_S = 0.005
 _MOST_AHEAD = 128
 
 
 class Sweep:
-    """The calls of `Function.map`, which run from the start.
+    """The calls of `Function.map`, which start at once.
 
-    Iterating gives the results in the order of the calls, each when it is there.
+    Iterate over a sweep to get the results in the order of the calls, each when it is complete.
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class Sweep:
             thread.start()
 
     def __len__(self) -> int:
-        """How many calls there are, where that is known."""
+        """The number of calls, if it is known."""
         if self._total is None:
-            raise TypeError("the calls are not counted: they come from an iterator")
+            raise TypeError("the number of calls is not counted: they come from an iterator")
         return self._total
 
     def __iter__(self) -> Iterator[Any]:
-        """The results in the order of the calls. An error of a call is raised in its place."""
+        """The results in the order of the calls. If a call has failed, its error is raised."""
         number = 0
         while True:
             while number not in self._done:
@@ -75,7 +75,7 @@ class Sweep:
             number += 1
 
     def as_completed(self) -> Iterator[tuple[int, Any]]:
-        """Number and result of each call when it is there, whatever the order.
+        """The number and the result of each call, in the order in which the calls end.
 
         Calls that fail are left out; `errors` has them.
         """
@@ -86,7 +86,7 @@ class Sweep:
                 yield number, self.results[number]
 
     def wait(self) -> list[Any]:
-        """Waits for all calls; the results. The first error is raised when all have ended."""
+        """Waits for all calls and returns their results; raises the first error at the end."""
         while self._wait() is not None:
             pass
         if self.errors:
@@ -94,13 +94,13 @@ class Sweep:
         return self.results
 
     def cancel(self) -> None:
-        """No more calls are made, and those under way are given up."""
+        """Makes no more calls, and gives up those that are under way."""
         with self._changed:
             self._cancelled = True
             self._changed.notify_all()
 
     def __repr__(self) -> str:
-        """How far it is."""
+        """The progress of the sweep."""
         total = "" if self._total is None else f" of {self._total}"
         return f"<sweep: {len(self._done)}{total} calls done, {len(self.errors)} failed>"
 
@@ -127,7 +127,7 @@ class Sweep:
         return None
 
     def _take(self, *, waits: bool) -> tuple[int, Any] | None:
-        """The next call; `None` where there is none now, or, for one who waits, none any more."""
+        """The next call; `None` if there is none now or, with `waits`, if no more will come."""
         with self._changed:
             while not self._cancelled:
                 if self._again:
@@ -140,7 +140,7 @@ class Sweep:
                         self._changed.notify_all()
                         continue
                     except BaseException as error:
-                        # The caller's own iterator: raised where the caller waits.
+                        # The caller's iterator has failed: raised in the thread that waits.
                         self._fail(error)
                         break
                     self.results.append(None)
@@ -148,7 +148,7 @@ class Sweep:
                     return number, call
                 if not waits or self._outstanding == 0:
                     break
-                # A server may be lost, and its calls be made again here.
+                # If another server is lost, this one makes its calls again.
                 self._changed.wait()
             return None
 
@@ -195,7 +195,7 @@ class Sweep:
             return None
 
     def _finish(self, function: Function, number: int, call: Any, future: Future) -> float | None:
-        """Waits for a call; how long it has computed."""
+        """Waits for a call, and returns its computing time."""
         try:
             result = self._result(future)
         except ConnectionError as error:
@@ -229,7 +229,7 @@ class Sweep:
         self._ended.put(number)
 
     def _again_or_failed(self, function: Function, number: int, call: Any, error: Any) -> None:
-        """A server is lost: the call is made again elsewhere, if it may be."""
+        """A server is lost: another server makes the call again, if it is repeatable."""
         with self._changed:
             if function.interface.repeatable and self._serving > 1 and not self._cancelled:
                 self._again.append((number, call))
@@ -238,7 +238,7 @@ class Sweep:
         self._settle(number, error=error)
 
     def _leave(self, error: BaseException) -> None:
-        """One server fewer; without any, what is left cannot be done."""
+        """Removes a server; without servers the remaining calls fail."""
         with self._changed:
             self._serving -= 1
             if self._serving > 0:
@@ -256,7 +256,7 @@ class Sweep:
 
 
 class _LostError(Exception):
-    """A server is gone."""
+    """A server is lost."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))

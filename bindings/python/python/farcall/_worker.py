@@ -15,7 +15,7 @@ from ._serving import Export, exports
 
 
 class CallError(Exception):
-    """A module or a call has failed; the text says why."""
+    """A module or a call has failed, for the reason in the text."""
 
 
 def load(path: str) -> list[Export]:
@@ -24,7 +24,7 @@ def load(path: str) -> list[Export]:
     sys.path.insert(0, str(file.parent))
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
-        raise CallError("it is no Python module")
+        raise CallError("the file is not a Python module")
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module
     try:
@@ -36,12 +36,12 @@ def load(path: str) -> list[Export]:
     except Exception as error:
         raise CallError(_told(error, file)) from None
     if not exports:
-        raise CallError('no function has the decorator @farcall.serve("NAME(PARAMETERS)")')
+        raise CallError("no function has the decorator @farcall.library")
     return exports
 
 
 def _told(error: BaseException, file: pathlib.Path) -> str:
-    """What was raised, and where in the module."""
+    """The exception, and the line of the module that raised it."""
     name = type(error).__name__
     text = f"raised {name}: {error}" if str(error) else f"raised {name}"
     every = list(traceback.extract_tb(error.__traceback__))
@@ -57,13 +57,13 @@ def declare(path: str) -> str:
     """The module's functions in the interface language."""
     module = pathlib.Path(path).stem
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", module):
-        raise CallError(f"`{module}` cannot name a module: letters, digits and _ can")
+        raise CallError(f"`{module}` cannot be the name of a module: use letters, digits and _")
     declarations = [export.declaration() for export in load(path)]
     return "\n".join([f"Module {module};", *declarations]) + "\n"
 
 
 def bind(path: str) -> list[Callable[[Sequence[Any], Sequence[Any]], None]]:
-    """For each function, what calls it with arguments and takes what it returns."""
+    """For each function, a callable that calls it and stores what it returns."""
     file = pathlib.Path(path).resolve()
     return [_Bound(export.function, file) for export in load(path)]
 
@@ -81,7 +81,7 @@ class _Bound:
         except BaseException as error:
             traceback.print_exc()
             text = _told(error, self._file)
-            # What the frames of the call hold must not outlive it.
+            # The objects in the frames of the call must not outlive it.
             traceback.clear_frames(error.__traceback__)
             raise CallError(text) from None
 
@@ -90,7 +90,7 @@ def _store(returned: Any, results: Sequence[Any]) -> None:
     values = returned if isinstance(returned, tuple) else (returned,)
     if not results:
         if returned is not None:
-            raise CallError("returned a value, but every OUT parameter is an argument of it")
+            raise CallError("returned a value, but it has all OUT parameters as arguments")
         return
     if len(values) != len(results):
         raise CallError(f"returned {len(values)} values for {len(results)} OUT parameters")
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str]) -> int:
         case ["worker"]:
             _native.run_worker(bind)
         case _:
-            sys.stderr.write("run by `farcall serve module.py` only\n")
+            sys.stderr.write("only `farcall serve module.py` runs this module\n")
             return 2
     return 0
 

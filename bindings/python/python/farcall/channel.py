@@ -1,4 +1,4 @@
-"""Messages between the elements of a parallel job that `farcall gang run` started.
+"""Messages between the processes of a gang job, which `farcall gang run` has started.
 
 from farcall.channel import Channel
 channel = Channel()
@@ -23,70 +23,70 @@ _Data: TypeAlias = npt.NDArray[Any] | bytes | bytearray | memoryview
 
 
 class Message(NamedTuple):
-    """What came, or would be received next: the rank that sent it, and its bytes."""
+    """A message: the rank that sent it, and its size in bytes."""
 
     source: int
     nbytes: int
 
 
 class Channel:
-    """One element's end of a channel: send, receive and collective operations by rank.
+    """The end of a channel in one process: send, receive and collective operations by rank.
 
-    Messages between two elements arrive in order, each exactly once, however often the job is
-    preempted. A call that waits lets other threads run, and ends with KeyboardInterrupt at Ctrl-C.
-    One thread at a time may use a channel.
+    Messages between two processes arrive in order and exactly once, even if the job is preempted.
+    While a call waits, other threads run; Ctrl-C ends it with KeyboardInterrupt. Only one thread
+    may use a channel at a time.
     """
 
     def __init__(self, number: int = 0) -> None:
-        """Opens the channel of that number; `farcall gang run --channels` says how many there are.
+        """Opens the channel of that number; `farcall gang run --channels` sets how many there are.
 
-        Raises ChannelError where this process is no element of a job.
+        Raises ChannelError if this process does not belong to a gang job.
         """
         self._channel = _native.Channel(number)
 
     @property
     def rank(self) -> int:
-        """This element's rank, from 0."""
+        """The rank of this process, from 0."""
         return self._channel.rank
 
     @property
     def size(self) -> int:
-        """Elements of the job."""
+        """The number of processes of the job."""
         return self._channel.size
 
     @property
     def eager_bytes(self) -> int:
-        """Bytes of the longest message that `try_send` takes."""
+        """The most bytes of a message that `try_send` can send."""
         return self._channel.eager_bytes
 
     def send(self, target: int, data: _Data) -> None:
         """Sends a contiguous array, or bytes; returns when they are in the FIFO.
 
-        What is longer than `eager_bytes` also waits until the receiver takes its first parts: two
-        elements that send such to each other at once use `exchange`.
+        A message of more than `eager_bytes` also waits until the receiver takes its first parts.
+        Two processes that send such messages to each other at the same time need `exchange`.
         """
         self._channel.send(target, _readable(data))
 
     def try_send(self, target: int, data: _Data) -> bool:
-        """Sends if the FIFO has room now; says whether it had."""
+        """Sends if the FIFO has space, and returns whether it had."""
         return self._channel.try_send(target, _readable(data))
 
     def receive(self, source: int | None = None) -> tuple[int, bytes]:
-        """Waits for a message from a rank, or from any: who sent it, and its bytes.
+        """Waits for a message from a rank, or from any; returns the sender and the bytes.
 
         `numpy.frombuffer` makes an array of them without a copy.
         """
         return self._channel.receive(source)
 
     def receive_into(self, buffer: _Data, source: int | None = None) -> Message:
-        """Waits for a message and puts it at the start of a writable contiguous array.
+        """Waits for a message, and copies it to the start of a writable contiguous array.
 
-        A message that is too long for it stays, and ArgumentError is raised.
+        If the message is too long for the array, it raises ArgumentError, and the message remains.
         """
         return Message(*self._channel.receive_into(source, _writable(buffer)))
 
     def try_receive_into(self, buffer: _Data, source: int | None = None) -> Message | None:
-        """Receives a message if one is there."""
+        """Receives a message if one has arrived."""
         message = self._channel.try_receive_into(source, _writable(buffer))
         return Message(*message) if message else None
 
@@ -98,22 +98,22 @@ class Channel:
     def exchange(self, target: int, data: _Data, source: int, buffer: _Data) -> int:
         """Sends one message and receives another at the same time, each of any length.
 
-        Returns how many bytes came.
+        Returns the number of bytes received.
         """
         return self._channel.exchange(target, _readable(data), source, _writable(buffer))
 
     def barrier(self) -> None:
-        """Returns when every element has come here."""
+        """Waits until every process has called this."""
         self._channel.barrier()
 
     def broadcast(self, buffer: _Data, root: int = 0) -> None:
-        """Gives every element what the buffer of `root` holds."""
+        """Copies the buffer of `root` to all processes."""
         self._channel.broadcast(root, _writable(buffer))
 
     def reduce(
         self, numbers: npt.ArrayLike, op: Literal["sum", "min", "max"] = "sum", root: int = 0
     ) -> npt.NDArray[Any] | None:
-        """The numbers of all elements made one, place by place, at `root`; None elsewhere.
+        """Combines the numbers of all processes, place by place, at `root`; None elsewhere.
 
         Integers are added as int64, others as float64, always in the same order.
         """
@@ -127,7 +127,7 @@ class Channel:
         return self._reduced(None, numbers, op)
 
     def close(self) -> None:
-        """Closes the channel, which may be opened again."""
+        """Closes the channel, which can be opened again."""
         self._channel.close()
 
     def __enter__(self) -> "Channel":
@@ -150,7 +150,7 @@ class Channel:
             self._channel.reduce_integers(root, op, integers.reshape(-1))
             return integers
         if given.dtype.kind != "f" or given.dtype.itemsize > 8:
-            raise ArgumentError(f"numbers of type {given.dtype}: int64 and float64 can be reduced")
+            raise ArgumentError(f"type {given.dtype}: only int64 and float64 can be reduced")
         floats = np.array(given, dtype=np.float64, order="C")
         self._channel.reduce_floats(root, op, floats.reshape(-1))
         return floats
@@ -160,9 +160,9 @@ def _readable(data: _Data) -> npt.NDArray[np.uint8]:
     """The bytes of a contiguous array or buffer, without a copy."""
     array = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
     if array.dtype.hasobject:
-        raise ArgumentError("an array of Python objects: only numbers can be sent")
+        raise ArgumentError("the array has Python objects; only numbers can be sent")
     if not array.flags.c_contiguous:
-        raise ArgumentError("the array is not contiguous: send numpy.ascontiguousarray of it")
+        raise ArgumentError("the array is not contiguous; send numpy.ascontiguousarray(array)")
     return array.reshape(-1).view(np.uint8)
 
 

@@ -4,12 +4,12 @@ from farcall import fft
 fft.use("farcall://host:3717")  # without this: the server of the environment
 y = fft.rfft(x)
 
-Signatures, results, their types and their errors are NumPy's. All the transforms of an array
-along an axis are one call. Real input crosses the network as real numbers and one half of the
-coefficients comes back, whichever function is called. `fftfreq`, `fftshift` and their like are
-NumPy's own and run here. Extended precision is not offered.
+Signatures, results, types and errors are those of NumPy. All transforms of an array along an axis
+are one call. Real input travels as real numbers, and only half of the coefficients comes back, for
+every function. `fftfreq`, `fftshift` and similar functions are NumPy's own and run on this machine.
+There is no extended precision.
 
-The server must serve FFTW as `libraries/fft.idl` describes it.
+The server must serve FFTW with the interface file `libraries/fft.idl`.
 """
 
 import operator
@@ -92,14 +92,14 @@ def irfft(
     norm: _Norm = None,
     out: _Array | None = None,
 ) -> _Array:
-    """The inverse of `rfft`: `n` real values, 2 (m - 1) of m coefficients where it is left out."""
+    """The inverse of `rfft`: `n` real values, by default 2 (m - 1) for m coefficients."""
     array = np.asarray(a)
     length = 2 * (array.shape[axis] - 1) if n is None else operator.index(n)
     scale = _scale(length, norm, 1)
     _check(array)
     real = _real(array)
     rows = _rows(array, axis, length // 2 + 1, np.result_type(real, 1j))
-    # The input of a real result: what an imaginary part here would add is left out.
+    # For a real result: the imaginary parts that these coefficients cannot have are left out.
     rows.imag[:, 0] = 0
     if length % 2 == 0:
         rows.imag[:, -1] = 0
@@ -116,7 +116,7 @@ def fft2(
     norm: _Norm = None,
     out: _Array | None = None,
 ) -> _Array:
-    """The transform along two axes, of the lengths `s`; -1 is the whole of an axis."""
+    """The transform along two axes, of the lengths `s`; -1 stands for a whole axis."""
     return _several(fft, np.asarray(a), s, axes, norm, out)
 
 
@@ -138,7 +138,7 @@ def fftn(
     norm: _Norm = None,
     out: _Array | None = None,
 ) -> _Array:
-    """The transform along several axes, all where they are left out."""
+    """The transform along several axes, by default all."""
     return _several(fft, np.asarray(a), s, axes, norm, out)
 
 
@@ -196,7 +196,7 @@ def _call(name: str, real: np.dtype[Any], **arguments: Any) -> None:
     name = complex_name if name == "cfft" else ("s" if single else "d") + name
     info = call(f"fft/{name}", **arguments).info
     if info != 0:
-        raise RuntimeError(f"fft/{name} made no transform: info is {info}")
+        raise RuntimeError(f"fft/{name} failed: info is {info}")
 
 
 def _scale(length: int, norm: _Norm, sign: int) -> float:
@@ -217,7 +217,7 @@ def _check(array: _Array) -> None:
 
 
 def _real(array: _Array) -> np.dtype[Any]:
-    """The real type that it is computed in: single precision for half and single."""
+    """The real type of the computation: single precision for half and single."""
     return np.promote_types(np.result_type(array.real.dtype, 1.0), np.float32)
 
 
@@ -238,7 +238,7 @@ def _finish(
     kind: np.dtype[Any],
     out: _Array | None,
 ) -> _Array:
-    """Scaled rows in the shape of the array, and in `out` where that is given."""
+    """Scaled rows in the shape of the array, or in `out` if it is given."""
     if scale != 1:
         rows *= scale
     shape = np.moveaxis(array, axis, -1).shape[:-1] + rows.shape[1:]

@@ -4,12 +4,12 @@ from farcall import linalg
 linalg.use("farcall://host:3717")  # without this: the server of the environment
 x = linalg.solve(a, b)
 
-Signatures, results, their types and their errors are those of NumPy 2: whole numbers and every
-precision are computed in double precision, and the result is rounded to the precision of the
-input. The matrices of a stack are calls that overlap. `norm`, `matrix_power`, `multi_dot` and the
-like, which cost less than the way to a server or are products only, are NumPy's own and run here.
+Signatures, results, types and errors are those of NumPy 2: the computation uses double precision
+for integers and every precision, and rounds the result to the precision of the input. The matrices
+of a stack are calls that overlap. `norm`, `matrix_power`, `multi_dot` and similar functions, which
+take less time than a call or are only products, are NumPy's own and run on this machine.
 
-The server must serve LAPACK as `libraries/lapack.idl` describes it.
+The server must serve LAPACK with the interface file `libraries/lapack.idl`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,7 +48,7 @@ __all__ = [
     "using",
 ]
 
-# What else `numpy.linalg` has that runs here; some of it is younger than the oldest NumPy.
+# Other functions of `numpy.linalg`, which run here; old versions of NumPy lack some of them.
 _HERE = frozenset(
     ("cross", "diagonal", "matmul", "matrix_norm", "matrix_transpose")
     + ("outer", "tensordot", "trace", "vecdot", "vector_norm")
@@ -60,35 +60,35 @@ _EIGENVALUES = "Eigenvalues did not converge"
 
 
 class EigResult(NamedTuple):
-    """What `eig` returns."""
+    """The result of `eig`."""
 
     eigenvalues: _Array
     eigenvectors: _Array
 
 
 class EighResult(NamedTuple):
-    """What `eigh` returns."""
+    """The result of `eigh`."""
 
     eigenvalues: _Array
     eigenvectors: _Array
 
 
 class QRResult(NamedTuple):
-    """What `qr` returns with Q."""
+    """The result of `qr` with Q."""
 
     Q: _Array
     R: _Array
 
 
 class SlogdetResult(NamedTuple):
-    """What `slogdet` returns."""
+    """The result of `slogdet`."""
 
     sign: Any
     logabsdet: Any
 
 
 class SVDResult(NamedTuple):
-    """What `svd` returns with vectors."""
+    """The result of `svd` with vectors."""
 
     U: _Array
     S: _Array
@@ -99,7 +99,7 @@ class _Precision:
     """The types of a computation: of its result, and of LAPACK's routines."""
 
     def __init__(self, *arrays: _Array) -> None:
-        """Chooses them as NumPy does."""
+        """Chooses the types as NumPy does."""
         single = True
         self.is_complex = False
         for array in arrays:
@@ -119,12 +119,12 @@ class _Precision:
         return f"lapack/z{other or real}" if self.is_complex else f"lapack/d{real}"
 
     def copy(self, array: _Array) -> _Array:
-        """The array as LAPACK overwrites it."""
+        """A copy of the array, which LAPACK overwrites."""
         return np.array(array, self.work, order="F")
 
 
 def __getattr__(name: str) -> Any:
-    """NumPy's own function, where it is one that runs here."""
+    """NumPy's own function, if it runs on this machine."""
     if name in _HERE:
         return getattr(np.linalg, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -152,9 +152,9 @@ def _finite(array: _Array) -> None:
 def _each(
     name: str, stack: tuple[int, ...], arguments: Any, error: str | None = None
 ) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Place and result for every matrix of a stack.
+    """The place and the result of each matrix of a stack.
 
-    Where `error` is given it is raised after the last one if info was not 0 in any, as NumPy does.
+    If info is not 0 for any matrix, `error` is raised after the last one, as in NumPy.
     """
     failed = False
     jobs: Iterator[Mapping[str, Any]] = (arguments(place) for place in np.ndindex(stack))
@@ -268,7 +268,7 @@ def _geqrf(precision: _Precision, factors: _Array, tau: _Array) -> None:
 
 
 def _orgqr(precision: _Precision, factors: _Array, tau: _Array, q: _Array) -> None:
-    """Makes q of the reflectors in the columns of `factors`."""
+    """Computes q from the reflectors in the columns of `factors`."""
     (m, columns), least = q.shape[-2:], tau.shape[-1]
     sizes = {"m": m, "n": columns, "k": least, "lda": m, "lwork": 64 * columns}
 
@@ -391,7 +391,7 @@ def _syevd(
 
 
 def eig(a: npt.ArrayLike) -> EigResult:
-    """Eigenvalues and right vectors of a square matrix; real where all eigenvalues are."""
+    """Eigenvalues and right vectors of a square matrix; real if all eigenvalues are real."""
     a = np.asarray(a)
     _square(a)
     _finite(a)
@@ -411,7 +411,7 @@ def eig(a: npt.ArrayLike) -> EigResult:
 
 
 def eigvals(a: npt.ArrayLike) -> _Array:
-    """Eigenvalues of a square matrix; real where all are."""
+    """Eigenvalues of a square matrix; real if all of them are real."""
     a = np.asarray(a)
     _square(a)
     _finite(a)
@@ -438,7 +438,7 @@ def _geev(precision: _Precision, a: _Array, vectors: str) -> Iterator[tuple[tupl
 
 
 def _paired(imaginary: _Array, vectors: _Array) -> _Array:
-    """Complex vectors from LAPACK's: real and imaginary part stand in columns j and j + 1."""
+    """Complex vectors from LAPACK's, whose columns j and j + 1 are the real and imaginary parts."""
     result = vectors.astype(np.complex128)
     first = np.flatnonzero(imaginary > 0)
     result[:, first] = vectors[:, first] + 1j * vectors[:, first + 1]

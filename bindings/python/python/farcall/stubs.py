@@ -1,15 +1,15 @@
-"""Types for the functions of a server, so that editors complete them and checkers check them.
+"""Writes the types of the functions of a server, for editors and type checkers.
 
     python -m farcall.stubs farcall://host:3717 lapack > lapack.py
 
-writes a Python module that has a function for each function of the module `lapack`:
+writes a Python module with a function for each function of the module `lapack`:
 
     from lapack import dgesv
 
     solve = dgesv(server)  # server.function("lapack/dgesv"), with its types
     x = solve(n=n, nrhs=1, a=a, lda=n, b=b, ldb=n).b
 
-A call by name may leave OUT arguments out; a call by position gives all of them.
+A call by name may leave out OUT arguments; a call by position must give all of them.
 """
 
 import keyword
@@ -74,7 +74,7 @@ def _function(function: farcall.Function) -> Iterator[str]:
     result = f"{stem}_result" if returned and named else "Any" if returned else "None"
     if result.endswith("_result"):
         yield f"class {result}(NamedTuple):"
-        yield f'    """What `{function.name}` returns."""'
+        yield f'    """The result of `{function.name}`."""'
         yield ""
         yield from (f"    {each.name}: {_result_type(each)}" for each in returned)
         yield ""
@@ -118,12 +118,12 @@ def _method(
 
 
 def _may_be_left_out(parameter: farcall.Parameter) -> bool:
-    """OUT arrays are made; the name of an OUT file is the caller's."""
+    """OUT arrays can be left out; the caller must name an OUT file."""
     return parameter.mode == "OUT" and bool(parameter.shape)
 
 
 def _type(parameter: farcall.Parameter) -> str:
-    """What may be passed."""
+    """The type of an argument."""
     if parameter.type in ("filename", "filepointer"):
         return "str | os.PathLike[str]"
     if parameter.type == "string" and parameter.shape:
@@ -139,7 +139,7 @@ def _type(parameter: farcall.Parameter) -> str:
 
 
 def _result_type(parameter: farcall.Parameter) -> str:
-    """An array, or a number for an array of one that was left out."""
+    """An array; or a number for an array of one element that was left out."""
     if parameter.type == "string":
         return "list[str] | str" if parameter.shape == ["1"] else "list[str]"
     if parameter.shape != ["1"]:

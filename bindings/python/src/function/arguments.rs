@@ -1,5 +1,5 @@
-//! From what the caller gives to what the client takes: arguments by their parameters, the sizes
-//! that follow from them, and the memory of the arrays.
+//! The arguments of a call: which parameter each belongs to, the sizes that follow from them, and
+//! the memory of the arrays.
 
 use super::Function;
 use crate::array::{self, Slot, Typed};
@@ -11,7 +11,7 @@ use farcall_idl::{Layout, Mode, Param};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-/// What the caller gave for each parameter.
+/// The values that the caller gave, by parameter.
 pub(super) type Given<'py> = Vec<Option<Bound<'py, PyAny>>>;
 
 impl Function {
@@ -19,7 +19,7 @@ impl Function {
         &self.client.interface().params
     }
 
-    /// The functions of the caller.
+    /// The callbacks.
     pub(super) fn callbacks<'a>(
         &self,
         py: Python<'_>,
@@ -48,7 +48,7 @@ impl Function {
         callbacks.iter().zip(given).map(callable).collect()
     }
 
-    /// The name by which Python passes the parameter or callback with this index.
+    /// The name in Python of the parameter or callback with this index.
     fn passed_name(&self, index: usize) -> String {
         let interface = self.client.interface();
         let name = match interface.params.get(index) {
@@ -120,7 +120,7 @@ impl Function {
         Ok((laid_out, arrays))
     }
 
-    /// Reads the scalars and checks the types of the arrays; what is needed must be given.
+    /// Reads the scalars and checks the types of the arrays; the caller must give what is needed.
     #[allow(clippy::type_complexity)]
     pub(super) fn read<'py>(
         &self,
@@ -149,7 +149,7 @@ impl Function {
                 Some(value) if param.is_fixed_texts() => {
                     array = Some(array::typed(&self.name, param, value)?);
                 }
-                // The server checks the form of what it has.
+                // The server checks the type and the shape of a stored array.
                 Some(value) if handle::stays(value) => {}
                 Some(value) if transaction::given(value).is_some() => {}
                 Some(value) if param.mode.is_returned() && value.cast::<Keep>().is_ok() => {}
@@ -162,7 +162,7 @@ impl Function {
         Ok((scalars, arrays))
     }
 
-    /// The elements of IN arrays that sizes depend on.
+    /// The elements of IN arrays that decide sizes.
     pub(super) fn elements<'py>(
         &self,
         py: Python<'py>,
@@ -218,7 +218,7 @@ impl Function {
         Ok(slots)
     }
 
-    /// Sees to it that no array which is written shares memory with another.
+    /// Makes sure that no array which the call writes shares memory with another.
     pub(super) fn part(&self, py: Python<'_>, slots: &mut [Option<Slot<'_>>]) -> PyResult<()> {
         let returned = |index: usize| self.params()[index].mode.is_returned();
         for written in 0..slots.len() {
@@ -262,7 +262,7 @@ impl Function {
                 {
                     kept
                 }
-                // In a transaction, where the client knows it; otherwise it is a handle.
+                // A remote array in a transaction, which the client knows; otherwise a handle.
                 Some(slot) if let Some(remote) = transaction::given(&slot.given) => {
                     remote.get().argument()
                 }

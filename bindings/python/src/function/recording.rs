@@ -10,7 +10,7 @@ use farcall_idl::{Mode, Param};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-/// What to do instead of `farcall.keep()`.
+/// What to use instead of `farcall.keep()`.
 fn not_kept(mode: Mode) -> &'static str {
     match mode {
         Mode::InOut => {
@@ -25,8 +25,8 @@ fn not_kept(mode: Mode) -> &'static str {
 }
 
 impl Function {
-    /// Records a call in a transaction. The result has the caller's arrays, which are filled at
-    /// the end, and a remote array for each that was left out.
+    /// Records a call in a transaction. The result has the caller's arrays, which are filled at the
+    /// end, and a remote array for each array that was left out.
     pub(super) fn record<'py>(
         &self,
         py: Python<'py>,
@@ -65,7 +65,7 @@ impl Function {
             let is_left_out = value.as_ref().is_none_or(|value| value.is_none());
             if param.mode == Mode::Out && is_left_out {
                 let made = transaction.get().make(py, param, array, self.order)?;
-                // Small ones have memory here all the same.
+                // Small arrays have memory in this program anyway.
                 *value = Some(transaction::memory_of(&made).unwrap_or_else(|| made.clone()));
                 remote.push((array.param, made));
             }
@@ -78,7 +78,7 @@ impl Function {
         transaction
             .get()
             .add(py, (&self.client, laid_out), &mut arguments, &slots)?;
-        // What was left out is told as a remote array, whether it has memory here or not.
+        // An array that was left out is a remote array, even if it has memory in this program.
         for (param, made) in remote {
             if let Some(slot) = &mut slots[param] {
                 slot.given = made;
@@ -89,7 +89,7 @@ impl Function {
         Ok(result)
     }
 
-    /// The arrays with those that were made since.
+    /// The arrays of the caller, and those that are new.
     fn retype<'py>(
         &self,
         given: &Given<'py>,

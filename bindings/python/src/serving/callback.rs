@@ -1,4 +1,4 @@
-//! Functions of the caller as Python functions that are served get them.
+//! Callbacks as arguments of served Python functions.
 
 use crate::array::{self, Slot, Typed};
 use crate::{error, scalar};
@@ -9,17 +9,17 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The way to the caller, while the call runs.
+/// The connection to the caller, while the call runs.
 pub(super) struct Line(Mutex<Option<*mut Caller<'static>>>);
 
 // SAFETY: the pointer is only used under the lock, and a `Caller` may change threads.
 unsafe impl Send for Line {}
-// SAFETY: likewise.
+// SAFETY: the same reason.
 unsafe impl Sync for Line {}
 
 impl Line {
     /// # Safety
-    /// The line is closed before `caller` goes.
+    /// The line is closed before `caller` is dropped.
     pub(super) unsafe fn open(caller: &mut Caller<'_>) -> Arc<Line> {
         let caller = std::ptr::from_mut(caller);
         // SAFETY: only the lifetime changes, for which the caller answers.
@@ -27,7 +27,7 @@ impl Line {
         Arc::new(Line(Mutex::new(Some(caller))))
     }
 
-    /// The call is over: who has kept a callback cannot call it any more.
+    /// Ends the line, because the call has ended: a callback that the function has kept fails now.
     pub(super) fn close(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -40,9 +40,9 @@ impl Line {
     }
 }
 
-/// A function of the caller of a served function. It is called with the parameters of its interface
-/// in order, or by name; OUT parameters may be left out, and are returned then. INOUT arrays are
-/// filled in place. It cannot be called any more when the served function has returned.
+/// A callback of the caller of a served function. Call it with the parameters of its interface in
+/// order, or by name. It returns the OUT parameters that are left out, and fills INOUT arrays in
+/// place. It cannot be called after the served function has returned.
 #[pyclass(frozen, module = "farcall")]
 pub(super) struct Callback {
     line: Arc<Line>,
@@ -81,14 +81,14 @@ impl Callback {
         };
         let answer = py.detach(|| self.line.call(request));
         let answer = answer.ok_or_else(|| {
-            let text = format!(
-                "the call whose callback `{}` was is over",
-                self.interface.name
-            );
+            let text = format!("the call of callback `{}` has ended", self.interface.name);
             PyRuntimeError::new_err(text)
         })?;
         if answer.data.len() as u64 != layout.returned_bytes() {
-            let text = format!("callback `{}` came back spoilt", self.interface.name);
+            let text = format!(
+                "the answer of callback `{}` is not valid",
+                self.interface.name
+            );
             return Err(PyRuntimeError::new_err(text));
         }
         scatter(&layout, &slots, answer);
@@ -173,7 +173,7 @@ impl Callback {
         let layout = layout.map_err(|error| error::arguments(py, name, &error.to_string()))?;
         if layout.bytes > MOST_CALLBACK_BYTES {
             let text = format!(
-                "its arrays have {} bytes, at most {MOST_CALLBACK_BYTES} may be",
+                "its arrays have {} bytes, more than {MOST_CALLBACK_BYTES}",
                 layout.bytes
             );
             return Err(error::arguments(py, name, &text));
@@ -192,7 +192,7 @@ impl Callback {
         Ok((layout, scalars, slots))
     }
 
-    /// Fills the arrays that were given, and returns the others.
+    /// Fills the arrays that the function gave, and returns the others.
     fn results<'py>(
         &self,
         py: Python<'py>,
@@ -221,7 +221,7 @@ impl Callback {
     }
 }
 
-/// The sections of the arrays that are sent.
+/// The sections of the arrays that travel to the caller.
 fn gather(layout: &Layout, slots: &[Option<Slot<'_>>]) -> Vec<u8> {
     let mut data = Vec::with_capacity(layout.sent_bytes() as usize);
     for array in layout.arrays.iter().filter(|array| array.mode.is_sent()) {
@@ -237,7 +237,7 @@ fn gather(layout: &Layout, slots: &[Option<Slot<'_>>]) -> Vec<u8> {
     data
 }
 
-/// The sections that come back, in the other byte order where the answer says so.
+/// Stores the sections that come back, in the other byte order if the answer says so.
 fn scatter(layout: &Layout, slots: &[Option<Slot<'_>>], answer: CallbackAnswer) {
     let mut rest = &answer.data[..];
     for array in layout

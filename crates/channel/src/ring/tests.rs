@@ -33,6 +33,8 @@ fn ring(capacity: usize) -> (Producer, Consumer) {
     let data: Vec<Byte> = (0..capacity).map(|_| byte()).collect();
     let control = NonNull::from(Box::leak(control)).cast();
     let data = NonNull::from(Box::leak(data.into_boxed_slice())).cast();
+    #[cfg(not(loom))]
+    plain::keep([control, data]);
     // SAFETY: the memory is leaked, and these are its only ends.
     unsafe {
         (
@@ -111,6 +113,15 @@ fn a_wake_is_never_lost() {
 #[cfg(not(loom))]
 mod plain {
     use super::*;
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicPtr;
+
+    /// Keeps the memory of rings within reach: LeakSanitizer and Miri take it for lost otherwise.
+    pub(super) fn keep(memory: [NonNull<u8>; 2]) {
+        static KEPT: Mutex<Vec<AtomicPtr<u8>>> = Mutex::new(Vec::new());
+        let mut kept = KEPT.lock().expect("no test panics here");
+        kept.extend(memory.map(|part| AtomicPtr::new(part.as_ptr())));
+    }
 
     #[test]
     fn records_wrap_around_the_end() {

@@ -1,24 +1,23 @@
-//! `farcall drop`
+//! `farcall data drop`
 
-use super::{Kept, kept};
+use super::{Stored, stored};
 use crate::failure::Failure;
 use crate::objects;
 use crate::target::Target;
 use clap::Args;
 use farcall_client::HandleId;
 
-/// Let a server forget an array or data with a name, or destroy an object
+/// Drop stored arrays or named data
 ///
-/// Calls that use an array go on; a method that runs on an object is ended.
+/// Calls that use an array at this time complete first.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  farcall drop 5f0c8a4f0e9d4d0f8f1f0a3c2b1d9e77
-  farcall drop data:atoms
-  farcall drop object:$id")]
+  farcall data drop 5f0c8a4f0e9d4d0f8f1f0a3c2b1d9e77
+  farcall data drop data:atoms")]
 pub(crate) struct Arguments {
-    /// Ids of arrays, as `farcall put` printed them; data:NAME; object:ID for an object of
-    /// `farcall new`
-    #[arg(required = true, value_name = "ID|data:NAME|object:ID", value_parser = dropped)]
+    /// Ids of stored arrays, which `farcall data put` has printed, or data:NAME; object:ID destroys
+    /// a persistent object
+    #[arg(required = true, value_name = "ID|data:NAME", value_parser = dropped)]
     ids: Vec<Dropped>,
     #[command(flatten)]
     target: Target,
@@ -28,24 +27,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(None)?;
     for dropped in &arguments.ids {
         match dropped {
-            Dropped::Array(Kept::Handle(id)) => server.handle(*id)?.drop_array()?,
-            Dropped::Array(Kept::Data(name)) => server.drop_data(name)?,
+            Dropped::Array(Stored::Handle(id)) => server.handle(*id)?.drop_array()?,
+            Dropped::Array(Stored::Data(name)) => server.drop_data(name)?,
             Dropped::Object(id) => server.drop_object(*id)?,
         }
     }
     Ok(())
 }
 
-/// What stays at a server.
+/// An array or an object at a server.
 #[derive(Clone, Debug)]
 enum Dropped {
-    Array(Kept),
+    Array(Stored),
     Object(HandleId),
 }
 
 fn dropped(text: &str) -> Result<Dropped, String> {
     match objects::named(text) {
         Some(id) => id.map(Dropped::Object),
-        None => kept(text).map(Dropped::Array),
+        None => stored(text).map(Dropped::Array),
     }
 }

@@ -1,31 +1,32 @@
-//! `farcall get`
+//! `farcall data get`
 
-use super::{Kept, kept, shown};
+use super::{Stored, shown, stored};
 use crate::failure::Failure;
 use crate::form::Form;
 use crate::npy;
 use crate::target::Target;
 use clap::Args;
-use farcall_client::{Handle, HandleStatus, Server};
+use farcall_client::{Handle, HandleStatus};
 use farcall_idl::Order;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::Path;
 
-/// Get an array that stays at a server, or list those there are
+/// Get a stored array or named data
 ///
-/// Calls that are to write it end before.
+/// The command waits for earlier calls that write the array.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  farcall get
-  farcall get 5f0c8a4f0e9d4d0f8f1f0a3c2b1d9e77 -o factors.npy
-  farcall get data:atoms -o atoms.npy")]
+  farcall data get 5f0c8a4f0e9d4d0f8f1f0a3c2b1d9e77 -o factors.npy
+  farcall data get data:atoms -o atoms.npy")]
 pub(crate) struct Arguments {
-    /// Id of the array, as `farcall put` printed it, or data:NAME; without it, list yours
-    #[arg(value_name = "ID|data:NAME", value_parser = kept)]
-    array: Option<Kept>,
-    /// File for it; its first elements are shown otherwise
-    #[arg(short, long, value_name = "FILE.npy", requires = "array")]
-    output: Option<PathBuf>,
+    /// Id of a stored array, which `farcall data put` has printed, or data:NAME. Without it, the
+    /// command lists your stored arrays
+    #[arg(value_name = "ID|data:NAME", value_parser = stored)]
+    array: Option<Stored>,
+    /// File for the array. Without it, the command prints the first elements. NAME may be that of
+    /// the named data
+    #[arg(short, long, value_name = "[NAME=]FILE.npy", requires = "array")]
+    output: Option<String>,
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
@@ -35,26 +36,36 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(None)?;
     match &arguments.array {
-        None => list(&server, &arguments.form),
-        Some(array) => get(&array.find(&server)?, arguments),
+        None => {
+            let form = &arguments.form;
+            form.list("arrays", &server.handles()?, to_json, line);
+            Ok(())
+        }
+        Some(array) => get(&array.find(&server)?, arguments, output(arguments, array)),
     }
 }
 
-fn list(server: &Server, form: &Form) -> Result<(), Failure> {
-    form.list("arrays", &server.handles()?, to_json, line);
-    Ok(())
+/// The file of `FILE.npy`, or of `NAME=FILE.npy` if that is the name of the data.
+fn output<'a>(arguments: &'a Arguments, array: &Stored) -> Option<&'a Path> {
+    let text = arguments.output.as_deref()?;
+    let named = match array {
+        Stored::Data(name) => text.strip_prefix(&name.to_string()),
+        Stored::Handle(_) => None,
+    };
+    let file = named.and_then(|rest| rest.strip_prefix('='));
+    Some(Path::new(file.unwrap_or(text)))
 }
 
-fn line(array: &HandleStatus) -> String {
+pub(super) fn line(array: &HandleStatus) -> String {
     let state = match (&array.undefined, array.on_disk) {
         (Some(cause), _) => format!("  undefined: {cause}"),
-        (None, true) => "  on the disk".to_string(),
+        (None, true) => "  on disk".to_string(),
         (None, false) => String::new(),
     };
     format!("{}  {}{state}", array.id, shown(&array.form))
 }
 
-fn to_json(array: &HandleStatus) -> Value {
+pub(super) fn to_json(array: &HandleStatus) -> Value {
     json!({
         "id": array.id.to_string(), "type": array.form.element, "shape": array.form.shape,
         "order": if array.form.column_major { "columns" } else { "rows" },
@@ -62,7 +73,7 @@ fn to_json(array: &HandleStatus) -> Value {
     })
 }
 
-fn get(handle: &Handle, arguments: &Arguments) -> Result<(), Failure> {
+fn get(handle: &Handle, arguments: &Arguments, file: Option<&Path>) -> Result<(), Failure> {
     let form = handle.form();
     let element = form.ty().map_err(Failure::failed)?;
     let bytes = form.bytes().map_err(Failure::failed)?;
@@ -73,10 +84,9 @@ fn get(handle: &Handle, arguments: &Arguments) -> Result<(), Failure> {
         true => Order::ColumnMajor,
         false => Order::RowMajor,
     };
-    if let Some(path) = &arguments.output {
+    if let Some(path) = file {
         npy::write(path, element, &form.shape, order, &elements)?;
     }
-    let file = arguments.output.as_ref();
     let words = || match file {
         Some(path) => format!("{} -> {}", shown(form), path.display()),
         None => format!("{} = {}", shown(form), npy::preview(element, &elements, 8)),

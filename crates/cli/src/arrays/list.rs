@@ -1,11 +1,46 @@
-//! Data with names, for `farcall ls --data` and `farcall status`.
+//! `farcall data list`, and named data for `farcall ls --data` and `farcall status`.
 
+use super::get;
 use crate::failure::Failure;
 use crate::form::Form;
+use crate::target::Named;
+use clap::Args;
 use farcall_client::{DataStatus, Server};
 use serde_json::{Value, json};
 
-/// Prints the data with names that the user may see.
+/// List your stored arrays, and the named data that you can read
+///
+/// For named data, the list has the version, the size and the servers that hold it.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall data list
+  farcall data list meta://head --json")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    server: Named,
+    #[command(flatten)]
+    form: Form,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let server = arguments.server.connect()?;
+    let (arrays, data) = (server.handles()?, server.list_data()?);
+    if arguments.form.json {
+        let arrays: Vec<Value> = arrays.iter().map(get::to_json).collect();
+        let object = json!({ "schema": 1, "arrays": arrays, "data": to_json(&data) });
+        println!("{object}");
+        return Ok(());
+    }
+    arrays
+        .iter()
+        .for_each(|array| println!("{}", get::line(array)));
+    if !data.is_empty() {
+        print(&data);
+    }
+    Ok(())
+}
+
+/// Prints named data.
 pub(crate) fn print(data: &[DataStatus]) {
     let name = |one: &DataStatus| one.name.to_string();
     let width = data
@@ -44,7 +79,7 @@ pub(crate) fn to_json(data: &[DataStatus]) -> Vec<Value> {
 }
 
 /// `farcall ls --data`
-pub(crate) fn run(server: &Server, form: &Form) -> Result<(), Failure> {
+pub(crate) fn only_named(server: &Server, form: &Form) -> Result<(), Failure> {
     let data = server.list_data()?;
     match form.json {
         true => println!("{}", json!({ "schema": 1, "data": to_json(&data) })),

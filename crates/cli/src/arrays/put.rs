@@ -1,4 +1,4 @@
-//! `farcall put`
+//! `farcall data put`
 
 use super::shown;
 use crate::failure::Failure;
@@ -9,33 +9,36 @@ use clap::{Args, ValueEnum};
 use farcall_client::ArrayForm;
 use farcall_idl::Order;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::Path;
 
-/// Leave an array at a server, for calls to use
+/// Store an array at a server, for calls to use
 ///
-/// Prints its id. It stays until `farcall drop`, or a day after its last use; other programs of the
-/// same user find it by its id, nobody else does. With a name, calls find it as data:NAME, also
-/// behind a metaserver; put again, it is the next version, and takes the place of the one before.
+/// The command prints the id of the stored array, and calls take it as handle:ID. The server keeps
+/// the array until `farcall data drop`, or until a day after its last use. Only programs of the
+/// same user can use it.
+///
+/// With a name the array is named data, and calls take it as data:NAME, also behind a metaserver.
+/// An array that is stored under the same name later is the next version.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  id=$(farcall put a.npy --order columns)
+  id=$(farcall data put @a.npy --order columns)
   farcall call dgesv n=1000 nrhs=1 a=handle:$id lda=1000 b=@b.npy ldb=1000 -o b=x.npy
-  farcall get $id -o factors.npy
-  farcall drop $id
-  farcall put atoms.npy --name atoms
-  farcall call forces n=1000 atoms=data:atoms")]
+  farcall data get $id -o factors.npy
+  farcall data drop $id
+  farcall data put atoms=@atoms.npy
+  farcall data put weights=1,2,3 --shared")]
 pub(crate) struct Arguments {
-    /// The array
-    #[arg(value_name = "FILE.npy")]
-    file: PathBuf,
-    /// Order of its elements at the server: BLAS and LAPACK want columns [default: as in the file]
+    /// The array: @FILE.npy, or numbers with commas between them. With NAME= it is named data
+    #[arg(value_name = "[NAME=]ARRAY")]
+    array: String,
+    /// Order of the elements at the server; BLAS and LAPACK need columns [default: as in the file]
     #[arg(long, value_enum)]
     order: Option<Layout>,
-    /// Name for the data: words with `/` between
+    /// Name of the data, the same as NAME=: words with `/` between them
     #[arg(long)]
     name: Option<String>,
-    /// Let all users read them
-    #[arg(long, requires = "name")]
+    /// Let all users read the named data
+    #[arg(long)]
     shared: bool,
     #[command(flatten)]
     target: Target,
@@ -50,8 +53,39 @@ enum Layout {
     Rows,
 }
 
+/// The name and the array of `[NAME=]ARRAY`, where the path of a file may stand for the array.
+fn named(arguments: &Arguments) -> Result<(Option<&str>, Array), Failure> {
+    let (text, option) = (arguments.array.as_str(), arguments.name.as_deref());
+    let read = |text: &str| match text.starts_with('@') || !is_path(text) {
+        true => Array::parse(text),
+        false => Array::read(Path::new(text)),
+    };
+    let (name, array) = match text.split_once('=') {
+        Some((name, text)) if !is_path(&arguments.array) => (Some(name), read(text)?),
+        _ => (option, read(text)?),
+    };
+    if let (Some(name), Some(option)) = (name, option)
+        && name != option
+    {
+        return Err(Failure::usage(format!(
+            "the array has two names, `{name}` and `--name {option}`: give one"
+        )));
+    }
+    if arguments.shared && name.is_none() {
+        return Err(Failure::usage(
+            "--shared needs a name: write NAME=@FILE.npy",
+        ));
+    }
+    Ok((name, array))
+}
+
+/// Whether the text is the path of a file, and not an array.
+fn is_path(text: &str) -> bool {
+    Path::new(text).exists() || text.ends_with(".npy") && !text.contains(['=', '@'])
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let array = Array::read(&arguments.file)?;
+    let (name, array) = named(arguments)?;
     let order = match arguments.order {
         None => array.order,
         Some(Layout::Columns) => Order::ColumnMajor,
@@ -65,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let bytes = array.into_bytes(element, order).map_err(Failure::usage)?;
     let server = arguments.target.connect(None)?;
-    let handle = match &arguments.name {
+    let handle = match name {
         None => server.put(form, &bytes, true)?,
         Some(name) => server.put_named(form, &bytes, name, arguments.shared)?,
     };

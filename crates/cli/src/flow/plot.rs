@@ -1,4 +1,4 @@
-//! `farcall flow plot`: simulates, and lets the Python package draw.
+//! `farcall flow plot`: simulates a pattern; the Python package draws it.
 
 use super::run::{MessageTable, write_links};
 use super::workload::Options;
@@ -15,7 +15,7 @@ Examples:
   farcall flow plot --kind timeline --platform torus:4x4 --pattern allreduce:ring --size 1MB \\
       -o timeline.png";
 
-/// Draw the load of the links, or the messages over time
+/// Draw the load of each link, or the messages over time
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Arguments {
@@ -24,7 +24,8 @@ pub(super) struct Arguments {
     /// What to draw
     #[arg(long, value_enum, default_value = "heat-map")]
     kind: Kind,
-    /// Picture to write, .svg or .png; for perfetto use `farcall flow run --perfetto`
+    /// Picture to write: .svg, .png or .pdf. `farcall flow run --perfetto` writes a trace for
+    /// Perfetto
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
@@ -35,7 +36,7 @@ pub(super) struct Arguments {
 enum Kind {
     /// Utilisation of every link
     HeatMap,
-    /// One line a rank, one bar a message
+    /// A line for each rank, a bar for each message
     Timeline,
 }
 
@@ -43,7 +44,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     check_form(&arguments.output)?;
     let heat_map = matches!(arguments.kind, Kind::HeatMap);
     let folder = tempfile::tempdir()
-        .map_err(|error| Failure::failed(format!("no temporary folder: {error}")))?;
+        .map_err(|error| Failure::failed(format!("cannot make a temporary folder: {error}")))?;
     let data = folder.path().join("data.csv");
     let plan = arguments.options.plan(heat_map)?;
     let kind = if heat_map {

@@ -18,7 +18,7 @@ Examples:
       --size 20KB --json
   farcall flow run --platform torus:8x8x8,bandwidth=10GB/s,latency=1us --pattern goal:app.goal";
 
-/// Predict how long a pattern takes
+/// Predict how long a communication pattern takes on a network
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Arguments {
@@ -30,7 +30,7 @@ pub(super) struct Arguments {
     /// Write the load of every link to a CSV file: link, name, bandwidth, bytes, utilisation
     #[arg(long, value_name = "FILE")]
     links: Option<PathBuf>,
-    /// Write a trace of all messages that Perfetto and chrome://tracing open
+    /// Write a trace of all messages for Perfetto and chrome://tracing
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
     /// Print one JSON object
@@ -104,7 +104,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The largest memory this process ever held; 0 where the system does not tell.
+/// The most memory that this process has used; 0 if the system does not tell.
 fn peak_rss_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -118,9 +118,9 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Makes a file for results, in place of one that exists.
+/// Makes a file for results, and replaces one that exists.
 fn create(file: &Path) -> Result<BufWriter<File>, Failure> {
-    let made = File::create(file).map_err(|e| Failure::failed(format!("{}: {e}", file.display())));
+    let made = File::create(file).map_err(|error| Failure::cannot("write", file.display(), error));
     Ok(BufWriter::new(made?))
 }
 

@@ -28,58 +28,59 @@ pub(super) struct Options {
     /// edges:FILE; with bandwidth=1GB/s and latency=1us
     #[arg(long, value_name = "SPEC")]
     platform: String,
-    /// Messages: all-to-all:simple-spread | all-to-all:pairwise | allreduce:ring |
+    /// Communication pattern: all-to-all:simple-spread | all-to-all:pairwise | allreduce:ring |
     /// broadcast:binomial | exchange:16x16 | file:PATTERN.csv | goal:TRACE.goal | ...
     #[arg(long, value_name = "SPEC")]
     pattern: String,
-    /// Bytes of a message, or of the vector of a collective: 20KB, 1e6; not for files
+    /// Bytes of a message, or of the vector of a collective operation: 20KB, 1e6. Leave it out for
+    /// patterns from a file
     #[arg(long, value_name = "BYTES")]
     size: Option<String>,
-    /// How flows share links: exact is max-min; the others are approximations of the paper
+    /// How flows share links
     #[arg(long, value_enum, default_value = "exact")]
     mode: ModeName,
     /// Node of each rank: regular | random:SEED | file:PERM.csv
     #[arg(long, value_name = "SPEC", default_value = "regular")]
     placement: String,
-    /// Only the first K messages of each node
+    /// Simulate only the first K messages of each node
     #[arg(long, value_name = "K")]
     steps: Option<u64>,
-    /// Messages per pair
+    /// Messages for each pair of nodes
     #[arg(long, value_name = "M", default_value_t = 1, value_parser = some())]
     count: u32,
-    /// Largest relative change that ends the rounds of --mode iterated
+    /// With --mode iterated: stop when no rate changes by more than this fraction
     #[arg(long, default_value_t = 0.01)]
     threshold: f64,
-    /// Least simulated time between two batches of completions, in seconds
+    /// Shortest simulated time between two batches of completions, in seconds
     #[arg(long, value_name = "S", default_value_t = 0.0)]
     resolution: f64,
-    /// Sends that a node may have under way at a time
+    /// Sends that a node may have under way at the same time
     #[arg(long, default_value_t = 1, value_parser = some())]
     window: u32,
-    /// When a send is complete, so that the next may start
+    /// When a send is complete and the next one may start
     #[arg(long, value_enum, default_value = "destination")]
     completion: CompletionName,
-    /// Largest packet of --mode packets, in bytes
+    /// With --mode packets: largest packet, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500.0)]
     packet_size: f64,
-    /// Packets that the buffer at the end of a link holds in --mode packets
+    /// With --mode packets: packets in the buffer at the end of a link
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = some())]
     buffer: u32,
-    /// Let packets pass a blocked one that waits for another link, in --mode packets
+    /// With --mode packets: let packets pass a blocked packet that waits for another link
     #[arg(long)]
     virtual_output_queues: bool,
-    /// Check after every batch that the rates are max-min fair (slow)
+    /// After every batch, check that the rates are max-min fair (slow)
     #[arg(long)]
     verify: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum ModeName {
-    /// Max-min fairness
+    /// Max-min fair rates
     Exact,
-    /// The paper's mode N
+    /// An approximation: mode N of the MFS paper
     Iterated,
-    /// The paper's mode F
+    /// An approximation: mode F of the MFS paper
     EqualSplit,
     /// Packets, buffers and credits instead of flows
     Packets,
@@ -133,7 +134,7 @@ impl Options {
         positive("--threshold", self.threshold)?;
         positive("--resolution", self.resolution)?;
         if !(self.packet_size.is_finite() && self.packet_size >= 1.0) {
-            return Err(Failure::usage("--packet-size: at least one byte"));
+            return Err(Failure::usage("--packet-size must be at least 1 byte"));
         }
         let packets = (self.mode == ModeName::Packets).then_some(PacketConfig {
             packet_bytes: self.packet_size,
@@ -142,7 +143,8 @@ impl Options {
             window: self.window,
         });
         if packets.is_some() && link_bytes {
-            let message = "--mode packets gives no bytes per link: choose another mode";
+            let message =
+                "--mode packets does not count the bytes of each link: choose another mode";
             return Err(Failure::usage(message));
         }
         let config = Config {
@@ -176,7 +178,7 @@ impl Options {
         let is_file = self.pattern.starts_with("file:") || self.pattern.starts_with("goal:");
         if is_file && self.size.is_some() {
             return Err(Failure::usage(
-                "--size: the file tells the sizes; leave it out",
+                "--size: the file states the sizes; leave --size out",
             ));
         }
         let in_file = |file: &str, error| Failure::failed(format!("{file}: {error}"));
@@ -199,7 +201,9 @@ impl Options {
         let pattern = Pattern::parse(&self.pattern, platform.nodes() as u32, size.unwrap_or(0.0));
         let mut pattern = pattern.map_err(Failure::usage)?.with_count(self.count);
         if size.is_none() {
-            return Err(Failure::usage("--size is missing, for example --size 20KB"));
+            return Err(Failure::usage(
+                "--size is missing; add it, such as --size 20KB",
+            ));
         }
         if let Some(steps) = self.steps {
             pattern = pattern.with_steps(steps);
@@ -209,11 +213,11 @@ impl Options {
 }
 
 fn negative(name: &str) -> Failure {
-    Failure::usage(format!("{name}: a number, not negative"))
+    Failure::usage(format!("{name} must be 0 or greater"))
 }
 
 fn read(file: &str) -> Result<String, Failure> {
-    let fail = |error: std::io::Error| Failure::failed(format!("{file}: {error}"));
+    let fail = |error: std::io::Error| Failure::cannot("read", file, error);
     let mut text = String::new();
     let length = fs::File::open(file)
         .map_err(fail)?
@@ -221,7 +225,7 @@ fn read(file: &str) -> Result<String, Failure> {
         .read_to_string(&mut text);
     if length.map_err(fail)? as u64 == MAX_FILE {
         return Err(Failure::failed(format!(
-            "{file}: larger than {MAX_FILE} bytes"
+            "cannot read {file}: it has more than {MAX_FILE} bytes"
         )));
     }
     Ok(text)

@@ -10,58 +10,59 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Run the daemon of a node
+/// Run the gang daemon of a node
 ///
-/// Prints `listening on ADDRESS CONTROL` once it has joined, and works until Ctrl-C or SIGTERM.
-/// Daemons form a tree by --parent; jobs are submitted at the root. FARCALL_TOKEN is the secret
-/// that lets a daemon join.
+/// The daemon prints `listening on ADDRESS CONTROL` when it has joined the others, and runs until
+/// Ctrl-C or SIGTERM. Daemons form a tree by --parent; users start gang jobs at the root. A daemon
+/// can join if its FARCALL_TOKEN is that of its parent.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall gang daemon
   farcall gang daemon --slice 20ms --control /run/gang.sock --listen 10.0.0.1:3717
   farcall gang daemon --parent 10.0.0.1:3717 --listen 10.0.0.2:3717")]
 pub(crate) struct Arguments {
-    /// Name of this node [default: the host's]
+    /// Name of this node [default: the name of the host]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// Daemon above this one; none at the root
+    /// Daemon above this one; the root daemon has none
     #[arg(long, value_name = "ADDR")]
     parent: Option<String>,
-    /// Address for daemons below, and for messages between nodes; port 0 picks a free one
+    /// Address for the daemons below, and for messages between nodes; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3717")]
     listen: String,
-    /// How long jobs run in turn, at least 20ms
+    /// Length of a time slice, at least 20ms
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
     slice: Duration,
-    /// Socket for front ends: a path, or an abstract name after `@`
+    /// Socket for `farcall gang run` and the other commands: a path, or `@` and an abstract name
     #[arg(long, value_name = "PATH", default_value = DEFAULT_CONTROL, env = "FARCALL_GANG")]
     control: String,
-    /// Switch in two rounds, or in the seven steps of SCore-D with copied contexts
+    /// How to switch jobs: in two rounds, or in the seven steps of SCore-D with copied contexts
     #[arg(long, value_enum, default_value = "two")]
     form: FormName,
-    /// Wait until the network is at rest, or let what is under way become stale
+    /// What a switch does with messages on the network: wait for them (drain), or discard them and
+    /// send them again later (epoch)
     #[arg(long, value_enum, default_value = "epoch")]
     freeze: FreezeName,
-    /// Elements that run at a time on this node [default: its processors]
+    /// Processes that run at the same time on this node [default: the number of its processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     slots: Option<u16>,
-    /// Switch a job out and in at every slice even when it is alone, for measurements
+    /// For measurements: switch a job out and in at every slice even when it is alone
     #[arg(long)]
     switch_alone: bool,
-    /// Memory for all jobs together [default: nine tenths of the machine's]
+    /// Memory for all jobs together [default: nine tenths of the memory of the machine]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     memory: Option<u64>,
-    /// A daemon that says nothing for so long is given up, at least 2s
+    /// Time without a message after which another daemon counts as lost, at least 2s
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     silence: Duration,
-    /// User whose jobs come by TCP (`gang run --daemon`), by name or as UID:GID [default: the
-    /// daemon's own, unless that is root]
+    /// User of the jobs that come over TCP (`gang run --daemon`), by name or as UID:GID [default:
+    /// the user of the daemon, unless that is root]
     #[arg(long, value_name = "USER", value_parser = super::user)]
     tcp_user: Option<(u32, u32)>,
     /// Serve metrics for Prometheus at http://ADDR/metrics
     #[arg(long, value_name = "ADDR")]
     metrics: Option<String>,
-    /// Write a line for each switch, with the times of its steps, to this file
+    /// Write a line for each gang switch, with the times of its steps, to this file
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// What to log on standard error: error, warn, info, debug or trace
@@ -89,10 +90,10 @@ enum FreezeName {
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     arguments.log.init()?;
     if arguments.slice < Duration::from_millis(20) {
-        return Err(Failure::usage("--slice is at least 20ms"));
+        return Err(Failure::usage("--slice must be at least 20ms"));
     }
     if arguments.silence < Duration::from_secs(2) {
-        return Err(Failure::usage("--silence is at least 2s"));
+        return Err(Failure::usage("--silence must be at least 2s"));
     }
     let parent = arguments.parent.as_deref();
     let metrics = arguments.metrics.as_deref();
@@ -140,10 +141,10 @@ pub(super) fn resolve(option: &str, text: &str) -> Result<SocketAddr, Failure> {
     let address = text.strip_prefix("farcall://").unwrap_or(text);
     let found = address.to_socket_addrs().map_err(|error| {
         Failure::usage(format!(
-            "{option} {text}: {error}; write ADDRESS:PORT, e.g. 127.0.0.1:0"
+            "{option} {text}: {error}; write ADDRESS:PORT, such as 127.0.0.1:0"
         ))
     });
     found?
         .next()
-        .ok_or_else(|| Failure::usage(format!("{option} {text}: no such address")))
+        .ok_or_else(|| Failure::usage(format!("{option} {text}: the name has no address")))
 }

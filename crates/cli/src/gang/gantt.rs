@@ -1,28 +1,28 @@
-//! `farcall gang gantt`: lets the Python package draw a trace.
+//! `farcall gang gantt`: the Python package draws a trace.
 
 use crate::failure::Failure;
 use crate::picture::{Painter, check_form};
 use clap::Args;
 use std::path::PathBuf;
 
-/// Draw the slices of jobs on each node from the trace of a daemon
+/// Draw the time slices of the jobs on each node
 ///
-/// The trace is what `farcall gang daemon --trace FILE` of the root writes. Each node has a row,
-/// each job a colour; the gaps are switches.
+/// The root daemon writes the trace with `farcall gang daemon --trace FILE`. In the picture, each
+/// node has a row, each job has a colour, and the gaps are gang switches.
 #[derive(Args)]
 #[command(after_help = "Example:
   farcall gang gantt trace.csv -o slices.svg --from 1 --to 3")]
 pub(crate) struct Arguments {
-    /// Trace of the root's daemon
+    /// Trace of the root daemon
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// Picture to write, .svg, .png or .pdf
+    /// Picture to write: .svg, .png or .pdf
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Seconds after the first switch at which the picture begins
+    /// Start of the picture, in seconds after the first switch
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
     from: f64,
-    /// Seconds after the first switch at which it ends [default: the last switch]
+    /// End of the picture, in seconds after the first switch [default: the last switch]
     #[arg(long, value_name = "SECONDS")]
     to: Option<f64>,
     #[command(flatten)]

@@ -6,7 +6,7 @@ use crate::form::Form;
 use clap::Args;
 use serde_json::json;
 
-/// List the jobs
+/// List the gang jobs
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall gang ps --json")]
 pub(crate) struct PsArguments {
@@ -17,7 +17,7 @@ pub(crate) struct PsArguments {
     json: bool,
 }
 
-/// Stop a job until `farcall gang cont`
+/// Stop a gang job until `farcall gang cont`
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall gang stop 3")]
 pub(crate) struct StopArguments {
@@ -28,7 +28,7 @@ pub(crate) struct StopArguments {
     control: Control,
 }
 
-/// Let a stopped job go on
+/// Continue a stopped gang job
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall gang cont 3")]
 pub(crate) struct ContArguments {
@@ -39,7 +39,7 @@ pub(crate) struct ContArguments {
     control: Control,
 }
 
-/// End a job, or send all its elements a signal
+/// Kill a gang job, or send a signal to all its processes
 #[derive(Args)]
 #[command(after_help = "Examples:\n  farcall gang kill 3\n  farcall gang kill 3 --signal 10")]
 pub(crate) struct KillArguments {
@@ -53,7 +53,7 @@ pub(crate) struct KillArguments {
     control: Control,
 }
 
-/// Say what a job as a whole is doing: running, idle, terminated, deadlocked or stalled
+/// Show the state of a gang job as a whole: running, idle, terminated, deadlocked or stalled
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall gang state 3")]
 pub(crate) struct StateArguments {

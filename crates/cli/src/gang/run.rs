@@ -7,45 +7,46 @@ use farcall_gang::{FARCALL_FAILED, JobSpec};
 use farcall_quantity::bytes;
 use std::time::Instant;
 
-/// Run a program as a parallel job
+/// Run a program as a gang job
 ///
-/// Output of all elements comes here; Ctrl-C, Ctrl-Z, fg and bg act on the whole job. The exit
-/// status is the highest of all elements, 128 + signal for one that a signal ended, 125 where
-/// Farcall itself failed.
+/// The command prints the output of all processes. Ctrl-C, Ctrl-Z, fg and bg act on the whole job.
+/// The exit status is the highest of all processes: 128 + signal for a process that a signal ended,
+/// and 125 if Farcall itself failed.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall gang run -n 2 ./solver --size 1000
   farcall gang run -n 8 --tree -- make -j2 all")]
 pub(crate) struct Arguments {
-    /// Elements of the job
-    #[arg(short = 'n', long = "elements", value_name = "N",
+    /// Number of processes
+    #[arg(short = 'n', long = "processes", alias = "elements", value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=4096))]
-    elements: u16,
+    processes: u16,
     #[command(flatten)]
     control: Control,
-    /// Any programs and what they start, frozen as a control group; without channels
+    /// Run programs that know nothing of Farcall, with all processes that they start: a control
+    /// group stops them between slices. They have no channels
     #[arg(long)]
     tree: bool,
-    /// Channels that each element may open
+    /// Channels that each process may open
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(1..=8))]
     channels: u8,
-    /// Send FIFO of an element, for other nodes [default: 49152 bytes, 512 messages]
+    /// Send FIFO of a process, for other nodes [default: 49152 bytes, 512 messages]
     #[arg(long, value_name = "BYTES[,MESSAGES]", value_parser = fifo)]
     send_fifo: Option<(u32, u32)>,
-    /// Receive FIFO of an element [default: 65536 bytes, 4096 messages]
+    /// Receive FIFO of a process [default: 65536 bytes, 4096 messages]
     #[arg(long, value_name = "BYTES[,MESSAGES]", value_parser = fifo)]
     receive_fifo: Option<(u32, u32)>,
-    /// Groups of ranks that may send to each other: their sizes, e.g. 2,2
+    /// Sizes of the groups of ranks that may send to each other, such as 2,2
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     partitions: Vec<u16>,
-    /// Memory that each element may need
+    /// Memory that each process may need
     #[arg(long, value_name = "BYTES", default_value = "64MB", value_parser = bytes)]
     memory: u64,
-    /// End the job when it has terminated as a whole, or is deadlocked
+    /// End the job when it has terminated as a whole, or is in a deadlock
     #[arg(long)]
     detect_termination: bool,
-    /// Print no line about the resources used
+    /// Do not print a line about the resources that the job has used
     #[arg(long, short)]
     quiet: bool,
     /// Program and its arguments
@@ -80,7 +81,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         let usage = ended.usage;
         eprintln!(
             "farcall: job {number}: {:.2} s; user {:.2} s, system {:.2} s, \
-             largest element {:.1} MB",
+             largest process {:.1} MB",
             start.elapsed().as_secs_f64(),
             usage.user_us as f64 / 1e6,
             usage.system_us as f64 / 1e6,
@@ -95,11 +96,11 @@ fn spec(arguments: &Arguments) -> Result<JobSpec, Failure> {
     for (number, size) in (0..).zip(&arguments.partitions) {
         partitions.extend(std::iter::repeat_n(number, (*size).into()));
     }
-    if !partitions.is_empty() && partitions.len() != usize::from(arguments.elements) {
+    if !partitions.is_empty() && partitions.len() != usize::from(arguments.processes) {
         return Err(Failure::usage(format!(
-            "--partitions names {} ranks, -n {}",
+            "--partitions has {} ranks in total, but -n is {}; make them equal",
             partitions.len(),
-            arguments.elements
+            arguments.processes
         )));
     }
     let pair = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
@@ -108,7 +109,7 @@ fn spec(arguments: &Arguments) -> Result<JobSpec, Failure> {
     };
     let folder = std::env::current_dir()?;
     Ok(JobSpec {
-        elements: arguments.elements,
+        elements: arguments.processes,
         command: arguments.command.clone(),
         environment: std::env::vars_os().filter_map(pair).collect(),
         folder: folder.to_string_lossy().into_owned(),

@@ -7,18 +7,19 @@ use crate::target::Target;
 use clap::Args;
 use farcall_client::JobId;
 
-/// Cancel a submitted call; one that runs is ended
+/// Cancel a durable call
 ///
-/// Prints the state that the call is in then: one that has ended before keeps its outcome.
+/// If the call runs, the server ends it. The command prints the state of the call: a call that
+/// ended earlier keeps its result.
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall cancel 5f0c8a4f0e9d4d0f8f1f0a3c2b1d9e77 --forget")]
 pub(crate) struct Arguments {
-    /// Id of the call, as `farcall submit` printed it
+    /// Job id, which `farcall submit` has printed
     #[arg(value_parser = id)]
     id: JobId,
     #[command(flatten)]
     target: Target,
-    /// Let the server keep nothing of it
+    /// Make the server delete the call and its results
     #[arg(long)]
     forget: bool,
     #[command(flatten)]

@@ -10,29 +10,30 @@ use farcall_client::{Argument, JobId};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 
-/// Fetch the results of a submitted call, once it has ended
+/// Wait for the end of a durable call, and fetch its results
 ///
-/// The server keeps them: they can be fetched again until they expire.
+/// The server keeps the results, so that they can be fetched again until their retention ends.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall fetch 5f0c8a4f0e9d4d0f8f1f0a3c2b1d9e77 -o b=x.npy
   farcall fetch 5f0c8a4f0e9d4d0f8f1f0a3c2b1d9e77 --forget --json")]
 pub(crate) struct Arguments {
-    /// Id of the call, as `farcall submit` printed it
+    /// Job id, which `farcall submit` has printed
     #[arg(value_parser = id)]
     id: JobId,
-    /// File for an OUT or INOUT array; may be given several times
-    #[arg(short, long = "output", value_name = "NAME=FILE.npy")]
+    /// File for an OUT or INOUT array; may be given several times. NAME may be left out if the
+    /// function returns one array
+    #[arg(short, long = "output", value_name = "[NAME=]FILE.npy")]
     output: Vec<String>,
     #[command(flatten)]
     target: Target,
     /// Fail if the call has not ended, instead of waiting
     #[arg(long)]
     no_wait: bool,
-    /// Let the server forget the call when its results are here
+    /// Make the server delete the call and its results after this command has them
     #[arg(long)]
     forget: bool,
-    /// Show how long the parts of the call took
+    /// Show the times of the call: send, compute, receive
     #[arg(long)]
     time: bool,
     /// Print one JSON object
@@ -47,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let state = submitted.status().state;
     if arguments.no_wait && !state.is_over() {
         return Err(Failure::failed(format!(
-            "not yet: the call is {}",
+            "the call has not ended: it is {}; leave --no-wait out to wait for it",
             state.name()
         )));
     }

@@ -7,9 +7,9 @@ use crate::target::Named;
 use clap::Args;
 use farcall_client::DurableStatus;
 
-/// List your submitted calls
+/// List your durable calls
 ///
-/// Nobody sees those of another user.
+/// Each user sees only calls of their own.
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall jobs farcall://localhost:3717")]
 pub(crate) struct Arguments {

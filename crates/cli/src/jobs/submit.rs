@@ -10,43 +10,45 @@ use farcall_client::ReservationName;
 use serde_json::json;
 use std::time::Duration;
 
-/// Submit a call: the server runs it, and keeps what it comes to, whatever happens meanwhile
+/// Submit a durable call, which survives a lost client and a restart of the server
 ///
-/// Prints the id of the call once the server has recorded it. `farcall fetch` gets the results.
+/// The command prints the job id when the server has recorded the call. `farcall fetch` gets the
+/// results.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  farcall submit dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 --keep 48
+  farcall submit dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 --retention 48
   farcall submit dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 --reservation 3")]
 pub(crate) struct Arguments {
     /// Name of the function, with or without its module
     function: String,
-    /// Arguments by name: scalars and IN arrays, @FILE.npy or numbers with commas between
+    /// Arguments by name, as for `farcall call`: scalars, and the arrays that the call reads
     #[arg(value_name = "NAME=VALUE")]
     arguments: Vec<String>,
     #[command(flatten)]
     target: Target,
-    /// Compute on the processor elements of this reservation, which `farcall reserve` has made
+    /// Use this reservation, which `farcall reservation make` has made
     #[arg(long, value_name = "ID")]
     reservation: Option<ReservationName>,
-    /// Hours for which the outcome is kept [default: the server's]
-    #[arg(long, value_name = "HOURS")]
-    keep: Option<f64>,
+    /// Hours for which the server keeps the results [default: the retention of the server]
+    #[arg(long, alias = "keep", value_name = "HOURS")]
+    retention: Option<f64>,
     #[command(flatten)]
     form: Form,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let keep = arguments.keep.map(|hours| {
-        let keep = Duration::try_from_secs_f64(hours * 3600.0).ok();
-        keep.filter(|keep| !keep.is_zero())
-            .ok_or_else(|| Failure::usage("--keep: give hours greater than 0"))
+    let retention = arguments.retention.map(|hours| {
+        let retention = Duration::try_from_secs_f64(hours * 3600.0).ok();
+        retention
+            .filter(|time| !time.is_zero())
+            .ok_or_else(|| Failure::usage("--retention must be a number of hours greater than 0"))
     });
-    let keep = keep.transpose()?;
+    let retention = retention.transpose()?;
     let server = arguments.target.connect(None)?;
     let function = objects::no_method(&server, &arguments.function)?;
     let function = function.with_reservation(arguments.reservation.clone());
     let name = function.qualified_name().to_string();
-    let job = Call::to_submit(function, &arguments.arguments)?.submit(keep)?;
+    let job = Call::to_submit(function, &arguments.arguments)?.submit(retention)?;
     let id = job.id().to_string();
     let fields = || json!({ "id": id, "function": name });
     arguments.form.answer(|| id.clone(), fields);

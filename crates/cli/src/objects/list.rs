@@ -1,4 +1,4 @@
-//! `farcall objects`
+//! `farcall object list`
 
 use crate::failure::Failure;
 use crate::form::Form;
@@ -7,11 +7,12 @@ use clap::Args;
 use farcall_client::ObjectStatus;
 use serde_json::{Value, json};
 
-/// List your objects that stay at a server
+/// List your persistent objects
 ///
-/// One whose process has ended is lost, with its state: drop it, and make a new one.
+/// If the process of an object has ended, the object and its state are lost: drop it, and make a
+/// new one.
 #[derive(Args)]
-#[command(after_help = "Example:\n  farcall objects")]
+#[command(after_help = "Example:\n  farcall object list")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     target: Target,

@@ -1,4 +1,4 @@
-//! `farcall new`
+//! `farcall object new`
 
 use crate::failure::Failure;
 use crate::form::Form;
@@ -6,16 +6,15 @@ use crate::target::Target;
 use clap::Args;
 use serde_json::json;
 
-/// Make an object of a class, which stays at the server
+/// Make a persistent object of a class
 ///
-/// Prints its id. It stays until `farcall drop`, or a day after its last use; other programs of the
-/// same user find it by its id, nobody else does.
+/// The command prints the id of the object. The server keeps the object until `farcall object
+/// drop`, or until a day after its last use. Only programs of the same user can use it.
 #[derive(Args)]
 #[command(after_help = "Example:
-  id=$(farcall new counters/Counter)
+  id=$(farcall object new counters/Counter)
   farcall call object:$id.add n=3
-  farcall objects
-  farcall drop object:$id")]
+  farcall object drop $id")]
 pub(crate) struct Arguments {
     /// Name of the class, with or without its module
     class: String,

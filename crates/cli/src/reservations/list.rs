@@ -1,4 +1,4 @@
-//! `farcall reservations`
+//! `farcall reservation list`
 
 use super::{line, to_json};
 use crate::failure::Failure;
@@ -8,15 +8,15 @@ use clap::Args;
 
 /// List your reservations
 ///
-/// Nobody sees those of another user.
+/// Each user sees only reservations of their own.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  farcall reservations farcall://localhost:3717
-  farcall reservations meta://head --function dgesv")]
+  farcall reservation list farcall://localhost:3717
+  farcall reservation list meta://head --function dgesv")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     server: Named,
-    /// At a metaserver, those at the servers that have this function
+    /// Behind a metaserver: list the reservations at the servers that have this function
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `farcall release`
+//! `farcall reservation release`
 
 use crate::failure::Failure;
 use crate::target::Target;
@@ -7,11 +7,11 @@ use farcall_client::ReservationName;
 
 /// End reservations before their time
 ///
-/// Calls that compute go on; those that wait do so as all others from then on.
+/// Calls that compute continue. Calls that wait for the reservation wait like all other calls.
 #[derive(Args)]
-#[command(after_help = "Example:\n  farcall release 3")]
+#[command(after_help = "Example:\n  farcall reservation release 3")]
 pub(crate) struct Arguments {
-    /// Numbers of reservations, as `farcall reserve` printed them
+    /// Ids of reservations, which `farcall reservation make` has printed
     #[arg(required = true, value_name = "ID")]
     ids: Vec<ReservationName>,
     #[command(flatten)]

@@ -95,7 +95,7 @@ impl Description {
             let name = name.unwrap_or_else(|| format!("server {}", number + 1));
             if server.count == 0 || servers.len() + server.count > MOST_HOSTS {
                 return Err(format!(
-                    "{name}: count = {}: 1 to {MOST_HOSTS}",
+                    "{name}: count = {} must be 1 to {MOST_HOSTS}",
                     server.count
                 ));
             }
@@ -116,13 +116,13 @@ impl Description {
         let sites = sites.collect::<Result<Vec<Site>, String>>()?;
         if machines.is_empty() || sites.is_empty() || sites.len() > MOST_HOSTS {
             return Err(format!(
-                "a scenario has 1 to {MOST_HOSTS} servers and sites"
+                "a scenario must have 1 to {MOST_HOSTS} servers and 1 to {MOST_HOSTS} sites"
             ));
         }
         let mut arrivals = Vec::new();
         for calls in &self.calls {
             if arrivals.len() + calls.count > MOST_CALLS {
-                return Err(format!("a scenario has at most {MOST_CALLS} calls"));
+                return Err(format!("a scenario can have at most {MOST_CALLS} calls"));
             }
             self.draw(calls, random, &mut arrivals)?;
         }
@@ -145,7 +145,11 @@ impl Description {
             "linpack" => Function::Linpack,
             "ep" => Function::Ep,
             "product" => Function::Product,
-            other => return Err(format!("function = \"{other}\": linpack, ep or product")),
+            other => {
+                return Err(format!(
+                    "function = \"{other}\" must be linpack, ep or product"
+                ));
+            }
         };
         let (least, most) = calls.n;
         let largest = match function {
@@ -154,21 +158,21 @@ impl Description {
         };
         if least == 0 || least > most || most > largest {
             return Err(format!(
-                "n = [{least}, {most}]: 1 to {largest}, the least first"
+                "n = [{least}, {most}] must be two sizes from 1 to {largest}, the least first"
             ));
         }
         if !(0.0..1.0).contains(&calls.noise) || !calls.within.is_finite() || calls.within < 0.0 {
-            return Err("noise is 0 or more and below 1, within 0 seconds or more".to_string());
+            return Err(
+                "noise must be at least 0 and less than 1, and within at least 0 seconds"
+                    .to_string(),
+            );
         }
         let site = match &calls.site {
             None => None,
             Some(name) => {
                 let mut sites = self.site.iter().enumerate();
                 let found = sites.position(|(number, site)| site.name_or(number) == *name);
-                Some(
-                    found
-                        .ok_or_else(|| format!("site = \"{name}\": there is none of that name"))?,
-                )
+                Some(found.ok_or_else(|| format!("site = \"{name}\": no [[site]] has that name"))?)
             }
         };
         for _ in 0..calls.count {
@@ -190,7 +194,7 @@ impl Description {
 impl Server {
     fn machine(&self, name: &str) -> Result<Machine, String> {
         if self.pes == 0 || !(self.speed.is_finite() && self.speed > 0.0) {
-            return Err(format!("{name}: pes and speed are above 0"));
+            return Err(format!("{name}: pes and speed must be greater than 0"));
         }
         Ok(Machine {
             pes: self.pes,
@@ -211,7 +215,7 @@ fn port(name: &str, up: f64, down: f64, latency_s: f64) -> Result<Port, String> 
     let is_rate = |rate: f64| rate.is_finite() && rate > 0.0;
     if !is_rate(up) || !is_rate(down) || !latency_s.is_finite() || latency_s < 0.0 {
         return Err(format!(
-            "{name}: up and down are above 0, latency is not below"
+            "{name}: up and down must be greater than 0, and latency at least 0"
         ));
     }
     Ok(Port {

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use clap::Args;
 
-/// End a trunk that runs here
+/// Stop a trunk on this machine
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall trunk down")]
 pub(crate) struct Arguments {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::io::Write;
 use std::time::Duration;
 
-/// Show peers, links, grants or weights, rates, losses and failures
+/// Show the peers and links of a trunk: grants or weights, rates, losses and failures
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall trunk status
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     /// Print metrics in the text format of Prometheus
     #[arg(long, conflicts_with = "watch")]
     prometheus: bool,
-    /// Show it anew, twice a second, until Ctrl-C
+    /// Show the status again twice a second, until Ctrl-C
     #[arg(long)]
     watch: bool,
 }

@@ -9,38 +9,40 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Join links into one virtual interface
+/// Combine links into one virtual interface
 ///
-/// The own links are all there is to name: peers are found, unequal speeds and numbers of links
-/// are learned. Prints `NAME up` once the interface is there, and serves until Ctrl-C, SIGTERM or
-/// `farcall trunk down`. Needs root, or the rights that it names where they are missing.
+/// Name only the links of this machine. The trunk finds its peers and measures the speed of each
+/// link. The command prints `NAME up` when the interface exists, and runs until Ctrl-C, SIGTERM or
+/// `farcall trunk down`. It needs root; if a right is missing, the error names it.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall trunk up --link eth1 --link eth2 --address 10.7.0.1/24
   farcall trunk up --link eth1 --link eth2=100M --address fd07::1/64 --key-file trunk.key")]
 pub(crate) struct Arguments {
-    /// An Ethernet interface, and its line rate where it does not know it (bits/s: 100M, 2.5G)
+    /// An Ethernet interface, and its line rate if the interface does not report one (bits/s: 100M,
+    /// 2.5G); may be given several times
     #[arg(long = "link", value_name = "IF[=RATE]", required = true, value_parser = link)]
     links: Vec<LinkConfig>,
     /// Name of the virtual interface
     #[arg(long, value_name = "NAME", default_value = "fc0")]
     name: String,
-    /// IP address of the virtual interface, with the bits of its prefix
+    /// IP address of the virtual interface with the length of its prefix; may be given several
+    /// times
     #[arg(long = "address", value_name = "CIDR", value_parser = cidr)]
     addresses: Vec<(IpAddr, u8)>,
-    /// How frames are spread over the links
+    /// How to distribute frames over the links
     #[arg(long, value_enum, default_value_t = PolicyName::MaxMin)]
     policy: PolicyName,
-    /// Seconds over which the published policies count (traffic, link-count, round-robin)
+    /// Seconds over which the policies traffic, link-count and round-robin measure
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     hbspan: Duration,
-    /// Send lost frames again [default: on with max-min, else off]
+    /// Send lost frames again [default: on with max-min, off with other policies]
     #[arg(long, value_name = "on|off", value_parser = switch)]
     repair: Option<bool>,
-    /// File with a key that all nodes share: control messages without it are refused
+    /// File with a key that all nodes share; nodes ignore control messages without it
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Address where Prometheus reads metrics over HTTP (/metrics)
+    /// Serve metrics for Prometheus at http://ADDR/metrics
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     /// What to log on standard error: error, warn, info, debug or trace
@@ -51,18 +53,18 @@ pub(crate) struct Arguments {
         env = "FARCALL_LOG"
     )]
     log: Filter,
-    /// Spoil what is sent on a link, for tests: IF:loss=0.5%,delay=1ms,duplicate=1%,reorder=1%
+    /// Inject faults into a link, for tests: IF:loss=0.5%,delay=1ms,duplicate=1%,reorder=1%
     #[arg(long = "fault", value_name = "PLAN", hide = true, value_parser = fault)]
     faults: Vec<(String, FaultPlan)>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PolicyName {
-    /// Rates granted by the receiver: fair and full
+    /// The receiver grants rates that are max-min fair
     MaxMin,
-    /// RI2N++: weights by the traffic that arrives
+    /// RI2N++: weights follow the traffic that arrives
     Traffic,
-    /// RI2N+: weights by the number of peers on a link
+    /// RI2N+: weights follow the number of peers on a link
     LinkCount,
     /// RI2N: each link in turn
     RoundRobin,
@@ -83,7 +85,8 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     let mut links = arguments.links.clone();
     for (name, plan) in &arguments.faults {
         let link = links.iter_mut().find(|link| link.name == *name);
-        let link = link.ok_or_else(|| Failure::usage(format!("--fault {name}: no such --link")))?;
+        let link =
+            link.ok_or_else(|| Failure::usage(format!("--fault {name}: no --link has this name")))?;
         link.faults = Some(*plan);
     }
     Ok(Config {
@@ -103,7 +106,7 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     })
 }
 
-/// Bytes of a key, at least and at most.
+/// The least and the most bytes of a key.
 const KEY: std::ops::RangeInclusive<usize> = 16..=4096;
 
 fn key(path: &Path) -> Result<Vec<u8>, Failure> {
@@ -114,7 +117,7 @@ fn key(path: &Path) -> Result<Vec<u8>, Failure> {
     let key = bytes.trim_ascii();
     if !KEY.contains(&key.len()) {
         return Err(fail(
-            &"a key has 16 to 4096 bytes: `openssl rand -hex 32` makes one",
+            &"a key must have 16 to 4096 bytes; `openssl rand -hex 32` makes one",
         ));
     }
     Ok(key.to_vec())
@@ -141,19 +144,21 @@ fn bit_rate(text: &str) -> Result<f64, String> {
             "G" => (&text[..at], 1e9),
             _ => {
                 return Err(format!(
-                    "`{text}`: write a rate as 100M or 2.5G (bits a second)"
+                    "`{text}` is not a rate: write it as 100M or 2.5G (bits/s)"
                 ));
             }
         },
     };
     match number.parse::<f64>().map(|number| number * unit) {
         Ok(rate) if (1e4..=1e13).contains(&rate) => Ok(rate),
-        _ => Err(format!("`{text}`: a rate is 10K to 10000G bits a second")),
+        _ => Err(format!(
+            "`{text}` is not a rate from 10K to 10000G (bits/s)"
+        )),
     }
 }
 
 fn cidr(text: &str) -> Result<(IpAddr, u8), String> {
-    let wrong = || format!("`{text}`: write ADDRESS/BITS, e.g. 10.7.0.1/24 or fd07::1/64");
+    let wrong = || format!("`{text}`: write ADDRESS/BITS, such as 10.7.0.1/24 or fd07::1/64");
     let (address, bits) = text.split_once('/').ok_or_else(wrong)?;
     let address: IpAddr = address.parse().map_err(|_| wrong())?;
     let most = if address.is_ipv4() { 32 } else { 128 };
@@ -166,7 +171,7 @@ fn cidr(text: &str) -> Result<(IpAddr, u8), String> {
 fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds) if (0.01..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err(format!("`{text}`: 0.01 to 3600 seconds")),
+        _ => Err(format!("`{text}`: write 0.01 to 3600 seconds")),
     }
 }
 

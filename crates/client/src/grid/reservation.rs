@@ -74,7 +74,7 @@ impl Grid {
     pub(crate) fn refuse_reservation(&self) -> Error {
         let text = format!(
             "{} is a metaserver, and a reservation is at a server that has a function: reserve \
-             for one (farcall reserve --function NAME; in Python function.reserve)",
+             for one (farcall reservation make --function NAME; in Python function.reserve)",
             self.meta().address()
         );
         Error::failed(FailureKind::NotAllowed, text)
@@ -84,7 +84,7 @@ impl Grid {
     pub(crate) fn refuse_reservations(&self) -> Error {
         let text = format!(
             "reservations are at one server, and {} is a metaserver: connect to one of its \
-             servers, or ask those that have a function (farcall reservations --function NAME; \
+             servers, or ask those that have a function (farcall reservation list --function NAME; \
              in Python function.reservations)",
             self.meta().address()
         );

@@ -24,7 +24,6 @@ mod request;
 mod several;
 mod state;
 mod transfer;
-mod waiter;
 
 pub use memory::SharedMemory;
 pub(crate) use memory::{Pool, Segment};
@@ -38,7 +37,7 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::remote::socket::{self, Socket, Waker};
 use farcall_rpc_proto::{CallId, DIRECTORY, FailureKind, ProtocolError, client};
-use farcall_spin::Spin;
+use farcall_spin::{Bell, Spin};
 use state::{Loss, Outlook, State};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -67,6 +66,12 @@ pub(crate) struct Connection {
     bulk: Arc<AtomicUsize>,
     /// Number of threads that want the lock. A thread that moves bulk data lets them in.
     contenders: AtomicUsize,
+}
+
+impl Bell for Connection {
+    fn ring(&self) {
+        self.waker.wake();
+    }
 }
 
 impl Connection {
@@ -157,7 +162,7 @@ impl Connection {
     /// Sends what the socket accepts at once. The thread at the socket sends the rest.
     fn send_soon(&self, state: &mut State) {
         state.send(&self.socket);
-        if state.has_unsent() && state.driven {
+        if state.has_unsent() && state.seat.is_taken() {
             self.waker.wake();
         }
     }

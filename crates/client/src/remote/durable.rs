@@ -1,4 +1,4 @@
-//! Submitted calls.
+//! Durable calls at one server: their status, how they were made, and their results.
 
 use crate::address::Address;
 use crate::argument::Argument;
@@ -14,37 +14,37 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A submitted call, by its id alone: it may have been submitted by another program.
+/// A durable call, known by its job id alone. Another program may have submitted it.
 #[derive(Clone)]
 pub struct DurableCall {
     server: Server,
     id: JobId,
 }
 
-/// What is known of a submitted call.
+/// The status of a durable call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DurableStatus {
-    /// Its id.
+    /// Its job id.
     pub id: JobId,
     /// Qualified name of the function.
     pub function: String,
-    /// Where it is.
+    /// How far the call has come.
     pub state: DurableState,
-    /// When it was accepted.
+    /// When the server accepted it.
     pub submitted: SystemTime,
-    /// When it began to run.
+    /// When it started to run.
     pub started: Option<SystemTime>,
-    /// When its outcome was known.
+    /// When it ended.
     pub ended: Option<SystemTime>,
-    /// When it is forgotten.
+    /// When the server forgets it.
     pub expires: Option<SystemTime>,
-    /// Bytes that it takes at the server.
+    /// Bytes that it occupies at the server.
     pub bytes: u64,
     /// Why it failed.
     pub failure: Option<Failure>,
 }
 
-/// A submitted call as it was made, which is what it takes to fetch its results.
+/// A durable call with its interface and scalars, as needed to fetch its results.
 pub struct SubmittedCall {
     job: DurableCall,
     status: DurableStatus,
@@ -54,23 +54,23 @@ pub struct SubmittedCall {
 }
 
 impl DurableCall {
-    /// Its id.
+    /// The job id.
     pub fn id(&self) -> JobId {
         self.id
     }
 
-    /// Where it is.
+    /// The address of its server.
     pub fn address(&self) -> &Address {
         self.server.address()
     }
 
-    /// Asks where it is.
+    /// Asks the server for the status.
     pub fn status(&self) -> Result<DurableStatus, Error> {
         let description = jobs::job(&self.server.connection()?, self.id)?;
         Ok(DurableStatus::new(description.record))
     }
 
-    /// Asks how the call was made, to fetch its results.
+    /// Asks the server how the call was made, as needed to fetch its results.
     pub fn describe(&self) -> Result<SubmittedCall, Error> {
         let DurableDescription { record, call } = jobs::job(&self.server.connection()?, self.id)?;
         let unreadable = |reason: String| Error::Interface {
@@ -92,14 +92,13 @@ impl DurableCall {
         })
     }
 
-    /// Ends it, if it has not ended: then it is cancelled, and the library is stopped. Returns what
-    /// it has come to.
+    /// Cancels the call if it has not ended, and stops the library. Returns the status after that.
     pub fn cancel(&self) -> Result<DurableStatus, Error> {
         let description = jobs::cancel_job(&self.server.connection()?, self.id, false)?;
         Ok(DurableStatus::new(description.record))
     }
 
-    /// The same, and the server keeps nothing of it.
+    /// Cancels the call as above, and makes the server forget it.
     pub fn forget(&self) -> Result<DurableStatus, Error> {
         let description = jobs::cancel_job(&self.server.connection()?, self.id, true)?;
         Ok(DurableStatus::new(description.record))
@@ -107,7 +106,7 @@ impl DurableCall {
 }
 
 impl SubmittedCall {
-    /// Its status when it was asked for.
+    /// The status at the time of the question.
     pub fn status(&self) -> &DurableStatus {
         &self.status
     }
@@ -130,8 +129,8 @@ impl SubmittedCall {
     /// Begins to fetch the results into OUT and INOUT arrays.
     ///
     /// # Safety
-    /// Until the attempt is over or dropped, the arrays of `arguments` stay where they are and are
-    /// not touched.
+    /// Until the attempt has ended or is dropped, the arrays of `arguments` must stay where they
+    /// are, and the caller must not touch them.
     pub(crate) unsafe fn begin(&self, arguments: &mut [Argument<'_>]) -> Result<Attempt, Error> {
         let start = Instant::now();
         let checked = call::check_count(self.interface.params.len(), arguments).and_then(|()| {
@@ -150,7 +149,7 @@ impl SubmittedCall {
 }
 
 impl Server {
-    /// The submitted call of that id. Nothing is asked of the server yet.
+    /// The durable call with this job id. The server is not asked yet.
     pub(crate) fn job(&self, id: JobId) -> DurableCall {
         DurableCall {
             server: self.clone(),

@@ -1,5 +1,8 @@
-//! Files that arguments name. The server asks for what it needs of them while the call runs; what
-//! comes back takes the place of a file when the call has succeeded, all at once.
+//! Files that arguments name.
+//!
+//! The server asks for pieces of an input file while the call runs. An output file is written
+//! beside its place and replaces the old file after the call has succeeded, all at once. A failed
+//! call changes no file.
 
 use crate::error::Error;
 use crate::progress::Progress;
@@ -13,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Characters of a file's own name that the server is told, its end first.
+/// Characters of a file's name that the server is told, counted from the end.
 const NAME_CHARACTERS: usize = 60;
 
 /// The files of one call.
@@ -23,31 +26,31 @@ pub(crate) struct Files(Mutex<Vec<NamedFile>>);
 /// A file that an argument names.
 struct NamedFile {
     param: usize,
-    /// Name of the argument.
+    /// The name of the argument.
     argument: String,
-    /// As the caller wrote it.
+    /// The path as the caller wrote it.
     given: PathBuf,
-    /// What is read, and its length.
+    /// The input file and its length.
     source: Option<(File, u64)>,
-    /// Bytes that the server was given.
+    /// Bytes sent to the server.
     sent: u64,
     target: Option<Target>,
 }
 
-/// A file that comes back: beside the file whose place it takes, until it is complete.
+/// An output file. Until it is complete, it lies beside the file that it will replace.
 struct Target {
     file: File,
     temporary: PathBuf,
     path: PathBuf,
     received: u64,
     total: Option<u64>,
-    /// Bytes that have their place on the disk.
+    /// Bytes for which disk space is allocated.
     reserved: u64,
     is_placed: bool,
 }
 
-/// What comes back has its place on the disk so far ahead of it: no more, for the server alone says
-/// how much is to come.
+/// Disk space that is allocated ahead of the received bytes. It is bounded because only the server
+/// says how long the file is.
 const RESERVED: u64 = 64 << 20;
 
 /// A file that cannot be read or written, and the argument that names it.
@@ -69,8 +72,8 @@ impl Problem {
 }
 
 impl Files {
-    /// Opens the files that `scalars` name, and leaves of each name there what the server is told:
-    /// the name of the file in its folder.
+    /// Opens the files that `scalars` name. Replaces each path by the file's name without its
+    /// folder, which is what the server is told.
     pub(crate) fn open(
         function: &str,
         interface: &Interface,
@@ -94,12 +97,12 @@ impl Files {
         Ok(Files(Mutex::new(files)))
     }
 
-    /// Whether there are none.
+    /// Whether the call has no files.
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().is_empty()
     }
 
-    /// Whether this parameter names one.
+    /// Whether this parameter names a file.
     pub(crate) fn has(&self, param: usize) -> bool {
         self.lock().iter().any(|file| file.param == param)
     }
@@ -108,8 +111,8 @@ impl Files {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the bytes of the files to those of the arrays. How long a file is that comes back is
-    /// known with its first piece.
+    /// Adds the bytes of the files to those of the arrays. The length of an output file is known
+    /// from its first piece on.
     pub(crate) fn add_to(&self, progress: &mut Progress) {
         for file in &*self.lock() {
             progress.sent += file.sent;
@@ -121,7 +124,7 @@ impl Files {
         }
     }
 
-    /// Does what the server asks of the file that this parameter names.
+    /// Answers what the server asks about the file of this parameter.
     pub(crate) fn answer(
         &self,
         function: &str,
@@ -147,7 +150,7 @@ impl Files {
         })
     }
 
-    /// The call has succeeded: what came back takes the place of the files.
+    /// Moves the output files of a successful call into place.
     pub(crate) fn place(&self, function: &str) -> Result<(), Error> {
         let mut files = self.lock();
         for file in &*files {
@@ -232,7 +235,7 @@ impl NamedFile {
 
 /// An input file and its length.
 fn source(path: &Path) -> io::Result<(File, u64)> {
-    // Before it is opened: to open a pipe that nobody writes to would wait for ever.
+    // Checked before it is opened: opening a pipe without a writer would wait for ever.
     check_regular(&fs::metadata(path)?)?;
     let file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -251,19 +254,19 @@ fn check_regular(metadata: &fs::Metadata) -> io::Result<()> {
 }
 
 impl Target {
-    /// Makes a file beside `given`, with the permissions of the file that it will replace.
+    /// Creates a file beside `given`, with the permissions of the file that it will replace.
     fn new(given: &Path) -> io::Result<Target> {
         let replaced = match fs::metadata(given) {
             Ok(metadata) => {
                 check_regular(&metadata)?;
-                // One that may not be written to may not be replaced either.
+                // A file that may not be written must not be replaced either.
                 OpenOptions::new().write(true).open(given)?;
                 Some(metadata.permissions())
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        // Behind a link lies what is to be replaced, and not the link.
+        // A link is followed: its target is replaced, and not the link.
         let path = match &replaced {
             Some(_) => fs::canonicalize(given)?,
             None => given.to_owned(),
@@ -315,27 +318,27 @@ impl Drop for Target {
     }
 }
 
-/// Gives a part of a file its place on the disk. Pieces are then written faster, and a file system
-/// that writes all of a file when it takes the place of another (ext4) has nothing left to do.
+/// Allocates disk space for a part of a file. Pieces are then written faster. It also saves a file
+/// system such as ext4 from writing the whole file when it replaces another one.
 fn reserve(file: &File, from: u64, to: u64) -> io::Result<()> {
     if to <= from {
         return Ok(());
     }
     match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, from, to - from) {
-        // Only what would fail to be written, too, is an error.
+        // Only a full disk is an error, because then writing would fail too.
         Err(Errno::NOSPC) => Err(Errno::NOSPC.into()),
         _ => Ok(()),
     }
 }
 
-/// A new file in the folder of `path`.
+/// Creates a new file in the folder of `path`.
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     static LAST: AtomicU64 = AtomicU64::new(0);
     const TRIES: usize = 1000;
     let name = path.file_name().ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, "it is not the name of a file")
     })?;
-    // A longer name than any file may have would be refused.
+    // Bounds the length of the name, which the system limits.
     let name: String = name.to_string_lossy().chars().take(40).collect();
     for _ in 0..TRIES {
         let number = LAST.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A function of one server, and how a call of it begins.
+//! Functions of one server, and how a call of one begins.
 
 use crate::argument::Argument;
 use crate::call::{LaidOut, Prepared, Travel};
@@ -26,14 +26,14 @@ pub(crate) struct Function {
     server: Server,
     pub(super) entry: Arc<Entry>,
     output: Option<Output>,
-    /// The object whose method it is.
+    /// The object, if the function is a method.
     object: Option<Arc<Instance>>,
-    /// The reservation whose processor elements its calls have.
+    /// The reservation that the calls use.
     reservation: Option<ReservationName>,
 }
 
 impl Server {
-    /// The function of that name. Its interface is fetched once.
+    /// The function with this name. The client fetches its interface once.
     pub(crate) fn function(&self, name: &str) -> Result<Function, Error> {
         Ok(Function {
             server: self.clone(),
@@ -62,17 +62,17 @@ impl Function {
         self.reservation.as_ref()
     }
 
-    /// Whether it is called on an object.
+    /// Whether the function is a method of an object.
     pub(crate) fn is_method(&self) -> bool {
         self.object.is_some()
     }
 
-    /// The same function, whose calls have what the library prints written to `output`.
+    /// The same function with its own output.
     pub(crate) fn with_output(self, output: Option<Output>) -> Function {
         Function { output, ..self }
     }
 
-    /// The same function, whose calls have what is reserved.
+    /// The same function with a reservation.
     pub(crate) fn with_reservation(self, reservation: Option<ReservationName>) -> Function {
         Function {
             reservation,
@@ -88,7 +88,7 @@ impl Function {
         }
     }
 
-    /// The same function, as the server has described it anew.
+    /// The same function with a new description from the server.
     pub(super) fn described_by(&self, entry: Arc<Entry>) -> Function {
         Function {
             entry,
@@ -100,9 +100,9 @@ impl Function {
         self.reservation.as_ref().map(|named| named.id)
     }
 
-    /// What a call would take, before anything of it is sent.
+    /// The estimated cost of a call. No array is sent.
     pub(crate) fn estimate(&self, laid_out: LaidOut) -> Result<Estimate, Error> {
-        /// The first question may wake the server up.
+        /// Number of round trips. The first one may have to wake the server.
         const QUESTIONS: usize = 3;
         let connection = self.server.connection()?;
         let (mut call, layout) = laid_out.into_question();
@@ -129,11 +129,11 @@ impl Function {
         Prepared::new(self.description(), laid_out, arguments, way)
     }
 
-    /// Begins a call that was prepared, and returns at once.
+    /// Begins a prepared call and returns at once.
     ///
     /// # Safety
-    /// Until the attempt is over or dropped, the arrays of `arguments` stay where they are; OUT and
-    /// INOUT arrays are not touched, IN arrays not written.
+    /// Until the attempt has ended or is dropped, the arrays of `arguments` must stay where they
+    /// are. The caller must not touch OUT and INOUT arrays, and must not write IN arrays.
     pub(crate) unsafe fn begin(
         &self,
         prepared: &mut Prepared,
@@ -144,18 +144,18 @@ impl Function {
         prepared.call.reservation = self.reserved();
         let connection = self.connection_for(prepared)?;
         let interface = &self.description().interface;
-        // Names of files are for the server as long as it has the call.
+        // The server sees file names only while it has the call.
         let paths = (interface.moves_files()).then(|| prepared.call.scalars.clone());
         let reply = self.reply(&connection, prepared)?;
         let layout = &mut prepared.layout;
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller makes the same promise.
         let staging = unsafe { staging::place(&connection, interface, arguments, layout) };
         prepared.tell_places();
         if !prepared.call.handles.is_empty() {
             arrays::check_handles(&connection)?;
         }
         let layout = prepared.layout.clone();
-        // SAFETY: likewise.
+        // SAFETY: the caller makes the same promise.
         let request = unsafe { connection.call(&prepared.call, arguments, layout, reply) };
         if let Some(paths) = paths {
             prepared.call.scalars = paths;
@@ -164,7 +164,8 @@ impl Function {
         Ok(Attempt::new(request?, staging, library, start))
     }
 
-    /// The connection for a call, which is told the function's number there, and its object.
+    /// Chooses the connection for a call, and sets the numbers of the function and the object on
+    /// it.
     fn connection_for(&self, prepared: &mut Prepared) -> Result<Arc<Connection>, Error> {
         let (call, layout) = (&mut prepared.call, &prepared.layout);
         let connection = match &self.object {
@@ -174,7 +175,7 @@ impl Function {
         if call.reservation.is_some() {
             reservations::check_reservations(&connection)?;
         }
-        // The number holds for every connection to the server.
+        // The number is valid on every connection to the server.
         call.function = self.entry.number_on(&connection)?;
         call.object = self.object.as_ref().map(|object| object.id);
         let moves_files = self.description().interface.moves_files();
@@ -192,8 +193,8 @@ impl Function {
         })
     }
 
-    /// The connection that has the bandwidth of the calls' reservation. Methods are called on the
-    /// connection of their object.
+    /// The connection with the bandwidth of the reservation. Methods use the connection of their
+    /// object instead.
     pub(super) fn own_connection(
         &self,
         first: &Arc<Connection>,
@@ -206,7 +207,7 @@ impl Function {
         }
     }
 
-    /// What a call has its caller do while it runs.
+    /// The work that a running call may ask of its caller.
     fn reply(&self, connection: &Connection, prepared: &mut Prepared) -> Result<Reply, Error> {
         let description = self.description();
         let interface = &description.interface;

@@ -1,4 +1,4 @@
-//! Arrays that stay at a server.
+//! Stored arrays at one server, and the handles that name them.
 
 use crate::address::Address;
 use crate::data::Named;
@@ -10,9 +10,10 @@ use farcall_rpc_proto::{ArrayForm, HandleId, HandleRecord, Pull, Put};
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// An array at a server, to be passed as [`crate::Argument::Handle`]. Calls use it in the order in
-/// which they are made: those that read it together, one that writes it alone. After a call that
-/// was to write it and failed its contents are undefined until another call has written all of it.
+/// The handle of a stored array, to be passed as [`crate::Argument::Handle`]. Calls use the array
+/// in the order in which they are made. Several calls may read it together; a call that writes it
+/// has it alone. If such a call fails, the contents are undefined until another call has written
+/// the whole array.
 #[derive(Clone)]
 pub struct Handle {
     server: Server,
@@ -21,18 +22,18 @@ pub struct Handle {
     named: Option<Named>,
 }
 
-/// What is known of an array at a server.
+/// The status of a stored array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandleStatus {
-    /// Its handle.
+    /// Id of its handle.
     pub id: HandleId,
-    /// What it is.
+    /// Type, shape and order.
     pub form: ArrayForm,
-    /// Whether it stays when the connection ends that has put it there.
+    /// Whether it remains after the end of the connection that stored it.
     pub stays: bool,
-    /// When it was used last.
+    /// Time of its last use.
     pub used: SystemTime,
-    /// Whether it is on the disk, for want of memory.
+    /// Whether it is on the disk because memory is short.
     pub on_disk: bool,
     /// Why its contents are undefined.
     pub undefined: Option<String>,
@@ -57,17 +58,17 @@ impl Handle {
         }
     }
 
-    /// Its name, where it was put or looked up by one.
+    /// Its name and version, if it is named data.
     pub fn name(&self) -> Option<&Named> {
         self.named.as_ref()
     }
 
-    /// Names it, in this program and in others of the same user.
+    /// The id, which also names the array in other programs of the same user.
     pub fn id(&self) -> HandleId {
         self.id
     }
 
-    /// Where it is.
+    /// The address of its server.
     pub fn address(&self) -> &Address {
         self.server.address()
     }
@@ -81,7 +82,7 @@ impl Handle {
         &self.form
     }
 
-    /// Asks what is known of it.
+    /// Asks the server for the status.
     pub fn status(&self) -> Result<HandleStatus, Error> {
         Ok(HandleStatus::new(arrays::handle(
             &self.server.connection()?,
@@ -89,31 +90,32 @@ impl Handle {
         )?))
     }
 
-    /// Gets it, in its own order; `bytes` is as long as it is.
+    /// Fetches the array in its own order. `bytes` must have its length.
     pub fn get(&self, bytes: &mut [u8]) -> Result<(), Error> {
         let unit = self.form.ty().map_or(1, farcall_idl::Type::swap_unit) as usize;
         arrays::get(&self.server.connection()?, self.id, bytes, unit)
     }
 
-    /// A name of the array that another server may read it by, once and within a minute.
+    /// Lends the array: makes a name under which another server may read it, once and within a
+    /// minute.
     pub fn lend(&self) -> Result<HandleId, Error> {
         arrays::lend(&self.server.connection()?, self.id)
     }
 
-    /// A copy of the array at another server, which reads it from this one.
+    /// Copies the array to another server, which reads it from this one.
     pub(crate) fn copy(&self, server: &Server, stays: bool) -> Result<Handle, Error> {
         let loan = self.lend()?;
         server.pull(self.server.address(), loan, self.form.clone(), stays)
     }
 
-    /// The server need not keep it any more. Calls that use it go on.
+    /// Drops the array. Calls that use it continue.
     pub fn drop_array(&self) -> Result<(), Error> {
         arrays::drop_handle(&self.server.connection()?, self.id).map(drop)
     }
 
-    /// The same without waiting for the answer.
+    /// Drops the array without waiting for the answer.
     pub fn drop_soon(&self) {
-        // With its connection it is gone already.
+        // If the connection is lost, the array is gone already.
         if let Some(connection) = self.server.live_connection() {
             arrays::drop_handle_soon(&connection, self.id);
         }
@@ -132,7 +134,7 @@ impl Server {
         Ok(Handle::new(self.clone(), record))
     }
 
-    /// Has the server read an array from `from`, which has lent it under the name `loan`.
+    /// Makes the server read an array from `from`, which has lent it under the name `loan`.
     pub(crate) fn pull(
         &self,
         from: &Address,
@@ -150,7 +152,7 @@ impl Server {
         Ok(Handle::new(self.clone(), record))
     }
 
-    /// Reads an array that is lent under that name.
+    /// Reads an array that was lent under this name.
     pub(crate) fn redeem(&self, loan: HandleId, bytes: &mut [u8]) -> Result<(), Error> {
         arrays::get(&self.connection()?, loan, bytes, 1)
     }

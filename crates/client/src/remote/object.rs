@@ -1,4 +1,4 @@
-//! Remote objects: state that lives on the server, in a process of its own.
+//! Remote objects: state at the server, in a worker process of its own.
 
 use crate::error::Error;
 use crate::remote::connection::Connection;
@@ -11,15 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// An object of a class of a server. Clones are the same object. It is destroyed when it is closed,
-/// when the last clone and the last method are dropped, or when the connection ends.
+/// An object of a class. Clones are the same object. It is destroyed when it is closed, when the
+/// last clone and the last method are dropped, or when the connection ends.
 #[derive(Clone)]
 pub struct Object {
     server: Server,
     instance: Arc<Instance>,
 }
 
-/// What the server knows of it.
+/// The object as the server knows it.
 pub(crate) struct Instance {
     pub(crate) connection: Arc<Connection>,
     pub(crate) id: CallId,
@@ -27,16 +27,16 @@ pub(crate) struct Instance {
     is_closed: AtomicBool,
 }
 
-/// What is known of an object that stays.
+/// The status of a persistent object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectStatus {
-    /// Its name.
+    /// Its id.
     pub id: HandleId,
-    /// Its class, qualified.
+    /// Qualified name of its class.
     pub class: String,
-    /// When it was used last.
+    /// Time of its last use.
     pub used: SystemTime,
-    /// Why it is lost: its process has ended.
+    /// Why the object is lost: how its process ended.
     pub lost: Option<String>,
 }
 
@@ -91,14 +91,15 @@ impl Object {
         }
     }
 
-    /// Lets it stay when the connection ends, or this is closed; other programs of the same user
-    /// find it by its name ([`crate::Server::object`]). [`crate::Server::drop_object`] destroys it.
+    /// Makes the object persistent: it remains after the connection has ended or this value is
+    /// closed. Other programs of the same user find it by its id ([`crate::Server::object`]).
+    /// [`crate::Server::drop_object`] destroys it.
     pub fn keep(&self) -> Result<HandleId, Error> {
         let asked = ObjectRequest::Keep(self.instance.id);
         Ok(objects::object(&self.instance.connection, asked)?.1.id)
     }
 
-    /// The class, as it was asked for.
+    /// The name of the class that the caller asked for.
     pub fn class(&self) -> &str {
         &self.instance.class
     }
@@ -111,7 +112,7 @@ impl Object {
         &self.instance
     }
 
-    /// Destroys it: what runs is ended, and later calls fail.
+    /// Destroys the object. A running method is ended, and later calls fail.
     pub fn close(&self) {
         self.instance.close();
     }

@@ -1,15 +1,16 @@
-//! Lists that come page by page.
+//! Lists that the server sends page by page.
 
 use crate::error::Error;
 
-/// All of a list. `ask` brings the page from a place on, and the place of the next.
+/// All entries of a list. `ask` returns the page from a position on, and the position of the next
+/// page.
 pub(crate) fn all<T, P: Iterator<Item = T>>(
     mut ask: impl FnMut(u64) -> Result<(P, Option<u64>), Error>,
 ) -> Result<Vec<T>, Error> {
     let (mut all, mut from) = (Vec::new(), Some(0));
     while let Some(place) = from {
         let (page, next) = ask(place)?;
-        // A page that leads nowhere would be asked for without end.
+        // A page that points to itself would make this loop endless.
         from = next.filter(|next| *next > place);
         all.extend(page);
     }

@@ -1,4 +1,6 @@
-//! The connections to one server over which the arrays of one call may travel at once.
+//! The extra connections to one server over which the arrays of a call may travel at once.
+//!
+//! This module remembers the connections, and how many of them helped. `streams` measures that.
 
 use crate::address::Address;
 use crate::options::Options;
@@ -7,35 +9,35 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long it holds that several connections pay.
+/// How long the result "several connections help" is used.
 const HOLDS: Duration = Duration::from_secs(300);
-/// How long it holds that one connection is enough. Asking again costs little, and it may have been
-/// measured while the machine was busy.
+/// How long the result "one connection is enough" is used. It is short because a busy machine can
+/// make the measurement wrong, and measuring again costs little.
 const HOLDS_FOR_ONE: Duration = Duration::from_secs(30);
-/// How long another address of the server may take to answer.
+/// Longest wait for another address of the server.
 const REACH: Duration = Duration::from_millis(500);
 
-/// Which way arrays travel.
+/// The direction in which arrays travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     There,
     Back,
 }
 
-/// What is known of the paths to a server.
+/// The connections to a server, and how many of them help.
 #[derive(Default)]
 pub(super) struct Paths {
-    /// Connections beside the first, in the order in which they join, and how each was reached.
+    /// Connections after the first one, in the order in which they join, with the address of each.
     others: Vec<(Option<SocketAddr>, Arc<Connection>)>,
     unreachable: Vec<SocketAddr>,
-    /// Whose turn it is to have the next large call that travels on one of them.
+    /// Index of the connection for the next large call that travels on a single one.
     turn: usize,
-    /// How many connections pay, there and back, and when that was found.
+    /// Number of connections that help in each direction, and when that was measured.
     paying: [Option<(usize, Instant)>; 2],
 }
 
 impl Paths {
-    /// How many connections pay, where that was found.
+    /// How many connections help, if that was measured recently.
     pub(super) fn found(&self, direction: Direction) -> Option<usize> {
         let found = self.paying[direction as usize];
         let (count, when) = found?;
@@ -43,19 +45,19 @@ impl Paths {
         (when.elapsed() < holds).then_some(count)
     }
 
-    /// So many pay.
+    /// Records how many connections help.
     pub(super) fn find(&mut self, direction: Direction, count: usize) {
         self.paying[direction as usize] = Some((count, Instant::now()));
     }
 
-    /// Whether several may pay, as far as is known.
+    /// Whether several connections may help, as far as is known.
     pub(super) fn may_split(&self) -> bool {
         let alone = |direction| self.found(direction) == Some(1);
         ![Direction::There, Direction::Back].into_iter().all(alone)
     }
 
-    /// The connection for a call that travels on one: where several were found to pay, calls take
-    /// turns on them.
+    /// The connection for a call that travels on a single one. If several help, calls take turns on
+    /// them.
     pub(super) fn next(
         &mut self,
         first: Arc<Connection>,
@@ -70,14 +72,14 @@ impl Paths {
         }
     }
 
-    /// A connection has stalled: it is not used again.
+    /// Removes a connection that has stalled.
     pub(super) fn leave(&mut self, connection: &Connection) {
         let number = connection.number();
         self.others.retain(|(_, known)| known.number() != number);
         self.paying = [None; 2];
     }
 
-    /// The connection that joins as the `index`th, by the addresses of the server in turn.
+    /// The connection that joins as number `index`. The server's addresses are used in turn.
     pub(super) fn another(
         &mut self,
         first: &Connection,

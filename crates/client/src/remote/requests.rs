@@ -1,6 +1,7 @@
-//! What is asked of the program at the other end of a connection: one function for each question,
-//! one module for each subject. Whether that program is old enough, or of the wrong kind, is looked
-//! at here.
+//! Requests to the peer of a connection: one function for each request, one module for each
+//! subject.
+//!
+//! The functions here also check whether the peer is new enough and of the right kind.
 
 pub(crate) mod arrays;
 pub(crate) mod directory;

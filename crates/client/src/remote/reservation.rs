@@ -22,7 +22,7 @@ impl Server {
         self.one_reservation(ReservationRequest::Reserve(wanted))
     }
 
-    /// Ends a reservation before its time.
+    /// Ends a reservation early.
     pub(crate) fn release(&self, id: u64) -> Result<Reservation, Error> {
         let released = self.one_reservation(ReservationRequest::Release(id))?;
         self.reserved(|reserved, _| reserved.release(id));
@@ -37,7 +37,7 @@ impl Server {
         Ok(Reservation::new(record, self.address()))
     }
 
-    /// The caller's reservations that are not over, in the order in which they were made.
+    /// The caller's reservations that have not ended, in the order in which they were made.
     pub(crate) fn reservations(&self) -> Result<Vec<Reservation>, Error> {
         pages::all(|after| {
             let page = reservations::ask(&self.connection()?, ReservationRequest::List(after))?;

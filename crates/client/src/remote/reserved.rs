@@ -1,4 +1,4 @@
-//! The connections that have the bandwidth of reservations.
+//! The connections with the bandwidth of reservations.
 
 use crate::address::Address;
 use crate::error::Error;
@@ -10,20 +10,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The connections of reservations, by their numbers.
+/// The connections of reservations, by reservation number.
 #[derive(Default)]
 pub(super) struct Reserved(HashMap<u64, Own>);
 
 /// What a reservation has for itself.
 struct Own {
     ends: Instant,
-    /// The connection that has its bandwidth; none where it has no bandwidth, or needs none.
+    /// The connection with its bandwidth. `None` if it has no bandwidth, or needs none.
     connection: Option<Arc<Connection>>,
 }
 
 impl Reserved {
-    /// The connection of a reservation that has bandwidth; none for others, and where there is no
-    /// such reservation, which is for the server to say.
+    /// The connection of a reservation with bandwidth. `None` for other reservations, and for
+    /// unknown ones, which the server refuses.
     pub(super) fn connection(
         &mut self,
         id: u64,
@@ -55,7 +55,7 @@ impl Reserved {
         Ok(own.get().connection.clone())
     }
 
-    /// The reservation is over.
+    /// Forgets a reservation that has ended.
     pub(super) fn release(&mut self, id: u64) {
         if let Some(own) = self.0.remove(&id)
             && let Some(connection) = own.connection

@@ -1,4 +1,6 @@
-//! A server, or a metaserver: the program at an address, whatever connection leads to it by now.
+//! A server or a metaserver: the program at an address, and the connections to it.
+//!
+//! If a connection is lost, the next request opens a new one.
 
 use crate::address::Address;
 use crate::error::Error;
@@ -11,9 +13,9 @@ use crate::remote::reserved::Reserved;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a call that may overtake the arrays of larger ones.
+/// Array bytes up to which a call counts as small, so that it may overtake larger ones.
 const SMALL: u64 = 64 << 10;
-/// Arrays of a call that come to less take no turns on several connections.
+/// Array bytes from which calls take turns on several connections.
 const LARGE: u64 = 4 << 20;
 
 /// A server. Clones share its connection and interfaces.
@@ -23,7 +25,7 @@ pub(crate) struct Server(Arc<Shared>);
 struct Shared {
     address: Address,
     options: Options,
-    /// Where to connect: the address, or those of several metaservers.
+    /// The address to connect to, or those of several metaservers.
     at: Vec<Address>,
     is_metaserver: bool,
     connection: Mutex<Arc<Connection>>,

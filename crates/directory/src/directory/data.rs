@@ -1,4 +1,7 @@
-//! Named data: who holds them, in which version.
+//! Named data in the directory: which servers hold which version.
+//!
+//! Only the newest version counts. The servers decide who may read data; the directory only hides
+//! names.
 
 use super::{Directory, Refusal};
 use crate::message::record::{DataRecord, Key, Record};
@@ -11,20 +14,20 @@ use std::ops::Bound;
 
 /// Data in one page of a list.
 const PAGE: usize = 128;
-/// Holders of which a list tells.
+/// Most holders in a list.
 const MOST_HOLDERS: usize = 8;
-/// Owners of which an answer tells.
+/// Most owners in an answer.
 const MOST_OWNERS: usize = 16;
-/// Holders of which an answer tells.
+/// Most holders in an answer.
 const MOST_TOLD: usize = 4;
 
-/// Who asks for data.
+/// The user who asks about data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Viewer<'v> {
-    /// Their name.
+    /// Name of the user.
     pub user: &'v str,
-    /// Whether nobody is kept from seeing anything, as where nobody proves who they are. The
-    /// servers decide who may read what.
+    /// Whether the user sees all names, as everybody does if users do not authenticate. The servers
+    /// decide who may read.
     pub sees_all: bool,
 }
 
@@ -34,16 +37,16 @@ impl Viewer<'_> {
     }
 }
 
-/// The newest version of data, and the servers that hold it.
+/// The newest version of named data, and the servers that hold it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
-    /// What it is.
+    /// The data.
     pub datum: Datum,
-    /// Their numbers.
+    /// Numbers of the servers.
     pub holders: Vec<u64>,
 }
 
-/// What all servers hold.
+/// The named data of all servers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Data {
     of_server: BTreeMap<u64, BTreeMap<DatumName, Datum>>,
@@ -75,7 +78,7 @@ impl Data {
         }
     }
 
-    /// A server is not there any more, or begins anew.
+    /// Forgets the data of a server that is gone, or that sends its list again.
     pub(crate) fn forget(&mut self, server: u64) {
         for key in self.of_server.remove(&server).unwrap_or_default().keys() {
             if let Some(holders) = self.holders.get_mut(key) {
@@ -91,7 +94,7 @@ impl Data {
         self.of_server.contains_key(&server)
     }
 
-    /// Numbers of what a server holds.
+    /// Numbers of the data that a server holds.
     pub(crate) fn numbers(&self, server: u64) -> BTreeSet<u64> {
         let of_server = self.of_server.get(&server);
         of_server
@@ -101,7 +104,7 @@ impl Data {
             .collect()
     }
 
-    /// What a server holds.
+    /// The data that a server holds.
     pub(crate) fn of_server(&self, server: u64) -> Vec<Datum> {
         let of_server = self.of_server.get(&server);
         of_server
@@ -127,17 +130,17 @@ impl Data {
         })
     }
 
-    /// How many there are, whoever holds them.
+    /// Number of named data at all servers.
     pub(crate) fn len(&self) -> usize {
         self.holders.len()
     }
 }
 
 impl Directory {
-    /// A server tells which named data it holds.
+    /// Takes a server's list of named data.
     ///
     /// # Errors
-    /// It has no lease.
+    /// The server has no lease.
     pub fn hold(&mut self, now: f64, hold: Hold) -> Result<(), Refusal> {
         self.advance(now);
         let server = hold.server;
@@ -158,7 +161,7 @@ impl Directory {
         Ok(())
     }
 
-    /// What a server holds has changed.
+    /// Handles a change of the data that a server holds.
     pub(crate) fn renew_holds(&mut self, server: u64) {
         let holds = self.data.numbers(server);
         if let Some(entry) = self.servers.get_mut(&server) {
@@ -166,8 +169,7 @@ impl Directory {
         }
     }
 
-    /// Takes in what another metaserver knows of what a server holds. A client adds what it asked
-    /// for to what it knows.
+    /// Takes another metaserver's record of the data at a server. In a client, answers add up.
     pub(crate) fn apply_data(&mut self, record: DataRecord) {
         let server = record.server;
         if self.settings.forgets {
@@ -179,7 +181,7 @@ impl Directory {
         self.renew_holds(server);
     }
 
-    /// A client that asked for data of a name takes the answer for all there is of it.
+    /// Forgets named data before a client takes a new answer about them.
     pub fn forget_data(&mut self, name: &str) {
         let first = DatumName {
             name: name.to_string(),
@@ -195,8 +197,8 @@ impl Directory {
         }
     }
 
-    /// Data of a name, each in its newest version, with the servers that hold it: the viewer's own
-    /// first, then files, then those of others, by owner.
+    /// The data with this name, each in its newest version with its holders: the viewer's own
+    /// first, then files, then those of others by owner.
     pub fn data(&self, viewer: Viewer<'_>, name: &str, owner: Option<&str>) -> Vec<Located> {
         let first = DatumName {
             name: name.to_string(),
@@ -212,7 +214,7 @@ impl Directory {
         all
     }
 
-    /// The newest version, and those of its holders that can be reached, as far as is known.
+    /// The newest version, and those of its holders that are believed to be reachable.
     fn located(&self, key: &DatumName) -> Option<Located> {
         let mut located = self.data.located(key)?;
         let is_there = |server: &u64| {
@@ -230,7 +232,7 @@ impl Directory {
         (!located.holders.is_empty()).then_some(located)
     }
 
-    /// What a client may know of data of a name.
+    /// The answer to a client that asks about named data.
     pub fn find_data(&mut self, now: f64, viewer: Viewer<'_>, find: &FindData) -> DataFound {
         self.advance(now);
         let mut records = Vec::new();
@@ -257,7 +259,7 @@ impl Directory {
         DataFound { records, room }
     }
 
-    /// The server with the most memory free that takes so many bytes.
+    /// The server with the most free memory that has room for this many bytes.
     fn room(&self, bytes: u64) -> Option<Offer> {
         let entries = self.servers.values();
         let open = entries.filter(|one| one.accepts() && one.memory_free() >= bytes);
@@ -270,7 +272,7 @@ impl Directory {
         })
     }
 
-    /// A page of the data that somebody may see.
+    /// A page of the data that a user may see.
     pub fn list_data(
         &mut self,
         now: f64,
@@ -297,13 +299,13 @@ impl Directory {
         DataListed { data, next }
     }
 
-    /// How many data with names there are.
+    /// Number of named data.
     pub fn data_count(&self) -> usize {
         self.data.len()
     }
 
-    /// What a call reads by name, as a placement looks at it: whoever holds it needs no transfer,
-    /// and others get it from a holder.
+    /// The named data that a call reads, as placement needs them. A holder needs no transfer; other
+    /// servers read from a holder.
     pub(crate) fn inputs(&self, needs: &[Need]) -> Vec<Input> {
         let input = |need: &Need| {
             let holders = self.servers.values();

@@ -1,4 +1,4 @@
-//! Where a call goes.
+//! Placement: which server gets a call. The policies themselves are in `farcall-schedule`.
 
 use super::{Directory, Holder, Refusal};
 use crate::calls::Placed;
@@ -9,32 +9,32 @@ use farcall_schedule::Profile;
 use farcall_schedule::placement::{self, Call, Candidate, Input, Link, Origin, Unfit};
 use std::sync::LazyLock;
 
-/// Reasons of which a refusal tells.
+/// Most reasons in a refusal.
 const MOST_REASONS: usize = 8;
-/// Seconds that a call is taken to compute, at least, where no server has ever had one.
+/// Least assumed seconds of a call that no server has ever run.
 const UNKNOWN_S: f64 = 0.1;
 
-/// What decisions about a call look at.
+/// What a placement looks at.
 struct Field<'d> {
     directory: &'d Directory,
     /// All servers that have the function.
     holders: &'d [Holder],
-    /// Of the interface that the client knows.
+    /// Digest of the interface that the client knows.
     digest: u64,
     ways: &'d SitePaths,
     work: f64,
-    /// Seconds that a call is taken to compute, at least, where its server has never had one.
+    /// Least assumed seconds of a call that its server has never run.
     unknown_s: f64,
     client_up: Link,
     client_down: Link,
 }
 
 impl Directory {
-    /// Chooses a server for a call of a client at `site` and reckons with it from now on; or tells
-    /// of all servers, where the client wants that.
+    /// Chooses a server for a call of a client at `site` and counts the call there from now on. If
+    /// the client asks for an explanation, describes all servers and places nothing.
     ///
     /// # Errors
-    /// No server has the function, or none can have the call.
+    /// No server has the function, or none can run the call.
     pub fn choose(&mut self, now: f64, site: &str, wanted: &Choose) -> Result<Chosen, Refusal> {
         self.advance(now);
         let function = self.resolve(&wanted.function)?;
@@ -81,7 +81,7 @@ impl Directory {
         Ok(Chosen { placement, offers })
     }
 
-    /// Makes anew the states of servers of which something was heard.
+    /// Updates the states of servers that have news.
     pub(crate) fn refresh(&mut self) {
         for place in self.servers.take_stale() {
             let Some(entry) = self.servers.at_mut(place) else {
@@ -112,8 +112,8 @@ impl Directory {
             let rates = ways.rates[one.place];
             fastest = [0, 1].map(|way| fastest[way].max(rates[way]));
         }
-        // A guess that is too low has all calls go to one server, until the first of them has
-        // shown what it takes.
+        // With a guess that is too low, all calls would go to one server until the first of them
+        // has ended.
         if !is_known {
             let profiles = field.known().filter_map(|one| one.profile.as_ref());
             let known = profiles.filter_map(|profile| profile.seconds(work, 1));
@@ -126,8 +126,8 @@ impl Directory {
         Some(field)
     }
 
-    /// The links of a site, with the transfers that are under way on them as far as is known: as
-    /// fast as the fastest way over them.
+    /// The links of a site, with the transfers that are known to use them. A link is as fast as the
+    /// fastest path over it.
     fn links_of_site(&self, site: u64, fastest: [f64; 2]) -> [Link; 2] {
         let [up, down] = fastest.map(Link::new);
         let calls = || self.calls.of_site(site);
@@ -253,7 +253,7 @@ impl Field<'_> {
 }
 
 impl Entry {
-    /// The longest time of a function with so much work.
+    /// The longest learned time of a function with this much work.
     fn slowest(&self, work: f64) -> f64 {
         let known = self.profiles.values();
         let known = known.filter_map(|profile| profile.seconds(work, 1));

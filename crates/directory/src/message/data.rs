@@ -1,45 +1,45 @@
-//! What servers, clients and metaservers tell each other of named data.
+//! Messages about named data.
 
 use super::{Invalid, MOST_EXCLUDED, Message, Offer, count, name};
 use minicbor::{Decode, Encode};
 
-/// Named data of one server.
+/// Most named data of one server.
 pub const MOST_DATA: usize = 4096;
-/// Named data of which one message tells.
+/// Most named data in one message.
 pub const MOST_HELD: usize = 512;
-/// Dimensions of data.
+/// Most dimensions of data.
 const MOST_DIMENSIONS: usize = 32;
 
-/// The name of data, with their owner.
+/// The name of data, with the owner.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct DatumName {
     /// The name.
     #[n(0)]
     pub name: String,
-    /// Whose they are; nobody's, by an empty text, where they are files of a server's data folder.
+    /// The owner. Empty for files of a data folder, which belong to nobody.
     #[n(1)]
     pub owner: String,
 }
 
-/// Data with a name, as one server has them.
+/// Named data at one server.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Datum {
     /// Their name.
     #[n(0)]
     pub name: String,
-    /// Whose they are, as in [`DatumName::owner`].
+    /// The owner, as in [`DatumName::owner`].
     #[n(1)]
     pub owner: String,
     /// When they were put, in milliseconds since 1970, UTC.
     #[n(2)]
     pub written: u64,
-    /// Tells apart what was put at the same time.
+    /// Distinguishes data that were put at the same time.
     #[n(3)]
     pub stamp: u64,
-    /// Counts the versions, for people.
+    /// Number of the version, for people.
     #[n(4)]
     pub number: u64,
-    /// Whether all users may read them.
+    /// Whether all users may read the data.
     #[n(5)]
     pub shared: bool,
     /// Type of the elements.
@@ -48,13 +48,13 @@ pub struct Datum {
     /// The shape.
     #[n(7)]
     pub shape: Vec<u64>,
-    /// All bytes.
+    /// Size in bytes.
     #[n(8)]
     pub bytes: u64,
 }
 
 impl Datum {
-    /// Names it.
+    /// Name and owner.
     pub fn key(&self) -> DatumName {
         DatumName {
             name: self.name.clone(),
@@ -62,8 +62,7 @@ impl Datum {
         }
     }
 
-    /// Which version it is; the greater one is the newer, and two with the same are the same
-    /// bytes.
+    /// The version. A greater one is newer, and the same version is the same bytes.
     pub fn version(&self) -> (u64, u64) {
         (self.written, self.stamp)
     }
@@ -81,85 +80,85 @@ impl Datum {
     }
 }
 
-/// A server tells which named data it holds.
+/// A server's list of named data, or a change of it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Hold {
-    /// Its number.
+    /// Number of the server.
     #[n(0)]
     pub server: u64,
-    /// Whether this begins anew: what was told before counts no more.
+    /// Whether the list starts again, so that earlier messages no longer count.
     #[n(1)]
     pub anew: bool,
-    /// What it holds, or holds in another version.
+    /// Data that are new, or have a new version.
     #[n(2)]
     pub held: Vec<Datum>,
-    /// What it does not hold any more.
+    /// Data that the server no longer holds.
     #[n(3)]
     pub gone: Vec<DatumName>,
 }
 
-/// Asks who holds data of a name.
+/// Asks who holds named data.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct FindData {
     /// Their name.
     #[n(0)]
     pub name: String,
-    /// Whose they are; without it, everybody's that the client may see.
+    /// The owner. Without it, the data of all owners that the client may see.
     #[n(1)]
     pub owner: Option<String>,
-    /// Asks as well where so many bytes could be put.
+    /// Also asks for a server with room for this many bytes.
     #[n(2)]
     pub room: Option<u64>,
 }
 
-/// Answers [`FindData`].
+/// The answer to [`FindData`].
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct DataFound {
-    /// The servers that hold data of that name, and what they hold of it.
+    /// The servers that hold data with this name.
     #[n(0)]
     pub records: Vec<crate::Record>,
-    /// A server that has room.
+    /// A server with room.
     #[n(1)]
     pub room: Option<Offer>,
 }
 
-/// Asks for the data with names that come after one.
+/// Asks for a page of named data.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ListData {
-    /// The last one that is known.
+    /// The last entry of the page before.
     #[n(0)]
     pub after: Option<DatumName>,
 }
 
-/// Data with a name and where they are.
+/// Named data, and where they are.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ListedDatum {
     /// The newest version.
     #[n(0)]
     pub datum: Datum,
-    /// The addresses of servers that hold it.
+    /// Addresses of the servers that hold it.
     #[n(1)]
     pub holders: Vec<String>,
 }
 
-/// Answers [`ListData`].
+/// The answer to [`ListData`].
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct DataListed {
     /// By name and owner.
     #[n(0)]
     pub data: Vec<ListedDatum>,
-    /// Ask for those after this one, if there are more.
+    /// The last entry of this page, if there are more pages.
     #[n(1)]
     pub next: Option<DatumName>,
 }
 
-/// Data that a call reads by name.
+/// Named data that a call reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Need {
     /// [`Datum::number`].
     #[n(0)]
     pub number: u64,
-    /// Their length.
+    /// Size in bytes.
     #[n(1)]
     pub bytes: u64,
 }

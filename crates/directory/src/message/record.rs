@@ -1,14 +1,14 @@
-//! What metaservers share by a store, and clients keep.
+//! Records: what metaservers share through a store, and what clients keep.
 
 use crate::message::{Datum, Invalid, Join, MOST_DATA, Message, Report, Times};
 use minicbor::{Decode, Encode};
 use std::fmt;
 use std::str::FromStr;
 
-/// Values of a path that are kept for each of latency and rate.
+/// Most values that are kept for the latency and for the rate of a path.
 const MOST_VALUES: usize = 64;
 
-/// Names a record.
+/// The key of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// A server.
@@ -53,7 +53,7 @@ impl FromStr for Key {
     }
 }
 
-/// One thing that others may know.
+/// One record.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub enum Record {
     /// A server that has joined.
@@ -67,33 +67,33 @@ pub enum Record {
     Data(#[n(0)] DataRecord),
 }
 
-/// What others may know of the named data that a server holds.
+/// The named data of a server, as others see them.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct DataRecord {
     /// The server.
     #[n(0)]
     pub server: u64,
-    /// What it holds.
+    /// The data.
     #[n(1)]
     pub held: Vec<Datum>,
-    /// Milliseconds since 1970, UTC, at which the server's lease ends.
+    /// When the server's lease ends, in milliseconds since 1970, UTC.
     #[n(2)]
     pub expires_ms: u64,
 }
 
-/// What others may know of a server.
+/// A server, as others see it.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct ServerRecord {
-    /// What it is.
+    /// Its description.
     #[n(0)]
     pub join: Join,
-    /// How it stands, without what it has learned.
+    /// Its status, without learned times.
     #[n(1)]
     pub report: Option<Report>,
-    /// What it has learned.
+    /// Its learned times.
     #[n(2)]
     pub learned: Vec<Times>,
-    /// Milliseconds since 1970, UTC, at which the lease ends.
+    /// When the lease ends, in milliseconds since 1970, UTC.
     #[n(3)]
     pub expires_ms: u64,
 }
@@ -101,15 +101,15 @@ pub struct ServerRecord {
 /// Measured values of one direction, the oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct Values {
-    /// Seconds.
+    /// Latencies in seconds.
     #[n(0)]
     pub latencies: Vec<f64>,
-    /// Bytes per second.
+    /// Rates in bytes per second.
     #[n(1)]
     pub rates: Vec<f64>,
 }
 
-/// What others may know of the paths between a site and a server.
+/// The paths between a site and a server, as others see them.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct PathRecord {
     /// The site.
@@ -127,7 +127,7 @@ pub struct PathRecord {
 }
 
 impl Record {
-    /// Its name.
+    /// The key of the record.
     pub fn key(&self) -> Key {
         match self {
             Record::Server(record) => Key::Server(record.join.server),
@@ -139,7 +139,7 @@ impl Record {
         }
     }
 
-    /// The same, with another name for the site.
+    /// The same record with another name of the site.
     pub fn at(self, site: &str) -> Record {
         match self {
             Record::Path(path) => Record::Path(PathRecord {
@@ -150,12 +150,12 @@ impl Record {
         }
     }
 
-    /// When it is of no more use, in milliseconds since 1970; paths stay.
+    /// When the record expires, in milliseconds since 1970. Paths never do.
     pub fn expires_ms(&self) -> u64 {
         match self {
             Record::Server(record) => record.expires_ms,
             Record::Data(record) => record.expires_ms,
-            // What fits the integers of every store.
+            // The greatest integer of every store.
             Record::Path(_) => i64::MAX as u64,
         }
     }

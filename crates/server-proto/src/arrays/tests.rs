@@ -223,7 +223,7 @@ proptest! {
         let mut picks = picks.iter().cycle();
         while !left.is_empty() {
             let ready: Vec<usize> = left.iter().copied()
-                .filter(|number| store.turn(call(*number), &wanted[*number]) == Turn::Now).collect();
+                .filter(|i| store.turn(call(*i), &wanted[*i]) == Turn::Now).collect();
             prop_assert!(!ready.is_empty());
             for (index, a) in ready.iter().enumerate() {
                 for b in &ready[index + 1..] {

@@ -1,4 +1,4 @@
-//! Data with names: arrays that were given one, and files of the data folder.
+//! Named data: arrays with a name, and files of the data folder.
 
 use super::Data;
 use crate::action::Action;
@@ -10,11 +10,11 @@ use farcall_rpc_proto::{
     CallId, DataName, DataVersion, Failure, FailureKind, HandleId, Name, NameRecord, User,
 };
 
-/// Files that are read at the same time.
+/// Most files that are read at once.
 const MOST: usize = 8;
 
 impl Data {
-    /// The array of that handle, if a user may read it.
+    /// The array with this handle, if a user may read it.
     pub(crate) fn readable(&self, id: HandleId, user: &User) -> Result<&Array, Failure> {
         let own = self.arrays.of_user(id, user);
         match own {
@@ -27,7 +27,7 @@ impl Data {
         }
     }
 
-    /// A user gives an array a name.
+    /// Gives an array a name for a user.
     pub(crate) fn name_array(
         &mut self,
         cx: &mut Context,
@@ -88,7 +88,7 @@ impl Data {
         self.names.next(user, &name.name, name.after, now, stamp)
     }
 
-    /// A user asks for data by name. A file gets a place among the arrays.
+    /// Tells a user about named data. A file gets a place among the arrays.
     pub(crate) fn tell_of_name(
         &mut self,
         cx: &mut Context,
@@ -113,21 +113,21 @@ impl Data {
         }
     }
 
-    /// Takes what the data folder has now.
+    /// Takes the new contents of the data folder.
     pub(crate) fn folder_changed(&mut self, cx: &mut Context, files: Vec<DataFile>) {
         for id in self.names.set_files(files) {
             self.end_array(cx, id);
         }
     }
 
-    /// A call waits for a file of the data folder.
+    /// Reads a file of the data folder for a call that waits for it.
     pub(crate) fn read_data_file(&mut self, cx: &mut Context, key: CallKey, id: HandleId) {
         let Some(array) = self.arrays.get(id) else {
             return;
         };
         let bytes = array.bytes;
         if self.data_reads.len() >= MOST {
-            // It is looked at again when one of them has come.
+            // The call is looked at again when one of these files has arrived.
             return;
         }
         self.spill(cx, bytes);
@@ -137,7 +137,7 @@ impl Data {
             false => None,
         };
         let Some(memory) = memory else {
-            // What leaves makes room, and has the call looked at again.
+            // Memory that becomes free makes room, and the call is looked at again.
             if self.arrays.leaving == 0 && self.data_reads.is_empty() {
                 let text = format!("has no memory for the array {id} now; try again");
                 cx.fail(key, FailureKind::Busy, &text);
@@ -151,7 +151,7 @@ impl Data {
         cx.out.push(Action::ReadData { id, file, memory });
     }
 
-    /// A file of the data folder has come, or cannot be read.
+    /// Handles the arrival of a data file, or the error that prevented it.
     pub(crate) fn data_read(&mut self, cx: &mut Context, id: HandleId, read: Result<(), String>) {
         let mut reads = self.data_reads.iter();
         let Some(index) = reads.position(|(reading, _)| *reading == id) else {
@@ -170,7 +170,7 @@ impl Data {
             cx.free(lost);
         }
         if failed {
-            // Those who wait for it are told why; the next one who asks has it read anew.
+            // Waiting calls are told why. The next call that asks for it reads it again.
             self.end_array(cx, id);
         }
         self.candidates.extend(self.arrays.waiting());

@@ -1,5 +1,5 @@
-//! Parts of arrays that stay: they come and go on any connection of their user, so that one array
-//! travels over several.
+//! Parts of stored arrays: they travel on any connection of their user, so that one array can
+//! travel over several.
 
 use super::Data;
 use crate::action::Action;
@@ -10,8 +10,8 @@ use crate::keys::{CallKey, ConnectionKey};
 use farcall_rpc_proto::{ArrayPart, CallId, Failure, FailureKind};
 
 impl Data {
-    /// The use of an array of which a part is wanted. Its order among others is that of a call
-    /// which reads it: parts go together.
+    /// The use of an array of which a client wants a part. It is queued like a call that reads the
+    /// array, because several parts may move together.
     fn use_of_part(
         &self,
         cx: &Context,
@@ -34,7 +34,7 @@ impl Data {
         })
     }
 
-    /// A client fills a part of an array.
+    /// Lets a client fill a part of an array.
     pub(crate) fn offer_part(
         &mut self,
         cx: &mut Context,
@@ -69,15 +69,15 @@ impl Data {
         cx.clients[key].proto.accept(id, now);
     }
 
-    /// All of a part has come.
+    /// Handles the arrival of a whole part.
     pub(crate) fn part_arrived(&mut self, cx: &mut Context, key: CallKey, part: ArrayPart) {
         let call = &cx.calls[key];
         if let Some(array) = self.arrays.get(part.id)
             && let (true, Some(memory)) = (call.streams.swap, call.memory.data.first().copied())
         {
             let unit = array.form.ty().map_or(1, farcall_idl::Type::swap_unit) as usize;
-            // No call uses the array, and who fills the same part twice at once gets what he asks
-            // for.
+            // No call uses the array. A client that fills the same part twice at once gets a
+            // mixture.
             cx.out.push(Action::SwapMemory {
                 memory,
                 offset: part.offset,
@@ -93,7 +93,7 @@ impl Data {
         }
     }
 
-    /// A client wants a part of an array.
+    /// Sends a part of an array to a client.
     pub(crate) fn get_part(
         &mut self,
         cx: &mut Context,

@@ -1,4 +1,4 @@
-//! Arrays that come from other servers.
+//! Arrays that this server reads from other servers.
 
 use super::Data;
 use crate::action::Action;
@@ -9,20 +9,20 @@ use crate::map::Map;
 use crate::memory::MemoryGrant;
 use farcall_rpc_proto::{CallId, Failure, FailureKind, HandleId, Pull, Put, User};
 
-/// Arrays that come at the same time.
+/// Most arrays that are read at once.
 const MOST: usize = 32;
 
-/// Arrays on their way.
+/// Arrays that are being read.
 #[derive(Debug, Default)]
 pub(crate) struct Pulls {
     last: u64,
     under_way: Map<u64, Waiting>,
 }
 
-/// Who waits for an array.
+/// A client that waits for an array.
 #[derive(Debug)]
 struct Waiting {
-    /// None where the client has gone.
+    /// `None` after the client has disconnected.
     connection: Option<ConnectionKey>,
     request: CallId,
     put: Put,
@@ -31,7 +31,7 @@ struct Waiting {
 }
 
 impl Pulls {
-    /// A connection has ended: nobody waits for its arrays.
+    /// Forgets a client that has disconnected.
     pub(crate) fn forget(&mut self, connection: ConnectionKey) {
         for waiting in self.under_way.values_mut() {
             waiting.connection = waiting.connection.filter(|key| *key != connection);
@@ -40,7 +40,7 @@ impl Pulls {
 }
 
 impl Data {
-    /// A client has an array read from another server.
+    /// Starts to read an array from another server for a client.
     pub(crate) fn offer_pull(
         &mut self,
         cx: &mut Context,
@@ -88,7 +88,7 @@ impl Data {
         self.pulls.under_way.insert(self.pulls.last, waiting);
     }
 
-    /// An array has come from another server, or could not.
+    /// Handles the arrival of an array from another server, or the error that prevented it.
     pub(crate) fn pulled(&mut self, cx: &mut Context, number: u64, read: Result<(), Failure>) {
         let Some(waiting) = self.pulls.under_way.remove(&number) else {
             return;

@@ -1,5 +1,5 @@
-//! The way of arrays that stay at the server: put, used in calls, got, dropped, and to the disk and
-//! back where memory is short.
+//! The life of stored arrays: they are put, used in calls, fetched, dropped, and moved to the disk
+//! and back when memory is short.
 
 use super::Data;
 use crate::action::{Action, Transfer};
@@ -18,14 +18,15 @@ use farcall_rpc_proto::{
     User,
 };
 
-/// Stands in a message for memory that is known when the call runs; as long as any number.
+/// Stands in a message for memory that is known only when the call runs. It is as long as any other
+/// number.
 const LATER: u64 = u64::MAX;
 
-/// For so long no array is sent to a disk that has refused one.
+/// Pause after a disk has refused an array.
 const PAUSE: Nanos = 1_000_000_000;
 
 impl Data {
-    /// Checks the arrays that a call uses by their handles, and gives them places.
+    /// Checks the stored arrays of a call, and gives them locations.
     pub(crate) fn uses(
         &self,
         interface: &Interface,
@@ -82,8 +83,8 @@ impl Data {
         Ok(uses)
     }
 
-    /// A client puts an array here: it gets memory, waits for some, or is refused. Returns the call
-    /// of one that is there already.
+    /// Lets a client put an array: grants memory, waits for some, or refuses. Returns the call if
+    /// the array has arrived already.
     pub(crate) fn offer_put(
         &mut self,
         cx: &mut Context,
@@ -109,7 +110,7 @@ impl Data {
         None
     }
 
-    /// Memory for an array that is to come, with its length in bytes.
+    /// Memory for an array that will arrive, with its length in bytes.
     pub(super) fn room_for(
         &mut self,
         cx: &mut Context,
@@ -146,7 +147,7 @@ impl Data {
         }
     }
 
-    /// Sends arrays to the disk that nobody uses, until there is room for so many bytes.
+    /// Writes unused arrays to the disk until there is room for this many bytes.
     pub(crate) fn spill(&mut self, cx: &mut Context, bytes: u64) {
         while !self.arrays.will_have_room(bytes)
             && let Some(buffer) = self.arrays.least_used_file()
@@ -170,7 +171,7 @@ impl Data {
         }
     }
 
-    /// All of an array has come.
+    /// Handles the arrival of a whole array.
     pub(crate) fn put_arrived(&mut self, cx: &mut Context, key: CallKey) {
         let call = &mut cx.calls[key];
         let task = std::mem::replace(&mut call.task, Task::Call);
@@ -190,7 +191,7 @@ impl Data {
         }
         cx.step(Step::Release(key));
         let id = HandleId(cx.ids.next());
-        // A client that has given it up meanwhile does not learn of it.
+        // A client that has given the array up does not learn of it.
         let Some(connection) = connection else {
             return self.forget_put(cx, &put, &user, buffer);
         };
@@ -201,7 +202,7 @@ impl Data {
         }
     }
 
-    /// An array does not come.
+    /// Forgets an array that will not arrive.
     pub(crate) fn forget_put(
         &mut self,
         cx: &mut Context,
@@ -213,13 +214,13 @@ impl Data {
         cx.free(buffer);
     }
 
-    /// All of a call has come that uses arrays which stay.
+    /// Lets a call that uses stored arrays wait for its turn.
     pub(crate) fn await_turn(&mut self, cx: &mut Context, key: CallKey) {
         cx.calls[key].enter(call::State::Waiting);
         self.candidates.push_back(key);
     }
 
-    /// Goes on with calls whose turn has come.
+    /// Continues with calls whose turn has come.
     pub(crate) fn serve_candidates(&mut self, cx: &mut Context) {
         while let Some(key) = self.candidates.pop_front() {
             let Some(call) = cx.calls.get(key) else {
@@ -267,7 +268,7 @@ impl Data {
         cx.step(Step::Enqueue(key));
     }
 
-    /// An array that a call waits for comes back from the disk.
+    /// Reads an array from the disk for a call that waits for it.
     fn unspill(&mut self, cx: &mut Context, key: CallKey, id: HandleId) {
         if self
             .arrays
@@ -281,7 +282,7 @@ impl Data {
         let user = cx.calls[key].user.clone();
         let buffer = cx.memory.hold(bytes, &user, &mut cx.out);
         let Ok(buffer) = buffer else {
-            // What leaves makes room, and has the call looked at again.
+            // Memory that becomes free makes room, and the call is looked at again.
             if self.arrays.leaving == 0 {
                 let text = format!("has no memory for the array {id} now; try again");
                 cx.fail(key, FailureKind::Busy, &text);
@@ -301,7 +302,7 @@ impl Data {
             .read(Purpose::Unspill(id), transfer, stored, &mut cx.out);
     }
 
-    /// An array is on the disk, or could not be brought there.
+    /// Records that an array is on the disk, or why it is not.
     pub(crate) fn spilled(
         &mut self,
         cx: &mut Context,
@@ -330,7 +331,7 @@ impl Data {
         cx.has_room = true;
     }
 
-    /// An array is back in memory, or cannot be read.
+    /// Records that an array is back in memory, or why it is not.
     pub(crate) fn unspilled(
         &mut self,
         cx: &mut Context,
@@ -362,7 +363,7 @@ impl Data {
         }
     }
 
-    /// A call is done with its arrays; `failed` is why what it was to write is undefined.
+    /// Ends the use of arrays by a call. `failed` says why the arrays that it writes are undefined.
     pub(crate) fn end_uses(&mut self, cx: &mut Context, key: CallKey, failed: Option<&str>) {
         let Some(call) = cx.calls.get_mut(key) else {
             return;
@@ -387,7 +388,7 @@ impl Data {
         id: HandleId,
     ) {
         let user = cx.clients[key].user.clone();
-        // Whoever knows the name of a loan may read the array, once.
+        // Anybody who knows the name of a loan may read the array once.
         let lent = self.arrays.redeem(id, cx.clock.unix_ms);
         let lent = lent.and_then(|array| Some((array, self.arrays.get(array)?.bytes)));
         let own = || self.readable(id, &user).map(|array| (id, array.bytes));
@@ -410,8 +411,8 @@ impl Data {
         }
     }
 
-    /// Tells of an array; where it is lent, by another name, which is good for one reading by
-    /// whoever knows it.
+    /// Describes an array to a client. A lent array is described under another name, with which
+    /// anybody may read it once.
     pub(super) fn tell_of_array(
         &mut self,
         cx: &mut Context,
@@ -464,14 +465,14 @@ impl Data {
         }
     }
 
-    /// The arrays of a connection that has ended go, but for those that stay.
+    /// Ends the arrays of a connection that has ended, except those that stay.
     pub(crate) fn end_arrays_of(&mut self, cx: &mut Context, key: ConnectionKey) {
         for id in self.arrays.of_connection(key) {
             self.end_array(cx, id);
         }
     }
 
-    /// Drops arrays that were not used for too long.
+    /// Drops arrays whose retention is over.
     pub(crate) fn expire_arrays(&mut self, cx: &mut Context) {
         while let Some(id) = self.arrays.expired(cx.clock.unix_ms) {
             tracing::debug!("the array {id} has expired");
@@ -480,7 +481,7 @@ impl Data {
     }
 }
 
-/// Whether the array that a handle names is what the interface says.
+/// Checks a stored array against the interface.
 fn check_form(interface: &Interface, array: &ArrayLayout, known: &Array) -> Result<(), String> {
     let order = interface.order();
     let shape = array.shape(order);

@@ -1,8 +1,8 @@
-//! Brief calls are posted to a worker behind each other: it need not wait for the server between
-//! them, and their answers leave together.
+//! Posting ahead: a worker gets several short calls at once, one behind the other. It need not wait
+//! for the server between them, and their answers leave together.
 //!
-//! Calls that one worker has share its processor elements. To the queue the one posted last has
-//! them, and those before it pause; so what their user pays for is the time of the worker, once.
+//! The calls of one worker share its processor elements. For the queue, the call that was posted
+//! last has them, and the earlier ones are paused. So their user pays for the worker's time once.
 
 use super::Elements;
 use super::dispatch::need;
@@ -15,7 +15,7 @@ use crate::worker::{AHEAD_BYTES, Worker};
 use farcall_rpc_proto::{FailureKind, Nanos};
 
 impl Elements {
-    /// What a call takes that may be posted before or behind others; none where it may not.
+    /// The predicted time of a call that may be posted with others; `None` if it may not.
     pub(crate) fn goes_ahead(cx: &Context, key: CallKey) -> Option<Nanos> {
         let call = &cx.calls[key];
         let function = cx.functions.get(call.function).ok()?;
@@ -25,7 +25,7 @@ impl Elements {
         (is_plain && call.message.len() <= AHEAD_BYTES).then_some(exec)
     }
 
-    /// The worker behind whose calls a call may be posted.
+    /// A worker to whose calls this call may be added.
     pub(crate) fn worker_ahead(&self, cx: &Context, key: CallKey) -> Option<WorkerKey> {
         let exec = Elements::goes_ahead(cx, key)?;
         let call = &cx.calls[key];
@@ -37,7 +37,7 @@ impl Elements {
             .map(|(key, _)| key)
     }
 
-    /// Posts a call that has processor elements behind those of a worker, whose it takes.
+    /// Posts a call behind the calls of a worker, and gives it their processor elements.
     pub(crate) fn post_behind(&mut self, cx: &mut Context, call: CallKey, worker: WorkerKey) {
         if let Some(last) = self.workers[worker].last_call() {
             self.queue.pause(last.number(), cx.now());
@@ -45,8 +45,8 @@ impl Elements {
         self.launch(cx, call, worker);
     }
 
-    /// Posts calls that wait for processor elements behind those that have some and end soon, as
-    /// long as these are next.
+    /// Posts calls that wait for processor elements behind running calls that end soon, as long as
+    /// they are next in the queue.
     pub(crate) fn post_waiting(&mut self, cx: &mut Context, now: Nanos) {
         let workers: Vec<WorkerKey> = self.workers.keys().collect();
         for worker in workers {
@@ -69,7 +69,7 @@ impl Elements {
         }
     }
 
-    /// The call posted last has the processor elements of its worker.
+    /// Gives a worker's processor elements to the call that was posted last.
     pub(crate) fn pass_elements(&mut self, cx: &mut Context, worker: WorkerKey) {
         let worker = self.workers.get(worker);
         if let Some(last) = worker.and_then(Worker::last_call) {
@@ -77,8 +77,8 @@ impl Elements {
         }
     }
 
-    /// A call was to be taken back from its worker. One that nobody wants goes, or its worker ends;
-    /// another one waits for its turn again.
+    /// Handles the answer to a withdrawal. A call that nobody wants ends, with its worker if it has
+    /// begun. Any other call waits for its turn again.
     pub(crate) fn withdrawn(
         &mut self,
         cx: &mut Context,
@@ -95,7 +95,7 @@ impl Elements {
                 if let Some(known) = self.workers.get_mut(worker) {
                     known.gives_back(key);
                 }
-                // The call that runs has its processor elements back before others may have them.
+                // The running call gets its processor elements back before others may have them.
                 self.queue.remove(key.number(), cx.now());
                 self.pass_elements(cx, worker);
                 match is_unwanted {
@@ -110,8 +110,8 @@ impl Elements {
         }
     }
 
-    /// Ends the worker of a call that it runs, and that nobody wants. The calls behind go elsewhere
-    /// first: until the worker can begin with no other call it is left alone.
+    /// Ends the worker of a running call that nobody wants. Its other calls go elsewhere first; the
+    /// worker is left alone until it can begin with none of them.
     fn end_running(&mut self, cx: &mut Context, key: CallKey, worker: WorkerKey) {
         let Some(known) = self.workers.get(worker) else {
             return;
@@ -124,7 +124,7 @@ impl Elements {
         self.workers.end(cx, worker, FailureKind::Cancelled, text);
     }
 
-    /// Calls that wait behind one that takes longer than it should go elsewhere.
+    /// Takes back calls that wait behind one that runs longer than predicted.
     pub(crate) fn take_back_late(&mut self, cx: &mut Context) {
         let now = cx.now();
         let workers = self.workers.iter();
@@ -135,14 +135,14 @@ impl Elements {
         }
     }
 
-    /// Takes back what a worker has not begun with, but for the call whose turn it is.
+    /// Takes back the calls that a worker has not begun with, except the one whose turn it is.
     fn take_back(&mut self, cx: &mut Context, worker: WorkerKey) {
         for call in self.workers[worker].calls_behind() {
             cx.out.push(Action::Withdraw { worker, call });
         }
     }
 
-    /// A call that its worker has not begun with waits for its turn again.
+    /// Lets a call that its worker has not begun with wait for its turn again.
     pub(crate) fn requeue(&mut self, cx: &mut Context, key: CallKey) {
         let now = cx.now();
         self.queue.remove(key.number(), now);

@@ -1,4 +1,4 @@
-//! Calls of a running function back to its caller.
+//! Callbacks: a running function calls its caller, and waits for the answer.
 
 use super::Elements;
 use crate::action::Action;
@@ -9,12 +9,12 @@ use crate::keys::{ConnectionKey, Key, WorkerKey};
 use crate::worker::State;
 use farcall_rpc_proto::{CallId, CallbackAnswer, FailureKind};
 
-/// So many workers that wait for a client do not count as computing: what a client calls while it
-/// answers can run. It bounds the processes that nested calls may take.
+/// Most workers that do not count as computing while they wait for a client. A client can then make
+/// other calls while it answers a callback. The limit bounds the processes of nested calls.
 const MOST_WAITING: usize = 64;
 
 impl Elements {
-    /// A worker that runs a call says something.
+    /// Handles a report of a worker that runs a call.
     pub(crate) fn worker_says(&mut self, cx: &mut Context, key: WorkerKey, said: WorkerReport) {
         let now = cx.now();
         let Some(worker) = self.workers.get_mut(key) else {
@@ -39,13 +39,13 @@ impl Elements {
         worker.waits(now);
         let number = call.number();
         let call = &cx.calls[call];
-        // A call without a connection was given up, and its worker is about to end.
+        // A call without a connection was given up, and its worker will end soon.
         if let Some(connection) = call.connection {
             let proto = &mut cx.clients[connection].proto;
             proto.call_back(call.id, &callback);
             cx.answered(connection);
         }
-        // While it waits another call can compute.
+        // While the worker waits, another call can compute.
         let workers = self.workers.values();
         let waiting = workers.filter(|worker| worker.waits_since().is_some());
         if waiting.count() <= MOST_WAITING {
@@ -54,7 +54,7 @@ impl Elements {
         self.dispatch(cx);
     }
 
-    /// A client has answered.
+    /// Handles a client's answer to a callback.
     pub(crate) fn answer_callback(
         &mut self,
         cx: &mut Context,

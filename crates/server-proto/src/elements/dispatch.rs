@@ -1,4 +1,4 @@
-//! Which call computes next, and where.
+//! Dispatch: which call computes next, and at which worker.
 
 use super::Elements;
 use crate::action::Action;
@@ -18,13 +18,13 @@ use farcall_schedule::queue::Start;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Names of users that are remembered before some are forgotten.
+/// Most names of users that are remembered.
 const MOST_NAMES: usize = 10_000;
-/// Idle workers that are kept for users at least.
+/// Least number of idle workers that are kept for their users.
 const LEAST_IDLE: usize = 8;
 
 impl Elements {
-    /// A call has all its arguments: it waits for its processor elements.
+    /// Lets a call with all its arguments wait for processor elements.
     pub(crate) fn enqueue(&mut self, cx: &mut Context, call: CallKey) {
         let now = cx.now();
         cx.calls[call].enter(call::State::Queued);
@@ -39,7 +39,7 @@ impl Elements {
         self.dispatch(cx);
     }
 
-    /// What a call asks the queue for.
+    /// The request of a call to the queue.
     pub(crate) fn queued(&self, cx: &Context, key: CallKey) -> queue::Request {
         let call = &cx.calls[key];
         let [fewest, most] = [call.layout.fewest_elements, call.layout.processor_elements];
@@ -62,7 +62,7 @@ impl Elements {
         }
     }
 
-    /// Remembers who has a share, for the status.
+    /// Remembers the name of a share's user, for the status.
     fn name_user(&mut self, cx: &mut Context, share: u64, call: CallKey) {
         if self.user_names.contains_key(&share) {
             return;
@@ -90,9 +90,9 @@ impl Elements {
         start.is_some()
     }
 
-    /// Gives calls that have their processor elements to workers. A brief one rather waits for a
-    /// worker that will be idle soon than to wake another. Where no worker of the library is idle
-    /// that may serve the user one is started, unless enough of them will soon be idle.
+    /// Gives calls with processor elements to workers. A short call waits for a worker that will
+    /// soon be idle rather than wake another one. If no idle worker of the library may serve the
+    /// user, a new one is started, unless enough workers will soon be idle.
     pub(crate) fn dispatch(&mut self, cx: &mut Context) {
         self.held_until = None;
         if !self.queue.is_empty() {
@@ -115,7 +115,7 @@ impl Elements {
                 .object
                 .filter(|_| !has(Flaw::StraysMethods))
             {
-                // One that has just been started is not idle yet.
+                // A worker that was just started is not idle yet.
                 match self.workers[worker].is_idle() {
                     true => self.hand_over(cx, call, worker),
                     false => waiting.push_back(call),
@@ -156,8 +156,8 @@ impl Elements {
         self.admitted = waiting;
     }
 
-    /// Starts a worker. Where there are too many idle ones, of other users and libraries, the one
-    /// that was not needed for the longest time makes room.
+    /// Starts a worker. If there are too many idle workers of other users and libraries, the one
+    /// that was unused for the longest time ends.
     fn start_one_more(&mut self, cx: &mut Context, library: usize, processes: u32) {
         let now = cx.now();
         let most = (4 * self.queue.settings().pes as usize).max(LEAST_IDLE);
@@ -208,7 +208,7 @@ impl Elements {
         }
     }
 
-    /// A call could not be handed to its worker, which is as good as dead.
+    /// Handles a call that could not be given to its worker. The worker counts as dead.
     pub(crate) fn not_run(&mut self, cx: &mut Context, key: CallKey, worker: WorkerKey, why: &str) {
         self.workers.end(cx, worker, FailureKind::Internal, why);
         if let Some(known) = self.workers.get_mut(worker) {
@@ -220,8 +220,8 @@ impl Elements {
         }
     }
 
-    /// A worker could not bind its library: calls that wait for one like it fail, because the
-    /// next would fare no better.
+    /// Fails the calls that wait for a library that a worker could not bind. The next worker could
+    /// not bind it either.
     pub(crate) fn fail_waiting(&mut self, cx: &mut Context, library: usize, cause: &str) {
         let of_library = |call: &CallKey| {
             let function = cx.functions.get(cx.calls[*call].function);
@@ -231,7 +231,7 @@ impl Elements {
         let admitted = self.admitted.iter().copied();
         let waiting: Vec<CallKey> = queued.chain(admitted).filter(of_library).collect();
         self.admitted.retain(|call| !waiting.contains(call));
-        // The end of one lets others go on: none of these.
+        // The end of one call lets others start, so all of these leave the queue first.
         for call in &waiting {
             self.queue.remove(call.number(), cx.now());
         }
@@ -241,8 +241,8 @@ impl Elements {
         }
     }
 
-    /// A worker is to run a call once it is recorded that it does: if the server ends, nobody may
-    /// take it for a call that was not begun.
+    /// Books a worker for a durable call until the journal has recorded that the call runs. If the
+    /// server ends, nobody may then believe that the call has not begun.
     pub(crate) fn book(&mut self, cx: &mut Context, key: CallKey, id: JobId, worker: WorkerKey) {
         self.workers[worker].state = State::Booked { call: key };
         cx.calls[key].enter(call::State::Running { worker });
@@ -252,7 +252,7 @@ impl Elements {
         }
     }
 
-    /// It is recorded that a call runs: now it does.
+    /// Starts a call after the journal has recorded that it runs.
     pub(crate) fn begin(&mut self, cx: &mut Context, key: CallKey) {
         if cx.stopping.is_some() {
             return;
@@ -264,12 +264,12 @@ impl Elements {
         }
     }
 
-    /// A call does not wait for a worker any more.
+    /// Removes a call that no longer waits for a worker.
     pub(crate) fn leave(&mut self, key: CallKey) {
         self.admitted.retain(|admitted| *admitted != key);
     }
 
-    /// A call that is in memory is over before its time.
+    /// Ends a call that is in memory early.
     pub(crate) fn tear_down(&mut self, cx: &mut Context, key: CallKey) {
         match cx.calls[key].state {
             call::State::Queued => {
@@ -286,13 +286,13 @@ impl Elements {
                     self.workers.end(cx, worker, FailureKind::Cancelled, text);
                 }
             },
-            // Goes when the disk has answered.
+            // It ends when the disk has answered.
             _ => {}
         }
     }
 }
 
-/// What a call needs of its worker.
+/// What a call needs from its worker.
 pub(super) fn need<'n>(call: &'n ActiveCall, function: &Function) -> Need<'n> {
     Need {
         library: function.entry.file,
@@ -304,7 +304,7 @@ pub(super) fn need<'n>(call: &'n ActiveCall, function: &Function) -> Need<'n> {
     }
 }
 
-/// Whose share a call counts towards: the user's; of those who prove nothing, that of their
+/// The share that a call counts towards: its user's, or for users without proof the share of their
 /// host.
 fn share_of(cx: &Context, call: &ActiveCall) -> u64 {
     let mut hasher = DefaultHasher::new();

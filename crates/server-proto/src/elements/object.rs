@@ -1,4 +1,4 @@
-//! Calls of an object's methods: they run one after the other, in its worker.
+//! Calls of an object's methods. They run one after the other, in the worker of the object.
 
 use super::Elements;
 use crate::context::Context;
@@ -8,8 +8,8 @@ use crate::worker::ObjectState;
 use farcall_rpc_proto::{Failure, FailureKind};
 
 impl Elements {
-    /// Whether it is the call's turn to ask for processor elements: what waits for its object takes
-    /// none. Else it waits behind the others.
+    /// Whether the call may ask for processor elements. Otherwise it waits behind the object's
+    /// other calls, without elements.
     pub(crate) fn takes_turn(&mut self, cx: &mut Context, key: CallKey) -> bool {
         let Some(held) = self.held(cx, key) else {
             return true;
@@ -22,7 +22,7 @@ impl Elements {
         held.turn == Some(key)
     }
 
-    /// A call of an object is over, or given up: the next one has its turn.
+    /// Passes the turn to the object's next call after a call has ended or was given up.
     pub(crate) fn passes_turn(&mut self, cx: &mut Context, key: CallKey, worker: WorkerKey) {
         let held = self.workers.get_mut(worker);
         let Some(held) = held.and_then(|worker| worker.object.as_mut()) else {
@@ -37,14 +37,14 @@ impl Elements {
         }
     }
 
-    /// What is known of the object whose method the call is.
+    /// The state of the call's object.
     fn held(&mut self, cx: &Context, key: CallKey) -> Option<&mut ObjectState> {
         let worker = cx.calls[key].run.object?;
         self.workers.get_mut(worker)?.object.as_mut()
     }
 
-    /// The process of an object has ended: calls that wait for it fail. Returns why later ones
-    /// will.
+    /// Fails the calls that wait for an object whose process has ended. Returns the failure of
+    /// later calls.
     pub(super) fn object_died(
         &mut self,
         cx: &mut Context,

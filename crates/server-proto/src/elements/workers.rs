@@ -1,4 +1,4 @@
-//! Workers: when they start, what they have said, and what becomes of their calls when they end.
+//! Workers: when they start, what they report, and what happens to their calls when they end.
 
 use super::Elements;
 use crate::context::{Context, Step};
@@ -9,18 +9,18 @@ use crate::output;
 use crate::worker::{ObjectState, State, Worker};
 use farcall_rpc_proto::Failure;
 
-/// What has ended with a worker.
+/// What was lost with a worker.
 pub(crate) enum Loss {
-    /// Only itself.
+    /// Only the worker.
     Worker,
-    /// The object that it held, and why calls of it fail.
+    /// The object in it, and the failure of its calls.
     Object(ObjectState, Failure),
-    /// It could not bind its library.
+    /// The library, which it could not bind.
     Library(usize),
 }
 
 impl Elements {
-    /// A worker has ended: its call fails, and another worker takes its place.
+    /// Handles the end of a worker: fails its call and starts another worker.
     pub(crate) fn worker_died(&mut self, cx: &mut Context, key: WorkerKey, death: &Death) -> Loss {
         let Some(running) = self.workers.get(key).map(Worker::call) else {
             return Loss::Worker;
@@ -40,7 +40,7 @@ impl Elements {
             false => tracing::warn!("a worker {cause}"),
         }
         let object = worker.object.map(|mut held| {
-            // What runs fails with the cause itself.
+            // The running call fails with the cause itself.
             held.turn = held.turn.filter(|turn| running != Some(*turn));
             let failure = self.object_died(cx, &mut held, death);
             (held, failure)
@@ -72,7 +72,7 @@ impl Elements {
         Loss::Worker
     }
 
-    /// Whether the call of a worker that has ended is to wait for its turn again; else it is over.
+    /// Whether the call of an ended worker waits for its turn again. Otherwise it has ended.
     fn outlives(cx: &mut Context, key: CallKey, may_begin_again: bool, death: &Death) -> bool {
         let Some(call) = cx.calls.get_mut(key) else {
             return false;

@@ -1,4 +1,4 @@
-//! The way of a call that was taken: received, queued, computed, sent.
+//! The life of an accepted call: received, queued, computed, sent, released.
 
 use super::Engine;
 use crate::action::Action;
@@ -11,7 +11,7 @@ use crate::submissions::record_failure;
 use farcall_rpc_proto::{CallId, Failure, FailureKind};
 
 impl Engine {
-    /// All arguments of a call are there.
+    /// Handles a call whose arguments have all arrived.
     pub(super) fn received(&mut self, key: CallKey) {
         let cx = &mut self.cx;
         let call = &cx.calls[key];
@@ -24,7 +24,7 @@ impl Engine {
         }
     }
 
-    /// A worker has finished a call.
+    /// Handles a call that a worker has finished.
     pub(super) fn finished(&mut self, key: CallKey, outcome: Finished) {
         let cx = &mut self.cx;
         if !cx.calls.contains(key) {
@@ -63,7 +63,7 @@ impl Engine {
         }
     }
 
-    /// The system has refused memory: what was to have it fails.
+    /// Fails what should have got memory that the system refused.
     pub(super) fn no_memory(&mut self, memory: MemoryKey, why: &str) {
         let has_it = |(_, call): &(CallKey, &ActiveCall)| call.memory.buffer == Some(memory);
         let found = self.cx.calls.iter().find(has_it).map(|(key, _)| key);
@@ -73,7 +73,7 @@ impl Engine {
         self.cx.memory.lost(memory, &mut self.cx.out);
     }
 
-    /// Fails a call that no worker has (any more), unless it is over.
+    /// Fails a call that no worker has, unless it has ended.
     pub(super) fn fail(&mut self, key: CallKey, kind: FailureKind, cause: &str) {
         let cx = &mut self.cx;
         let Some(call) = cx.calls.get(key) else {
@@ -98,7 +98,7 @@ impl Engine {
         }
     }
 
-    /// A client gave a request up that was accepted.
+    /// Handles a client that gives up an accepted request.
     pub(super) fn cancelled(&mut self, key: ConnectionKey, id: CallId) {
         self.forget_held(key, id);
         if let Some(call) = self.cx.clients[key].calls.remove(&id) {
@@ -107,7 +107,7 @@ impl Engine {
         self.submissions.stop_fetching(&mut self.cx, key, Some(id));
     }
 
-    /// The client no longer wants the call.
+    /// Gives up a call that its client no longer wants.
     pub(super) fn abandon(&mut self, key: CallKey) {
         let cx = &mut self.cx;
         cx.audit_call(key, "given up");
@@ -129,7 +129,7 @@ impl Engine {
         }
     }
 
-    /// Ends a call and hands on what it held.
+    /// Ends a call and frees what it held.
     pub(crate) fn release(&mut self, key: CallKey) {
         let cx = &mut self.cx;
         let given_up = "the call that was to write it was given up";

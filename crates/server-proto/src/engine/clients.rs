@@ -1,4 +1,4 @@
-//! How connections begin and end, alone or all together with the server.
+//! How connections begin and end, one by one or all together with the server.
 
 use super::Engine;
 use crate::action::{Action, Direction};
@@ -12,7 +12,7 @@ use crate::settings::nanos;
 use farcall_rpc_proto::{CallId, Failure, FailureKind, Nanos, ProtocolError};
 
 impl Engine {
-    /// It is known who a client is: it becomes a user, or is refused.
+    /// Handles the result of authentication: the client becomes a user, or is refused.
     pub(super) fn authenticated(&mut self, key: ConnectionKey, found: Result<Identity, String>) {
         let clients = &mut self.cx.clients;
         if !clients.is_open(key) {
@@ -41,7 +41,7 @@ impl Engine {
         }
     }
 
-    /// A client breaks the protocol: it is told so once.
+    /// Ends the connection of a client that violates the protocol, and tells it why.
     pub(crate) fn break_off(&mut self, key: ConnectionKey, error: &ProtocolError) {
         if !matches!(error, ProtocolError::NotFarcall | ProtocolError::Goodbye(_)) {
             self.cx.clients[key].proto.goodbye(error.to_string());
@@ -99,8 +99,8 @@ impl Engine {
         }
     }
 
-    /// Ends transfers that stand still: they hold memory. What the server itself does not take does
-    /// not count.
+    /// Ends transfers that make no progress, because they hold memory. Time in which the server
+    /// itself does not read does not count.
     pub(super) fn end_stalled(&mut self) {
         let cx = &self.cx;
         let is_busy = !cx.clients.starved.is_empty();
@@ -115,7 +115,7 @@ impl Engine {
             let Some(connection) = call.connection.filter(|_| (1..latest).contains(&moved)) else {
                 continue;
             };
-            // Who waits for his turn is not to blame.
+            // A client that waits for its turn is not at fault.
             let direction = match call.state {
                 State::Receiving => Direction::Up,
                 _ => Direction::Down,
@@ -148,9 +148,9 @@ impl Engine {
         }
     }
 
-    /// Begins to stop: running and waiting calls fail, results that are on their way leave.
+    /// Begins to stop: running and waiting calls fail, and results that are being sent still leave.
     pub(super) fn stop(&mut self) {
-        /// How long a stopping server waits for its last words to be taken.
+        /// How long a stopping server waits for clients to read its last output.
         const LAST_WORDS: Nanos = 2_000_000_000;
         let cx = &mut self.cx;
         if cx.stopping.is_some() {
@@ -177,8 +177,8 @@ impl Engine {
         }
     }
 
-    /// A client asks for the graceful end: no new calls, those that were taken end, then the server
-    /// does.
+    /// Begins to drain for a client: the server takes no new calls, ends the ones it has, and then
+    /// ends itself.
     pub(super) fn drain_for(&mut self, key: ConnectionKey, request: CallId) {
         let connection = &self.cx.clients[key];
         let user = connection.user.clone();
@@ -208,7 +208,7 @@ impl Engine {
         self.submissions.refuse_stranded(cx);
     }
 
-    /// While draining: lets connections without calls go, and ends when all have gone.
+    /// While draining: releases connections without calls, and ends when all have left.
     pub(super) fn let_go(&mut self) {
         if !self.cx.draining || self.cx.stopping.is_some() {
             return;

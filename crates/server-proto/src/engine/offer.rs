@@ -1,8 +1,7 @@
-//! The way of a call into the server: offered, checked, given memory, or held back until there is
-//! some.
+//! Admission: a call is checked and given memory, or waits until there is some.
 //!
-//! A client holds the arguments of large calls back until they are granted, so that its connection
-//! is free for others meanwhile.
+//! A client holds back the arguments of a large call until the server grants memory for them.
+//! Meanwhile its connection is free for other calls.
 
 use super::Engine;
 use crate::action::{Action, Segment};
@@ -18,30 +17,30 @@ use farcall_idl::{Interface, Layout, Mode, SharedRange};
 use farcall_rpc_proto::{Call, CallId, Failure, FailureKind};
 use std::rc::Rc;
 
-/// The places of a call's arrays, and the memory they are in.
+/// The locations of a call's arrays in shared memory, and the segments there.
 type Placed = (Vec<Option<SharedRange>>, Vec<Rc<Segment>>);
 
 /// A call that was checked.
 pub(super) struct Checked {
     pub(super) layout: Layout,
-    /// What the worker is told.
+    /// The message for the worker.
     message: Vec<u8>,
-    /// The memory that it names.
+    /// The segments that it names.
     segments: Vec<Rc<Segment>>,
-    /// The arrays that it uses by their handles.
+    /// The stored arrays that it uses.
     uses: Vec<Use>,
 }
 
-/// A call that may be taken.
+/// A call that may be accepted.
 struct Admissible {
     checked: Checked,
-    /// The worker of its object.
+    /// The worker of its object, if it is a method.
     object: Option<WorkerKey>,
     durability: Durability,
 }
 
 impl Engine {
-    /// A client offers a call, which takes its turn behind others that wait for a grant.
+    /// Handles a request with data. It waits behind others of its connection that wait for a grant.
     pub(super) fn offer_in_turn(&mut self, key: ConnectionKey, id: CallId, offer: Offer) {
         let connection = &mut self.cx.clients[key];
         let waits = connection.proto.waits_for_grant(offer.data_bytes());
@@ -55,7 +54,7 @@ impl Engine {
         self.cx.clients.note_holding(key);
     }
 
-    /// A client offers something: it gets memory, waits for some, or is refused.
+    /// Grants memory to a request, lets it wait for some, or refuses it.
     fn offer(&mut self, key: ConnectionKey, id: CallId, offer: Offer) {
         let offer = match offer {
             Offer::Put(put) => {
@@ -81,7 +80,7 @@ impl Engine {
         }
     }
 
-    /// Whether a call may be taken, once there is memory for it.
+    /// Whether a call may be accepted when there is memory for it.
     fn admissible(
         &mut self,
         key: ConnectionKey,
@@ -100,7 +99,7 @@ impl Engine {
         })
     }
 
-    /// Takes a call that has its memory.
+    /// Accepts a call that has its memory.
     fn take(
         &mut self,
         key: ConnectionKey,
@@ -152,7 +151,7 @@ impl Engine {
         }
     }
 
-    /// Checks a call against its interface. Nothing is allocated in proportion to it.
+    /// Checks a call against its interface. Allocates nothing in proportion to its size.
     pub(super) fn check(&self, key: ConnectionKey, call: &Call) -> Result<Checked, Failure> {
         let cx = &self.cx;
         if let Some(failure) = cx.is_ending() {
@@ -215,8 +214,7 @@ impl Engine {
         })
     }
 
-    /// Why a connection's user may not have one more call. Limits that the operator has not set
-    /// cost nothing.
+    /// Why a user may not have another call. Limits that the operator has not set cost nothing.
     fn beyond_limits(&self, key: ConnectionKey, layout: &Layout) -> Result<(), Failure> {
         let user = &self.cx.clients[key].user;
         let limits = &self.cx.settings.limits;
@@ -245,7 +243,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Memory for a call, as far as it needs any.
+    /// Memory for a call, if it needs any.
     fn buffer_for(
         &mut self,
         key: ConnectionKey,
@@ -256,8 +254,8 @@ impl Engine {
         if bytes == 0 {
             return MemoryGrant::Here(None);
         }
-        // Others come first, unless calls behind this one on the wire are to be completed, or it is
-        // small.
+        // Others come first, unless the call is small, or calls behind it on the connection must be
+        // completed.
         let is_small = bytes <= Memory::SMALL;
         let waits = cx.clients[key].proto.waits_for_grant(sent);
         let is_first = is_small || (cx.clients.is_receiving(key, &cx.calls) && !waits);
@@ -272,7 +270,7 @@ impl Engine {
         }
     }
 
-    /// A call is not wanted any more that may wait for a grant.
+    /// Forgets a request that may wait for a grant.
     pub(super) fn forget_held(&mut self, key: ConnectionKey, id: CallId) {
         let clients = &mut self.cx.clients;
         let connection = &mut clients[key];
@@ -286,7 +284,7 @@ impl Engine {
         }
     }
 
-    /// Goes on with calls that have waited behind others of their connection.
+    /// Continues with requests that waited behind others of their connection.
     pub(super) fn grant_held(&mut self) {
         for key in std::mem::take(&mut self.cx.clients.holding) {
             while self.cx.clients.is_open(key)
@@ -304,7 +302,7 @@ impl Engine {
         }
     }
 
-    /// Memory has become free: calls that wait for some go on, in their order.
+    /// Continues with requests that wait for memory, in order.
     pub(super) fn serve_starved(&mut self) {
         if has(Flaw::ForgetsStarved) {
             return;
@@ -334,7 +332,7 @@ impl Engine {
     }
 }
 
-/// The places of a call's arrays by the numbers of the segments, and these segments.
+/// The locations of a call's arrays by segment number, and these segments.
 fn places(
     interface: &Interface,
     layout: &Layout,

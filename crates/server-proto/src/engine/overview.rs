@@ -1,4 +1,6 @@
-//! How the server stands: for `farcall status`, and for Prometheus.
+//! The overview: the status of the server for `farcall status` and for Prometheus.
+//!
+//! It only reads. Users see their own calls in detail, and of others only how many there are.
 
 use super::Engine;
 use crate::account::Totals;
@@ -10,12 +12,12 @@ use crate::links::Links;
 use farcall_rpc_proto::{DurableState, User};
 use serde_json::{Value, json};
 
-/// Functions of which a status tells, those with most calls.
+/// Most functions in a status. The ones with most calls come first.
 const MOST_FUNCTIONS: usize = 200;
-/// Users of whom it tells.
+/// Most users in a status.
 const MOST_USERS: usize = 200;
 
-/// What calls do.
+/// Names of the states of calls.
 pub const STATES: [&str; 6] = [
     "receiving",
     "waiting",
@@ -38,30 +40,30 @@ pub struct Figures {
     pub pes_used: u32,
     /// Bound on all memory, in bytes.
     pub memory_limit: u64,
-    /// Bytes of memory, idle buffers too.
+    /// Limit on all memory, in bytes.
     pub memory: u64,
     /// Whether it takes no more calls.
     pub draining: bool,
-    /// Arrays that stay.
+    /// Bytes of memory, including idle buffers.
     pub arrays: usize,
-    /// Their bytes.
+    /// Whether the server takes no more calls.
     pub array_bytes: u64,
-    /// Those of them in memory.
+    /// Stored arrays.
     pub array_resident_bytes: u64,
-    /// Calls by what they do, in the order of [`STATES`].
+    /// Their bytes.
     pub calls: [usize; 6],
-    /// Durable calls that are recorded, by the index of their state in [`DurableState::ALL`].
+    /// Their bytes in memory.
     pub submitted: [usize; DurableState::ALL.len()],
     /// Seconds until processor elements are free for one more call.
     pub backlog_s: f64,
 }
 
-/// The server, to be looked at.
+/// A read-only view of the server.
 #[derive(Clone, Copy)]
 pub struct Overview<'s>(pub(crate) &'s Engine);
 
 impl<'s> Overview<'s> {
-    /// How the server stands, in numbers.
+    /// The figures of the server.
     pub fn figures(&self) -> Figures {
         let (arrays, array_bytes, array_resident_bytes) = self.0.data.arrays.totals();
         Figures {
@@ -97,14 +99,13 @@ impl<'s> Overview<'s> {
         counts
     }
 
-    /// Durable calls that are recorded, by their states.
+    /// Number of recorded durable calls in each state.
     fn submitted_by_state(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let names = DurableState::ALL.iter().map(|state| state.name());
         names.zip(self.0.submissions.counts())
     }
 
-    /// How the server stands: a JSON object for the user of a connection, who sees of the others
-    /// only how many they are.
+    /// The status as a JSON object for the user of a connection. Other users appear only as counts.
     pub(super) fn status(&self, key: ConnectionKey) -> String {
         let connection = &self.0.cx.clients[key];
         let (user, is_operator) = (&connection.user, connection.peer.is_operator);
@@ -166,7 +167,7 @@ impl<'s> Overview<'s> {
         self.0.elements.queue.waiting().map(CallKey::of_number)
     }
 
-    /// What a worker is to compute; none where the call is gone.
+    /// A call as its worker needs it; `None` if the call has ended.
     pub fn request(self, call: CallKey) -> Option<Request<'s>> {
         let call = self.0.cx.calls.get(call)?;
         let function = self.0.cx.functions.get(call.function).ok()?;
@@ -189,7 +190,7 @@ impl<'s> Overview<'s> {
         Some(function.interface.qualified_name().into_owned())
     }
 
-    /// Whether a worker runs a call whose client wants what it prints: that is to be told before
+    /// Whether a worker runs a call whose client wants its output. The output must be sent before
     /// the call ends.
     pub fn prints(self, key: WorkerKey) -> bool {
         let worker = self.0.elements.workers.get(key);
@@ -202,7 +203,7 @@ impl<'s> Overview<'s> {
         &self.0.cx.functions
     }
 
-    /// What was learned of links.
+    /// What was learned about links.
     pub fn links(self) -> &'s Links {
         &self.0.links
     }
@@ -240,7 +241,7 @@ fn describe(function: &Function) -> Value {
     let counts = &function.counts;
     let calls = counts.done.max(1) as f64;
     let [send, wait, exec, recv] = counts.nanos.map(|nanos| nanos as f64 * 1e-9 / calls);
-    // What was learned on the most processor elements; a rate where the interface tells the work.
+    // Times learned on the most processor elements; a rate if the interface states the work.
     let learned = function
         .profile
         .predictors()

@@ -1,4 +1,4 @@
-//! What a client wants, and which part of the server does it.
+//! Requests of clients, passed to the parts that handle them.
 
 use super::{Engine, Overview};
 use crate::action::Action;
@@ -82,7 +82,7 @@ impl Engine {
         self.settle();
     }
 
-    /// A client asks for the interface of a function.
+    /// Sends the interface of a function to a client.
     fn describe(&mut self, key: ConnectionKey, request: CallId, name: &str) {
         let proto = &mut self.cx.clients[key].proto;
         match self.cx.functions.describe(name) {
@@ -94,7 +94,7 @@ impl Engine {
         }
     }
 
-    /// A client asks about reservations.
+    /// Handles a client's request about reservations.
     fn reservations(
         &mut self,
         key: ConnectionKey,
@@ -121,7 +121,7 @@ impl Engine {
                 Ok(page)
             }
             ReservationRequest::List(after) => Ok(reservations.page(queue, &user, after, now)),
-            // From now on the connection has the bandwidth of that reservation.
+            // From now on the connection has the bandwidth of this reservation.
             ReservationRequest::Attach(id) => {
                 reservations.check(queue, &user, id, now)?;
                 self.lanes.change_lane(key, id, &mut cx.out);
@@ -130,7 +130,7 @@ impl Engine {
         }
     }
 
-    /// What a call would take, from what was learned of functions and links.
+    /// The estimate of a call, from what was learned about functions and links.
     fn estimate(&self, key: ConnectionKey, call: &Call) -> Result<Estimate, Failure> {
         let nanos = |seconds: f64| (seconds * 1e9) as u64;
         let layout = self.check(key, call)?.layout;

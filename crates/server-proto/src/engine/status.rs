@@ -1,4 +1,5 @@
-//! What metaservers are told: the functions, and how the server stands, whenever it has changed.
+//! Status reports to metaservers: the functions, the data, and the load, whenever they have
+//! changed.
 
 use super::Overview;
 use crate::call::{ActiveCall, State};
@@ -9,27 +10,27 @@ use farcall_directory::message::{
 use farcall_rpc_proto::Nanos;
 use farcall_schedule::Profile;
 
-/// Time between two reports, at least.
+/// Shortest time between two reports.
 const PAUSE: Nanos = 20_000_000;
-/// Seconds that a call is taken to compute of which nothing is known.
+/// Assumed seconds of a call about which nothing is known.
 const UNKNOWN_S: f64 = 0.1;
 
-/// How a server stands.
+/// The status of a server, for metaservers.
 #[derive(Clone, Debug)]
 pub struct ServerStatus {
     /// Processor elements.
     pub pes: u32,
     /// Bytes for calls.
     pub memory: u64,
-    /// All functions, where they are others than last time.
+    /// All functions, if they have changed since the last report.
     pub functions: Option<Vec<Function>>,
-    /// All data with names, where they are others than last time.
+    /// All named data, if they have changed since the last report.
     pub data: Option<Vec<Datum>>,
-    /// For a directory, but for the server's number.
+    /// The report for a directory, without the server's number.
     pub report: Report,
 }
 
-/// What of the server's state a report tells; another one calls for another report.
+/// The state that a report depends on. If it changes, a new report is due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Signature {
     calls: usize,
@@ -43,23 +44,23 @@ struct Signature {
     booked: u64,
 }
 
-/// What was reported.
+/// What was reported so far.
 #[derive(Debug, Default)]
 pub struct Reports {
-    /// Whether anybody wants to know.
+    /// Whether anybody has subscribed.
     is_wanted: bool,
     said: Option<Signature>,
     functions: usize,
-    /// Changes of the named data that were told of.
+    /// Number of changes of the named data that were reported.
     names: u64,
-    /// The next report is not made before.
+    /// The earliest time of the next report.
     next: Nanos,
-    /// Observations of each function that were told of.
+    /// Reported observations of each function.
     told: Map<String, u64>,
 }
 
 impl Reports {
-    /// Somebody wants to know how the server stands, from now on.
+    /// Makes reports from now on.
     pub fn subscribe(&mut self) {
         self.is_wanted = true;
     }
@@ -70,8 +71,8 @@ impl Reports {
         is_due.then_some(self.next)
     }
 
-    /// How the server stands, if that is to be told now. What becomes of it is to be
-    /// [said](Reports::reported).
+    /// The status, if a report is due. The caller must say [what happened to
+    /// it](Reports::reported).
     pub(crate) fn poll(&mut self, server: Overview<'_>) -> Option<ServerStatus> {
         let now = server.0.cx.now();
         if self.next(server).is_none_or(|next| now < next) {
@@ -89,17 +90,17 @@ impl Reports {
         })
     }
 
-    /// Whether all who want to know have taken the report that was polled last.
+    /// Records whether all subscribers have taken the last report.
     pub(crate) fn reported(&mut self, server: Overview<'_>, status: &ServerStatus, all: bool) {
         let signature = server.signature();
         if all {
-            // More than one report can tell of is told with the next.
+            // What does not fit into one report follows with the next.
             let is_complete = status.report.learned.len() < MOST_LEARNED;
             self.said = is_complete.then_some(signature);
             self.functions = signature.functions;
             self.names = signature.names;
         } else {
-            // It is told again as a whole: times that were in it too.
+            // The next report repeats everything, including times.
             self.told.clear();
         }
     }
@@ -177,7 +178,7 @@ impl Overview<'_> {
         }
     }
 
-    /// What is reserved, the next to begin first; none where that is nothing.
+    /// The reservations, the next to begin first; `None` if there are none.
     fn booked(&self) -> Option<Vec<Booked>> {
         let now = self.0.cx.now();
         let seconds = |time: u64| time.saturating_sub(now) as f64 * 1e-9;
@@ -230,7 +231,7 @@ impl Overview<'_> {
         Some(message::QueuedCall {
             phase,
             pes,
-            // What takes longer than predicted takes a while yet.
+            // A call that takes longer than predicted is assumed to need a while yet.
             seconds: match phase {
                 Phase::Returning => 0.0,
                 _ => (seconds - done).max(0.1 * seconds).min(1e9),

@@ -1,9 +1,9 @@
-//! Which of a server's named data a metaserver knows of, and what it is to be told.
+//! Which of a server's named data a metaserver knows, and what to tell it next.
 
 use farcall_directory::message::{Datum, DatumName, Hold, MOST_HELD};
 use std::collections::BTreeMap;
 
-/// What a server holds, and what of it was told.
+/// The named data of a server, and what was told about them.
 #[derive(Debug, Default)]
 pub(crate) struct HeldData {
     all: BTreeMap<DatumName, Datum>,
@@ -13,18 +13,18 @@ pub(crate) struct HeldData {
 }
 
 impl HeldData {
-    /// The server holds this now.
+    /// Sets the data that the server holds now.
     pub(crate) fn set(&mut self, data: Vec<Datum>) {
         self.all = data.into_iter().map(|datum| (datum.key(), datum)).collect();
     }
 
-    /// The metaserver has forgotten what it was told, or is another one.
+    /// Forgets what was told: the metaserver is new, or has forgotten it.
     pub(crate) fn begin_anew(&mut self) {
         self.told.clear();
         self.is_new = true;
     }
 
-    /// What is to be told next, if anything is.
+    /// What to tell next, if anything.
     pub(crate) fn next(&self, server: u64) -> Option<Hold> {
         let is_told =
             |(key, datum): &(&DatumName, &Datum)| self.told.get(key) == Some(&datum.version());
@@ -44,7 +44,7 @@ impl HeldData {
         })
     }
 
-    /// This was told.
+    /// Records that this was told.
     pub(crate) fn told(&mut self, hold: &Hold) {
         self.is_new = false;
         for key in &hold.gone {

@@ -1,4 +1,4 @@
-//! What clients ask about durable calls.
+//! Requests of clients about durable calls: status, lists, cancellation and results.
 
 use super::{Submissions, not_there};
 use crate::action::Transfer;
@@ -16,7 +16,7 @@ use farcall_rpc_proto::{
 };
 
 impl Submissions {
-    /// A client wants something of durable calls.
+    /// Handles a client's request about durable calls.
     pub(crate) fn ask(&mut self, cx: &mut Context, key: ConnectionKey, event: Event) {
         match event {
             Event::AskJob(request, id) => self.tell_of_job(cx, key, request, id),
@@ -129,7 +129,7 @@ impl Submissions {
         }
     }
 
-    /// Answers who wanted a call to end, which it has.
+    /// Answers clients that asked a call to end, after it has ended.
     pub(crate) fn tell_of_change(&mut self, cx: &mut Context, id: JobId, asked: Asked) {
         let Some(durable) = &mut self.durable else {
             return;
@@ -150,7 +150,7 @@ impl Submissions {
         cx.answered(connection);
     }
 
-    /// A client wants the results of a call, now or when they are there.
+    /// Sends the results of a call to a client, now or when they exist.
     pub(crate) fn fetch(
         &mut self,
         cx: &mut Context,
@@ -179,7 +179,7 @@ impl Submissions {
         }
     }
 
-    /// The server drains: who waits for calls that it does not begin any more is told.
+    /// Refuses clients that wait for calls which a draining server will not begin.
     pub(crate) fn refuse_stranded(&mut self, cx: &mut Context) {
         let stranded = self.durable.as_mut().map(Durable::stranded);
         for fetch in stranded.unwrap_or_default() {
@@ -190,7 +190,7 @@ impl Submissions {
         }
     }
 
-    /// Sends what a call that is over has come to.
+    /// Sends the outcome of a call that has ended.
     pub(crate) fn serve_fetch(&mut self, cx: &mut Context, fetch: Fetch) {
         let Fetch {
             connection,
@@ -245,7 +245,7 @@ impl Submissions {
         }
     }
 
-    /// The results of a call are in memory, as far as there are any: they leave.
+    /// Sends results that are in memory.
     fn deliver(&mut self, cx: &mut Context, fetch: Fetch) {
         let now = cx.now();
         let Fetch {
@@ -262,7 +262,7 @@ impl Submissions {
         cx.answered(connection);
     }
 
-    /// A client wants nothing fetched any more: that request, or none at all.
+    /// Ends the fetches that a client has given up: one of them, or all.
     pub(crate) fn stop_fetching(
         &mut self,
         cx: &mut Context,
@@ -281,7 +281,7 @@ impl Submissions {
         self.durable.as_ref().and_then(Durable::next_expiry)
     }
 
-    /// Forgets calls whose time is over.
+    /// Forgets calls whose retention is over.
     pub(crate) fn expire(&mut self, cx: &mut Context) {
         let now = cx.clock.unix_ms;
         while let Some(id) = self

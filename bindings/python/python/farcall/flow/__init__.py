@@ -1,4 +1,4 @@
-"""Predict what a communication pattern costs on a network.
+"""Predict how long a communication pattern takes on a network.
 
 from farcall import flow
 torus = flow.Platform("torus:16x16,bandwidth=1GB/s")

@@ -21,7 +21,7 @@ def arrow() -> Any:
 
 
 class Result:
-    """What one simulation gave. Times in seconds, sizes in bytes."""
+    """The result of a simulation. Times are in seconds, sizes in bytes."""
 
     def __init__(self, platform: FlowPlatform, data: dict[str, Any]) -> None:
         self.platform = platform
@@ -43,7 +43,7 @@ class Result:
 
     @property
     def utilisation(self) -> npt.NDArray[np.float64]:
-        """Bytes over each link as a part of what it could have carried."""
+        """Bytes over each link, divided by the bytes that it could carry in the makespan."""
         capacity = self.platform.bandwidths * self.makespan
         used: npt.NDArray[np.float64] = np.divide(
             self.link_bytes, capacity, out=np.zeros_like(self.link_bytes), where=capacity > 0
@@ -58,7 +58,7 @@ class Result:
     def links(self) -> Any:
         """Arrow table of all links."""
         if len(self.link_bytes) == 0:
-            raise ValueError("this run kept no links: keep_links=True, and not mode='packets'")
+            raise ValueError("this run has no links: use keep_links=True, and not mode='packets'")
         return arrow().table(
             {
                 "link": np.arange(len(self.link_bytes), dtype=np.uint32),
@@ -74,7 +74,7 @@ class Result:
         write_table(getattr(self, table)(), path)
 
     def write_perfetto(self, path: str | PathLike[str]) -> None:
-        """Write a trace that Perfetto and chrome://tracing open: one track a rank."""
+        """Write a trace that Perfetto and chrome://tracing open: a track for each rank."""
         columns = (self.source, self.destination, self.bytes, self.start, self.end)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         events = [
@@ -135,7 +135,7 @@ class Sweep:
 
 
 def write_table(table: Any, path: str | PathLike[str]) -> None:
-    """Write an Arrow table by the end of the file's name."""
+    """Write an Arrow table in the format of the ending of the file name."""
     path = Path(path)
     if path.suffix == ".parquet":
         import pyarrow.parquet

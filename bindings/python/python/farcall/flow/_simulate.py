@@ -35,7 +35,7 @@ def messages(
 ) -> Pattern:
     """Make a pattern of single messages: ranks, bytes, and seconds of delay before each send.
 
-    Messages of one source are sent one after the other in the order of the arrays. `size` and
+    A source sends its messages one after the other, in the order of the arrays. `size` and
     `wait` may be single numbers.
     """
     sources = _ranks("source", source)
@@ -77,9 +77,10 @@ def simulate(
     """Run one simulation.
 
     `placement` is `"regular"`, `"random:SEED"` or the node of each rank. `mode` is `"exact"`
-    (max-min), `"iterated"`, `"equal-split"` (the paper's N and F) or `"packets"`. Leave messages
-    or links out of the result where memory matters. `verify` checks the max-min certificate after
-    every batch. Raises `ValueError` for wrong arguments and `RuntimeError` for a deadlock.
+    (max-min), `"iterated"`, `"equal-split"` (modes N and F of the MFS paper) or `"packets"`. Leave
+    messages or links out of the result to save memory. `verify` checks after every batch that the
+    rates are max-min fair. Raises `ValueError` for wrong arguments and `RuntimeError` for a
+    deadlock.
     """
     where = placement if isinstance(placement, str) else _ranks("placement", placement)
     settings = {
@@ -107,7 +108,7 @@ def sweep(
     mode: str = "exact",
     window: int = 1,
 ) -> Sweep:
-    """Run a pattern over message sizes and random placements; the result tells the spread.
+    """Run a pattern over message sizes and random placements; the result shows the spread.
 
     `pattern` is a specification, or a function from the size to a pattern.
     """

@@ -18,7 +18,7 @@ from ._result import Result
 
 Floats = npt.NDArray[np.float64]
 
-# Messages drawn in a timeline; further ones would be thinner than a line.
+# The most messages of a timeline: more would be thinner than a line.
 MAX_BARS = 50_000
 
 
@@ -34,7 +34,7 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
 
 
 def heat_map(result: Result, path: str | PathLike[str]) -> None:
-    """Draw the utilisation of every link: one row a kind of link, one column a place."""
+    """Draw the utilisation of every link: a row for each kind of link, a column for each place."""
     _heat_map(result.platform.link_names(), result.utilisation, path)
 
 
@@ -80,7 +80,7 @@ def _timeline(
     if len(source) > MAX_BARS:
         first = np.argsort(start, kind="stable")[:MAX_BARS]
         source, size, start, end = source[first], size[first], start[first], end[first]
-        print(f"only the first {MAX_BARS} messages are drawn", file=sys.stderr)
+        print(f"the picture has only the first {MAX_BARS} messages", file=sys.stderr)
     duration = end - start
     rate = np.divide(size, duration, out=np.zeros_like(size), where=duration > 0)
     ranks = int(source.max(initial=0)) + 1

@@ -3,7 +3,7 @@
 from farcall.scipy import linalg, fft  # instead of: from scipy import linalg, fft
 linalg.use("farcall://host:3717")      # without this: the server of the environment
 
-What these modules do not compute themselves is SciPy's own and runs here.
+All other functions are SciPy's own and run on this machine.
 """
 
 from . import fft, linalg

@@ -1,7 +1,8 @@
 """`scipy.fft`, computed on a server.
 
-Signatures and results are SciPy's, for single and double precision. `overwrite_x` may be ignored,
-and `workers` is the server's affair. Everything else of `scipy.fft` is SciPy's own and runs here.
+Signatures and results are those of SciPy, for single and double precision. `overwrite_x` may have
+no effect, and the server ignores `workers`. All other functions of `scipy.fft` are SciPy's own and
+run on this machine.
 """
 
 import importlib
@@ -87,7 +88,7 @@ def rfft(
     *,
     plan: Any = None,
 ) -> _Array:
-    """The half of the coefficients that says everything of real input."""
+    """The first half of the coefficients, which determines the rest for real input."""
     _without_plan(plan)
     if np.iscomplexobj(x):
         raise TypeError("x must be a real sequence")
@@ -170,7 +171,7 @@ def ifftn(
 
 
 def _axes(x: _Array, s: Sequence[int] | None, axes: Sequence[int] | None) -> Sequence[int] | None:
-    """SciPy takes the last axes where lengths are given for some and none are named."""
+    """The axes: SciPy uses the last ones if lengths are given and axes are not."""
     if axes is None and s is not None:
         return list(range(x.ndim - len(s), x.ndim))
     return axes

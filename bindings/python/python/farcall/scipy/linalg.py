@@ -1,9 +1,9 @@
 """`scipy.linalg`, computed on a server.
 
-Signatures and results are SciPy's; as in `farcall.linalg` every precision is computed in double
-precision. `overwrite_a` and `overwrite_b` may be ignored, and whether a matrix is ill-conditioned
-is not looked at. What is not computed there (pivoted `qr`, generalised eigenvalue problems, other
-LAPACK drivers than the default) and everything else of `scipy.linalg` is SciPy's own and runs here.
+Signatures and results are those of SciPy. As in `farcall.linalg`, every computation uses double
+precision. `overwrite_a` and `overwrite_b` may have no effect, and nothing checks whether a matrix
+is ill-conditioned. Pivoted `qr`, generalised eigenvalue problems, other LAPACK drivers than the
+default and all other functions of `scipy.linalg` are SciPy's own and run on this machine.
 """
 
 import importlib
@@ -198,7 +198,7 @@ def cho_factor(
     overwrite_a: bool = False,  # noqa: ARG001
     check_finite: bool = True,
 ) -> tuple[_Array, bool]:
-    """The factor for `cho_solve`; what is in the other triangle has no meaning."""
+    """The factor for `cho_solve`; the contents of the other triangle have no meaning."""
     a = _checked(a, check_finite)
     n = _square(a)
     _matrix(a)
@@ -387,7 +387,7 @@ def eig(
     check_finite: bool = True,
     homogeneous_eigvals: bool = False,
 ) -> Any:
-    """Eigenvalues, complex always, and the right or left vectors of a square matrix."""
+    """Eigenvalues, always complex, and the right or left vectors of a square matrix."""
     if b is not None:
         options = {"check_finite": check_finite, "homogeneous_eigvals": homogeneous_eigvals}
         return _here("eig")(a, b, left, right, **options)
@@ -434,7 +434,7 @@ def eigvals(
     check_finite: bool = True,
     homogeneous_eigvals: bool = False,
 ) -> _Array:
-    """Eigenvalues of a square matrix, complex always."""
+    """Eigenvalues of a square matrix, always complex."""
     options = {"check_finite": check_finite, "homogeneous_eigvals": homogeneous_eigvals}
     return np.asarray(eig(a, b, False, False, overwrite_a, **options))
 
@@ -455,7 +455,7 @@ def eigh(
 ) -> Any:
     """Eigenvalues, ascending, and vectors of a symmetric or hermitian matrix.
 
-    All are computed, and those that a subset asks for returned.
+    The server computes all of them; the function returns the subset that was asked for.
     """
     if b is not None:
         return _here("eigh")(

@@ -1,7 +1,6 @@
 //! Requests under way: who waits for them, and how they end.
 
 use super::state::State;
-use super::waiter::Waiter;
 use super::{Connection, NAP};
 use crate::description::Description;
 use crate::error::Error;
@@ -11,6 +10,7 @@ use crate::remote::callbacks::{self, Callbacks};
 use crate::remote::files::Files;
 use farcall_rpc_proto::client::Answer;
 use farcall_rpc_proto::{CallId, FailureKind, Times};
+use farcall_spin::Waiter;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -82,7 +82,7 @@ impl Request {
     /// the running function has asked for.
     pub(crate) fn is_done(&self) -> bool {
         let mut state = self.connection.lock();
-        if !state.driven {
+        if !state.seat.is_taken() {
             state.progress(&self.connection.socket, Some(self.id));
         }
         if self.has_work(&state) {
@@ -129,7 +129,7 @@ impl Request {
         state.abandon(self.id);
         state.send(&self.connection.socket);
         // The thread at the socket may wait for this request, and the server may stay silent.
-        if state.driven {
+        if state.seat.is_taken() {
             self.connection.waker.wake();
         }
     }
@@ -183,21 +183,18 @@ impl Request {
         let mut state = connection.lock();
         loop {
             let is_open = !state.has_ended(self.id);
-            let more =
-                is_open && !state.driven && state.progress(&connection.socket, Some(self.id));
+            let more = is_open
+                && !state.seat.is_taken()
+                && state.progress(&connection.socket, Some(self.id));
             if self.has_work(&state) {
-                if !state.driven {
-                    state.hand_over();
-                }
+                state.seat.hand_over();
                 drop(state);
                 self.work();
                 state = connection.lock();
                 continue;
             }
             if state.has_ended(self.id) {
-                if !state.driven {
-                    state.hand_over();
-                }
+                state.seat.hand_over();
                 return Ok(());
             }
             if more {
@@ -206,20 +203,20 @@ impl Request {
                 state = connection.lock();
                 continue;
             }
-            if state.driven {
+            if state.seat.is_taken() {
                 let waiter = Waiter::asleep();
-                state.add_waiter(self.id, waiter.clone());
+                state.seat.add(self.id, waiter.clone());
                 drop(state);
                 let slept = self.sleep(deadline, timeout);
                 state = connection.lock();
-                state.remove_waiter(self.id, &waiter);
-                if slept.is_err() && !state.driven {
-                    state.hand_over();
+                state.seat.remove(self.id, &waiter);
+                if slept.is_err() {
+                    state.seat.hand_over();
                 }
                 slept?;
                 continue;
             }
-            state.driven = true;
+            state.seat.take();
             let outlook = state.outlook();
             drop(state);
             let waited = match !outlook.writing && spinning.look_again() {
@@ -227,9 +224,9 @@ impl Request {
                 false => connection.wait(outlook, deadline, timeout),
             };
             state = connection.lock();
-            state.driven = false;
+            state.seat.leave();
             if let Err(error) = waited {
-                state.hand_over();
+                state.seat.hand_over();
                 return Err(error);
             }
         }

@@ -1,11 +1,10 @@
 //! Waiting for the first of several requests, on one connection or on many.
 
-use super::waiter::Waiter;
 use super::{Connection, NAP, Request};
 use crate::error::Error;
 use crate::remote::socket;
 use farcall_rpc_proto::CallId;
-use farcall_spin::Wait;
+use farcall_spin::{Wait, Waiter};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,14 +36,12 @@ pub(crate) fn wait_for_any(
     for group in &mut groups {
         let mut state = group.connection.lock();
         for id in &group.ids {
-            state.remove_waiter(*id, &Waiter::asleep());
+            state.seat.remove(*id, &Waiter::asleep());
         }
         if group.driving {
-            state.driven = false;
+            state.seat.leave();
         }
-        if !state.driven {
-            state.hand_over();
-        }
+        state.seat.hand_over();
     }
     waited
 }
@@ -108,13 +105,15 @@ fn look(groups: &mut [Group]) -> Look {
     let mut more = false;
     for group in groups {
         let mut state = group.connection.lock();
-        let free = group.driving || !state.driven;
+        let free = group.driving || !state.seat.is_taken();
         let goal = (group.ids.len() == 1).then_some(group.ids[0]);
         let unfinished = free && state.progress(&group.connection.socket, goal);
         if group.ids.iter().any(|id| state.has_ended(*id)) {
             return Look::Ended;
         }
-        state.driven |= free;
+        if free {
+            state.seat.take();
+        }
         group.driving = free;
         more |= unfinished;
     }
@@ -130,8 +129,9 @@ fn work(requests: &[&Request], groups: &mut [Group]) -> bool {
         }
         for group in groups.iter_mut().filter(|group| group.driving) {
             let mut state = group.connection.lock();
-            (group.driving, state.driven) = (false, false);
-            state.hand_over();
+            group.driving = false;
+            state.seat.leave();
+            state.seat.hand_over();
         }
         request.work();
         return true;
@@ -150,11 +150,11 @@ fn stand_by(groups: &[Group]) -> bool {
     for group in groups.iter().filter(|group| !group.driving) {
         let mut state = group.connection.lock();
         let told = |id: &CallId| state.has_ended(*id) || state.has_work(*id);
-        if !state.driven || group.ids.iter().any(told) {
+        if !state.seat.is_taken() || group.ids.iter().any(told) {
             return false;
         }
         for id in &group.ids {
-            state.add_waiter(*id, waiter.clone());
+            state.seat.add(*id, waiter.clone());
         }
     }
     true

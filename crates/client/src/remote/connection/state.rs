@@ -10,15 +10,16 @@ mod outgoing;
 
 use self::incoming::Input;
 use self::outgoing::Outgoing;
+use super::Connection;
 use super::calls::Bulk;
 use super::pace::Pace;
 use super::transfer::Transfer;
-use super::waiter::Waiter;
 use crate::output::Printed;
 use crate::progress::Progress;
 use crate::remote::socket::Socket;
 use farcall_rpc_proto::client::{self, Answer};
 use farcall_rpc_proto::{Call, CallId, Callback, Failure, Hello, Limits, ProtocolError};
+use farcall_spin::Seat;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -60,8 +61,6 @@ struct Open {
     callback: Option<Box<Callback>>,
     /// Output of the function, if the caller wants it.
     printed: Option<Arc<Printed>>,
-    /// Threads to wake when the request ends.
-    waiters: Vec<Waiter>,
     /// The caller has given the request up.
     abandoned: bool,
     /// Set if the arrays of the request are large.
@@ -80,8 +79,8 @@ pub(crate) struct State {
     ended: HashMap<CallId, Result<Answer, Loss>>,
     /// Calls whose results had begun to arrive when the connection was lost.
     returning: HashSet<CallId>,
-    /// Whether a thread waits at the socket for all.
-    pub(crate) driven: bool,
+    /// Which thread waits at the socket for all, and which threads it must wake.
+    pub(crate) seat: Seat<CallId, Connection>,
     /// Why the connection can no longer be used.
     pub(crate) lost: Option<Loss>,
     input: Input,
@@ -143,7 +142,7 @@ impl State {
             open: HashMap::new(),
             ended: HashMap::new(),
             returning: HashSet::new(),
-            driven: false,
+            seat: Seat::default(),
             lost: None,
             input: Input::new(),
             outgoing: Outgoing::new(gather_bytes),
@@ -254,29 +253,6 @@ impl State {
         self.open.get(&id).is_none_or(|open| open.abandoned)
     }
 
-    /// Registers a thread to wake when the request ends, or when the thread at the socket leaves.
-    pub(crate) fn add_waiter(&mut self, id: CallId, waiter: Waiter) {
-        if let Some(open) = self.open.get_mut(&id) {
-            open.waiters.retain(|known| !known.is_same(&waiter));
-            open.waiters.push(waiter);
-        }
-    }
-
-    /// Removes a thread that no longer waits for the request.
-    pub(crate) fn remove_waiter(&mut self, id: CallId, waiter: &Waiter) {
-        if let Some(open) = self.open.get_mut(&id) {
-            open.waiters.retain(|known| !known.is_same(waiter));
-        }
-    }
-
-    /// Wakes another waiting thread to take the place of the thread that leaves the socket.
-    pub(crate) fn hand_over(&mut self) {
-        let mut waiters = self.open.values_mut().filter_map(|open| open.waiters.pop());
-        if let Some(waiter) = waiters.next() {
-            waiter.wake();
-        }
-    }
-
     /// Marks a call whose arrays are large.
     pub(crate) fn is_bulk(&mut self, id: CallId, bulk: Bulk) {
         if let Some(open) = self.open.get_mut(&id) {
@@ -293,9 +269,7 @@ impl State {
         };
         open.abandoned = true;
         open.transfer = None;
-        for waiter in open.waiters.drain(..) {
-            waiter.wake();
-        }
+        self.seat.end(id);
         if !self.proto.cancel(id) {
             self.open.remove(&id);
         }
@@ -347,10 +321,8 @@ impl State {
     }
 
     fn lose(&mut self, loss: Loss) {
+        self.seat.end_all();
         for (id, open) in self.open.drain() {
-            for waiter in open.waiters {
-                waiter.wake();
-            }
             if !open.abandoned {
                 let progress = open.transfer.as_ref().map(Transfer::progress);
                 if progress.is_some_and(|progress| progress.received > 0) {

@@ -1,4 +1,4 @@
-//! Requests about arrays that stay at the server.
+//! Requests about stored arrays.
 
 use super::directory::check_one_server;
 use crate::argument::Argument;
@@ -10,13 +10,13 @@ use farcall_rpc_proto::{
 };
 use std::sync::Arc;
 
-/// Whether arrays may stay at the server; the error says that they may not.
+/// Fails if the server has no stored arrays.
 pub(crate) fn check_handles(connection: &Connection) -> Result<(), Error> {
     check_one_server(connection, "arrays that stay")?;
     connection.check(HANDLES, FailureKind::BadArgument, "keep arrays")
 }
 
-/// Puts an array at the server: its bytes, or zeros.
+/// Stores an array: its bytes, or zeros.
 pub(crate) fn put(
     connection: &Arc<Connection>,
     put: &Put,
@@ -29,7 +29,7 @@ pub(crate) fn put(
     request.answer(answered!(Handle))
 }
 
-/// Puts an array of zeros at the server.
+/// Stores an array of zeros.
 pub(crate) fn put_zeros(connection: &Arc<Connection>, form: ArrayForm) -> Result<HandleId, Error> {
     let zeros = Put {
         form,
@@ -39,7 +39,7 @@ pub(crate) fn put_zeros(connection: &Arc<Connection>, form: ArrayForm) -> Result
     put(connection, &zeros, &[]).map(|record| record.id)
 }
 
-/// Begins to fill a part of an array at the server.
+/// Begins to fill a part of a stored array.
 ///
 /// # Safety
 /// As [`Connection::call`].
@@ -53,7 +53,8 @@ pub(crate) unsafe fn put_part(
     connection.carry(|proto| proto.put_part(part), transfer)
 }
 
-/// Begins to get a part of an array, whose elements have parts of `unit` bytes.
+/// Begins to fetch a part of an array. `unit` is the size of the parts that are swapped between
+/// byte orders.
 ///
 /// # Safety
 /// As [`Connection::call`].
@@ -68,7 +69,7 @@ pub(crate) unsafe fn get_part(
     connection.carry(|proto| proto.get_part(part), transfer)
 }
 
-/// Gets an array from the server, whose elements have parts of `unit` bytes.
+/// Fetches an array. `unit` is the size of the parts that are swapped between byte orders.
 pub(crate) fn get(
     connection: &Arc<Connection>,
     handle: HandleId,
@@ -83,7 +84,7 @@ pub(crate) fn get(
     request.times().map(drop)
 }
 
-/// Asks about an array at the server.
+/// Asks for the status of a stored array.
 pub(crate) fn handle(
     connection: &Arc<Connection>,
     handle: HandleId,
@@ -92,7 +93,7 @@ pub(crate) fn handle(
     connection.ask(|proto| proto.ask_handle(handle), answered!(Handle))
 }
 
-/// Gives an array at the server up.
+/// Drops a stored array.
 pub(crate) fn drop_handle(
     connection: &Arc<Connection>,
     handle: HandleId,
@@ -101,34 +102,34 @@ pub(crate) fn drop_handle(
     connection.ask(|proto| proto.drop_handle(handle), answered!(Handle))
 }
 
-/// Gives an array at the server up without waiting for the answer.
+/// Drops a stored array without waiting for the answer.
 pub(crate) fn drop_handle_soon(connection: &Arc<Connection>, handle: HandleId) {
     if connection.is_ours() && check_handles(connection).is_ok() {
-        // Its answer is thrown away with the request.
+        // The answer is discarded with the request.
         drop(connection.begin(|proto| proto.drop_handle(handle)));
     }
 }
 
-/// Whether arrays travel from server to server; the error says that they do not.
+/// Fails if the server cannot pass arrays to other servers.
 fn check_loans(connection: &Connection) -> Result<(), Error> {
     let what = "pass arrays to other servers";
     connection.check(LOANS, FailureKind::BadArgument, what)
 }
 
-/// Asks for a name of an array that is good for one reading by another server.
+/// Lends an array: asks for a name under which another server may read it once.
 pub(crate) fn lend(connection: &Arc<Connection>, handle: HandleId) -> Result<HandleId, Error> {
     check_loans(connection)?;
     let record = connection.ask(|proto| proto.lend(handle), answered!(Handle))?;
     Ok(record.id)
 }
 
-/// Has the server read an array from another.
+/// Makes the server read an array from another server.
 pub(crate) fn pull(connection: &Arc<Connection>, pull: &Pull) -> Result<HandleRecord, Error> {
     check_loans(connection)?;
     connection.ask(|proto| proto.pull(pull), answered!(Handle))
 }
 
-/// Asks for a page of arrays at the server.
+/// Asks for a page of stored arrays.
 pub(crate) fn handles(connection: &Arc<Connection>, after: u64) -> Result<HandlePage, Error> {
     check_handles(connection)?;
     connection.ask(|proto| proto.list_handles(after), answered!(Handles))

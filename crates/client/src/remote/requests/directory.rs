@@ -7,7 +7,7 @@ use farcall_rpc_proto::client::Answer;
 use farcall_rpc_proto::{FailureKind, Kind};
 use std::sync::Arc;
 
-/// The error says that a server is at the other end.
+/// Fails if the peer is a server.
 pub(crate) fn check_metaserver(connection: &Connection) -> Result<(), Error> {
     if connection.is_to_metaserver() {
         return Ok(());
@@ -19,7 +19,7 @@ pub(crate) fn check_metaserver(connection: &Connection) -> Result<(), Error> {
     Err(Error::failed(FailureKind::NotAllowed, text))
 }
 
-/// What belongs to one server is not for a metaserver.
+/// Fails if the peer is a metaserver.
 pub(crate) fn check_one_server(connection: &Connection, what: &str) -> Result<(), Error> {
     if !connection.is_to_metaserver() {
         return Ok(());
@@ -32,7 +32,7 @@ pub(crate) fn check_one_server(connection: &Connection, what: &str) -> Result<()
     Err(Error::failed(FailureKind::NotAllowed, text))
 }
 
-/// Asks the directory something; the answer is a message of another kind.
+/// Asks the directory a question, whose answer is a message of another kind.
 pub(crate) fn ask_directory<A: Message>(
     connection: &Arc<Connection>,
     (kind, answered_by): (Kind, Kind),
@@ -55,7 +55,7 @@ pub(crate) fn ask_directory<A: Message>(
     }
 }
 
-/// Tells the directory what became of a call.
+/// Reports the outcome of a call to the directory.
 pub(crate) fn observe(connection: &Connection, observed: &Observe) {
     connection.tell(|proto| proto.observe(&observed.to_bytes()));
 }

@@ -1,4 +1,4 @@
-//! Requests about the functions of a server, and what a call of one would take.
+//! Requests about functions, and estimates of calls.
 
 use super::directory::check_one_server;
 use crate::error::Error;
@@ -9,20 +9,20 @@ use farcall_rpc_proto::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Asks for a page of the functions served.
+/// Asks for a page of the server's functions.
 pub(crate) fn list(connection: &Arc<Connection>, from: u32) -> Result<Listing, Error> {
     connection.ask(|proto| proto.list(from), answered!(Listing))
 }
 
-/// The time there and back.
+/// Measures the round-trip time.
 pub(crate) fn ping(connection: &Arc<Connection>) -> Result<Duration, Error> {
     let start = Instant::now();
-    // No server has so many functions: the page is empty.
+    // No server has so many functions, so the page is empty.
     list(connection, u32::MAX)?;
     Ok(start.elapsed())
 }
 
-/// Asks for number and canonical IDL of a function.
+/// Asks for the number and the interface of a function.
 pub(crate) fn describe(
     connection: &Arc<Connection>,
     name: &str,
@@ -30,7 +30,7 @@ pub(crate) fn describe(
     connection.ask(|proto| proto.describe(name), answered!(Interface))
 }
 
-/// Has the functions of an interface file served; returns them.
+/// Makes the server serve the functions of an interface file. Returns their names.
 pub(crate) fn register(
     connection: &Arc<Connection>,
     path: &str,
@@ -41,7 +41,7 @@ pub(crate) fn register(
     connection.ask(|proto| proto.register(path, text), answered!(Listing))
 }
 
-/// What a call would take, as far as the server knows.
+/// Asks for the estimate of a call.
 pub(crate) fn estimate(connection: &Arc<Connection>, call: &Call) -> Result<Estimate, Error> {
     if !connection.has(ESTIMATES) {
         return Ok(Estimate::default());

@@ -1,4 +1,4 @@
-//! Requests about submitted calls.
+//! Requests about durable calls.
 
 use super::directory::check_one_server;
 use crate::argument::Argument;
@@ -8,7 +8,7 @@ use farcall_idl::Layout;
 use farcall_rpc_proto::{DurableDescription, DurablePage, FailureKind, JOBS, JobId, SubmitRequest};
 use std::sync::Arc;
 
-/// Whether the server keeps submitted calls; the error says that it does not.
+/// Fails if the server takes no durable calls.
 pub(crate) fn check_jobs(connection: &Connection) -> Result<(), Error> {
     check_one_server(connection, "submitted calls")?;
     if connection.has(JOBS) {
@@ -19,7 +19,7 @@ pub(crate) fn check_jobs(connection: &Connection) -> Result<(), Error> {
     Err(Error::failed(FailureKind::BadArgument, text))
 }
 
-/// Submits a call.
+/// Submits a durable call.
 ///
 /// # Safety
 /// As [`Connection::call`].
@@ -36,7 +36,7 @@ pub(crate) unsafe fn submit(
     request.answer(answered!(Submitted))
 }
 
-/// Begins to fetch what a submitted call has come to.
+/// Begins to fetch the results of a durable call.
 ///
 /// # Safety
 /// As [`Connection::call`].
@@ -53,14 +53,14 @@ pub(crate) unsafe fn fetch(
     connection.carry(|proto| proto.fetch(job, bytes), transfer)
 }
 
-/// Asks about a submitted call.
+/// Asks about a durable call.
 pub(crate) fn job(connection: &Arc<Connection>, job: JobId) -> Result<DurableDescription, Error> {
     check_jobs(connection)?;
     let told = connection.ask(|proto| proto.ask_job(job), answered!(Job))?;
     Ok(*told)
 }
 
-/// Ends a submitted call, and has it forgotten.
+/// Cancels a durable call. With `forget`, the server forgets it.
 pub(crate) fn cancel_job(
     connection: &Arc<Connection>,
     job: JobId,
@@ -71,7 +71,7 @@ pub(crate) fn cancel_job(
     Ok(*told)
 }
 
-/// Asks for a page of submitted calls.
+/// Asks for a page of durable calls.
 pub(crate) fn jobs(connection: &Arc<Connection>, after: u64) -> Result<DurablePage, Error> {
     check_jobs(connection)?;
     connection.ask(|proto| proto.list_jobs(after), answered!(Jobs))

@@ -1,11 +1,11 @@
-//! Requests about data with names.
+//! Requests about named data.
 
 use crate::error::Error;
 use crate::remote::connection::{Connection, answered};
 use farcall_rpc_proto::{DataName, FailureKind, NAMES, Name, NamePage, NameRecord};
 use std::sync::Arc;
 
-/// Whether the other side knows data by name; the error says that it does not.
+/// Fails if the peer has no named data.
 pub(crate) fn check_names(connection: &Connection) -> Result<(), Error> {
     connection.check(NAMES, FailureKind::BadArgument, "know data by name")
 }
@@ -22,7 +22,7 @@ pub(crate) fn ask_name(connection: &Arc<Connection>, name: &DataName) -> Result<
     connection.ask(|proto| proto.ask_name(name), answered!(Named))
 }
 
-/// Asks for a page of data with names.
+/// Asks for a page of named data.
 pub(crate) fn names(
     connection: &Arc<Connection>,
     after: Option<&DataName>,

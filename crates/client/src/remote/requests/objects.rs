@@ -1,4 +1,4 @@
-//! Requests about objects, those that stay too.
+//! Requests about objects, persistent ones included.
 
 use super::directory::check_one_server;
 use crate::error::Error;
@@ -9,7 +9,7 @@ use farcall_rpc_proto::{
 };
 use std::sync::Arc;
 
-/// Asks for an object of a class.
+/// Makes an object of a class.
 pub(crate) fn create(connection: &Arc<Connection>, class: &str) -> Result<CallId, Error> {
     check_one_server(connection, "objects")?;
     connection.check(OBJECTS, FailureKind::Internal, "keep objects")?;
@@ -18,14 +18,14 @@ pub(crate) fn create(connection: &Arc<Connection>, class: &str) -> Result<CallId
     request.answer(|answer| (answer == Answer::Created).then_some(id))
 }
 
-/// Gives an object up. A child that this process forked leaves it alone: it is the parent's.
+/// Destroys an object. A forked child does not, because the object belongs to its parent.
 pub(crate) fn delete(connection: &Connection, object: CallId) {
     if connection.is_ours() {
         connection.tell(|proto| proto.delete(object));
     }
 }
 
-/// Asks about objects that stay; the number of the request with the answer.
+/// Asks about persistent objects. Returns the number of the request with the answer.
 pub(crate) fn objects(
     connection: &Arc<Connection>,
     asked: ObjectRequest,
@@ -37,7 +37,7 @@ pub(crate) fn objects(
     Ok((request.id(), request.answer(answered!(Objects))?))
 }
 
-/// The same where the answer is one object.
+/// Asks about persistent objects, when the answer is a single one.
 pub(crate) fn object(
     connection: &Arc<Connection>,
     asked: ObjectRequest,

@@ -1,17 +1,17 @@
-//! Requests of an operator.
+//! Requests of an operator: status and drain.
 
 use crate::error::Error;
 use crate::remote::connection::{Connection, answered};
 use farcall_rpc_proto::{FailureKind, OPERATION, client};
 use std::sync::Arc;
 
-/// How the server stands, as a JSON object.
+/// Asks for the status as a JSON object.
 pub(crate) fn status(connection: &Arc<Connection>) -> Result<String, Error> {
     check_operation(connection)?;
     connection.ask(client::Connection::status, answered!(StatusText))
 }
 
-/// Has the server take no more calls and end; how many are still to end.
+/// Makes the server take no more calls and end. Returns how many calls still run or wait.
 pub(crate) fn drain(connection: &Arc<Connection>) -> Result<u64, Error> {
     check_operation(connection)?;
     connection.ask(client::Connection::drain, answered!(Draining))

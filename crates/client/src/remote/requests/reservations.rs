@@ -1,4 +1,4 @@
-//! Requests about what is reserved.
+//! Requests about reservations.
 
 use super::directory::check_one_server;
 use crate::error::Error;
@@ -7,13 +7,14 @@ use farcall_rpc_proto::{FailureKind, RESERVATIONS, ReservationPage, ReservationR
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whether processor elements can be reserved there; the error says that they cannot.
+/// Fails if the server has no reservations.
 pub(crate) fn check_reservations(connection: &Connection) -> Result<(), Error> {
     check_one_server(connection, "reservations")?;
     connection.check(RESERVATIONS, FailureKind::BadArgument, "reserve anything")
 }
 
-/// Has the bandwidth of a reservation from now on; `false` where its bytes cross no link.
+/// Gives this connection the bandwidth of a reservation. Returns `false` if its bytes cross no
+/// network link.
 pub(crate) fn attach(connection: &Arc<Connection>, reservation: u64) -> Result<bool, Error> {
     if connection.is_unix() {
         return Ok(false);
@@ -29,7 +30,7 @@ pub(crate) fn attach(connection: &Arc<Connection>, reservation: u64) -> Result<b
     Ok(true)
 }
 
-/// Is as all others again.
+/// Gives the bandwidth back.
 pub(crate) fn detach(connection: &Connection) {
     connection.set_pace(None);
 }

@@ -36,9 +36,7 @@ impl State {
             transfer.finish();
         }
         self.ended.insert(id, end);
-        for waiter in open.waiters {
-            waiter.wake();
-        }
+        self.seat.end(id);
     }
 
     /// Keeps memory that came with an answer for the request that asked for it.
@@ -59,9 +57,7 @@ impl State {
             return;
         };
         open.callback = Some(Box::new(callback));
-        for waiter in &open.waiters {
-            waiter.wake();
-        }
+        self.seat.tell(id);
     }
 
     fn prints(&mut self, id: CallId, bytes: &[u8]) {
@@ -71,8 +67,6 @@ impl State {
         if let Some(printed) = &open.printed {
             printed.push(bytes);
         }
-        for waiter in &open.waiters {
-            waiter.wake();
-        }
+        self.seat.tell(id);
     }
 }

@@ -1,75 +1,75 @@
-//! What a call would take.
+//! Estimates of calls.
 
 use pyo3::prelude::*;
 
-/// What a call would take. Times are in seconds; `None` where the server has seen no call of the
-/// function, or no long transfer, yet.
+/// The estimate of a call. Times are in seconds. A time is `None` if the server has seen no call of
+/// the function, or no long transfer, yet.
 #[pyclass(frozen, module = "farcall")]
-pub(crate) struct Plan(pub(crate) farcall_client::Estimate);
+pub(crate) struct Estimate(pub(crate) farcall_client::Estimate);
 
 #[pymethods]
-impl Plan {
+impl Estimate {
     /// Bytes of arrays that go to the server.
     #[getter]
     fn sent_bytes(&self) -> u64 {
         self.0.sent_bytes
     }
 
-    /// Bytes of arrays that come back.
+    /// Bytes of arrays that come back from the server.
     #[getter]
     fn returned_bytes(&self) -> u64 {
         self.0.returned_bytes
     }
 
-    /// Memory of the call on the server, in bytes.
+    /// Bytes of memory that the call needs at the server.
     #[getter]
     fn memory_bytes(&self) -> u64 {
         self.0.memory_bytes
     }
 
-    /// Operations, where the interface states them.
+    /// Operations of the call, if the interface states them.
     #[getter]
     fn operations(&self) -> Option<f64> {
         self.0.operations
     }
 
-    /// To the server and back, with nothing to carry.
+    /// Time of an empty message to the server and back.
     #[getter]
     fn latency(&self) -> f64 {
         self.0.latency
     }
 
-    /// The arguments on their way.
+    /// Time to send the arguments.
     #[getter]
     fn send(&self) -> Option<f64> {
         self.0.send
     }
 
-    /// Until a worker is free, as things stand.
+    /// Time until a worker is free, from the present queue.
     #[getter]
     fn wait(&self) -> f64 {
         self.0.wait
     }
 
-    /// In the library.
+    /// Time in the library.
     #[getter]
     fn exec(&self) -> Option<f64> {
         self.0.exec
     }
 
-    /// Two thirds of the calls lie within `exec` divided and multiplied by this.
+    /// Spread of `exec`: two thirds of the calls take between `exec / factor` and `exec * factor`.
     #[getter]
     fn factor(&self) -> Option<f64> {
         self.0.factor
     }
 
-    /// The results on their way.
+    /// Time to receive the results.
     #[getter]
     fn recv(&self) -> Option<f64> {
         self.0.recv
     }
 
-    /// From the start of the call to its return, where all of it is known.
+    /// Time from the start of the call to its return, if all parts are known.
     #[getter]
     fn total(&self) -> Option<f64> {
         self.0.total()

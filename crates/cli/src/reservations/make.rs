@@ -1,4 +1,4 @@
-//! `farcall reserve`
+//! `farcall reservation make`
 
 use super::to_json;
 use crate::failure::Failure;
@@ -11,39 +11,39 @@ use std::time::Duration;
 
 /// Reserve processor elements of a server, and bandwidth to it, ahead of time
 ///
-/// Prints the number of the reservation, which `farcall call --reservation` and `farcall submit
-/// --reservation` take; of a metaserver's with the server that it is at. Where they are not free
-/// then, the error says from when on they are.
+/// The command prints the id of the reservation, which `farcall call --reservation` and `farcall
+/// submit --reservation` take. If the elements or the rates are not free at that time, the error
+/// says when they will be.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  id=$(farcall reserve --pes 2 --start 30 --seconds 60)
+  id=$(farcall reservation make --pes 2 --start 30 --seconds 60)
   farcall call --reservation $id ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1
-  farcall reserve --pes 4 --seconds 60 --earliest --json
-  farcall reserve --pes 0 --up 20Mbit/s --down 5MB/s --seconds 60
-  farcall reserve --server meta://head --function dgesv --pes 4 --seconds 60")]
+  farcall reservation make --pes 4 --seconds 60 --earliest --json
+  farcall reservation make --pes 0 --up 20Mbit/s --down 5MB/s --seconds 60
+  farcall reservation make --server meta://head --function dgesv --pes 4 --seconds 60")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     server: Named,
-    /// Reserve for calls of this function: at a metaserver, at the server that has it and can have
-    /// them first
+    /// Function to reserve for. Behind a metaserver, the reservation is at the server that has the
+    /// function and is free first
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
     /// Processor elements; 0 for bandwidth alone
     #[arg(long, value_name = "N", default_value_t = 1)]
     pes: u32,
-    /// Bytes per second to the server, as 5e6, 5MB/s or 40Mbit/s
+    /// Rate to the server in bytes/s: 5e6, 5MB/s or 40Mbit/s
     #[arg(long, value_name = "RATE", default_value = "0", value_parser = rate)]
     up: u64,
-    /// Bytes per second from the server
+    /// Rate from the server in bytes/s
     #[arg(long, value_name = "RATE", default_value = "0", value_parser = rate)]
     down: u64,
-    /// Seconds from now until it begins
+    /// Seconds from now until the reservation begins
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     start: Duration,
-    /// Where they are not free then, begin as soon as they are
+    /// If the elements or the rates are not free at that time, begin as soon as they are
     #[arg(long)]
     earliest: bool,
-    /// For how many seconds
+    /// Length of the reservation in seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Duration,
     #[command(flatten)]
@@ -78,6 +78,8 @@ fn rate(text: &str) -> Result<u64, String> {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "write seconds, as in 1.5")?;
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "write a number of seconds, such as 1.5")?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }

@@ -1,42 +1,63 @@
-//! `farcall transaction`
+//! `farcall plan`: transactions as text.
 
 use crate::failure::Failure;
 use crate::npy::{self, Array, same_shape};
 use crate::picture::Painter;
 use crate::target::Target;
-use clap::Args;
+use clap::{Args, Subcommand};
 use farcall_client::{ArrayForm, Playback, Report, Server};
 use farcall_idl::Order;
 use farcall_plan::{MOST_BYTES, Plan};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Run a transaction that is written down: its calls as one data-flow graph
+/// Run a transaction that is saved as a plan
+#[derive(Args)]
+#[command(after_help = "Example:\n  farcall plan run plan.toml --server meta://localhost")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(RunArguments),
+}
+
+/// Run the calls of a plan as one data-flow graph
 ///
-/// Calls that do not need each other run at the same time on several servers; what one writes and
-/// another reads stays at a server, or goes from server to server. `Transaction.save` in Python
-/// writes such a plan. Its files are beside it, or data:NAME at servers; an input file is never
-/// overwritten.
+/// Calls that do not depend on each other run at the same time on several servers. An array that
+/// one call writes and another reads remains at a server, or goes from server to server. The method
+/// `Transaction.save` in Python writes a plan. The plan names its files relative to its own folder,
+/// and named data as data:NAME. The command never overwrites an input file.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  farcall transaction plan.toml --dry-run --svg graph.svg
-  farcall transaction plan.toml --also farcall://node2 --also farcall://node3
-  farcall transaction plan.toml --server meta://localhost")]
-pub(crate) struct Arguments {
+  farcall plan run plan.toml --dry-run --svg graph.svg
+  farcall plan run plan.toml a=@other.npy -o x=x.npy
+  farcall plan run plan.toml --also farcall://node2 --also farcall://node3
+  farcall plan run plan.toml --server meta://localhost")]
+struct RunArguments {
     /// The plan
     #[arg(value_name = "PLAN.toml")]
     plan: PathBuf,
+    /// Array to use for an input instead of the one that the plan names: NAME=@FILE.npy, or
+    /// NAME=data:DATA for named data
+    #[arg(value_name = "NAME=VALUE")]
+    inputs: Vec<String>,
+    /// File to use instead of the one that the plan names for an output; may be given several times
+    #[arg(short, long = "output", value_name = "NAME=FILE.npy")]
+    output: Vec<String>,
     #[command(flatten)]
     target: Target,
-    /// One more server for calls; may be given several times
+    /// Another server for the calls; may be given several times
     #[arg(long, value_name = "URL")]
     also: Vec<String>,
-    /// Check the plan against the servers' interfaces, show its calls, and run nothing
+    /// Check the plan against the interfaces of the servers and show its calls, but run nothing
     #[arg(long)]
     dry_run: bool,
-    /// Draw the graph of the calls; the Python package does it, with matplotlib
+    /// Draw the graph of the calls; this needs the Python package and matplotlib
     #[arg(long, value_name = "FILE.svg")]
     svg: Option<PathBuf>,
     #[command(flatten)]
@@ -47,7 +68,14 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let plan = read(&arguments.plan)?;
+    let Command::Run(arguments) = &arguments.command;
+    run_plan(arguments)
+}
+
+fn run_plan(arguments: &RunArguments) -> Result<(), Failure> {
+    let mut plan = read(&arguments.plan)?;
+    replace(&mut plan.inputs, "@FILE.npy", &arguments.inputs)?;
+    replace(&mut plan.outputs, "FILE.npy", &arguments.output)?;
     let folder = arguments.plan.parent().unwrap_or(Path::new(""));
     refuse_overwriting(&plan, folder)?;
     let mut servers = vec![arguments.target.connect(None)?];
@@ -61,8 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             file.write_all(playback.dot().as_bytes())?;
             Ok(file)
         });
-        let graph =
-            graph.map_err(|error| Failure::failed(format!("no temporary file: {error}")))?;
+        let graph = graph.map_err(|error| Failure::cannot("make", "a temporary file", error))?;
         arguments
             .painter
             .draw("farcall._graph", [graph.path(), path])?;
@@ -84,16 +111,46 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn read(path: &Path) -> Result<Plan, Failure> {
     let fail =
-        |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
+        |error: &dyn std::fmt::Display| Failure::cannot("read", path.display(), error).into_usage();
     let length = std::fs::metadata(path).map_err(|error| fail(&error))?.len();
     if length > MOST_BYTES as u64 {
-        return Err(fail(&format!("a plan has at most {MOST_BYTES} bytes")));
+        return Err(fail(&format!("it has more than {MOST_BYTES} bytes")));
     }
     let text = std::fs::read_to_string(path).map_err(|error| fail(&error))?;
     Plan::parse(&text).map_err(|error| fail(&error))
 }
 
-/// No output is one of the inputs, by whatever name.
+/// Replaces files of a plan by those of `NAME=VALUE` words. `form` is how a word has a file.
+fn replace(
+    files: &mut BTreeMap<String, String>,
+    form: &str,
+    words: &[String],
+) -> Result<(), Failure> {
+    for word in words {
+        let wrong = || Failure::usage(format!("`{word}`: write NAME={form} or NAME=data:DATA"));
+        let (name, value) = word.split_once('=').ok_or_else(wrong)?;
+        let known: Vec<&str> = files.keys().map(String::as_str).collect();
+        if !known.contains(&name) {
+            let known = known.join(", ");
+            let text = format!("`{word}`: the plan has no array `{name}` here; it has: {known}");
+            return Err(Failure::usage(text));
+        }
+        let path = match form.starts_with('@') {
+            true => value.strip_prefix('@'),
+            false => Some(value),
+        };
+        let file = match (farcall_plan::data(value), path) {
+            (Some(_), _) => value.to_string(),
+            // The files of a plan are relative to its folder, those of the command line are not.
+            (None, Some(path)) => std::path::absolute(path)?.to_string_lossy().into_owned(),
+            (None, None) => return Err(wrong()),
+        };
+        files.insert(name.to_string(), file);
+    }
+    Ok(())
+}
+
+/// Fails if an output is one of the input files, also under another name.
 fn refuse_overwriting(plan: &Plan, folder: &Path) -> Result<(), Failure> {
     let real = |file: &String| folder.join(file).canonicalize().ok();
     let inputs: BTreeSet<PathBuf> = plan.inputs.values().filter_map(real).collect();
@@ -104,7 +161,7 @@ fn refuse_overwriting(plan: &Plan, folder: &Path) -> Result<(), Failure> {
     {
         None => Ok(()),
         Some(file) => Err(Failure::usage(format!(
-            "the output {file} is an input file; name another"
+            "the output {file} is an input file of the plan; name another file"
         ))),
     }
 }
@@ -115,7 +172,7 @@ fn load(
     name: &str,
     form: &ArrayForm,
 ) -> Result<Vec<u8>, String> {
-    let file = plan.inputs.get(name).ok_or("it is no input")?;
+    let file = plan.inputs.get(name).ok_or("the plan has no such input")?;
     let array = match farcall_plan::data(file) {
         Some(data) => get(server, data),
         None => Array::read(&folder.join(file)),
@@ -123,7 +180,7 @@ fn load(
     let array = array.map_err(|error| error.to_string())?;
     if !form.shape.is_empty() && !same_shape(&array.shape, &form.shape) {
         return Err(format!(
-            "`{name}`: expected shape {:?}, and {file} has {:?}",
+            "`{name}`: expected shape {:?}, but {file} has {:?}",
             form.shape, array.shape
         ));
     }
@@ -144,7 +201,7 @@ fn get(server: &Server, name: &str) -> Result<Array, Failure> {
     let mut elements = vec![0; usize::try_from(bytes).map_err(Failure::failed)?];
     handle.get(&mut elements)?;
     let array = Array::new(element, &form.shape, order_of(form), elements);
-    array.ok_or_else(|| Failure::failed(format!("`{name}` are no numbers")))
+    array.ok_or_else(|| Failure::failed(format!("named data `{name}` are not numbers")))
 }
 
 fn write(
@@ -154,7 +211,9 @@ fn write(
     server: &Server,
 ) -> Result<(), Failure> {
     let Some((form, bytes)) = playback.output(name) else {
-        return Err(Failure::failed(format!("`{name}` has not come home")));
+        return Err(Failure::failed(format!(
+            "the output `{name}` has not come back"
+        )));
     };
     if let Some(data) = farcall_plan::data(file) {
         server.put_named(form.clone(), bytes, data, false)?;
@@ -177,7 +236,7 @@ fn order_of(form: &ArrayForm) -> Order {
     }
 }
 
-/// Where an output has gone, for people.
+/// The place of an output, for people.
 fn target(folder: &Path, file: &str) -> String {
     match farcall_plan::data(file) {
         Some(_) => file.to_string(),

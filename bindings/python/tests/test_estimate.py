@@ -22,29 +22,29 @@ def dgesv(library_server):
 
 
 def test_bytes_and_operations_are_known_before_anything_is_sent(dgesv):
-    plan = dgesv.plan(n=500, nrhs=1, lda=500, ldb=500)
+    plan = dgesv.estimate(n=500, nrhs=1, lda=500, ldb=500)
     assert plan.sent_bytes == 8 * (500 * 500 + 500)
     assert plan.returned_bytes == plan.sent_bytes + 4 * 501
     assert plan.memory_bytes >= plan.returned_bytes
     assert plan.operations == pytest.approx(2 / 3 * 500**3 + 2 * 500**2)
     assert 0 < plan.latency < 1
     with pytest.raises(farcall.ArgumentError, match="`lda`"):
-        dgesv.plan(n=500, nrhs=1, ldb=500)
+        dgesv.estimate(n=500, nrhs=1, ldb=500)
 
 
 def test_the_time_is_learned_from_calls(start):
     function = start(LIBRARIES / "lapack.idl").connect().function("dgesv")
-    plan = function.plan(n=300, nrhs=1, lda=300, ldb=300)
+    plan = function.estimate(n=300, nrhs=1, lda=300, ldb=300)
     assert plan.exec is None and plan.total is None
     assert "not known yet" in repr(plan)
     for _ in range(5):
         solve(function)
-    plan = function.plan(n=300, nrhs=1, lda=300, ldb=300)
+    plan = function.estimate(n=300, nrhs=1, lda=300, ldb=300)
     assert plan.exec == pytest.approx(function.times.exec, rel=20)
     assert plan.factor >= 1
     assert plan.total >= plan.exec
     # As large as a problem is that gets one processor element, too.
-    larger = function.plan(n=1100, nrhs=1, lda=1100, ldb=1100)
+    larger = function.estimate(n=1100, nrhs=1, lda=1100, ldb=1100)
     grown = plan.exec * larger.operations / plan.operations
     assert larger.exec == pytest.approx(grown, rel=1e-3)
 
@@ -52,10 +52,10 @@ def test_the_time_is_learned_from_calls(start):
 def test_rates_are_learned_from_transfers_over_the_network(start):
     server = start(LIBRARIES / "lapack.idl")
     function = server.connect(same_host=False).function("dgesv")
-    assert function.plan(n=1000, nrhs=1, lda=1000, ldb=1000).send is None
+    assert function.estimate(n=1000, nrhs=1, lda=1000, ldb=1000).send is None
     solve(function, 1000)
     again = server.connect(same_host=False).function("dgesv")
-    plan = again.plan(n=1000, nrhs=1, lda=1000, ldb=1000)
+    plan = again.estimate(n=1000, nrhs=1, lda=1000, ldb=1000)
     assert plan.send == pytest.approx(function.times.send, rel=0.01)
     assert plan.recv == pytest.approx(function.times.recv, rel=0.01)
 
@@ -67,9 +67,9 @@ def test_elements_that_decide_sizes_are_asked_for(start, tmp_path):
         'Define f(IN int n, IN int s[n], OUT double y[s[0]]) Calls "C" cos(n);\n'
     )
     function = start(path).connect().function("f")
-    assert function.plan(n=2, s=[10, 20]).returned_bytes == 80
+    assert function.estimate(n=2, s=[10, 20]).returned_bytes == 80
     with pytest.raises(farcall.ArgumentError, match="`s`"):
-        function.plan(n=2)
+        function.estimate(n=2)
 
 
 def test_the_library_is_named_with_version_and_kernel(dgesv):

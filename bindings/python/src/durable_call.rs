@@ -1,4 +1,4 @@
-//! Submitted calls.
+//! Durable calls.
 
 use crate::array::{self, Slot};
 use crate::error;
@@ -11,27 +11,27 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// What is known of a submitted call. Times are seconds since 1970, as of `time.time()`.
+/// The status of a durable call. Times are seconds since 1970, as from `time.time()`.
 #[pyclass(frozen, get_all, module = "farcall")]
 #[derive(Clone, Debug)]
 pub(crate) struct DurableStatus {
-    /// Its id.
+    /// The job id.
     id: String,
-    /// Qualified name of the function.
+    /// Full name of the function.
     function: String,
     /// "queued", "running", "done", "failed" or "cancelled".
     state: &'static str,
-    /// When it was accepted.
+    /// When the server accepted the call.
     submitted: f64,
-    /// When it began to run.
+    /// When the call began to run.
     started: Option<f64>,
-    /// When its outcome was known.
+    /// When the call ended.
     ended: Option<f64>,
-    /// When it is forgotten.
+    /// When the server deletes the call and its results.
     expires: Option<f64>,
-    /// Bytes that it takes at the server.
+    /// Bytes of the call on the disk of the server.
     bytes: u64,
-    /// Why it failed.
+    /// Why the call failed.
     failure: Option<String>,
 }
 
@@ -72,30 +72,30 @@ impl DurableStatus {
     }
 }
 
-/// A submitted call. The server runs it, and keeps what it comes to, whatever happens meanwhile to
-/// this program or to the server; `server.job(id)` finds it again.
+/// A durable call: the server records it on disk, so that it survives the end of this program and a
+/// restart of the server. `server.job(id)` finds it again.
 #[pyclass(frozen, module = "farcall")]
-pub(crate) struct Job {
+pub(crate) struct DurableCall {
     client: farcall_client::DurableCall,
     origin: Origin,
 }
 
-impl Job {
-    pub(crate) fn new(client: farcall_client::DurableCall, origin: Origin) -> Job {
-        Job { client, origin }
+impl DurableCall {
+    pub(crate) fn new(client: farcall_client::DurableCall, origin: Origin) -> DurableCall {
+        DurableCall { client, origin }
     }
 
-    /// The job of an id that a user gives.
+    /// The durable call with an id that a user gives.
     pub(crate) fn named(
         py: Python<'_>,
         server: &farcall_client::Server,
         origin: Origin,
         id: &str,
-    ) -> PyResult<Job> {
+    ) -> PyResult<DurableCall> {
         let id: JobId = id
             .parse()
             .map_err(|_| error::argument(py, "job", "id", "32 hexadecimal digits", id))?;
-        Ok(Job::new(server.job(id), origin))
+        Ok(DurableCall::new(server.job(id), origin))
     }
 
     fn ask<T: Send>(
@@ -108,23 +108,23 @@ impl Job {
 }
 
 #[pymethods]
-impl Job {
-    /// Its id: 32 hexadecimal digits.
+impl DurableCall {
+    /// The job id: 32 hexadecimal digits.
     #[getter]
     fn id(&self) -> String {
         self.client.id().to_string()
     }
 
-    /// Where it is, asked of the server.
+    /// The status of the call; this asks the server.
     #[getter]
     fn status(&self, py: Python<'_>) -> PyResult<DurableStatus> {
         Ok(self.ask(py, |job| job.status())?.into())
     }
 
-    /// Waits until the call has ended and returns what it would have returned: OUT and INOUT
-    /// arguments as a named tuple. `into` has arrays to be filled, by the names of the arguments;
-    /// the others are made. After `timeout` seconds it raises `Timeout`, and the call goes on. A
-    /// call that has failed raises its failure. The server keeps the results until they expire.
+    /// Waits until the call has ended, and returns its results: OUT and INOUT arguments as a named
+    /// tuple. `into` has arrays to fill, by the names of the arguments; the others are made. After
+    /// `timeout` seconds it raises `TimeoutError`, and the call continues. If the call has failed,
+    /// it raises the failure. The server keeps the results until their retention ends.
     #[pyo3(signature = (timeout=None, *, into=None))]
     fn fetch<'py>(
         &self,
@@ -141,14 +141,14 @@ impl Job {
         let mut arguments: Vec<Argument<'_>> = slots
             .iter()
             .map(|slot| match slot {
-                // SAFETY: the slots outlive the request, and nobody else has their memory: `slots`
-                // has seen to it that they are apart.
+                // SAFETY: the slots outlive the request, and nothing else uses their memory:
+                // `slots` has checked that they do not overlap.
                 Some(slot) => Argument::Out(unsafe { slot.bytes_mut() }),
                 None => Argument::Skip,
             })
             .collect();
         let fetched = py.detach(|| {
-            // SAFETY: likewise.
+            // SAFETY: the same holds here.
             let pending = unsafe { submitted.start(&mut arguments) }?;
             if let Some(deadline) = deadline {
                 pending.wait_timeout(deadline.saturating_duration_since(Instant::now()))?;
@@ -162,27 +162,31 @@ impl Job {
         Results::new(submitted.interface()).make(py, &slots)
     }
 
-    /// Ends the call, if it has not ended; a library that runs is stopped. Returns its status then.
+    /// Cancels the call, if it has not ended; the server stops the library. Returns the status.
     fn cancel(&self, py: Python<'_>) -> PyResult<DurableStatus> {
         Ok(self.ask(py, |job| job.cancel())?.into())
     }
 
-    /// Ends the call, if it has not ended, and lets the server keep nothing of it.
+    /// Cancels the call, if it has not ended, and makes the server delete it with its results.
     fn forget(&self, py: Python<'_>) -> PyResult<DurableStatus> {
         Ok(self.ask(py, |job| job.forget())?.into())
     }
 
-    /// Another process connects anew.
+    /// Another process connects again.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         self.origin.reduce(py, "job", Some(&self.id()))
     }
 
     fn __repr__(&self) -> String {
-        format!("<job {} at {}>", self.client.id(), self.client.address())
+        format!(
+            "<durable call {} at {}>",
+            self.client.id(),
+            self.client.address()
+        )
     }
 }
 
-/// Memory for the results: the arrays of `into`, and new ones.
+/// Memory for the results: the arrays of `into`, and new arrays.
 fn slots<'py>(
     py: Python<'py>,
     submitted: &SubmittedCall,
@@ -210,7 +214,7 @@ fn slots<'py>(
         });
     }
     if let Some(unknown) = left.first() {
-        let text = format!("`{unknown}` is no OUT or INOUT argument");
+        let text = format!("`{unknown}` is not an OUT or INOUT argument");
         return Err(error::arguments(py, name, &text));
     }
     let ranges: Vec<_> = slots.iter().flatten().map(Slot::range).collect();

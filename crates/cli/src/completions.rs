@@ -1,0 +1,28 @@
+//! `farcall completions`
+
+use crate::failure::Failure;
+use crate::{Cli, commands};
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+/// Print a script that completes commands and options in a shell
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall completions bash > ~/.local/share/bash-completion/completions/farcall
+  farcall completions zsh > ~/.zfunc/_farcall          # a folder of $fpath
+  farcall completions fish > ~/.config/fish/completions/farcall.fish")]
+pub(crate) struct Arguments {
+    /// Shell that runs the script
+    shell: Shell,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut command = commands::in_groups(Cli::command());
+    clap_complete::generate(
+        arguments.shell,
+        &mut command,
+        "farcall",
+        &mut std::io::stdout(),
+    );
+    Ok(())
+}

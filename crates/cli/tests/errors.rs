@@ -1,0 +1,186 @@
+//! The text and the exit status of the main errors. A change of a message shows as a change of a
+//! file in `snapshots`; `INSTA_UPDATE=always cargo test -p farcall-cli` writes them again.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// What each command line prints on standard error, and its exit status.
+fn transcript(folder: &Path, address: &str, lines: &str) -> String {
+    let mut text = String::new();
+    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let output = farcall(folder)
+            .args(line.split_whitespace().skip(1))
+            .env("FARCALL_SERVER", address)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let said: Vec<&str> = said.trim_end().lines().map(str::trim_end).collect();
+        let said = said.join("\n").replace(address, "ADDRESS");
+        let status = output.status.code().unwrap();
+        text += &format!("$ {line}\n{said}\n-> {status}\n\n");
+    }
+    text
+}
+
+fn farcall(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farcall"));
+    command.current_dir(folder).env_clear();
+    command
+}
+
+#[test]
+fn errors_of_command_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("bad.idl"), "Define f(IN int n) Cals\n").unwrap();
+    std::fs::write(folder.path().join("bad.toml"), "[[server]]\nspeed = 1.0\n").unwrap();
+    let lines = "
+        farcall frobnicate
+        farcall cal
+        farcall call
+        farcall call f --retries 3
+        farcall describe f farcall://a farcall://b
+        farcall submit f --retention 0
+        farcall fetch 12
+        farcall data get 12
+        farcall data get data:a/../b
+        farcall data put missing.npy
+        farcall data put @missing.npy
+        farcall data put three
+        farcall data put a=1,2,3 --name b
+        farcall data put 1,2,3 --shared
+        farcall object drop 12
+        farcall reservation make
+        farcall reservation make --seconds soon
+        farcall reservation make --seconds 1 --up 10furlongs
+        farcall plan run missing.toml
+        farcall plan run bad.toml
+        farcall serve
+        farcall serve missing.idl --listen 127.0.0.1:0
+        farcall serve bad.idl --listen 127.0.0.1:0
+        farcall serve bad.idl --listen 127.0.0.1
+        farcall serve bad.idl --policy best
+        farcall serve bad.idl --config missing.toml
+        farcall serve bad.idl --log verbose
+        farcall meta --store mysql:x
+        farcall meta --policy best
+        farcall up --local 0 bad.idl
+        farcall access token remove missing alice
+        farcall access certificate client certificates server
+        farcall idl check missing.idl
+        farcall idl check bad.idl
+        farcall flow run --platform torus:4x4 --pattern ring
+        farcall flow run --platform torus:4x4 --pattern ring --size 1furlong
+        farcall flow run --platform donut:4 --pattern ring --size 1KB
+        farcall flow run --platform torus:4x4 --pattern rings --size 1KB
+        farcall flow run --platform edges:missing --pattern ring --size 1KB
+        farcall flow plot --platform torus:4x4 --pattern ring --size 1KB -o load.gif
+        farcall sim missing.toml
+        farcall sim bad.toml
+        farcall trunk up --link eth1=fast
+        farcall trunk up --link eth1 --address 10.7.0.1
+        farcall gang daemon --slice 1ms
+        farcall gang run -n 0 program
+        farcall gang run -n 3 --partitions 1,1 program
+        farcall gang gantt trace.csv -o slices.gif
+        farcall gang ps --control @farcall-test-without-daemon
+        farcall completions tcsh
+        farcall manual
+    ";
+    let none = "farcall://127.0.0.1:0";
+    insta::assert_snapshot!("errors", transcript(folder.path(), none, lines));
+}
+
+#[test]
+fn errors_without_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    // A port that nobody listens on: the listener is gone.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("farcall://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let lines = "
+        farcall ls
+        farcall ls --server gopher://host
+        farcall ls --server farcall://
+        farcall ls --timeout=-1
+        farcall call object:12.add n=1
+        farcall doctor --server unix:///nonexistent/socket --json
+    ";
+    let text = transcript(folder.path(), &address, lines);
+    insta::assert_snapshot!("errors-without-a-server", text);
+}
+
+/// A server of one function of the C library.
+struct Served(Child, String);
+
+impl Served {
+    fn start(folder: &Path) -> Served {
+        let interface = "Module test;\nLibrary \"libc.so.6\";\nDefine copy(\
+             IN long n, IN double a[n], OUT double b[n]) Calls \"C\" memcpy(b, a, n);\n";
+        std::fs::write(folder.join("test.idl"), interface).unwrap();
+        let mut child = farcall(folder)
+            .args(["serve", "test.idl", "--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on ");
+        let address = address.map(str::to_owned);
+        Served(
+            child,
+            address.unwrap_or_else(|| panic!("no server: {line}")),
+        )
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn errors_of_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("not.npy"), "1,2,3\n").unwrap();
+    let served = Served::start(folder.path());
+    let lines = "
+        farcall call coppy n=1
+        farcall call copy n=3
+        farcall call copy n=3 a=1,2,3 c=4
+        farcall call copy n=3 n=4 a=1,2,3
+        farcall call copy three a=1,2,3
+        farcall call copy n=many a=1,2,3
+        farcall call copy n=3 a=1,2
+        farcall call copy n=3 a=one
+        farcall call copy n=3 a=@missing.npy
+        farcall call copy n=3 a=@not.npy
+        farcall call copy n=3 a=1,2,3 -o a=x.npy
+        farcall call copy n=3 a=1,2,3 -o c=x.npy
+        farcall call copy n=3 a=1,2,3 -o missing/x.npy
+        farcall call copy n=3 a=handle:12
+        farcall call copy n=3 a=handle:00000000000000000000000000000012
+        farcall call copy n=3 a=data:nothing
+        farcall call object:00000000000000000000000000000012.add n=3
+        farcall submit object:12.add n=3
+        farcall fetch 00000000000000000000000000000012
+        farcall reservation release 12
+        farcall register missing.idl
+        farcall object new Counter
+        farcall describe copy --estimate
+    ";
+    let text = transcript(folder.path(), &served.1, lines);
+    insta::assert_snapshot!("errors-of-calls", text);
+    let output = farcall(folder.path())
+        .args(["call", "copy", "n=3", "a=1,2,3", "-o", "x.npy"])
+        .env("FARCALL_SERVER", &served.1)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(folder.path().join("x.npy").is_file());
+}
