@@ -1,4 +1,4 @@
-//! Why a request failed, and whose fault it is.
+//! Failures: why a request failed, and whose fault it is.
 
 use alloc::string::String;
 use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
@@ -7,25 +7,25 @@ use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// What kind of failure.
+    /// The kind of the failure.
     #[n(0)]
     pub kind: FailureKind,
-    /// What happened and what to do, for the user's eyes.
+    /// What happened and what to do, as a text for people.
     #[n(1)]
     pub message: String,
-    /// With [`FailureKind::NotFree`]: milliseconds from now after which it can be had.
+    /// For [`FailureKind::NotFree`]: milliseconds from now until the elements are free.
     #[n(2)]
     pub earliest: Option<u64>,
 }
 
-/// Kinds of failure a server reports, by their numbers on the wire. A number that is not known
-/// here, from a newer peer, is read as [`FailureKind::Internal`].
+/// Kinds of failures, by their numbers on the wire. An unknown number of a newer peer is read as
+/// [`FailureKind::Internal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::FromRepr, strum::IntoStaticStr)]
 #[repr(u8)]
 pub enum FailureKind {
     /// No such function.
     UnknownFunction = 1,
-    /// The function was registered anew since its interface was fetched.
+    /// The function was registered again after the client fetched its interface.
     StaleInterface = 2,
     /// An argument does not fit the interface.
     BadArgument = 3,
@@ -33,45 +33,45 @@ pub enum FailureKind {
     TooLarge = 4,
     /// The server has no room for the call now.
     Busy = 5,
-    /// The library crashed, ended its process, or did not keep to its interface.
+    /// The library crashed, ended its process, or violated its interface.
     LibraryCrashed = 6,
-    /// The library ran past its time limit.
+    /// The library exceeded its time limit.
     TimeLimit = 7,
-    /// The library ran past its memory limit.
+    /// The library exceeded its memory limit.
     OutOfMemory = 8,
-    /// The client asked for it.
+    /// The client cancelled it.
     Cancelled = 9,
-    /// The server is going down.
+    /// The server is stopping.
     ServerStopping = 10,
     /// A fault of the server itself.
     Internal = 11,
-    /// The function ran and said that it failed.
+    /// The function ran and reported that it failed.
     FunctionFailed = 12,
     /// The client did not answer a callback in time.
     NoAnswer = 13,
-    /// The object whose method it is has lost its process, and its state.
+    /// The process of the method's object has ended, and the object's state is lost.
     ObjectLost = 14,
-    /// The client did not go on to send the arguments.
+    /// The client stopped sending the arguments.
     Stalled = 15,
-    /// No such job or handle, or none of this user.
+    /// There is no such durable call or stored array, or it belongs to another user.
     NotFound = 18,
-    /// The user has as much at the server as is allowed.
+    /// The user has reached a limit at the server.
     QuotaExceeded = 19,
-    /// The server's disk is full, or does not keep what it was given.
+    /// The server's disk is full, or has lost data.
     StorageFault = 20,
-    /// A durable call was running when the server ended, and may not be run again.
+    /// A durable call was running when the server ended, and must not run again.
     OutcomeUnknown = 21,
     /// The user may not do this.
     NotAllowed = 22,
-    /// Another server does not answer, or does not give what it was asked for.
+    /// Another server does not answer, or does not give the array.
     Unreachable = 24,
-    /// No server can have the call now.
+    /// No server can run the call now.
     NoServer = 30,
-    /// What is to be reserved is not free at that time.
+    /// The wanted elements or bandwidth are not free at that time.
     NotFree = 32,
-    /// The server has no lease: it is to join the directory anew.
+    /// The server has no lease and must join the directory again.
     NotJoined = 31,
-    /// The server takes no more calls; a new connection may lead to the one that follows it.
+    /// The server takes no more calls. A new connection may lead to its successor.
     Draining = 26,
 }
 
@@ -94,22 +94,22 @@ impl<'b, C> Decode<'b, C> for FailureKind {
 /// Whose fault a failure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The caller's arguments or wishes.
+    /// The caller's: wrong arguments, or too large wishes.
     Caller,
-    /// The called library.
+    /// The called library's.
     Library,
-    /// The serving machine or Farcall itself.
+    /// The server machine's, or Farcall's.
     Machine,
 }
 
 impl FailureKind {
-    /// The kind of that number; [`FailureKind::Internal`] if it is not known here.
+    /// The kind with this number; [`FailureKind::Internal`] if the number is unknown.
     pub fn from_number(number: u32) -> FailureKind {
         let known = u8::try_from(number).ok().and_then(FailureKind::from_repr);
         known.unwrap_or(FailureKind::Internal)
     }
 
-    /// Its name, as the specification has it.
+    /// Its name in the specification.
     pub fn name(self) -> &'static str {
         self.into()
     }

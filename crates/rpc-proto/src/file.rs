@@ -1,36 +1,37 @@
-//! What a server asks of the file that an argument names. It travels as a callback: its index is
-//! that of the parameter, counted on from the callbacks of the interface.
+//! Requests of a server about a file that an argument names.
+//!
+//! They travel as callbacks. The index is that of the parameter, counted after the callbacks of the
+//! interface.
 
 use crate::Callback;
 use alloc::vec;
 use alloc::vec::Vec;
 use farcall_idl::Scalar;
 
-/// Feature bit: files that arguments name travel, piece by piece. Needs
-/// [`CALLBACKS`](crate::CALLBACKS).
+/// Feature bit: files that arguments name travel in pieces. Needs [`CALLBACKS`](crate::CALLBACKS).
 pub const FILES: u64 = 1 << 3;
 
 /// Most bytes of a file in one request or answer.
 pub const FILE_PIECE_BYTES: usize = 960 << 10;
 
-/// One request about a file of the client. Pieces come in their order, each once.
+/// One request about a file of the client. Pieces come in order, each once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileRequest {
-    /// Its length: answered with 8 bytes, little endian.
+    /// Asks for the length of the file. The answer has 8 bytes, little endian.
     Length,
-    /// The piece of this length at this offset: answered with these bytes.
+    /// Asks for a piece of the file. The answer has its bytes.
     Read {
-        /// Where the piece starts.
+        /// Offset of the piece in bytes.
         offset: u64,
-        /// Bytes, at most [`FILE_PIECE_BYTES`].
+        /// Length in bytes, at most [`FILE_PIECE_BYTES`].
         length: u64,
     },
-    /// A piece of the file that comes back: answered with nothing. The first piece says how long
-    /// the file is, and is empty where the file is.
+    /// Brings a piece of an output file. The answer is empty. The first piece states the length of
+    /// the file; it is empty if the file is empty.
     Write {
-        /// Where the piece starts.
+        /// Offset of the piece in bytes.
         offset: u64,
-        /// Bytes of the whole file.
+        /// Length of the whole file in bytes.
         total: u64,
         /// The piece.
         data: Vec<u8>,
@@ -63,7 +64,7 @@ impl FileRequest {
         }
     }
 
-    /// The request in a callback; none where there is none.
+    /// The request in a callback, if there is one.
     pub fn from_callback(callback: Callback) -> Option<FileRequest> {
         let [
             Some(Scalar::Int(kind)),

@@ -72,7 +72,7 @@ impl Header {
         })
     }
 
-    /// The header as it stands on the wire.
+    /// The encoded header.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&self.length.to_le_bytes());
@@ -93,7 +93,7 @@ pub(crate) fn append_control(
     append_flagged(out, kind, 0, call, write);
 }
 
-/// The same with flags.
+/// Appends a control frame with flags.
 pub(crate) fn append_flagged(
     out: &mut Vec<u8>,
     kind: Kind,

@@ -1,10 +1,10 @@
-//! Messages about the functions of a server, and what a call of one would take.
+//! Messages about the functions of a server: lists, interfaces, registration and estimates.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use minicbor::{Decode, Encode};
 
-/// Feature bit: the server says what a call would take.
+/// Feature bit: the server gives estimates of calls.
 pub const ESTIMATES: u64 = 1 << 4;
 
 /// Feature bit: operators may register interface files.
@@ -24,10 +24,10 @@ pub struct Listing {
 /// One line of a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct FunctionSummary {
-    /// Qualified name, `module/entry`.
+    /// Qualified name, `module/name`.
     #[n(0)]
     pub name: String,
-    /// The interface's own one-line description.
+    /// The one-line description in the interface.
     #[n(1)]
     pub title: String,
 }
@@ -40,13 +40,13 @@ pub(crate) struct ListRequest {
     pub(crate) from: u32,
 }
 
-/// Asks for the functions of an interface file to be served.
+/// Asks the server to serve the functions of an interface file.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct RegisterRequest {
-    /// Where it is; names of libraries are relative to its folder.
+    /// Path of the file. Library names are relative to its folder.
     #[n(0)]
     pub(crate) path: String,
-    /// What it says, after the preprocessor.
+    /// Contents of the file after the preprocessor.
     #[n(1)]
     pub(crate) text: String,
 }
@@ -58,36 +58,36 @@ pub(crate) struct DescribeRequest {
     pub(crate) name: String,
 }
 
-/// What a server says of a function.
+/// The description of a function.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct FunctionInterface {
-    /// Number under which calls name the function, valid until the server re-registers it.
+    /// Number of the function in calls, valid until the server registers the function again.
     #[n(0)]
     pub function: u64,
-    /// The interface in canonical IDL.
+    /// The interface in the canonical form of the interface language.
     #[n(1)]
     pub text: String,
-    /// The library behind it: name, version and kernel, for people.
+    /// The library that has the function: name, version and kernel, for people.
     #[n(2)]
     pub library: Option<String>,
 }
 
-/// What a call would take, as far as the server has learned it.
+/// The estimate of a call, as far as the server has learned it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Encode, Decode)]
 pub struct Estimate {
-    /// Nanoseconds in the library; none before the first call of the function.
+    /// Nanoseconds in the library; `None` before the first call of the function.
     #[n(0)]
     pub exec: Option<u64>,
-    /// Two thirds of the calls lie within `exec` divided and multiplied by this.
+    /// Spread: two thirds of the calls take between `exec / factor` and `exec * factor`.
     #[n(1)]
     pub factor: Option<f64>,
-    /// Nanoseconds until a worker is free, as things stand.
+    /// Nanoseconds until a worker is free.
     #[n(2)]
     pub wait: u64,
-    /// Bytes per second from the client, and to it; none before the first long transfer.
+    /// Bytes per second from the client to the server; `None` before the first long transfer.
     #[n(3)]
     pub up: Option<u64>,
-    /// See `up`.
+    /// Bytes per second from the server to the client; `None` before the first long transfer.
     #[n(4)]
     pub down: Option<u64>,
     /// Processor elements of the server.

@@ -1,4 +1,4 @@
-//! Messages about data that stay at the server.
+//! Messages about stored arrays and their handles.
 
 use crate::ids::HandleId;
 use alloc::string::String;
@@ -6,20 +6,19 @@ use alloc::vec::Vec;
 use farcall_idl::{ArrayLayout, Order, Type};
 use minicbor::{Decode, Encode};
 
-/// Feature bit: data may stay at the server, to be used in calls by their handle.
+/// Feature bit: the server stores arrays, and calls use them by their handles.
 pub const HANDLES: u64 = 1 << 9;
 
-/// Feature bit: parts of arrays at the server travel on their own, on any connection. Needs
-/// [`HANDLES`].
+/// Feature bit: parts of stored arrays travel on any connection. Needs [`HANDLES`].
 pub const PARTS: u64 = 1 << 6;
 
 /// Feature bit: arrays travel from server to server. Needs [`HANDLES`].
 pub const LOANS: u64 = 1 << 13;
 
-/// Most dimensions of data.
+/// Most dimensions of an array.
 const MAX_DIMENSIONS: usize = 32;
 
-/// An array that is to stay at the server, or does.
+/// Type, shape and order of a stored array.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ArrayForm {
     /// Type of the elements, by its name in the interface language.
@@ -28,41 +27,41 @@ pub struct ArrayForm {
     /// The shape as its user sees it.
     #[n(1)]
     pub shape: Vec<u64>,
-    /// Whether the first index varies fastest in memory; the last does otherwise.
+    /// Whether the first index varies fastest in memory; otherwise the last one does.
     #[n(2)]
     pub column_major: bool,
 }
 
-/// Puts an array at the server.
+/// Stores an array.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Put {
-    /// The array.
+    /// Type, shape and order.
     #[n(0)]
     pub form: ArrayForm,
-    /// Length of the data stream that follows: all of the array, or nothing where it is to be zero.
+    /// Length of the data stream that follows: the whole array, or 0 for an array of zeros.
     #[n(1)]
     pub data_bytes: u64,
-    /// Whether it stays when the connection ends.
+    /// Whether it remains after the end of the connection.
     #[n(2)]
     pub stays: bool,
 }
 
-/// A part of an array at the server.
+/// A part of a stored array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ArrayPart {
     /// The array.
     #[n(0)]
     pub id: HandleId,
-    /// Where the part starts, in bytes.
+    /// Offset of the part in bytes.
     #[n(1)]
     pub offset: u64,
-    /// Its length in bytes, which is that of the data stream.
+    /// Length in bytes, which is also that of the data stream.
     #[n(2)]
     pub bytes: u64,
 }
 
 impl ArrayPart {
-    /// Whether it is a part of an array of that form, in whole elements.
+    /// Whether this is a part of an array of that form, in whole elements.
     pub fn is_of(&self, form: &ArrayForm) -> bool {
         let (Ok(ty), Ok(bytes)) = (form.ty(), form.bytes()) else {
             return false;
@@ -74,79 +73,79 @@ impl ArrayPart {
     }
 }
 
-/// Has an array read from another server, to stay at this one.
+/// Asks a server to read an array from another server and to store it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Pull {
-    /// Where the other server is, as this one reaches it.
+    /// Address of the other server, as this one reaches it.
     #[n(0)]
     pub address: String,
-    /// The name that it has lent the array under.
+    /// The name under which the other server lends the array.
     #[n(1)]
     pub loan: HandleId,
-    /// The array.
+    /// Type, shape and order.
     #[n(2)]
     pub form: ArrayForm,
-    /// Whether it stays when the connection ends.
+    /// Whether it remains after the end of the connection.
     #[n(3)]
     pub stays: bool,
 }
 
-/// What is known of data at the server. Times are milliseconds since 1970, UTC.
+/// The status of a stored array. Times are milliseconds since 1970, UTC.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct HandleRecord {
-    /// Their name.
+    /// The handle's id.
     #[n(0)]
     pub id: HandleId,
-    /// Place in the order of creation, greater than that of every earlier one.
+    /// Number in the order of creation.
     #[n(1)]
     pub number: u64,
-    /// The array.
+    /// Type, shape and order.
     #[n(2)]
     pub form: ArrayForm,
-    /// Whether they stay when the connection ends that has put them there.
+    /// Whether it remains after the end of the connection that stored it.
     #[n(3)]
     pub stays: bool,
-    /// When they were used last.
+    /// Time of the last use.
     #[n(4)]
     pub used: u64,
-    /// Whether they are on the disk, for want of memory.
+    /// Whether it is on the disk because memory is short.
     #[n(5)]
     pub on_disk: bool,
-    /// Why their contents are undefined: a call failed that was to write them.
+    /// Why the contents are undefined: a call that writes them has failed.
     #[n(6)]
     pub undefined: Option<String>,
 }
 
-/// A page of a user's data, in the order of creation.
+/// A page of a user's stored arrays, in the order of creation.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct HandlePage {
-    /// The data of this page.
+    /// The arrays of this page.
     #[n(0)]
     pub handles: Vec<HandleRecord>,
-    /// Ask for those after this number next, if there are more.
+    /// Number after which the next page begins, if there is one.
     #[n(1)]
     pub next: Option<u64>,
 }
 
-/// Names data.
+/// Names a stored array.
 #[derive(Encode, Decode)]
 pub(crate) struct HandleMessage {
     #[n(0)]
     pub(crate) id: HandleId,
 }
 
-/// Asks for a page of data.
+/// Asks for a page of stored arrays.
 #[derive(Encode, Decode)]
 pub(crate) struct ListHandlesMessage {
-    /// Those with a greater number.
+    /// The page begins after this number.
     #[n(0)]
     pub(crate) after: u64,
 }
 
-/// Why a form is not one of an array.
+/// Why a form cannot be that of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormError {
-    /// The type has no fixed size, or is not known.
+    /// The type is unknown, or has no fixed size.
     #[error("elements of that type cannot stay at the server")]
     Element,
     /// Too many dimensions, or too many bytes to count.
@@ -189,8 +188,8 @@ impl ArrayForm {
             .ok_or(FormError::Size)
     }
 
-    /// Whether an array with this form is one of that type, shape and order. Axes of length 1 do
-    /// not matter, nor does the order of one that has only one other.
+    /// Whether an array of this form has that type, shape and order. Axes of length 1 do not
+    /// matter, and with at most one longer axis the order does not either.
     pub fn fits(&self, ty: Type, shape: &[u64], column_major: bool) -> bool {
         let long = |shape: &[u64]| -> Vec<u64> {
             let lengths = shape.iter().copied();
@@ -202,7 +201,7 @@ impl ArrayForm {
     }
 }
 
-/// `long` and `long long` are one type.
+/// Treats `long` and `long long` as one type.
 fn alike(ty: Type) -> Type {
     match ty {
         Type::LongLong => Type::Long,

@@ -1,4 +1,4 @@
-//! Greetings and farewells.
+//! Greetings and goodbyes: version, features, and who is speaking.
 
 use crate::ProtocolError;
 use alloc::string::{String, ToString};
@@ -11,10 +11,10 @@ pub const VERSION_MIN: u32 = 1;
 /// Newest protocol version this code speaks.
 pub const VERSION_MAX: u32 = 1;
 
-/// Feature bit: it is a metaserver, which keeps a directory of servers.
+/// Feature bit: the peer is a metaserver, which has a directory of servers.
 pub const DIRECTORY: u64 = 1 << 17;
 
-/// First bytes of every greeting, so that a stranger on the port is recognised at once.
+/// First bytes of every greeting. They show at once whether the peer speaks Farcall.
 const MAGIC: &str = "farcall";
 
 /// Greeting of either side.
@@ -34,15 +34,15 @@ pub struct Hello {
     /// Program and version, for logs and error messages.
     #[n(4)]
     pub agent: String,
-    /// What proves who the client is, where the server asks for it.
+    /// The client's token, if the server asks for one.
     #[n(5)]
     pub token: Option<String>,
-    /// In the server's greeting to a client on the same host: the abstract Unix socket on which it
-    /// listens too.
+    /// In the server's greeting to a client on the same host: the abstract Unix socket at which the
+    /// server also listens.
     #[n(6)]
     pub local: Option<String>,
-    /// In the server's greeting, with [`PARTS`](crate::PARTS): the IP addresses, with ports, at
-    /// which it listens too.
+    /// In the server's greeting, with [`PARTS`](crate::PARTS): the other IP addresses and ports at
+    /// which the server listens.
     #[n(7)]
     pub ways: Option<Vec<String>>,
     /// In the server's greeting: how many requests may be open at once.

@@ -1,10 +1,11 @@
-//! Names of what a server keeps for its users: random, so that nobody guesses another one's.
+//! Ids of things that a server keeps for its users. They are random, so that nobody can guess
+//! another user's id.
 
 use core::fmt;
 use core::str::FromStr;
 use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
 
-/// A text that is no id.
+/// The text is not an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an id has 32 hexadecimal digits")]
 pub struct NoId;
@@ -70,12 +71,12 @@ macro_rules! id {
 }
 
 id! {
-    /// Names a durable call.
+    /// Id of a durable call.
     JobId
 }
 
 id! {
-    /// Names data that a server keeps in memory for its user.
+    /// Id of a stored array.
     HandleId
 }
 

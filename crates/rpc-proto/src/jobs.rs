@@ -1,4 +1,4 @@
-//! Messages about durable calls, which outlive their connection and the server.
+//! Messages about durable calls.
 
 use crate::call::Call;
 use crate::failure::Failure;
@@ -10,15 +10,15 @@ use alloc::vec::Vec;
 use minicbor::{Decode, Encode, decode, encode};
 use strum::FromRepr;
 
-/// Feature bit: calls may be submitted, and their results fetched later.
+/// Feature bit: the server takes durable calls.
 pub const JOBS: u64 = 1 << 8;
 
-/// Where a durable call is, by its number on the wire and in journals.
+/// The state of a durable call, by its number on the wire and in journals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, FromRepr)]
 #[cbor(index_only)]
 #[repr(u8)]
 pub enum DurableState {
-    /// All of it is there; it waits to run.
+    /// It has all its arguments and waits to run.
     #[n(1)]
     Queued = 1,
     /// The library computes.
@@ -27,10 +27,10 @@ pub enum DurableState {
     /// Its results can be fetched.
     #[n(3)]
     Done,
-    /// It failed, and it is known why.
+    /// It failed, and the reason is known.
     #[n(4)]
     Failed,
-    /// Its user gave it up.
+    /// Its user cancelled it.
     #[n(5)]
     Cancelled,
 }
@@ -45,7 +45,7 @@ impl DurableState {
         DurableState::Cancelled,
     ];
 
-    /// Whether nothing more happens to it.
+    /// Whether the state is final.
     pub fn is_over(self) -> bool {
         matches!(
             self,
@@ -53,7 +53,7 @@ impl DurableState {
         )
     }
 
-    /// In a word.
+    /// The name of the state.
     pub fn name(self) -> &'static str {
         match self {
             DurableState::Queued => "queued",
@@ -65,34 +65,34 @@ impl DurableState {
     }
 }
 
-/// What is known of a durable call. Times are milliseconds since 1970, UTC.
+/// The status of a durable call. Times are milliseconds since 1970, UTC.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct DurableRecord {
-    /// Its name.
+    /// The job id.
     #[n(0)]
     pub id: JobId,
-    /// Its place in the order of submission, greater than that of every earlier one.
+    /// Number in the order of submission.
     #[n(1)]
     pub number: u64,
     /// Qualified name of the function.
     #[n(2)]
     pub function: String,
-    /// Where it is.
+    /// How far it has come.
     #[n(3)]
     pub state: DurableState,
-    /// When it was accepted.
+    /// When the server accepted it.
     #[n(4)]
     pub submitted: u64,
-    /// When it began to run, last.
+    /// When it last started to run.
     #[n(5)]
     pub started: Option<u64>,
-    /// When its outcome was known.
+    /// When it ended.
     #[n(6)]
     pub ended: Option<u64>,
-    /// When it is forgotten; none before its end.
+    /// When the server forgets it; `None` before its end.
     #[n(7)]
     pub expires: Option<u64>,
-    /// Bytes that it takes at the server.
+    /// Bytes that it occupies at the server.
     #[n(8)]
     pub bytes: u64,
     /// Why it failed.
@@ -106,31 +106,31 @@ pub struct DurablePage {
     /// The calls of this page.
     #[n(0)]
     pub jobs: Vec<DurableRecord>,
-    /// Ask for those after this number next, if there are more.
+    /// Number after which the next page begins, if there is one.
     #[n(1)]
     pub next: Option<u64>,
 }
 
-/// A durable call with what it takes to read its results: the interface, and the scalars on which
-/// sizes depend.
+/// A durable call with everything that is needed to read its results: the interface, and the
+/// scalars that sizes depend on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DurableDescription {
-    /// What is known of it.
+    /// Its status.
     pub record: DurableRecord,
-    /// The interface in canonical IDL, and the call; both or none.
+    /// The interface in canonical form, and the call; both or neither.
     pub call: Option<(String, Call)>,
 }
 
-/// Opens a call that is to outlive its connection.
+/// Submits a durable call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubmitRequest {
-    /// The call, without places.
+    /// The call, without shared memory.
     pub call: Call,
-    /// For how many seconds its outcome is to be kept; none leaves that to the server.
+    /// Retention of its outcome in seconds; `None` leaves it to the server.
     pub keep: Option<u64>,
 }
 
-/// A submission as it travels: the call is a message of its own.
+/// The request as it travels, with the call as a message of its own.
 #[derive(Encode, Decode)]
 struct SubmitMessage {
     #[cbor(n(0), with = "minicbor::bytes")]
@@ -156,12 +156,12 @@ pub(crate) struct JobMessage {
     pub(crate) id: JobId,
 }
 
-/// Asks to end a durable call.
+/// Cancels a durable call.
 #[derive(Encode, Decode)]
 pub(crate) struct CancelJobMessage {
     #[n(0)]
     pub(crate) id: JobId,
-    /// It is to be forgotten as well.
+    /// Whether the server also forgets it.
     #[n(1)]
     pub(crate) forget: bool,
 }
@@ -169,7 +169,7 @@ pub(crate) struct CancelJobMessage {
 /// Asks for a page of durable calls.
 #[derive(Encode, Decode)]
 pub(crate) struct ListJobsMessage {
-    /// Those with a greater number.
+    /// The page begins after this number.
     #[n(0)]
     pub(crate) after: u64,
 }
@@ -187,7 +187,7 @@ impl SubmitRequest {
         let _ = encode(&message, out);
     }
 
-    /// Reads the message, with every count bounded before memory is taken for it.
+    /// Reads the message. Every count is bounded before memory is allocated for it.
     pub fn decode(bytes: &[u8]) -> Result<SubmitRequest, MessageError> {
         let message: SubmitMessage = decode(bytes).map_err(MessageError::new)?;
         Ok(SubmitRequest {

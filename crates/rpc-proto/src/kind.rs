@@ -1,4 +1,4 @@
-//! Kinds of frames: their numbers on the wire, and what they are about.
+//! Kinds of frames: their numbers on the wire, and the subject of each.
 
 /// What a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::FromRepr)]
@@ -30,7 +30,7 @@ pub enum Kind {
     Goodbye = 12,
     /// Asks for memory that both sides share.
     Share = 13,
-    /// Answers [`Kind::Share`]; the memory itself comes beside the bytes.
+    /// Answers [`Kind::Share`]. The memory itself is passed beside the bytes.
     Shared = 14,
     /// The client no longer wants the memory.
     Unshare = 15,
@@ -40,17 +40,17 @@ pub enum Kind {
     Answer = 17,
     /// What the running function has printed.
     Output = 18,
-    /// Fills a part of an array at the server; its data stream follows.
+    /// Fills a part of a stored array. Its data stream follows.
     PutPart = 19,
-    /// Asks for a part of an array at the server; answered as a call is.
+    /// Asks for a part of a stored array. The answer is like that of a call.
     GetPart = 20,
     /// The server has room for the data stream of a request.
     Grant = 21,
-    /// An object is to stay when its connection ends.
+    /// Makes an object persistent.
     KeepObject = 22,
-    /// An object that stays is to be known on this connection.
+    /// Makes a persistent object known on this connection.
     AttachObject = 23,
-    /// Asks what a call would take.
+    /// Asks for the estimate of a call.
     Estimate = 24,
     /// Answers [`Kind::Estimate`].
     Estimated = 25,
@@ -60,61 +60,62 @@ pub enum Kind {
     Created = 27,
     /// The client no longer wants the object.
     Delete = 28,
-    /// An object that stays is to be destroyed.
+    /// Destroys a persistent object.
     DropObject = 29,
-    /// Asks for the objects that stay.
+    /// Asks for the persistent objects.
     ListObjects = 30,
     /// Answers [`Kind::KeepObject`], [`Kind::AttachObject`], [`Kind::DropObject`] and
     /// [`Kind::ListObjects`].
     Objects = 31,
-    /// Opens a call that outlives its connection; its data stream follows.
+    /// Submits a durable call. Its data stream follows.
     Submit = 32,
-    /// Answers [`Kind::Submit`]: the call will be run, whatever happens to client and server.
+    /// Answers [`Kind::Submit`]: the call is recorded and will run.
     Submitted = 33,
     /// Asks about a durable call.
     AskJob = 34,
     /// Answers [`Kind::AskJob`] and [`Kind::CancelJob`].
     Job = 35,
-    /// Asks for the results of a durable call; answered as a call is, once it has ended.
+    /// Asks for the results of a durable call. The answer is like that of a call, after the durable
+    /// call has ended.
     Fetch = 36,
-    /// Ends a durable call.
+    /// Cancels a durable call.
     CancelJob = 37,
     /// Asks for a page of durable calls.
     ListJobs = 38,
     /// Answers [`Kind::ListJobs`].
     Jobs = 39,
-    /// Puts an array at the server; its data stream follows.
+    /// Stores an array. Its data stream follows.
     Put = 40,
-    /// Asks for an array at the server; answered as a call is.
+    /// Asks for a stored array. The answer is like that of a call.
     Get = 41,
-    /// Asks about an array at the server.
+    /// Asks about a stored array.
     AskHandle = 42,
-    /// The user no longer wants an array at the server.
+    /// Drops a stored array.
     Drop = 43,
-    /// Asks for a page of the arrays at the server.
+    /// Asks for a page of stored arrays.
     ListHandles = 44,
     /// Answers [`Kind::Put`], [`Kind::AskHandle`], [`Kind::Drop`], [`Kind::Lend`] and
     /// [`Kind::Pull`].
     Handle = 45,
     /// Answers [`Kind::ListHandles`].
     Handles = 46,
-    /// Asks how the server stands.
+    /// Asks for the server's status.
     Status = 48,
     /// Answers [`Kind::Status`].
     StatusText = 49,
-    /// The server is to take no more calls, and to end after those that it has.
+    /// Asks the server to take no more calls, and to end after those that it has.
     Drain = 50,
     /// Answers [`Kind::Drain`].
     Draining = 51,
-    /// Asks for an interface file to be served; a [`Kind::Listing`] of its functions answers.
+    /// Asks the server to serve an interface file. A [`Kind::Listing`] of its functions answers.
     Register = 56,
-    /// Asks for a name of an array that is good for one reading, by another server.
+    /// Lends an array: asks for a name under which another server may read it once.
     Lend = 57,
-    /// Has an array read from another server.
+    /// Asks the server to read an array from another server.
     Pull = 58,
     /// A server joins a metaserver's directory.
     Join = 64,
-    /// A server says how it stands.
+    /// A server's status report.
     Report = 65,
     /// A server leaves.
     Leave = 66,
@@ -128,7 +129,7 @@ pub enum Kind {
     Choose = 70,
     /// Answers [`Kind::Choose`].
     Chosen = 71,
-    /// A client says what became of a call; nothing answers it.
+    /// A client reports the outcome of a call. There is no answer.
     Observe = 72,
     /// Gives an array at the server a name.
     Name = 73,
@@ -136,59 +137,59 @@ pub enum Kind {
     Named = 74,
     /// Asks for data by name.
     AskName = 75,
-    /// Asks for a page of the data with names.
+    /// Asks for a page of named data.
     ListNames = 76,
     /// Answers [`Kind::ListNames`].
     Names = 77,
     /// A server tells a metaserver which named data it holds.
     Hold = 78,
-    /// Asks a metaserver who holds data of a name.
+    /// Asks a metaserver who holds named data.
     FindData = 79,
     /// Answers [`Kind::FindData`].
     DataFound = 80,
-    /// Asks a metaserver for a page of the data with names.
+    /// Asks a metaserver for a page of named data.
     ListData = 81,
     /// Answers [`Kind::ListData`].
     DataListed = 82,
-    /// Asks for something to be reserved.
+    /// Asks for a reservation.
     Reserve = 83,
-    /// A reservation is given up.
+    /// Releases a reservation.
     Release = 84,
     /// Asks for a page of the reservations.
     ListReservations = 85,
     /// Answers [`Kind::Reserve`], [`Kind::Release`], [`Kind::ListReservations`] and
     /// [`Kind::AttachReservation`].
     Reservations = 86,
-    /// The connection is to have the bandwidth of a reservation.
+    /// Gives the connection the bandwidth of a reservation.
     AttachReservation = 87,
 }
 
-/// What a frame is about: which part of either end takes it.
+/// The subject of a frame: the part of either end that handles it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// The connection itself.
     Connection,
-    /// The functions that are served, and what a call of one would take.
+    /// The functions of the server, and estimates of calls.
     Functions,
-    /// A call, and what passes between caller and function while it runs.
+    /// Calls, and what passes between caller and function while one runs.
     Calls,
-    /// The data streams of a request, and its end.
+    /// The data stream of a request, and the end of the request.
     Streams,
     /// Memory that both sides share.
     Memory,
-    /// Objects, those that stay too.
+    /// Objects, persistent ones included.
     Objects,
     /// Durable calls.
     Jobs,
-    /// Arrays at the server.
+    /// Stored arrays.
     Handles,
-    /// Data with names at a server.
+    /// Named data.
     Names,
     /// The directory of a metaserver.
     Directory,
-    /// How the server stands, and its end.
+    /// The status and the end of the server.
     Operation,
-    /// What is reserved.
+    /// Reservations.
     Reservations,
 }
 
@@ -220,7 +221,7 @@ impl Kind {
         }
     }
 
-    /// Whether it opens a request of the client, under a number of its own.
+    /// Whether it opens a request of the client, with a new number.
     pub(crate) fn opens_request(self) -> bool {
         use Kind::*;
         match self {

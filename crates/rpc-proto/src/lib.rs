@@ -1,25 +1,26 @@
 //! The Farcall protocol: frames, control messages, and the two ends of a connection as state
-//! machines without I/O. `docs/spec/protocol.md` is the specification, `testing/conformance`
-//! holds its golden bytes.
+//! machines without I/O. `docs/spec/protocol.md` is the specification; `testing/conformance` has
+//! its golden bytes.
 //!
 //! # Driving a connection
 //!
-//! [`client::Connection`] and [`server::Connection`] are driven alike. One mutation, then drain:
+//! [`client::Connection`] and [`server::Connection`] are driven in the same way. After each change,
+//! drain:
 //!
-//! 1. Bytes from the peer go to `handle_input`, which says how many it took and what happened.
-//! 2. While `incoming()` returns a [`Chunk`], the next bytes on the wire are array data. The
-//!    caller puts them straight to where that part of the call's data stream lives (from its
-//!    own read buffer or by reading the socket into place) and reports them to `handle_data`.
-//! 3. `poll_transmit` is called until it returns [`Transmit::Idle`]. It appends frame bytes to a
-//!    buffer of the caller's; after [`Transmit::Data`] the named part of the data stream follows
-//!    on the wire, straight from where it lives.
+//! 1. Pass bytes from the peer to `handle_input`. It returns how many it took, and what happened.
+//! 2. While `incoming()` returns a [`Chunk`], the next bytes on the wire are array data. Put them
+//!    straight into the part of the call's data stream that the chunk names, from a read buffer or
+//!    by reading the socket into place. Report them to `handle_data`.
+//! 3. Call `poll_transmit` until it returns [`Transmit::Idle`]. It appends frame bytes to a buffer
+//!    of the caller. After [`Transmit::Data`], the named part of the data stream follows on the
+//!    wire, straight from where it lies.
 //!
-//! So array bytes never pass through this crate, and neither end copies them. The *data stream*
-//! of a call is the concatenation of its array sections in the order of the interface: IN and
-//! INOUT towards the server, INOUT and OUT back.
+//! So array bytes never pass through this crate, and neither end copies them. The *data stream* of
+//! a call is the concatenation of its array sections in the order of the interface: IN and INOUT
+//! towards the server, INOUT and OUT back.
 //!
-//! Time comes from the caller as nanoseconds of any monotonic clock; nothing here reads one.
-//! Every queue and table has its bound in [`Limits`].
+//! Time comes from the caller, as nanoseconds of any monotonic clock. Every queue and table has its
+//! bound in [`Limits`].
 #![no_std]
 
 extern crate alloc;
@@ -82,16 +83,17 @@ use alloc::string::String;
 /// A monotonic time in nanoseconds, read by the caller.
 pub type Nanos = u64;
 
-/// Number of a request on its connection, chosen by the client, never used twice.
+/// Number of a request on its connection. The client chooses it and never uses it twice.
 pub type CallId = u64;
 
-/// Bounds of one connection.
+/// Limits of one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest control message in bytes, both ways. A serving end that has this much waiting to
-    /// be sent takes no more requests.
+    /// Largest control message in bytes, in both directions. A server with this many bytes waiting
+    /// to be sent takes no more requests.
     pub control_bytes: u32,
-    /// Array data in one frame, in bytes: the grain at which a small call overtakes a large one.
+    /// Array data in one frame, in bytes. A small call overtakes a large one after at most one
+    /// frame.
     pub chunk_bytes: u32,
     /// Longest data stream that does not wait for a grant, in bytes; the same at both ends.
     pub grant_bytes: u32,
@@ -110,7 +112,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a connection cannot go on. The connection is to be closed; every open call has failed.
+/// Why a connection cannot continue. The caller must close it; every open call has failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// The first bytes are not a Farcall greeting.
@@ -127,13 +129,13 @@ pub enum ProtocolError {
         /// What is wrong with it.
         source: MessageError,
     },
-    /// A frame that is known, but not allowed at this point.
+    /// A known frame that is not allowed at this point.
     #[error("{0:?} frame out of place")]
     OutOfPlace(Kind),
     /// Array data for a call that is not open, or more than was announced.
     #[error("array data that no call expects")]
     StrayData,
-    /// The result announced has another length than the arguments of the call give.
+    /// The announced result has another length than the interface gives.
     #[error("a result of {announced} bytes where the interface gives {expected}")]
     ResultLength {
         /// Bytes that the interface gives.

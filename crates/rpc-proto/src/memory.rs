@@ -1,12 +1,12 @@
-//! Messages about memory that both sides share.
+//! Messages about memory that client and server share.
 
 use minicbor::{Decode, Encode};
 
-/// Feature bit: arrays may lie in memory that both sides share. Offered on Unix sockets only, which
-/// can hand memory over.
+/// Feature bit: arrays may lie in shared memory. Only Unix sockets offer it, because they can pass
+/// memory.
 pub const SHARED_MEMORY: u64 = 1;
 
-/// Asks for shared memory, or says that it is there.
+/// Asks for shared memory, or announces it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct MemoryMessage {
     #[n(0)]

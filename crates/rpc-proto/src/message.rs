@@ -17,7 +17,7 @@ impl MessageError {
     }
 }
 
-/// A number: that of what is asked for, or the one after which a page begins.
+/// A number: of the thing that is asked for, or after which a page begins.
 #[derive(Encode, Decode)]
 pub(crate) struct NumberMessage {
     #[n(0)]

@@ -1,4 +1,4 @@
-//! Messages about data with names.
+//! Messages about named data, and the names themselves.
 
 use crate::handles::ArrayForm;
 use crate::ids::HandleId;
@@ -8,48 +8,48 @@ use core::fmt;
 use core::str::FromStr;
 use minicbor::{Decode, Encode};
 
-/// Feature bit: data at a server, or behind a metaserver, may have names. At a server it needs
+/// Feature bit: there are named data, at a server or behind a metaserver. At a server it needs
 /// [`HANDLES`](crate::HANDLES).
 pub const NAMES: u64 = 1 << 18;
 
 /// Longest name of data, and longest name of their owner, in bytes.
 pub const MOST_NAME: usize = 200;
 
-/// Stands in a text for the owner of data that the operator of a server has put there as files.
+/// Owner in a text for files of a server's data folder.
 const FOLDER: &str = "folder";
 
-/// Names data: `atoms`, or `atoms@OWNER` for those of another user.
+/// The name of data: `atoms`, or `atoms@OWNER` for data of another user.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct DataName {
-    /// Words with `/` between.
+    /// Words separated by `/`.
     #[n(0)]
     pub name: String,
-    /// Whose they are: a user as the server knows them, or nobody's, by an empty text: files of the
-    /// server's data folder. Without it the caller's own are meant, then the folder's, then those
-    /// that others share.
+    /// The owner: a user as the server knows them, or empty for files of the server's data folder.
+    /// Without an owner, the name means the caller's own data, then the folder's, then those that
+    /// others share.
     #[n(1)]
     pub owner: Option<String>,
 }
 
-/// A text that names no data.
+/// Why a text is not a name of data.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoName {
     /// Too long, or empty.
     #[error("a name of data has 1 to {MOST_NAME} bytes")]
     Length,
-    /// A word that is none.
+    /// A word is invalid.
     #[error(
         "`{0}` is no name of data: words of letters, digits and `.`, `_`, `-`, `+`, `=` with `/` \
          between, none of them `.` or `..`"
     )]
     Word(String),
-    /// An owner that is none.
+    /// The owner is invalid.
     #[error("`{0}` is no owner of data: what follows the `@` is a user, or `folder`")]
     Owner(String),
 }
 
 impl DataName {
-    /// The caller's data of that name, or what it else stands for.
+    /// A name without an owner.
     pub fn plain(name: &str) -> DataName {
         DataName {
             name: name.to_string(),
@@ -57,7 +57,7 @@ impl DataName {
         }
     }
 
-    /// Whether both parts are what names are made of.
+    /// Checks both parts of the name.
     ///
     /// # Errors
     /// What is wrong.
@@ -70,7 +70,7 @@ impl DataName {
     }
 }
 
-/// Whether a text may be a name of data.
+/// Checks a text that must be a name of data.
 ///
 /// # Errors
 /// What is wrong.
@@ -122,61 +122,60 @@ impl fmt::Display for DataName {
     }
 }
 
-/// Which state of named data it is; two with the same are the same bytes. The later one is the
-/// newer.
+/// A version of named data. The same version is the same bytes; a later version is newer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct DataVersion {
-    /// When it was put, in milliseconds since 1970, UTC.
+    /// When the data were put, in milliseconds since 1970, UTC.
     #[n(0)]
     pub written: u64,
-    /// A random number, which tells apart what was put at the same time.
+    /// A random number that distinguishes data put at the same time.
     #[n(1)]
     pub stamp: u64,
-    /// Counts the versions, from 1 on, for people.
+    /// Number of the version, from 1 on, for people.
     #[n(2)]
     pub number: u64,
 }
 
-/// Gives an array at the server a name.
+/// Gives a stored array a name.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Name {
-    /// The array: from now on calls read it and do not write it.
+    /// The array. From now on calls may read it but not write it.
     #[n(0)]
     pub id: HandleId,
-    /// Its name. The array that had it before loses it, and goes.
+    /// The name. The array that had it before is dropped.
     #[n(1)]
     pub name: String,
     /// Whether all users may read it.
     #[n(2)]
     pub shared: bool,
-    /// The version that another server has; this one counts from there.
+    /// Number of the version at another server. The new number is greater.
     #[n(3)]
     pub after: u64,
-    /// The version where it is a copy of what another server has. It takes no name from a newer
-    /// one.
+    /// The version, if the array is a copy of another server's data. A copy never replaces a newer
+    /// version.
     #[n(4)]
     pub copy: Option<DataVersion>,
 }
 
-/// What is known of data with a name.
+/// The status of named data.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct NameRecord {
-    /// Its name, with the owner.
+    /// The name, with the owner.
     #[n(0)]
     pub name: DataName,
-    /// Which version.
+    /// The version.
     #[n(1)]
     pub version: DataVersion,
     /// Whether all users may read it.
     #[n(2)]
     pub shared: bool,
-    /// The array; of a file that is only listed, none.
+    /// The array; `None` for a file that is only listed.
     #[n(3)]
     pub id: Option<HandleId>,
     /// Its type and shape.
     #[n(4)]
     pub form: ArrayForm,
-    /// Whether it is the caller's own.
+    /// Whether the caller owns it.
     #[n(5)]
     pub own: bool,
 }
@@ -187,7 +186,7 @@ pub struct NamePage {
     /// The data of this page.
     #[n(0)]
     pub names: Vec<NameRecord>,
-    /// Ask for those after this name next, if there are more.
+    /// Name after which the next page begins, if there is one.
     #[n(1)]
     pub next: Option<DataName>,
 }
@@ -202,7 +201,7 @@ pub(crate) struct AskNameMessage {
 /// Asks for a page of names.
 #[derive(Encode, Decode)]
 pub(crate) struct ListNamesMessage {
-    /// Those that come after this one.
+    /// The page begins after this name.
     #[n(0)]
     pub(crate) after: Option<DataName>,
 }

@@ -1,4 +1,4 @@
-//! Messages about objects that stay at the server.
+//! Messages about objects, and about persistent objects.
 
 use crate::ids::HandleId;
 use crate::{CallId, Kind, ProtocolError, message};
@@ -6,41 +6,41 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use minicbor::{Decode, Encode};
 
-/// Feature bit: the server keeps objects, whose methods are called.
+/// Feature bit: the server has objects, whose methods can be called.
 pub const OBJECTS: u64 = 1 << 5;
 
-/// Feature bit: objects may stay when their connection ends. Needs [`OBJECTS`].
+/// Feature bit: the server has persistent objects. Needs [`OBJECTS`].
 pub const KEPT_OBJECTS: u64 = 1 << 10;
 
-/// What a client asks about objects that stay. [`ObjectPage`] answers all of it.
+/// A request about persistent objects. [`ObjectPage`] answers each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectRequest {
-    /// The object of that number, on this connection, is to stay.
+    /// Makes the object with this number on this connection persistent.
     Keep(CallId),
-    /// That object is to be known on this connection, too, by the number of this request.
+    /// Makes a persistent object known on this connection, by the number of this request.
     Attach(HandleId),
-    /// That object is to be destroyed.
+    /// Destroys a persistent object.
     Drop(HandleId),
-    /// Those with greater numbers.
+    /// Lists persistent objects after this number.
     List(u64),
 }
 
-/// What is known of an object that stays. Times are milliseconds since 1970, UTC.
+/// The status of a persistent object. Times are milliseconds since 1970, UTC.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ObjectRecord {
-    /// Its name.
+    /// Its id.
     #[n(0)]
     pub id: HandleId,
-    /// Place in the order of creation, greater than that of every earlier one.
+    /// Number in the order of creation.
     #[n(1)]
     pub number: u64,
-    /// Its class, qualified.
+    /// Qualified name of its class.
     #[n(2)]
     pub class: String,
-    /// When it was used last.
+    /// Time of the last use.
     #[n(3)]
     pub used: u64,
-    /// Why it is lost: its process has ended.
+    /// Why it is lost: how its process ended.
     #[n(4)]
     pub lost: Option<String>,
 }
@@ -51,7 +51,7 @@ pub struct ObjectPage {
     /// The objects of this page.
     #[n(0)]
     pub objects: Vec<ObjectRecord>,
-    /// Ask for those after this number next, if there are more.
+    /// Number after which the next page begins, if there is one.
     #[n(1)]
     pub next: Option<u64>,
 }
@@ -71,7 +71,7 @@ struct NameMessage {
 }
 
 impl ObjectRequest {
-    /// Whether a frame is one.
+    /// Whether a frame is a request about persistent objects.
     pub(crate) fn is_kind(kind: Kind) -> bool {
         matches!(
             kind,

@@ -1,23 +1,23 @@
-//! Messages between a server and its operator.
+//! Messages between a server and its operator: status and drain.
 
 use alloc::string::String;
 use minicbor::{Decode, Encode};
 
-/// Feature: the status of the server, and its end by request.
+/// Feature bit: the server has a status, and can be drained by request.
 pub const OPERATION: u64 = 1 << 12;
 
-/// How the server stands.
+/// The status of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct StatusMessage {
-    /// A JSON object; its `schema` says which names it has.
+    /// A JSON object. Its `schema` names the version of the format.
     #[n(0)]
     pub(crate) text: String,
 }
 
-/// The server takes no more calls.
+/// The server is draining.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct DrainingMessage {
-    /// Calls that are to end before it does.
+    /// Calls that must end before the server does.
     #[n(0)]
     pub(crate) calls: u64,
 }

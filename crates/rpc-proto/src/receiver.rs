@@ -1,4 +1,6 @@
-//! Cuts the incoming bytes into frames and follows the data streams.
+//! The receiver: cuts incoming bytes into frames, and follows the data streams.
+//!
+//! Payload memory is allocated as its bytes arrive, never from an announced length alone.
 
 use crate::frame::{BIG_ENDIAN, HEADER_BYTES, Header};
 use crate::{CallId, FrameError, Kind, Limits, ProtocolError};
@@ -9,13 +11,13 @@ use alloc::vec::Vec;
 pub struct Chunk {
     /// The call it belongs to.
     pub call: CallId,
-    /// Where it starts in the call's data stream, in bytes.
+    /// Offset in the call's data stream, in bytes.
     pub offset: u64,
     /// Its length in bytes.
     pub length: u64,
     /// Whether its elements are big endian.
     pub big_endian: bool,
-    /// Whether the call is gone, so that the bytes are to be thrown away.
+    /// Whether the bytes must be discarded, because the call is gone.
     pub discard: bool,
 }
 
@@ -25,11 +27,11 @@ pub(crate) enum Frame<'a> {
     Data(Header),
 }
 
-/// Cuts bytes into frames; memory for a payload is taken as its bytes arrive.
+/// Cuts bytes into frames.
 pub(crate) struct Receiver {
     limits: Limits,
     partial: Vec<u8>,
-    /// The partial frame was handed out and is to be dropped before the next one.
+    /// Whether the partial frame was returned, and must be dropped before the next one.
     handed_out: bool,
     pub(crate) incoming: Option<Chunk>,
 }
@@ -118,10 +120,10 @@ impl Receiver {
         Ok(Some(header))
     }
 
-    /// The caller has taken `count` bytes of the incoming chunk. Returns what they were.
+    /// Records that `count` bytes of the incoming chunk were taken. Returns what they were.
     ///
     /// # Panics
-    /// If that many bytes were not incoming: a mistake of the caller, not of the peer.
+    /// If fewer bytes were incoming. This is a mistake of the caller, not of the peer.
     pub(crate) fn data_taken(&mut self, count: u64) -> Chunk {
         let chunk = self.incoming.as_mut().expect("data was incoming");
         let taken = Chunk {
@@ -140,7 +142,7 @@ impl Receiver {
     }
 }
 
-/// How much of a data stream has come.
+/// How much of a data stream has arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream {
     expected: u64,

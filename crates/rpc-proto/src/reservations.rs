@@ -1,13 +1,14 @@
-//! Messages about what is reserved ahead of time.
+//! Messages about reservations.
 
 use crate::{CallId, Kind, ProtocolError, message};
 use alloc::vec::Vec;
 use minicbor::{Decode, Encode};
 
-/// Feature bit: processor elements and bandwidth may be reserved, and calls name their reservation.
+/// Feature bit: processor elements and bandwidth can be reserved, and calls can name their
+/// reservation.
 pub const RESERVATIONS: u64 = 1 << 19;
 
-/// What is to be reserved.
+/// A wish for a reservation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Reserve {
     /// Processor elements.
@@ -16,7 +17,7 @@ pub struct Reserve {
     /// Milliseconds from now until it begins.
     #[n(1)]
     pub start: u64,
-    /// For how many milliseconds.
+    /// Length in milliseconds.
     #[n(2)]
     pub length: u64,
     /// Bytes per second to the server; 0 for none.
@@ -25,37 +26,38 @@ pub struct Reserve {
     /// Bytes per second from the server; 0 for none.
     #[n(4)]
     pub down: u64,
-    /// Where it is not free then, it begins as soon as it is, in so many milliseconds at most.
+    /// How many milliseconds later the reservation may begin, if the elements are not free at
+    /// `start`.
     #[n(5)]
     pub latest: Option<u64>,
 }
 
-/// What a client asks about reservations. [`ReservationPage`] answers all of it.
+/// A request about reservations. [`ReservationPage`] answers each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReservationRequest {
-    /// To make one.
+    /// Makes a reservation.
     Reserve(Reserve),
-    /// To give that one up.
+    /// Releases a reservation.
     Release(u64),
-    /// Those with greater numbers.
+    /// Lists reservations after this number.
     List(u64),
-    /// That the connection has its bandwidth, as long as that lasts.
+    /// Gives the connection the bandwidth of a reservation while it lasts.
     Attach(u64),
 }
 
-/// What is known of a reservation.
+/// A reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ReservationRecord {
-    /// Its number at this server, greater than that of every earlier one.
+    /// Number at this server.
     #[n(0)]
     pub id: u64,
     /// Processor elements.
     #[n(1)]
     pub pes: u32,
-    /// Milliseconds until it begins; 0 where it has.
+    /// Milliseconds until it begins; 0 if it has begun.
     #[n(2)]
     pub begins: u64,
-    /// Milliseconds until it is over.
+    /// Milliseconds until it ends.
     #[n(3)]
     pub ends: u64,
     /// Bytes per second to the server.
@@ -69,16 +71,16 @@ pub struct ReservationRecord {
 /// A page of a user's reservations, in the order in which they were made.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ReservationPage {
-    /// Those of this page.
+    /// The reservations of this page.
     #[n(0)]
     pub reservations: Vec<ReservationRecord>,
-    /// Ask for those after this number next, if there are more.
+    /// Number after which the next page begins, if there is one.
     #[n(1)]
     pub next: Option<u64>,
 }
 
 impl ReservationRequest {
-    /// Whether a frame is one.
+    /// Whether a frame is a request about reservations.
     pub(crate) fn is_kind(kind: Kind) -> bool {
         matches!(
             kind,

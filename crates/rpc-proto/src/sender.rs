@@ -1,22 +1,22 @@
-//! Orders what goes out: control frames first; then the data streams, one after the other, but
-//! those of one chunk overtake, each between two chunks of the others.
+//! The sender: decides the order of outgoing frames. Control frames go first. Data streams follow
+//! one after the other, but a stream of a single chunk overtakes, between two chunks of the others.
 //!
-//! A call whose arguments are long waits with them for the server's grant. Where there
-//! are none it is opened only when its data begin: a server that has to wait for memory before it
-//! takes them has then got all of the calls before it.
+//! A call with long arguments waits for the server's grant. If the server gives no grants, such a
+//! call is opened only when its data begin. A server that must wait for memory has then received
+//! all calls before it.
 
 use crate::frame::{BIG_ENDIAN, Header};
 use crate::{CallId, Chunk, Kind, Limits};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-/// Feature bit: streams longer than a chunk wait for the server's word that there is room.
+/// Feature bit: a stream longer than a chunk waits for the server's grant.
 pub const CREDIT: u64 = 1 << 7;
 
-/// What `poll_transmit` has put out.
+/// What `poll_transmit` has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmit {
-    /// Nothing (more) to send now.
+    /// Nothing to send now.
     Idle,
     /// Frame bytes were appended; poll again.
     Frames,
@@ -26,7 +26,7 @@ pub enum Transmit {
 
 struct Outbound {
     call: CallId,
-    /// The frame that opens the call, still to be sent.
+    /// The frame that opens the call, if it is not sent yet.
     opening: Vec<u8>,
     next: u64,
     total: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Sender {
     streams: VecDeque<Outbound>,
     /// Lengths of streams that wait for a grant.
     held: BTreeMap<CallId, u64>,
-    /// The chunk put out last was a whole stream that overtook.
+    /// Whether the last chunk was a whole stream that overtook others.
     overtaken: bool,
 }
 
@@ -58,8 +58,8 @@ impl Sender {
         }
     }
 
-    /// Queues a stream and the frame that opens its call, which goes before it. A long stream waits
-    /// for its grant where there are some.
+    /// Queues a stream, and before it the frame that opens its call. A long stream waits for a
+    /// grant if the server gives grants.
     pub(crate) fn start_call(
         &mut self,
         call: CallId,
@@ -77,7 +77,7 @@ impl Sender {
         }
     }
 
-    /// The stream of a call need not wait any longer; `false` if it does not.
+    /// Releases the stream of a call. Returns `false` if it was not waiting.
     pub(crate) fn grant(&mut self, call: CallId) -> bool {
         let Some(total) = self.held.remove(&call) else {
             return false;
@@ -86,7 +86,7 @@ impl Sender {
         true
     }
 
-    /// Whether a stream of that length waits for a grant where there are some.
+    /// Whether a stream of this length waits for a grant.
     pub(crate) fn is_long(&self, total: u64) -> bool {
         total > self.grant_bytes
     }
@@ -106,8 +106,8 @@ impl Sender {
         }
     }
 
-    /// Withdraws what of the call's stream is not out yet; says whether there was any. A call is
-    /// opened all the same, so that it can be given up.
+    /// Withdraws the unsent part of the call's stream. Returns whether there was one. The call is
+    /// still opened, so that it can be given up.
     pub(crate) fn drop_stream(&mut self, call: CallId) -> bool {
         if self.held.remove(&call).is_some() {
             return true;
@@ -131,7 +131,7 @@ impl Sender {
         self.streams.remove(overtaking.unwrap_or(0))
     }
 
-    /// Whether some of the call's stream is not out yet.
+    /// Whether a part of the call's stream is unsent.
     pub(crate) fn has_stream(&self, call: CallId) -> bool {
         self.held.contains_key(&call) || self.streams.iter().any(|stream| stream.call == call)
     }
@@ -140,7 +140,7 @@ impl Sender {
         self.control.is_empty() && self.streams.is_empty() && self.held.is_empty()
     }
 
-    /// Appends the next frames to `out`. With the last chunk of a stream, `finished` is told.
+    /// Appends the next frames to `out`. The returned flag marks the last chunk of a stream.
     pub(crate) fn poll(&mut self, out: &mut Vec<u8>) -> (Transmit, bool) {
         if !self.control.is_empty() {
             out.append(&mut self.control);

@@ -1,5 +1,5 @@
-//! The serving end of a connection: what drives it is here, what it is asked and answers in a
-//! module for each subject.
+//! The serving end of a connection. This file drives it; each subject has a module of its own for
+//! its requests and answers.
 
 mod calls;
 mod directory;
@@ -38,91 +38,88 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What the client wants.
+/// A request of the client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// The client greets. Answered already, unless [`Connection::refuse`] takes the answer back
-    /// before it is put out; later requests are served.
+    /// The client greets. The answer is queued already, unless [`Connection::refuse`] takes it
+    /// back; later requests are served.
     Connected(Hello),
-    /// Wants the functions from this index on: answer with [`Connection::listing`].
+    /// Asks for the functions from this index on. Answer with [`Connection::listing`].
     List(CallId, u32),
-    /// Wants the functions of an interface file served, by its path and its text: answer with
+    /// Asks to serve the functions of an interface file, given by path and text. Answer with
     /// [`Connection::listing`] or `fail`.
     Register(CallId, String, String),
-    /// Wants an interface by name: answer with [`Connection::interface`] or `fail`.
+    /// Asks for an interface by name. Answer with [`Connection::interface`] or `fail`.
     Describe(CallId, String),
-    /// Wants to know what a call would take: answer with [`Connection::estimated`] or `fail`.
+    /// Asks for the estimate of a call. Answer with [`Connection::estimated`] or `fail`.
     Estimate(CallId, Call),
-    /// Wants to know how the server stands: answer with [`Connection::standing`] or `fail`.
+    /// Asks for the server's status. Answer with [`Connection::status_text`] or `fail`.
     Status(CallId),
-    /// Wants the server to end: answer with [`Connection::draining`] or `fail`.
+    /// Asks the server to drain. Answer with [`Connection::draining`] or `fail`.
     Drain(CallId),
-    /// Wants shared memory of this many bytes: answer with [`Connection::shared`] or `fail`.
+    /// Asks for shared memory of this many bytes. Answer with [`Connection::shared`] or `fail`.
     Share(CallId, u64),
-    /// Gives shared memory back, by the number of the request that asked for it.
+    /// Gives shared memory back, named by the request that asked for it.
     Unshare(CallId),
-    /// Wants an object of the class of that name: answer with [`Connection::created`] or `fail`.
-    /// The number of the request is that of the object.
+    /// Asks for an object of this class. Answer with [`Connection::created`] or `fail`. The number
+    /// of the request names the object.
     New(CallId, String),
-    /// Does not want the object any more.
+    /// Destroys an object.
     Delete(CallId),
-    /// Asks about objects that stay: answer with [`Connection::objects`] or `fail`. One that is
-    /// attached has the number of the request.
+    /// Asks about persistent objects. Answer with [`Connection::objects`] or `fail`. An attached
+    /// object has the number of the request.
     Objects(CallId, ObjectRequest),
-    /// Asks about reservations: answer with [`Connection::reservations`] or `fail`.
+    /// Asks about reservations. Answer with [`Connection::reservations`] or `fail`.
     Reservations(CallId, ReservationRequest),
-    /// Opens a call. Answer with [`Connection::accept`] or [`Connection::fail`] before more
-    /// input is handled: until then nobody knows where its data are to go.
+    /// Opens a call. Answer with [`Connection::accept`] or [`Connection::fail`] before more input
+    /// is handled: until then nobody knows where its data go.
     Call(CallId, Call),
-    /// Opens a call that outlives its connection: as with a call, answer with
-    /// [`Connection::accept`] or [`Connection::fail`]; once it is kept, with
-    /// [`Connection::submitted`].
+    /// Submits a durable call. Answer like a call with [`Connection::accept`] or
+    /// [`Connection::fail`], and with [`Connection::submitted`] after it is recorded.
     Submit(CallId, SubmitRequest),
-    /// Asks about a durable call: answer with [`Connection::job`] or `fail`.
+    /// Asks about a durable call. Answer with [`Connection::job`] or `fail`.
     AskJob(CallId, JobId),
-    /// Wants the results of a durable call: answer with [`Connection::deliver`] or `fail` once
-    /// it has ended.
+    /// Asks for the results of a durable call. Answer with [`Connection::deliver`] or `fail` after
+    /// the call has ended.
     Fetch(CallId, JobId),
-    /// Ends a durable call, and with `true` has it forgotten: answer with [`Connection::job`] or
-    /// `fail`.
+    /// Cancels a durable call; `true` also forgets it. Answer with [`Connection::job`] or `fail`.
     CancelJob(CallId, JobId, bool),
-    /// Wants the durable calls after this number: answer with [`Connection::jobs`] or `fail`.
+    /// Asks for the durable calls after this number. Answer with [`Connection::jobs`] or `fail`.
     ListJobs(CallId, u64),
-    /// Puts an array here: as with a call, answer with [`Connection::accept`] or
-    /// [`Connection::fail`]; once it is there, with [`Connection::handle`].
+    /// Stores an array. Answer like a call with [`Connection::accept`] or [`Connection::fail`], and
+    /// with [`Connection::handle`] after it has arrived.
     Put(CallId, Put),
-    /// Fills a part of an array that is here: as with a call, answer with [`Connection::accept`] or
-    /// [`Connection::fail`]; once it is there, with [`Connection::handle`].
+    /// Fills a part of a stored array. Answer like a call with [`Connection::accept`] or
+    /// [`Connection::fail`], and with [`Connection::handle`] after it has arrived.
     PutPart(CallId, ArrayPart),
-    /// Wants a part of an array: answer with [`Connection::deliver`] or `fail`.
+    /// Asks for a part of an array. Answer with [`Connection::deliver`] or `fail`.
     GetPart(CallId, ArrayPart),
-    /// Wants an array that is here: answer with [`Connection::deliver`] or `fail`.
+    /// Asks for a stored array. Answer with [`Connection::deliver`] or `fail`.
     Get(CallId, HandleId),
-    /// Asks about an array: answer with [`Connection::handle`] or `fail`.
+    /// Asks about an array. Answer with [`Connection::handle`] or `fail`.
     AskHandle(CallId, HandleId),
-    /// No longer wants an array: answer with [`Connection::handle`] or `fail`.
+    /// Drops an array. Answer with [`Connection::handle`] or `fail`.
     Drop(CallId, HandleId),
-    /// Wants a name of an array that is good for one reading by another server: answer with
-    /// [`Connection::handle`] or `fail`.
+    /// Lends an array to another server. Answer with [`Connection::handle`] or `fail`.
     Lend(CallId, HandleId),
-    /// Wants an array to be read from another server: answer with [`Connection::handle`] or `fail`.
+    /// Asks to read an array from another server. Answer with [`Connection::handle`] or `fail`.
     Pull(CallId, Pull),
-    /// Wants the arrays with numbers above this one: answer with [`Connection::handles`].
+    /// Asks for the arrays after this number. Answer with [`Connection::handles`].
     ListHandles(CallId, u64),
-    /// Gives an array a name: answer with [`Connection::named`] or `fail`.
+    /// Gives an array a name. Answer with [`Connection::named`] or `fail`.
     Name(CallId, Name),
-    /// Wants data by name: answer with [`Connection::named`] or `fail`.
+    /// Asks for data by name. Answer with [`Connection::named`] or `fail`.
     AskName(CallId, DataName),
-    /// Wants the data with names that come after this one: answer with [`Connection::names`].
+    /// Asks for the named data after this name. Answer with [`Connection::names`].
     ListNames(CallId, Option<DataName>),
-    /// Something for the directory of a metaserver: a message of this kind, as it came. Answer with
-    /// [`Connection::directory`] or `fail`; nothing answers [`Kind::Observe`].
+    /// A message of this kind for the directory of a metaserver, unread. Answer with
+    /// [`Connection::directory`] or `fail`. [`Kind::Observe`] has no answer.
     Directory(CallId, Kind, Vec<u8>),
     /// The data stream of an accepted call is complete.
     Ready(CallId),
     /// Answers a callback of a running call.
     Answer(CallId, CallbackAnswer),
-    /// The client gave up a call that was accepted. It is answered and closed already.
+    /// The client gave up an accepted call. It is answered and closed already.
     Cancelled(CallId),
 }
 
@@ -130,7 +127,7 @@ enum State {
     Offered {
         bytes: u64,
         since: Nanos,
-        /// Its data stream comes without a grant.
+        /// Whether its data stream arrives without a grant.
         has_room: bool,
     },
     Receiving {
@@ -140,7 +137,7 @@ enum State {
     Running {
         received: Nanos,
         send: u64,
-        /// A callback waits for its answer.
+        /// Whether a callback waits for its answer.
         calls_back: bool,
     },
     Sending {
@@ -148,9 +145,9 @@ enum State {
         times: Times,
         bytes: u64,
     },
-    /// A question that takes a while.
+    /// A request whose answer takes a while.
     Asking,
-    /// Failed while its data were on their way.
+    /// Failed while its data were arriving.
     Discarding(Stream),
 }
 
@@ -163,7 +160,7 @@ impl State {
         }
     }
 
-    /// Whose data are for memory that is there.
+    /// The state of an offered request whose memory exists already.
     fn offered_with_room(bytes: u64, now: Nanos) -> State {
         State::Offered {
             bytes,
@@ -172,7 +169,7 @@ impl State {
         }
     }
 
-    /// Of a request without data that is answered with some.
+    /// The state of a request without data whose answer has some.
     fn waiting(now: Nanos) -> State {
         State::Running {
             received: now,
@@ -196,12 +193,12 @@ struct Core {
     features: u64,
     sender: Sender,
     calls: BTreeMap<CallId, State>,
-    /// The call whose last chunk was put out with the latest poll.
+    /// The call whose last chunk the latest poll has written.
     sent: Option<CallId>,
     moved: Moved,
 }
 
-/// Streams that have ended: bytes, and the nanoseconds that they took.
+/// Streams that have ended: bytes and nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// The latest argument stream.
@@ -211,7 +208,7 @@ pub struct Moved {
 }
 
 impl Connection {
-    /// Waits for the client's greeting, to be answered with `hello`.
+    /// A connection that waits for the client's greeting and answers it with `hello`.
     pub fn new(limits: Limits, hello: Hello) -> Connection {
         let sender = Sender::new(&limits);
         let receiver = Receiver::new(limits.clone());
@@ -228,7 +225,7 @@ impl Connection {
         Connection { receiver, core }
     }
 
-    /// Takes bytes from the client; returns how many, and an event if one is complete. Takes none
+    /// Takes bytes from the client. Returns how many, and an event if one is complete. Takes none
     /// while [`Connection::is_congested`].
     pub fn handle_input(
         &mut self,
@@ -276,7 +273,7 @@ impl Connection {
         self.core.stream_progress(call, now)
     }
 
-    /// Says why the connection ends; close it once this is sent.
+    /// Tells the client why the connection ends. Close it after this is sent.
     pub fn goodbye(&mut self, reason: impl Into<String>) {
         let message = GoodbyeMessage {
             reason: reason.into(),
@@ -284,16 +281,15 @@ impl Connection {
         message::append(&mut self.core.sender.control, Kind::Goodbye, 0, &message);
     }
 
-    /// Refuses the client that has just greeted: takes back the answer to its greeting, which has
-    /// not been put out yet, and says why instead.
+    /// Refuses a client that has just greeted. The reason replaces the answer to its greeting.
     pub fn refuse(&mut self, reason: impl Into<String>) {
         self.core.sender.control.clear();
         self.goodbye(reason);
     }
 
-    /// Puts out the next frames; see [`Transmit`].
+    /// Writes the next frames; see [`Transmit`].
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>, now: Nanos) -> Transmit {
-        // The caller has sent the last chunk by now: this is the end of RECV.
+        // The caller has sent the last chunk by now, so RECV ends here.
         if let Some(call) = self.core.sent.take() {
             self.core.done(call, now);
         }
@@ -304,13 +300,13 @@ impl Connection {
         transmit
     }
 
-    /// Whether so many answers wait to be sent that no more requests are taken: the client sends
-    /// requests and does not read. Ends as `poll_transmit` takes them.
+    /// Whether so many answers wait to be sent that the server takes no more requests: the client
+    /// sends requests and does not read. It ends as `poll_transmit` takes the answers.
     pub fn is_congested(&self) -> bool {
         self.core.sender.control.len() > self.core.limits.control_bytes as usize
     }
 
-    /// What has moved since the last time it was asked.
+    /// The streams that have ended since the last question.
     pub fn take_moved(&mut self) -> Moved {
         core::mem::take(&mut self.core.moved)
     }

@@ -1,9 +1,9 @@
-//! Where the bytes of a call's data stream live, piece by piece.
+//! Data streams: where the bytes of a call's arrays lie, piece by piece.
 
 use alloc::collections::VecDeque;
 use farcall_idl::{ArrayLayout, Layout, Run, Runs};
 
-/// Which of a call's two data streams.
+/// One of the two data streams of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// IN and INOUT sections, towards the server.
@@ -12,12 +12,12 @@ pub enum Direction {
     Returned,
 }
 
-/// Whose memory.
+/// The memory that offsets refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The caller's arrays; offsets count from the start of each array.
     Client,
-    /// The job buffer; offsets count from its start.
+    /// The call buffer; offsets count from its start.
     Buffer,
 }
 
@@ -40,7 +40,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// The stream of a call laid out like this, as it lies on that side.
+    /// The stream of a call with this layout, as it lies on this side.
     pub fn new(layout: &Layout, direction: Direction, side: Side) -> Pieces {
         let travels = |array: &&ArrayLayout| match direction {
             Direction::Sent => array.mode.is_sent(),
@@ -57,12 +57,12 @@ impl Pieces {
         }
     }
 
-    /// A stream that lies in one piece at the start of a job buffer.
+    /// A stream that is one piece at the start of a call buffer.
     pub fn whole(bytes: u64) -> Pieces {
         Pieces::part(0, bytes)
     }
 
-    /// A stream that lies in one piece there, from `offset` on.
+    /// A stream that is one piece, from `offset` on.
     pub fn part(offset: u64, bytes: u64) -> Pieces {
         let piece = Piece {
             param: 0,
@@ -75,8 +75,8 @@ impl Pieces {
         }
     }
 
-    /// The next contiguous part, of at most `most` bytes; `None` at the end of the stream, and
-    /// where `most` is 0.
+    /// The next contiguous part, at most `most` bytes. `None` at the end of the stream, or if
+    /// `most` is 0.
     pub fn take(&mut self, most: u64) -> Option<Piece> {
         if most == 0 {
             return None;
@@ -112,16 +112,16 @@ impl Pieces {
     }
 }
 
-/// The places that the next bytes of an incoming chunk go to: some are filled, the rest waits for
-/// the next read.
+/// The destinations of the next bytes of an incoming chunk. Some are filled; the rest wait for the
+/// next read.
 #[derive(Clone, Debug, Default)]
 pub struct Landing {
     pieces: VecDeque<Piece>,
 }
 
 impl Landing {
-    /// Adds pieces from `next` until those here cover the `left` bytes of the chunk, or there are
-    /// `most` of them. Returns how many bytes they cover.
+    /// Adds pieces from `next` until they cover the `left` bytes of the chunk, or there are `most`
+    /// of them. Returns how many bytes they cover.
     pub fn plan(
         &mut self,
         left: u64,
@@ -139,12 +139,12 @@ impl Landing {
         left - unplanned
     }
 
-    /// The pieces to be filled, in order.
+    /// The pieces to fill, in order.
     pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
         self.pieces.iter()
     }
 
-    /// The first `count` bytes are filled.
+    /// Records that the first `count` bytes are filled.
     pub fn fill(&mut self, mut count: u64) {
         while count > 0 {
             let Some(piece) = self.pieces.front_mut() else {
@@ -160,13 +160,13 @@ impl Landing {
         }
     }
 
-    /// The chunk is thrown away.
+    /// Forgets a chunk that is discarded.
     pub fn clear(&mut self) {
         self.pieces.clear();
     }
 }
 
-/// Reverses the bytes of every group of `unit` bytes: from the sender's byte order to the other.
+/// Reverses the bytes of every group of `unit` bytes, from one byte order to the other.
 ///
 /// # Panics
 /// If the length is not a multiple of `unit`, or `unit` is 0.

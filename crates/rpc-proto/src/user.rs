@@ -1,24 +1,24 @@
-//! Who calls.
+//! Users: who makes a call.
 
 use alloc::format;
 use alloc::sync::Arc;
 use core::fmt;
 
-/// The user of a connection. What one user has at the server, nobody else can reach.
+/// The user of a connection. No other user can reach what belongs to this one.
 ///
-/// The name says how the user is known: `uid:1000` is a user of this host, by what the system says
-/// of the other end of a Unix socket; `anonymous` are all who come over TCP and prove nothing.
-/// Any other name is that of a token or of a certificate.
+/// The name says how the user is known. `uid:1000` is a user of this host, as the system reports
+/// for a Unix socket. `anonymous` are all clients over TCP that prove nothing. Any other name is
+/// that of a token or a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct User(Arc<str>);
 
 impl User {
-    /// The user who proves nothing.
+    /// The user of clients that prove nothing.
     pub fn anonymous() -> User {
         User("anonymous".into())
     }
 
-    /// The user of this name, by a token or a certificate, or who was here before.
+    /// The user with this name, known by a token, a certificate or an earlier record.
     pub fn named(name: &str) -> User {
         User(name.into())
     }
@@ -28,12 +28,12 @@ impl User {
         User(format!("uid:{uid}").into())
     }
 
-    /// What the user is called.
+    /// The name of the user.
     pub fn name(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is one who proves nothing.
+    /// Whether the user proves nothing.
     pub fn is_anonymous(&self) -> bool {
         *self.0 == *"anonymous"
     }

@@ -1,4 +1,4 @@
-//! Calls, and what passes between caller and function while one runs.
+//! Calls of the client, and what passes between caller and function while one runs.
 
 use super::{Connection, Core, Event, Request};
 use crate::call::{Call, OUTPUT, OutputMessage};
@@ -21,7 +21,7 @@ impl Connection {
         Ok(id)
     }
 
-    /// Answers the callback of a call; nothing is sent where none waits for it any more.
+    /// Answers the callback of a call. Sends nothing if the call no longer waits for an answer.
     pub fn answer(&mut self, call: CallId, answer: &CallbackAnswer) {
         let Some(Request::Computing { calls_back, .. }) = self.core.requests.get_mut(&call) else {
             return;
@@ -36,7 +36,7 @@ impl Connection {
 }
 
 impl Core {
-    /// What comes of a call while it runs.
+    /// Handles frames of a running call.
     pub(super) fn about_calls(
         &mut self,
         header: &Header,
@@ -49,7 +49,7 @@ impl Core {
         }
     }
 
-    /// What a function prints; that of a call that was given up is thrown away.
+    /// Handles output of a function. Output of a call that was given up is discarded.
     fn output(&mut self, id: CallId, payload: &[u8]) -> Result<Option<Event>, ProtocolError> {
         let OutputMessage { data } = message::parse(Kind::Output, payload)?;
         match self.requests.get(&id) {
@@ -71,7 +71,7 @@ impl Core {
         Ok(is_answered.then_some(Event::Callback(header.call, callback)))
     }
 
-    /// Whether the callback is to be answered; that of a call that was given up is not.
+    /// Whether the callback needs an answer. A call that was given up needs none.
     fn calls_back(&mut self, id: CallId) -> Result<bool, ProtocolError> {
         let unsent = self.sender.has_stream(id);
         match self.requests.get_mut(&id) {

@@ -1,4 +1,4 @@
-//! Requests without a data stream of the client, and the answers to requests.
+//! Requests of the client without a data stream, and the answers to requests.
 
 use super::{Answer, Connection, Core, Event, Request};
 use crate::call::Call;
@@ -20,7 +20,7 @@ use alloc::boxed::Box;
 use minicbor::Encode;
 
 impl Connection {
-    /// A request that a message says all of.
+    /// A request that is complete in one message.
     fn request(
         &mut self,
         request: Request,
@@ -36,7 +36,7 @@ impl Connection {
         self.request(Request::Query, kind, message)
     }
 
-    /// A request whose answer is a data stream; its end is told as that of a call.
+    /// A request whose answer is a data stream. It ends like a call.
     fn ask_for_data(
         &mut self,
         kind: Kind,
@@ -60,15 +60,15 @@ impl Connection {
         self.ask(Kind::Describe, &DescribeRequest { name: name.into() })
     }
 
-    /// Asks for the functions of an interface file to be served, of a server with the feature
-    /// [`REGISTER`](crate::REGISTER). [`Answer::Listing`] names them.
+    /// Asks a server with the feature [`REGISTER`](crate::REGISTER) to serve the functions of an
+    /// interface file. [`Answer::Listing`] names them.
     pub fn register(&mut self, path: &str, text: &str) -> Result<CallId, ProtocolError> {
         let (path, text) = (path.into(), text.into());
         self.ask(Kind::Register, &RegisterRequest { path, text })
     }
 
-    /// Asks what a call would take, of a server with the feature [`ESTIMATES`](crate::ESTIMATES).
-    /// Nothing of it is sent but its scalars.
+    /// Asks a server with the feature [`ESTIMATES`](crate::ESTIMATES) for the estimate of a call.
+    /// Only the scalars of the call are sent.
     pub fn estimate(&mut self, call: &Call) -> Result<CallId, ProtocolError> {
         let id = self.open(Request::Query)?;
         let out = &mut self.core.sender.control;
@@ -76,25 +76,25 @@ impl Connection {
         Ok(id)
     }
 
-    /// Asks how a server with the feature [`OPERATION`](crate::OPERATION) stands.
+    /// Asks a server with the feature [`OPERATION`](crate::OPERATION) for its status.
     pub fn status(&mut self) -> Result<CallId, ProtocolError> {
         self.ask_plainly(Kind::Status)
     }
 
-    /// Asks a server with the feature [`OPERATION`](crate::OPERATION) to take no more calls and to
-    /// end.
+    /// Asks a server with the feature [`OPERATION`](crate::OPERATION) to drain: to take no more
+    /// calls and to end.
     pub fn drain(&mut self) -> Result<CallId, ProtocolError> {
         self.ask_plainly(Kind::Drain)
     }
 
-    /// A request that says nothing more.
+    /// A request without further contents.
     fn ask_plainly(&mut self, kind: Kind) -> Result<CallId, ProtocolError> {
         let id = self.open(Request::Query)?;
         append_control(&mut self.core.sender.control, kind, id, |_| {});
         Ok(id)
     }
 
-    /// Asks for shared memory of `bytes` bytes, where both sides have the feature.
+    /// Asks for shared memory of `bytes` bytes, if both sides have the feature.
     pub fn share(&mut self, bytes: u64) -> Result<CallId, ProtocolError> {
         self.request(
             Request::Memory { bytes },
@@ -103,24 +103,24 @@ impl Connection {
         )
     }
 
-    /// Gives shared memory back. Calls that use it go on.
+    /// Gives shared memory back. Calls that use it continue.
     pub fn unshare(&mut self, memory: CallId) {
         append_control(&mut self.core.sender.control, Kind::Unshare, memory, |_| ());
     }
 
-    /// Asks for an object of a class, of a server with the feature [`OBJECTS`](crate::OBJECTS). The
-    /// number of the request is that of the object.
+    /// Asks a server with the feature [`OBJECTS`](crate::OBJECTS) for an object of a class. The
+    /// number of the request names the object.
     pub fn create(&mut self, class: &str) -> Result<CallId, ProtocolError> {
         let class = class.into();
         self.request(Request::Object, Kind::New, &NewRequest { class })
     }
 
-    /// Gives an object up; calls of its methods fail.
+    /// Destroys an object. Later calls of its methods fail.
     pub fn delete(&mut self, object: CallId) {
         append_control(&mut self.core.sender.control, Kind::Delete, object, |_| ());
     }
 
-    /// Asks about objects that stay, at a server with the feature [`KEPT_OBJECTS`].
+    /// Asks a server with the feature [`KEPT_OBJECTS`] about persistent objects.
     pub fn objects(&mut self, request: ObjectRequest) -> Result<CallId, ProtocolError> {
         let id = self.open(Request::Query)?;
         request.append(&mut self.core.sender.control, id);
@@ -132,13 +132,13 @@ impl Connection {
         self.ask(Kind::AskJob, &JobMessage { id: job })
     }
 
-    /// Asks for the results of a durable call, whose stream will have `result_bytes` bytes. Its
-    /// end is told as that of a call.
+    /// Asks for the results of a durable call, a stream of `result_bytes` bytes. The request ends
+    /// like a call.
     pub fn fetch(&mut self, job: JobId, result_bytes: u64) -> Result<CallId, ProtocolError> {
         self.ask_for_data(Kind::Fetch, &JobMessage { id: job }, result_bytes)
     }
 
-    /// Ends a durable call; with `forget`, the server keeps nothing of it.
+    /// Cancels a durable call. With `forget`, the server forgets it.
     pub fn cancel_job(&mut self, job: JobId, forget: bool) -> Result<CallId, ProtocolError> {
         self.ask(Kind::CancelJob, &CancelJobMessage { id: job, forget })
     }
@@ -148,43 +148,43 @@ impl Connection {
         self.ask(Kind::ListJobs, &ListJobsMessage { after })
     }
 
-    /// Asks for a part of an array at the server. Its end is told as that of a call.
+    /// Asks for a part of a stored array. The request ends like a call.
     pub fn get_part(&mut self, part: &ArrayPart) -> Result<CallId, ProtocolError> {
         self.ask_for_data(Kind::GetPart, part, part.bytes)
     }
 
-    /// Asks for an array of `bytes` bytes at the server. Its end is told as that of a call.
+    /// Asks for a stored array of `bytes` bytes. The request ends like a call.
     pub fn get(&mut self, handle: HandleId, bytes: u64) -> Result<CallId, ProtocolError> {
         self.ask_for_data(Kind::Get, &HandleMessage { id: handle }, bytes)
     }
 
-    /// Asks about an array at the server.
+    /// Asks about a stored array.
     pub fn ask_handle(&mut self, handle: HandleId) -> Result<CallId, ProtocolError> {
         self.ask(Kind::AskHandle, &HandleMessage { id: handle })
     }
 
-    /// Gives an array at the server up.
+    /// Drops a stored array.
     pub fn drop_handle(&mut self, handle: HandleId) -> Result<CallId, ProtocolError> {
         self.ask(Kind::Drop, &HandleMessage { id: handle })
     }
 
-    /// Asks a server with the feature [`LOANS`](crate::LOANS) for a name of an array that another
-    /// server may read it by, once.
+    /// Asks a server with the feature [`LOANS`](crate::LOANS) to lend an array: for a name under
+    /// which another server may read it once.
     pub fn lend(&mut self, handle: HandleId) -> Result<CallId, ProtocolError> {
         self.ask(Kind::Lend, &HandleMessage { id: handle })
     }
 
-    /// Has a server with the feature [`LOANS`](crate::LOANS) read an array from another.
+    /// Asks a server with the feature [`LOANS`](crate::LOANS) to read an array from another server.
     pub fn pull(&mut self, pull: &Pull) -> Result<CallId, ProtocolError> {
         self.ask(Kind::Pull, pull)
     }
 
-    /// Asks for the arrays at the server with numbers above `after`.
+    /// Asks for the stored arrays with numbers above `after`.
     pub fn list_handles(&mut self, after: u64) -> Result<CallId, ProtocolError> {
         self.ask(Kind::ListHandles, &ListHandlesMessage { after })
     }
 
-    /// Gives an array a name, at a server with the feature [`NAMES`].
+    /// Gives an array a name at a server with the feature [`NAMES`].
     pub fn name(&mut self, name: &Name) -> Result<CallId, ProtocolError> {
         self.ask(Kind::Name, name)
     }
@@ -195,7 +195,7 @@ impl Connection {
         self.ask(Kind::AskName, &AskNameMessage { name })
     }
 
-    /// Asks a server with the feature [`NAMES`] for the data whose names come after this one.
+    /// Asks a server with the feature [`NAMES`] for the named data after this name.
     pub fn list_names(&mut self, after: Option<&DataName>) -> Result<CallId, ProtocolError> {
         let after = after.cloned();
         self.ask(Kind::ListNames, &ListNamesMessage { after })
@@ -208,8 +208,8 @@ impl Connection {
         Ok(id)
     }
 
-    /// Asks the directory of a metaserver, which has the feature [`DIRECTORY`], with a message of
-    /// this kind, which is not read here.
+    /// Asks the directory of a metaserver, which has the feature [`DIRECTORY`]. The message is of
+    /// this kind and is not read here.
     pub fn ask_directory(&mut self, kind: Kind, message: &[u8]) -> Result<CallId, ProtocolError> {
         let id = self.open(Request::Query)?;
         let out = &mut self.core.sender.control;
@@ -217,7 +217,7 @@ impl Connection {
         Ok(id)
     }
 
-    /// Tells the directory of a metaserver what became of a call; nothing answers.
+    /// Reports the outcome of a call to the directory of a metaserver. There is no answer.
     pub fn observe(&mut self, message: &[u8]) {
         let out = &mut self.core.sender.control;
         append_control(out, Kind::Observe, 0, |out| out.extend_from_slice(message));
@@ -225,7 +225,7 @@ impl Connection {
 }
 
 impl Core {
-    /// The answer to a request, which is over with it.
+    /// Handles the answer to a request, which ends it.
     pub(super) fn answered(
         &mut self,
         kind: Kind,
@@ -278,7 +278,8 @@ impl Core {
         Ok(Event::Answered(id, answer))
     }
 
-    /// Whether the request is one that is answered so. What is kept, the server has whole.
+    /// Whether the request expects an answer of this kind. A request that stores something expects
+    /// it only after all its data were sent.
     fn is_due(&self, kind: Kind, id: CallId) -> bool {
         match (kind, self.requests.get(&id)) {
             (
@@ -293,7 +294,7 @@ impl Core {
     }
 }
 
-/// The features without which no such answer comes.
+/// The features that both sides need for such an answer.
 fn needed_for(kind: Kind) -> u64 {
     match (kind.subject(), kind) {
         (Subject::Objects, Kind::Objects) => KEPT_OBJECTS,

@@ -1,4 +1,4 @@
-//! The data streams of requests, how they begin, and how requests with one end.
+//! Data streams of the client's requests: how they begin, and how their requests end.
 
 use super::{Answer, Connection, Core, Event, Opening, Request};
 use crate::call::ResultMessage;
@@ -13,7 +13,7 @@ use crate::{CallId, Kind, ProtocolError};
 use alloc::vec::Vec;
 
 impl Connection {
-    /// Submits a call, to a server with the feature [`JOBS`](crate::JOBS).
+    /// Submits a durable call to a server with the feature [`JOBS`](crate::JOBS).
     pub fn submit(&mut self, submission: &SubmitRequest) -> Result<CallId, ProtocolError> {
         let id = self.open(Request::Submitting)?;
         let mut opening = Vec::new();
@@ -23,7 +23,7 @@ impl Connection {
         Ok(id)
     }
 
-    /// Puts an array at a server with the feature [`HANDLES`](crate::HANDLES).
+    /// Stores an array at a server with the feature [`HANDLES`](crate::HANDLES).
     pub fn put(&mut self, put: &Put) -> Result<CallId, ProtocolError> {
         let id = self.open(Request::Submitting)?;
         let mut opening = Vec::new();
@@ -32,7 +32,7 @@ impl Connection {
         Ok(id)
     }
 
-    /// Fills a part of an array at a server with the feature [`PARTS`](crate::PARTS).
+    /// Fills a part of a stored array at a server with the feature [`PARTS`](crate::PARTS).
     pub fn put_part(&mut self, part: &ArrayPart) -> Result<CallId, ProtocolError> {
         let id = self.open(Request::Submitting)?;
         let mut frame = Vec::new();
@@ -41,11 +41,11 @@ impl Connection {
         Ok(id)
     }
 
-    /// Gives up a call; list and describe requests are left to be answered. Its end is reported as
-    /// [`Answer::Done`] or [`Event::Failed`] all the same, whichever comes; result bytes that
-    /// arrive until then are marked to be thrown away.
+    /// Gives up a call. List and describe requests still get their answers. The end of the call is
+    /// still reported, as [`Answer::Done`] or [`Event::Failed`], and result bytes that arrive
+    /// before it are marked to be discarded.
     ///
-    /// Returns `false` where the call was not opened yet: it has ended with this, without a word.
+    /// Returns `false` if the call was not opened yet. It has then ended, and nothing is reported.
     pub fn cancel(&mut self, call: CallId) -> bool {
         let Some(request) = self.core.requests.get_mut(&call) else {
             return true;
@@ -76,7 +76,7 @@ impl Connection {
 }
 
 impl Core {
-    /// What the server says of a data stream, or of the end of a request.
+    /// Handles frames of a data stream, and the end of a request.
     pub(super) fn about_streams(
         &mut self,
         kind: Kind,
@@ -112,7 +112,8 @@ impl Core {
         self.open_next();
     }
 
-    /// Opens as many requests as the server allows; none before it is known whether it grants.
+    /// Opens as many requests as the server allows. Opens none before the client knows whether the
+    /// server grants streams.
     pub(super) fn open_next(&mut self) {
         if self.features & CREDIT != 0 && !self.connected {
             return;
@@ -131,7 +132,7 @@ impl Core {
         }
     }
 
-    /// Forgets a request that was given up before it was opened; `false` if it is open.
+    /// Forgets a request that was given up before it was opened. Returns `false` if it is open.
     fn forget_unopened(&mut self, call: CallId) -> bool {
         let count = self.waiting.len();
         self.waiting.retain(|opening| opening.call != call);
@@ -142,7 +143,7 @@ impl Core {
         was_waiting
     }
 
-    /// The server has room for a data stream, perhaps of a call that was given up.
+    /// Handles a grant for a data stream. Its call may have been given up.
     fn granted(&mut self, id: CallId) -> Result<(), ProtocolError> {
         let known = match self.requests.get(&id) {
             Some(Request::Computing { .. } | Request::Submitting) => self.sender.grant(id),
@@ -156,7 +157,7 @@ impl Core {
     }
 
     fn result(&mut self, id: CallId, message: ResultMessage) -> Result<(), ProtocolError> {
-        // What has not got all its arguments cannot have been computed.
+        // A call whose arguments are not all sent cannot have a result.
         if self.sender.has_stream(id) {
             return Err(ProtocolError::OutOfPlace(Kind::Result));
         }
@@ -199,7 +200,7 @@ impl Core {
         }
     }
 
-    /// Closes a failed request; what of its data stream is not yet out is withdrawn.
+    /// Closes a failed request. The unsent part of its data stream is withdrawn.
     fn failed(&mut self, id: CallId) -> bool {
         let known = self.requests.remove(&id).is_some();
         if self.sender.drop_stream(id) {

@@ -1,4 +1,4 @@
-//! Calls, and what passes between caller and function while one runs.
+//! Calls at the serving end, and what passes between caller and function while one runs.
 
 use super::{Connection, Core, Event, State};
 use crate::call::{OUTPUT, OutputMessage, parse_call};
@@ -15,18 +15,17 @@ impl Connection {
         self.core.features & CALLBACKS != 0
     }
 
-    /// Whether files of the client travel.
+    /// Whether the client's files can travel.
     pub fn moves_files(&self) -> bool {
         self.core.features & (FILES | CALLBACKS) == FILES | CALLBACKS
     }
 
-    /// Whether the client takes what functions print.
+    /// Whether the client takes output of functions.
     pub fn takes_output(&self) -> bool {
         self.core.features & OUTPUT != 0
     }
 
-    /// Sends what the function of a running call has printed. A call that does not run is left
-    /// alone.
+    /// Sends output of a running call's function. Ignores a call that does not run.
     pub fn print(&mut self, call: CallId, data: Vec<u8>) {
         if let Some(State::Running { .. }) = self.core.calls.get(&call) {
             let message = OutputMessage { data };
@@ -34,8 +33,8 @@ impl Connection {
         }
     }
 
-    /// A running call calls a function of the client, which overtakes all array data on their way.
-    /// One callback at a time; [`Event::Answer`] follows. A call that does not run is left alone.
+    /// Sends a callback of a running call, before all array data. There is one callback at a time;
+    /// [`Event::Answer`] follows. Ignores a call that does not run.
     pub fn call_back(&mut self, call: CallId, callback: &Callback) {
         let Some(State::Running { calls_back, .. }) = self.core.calls.get_mut(&call) else {
             return;
@@ -50,7 +49,7 @@ impl Connection {
 }
 
 impl Core {
-    /// A call, or the answer to a callback of one.
+    /// Handles a call, or the answer to a callback.
     pub(super) fn about_calls(
         &mut self,
         header: &Header,
@@ -74,7 +73,7 @@ impl Core {
         }
     }
 
-    /// Whether the answer is one that a call waits for; those of calls that have ended are late.
+    /// Whether a call waits for the answer. An answer for a call that has ended is late.
     fn answer(&mut self, call: CallId) -> Result<bool, ProtocolError> {
         match self.calls.get_mut(&call) {
             Some(State::Running { calls_back, .. }) if *calls_back => {

@@ -1,4 +1,4 @@
-//! What is for the directory of a metaserver, whose messages are not read here.
+//! Requests for the directory of a metaserver. Their messages are not read here.
 
 use super::{Connection, Core, Event};
 use crate::frame::append_control;
@@ -6,7 +6,7 @@ use crate::names::NAMES;
 use crate::{CallId, Kind, ProtocolError};
 
 impl Connection {
-    /// Answers what was for the directory with a message of this kind.
+    /// Answers a request for the directory with a message of this kind.
     pub fn directory(&mut self, request: CallId, kind: Kind, message: &[u8]) {
         let out = &mut self.core.sender.control;
         append_control(out, kind, request, |out| out.extend_from_slice(message));
@@ -14,7 +14,7 @@ impl Connection {
 }
 
 impl Core {
-    /// Something for the directory; about data only where data have names.
+    /// Handles a request for the directory. Requests about data need the feature for named data.
     pub(super) fn about_directory(
         &self,
         kind: Kind,

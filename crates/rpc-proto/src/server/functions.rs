@@ -1,4 +1,4 @@
-//! The functions that are served, and what a call of one would take.
+//! Requests about functions: lists, interfaces, registration and estimates.
 
 use super::{Connection, Core, Event};
 use crate::call::parse_call;
@@ -21,8 +21,8 @@ impl Connection {
         );
     }
 
-    /// Answers a describe request with canonical IDL, the number for
-    /// [`Call::function`](crate::Call::function), and the library behind the function.
+    /// Answers a describe request with the canonical interface, the number for
+    /// [`Call::function`](crate::Call::function), and the library.
     pub fn interface(
         &mut self,
         request: CallId,
@@ -51,7 +51,7 @@ impl Connection {
 }
 
 impl Core {
-    /// A request about the functions.
+    /// Handles a request about functions.
     pub(super) fn about_functions(
         &self,
         kind: Kind,

@@ -1,4 +1,4 @@
-//! Arrays that stay at the server.
+//! Requests about stored arrays.
 
 use super::{Connection, Core, Event, State};
 use crate::handles::{
@@ -9,20 +9,20 @@ use crate::message;
 use crate::{CallId, Kind, Nanos, ProtocolError};
 
 impl Connection {
-    /// Answers about an array, one that was put here too.
+    /// Answers with the status of an array, also after a put.
     pub fn handle(&mut self, request: CallId, record: &HandleRecord) {
         self.core.calls.remove(&request);
         message::append(&mut self.core.sender.control, Kind::Handle, request, record);
     }
 
-    /// Answers a request for arrays.
+    /// Answers a list of arrays.
     pub fn handles(&mut self, request: CallId, page: &HandlePage) {
         message::append(&mut self.core.sender.control, Kind::Handles, request, page);
     }
 }
 
 impl Core {
-    /// A request about arrays that stay here.
+    /// Handles a request about stored arrays.
     pub(super) fn about_handles(
         &mut self,
         kind: Kind,

@@ -1,4 +1,4 @@
-//! Durable calls, which outlive the connection.
+//! Requests about durable calls.
 
 use super::{Connection, Core, Event, State};
 use crate::ids::JobId;
@@ -9,7 +9,8 @@ use crate::message;
 use crate::{CallId, Kind, Nanos, ProtocolError};
 
 impl Connection {
-    /// Answers a submission: the call is kept. One that was given up meanwhile is left alone.
+    /// Answers a submission after the call is recorded. Ignores a request that was given up
+    /// meanwhile.
     pub fn submitted(&mut self, call: CallId, id: JobId) {
         if let Some(State::Running { .. }) = self.core.calls.get(&call) {
             self.core.calls.remove(&call);
@@ -24,14 +25,14 @@ impl Connection {
         job.append(&mut self.core.sender.control, request);
     }
 
-    /// Answers a request for durable calls.
+    /// Answers a list of durable calls.
     pub fn jobs(&mut self, request: CallId, page: &DurablePage) {
         message::append(&mut self.core.sender.control, Kind::Jobs, request, page);
     }
 }
 
 impl Core {
-    /// A request about durable calls.
+    /// Handles a request about durable calls.
     pub(super) fn about_jobs(
         &mut self,
         kind: Kind,

@@ -1,4 +1,4 @@
-//! Memory that both sides share.
+//! Requests about shared memory.
 
 use super::{Connection, Event};
 use crate::memory::MemoryMessage;
@@ -6,8 +6,8 @@ use crate::message;
 use crate::{CallId, Kind, ProtocolError};
 
 impl Connection {
-    /// Answers a request for shared memory. The memory itself goes beside the bytes, no later than
-    /// the last of this frame.
+    /// Answers a request for shared memory. The shell passes the memory itself beside the bytes,
+    /// with the last byte of this frame at the latest.
     pub fn shared(&mut self, request: CallId, bytes: u64) {
         let message = MemoryMessage { bytes };
         message::append(
@@ -19,7 +19,7 @@ impl Connection {
     }
 }
 
-/// A request for memory, or its end.
+/// Handles a request for memory, or its end.
 pub(super) fn about_memory(kind: Kind, id: CallId, payload: &[u8]) -> Result<Event, ProtocolError> {
     match kind {
         Kind::Share => {

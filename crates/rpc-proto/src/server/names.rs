@@ -1,4 +1,4 @@
-//! Data with names.
+//! Requests about named data.
 
 use super::{Connection, Event};
 use crate::message;
@@ -6,18 +6,18 @@ use crate::names::{AskNameMessage, ListNamesMessage, NamePage, NameRecord};
 use crate::{CallId, Kind, ProtocolError};
 
 impl Connection {
-    /// Answers about data with a name.
+    /// Answers with the status of named data.
     pub fn named(&mut self, request: CallId, record: &NameRecord) {
         message::append(&mut self.core.sender.control, Kind::Named, request, record);
     }
 
-    /// Answers a request for data with names.
+    /// Answers a list of named data.
     pub fn names(&mut self, request: CallId, page: &NamePage) {
         message::append(&mut self.core.sender.control, Kind::Names, request, page);
     }
 }
 
-/// A request about data with names.
+/// Handles a request about named data.
 pub(super) fn about_names(kind: Kind, id: CallId, payload: &[u8]) -> Result<Event, ProtocolError> {
     match kind {
         Kind::Name => Ok(Event::Name(id, message::parse(kind, payload)?)),

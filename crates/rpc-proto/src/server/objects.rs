@@ -1,4 +1,4 @@
-//! Objects, whose methods are called, and those of them that stay.
+//! Requests about objects, persistent ones included.
 
 use super::{Connection, Core, Event};
 use crate::frame::append_control;
@@ -17,14 +17,14 @@ impl Connection {
         );
     }
 
-    /// Answers a request about objects that stay.
+    /// Answers a request about persistent objects.
     pub fn objects(&mut self, request: CallId, page: &ObjectPage) {
         message::append(&mut self.core.sender.control, Kind::Objects, request, page);
     }
 }
 
 impl Core {
-    /// A request about objects, or the end of one.
+    /// Handles a request about objects, or the end of one.
     pub(super) fn about_objects(
         &self,
         kind: Kind,

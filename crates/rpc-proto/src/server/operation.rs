@@ -1,4 +1,4 @@
-//! What an operator asks of the server.
+//! Requests of an operator: status and drain.
 
 use super::{Connection, Event};
 use crate::message;
@@ -14,7 +14,7 @@ impl Connection {
         message::append(out, Kind::StatusText, request, &message);
     }
 
-    /// Answers a drain request: so many calls are to end before the server does.
+    /// Answers a drain request with the number of calls that must end before the server does.
     pub fn draining(&mut self, request: CallId, calls: u64) {
         let message = DrainingMessage { calls };
         let out = &mut self.core.sender.control;
@@ -22,7 +22,7 @@ impl Connection {
     }
 }
 
-/// A request of an operator.
+/// Handles a request of an operator.
 pub(super) fn about_operation(kind: Kind, id: CallId) -> Result<Event, ProtocolError> {
     match kind {
         Kind::Status => Ok(Event::Status(id)),

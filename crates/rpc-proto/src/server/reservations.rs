@@ -1,4 +1,4 @@
-//! What is reserved at the server.
+//! Requests about reservations.
 
 use super::{Connection, Event};
 use crate::message;
@@ -13,7 +13,7 @@ impl Connection {
     }
 }
 
-/// A request about reservations.
+/// Handles a request about reservations.
 pub(super) fn about_reservations(
     kind: Kind,
     id: CallId,

@@ -1,4 +1,4 @@
-//! The data streams of requests, how they begin, and how requests end.
+//! Data streams at the serving end: how they begin, and how requests end.
 
 use super::{Connection, Core, Event, State};
 use crate::call::{ResultMessage, Times};
@@ -10,7 +10,7 @@ use crate::sender::CREDIT;
 use crate::{CallId, Kind, Nanos, ProtocolError};
 
 impl Connection {
-    /// Takes an offered call. Returns whether it is ready at once, having no data stream.
+    /// Accepts an offered call. Returns whether it is ready at once because it has no data stream.
     pub fn accept(&mut self, call: CallId, now: Nanos) -> bool {
         let Some(state) = self.core.calls.get_mut(&call) else {
             return false;
@@ -33,23 +33,22 @@ impl Connection {
         self.core.stream_progress(call, now).is_some()
     }
 
-    /// Whether the client sends a data stream of that length only when its request was accepted, so
-    /// that the answer may take as long as it likes.
+    /// Whether the client waits with a data stream of this length until its request is accepted.
+    /// The answer may then take any time.
     pub fn waits_for_grant(&self, bytes: u64) -> bool {
         self.core.features & CREDIT != 0 && self.core.sender.is_long(bytes)
     }
 
-    /// Answers a fetch: sends the result stream of `result_bytes` bytes, then `times` with the
-    /// time that sending took. A fetch that is no longer open is left alone.
+    /// Answers a fetch: sends the result stream of `result_bytes` bytes, then `times` with the time
+    /// of the sending. Ignores a fetch that is no longer open.
     pub fn deliver(&mut self, request: CallId, result_bytes: u64, times: Times, now: Nanos) {
         if let Some(State::Running { .. }) = self.core.calls.get(&request) {
             self.send_result(request, result_bytes, times, now);
         }
     }
 
-    /// The library has returned: sends the result stream of `result_bytes` bytes, then the
-    /// times. `wait` and `exec` are what the caller measured, in nanoseconds. A call that is no
-    /// longer open is left alone.
+    /// Ends a computed call: sends the result stream of `result_bytes` bytes, then the times. The
+    /// caller measures `exec`, in nanoseconds. Ignores a call that is no longer open.
     pub fn complete(&mut self, call: CallId, result_bytes: u64, exec: u64, now: Nanos) {
         let Some(State::Running { received, send, .. }) = self.core.calls.get(&call) else {
             return;
@@ -80,7 +79,7 @@ impl Connection {
         }
     }
 
-    /// Fails a request of any kind. Data of the call that still arrive are to be thrown away.
+    /// Fails a request of any kind. Data of the call that still arrive must be discarded.
     pub fn fail(&mut self, request: CallId, failure: &Failure) {
         let core = &mut self.core;
         match core.calls.remove(&request) {
@@ -105,7 +104,7 @@ impl Core {
     pub(super) fn cancel(&mut self, call: CallId) -> Option<Event> {
         match self.calls.remove(&call)? {
             State::Discarding(_) => None,
-            // It is answered all the same.
+            // It still gets its answer.
             State::Asking => {
                 self.calls.insert(call, State::Asking);
                 None
@@ -127,7 +126,7 @@ impl Core {
         }
     }
 
-    /// A chunk of the call's stream has been taken whole.
+    /// Handles a whole chunk of the call's stream.
     pub(super) fn stream_progress(&mut self, call: CallId, now: Nanos) -> Option<Event> {
         match self.calls.get_mut(&call)? {
             State::Receiving { stream, .. } | State::Discarding(stream)
