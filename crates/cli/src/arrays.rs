@@ -20,7 +20,7 @@ const DATA: &str = "data:";
 /// servers behind a metaserver know, and calls take them as data:NAME.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  farcall data put @atoms.npy --name atoms
+  farcall data put atoms=@atoms.npy
   farcall data list
   farcall call forces n=1000 atoms=data:atoms
   farcall data get data:atoms -o copy.npy

@@ -204,6 +204,11 @@ pub(crate) fn preview(ty: Type, bytes: &[u8], most: usize) -> String {
     format!("[{}{more}]", words.join(", "))
 }
 
+/// Whether elements of the type are numbers.
+pub(crate) fn is_number(ty: Type) -> bool {
+    type_of(ty).is_some()
+}
+
 fn type_of(ty: Type) -> Option<(Kind, usize)> {
     let kind = match ty {
         Type::Char | Type::Short | Type::Int | Type::Long | Type::LongLong => Kind::Int,

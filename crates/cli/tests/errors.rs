@@ -50,6 +50,8 @@ fn errors_of_command_lines() {
         farcall data put three
         farcall data put a=1,2,3 --name b
         farcall data put 1,2,3 --shared
+        farcall data put 1,2,3 --type number
+        farcall data put 1.5,2 --type int
         farcall object drop 12
         farcall reservation make
         farcall reservation make --seconds soon

@@ -267,7 +267,7 @@ fn output_that_cannot_be_written_is_a_failure_with_its_cause() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
-        text.starts_with("error: standard output: No space left"),
+        text.starts_with("error: cannot write to standard output: No space left"),
         "{text}"
     );
 }

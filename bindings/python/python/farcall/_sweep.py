@@ -31,7 +31,7 @@ class Sweep:
     ) -> None:
         """Starts a thread for each server."""
         self.results: list[Any] = []
-        """What is there so far, by the order of the calls; `None` for what is not."""
+        """The results so far, in the order of the calls; `None` for calls that have not ended."""
         self.errors: dict[int, BaseException] = {}
         """Why calls have failed, by their number."""
         self._calls = enumerate(calls)

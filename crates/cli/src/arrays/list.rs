@@ -24,7 +24,12 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.server.connect()?;
-    let (arrays, data) = (server.handles()?, server.list_data()?);
+    // Stored arrays without a name are known to their own server only.
+    let arrays = match server.is_metaserver() {
+        true => Vec::new(),
+        false => server.handles()?,
+    };
+    let data = server.list_data()?;
     if arguments.form.json {
         let arrays: Vec<Value> = arrays.iter().map(get::to_json).collect();
         let object = json!({ "schema": 1, "arrays": arrays, "data": to_json(&data) });

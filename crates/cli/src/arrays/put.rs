@@ -3,11 +3,11 @@
 use super::shown;
 use crate::failure::Failure;
 use crate::form::Form;
-use crate::npy::Array;
+use crate::npy::{self, Array};
 use crate::target::Target;
 use clap::{Args, ValueEnum};
 use farcall_client::ArrayForm;
-use farcall_idl::Order;
+use farcall_idl::{Order, Type};
 use serde_json::json;
 use std::path::Path;
 
@@ -26,11 +26,15 @@ use std::path::Path;
   farcall data get $id -o factors.npy
   farcall data drop $id
   farcall data put atoms=@atoms.npy
-  farcall data put weights=1,2,3 --shared")]
+  farcall data put weights=1,2,3 --type double --shared")]
 pub(crate) struct Arguments {
     /// The array: @FILE.npy, or numbers with commas between them. With NAME= it is named data
     #[arg(value_name = "[NAME=]ARRAY")]
     array: String,
+    /// Type of the elements at the server: int, long, float, double, scomplex, ... [default: as in
+    /// the file; for numbers, long or double]
+    #[arg(long = "type", value_name = "TYPE", value_parser = element_type)]
+    element: Option<Type>,
     /// Order of the elements at the server; BLAS and LAPACK need columns [default: as in the file]
     #[arg(long, value_enum)]
     order: Option<Layout>,
@@ -79,6 +83,16 @@ fn named(arguments: &Arguments) -> Result<(Option<&str>, Array), Failure> {
     Ok((name, array))
 }
 
+fn element_type(name: &str) -> Result<Type, String> {
+    let is_number = |ty: &Type| npy::is_number(*ty);
+    let mut types = Type::ALL.into_iter().filter(is_number);
+    types.find(|ty| ty.name() == name).ok_or_else(|| {
+        let names = Type::ALL.into_iter().filter(is_number).map(Type::name);
+        let names = names.collect::<Vec<_>>().join(", ");
+        format!("no such type; use one of {names}")
+    })
+}
+
 /// Whether the text is the path of a file, and not an array.
 fn is_path(text: &str) -> bool {
     Path::new(text).exists() || text.ends_with(".npy") && !text.contains(['=', '@'])
@@ -91,7 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(Layout::Columns) => Order::ColumnMajor,
         Some(Layout::Rows) => Order::RowMajor,
     };
-    let element = array.element();
+    let element = arguments.element.unwrap_or_else(|| array.element());
     let form = ArrayForm {
         element: element.name().to_string(),
         shape: array.shape.clone(),

@@ -106,7 +106,7 @@ pub(super) struct Plan {
 /// What a simulation gave.
 pub(super) struct Outcome {
     pub(super) summary: Summary,
-    /// Bytes over each link, where they were asked for.
+    /// Bytes over each link, if the caller asked for them.
     pub(super) link_bytes: Vec<f64>,
 }
 
