@@ -1,4 +1,4 @@
-/* Data with a name at the server named by the first argument: put twice, used, dropped. */
+/* Named data at the server that the first argument names: put twice, used, dropped. */
 #include "farcall.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
     return failed("total");
   second = farcall_put_named(server, FARCALL_DOUBLE, shape, 1, 0, twice, "c/x", 1);
   if (second == NULL)
-    return failed("put again");
+    return failed("has a new version");
   printf("%d\n%.1f\n", (int)farcall_data_version(second), sum);
   farcall_release(found);
   farcall_free_handle(first);

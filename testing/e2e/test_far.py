@@ -64,7 +64,7 @@ def test_sites_have_lines_of_their_own():
     cases = {case["way"]: case for case in measured["cases"]}
     assert len(cases) == 8 and all(case["calls"] > 0 for case in cases.values())
     for way, case in cases.items():
-        # Never more than the site's line carries, whoever else calls.
+        # Never more than the site's line carries, with any number of callers.
         line = {"ocha-u": 16.6, "u-tokyo": 30, "nitech": 12, "titech": 20}[way.partition("/")[0]]
         assert case["mb_s"]["mean"] < 1.5 * line
 

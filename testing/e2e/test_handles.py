@@ -1,4 +1,4 @@
-"""Arrays that stay at the server, by real processes."""
+"""Stored arrays, with real processes."""
 
 import gc
 import json
@@ -72,7 +72,7 @@ def test_nobody_gets_the_transpose(server):
     with pytest.raises(farcall.ArgumentError, match="array of numbers"):
         server.put(np.array(["text"]))
     y = server.put(np.zeros(3))
-    with pytest.raises(farcall.ArgumentError, match="written and used for another"):
+    with pytest.raises(farcall.ArgumentError, match="uses it for another"):
         dgemv("N", 3, 3, 1.0, np.asfortranarray(square), 3, y, 1, 0.0, y, 1)
 
 
@@ -185,7 +185,7 @@ def test_arrays_that_neither_memory_nor_disk_takes_are_an_error(start, libc, tmp
     server = start(libc, options=["--config", str(settings)]).connect()
     kept = [server.put(np.zeros(1_000_000, np.int8)) for _ in range(3)]
     moved = folder.rename(tmp_path / "elsewhere")
-    with pytest.raises(farcall.ServerError, match=r"data\.memory.*the disk takes none: "):
+    with pytest.raises(farcall.ServerError, match=r"data\.memory.*the disk accepts none: "):
         server.put(np.zeros(1_000_000, np.int8))
     moved.rename(folder)
     assert all((handle.get().view(np.int8) == 0).all() for handle in kept)

@@ -180,7 +180,7 @@ def test_named_data_go_in_and_out(two, tmp_path):
     results = farcall.load_plan(path).run([server])
     assert (results["z"].view(np.int8) == 5).all()
     path.write_text(hand.replace("data:plan/x", "data:missing"))
-    assert "no data of the name" in command(two, path, check=False).stderr
+    assert "no data named" in command(two, path, check=False).stderr
 
 
 def test_what_cannot_be_written_down_is_said(two, tmp_path):

@@ -33,7 +33,7 @@ def test_an_upload_that_stands_still_fails_and_its_connection_goes_on(serve):
     x = np.ones(LARGE)
     future = total.call_async(n=LARGE, x=x)
     # Nobody waits for it, so it does not go on.
-    wait_until(lambda: "got no more of its arguments" in server.log(), what="its end")
+    wait_until(lambda: "received no more of its arguments" in server.log(), what="its end")
     with pytest.raises(farcall.TimeoutError, match=r"for 1 s \(limits\.stalled_s") as error:
         future.result()
     assert error.value.fault == "caller"

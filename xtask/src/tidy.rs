@@ -9,6 +9,7 @@ mod no_std;
 mod purity;
 mod sources;
 mod types;
+mod words;
 
 use std::fmt;
 use std::path::Path;
@@ -71,6 +72,7 @@ pub(crate) fn run(root: &Path) -> Result<bool, Failure> {
         findings.extend(lengths::check(source));
         findings.extend(names::check(source));
         findings.extend(purity::check(source));
+        findings.extend(words::check(source));
     }
     findings.extend(modules::check(&sources));
     findings.extend(types::check(&sources));

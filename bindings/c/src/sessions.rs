@@ -1,4 +1,4 @@
-//! Calls under way, by number, and what became of those that are over.
+//! Active calls of sessions, by number, and the outcomes of calls that have ended.
 
 use crate::Status;
 use crate::error::Problem;

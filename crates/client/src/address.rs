@@ -88,7 +88,7 @@ impl FromStr for Address {
         };
         let (tls, default, rest) = match text.split_once("://") {
             Some(("unix", path)) if path.starts_with('/') => return Ok(Address::Unix(path.into())),
-            Some(("unix", _)) => return Err(error("the path of a Unix socket is absolute")),
+            Some(("unix", _)) => return Err(error("the path of a Unix socket must be absolute")),
             Some(("farcall" | "ninf", rest)) => (false, DEFAULT_PORT, rest),
             Some(("farcalls", rest)) => (true, DEFAULT_PORT, rest),
             Some(("meta", rest)) => (false, METASERVER_PORT, rest),
@@ -105,13 +105,15 @@ impl FromStr for Address {
             .chars()
             .any(|c| c == '/' || c == '@' || c.is_whitespace())
         {
-            return Err(error("the host has a character that no host name has"));
+            return Err(error(
+                "the host contains a character that is not allowed in host names",
+            ));
         }
         let port = match port {
             None => default,
             Some(port) => port
                 .parse()
-                .map_err(|_| error("the port is not 0 to 65535"))?,
+                .map_err(|_| error("the port must be a number from 0 to 65535"))?,
         };
         let host = host.to_string();
         Ok(match tls {
@@ -128,11 +130,11 @@ fn split_port(text: &str) -> Result<(&str, Option<&str>), &'static str> {
         return match after.strip_prefix(':') {
             Some(port) => Ok((host, Some(port))),
             None if after.is_empty() => Ok((host, None)),
-            None => Err("a port follows the bracket after a colon"),
+            None => Err("after the bracket only a colon and a port may follow"),
         };
     }
     match text.split_once(':') {
-        Some((_, port)) if port.contains(':') => Err("an IPv6 address stands in brackets"),
+        Some((_, port)) if port.contains(':') => Err("write an IPv6 address in brackets"),
         Some((host, port)) => Ok((host, Some(port))),
         None => Ok((text, None)),
     }
@@ -192,10 +194,13 @@ mod tests {
         for (text, reason) in [
             ("", "the host is missing"),
             ("http://host", "the scheme is unknown"),
-            ("host:70000", "the port is not 0 to 65535"),
-            ("::1", "an IPv6 address stands in brackets"),
+            ("host:70000", "the port must be a number from 0 to 65535"),
+            ("::1", "write an IPv6 address in brackets"),
             ("[::1", "the bracket is not closed"),
-            ("unix://relative", "the path of a Unix socket is absolute"),
+            (
+                "unix://relative",
+                "the path of a Unix socket must be absolute",
+            ),
         ] {
             assert_eq!(
                 text.parse::<Address>().unwrap_err().reason,

@@ -122,14 +122,14 @@ impl Argument<'_> {
     pub(crate) fn what(&self) -> &'static str {
         match self {
             Argument::Scalar(_) => "a scalar",
-            Argument::In(_) => "an IN array",
+            Argument::In(_) => "an array that is only read",
             Argument::Out(_) => "an array to write to",
             Argument::Array(array) if array.is_writable() => "an array to write to",
-            Argument::Array(_) => "an IN array",
+            Argument::Array(_) => "an array that is only read",
             Argument::Skip => "nothing",
             Argument::Function(_) => "a function",
             Argument::Handle(_) => "a handle",
-            Argument::Named(_) => "data with a name",
+            Argument::Named(_) => "named data",
         }
     }
 }

@@ -351,7 +351,7 @@ fn check_kind(param: &Param, argument: &Argument<'_>, way: Travel) -> Result<(),
         (mode, array) if way == Travel::There && mode.is_sent() && array.is_readable() => None,
         (Mode::In, array) if array.is_readable() => None,
         (Mode::Out | Mode::InOut, array) if array.is_writable() => None,
-        (Mode::In, _) => Some("an IN array"),
+        (Mode::In, _) => Some("an array that is only read"),
         (Mode::Out | Mode::InOut, _) if way == Travel::There => Some("an array"),
         (Mode::Out | Mode::InOut, _) => Some("an array to write to"),
     };

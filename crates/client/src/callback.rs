@@ -91,7 +91,7 @@ impl<'a> CallbackArguments<'a> {
         }
         let (sent, given) = (layout.sent_bytes(), callback.data.len());
         if sent != given as u64 {
-            return Err(format!("its arrays come with {given} bytes, not {sent}"));
+            return Err(format!("its arrays have {given} bytes, expected {sent}"));
         }
         let lines = (layout.bytes as usize).div_ceil(size_of::<u128>());
         let mut arguments = CallbackArguments {

@@ -85,7 +85,7 @@ pub enum Error {
         after: Duration,
     },
     /// [`crate::Options::on_interrupt`] asked the client to give the operation up.
-    #[error("interrupted; the call was given up")]
+    #[error("interrupted; the call was cancelled")]
     Interrupted,
     /// A callback failed, and the client gave up the call that called it.
     #[error("{function}: callback `{callback}` failed: {source}")]
@@ -135,7 +135,7 @@ pub enum Error {
     },
     /// The server of a call was lost. The call may have run, and its function must not run twice.
     #[error(
-        "{function} at {server}: {source}; the call may have run there, and it is not run again \
+        "{function} at {server}: {source}; the call might have run there and was not repeated \
          elsewhere: {why}"
     )]
     Lost {
@@ -228,8 +228,8 @@ impl Error {
 fn left_out(calls: usize) -> String {
     match calls {
         0 => String::new(),
-        1 => "; one call after it was not made".to_string(),
-        calls => format!("; {calls} calls after it were not made"),
+        1 => "; one later call was not made".to_string(),
+        calls => format!("; {calls} later calls were not made"),
     }
 }
 

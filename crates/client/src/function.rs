@@ -212,7 +212,7 @@ impl Function {
     ) -> Result<Vec<Offer>, Error> {
         let Target::Many(function) = &self.target else {
             let text = format!(
-                "{} is a server, not a metaserver: there is no choice",
+                "{} is a server, not a metaserver, so there are no placements to compare",
                 self.server.address()
             );
             return Err(Error::failed(FailureKind::NotAllowed, text));
@@ -374,7 +374,7 @@ impl Function {
     ) -> Result<DurableCall, Error> {
         let prepared = self.prepare(laid_out, arguments, Travel::There)?;
         if !prepared.functions.is_empty() {
-            let text = "calls functions of its caller, so that it cannot be submitted";
+            let text = "has callbacks, so it cannot be a durable call";
             let text = format!("{} {text}", self.qualified_name());
             return Err(Error::failed(FailureKind::BadArgument, text));
         }

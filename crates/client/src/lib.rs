@@ -41,7 +41,7 @@
 //! `[f64; 2]` are arrays, and the types of their elements are compared with the interface. With the
 //! feature `ndarray`, views of that crate are arrays too: their shape and order are compared as
 //! well.
-//! An [`Argument`] says what else there is: bytes, arrays that stay at a server, functions.
+//! An [`Argument`] lists the other kinds: bytes, stored arrays, callbacks.
 //!
 //! One server lies under many: behind the address of a metaserver, [`Server`] has every call placed
 //! on one of the servers that have joined it.

@@ -196,7 +196,7 @@ impl Playback {
                     load(name, &form).map_err(wrong)?
                 }
                 _ => {
-                    let text = format!("sizes depend on `{name}`, which has to be an input");
+                    let text = format!("sizes depend on `{name}`, so it must be an input");
                     return Err(wrong(text));
                 }
             };
@@ -241,7 +241,7 @@ impl Playback {
             }
             Some(Array::Memory(PlanArray { form: known, .. }) | Array::Deferred(_, known)) => {
                 return Err(wrong(format!(
-                    "the array `{name}` is {}, and `{}` takes {}",
+                    "the array `{name}` is {}, but `{}` takes {}",
                     shown(known),
                     param.name,
                     shown(&form)
@@ -262,7 +262,10 @@ impl Playback {
     ) -> Result<ArgumentLocation, Error> {
         let is_input = self.arrays.contains_key(name);
         if !is_input && array.mode != Mode::Out {
-            let text = format!("`{name}` is read, is no input, and no call before has written it");
+            let text = format!(
+                "`{name}` is read, but it is not an input, and no earlier call \
+             writes it"
+            );
             return Err(wrong(text));
         }
         let is_output = self.outputs.iter().any(|output| output == name);
@@ -404,7 +407,7 @@ fn arguments<'s>(
     step: &'s Step,
 ) -> Result<(Vec<Option<Scalar>>, BTreeMap<usize, &'s str>), Error> {
     if !interface.callbacks.is_empty() {
-        let text = "it calls functions of its caller, and a plan has none";
+        let text = "it has callbacks, and a plan cannot contain callbacks";
         return Err(wrong(text));
     }
     let mut scalars = vec![None; interface.params.len()];
@@ -419,10 +422,10 @@ fn arguments<'s>(
         match value {
             _ if param.is_value() => scalars[index] = Some(scalar(param, value)?),
             _ if param.mode == Mode::Work => {
-                return Err(wrong(format!("`{name}` is work space: leave it out")));
+                return Err(wrong(format!("`{name}` is work space: omit it")));
             }
             Value::Text(array) => drop(names.insert(index, array.as_str())),
-            _ => return Err(missing(name, "an array is named, by a text")),
+            _ => return Err(missing(name, "give the name of an array as text")),
         }
     }
     for (index, param) in interface.params.iter().enumerate() {
@@ -446,7 +449,7 @@ fn scalar(param: &Param, value: &Value) -> Result<Scalar, Error> {
         Value::Real(value) => Scalar::Float(*value),
         Value::Texts(texts) => Scalar::Texts(texts.clone()),
         Value::Text(text) if is_complex => complex(text).ok_or_else(|| {
-            let text = format!("`{}`: `{text}` is no complex number `RE,IM`", param.name);
+            let text = format!("`{}`: `{text}` is not a complex number `RE,IM`", param.name);
             wrong(text)
         })?,
         Value::Text(text) => Scalar::Text(text.clone()),

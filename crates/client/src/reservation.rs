@@ -99,7 +99,7 @@ impl FromStr for ReservationName {
             Some((id, at)) => (id, Some(at)),
             None => (text, None),
         };
-        let expected = "write a number, as in 3, or where it is as well, as in 3@farcall://host";
+        let expected = "write a number, as in 3, or a number with a server, as in 3@farcall://host";
         let id = id.parse().map_err(|_| expected.to_string())?;
         let at = at.map(str::parse).transpose();
         let at = at.map_err(|error| format!("{error}; {expected}"))?;

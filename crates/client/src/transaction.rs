@@ -194,7 +194,7 @@ impl Transaction {
             Misuse::Unwritten(param) => misuse(param, "no call has written it yet"),
             Misuse::Aliased(_, param) => misuse(
                 param,
-                "it overlaps another array of the call, and one of them is written",
+                "it overlaps another array of the call, and the call writes one of them",
             ),
         })?;
         self.calls.push(Recorded {
@@ -268,7 +268,9 @@ impl Transaction {
         let mut deferred = ways.deferred.iter();
         if let Some((_, deferred)) = deferred.find(|(param, _)| *param == array.param) {
             if is_size || array.packed {
-                return Err("such an array cannot stay at servers; pass memory for it");
+                return Err(
+                    "an array of this type cannot be stored at servers; pass memory for it",
+                );
             }
             let is_new = self.graph.deferred(deferred.0).is_none();
             // All other elements are zero.
@@ -284,14 +286,14 @@ impl Transaction {
             && (access.writes() || is_written(range))
         {
             return Err(
-                "it is written in the transaction and not in the order of memory that the \
-                 function takes; pass it in that order",
+                "the transaction writes it, and its memory order is not the one that the function \
+                 takes; pass it in that order",
             );
         }
         let bytes = argument.bytes().as_ptr_range();
         let range = bytes.start as usize..bytes.end as usize;
         if is_size && self.graph.is_written(datum(range.clone(), 0)) {
-            return Err("sizes depend on it, and an earlier call writes it");
+            return Err("sizes depend on it, but an earlier call writes it");
         }
         let form = match is_size || array.packed {
             true => {
@@ -362,11 +364,11 @@ fn unfit(function: &Function, arguments: &[Argument<'_>]) -> Option<(usize, &'st
         return Some((0, "methods of objects cannot be part of a transaction"));
     }
     if function.reservation().is_some() {
-        let reason = "a call of a transaction goes to any of its servers and has no reservation";
+        let reason = "a call in a transaction can go to any server, so it cannot use a reservation";
         return Some((0, reason));
     }
     let param = arguments.iter().position(Argument::is_at_server)?;
-    let reason = "an array that stays at a server cannot be part of a transaction; pass the array";
+    let reason = "a stored array cannot be part of a transaction; pass the array itself";
     Some((param, reason))
 }
 

@@ -268,7 +268,7 @@ impl Course {
             return Next::Lost("its interface does not declare it `Repeatable \"yes\"`");
         }
         match self.overwrites && returning {
-            true => Next::Lost("results had begun to come into arrays that it reads"),
+            true => Next::Lost("results had begun to arrive in arrays that the call reads"),
             false => elsewhere,
         }
     }

@@ -66,7 +66,7 @@ fn plain(name: &str) -> &str {
 fn hint(closest: Option<&str>) -> String {
     match closest {
         Some(known) => format!("did you mean `{known}`?"),
-        None => "`farcall ls` lists what there is".to_string(),
+        None => "`farcall ls` lists the functions".to_string(),
     }
 }
 
@@ -74,10 +74,10 @@ fn hint(closest: Option<&str>) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The server has no lease. It must join again.
-    #[error("the server is not known here, or its lease has ended: it is to join anew")]
+    #[error("the server is not known here, or its lease has ended: it must join again")]
     NotJoined,
     /// The directory has as many servers as it may have.
-    #[error("{0} servers have joined, as many as there may be")]
+    #[error("{0} servers have joined, which is the limit")]
     Full(usize),
     /// No server has the function.
     #[error("no server has a function `{name}`; {}", hint(.closest.as_deref()))]
@@ -96,7 +96,7 @@ pub enum Refusal {
         found: Vec<String>,
     },
     /// Servers have the function, but none can run the call.
-    #[error("no server can have a call of `{function}` now: {}", .reasons.join("; "))]
+    #[error("no server can take a call of `{function}` now: {}", .reasons.join("; "))]
     NoServer {
         /// Its qualified name.
         function: String,
@@ -315,7 +315,7 @@ impl Directory {
         }
     }
 
-    /// What became of a call or a probe of a client at `site`.
+    /// The outcome of a call or a probe of a client at `site`.
     pub fn observe(&mut self, now: f64, site: &str, observed: &Observe) {
         self.advance(now);
         let server = observed.server;

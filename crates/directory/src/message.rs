@@ -498,7 +498,7 @@ fn count(what: &str, given: usize, most: usize) -> Result<(), Invalid> {
 fn seconds(value: f64) -> Result<(), Invalid> {
     match (0.0..=MOST_SECONDS).contains(&value) {
         true => Ok(()),
-        false => Err(Invalid(format!("{value} is no number of seconds"))),
+        false => Err(Invalid(format!("{value} is not a number of seconds"))),
     }
 }
 
@@ -570,7 +570,7 @@ impl Message for Choose {
         count("data needed", self.needs().len(), MOST_HELD)?;
         match self.work.is_finite() && self.work >= 0.0 {
             true => Ok(()),
-            false => Err(Invalid(format!("{} is no amount of work", self.work))),
+            false => Err(Invalid(format!("{} is not an amount of work", self.work))),
         }
     }
 }

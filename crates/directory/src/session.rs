@@ -87,13 +87,14 @@ impl Session {
             Event::Drain(request) => refuse(
                 proto,
                 request,
-                "this is a metaserver: drain its servers one by one, which `farcall status` \
-                 lists, and end a metaserver with SIGTERM",
+                "this is a metaserver: drain its servers, which `farcall status` lists, one by \
+                 one; stop a metaserver with SIGTERM",
             ),
             Event::Describe(request, _) | Event::Call(request, _) => refuse(
                 proto,
                 request,
-                "this is a metaserver: it computes nothing; a newer client asks it where to call",
+                "this is a metaserver, which computes nothing; update the client, so that it asks \
+                 where to call",
             ),
             other => return Some(other),
         }

@@ -69,11 +69,11 @@ pub enum Answer {
     Handle(HandleRecord),
     /// A page of arrays at the server.
     Handles(HandlePage),
-    /// What is known of data with a name.
+    /// What the client knows of named data.
     Named(NameRecord),
     /// A page of data with names.
     Names(NamePage),
-    /// What is known of objects that stay. One that was attached is known by the number of the
+    /// What the client knows of persistent objects. One that was attached is known by the number of the
     /// request until [`Connection::delete`].
     Objects(ObjectPage),
     /// What is known of reservations.

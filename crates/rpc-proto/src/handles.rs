@@ -146,7 +146,7 @@ pub(crate) struct ListHandlesMessage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormError {
     /// The type is unknown, or has no fixed size.
-    #[error("elements of that type cannot stay at the server")]
+    #[error("arrays of this type cannot be stored at a server")]
     Element,
     /// Too many dimensions, or too many bytes to count.
     #[error("the array is too large")]

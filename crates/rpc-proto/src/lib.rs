@@ -119,10 +119,10 @@ pub enum ProtocolError {
     #[error("the peer does not speak the Farcall protocol")]
     NotFarcall,
     /// A frame header breaks the rules.
-    #[error("broken frame: {0}")]
+    #[error("malformed frame: {0}")]
     Frame(#[from] FrameError),
     /// A control message cannot be decoded.
-    #[error("broken {kind:?} message: {source}")]
+    #[error("malformed {kind:?} message: {source}")]
     Message {
         /// The frame that carried it.
         kind: Kind,
@@ -130,13 +130,13 @@ pub enum ProtocolError {
         source: MessageError,
     },
     /// A known frame that is not allowed at this point.
-    #[error("{0:?} frame out of place")]
+    #[error("unexpected {0:?} frame")]
     OutOfPlace(Kind),
     /// Array data for a call that is not open, or more than was announced.
-    #[error("array data that no call expects")]
+    #[error("array data for a call that expects none")]
     StrayData,
     /// The announced result has another length than the interface gives.
-    #[error("a result of {announced} bytes where the interface gives {expected}")]
+    #[error("the result has {announced} bytes, but the interface requires {expected}")]
     ResultLength {
         /// Bytes that the interface gives.
         expected: u64,

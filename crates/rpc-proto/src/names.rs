@@ -35,16 +35,16 @@ pub struct DataName {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoName {
     /// Too long, or empty.
-    #[error("a name of data has 1 to {MOST_NAME} bytes")]
+    #[error("a name of data must have 1 to {MOST_NAME} bytes")]
     Length,
     /// A word is invalid.
     #[error(
-        "`{0}` is no name of data: words of letters, digits and `.`, `_`, `-`, `+`, `=` with `/` \
-         between, none of them `.` or `..`"
+        "`{0}` is not a valid name of data: use letters, digits and `.`, `_`, `-`, `+`, `=` in \
+         parts with `/` between, and no part `.` or `..`"
     )]
     Word(String),
     /// The owner is invalid.
-    #[error("`{0}` is no owner of data: what follows the `@` is a user, or `folder`")]
+    #[error("`{0}` is not an owner of data: write a user or `folder` after the `@`")]
     Owner(String),
 }
 

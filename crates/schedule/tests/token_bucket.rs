@@ -1,4 +1,4 @@
-//! A token bucket in virtual time: whoever drives it, however often and with whatever pauses.
+//! A token bucket in virtual time, driven at any intervals.
 
 use farcall_random::SplitMix64;
 use farcall_schedule::TokenBucket;

@@ -148,8 +148,8 @@ impl Store {
         }
         if bytes > self.limit {
             let text = format!(
-                "the array has {bytes} bytes and the server has memory for {} (data.memory in its \
-                 configuration)",
+                "the array has {bytes} bytes, and the server has memory for {} bytes (data.memory \
+                 in its configuration)",
                 self.limit
             );
             return Err(Failure::new(FailureKind::TooLarge, text));
@@ -162,9 +162,9 @@ impl Store {
         } = self.settings;
         if usage.arrays >= per_user || usage.bytes.saturating_add(bytes) > bytes_per_user {
             let text = format!(
-                "{user} has {} arrays of {} bytes here, and {per_user} of {bytes_per_user} bytes \
-                 are allowed (data.per_user and data.bytes_per_user in the server's \
-                 configuration); drop some",
+                "{user} has {} arrays with {} bytes here; {per_user} arrays and {bytes_per_user} \
+                 bytes are allowed (data.per_user and data.bytes_per_user in the server's \
+                 configuration); drop some arrays",
                 usage.arrays, usage.bytes
             );
             return Err(Failure::new(FailureKind::QuotaExceeded, text));
@@ -392,8 +392,8 @@ impl Store {
         let array = array.filter(|array| array.user == *user && !array.is_dropped);
         array.ok_or_else(|| {
             let text = format!(
-                "there is no array {id} at the server: it was dropped or has expired, its \
-                 connection ended, or another user's it is"
+                "there is no array {id} at the server: it was dropped, it has expired, its \
+                 connection has ended, or it belongs to another user"
             );
             Failure::new(FailureKind::NotFound, text)
         })
@@ -410,7 +410,10 @@ impl Store {
         const LASTS_MS: u64 = 60_000;
         self.loans.retain(|_, loan| loan.expires > now);
         if self.loans.len() >= MOST {
-            let text = format!("{MOST} arrays are lent and not read yet; try again in a minute");
+            let text = format!(
+                "{MOST} arrays wait for other servers to read them; try again in a \
+             minute"
+            );
             return Err(Failure::new(FailureKind::Busy, text));
         }
         let expires = now.saturating_add(LASTS_MS);

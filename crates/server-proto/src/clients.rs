@@ -121,7 +121,7 @@ impl Clients {
         let known = self.connections.values();
         let open = known.filter(|known| known.connected && known.user == *user);
         (most > 0 && open.count() >= most)
-            .then(|| format!("{user} has {most} connections, as many as one user may have"))
+            .then(|| format!("{user} has {most} connections, which is the limit for one user"))
     }
 
     /// Connections that have not greeted within this many seconds.

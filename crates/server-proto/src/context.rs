@@ -100,7 +100,7 @@ impl Context {
             (Some(_), _) => (FailureKind::ServerStopping, "the server is stopping"),
             (None, true) => (
                 FailureKind::Draining,
-                "the server is draining; connect anew",
+                "the server is draining; connect again",
             ),
             (None, false) => return None,
         };
@@ -114,13 +114,13 @@ impl Context {
             NoMemory::TooLarge => (
                 FailureKind::TooLarge,
                 format!(
-                    "{bytes} bytes are needed and the server allows {limit} (limits.memory in \
-                     its configuration)"
+                    "{bytes} bytes are needed, and the server allows {limit} bytes (limits.memory \
+                     in its configuration)"
                 ),
             ),
             NoMemory::Wait => (
                 FailureKind::Busy,
-                format!("{bytes} bytes are needed and others hold the server's memory"),
+                format!("{bytes} bytes are needed, and other calls use the server's memory"),
             ),
         };
         Failure::new(kind, text)
@@ -136,8 +136,8 @@ impl Context {
         }
         // The rest of an arriving call follows on the same connection, so it must be read.
         if self.clients.is_receiving(key, &self.calls) {
-            let text = "the server's memory is taken, and an earlier call still arrives; try \
-                        again when it has ended";
+            let text = "the server's memory is in use, and an earlier call is still arriving; try \
+             again when that call has ended";
             let failure = Failure::new(FailureKind::Busy, text);
             return self.refuse(key, id, &failure);
         }

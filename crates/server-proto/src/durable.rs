@@ -161,15 +161,14 @@ impl Durable {
         let after = usage.bytes.saturating_add(bytes);
         if usage.calls >= per_user {
             let text = format!(
-                "{user} has {per_user} durable calls here, as many as are allowed \
-                 (jobs.per_user in the server's configuration); forget some with \
-                 `farcall cancel --forget`"
+                "{user} has {per_user} durable calls here, which is the limit (jobs.per_user in \
+                 the server's configuration); forget some with `farcall cancel --forget`"
             );
             return Err(Failure::new(FailureKind::QuotaExceeded, text));
         }
         if after > bytes_per_user {
             let text = format!(
-                "durable calls of {user} would take {after} bytes, and {bytes_per_user} are \
+                "durable calls of {user} would take {after} bytes, and {bytes_per_user} bytes are \
                  allowed (jobs.bytes_per_user in the server's configuration); forget some with \
                  `farcall cancel --forget`"
             );
@@ -218,8 +217,8 @@ impl Durable {
             .filter(|durable_call| durable_call.user == *user);
         durable_call.ok_or_else(|| {
             let text = format!(
-                "there is no durable call {id}: it has expired or was forgotten, or another \
-                 user's it is"
+                "there is no durable call {id}: it has expired, was forgotten, or belongs to \
+                 another user"
             );
             Failure::new(FailureKind::NotFound, text)
         })

@@ -20,6 +20,7 @@ use crate::clients::Clients;
 use crate::context::{Context, Step};
 use crate::data::Data;
 use crate::disk::{Disk, Purpose};
+use crate::durable_calls::DurableCalls;
 use crate::elements::{Elements, Loss};
 use crate::event::{Death, Event, Now};
 use crate::flaw::{Flaw, has};
@@ -36,7 +37,6 @@ use crate::output;
 use crate::record::{DiskError, Stored};
 use crate::reservations::Reservations;
 use crate::settings::Settings;
-use crate::submissions::Submissions;
 use crate::worker::Worker;
 use farcall_idl::Document;
 use farcall_rpc_proto::Nanos;
@@ -52,7 +52,7 @@ pub(crate) struct Engine {
     pub(crate) cx: Context,
     pub(crate) elements: Elements,
     pub(crate) data: Data,
-    pub(crate) submissions: Submissions,
+    pub(crate) durable_calls: DurableCalls,
     pub(crate) objects: Objects,
     pub(crate) reservations: Reservations,
     pub(crate) lanes: Lanes,
@@ -85,7 +85,7 @@ impl Engine {
         Engine {
             elements: Elements::new(settings.queue.clone()),
             data: Data::new(&settings, files),
-            submissions: Submissions::default(),
+            durable_calls: DurableCalls::default(),
             objects: Objects::default(),
             reservations: Reservations::default(),
             lanes: Lanes::default(),
@@ -143,16 +143,16 @@ impl Engine {
                 }
             }
             Event::Died(worker, death) => self.worker_died(worker, &death),
-            Event::DurableOpened(records) => self.submissions.opened(cx, records),
-            Event::DurableAwaited => self.submissions.are_awaited = true,
+            Event::DurableOpened(records) => self.durable_calls.opened(cx, records),
+            Event::DurableAwaited => self.durable_calls.are_awaited = true,
             Event::Written(ticket, stored) => self.written(ticket, stored),
             Event::Fetched(ticket, read) => self.fetched(ticket, read),
             Event::Inserted(id, number) => {
                 let elements = &self.elements;
-                self.submissions.inserted(cx, elements, id, number);
+                self.durable_calls.inserted(cx, elements, id, number);
             }
-            Event::Changed(id, changed) => self.submissions.changed(cx, id, changed.as_ref()),
-            Event::Forgotten(id) => self.submissions.forgotten(cx, id),
+            Event::Changed(id, changed) => self.durable_calls.changed(cx, id, changed.as_ref()),
+            Event::Forgotten(id) => self.durable_calls.forgotten(cx, id),
             Event::Pulled(number, read) => self.data.pulled(cx, number, read),
             Event::DataRead(id, read) => self.data.data_read(cx, id, read),
             Event::Folder(files) => self.data.folder_changed(cx, files),
@@ -181,7 +181,7 @@ impl Engine {
                 Step::Release(call) => self.release(call),
                 Step::Fail(call, kind, cause) => self.fail(call, kind, &cause),
                 Step::Record(id, change, outcome) => {
-                    self.submissions.record(cx, id, change, outcome);
+                    self.durable_calls.record(cx, id, change, outcome);
                 }
             }
         }
@@ -214,10 +214,10 @@ impl Engine {
             return;
         }
         self.serve_starved();
-        self.submissions.serve_starved(&mut self.cx);
+        self.durable_calls.serve_starved(&mut self.cx);
         // The next server takes what this one has not begun.
         if !self.cx.draining {
-            self.submissions.load_backlog(&mut self.cx);
+            self.durable_calls.load_backlog(&mut self.cx);
         }
         self.settle();
     }
@@ -228,7 +228,7 @@ impl Engine {
         self.elements.take_back_late(cx);
         self.lanes.serve_lanes(&self.elements.queue, cx);
         self.elements.workers.end_late(cx);
-        self.submissions.expire(cx);
+        self.durable_calls.expire(cx);
         self.data.expire_arrays(cx);
         let keep_ms = self.data.arrays.keep_ms();
         self.objects.expire(cx, &mut self.elements, keep_ms);
@@ -254,7 +254,7 @@ impl Engine {
         let keep = cx.learned_since.map(|since| since + KEEP);
         let objects = self.objects.next_expiry(self.data.arrays.keep_ms());
         let expiries = [
-            self.submissions.next_expiry(),
+            self.durable_calls.next_expiry(),
             self.data.arrays.next_expiry(),
             objects,
         ];
@@ -286,11 +286,11 @@ impl Engine {
         match purpose {
             Purpose::Submit(call) => {
                 cx.calls[call].memory.buffer = Some(memory);
-                self.submissions.arguments_written(cx, call, stored);
+                self.durable_calls.arguments_written(cx, call, stored);
             }
             Purpose::Finish(call, exec) => {
                 cx.calls[call].memory.buffer = Some(memory);
-                self.submissions.result_written(cx, call, exec, stored);
+                self.durable_calls.result_written(cx, call, exec, stored);
             }
             Purpose::Spill(id) => self.data.spilled(cx, id, memory, stored),
             Purpose::Load(_) | Purpose::Deliver(_) | Purpose::Unspill(_) => {}
@@ -306,9 +306,11 @@ impl Engine {
         match purpose {
             Purpose::Load(call) => {
                 cx.calls[call].memory.buffer = Some(memory);
-                self.submissions.arguments_read(cx, call, read);
+                self.durable_calls.arguments_read(cx, call, read);
             }
-            Purpose::Deliver(Some(fetch)) => self.submissions.result_read(cx, fetch, memory, read),
+            Purpose::Deliver(Some(fetch)) => {
+                self.durable_calls.result_read(cx, fetch, memory, read)
+            }
             Purpose::Deliver(None) => {
                 cx.memory.give_back(memory);
                 cx.has_room = true;

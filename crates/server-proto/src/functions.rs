@@ -261,7 +261,7 @@ impl Functions {
                 let hint =
                     match closest(plain(name), classes.map(|(_, class, _)| class), MOST_EDITS) {
                         Some(known) => format!("; did you mean `{known}`?"),
-                        None => "; `farcall ls` lists the methods there are".to_string(),
+                        None => "; `farcall ls` lists the methods".to_string(),
                     };
                 let text = format!("there is no class `{name}`{hint}");
                 Err(Failure::new(FailureKind::UnknownFunction, text))
@@ -322,7 +322,7 @@ impl Functions {
             .collect();
         let hint = match closest(plain(name), names.iter().map(|known| &**known), MOST_EDITS) {
             Some(known) => format!("; did you mean `{known}`?"),
-            None => "; `farcall ls` lists what there is".to_string(),
+            None => "; `farcall ls` lists the functions".to_string(),
         };
         let shown: String = name.chars().take(100).collect();
         let text = format!("there is no function `{shown}`{hint}");

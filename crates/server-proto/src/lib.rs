@@ -17,6 +17,7 @@ mod context;
 mod data;
 mod disk;
 mod durable;
+mod durable_calls;
 mod elements;
 mod engine;
 mod event;
@@ -39,7 +40,6 @@ mod reservations;
 mod segments;
 mod server;
 mod settings;
-mod submissions;
 mod worker;
 mod workers;
 

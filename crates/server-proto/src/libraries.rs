@@ -67,10 +67,10 @@ impl Libraries {
         let connection = &mut cx.clients[key];
         let user = &connection.user;
         let refusal = if !connection.peer.is_operator && !has(Flaw::RegistersAnyone) {
-            tracing::warn!("{user} may not register {path}");
+            tracing::warn!("{user} is not allowed to register {path}");
             let text = format!(
-                "{user} may not register libraries: the server's own user may, and those whom \
-                 access.operators in its configuration names"
+                "{user} is not allowed to register libraries; the server's own user, root, and \
+                 the users in access.operators of its configuration are"
             );
             Failure::new(FailureKind::NotAllowed, text)
         } else if self.registration.is_some() {

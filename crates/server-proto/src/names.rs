@@ -118,7 +118,7 @@ impl Names {
     pub(crate) fn replaced(&self, id: HandleId) -> Option<Failure> {
         let (_, (name, _)) = self.replaced.iter().rev().find(|(old, _)| *old == id)?;
         let text = format!(
-            "`{name}` was put again since its array {id} was looked up; make the call again"
+            "`{name}` has a new version since its array {id} was looked up; make the call again"
         );
         Some(Failure::new(FailureKind::NotFound, text))
     }
@@ -160,7 +160,7 @@ impl Names {
                     .map(|((name, owner), _)| format!("{name}@{owner}"));
                 let owners: Vec<String> = owners.take(8).collect();
                 let text = format!(
-                    "several users share data of the name `{name}`: {}; say whose is meant",
+                    "several users share data named `{name}`: {}; add the owner, as in NAME@USER",
                     owners.join(", ")
                 );
                 Err(Failure::new(FailureKind::BadArgument, text))
@@ -183,7 +183,7 @@ impl Names {
         let bad = |text: String| Failure::new(FailureKind::BadArgument, text);
         farcall_rpc_proto::check_name(name).map_err(|error| bad(error.to_string()))?;
         if self.is_named(id) {
-            return Err(bad(format!("the array {id} has a name already")));
+            return Err(bad(format!("the array {id} already has a name")));
         }
         let key = (name.to_string(), user.to_string());
         let known = self.held.get(&key);
@@ -192,7 +192,7 @@ impl Names {
         }
         if known.is_none() && self.held.len() >= self.most {
             let text = format!(
-                "{} names are in use, as many as there may be (data.names in the server's \
+                "{} names are in use, which is the limit (data.names in the server's \
                  configuration); drop some data",
                 self.most
             );
@@ -363,8 +363,8 @@ fn found((name, owner): &Key, held: &NamedData, user: &str) -> Found {
 
 fn absent(name: &DataName) -> Failure {
     let text = format!(
-        "there is no data of the name `{name}` here, or it is another user's who does not share \
-         it; `farcall ls --data` lists what there is"
+        "there is no data named `{name}` here, or another user owns it and does not share it; \
+         `farcall ls --data` lists named data"
     );
     Failure::new(FailureKind::NotFound, text)
 }

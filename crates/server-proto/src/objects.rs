@@ -46,8 +46,8 @@ impl Objects {
             .filter(|(_, persistent)| persistent.user == *user || has(Flaw::SharesObjects));
         found.map(|(number, _)| number).ok_or_else(|| {
             let text = format!(
-                "there is no object {id} at the server: it was dropped or has expired, the server \
-                 has started anew, or it is another user's"
+                "there is no object {id} at the server: it was dropped, it has expired, the \
+                 server was restarted, or it belongs to another user"
             );
             Failure::new(FailureKind::NotFound, text)
         })
@@ -159,15 +159,15 @@ impl Objects {
         }
         if objects.len() >= limits.objects_per_connection {
             return busy(format!(
-                "this connection has {} objects, and the server allows no more \
-                 (limits.objects_per_connection in its configuration); give one up",
+                "this connection has {} objects, which is the limit \
+                 (limits.objects_per_connection in the server's configuration); release one",
                 objects.len()
             ));
         }
         let workers = elements.workers.values();
         if workers.filter(|worker| worker.object.is_some()).count() >= limits.objects {
             return busy(format!(
-                "there are {} objects, and the server allows no more (limits.objects in its \
+                "the server has {} objects, which is its limit (limits.objects in its \
                  configuration); try again later",
                 limits.objects
             ));
@@ -204,7 +204,7 @@ impl Objects {
         if let Some(held) = &mut known.object {
             (held.owner, held.persistent) = (None, None);
         }
-        let text = "was ended because its object was given up";
+        let text = "was ended because its object was released";
         elements
             .workers
             .end(cx, worker, FailureKind::Cancelled, text);
@@ -231,7 +231,7 @@ impl Objects {
         }
         let (number, class) = match (call.object, &function.interface.class) {
             (None, None) => return Ok(None),
-            (Some(_), None) => return bad("is a function, and not called on an object".into()),
+            (Some(_), None) => return bad("is a function and cannot be called on an object".into()),
             (None, Some(class)) => {
                 return bad(format!("is a method: make an object of `{class}` first"));
             }
@@ -246,7 +246,7 @@ impl Objects {
             object => object,
         };
         match object {
-            None => bad("is called on an object that was given up".into()),
+            None => bad("is called on an object that was released".into()),
             Some(object) if object.class != *class || object.file != function.entry.file => {
                 bad(format!("is called on an object of `{}`", object.class))
             }
@@ -306,7 +306,8 @@ impl Objects {
         let held = objects
             .get(&object)
             .filter(|object| object.persistent.is_none());
-        let held = held.ok_or_else(|| bad("there is no such object, or it stays already"))?;
+        let held =
+            held.ok_or_else(|| bad("there is no such object, or it is already persistent"))?;
         let (file, class) = (held.file, held.class.clone());
         let worker = held.worker.clone()?;
         let of_user = self
@@ -316,8 +317,8 @@ impl Objects {
         let most = cx.settings.limits.objects_per_connection;
         if of_user.count() >= most {
             let text = format!(
-                "{most} objects of this user stay at the server, and it allows no more \
-                 (limits.objects_per_connection in its configuration); drop one"
+                "this user has {most} persistent objects, which is the limit \
+                 (limits.objects_per_connection in the server's configuration); drop one"
             );
             return Err(Failure::new(FailureKind::QuotaExceeded, text));
         }
@@ -359,7 +360,7 @@ impl Objects {
         let number = self.of_user(id, user)?;
         let objects = &mut cx.clients[key].objects;
         if objects.len() >= cx.settings.limits.objects_per_connection {
-            let text = format!("this connection has {} objects; give one up", objects.len());
+            let text = format!("this connection has {} objects; release one", objects.len());
             return Err(Failure::new(FailureKind::Busy, text));
         }
         let object = self.objects[&number].object.clone();

@@ -100,8 +100,8 @@ impl Record {
             return Some((change, Outcome::default()));
         }
         let text = format!(
-            "outcome unknown: the server ended while {} was running, and it is not declared \
-             Repeatable; submit it again if that does no harm",
+            "outcome unknown: the server ended while {} was running, and the function is not \
+             declared Repeatable; submit the call again if running it twice does no harm",
             self.function
         );
         let outcome = Outcome {

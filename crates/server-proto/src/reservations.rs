@@ -42,11 +42,12 @@ fn too_fast(wanted: &Reserve, most: &Bandwidth) -> String {
     };
     match most {
         0 => format!(
-            "no bandwidth {way} this server can be reserved: its operator has not set {setting}"
+            "no bandwidth {way} this server can be reserved, because its operator has not set \
+             {setting}"
         ),
         most => format!(
-            "{wanted} bytes per second {way} the server are wanted, and {most} can be reserved \
-             ({setting} but for a tenth)"
+            "{wanted} bytes per second {way} the server were asked for, and at most {most} can be \
+             reserved (nine tenths of {setting})"
         ),
     }
 }
@@ -59,8 +60,7 @@ fn refused(wanted: &Reserve, refusal: Refusal, now: Nanos) -> Failure {
             // Rounded up, so that it is free then.
             let later = earliest.saturating_sub(now).div_ceil(MILLI);
             let (what, in_s) = (described(wanted), later as f64 / 1e3);
-            let text =
-                format!("there is room for {what} for {seconds} s in {in_s} s at the earliest");
+            let text = format!("the earliest start for {what} for {seconds} s is in {in_s} s");
             return Failure {
                 earliest: Some(later),
                 ..Failure::new(FailureKind::NotFree, text)
@@ -69,7 +69,8 @@ fn refused(wanted: &Reserve, refusal: Refusal, now: Nanos) -> Failure {
         Refusal::TooMany(0) => "no processor elements can be reserved at this server".to_string(),
         Refusal::TooFast(most) => too_fast(wanted, &most),
         Refusal::TooMany(most) => format!(
-            "{} processor elements are wanted, and {most} can be reserved at this server",
+            "{} processor elements were asked for, and at most {most} can be reserved at this \
+             server",
             wanted.pes
         ),
     };
@@ -137,13 +138,13 @@ impl Reservations {
     ) -> Result<(), Failure> {
         let failed = |kind, text: String| Err(Failure::new(kind, text));
         if cx.is_ending().is_some() {
-            let text = "the server takes no more calls; connect anew";
+            let text = "the server takes no more calls; connect again";
             return failed(FailureKind::Draining, text.to_string());
         }
         let is_empty = wanted.pes == 0 && wanted.up == 0 && wanted.down == 0;
         if is_empty || wanted.length == 0 {
-            let text = "a reservation has at least 1 processor element or 1 byte per second, for \
-                        at least 1 ms";
+            let text = "a reservation needs at least 1 processor element or 1 byte per second, \
+             for at least 1 ms";
             return failed(FailureKind::BadArgument, text.to_string());
         }
         let limits = &cx.settings.limits;
@@ -161,7 +162,7 @@ impl Reservations {
         let own = self.owners.values().filter(|owner| *owner == user);
         if own.count() >= most {
             let text = format!(
-                "{user} may have {most} reservations at a time \
+                "{user} has {most} reservations, which is the limit for one user \
                  (limits.reservations_per_user); release one"
             );
             return failed(FailureKind::QuotaExceeded, text);
@@ -190,8 +191,8 @@ impl Reservations {
             Some(owner) if is_there && (owner == user || has(Flaw::ReleasesOthers)) => Ok(()),
             _ => {
                 let text = format!(
-                    "there is no reservation {id}: it is over, was released, the server has \
-                     started anew, or it is another user's"
+                    "there is no reservation {id}: it is over, it was released, the server was \
+                     restarted, or it belongs to another user"
                 );
                 Err(Failure::new(FailureKind::NotFound, text))
             }
@@ -273,7 +274,7 @@ fn check_end(limits: &Limits, end: u64) -> Result<(), Failure> {
         return Ok(());
     }
     let text = format!(
-        "it would end in {end_s} s, and this server reserves for the next {ahead} s \
+        "it would end in {end_s} s, and this server takes reservations for the next {ahead} s \
          (limits.reserve_ahead_s)"
     );
     Err(Failure::new(FailureKind::QuotaExceeded, text))

@@ -85,7 +85,7 @@ impl Server {
 
     /// Whether the disk has finished everything that an ending server must wait for.
     pub fn is_settled(&self) -> bool {
-        self.engine.submissions.is_settled(&self.engine.cx)
+        self.engine.durable_calls.is_settled(&self.engine.cx)
     }
 
     /// Starts one worker for each library. A library that cannot be bound is then known before the

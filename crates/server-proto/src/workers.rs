@@ -93,7 +93,7 @@ impl Workers {
                 ),
                 false => (
                     FailureKind::TimeLimit,
-                    format!("ran past its time limit of {} s", cx.settings.time_limit_s),
+                    format!("exceeded its time limit of {} s", cx.settings.time_limit_s),
                 ),
             };
             self.end(cx, worker, kind, &text);

@@ -116,7 +116,7 @@ impl Arrivals {
             |kind, text: String| Some(Event::Pulled(number, Err(Failure::new(kind, text))));
         let address: Address = match address.parse() {
             Ok(Address::Unix(_)) => {
-                let text = "arrays come from other servers over TCP, not over Unix sockets";
+                let text = "other servers send arrays over TCP, not over Unix sockets";
                 return refused(FailureKind::BadArgument, text.to_string());
             }
             Ok(address) => address,
@@ -203,14 +203,14 @@ impl Reading {
     /// Checks that all addresses of the other server are in allowed networks.
     fn check_peer(&self) -> Result<(), String> {
         let (Address::Tcp { host, port } | Address::Tls { host, port }) = &self.address else {
-            return Err("it is not reached over TCP".to_string());
+            return Err("it cannot be reached over TCP".to_string());
         };
         let found = (host.as_str(), *port).to_socket_addrs();
         for address in found.map_err(|error| error.to_string())? {
             let ip = address.ip().to_canonical();
             if !self.peers.iter().any(|network| network.contains(&ip)) {
                 return Err(format!(
-                    "arrays may not come from {ip}; its network is not among data.peers in the \
+                    "arrays from {ip} are not allowed; add its network to data.peers in the \
                      server's configuration"
                 ));
             }

@@ -313,7 +313,9 @@ fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error
     let name = String::deserialize(deserializer)?;
     Policy::named(&name).ok_or_else(|| {
         let names = Policy::NAMES.map(|(name, _)| name).join(", ");
-        D::Error::custom(format!("no policy is called `{name}`; there are {names}"))
+        D::Error::custom(format!(
+            "there is no policy `{name}`; the policies are {names}"
+        ))
     })
 }
 

@@ -103,7 +103,9 @@ pub(crate) fn read(root: &OwnedFd, file: &DataFile, memory: &MemoryObject) -> io
         let stat = fstat(&opened)?;
         match (changed(&stat), stat.st_size as u64) == (file.changed, file.length) {
             true => Ok(()),
-            false => Err(io::Error::other("the file has changed; ask for it again")),
+            false => Err(io::Error::other(
+                "the file has changed; make the call again",
+            )),
         }
     };
     check()?;
@@ -131,7 +133,7 @@ fn open_beneath(root: &OwnedFd, name: &str) -> io::Result<File> {
     let file = openat(&folder, last, flags, Mode::empty())?;
     match FileType::from_raw_mode(fstat(&file)?.st_mode) {
         FileType::RegularFile => Ok(file.into()),
-        _ => Err(io::Error::other("it is no regular file")),
+        _ => Err(io::Error::other("it is not a regular file")),
     }
 }
 
@@ -175,7 +177,7 @@ impl Scan {
             self.complained = true;
             tracing::warn!(
                 "the data folder has more than {MOST_FILES} files or {MOST_ENTRIES} entries; the \
-                 rest has no names"
+                 others are ignored"
             );
         }
         found.truncate(MOST_FILES);
@@ -276,7 +278,7 @@ impl Scan {
             // The file may still be being written.
             Ok(_) => None,
             Err(error) => {
-                tracing::warn!("the file `{name}` of the data folder is no data: {error}");
+                tracing::warn!("the file `{name}` of the data folder is ignored: {error}");
                 None
             }
         }

@@ -50,7 +50,10 @@ pub(crate) fn load(folder: &Path, functions: &mut Functions, links: &mut Links) 
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return,
         Err(error) => {
-            tracing::warn!("{}: {error}; the server learns anew", path.display());
+            tracing::warn!(
+                "{}: {error}; the server starts with no learned times",
+                path.display()
+            );
             return;
         }
     };
@@ -86,14 +89,14 @@ fn read(path: &Path) -> io::Result<File> {
     file.take(MOST_BYTES + 1).read_to_end(&mut text)?;
     if text.len() as u64 > MOST_BYTES {
         return Err(io::Error::other(
-            "it is too large to be what a server has learned",
+            "it is larger than a file of learned times can be",
         ));
     }
     let file: File = serde_json::from_slice(&text)?;
     match file.schema {
         SCHEMA => Ok(file),
         other => Err(io::Error::other(format!(
-            "it is of schema {other}, not {SCHEMA}"
+            "it has schema {other}, expected {SCHEMA}"
         ))),
     }
 }

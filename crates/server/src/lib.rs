@@ -141,10 +141,13 @@ pub enum StartError {
 fn listen_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "; another server has it: choose another port, or port 0, or take over from it with \
-             --takeover"
+            "; another process listens there: choose another port, or port 0, or take over from a \
+             server with --takeover"
         }
-        io::ErrorKind::PermissionDenied => "; ports below 1024 need the right to use them",
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need root or the capability \
+         CAP_NET_BIND_SERVICE"
+        }
         _ => "",
     }
 }
@@ -242,7 +245,7 @@ fn warn_of_strangers(config: &Config, access: &Access) {
     let open = config.listen.iter().find(|at| !at.ip().is_loopback());
     if let Some(address) = open.filter(|_| access.is_open()) {
         tracing::warn!(
-            "everybody who reaches {address} may call: give users tokens (`farcall access token \
+            "anyone who can reach {address} can call: give users tokens (`farcall access token \
              add`, --tokens), or certificates (--tls-clients)"
         );
     }

@@ -119,9 +119,7 @@ impl Membership {
         match Metaserver::connect(address, options) {
             Ok(metaserver) => {
                 if !metaserver.knows_data() {
-                    tracing::info!(
-                        "the metaserver {address} is too old to know data by name; update it"
-                    );
+                    tracing::info!("the metaserver {address} is too old for named data; update it");
                 }
                 self.member.connected(metaserver.knows_data());
                 self.metaserver = Some(metaserver);
@@ -133,7 +131,7 @@ impl Membership {
     fn lose(&mut self, error: &Error) {
         if !self.complained {
             let address = &self.what.metaserver;
-            tracing::warn!("metaserver {address}: {error}; the server goes on, and tries again");
+            tracing::warn!("metaserver {address}: {error}; the server continues and tries again");
         }
         self.complained = true;
         self.metaserver = None;

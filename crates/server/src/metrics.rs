@@ -70,26 +70,26 @@ fn text(server: Overview<'_>, state: Option<&DiskUse>) -> Text {
         text.gauge(name, help, value);
     }
     if let Some(disk) = state {
-        let help = "Bytes of the files in the folder for state, some seconds ago.";
+        let help = "Bytes of the files in the state folder, some seconds ago.";
         text.gauge("state_bytes", help, disk.bytes());
     }
     let figures = server.figures();
     let by_state = |(state, count): (&str, usize)| (vec![("state", state.to_string())], count);
     let calls = STATES.into_iter().zip(figures.calls);
-    text.gauges("calls", "Calls by what they do.", calls.map(by_state));
-    let help = "Durable calls by their state, outcomes that are kept included.";
+    text.gauges("calls", "Active calls by state.", calls.map(by_state));
+    let help = "Durable calls by state, including those with stored outcomes.";
     let states = DurableState::ALL.iter().map(|state| state.name());
     let submitted = states.zip(figures.submitted).map(by_state);
     text.gauges("submitted_calls", help, submitted);
     function_metrics(server, &mut text);
     user_metrics(server, &mut text);
     let totals = server.totals();
-    let help = "Calls that were refused.";
+    let help = "Refused calls.";
     text.counter("refused", help, totals.refused);
     let all = |times: &Histogram| [(Labels::new(), times.clone())];
-    let help = "From the last argument to the start.";
+    let help = "Time from the arrival of the last argument to the start.";
     text.histograms("wait_seconds", help, all(&totals.waits));
-    text.histograms("exec_seconds", "In the library.", all(&totals.execs));
+    text.histograms("exec_seconds", "Time in the library.", all(&totals.execs));
     text
 }
 
@@ -108,17 +108,33 @@ fn gauges(server: Overview<'_>) -> [(&'static str, &'static str, f64); 11] {
         ("workers", "Worker processes.", workers),
         ("pes", "Processor elements.", pes),
         ("pes_used", "Processor elements of running calls.", used),
-        ("memory_limit_bytes", "Bound on job buffers.", limit),
-        ("memory_bytes", "Job buffers, idle ones too.", memory),
+        (
+            "memory_limit_bytes",
+            "Limit of the memory of call buffers, in bytes.",
+            limit,
+        ),
+        (
+            "memory_bytes",
+            "Memory of call buffers in bytes, including idle ones.",
+            memory,
+        ),
         (
             "backlog_seconds",
             "Predicted time until processor elements are free for one more call.",
             figures.backlog_s,
         ),
-        ("draining", "1 while it takes no more calls.", draining),
-        ("arrays", "Arrays that stay.", arrays),
-        ("array_bytes", "Bytes of arrays that stay.", bytes),
-        ("array_resident_bytes", "Bytes of them in memory.", resident),
+        (
+            "draining",
+            "1 while the server takes no more calls, else 0.",
+            draining,
+        ),
+        ("arrays", "Stored arrays.", arrays),
+        ("array_bytes", "Bytes of stored arrays.", bytes),
+        (
+            "array_resident_bytes",
+            "Bytes of stored arrays in memory.",
+            resident,
+        ),
     ]
 }
 
@@ -165,7 +181,7 @@ fn user_metrics(server: Overview<'_>, text: &mut Text) {
     let users = || server.totals().users.iter();
     let label = |user: &str| vec![("user", user.to_string())];
     let calls = users().map(|(user, totals)| (label(user), totals.calls));
-    let help = "Calls of a user whose results have left.";
+    let help = "Calls of a user whose results were sent.";
     text.counters("user_calls", help, calls);
     let used = users().map(|(user, totals)| (label(user), totals.pe_seconds));
     let help = "Time of a user's calls in the library, times processor elements.";

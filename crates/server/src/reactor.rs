@@ -141,7 +141,8 @@ fn allow_files(connections: usize) {
     if open.is_some_and(|open| open < connections as u64 + OTHERS) {
         let open = open.unwrap_or_default();
         tracing::warn!(
-            "the system allows {open} open files: too few for limits.connections = {connections}"
+            "the system allows {open} open files, which is too few for limits.connections = \
+             {connections}"
         );
     }
 }
@@ -400,7 +401,7 @@ impl Reactor {
         );
         if let Err(error) = learned::save(folder, functions, links) {
             let folder = folder.display();
-            tracing::warn!("{folder}: what was learned is not kept: {error}");
+            tracing::warn!("{folder}: learned times cannot be stored: {error}");
         }
     }
 

@@ -448,7 +448,7 @@ impl Socket {
         while left > 0 {
             let next = server.next_outgoing(self.key, chunk, left);
             let (memory, piece) =
-                next.ok_or_else(|| io::Error::other("results are shorter than announced"))?;
+                next.ok_or_else(|| io::Error::other("the results are shorter than announced"))?;
             left -= piece.length;
             self.parts.push_back(Part::Data { memory, piece });
         }

@@ -65,12 +65,15 @@ fn nonzero(signal: u32) -> Option<i32> {
 
 fn describe_signal(signal: i32) -> String {
     let (name, what) = match signal {
-        libc::SIGSEGV => ("SIGSEGV", "touched memory that is not its own"),
-        libc::SIGBUS => ("SIGBUS", "touched memory that is not there"),
-        libc::SIGFPE => ("SIGFPE", "divided by zero or the like"),
+        libc::SIGSEGV => ("SIGSEGV", "accessed memory that it must not access"),
+        libc::SIGBUS => ("SIGBUS", "accessed memory that does not exist"),
+        libc::SIGFPE => (
+            "SIGFPE",
+            "made an arithmetic error, such as a division by zero",
+        ),
         libc::SIGILL => (
             "SIGILL",
-            "ran into an instruction this processor does not have",
+            "used an instruction that this processor does not have",
         ),
         libc::SIGABRT => ("SIGABRT", "called abort()"),
         libc::SIGXFSZ => (
@@ -79,7 +82,7 @@ fn describe_signal(signal: i32) -> String {
         ),
         libc::SIGKILL => (
             "SIGKILL",
-            "was killed from outside, or by the system for lack of memory",
+            "was killed, by another process or because the system had no memory left",
         ),
         _ => return format!("was ended by signal {signal}"),
     };

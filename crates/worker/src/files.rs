@@ -160,7 +160,7 @@ impl<'w> Files<'w> {
         let mut written = File::open(&file.path).map_err(lost)?;
         let metadata = written.metadata().map_err(lost)?;
         if !metadata.is_file() {
-            return Err(lost(io::Error::other("it is no file")));
+            return Err(lost(io::Error::other("it is not a regular file")));
         }
         let length = metadata.len();
         let total = others.saturating_add(length);
@@ -202,8 +202,8 @@ impl<'w> Files<'w> {
         }
         let name = &file.name;
         let text = format!(
-            "has files of {total} bytes up to argument `{name}`, and the server allows {limit} \
-             (limits.files in its configuration)"
+            "has {total} bytes of files up to argument `{name}`, and the server allows {limit} \
+             bytes (limits.files in its configuration)"
         );
         Err(Failure::new(FailureKind::TooLarge, text))
     }
@@ -219,7 +219,7 @@ impl<'w> Files<'w> {
 impl Drop for Files<'_> {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.folder) {
-            eprintln!("farcall: files of a call stay behind: {error}");
+            eprintln!("farcall: cannot delete the files of a call: {error}");
         }
     }
 }
@@ -232,7 +232,7 @@ impl FileArgument {
 
     fn spoilt(&self) -> Failure {
         let text = format!(
-            "was given a file for argument `{}` that another program has cut meanwhile",
+            "was given a file for argument `{}` that another program has truncated since",
             self.name
         );
         Failure::new(FailureKind::BadArgument, text)
@@ -240,7 +240,7 @@ impl FileArgument {
 
     fn no_room(&self, length: u64, error: &io::Error) -> Failure {
         let text = format!(
-            "has no room on the server for the {length} bytes of argument `{}`: {error} \
+            "has no disk space on the server for the {length} bytes of argument `{}`: {error} \
              (workers.folder in its configuration)",
             self.name
         );

@@ -152,7 +152,7 @@ pub(crate) fn run<C: Callee>(
     if processes.size().to_string() != expected {
         let size = processes.size();
         return Err(io::Error::other(format!(
-            "MPI knows of {size} processes where {expected} were started: the launcher is of \
+            "MPI reports {size} processes, but {expected} were started: the launcher belongs to \
              another MPI than the library (parallel.launcher in the server's configuration)"
         )));
     }
@@ -223,7 +223,7 @@ fn follow(
         let message = processes.hear();
         let (function, message) = message
             .split_first_chunk()
-            .ok_or_else(|| unheard(&"the first process told nothing"))?;
+            .ok_or_else(|| unheard(&"the first process sent no report"))?;
         let function = u64::from_ne_bytes(*function) as usize;
         let call = Call::decode(message).map_err(|error| unheard(&error))?;
         let interface = &document.interfaces[function];

@@ -340,7 +340,7 @@ impl<C: Callee> Worker<C> {
             None => (std::ptr::NonNull::<Aligned>::dangling().as_ptr().cast(), 0),
         };
         if layout.bytes > memory.1 as u64 {
-            return Err(refuse(&"has too small a job buffer"));
+            return Err(refuse(&"has too small a call buffer"));
         }
         // SAFETY: the buffer is mapped for this length, and the server leaves it alone until the
         // request is finished.

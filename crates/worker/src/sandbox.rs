@@ -55,13 +55,13 @@ pub enum SandboxError {
     Path(#[from] PathFdError),
     #[error("seccomp: {0}")]
     Seccomp(String),
-    #[error("landlock is not in this kernel: files and other processes can be reached")]
+    #[error("this kernel has no Landlock: workers can reach files and other processes")]
     NoLandlock,
     #[error("cannot become user {user}: {source}")]
     User { user: u32, source: io::Error },
     #[error(
-        "they are root, without its capabilities, because user {user} cannot reach {}; name \
-         another user or folder (workers.user, workers.folder)", path.display()
+        "they run as root without capabilities, because user {user} cannot reach {}; set another \
+         user or folder (workers.user, workers.folder)", path.display()
     )]
     Unreachable { user: u32, path: PathBuf },
 }

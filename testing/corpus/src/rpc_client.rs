@@ -136,7 +136,7 @@ impl Driver {
         self.opened(id, FETCHED);
     }
 
-    /// Arrays that stay, and objects.
+    /// Stored arrays, and objects.
     fn open_arrays(&mut self) {
         let put = Put {
             form: ArrayForm {

@@ -178,7 +178,7 @@ impl Client {
         self.connection = Some(connection);
     }
 
-    /// Its connection is lost: nobody knows what became of what was open.
+    /// Its connection is lost: the outcome of open requests is unknown.
     pub(crate) fn lost(&mut self, checker: &mut Checker) {
         self.connection = None;
         for open in std::mem::take(&mut self.open).into_values() {
@@ -196,7 +196,7 @@ impl Client {
         self.extra.clear();
     }
 
-    /// A request ends without word of what became of it.
+    /// A request ends, and its outcome is unknown.
     fn forget_request(&mut self, purpose: &Purpose, checker: &mut Checker) {
         match purpose {
             Purpose::Call(made) => self.given_up(made, checker),

@@ -82,7 +82,7 @@ flags! {
 }
 
 flags! {
-    /// What clients do besides calls, durable calls and arrays that stay.
+    /// What clients do besides calls, durable calls and stored arrays.
     Subjects {
         /// Objects, some of which stay.
         objects,

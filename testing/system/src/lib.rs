@@ -4,7 +4,7 @@
 //! Every process is a [`Daemon`]: it listens at a free port, its first line says where, and it ends
 //! with the test. [`ServerProcess`] is one that serves interfaces, with a folder of its own;
 //! [`cluster`] has a metaserver and servers, [`gang`] the daemons of parallel jobs, [`program`] the
-//! programs of this tree. Whoever waits does so by [`wait_until`], with a bound. All of it panics
+//! programs of this tree. Tests wait with [`wait_until`], which has a time limit. All of it panics
 //! where it fails, as a test does.
 
 pub mod cluster;

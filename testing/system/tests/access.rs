@@ -331,7 +331,7 @@ fn operators_register_libraries_with_a_running_server() {
     };
     let refused = register("more.idl", &bob);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(stderr(&refused).contains("bob may not register libraries"));
+    assert!(stderr(&refused).contains("bob is not allowed to register libraries"));
     for (file, text) in [
         ("missing.idl", "./none.so"),
         ("broken.idl", "not accepted"),

@@ -54,7 +54,7 @@ fn nothing_fails_and_nothing_grows_with_many_connections() {
     println!("{calls} calls over {open} connections; the server grew by {growth} bytes");
     assert!(growth < 8 << 20, "the server grew by {growth} bytes");
     drop(idle);
-    // Workers and job buffers stay for further calls.
+    // Workers and call buffers remain for further calls.
     let kept = before + 2 * callers + 50;
     wait_until("the end of all connections", || {
         descriptors(&server) <= kept

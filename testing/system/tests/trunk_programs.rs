@@ -160,7 +160,7 @@ fn iperf3_runs_by_tcp_and_udp_in_order() {
     );
 }
 
-/// A shell server on host 0 that lets in whoever has the key in the folder.
+/// A shell server on host 0 that admits clients with the key in the folder.
 fn shell_server(lab: &Lab, folder: &Folder) -> (Server, String) {
     for key in ["host", "user"] {
         let make = ["-q", "-t", "ed25519", "-N", "", "-f", &folder.path(key)];

@@ -42,7 +42,7 @@ fn elements_of_another_type_are_refused_though_the_length_is_right() {
 fn an_array_that_is_written_has_to_be_writable() {
     let (a, x) = (vec![0.0; 9], [0.0; 3]);
     let text = refused(&[3.into(), (&a).into(), (&x).into(), Argument::Skip]);
-    let expected = "argument `x`: expected an array to write to, given an IN array";
+    let expected = "argument `x`: expected an array to write to, given an array that is only read";
     assert!(text.ends_with(expected), "{text}");
 }
 

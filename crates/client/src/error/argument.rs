@@ -74,7 +74,7 @@ pub enum ArgumentError {
         argument: String,
     },
     /// Scalars and texts are too long for one message.
-    #[error("its scalars and texts have {given} bytes, at most {most} can be sent")]
+    #[error("its scalars and strings have {given} bytes; at most {most} bytes can be sent")]
     TooLong {
         /// Limit in bytes.
         most: usize,

@@ -133,14 +133,14 @@ impl Grid {
             let owners = others.iter().map(|(found, _)| found.name().to_string());
             let owners: Vec<String> = owners.collect();
             let text = format!(
-                "several users share data of the name `{name}`: {}; say whose is meant",
+                "several users share data named `{name}`: {}; add the owner, as in NAME@USER",
                 owners.join(", ")
             );
             return Err(Error::failed(FailureKind::BadArgument, text));
         }
         Err(last.unwrap_or_else(|| {
             let text = format!(
-                "no server holds data of the name `{name}`; `farcall ls --data` lists what there is"
+                "no server holds data named `{name}`; `farcall ls --data` lists named data"
             );
             Error::failed(FailureKind::NotFound, text)
         }))
@@ -161,7 +161,7 @@ impl Grid {
             }
         }
         Err(last.unwrap_or_else(|| {
-            let text = format!("nobody holds `{}` any more", found.name());
+            let text = format!("no server holds `{}` any more", found.name());
             Error::failed(FailureKind::NotFound, text)
         }))
     }
@@ -193,7 +193,7 @@ impl Grid {
         };
         let lost = |error: Error| {
             let text = format!(
-                "`{}` is at {} and cannot be brought to {}: {error}",
+                "`{}` is at {} and cannot be copied to {}: {error}",
                 found.name(),
                 from.address(),
                 server.address()
@@ -238,7 +238,7 @@ impl Grid {
             (Some(handle), _) => handle.at().clone(),
             (None, Some(offer)) => self.server(offer.server, &offer.address)?,
             (None, None) => {
-                let text = format!("no server has room for {needed} bytes, or none is known");
+                let text = format!("no known server has {needed} bytes of memory free");
                 return Err(Error::failed(FailureKind::NoServer, text));
             }
         };

@@ -105,7 +105,7 @@ impl Grid {
         let known = self.known();
         known.directory().resolve(name).map_err(|refusal| {
             let away = match known.is_away() {
-                true => "; no metaserver answers, and this client has not asked for it before",
+                true => "; no metaserver answers, and this client does not know the function yet",
                 false => "",
             };
             let text = format!("{refusal}{away}");
@@ -153,7 +153,7 @@ impl Grid {
         }
         let server = Server::connect(at, self.meta().options().clone())?;
         if server.is_metaserver() {
-            let text = format!("{at} is a metaserver, though it has joined as a server");
+            let text = format!("{at} has joined as a server, but it is a metaserver");
             return Err(Error::failed(FailureKind::Internal, text));
         }
         // If two threads connected at once, the first connection stays.

@@ -86,7 +86,7 @@ impl Function {
         let known = &*self.description;
         let function = server.function(&known.qualified)?;
         if function.description().text != known.text {
-            let text = format!("the interface of `{}` is another there", known.qualified);
+            let text = format!("the interface of `{}` is different there", known.qualified);
             return Err(Error::failed(FailureKind::StaleInterface, text));
         }
         Ok(function.with_output(self.output.clone()))

@@ -90,7 +90,7 @@ fn hold(argument: &mut Argument<'_>, function: &Function) -> Result<HeldArgument
         Argument::Named(name) => HeldArgument::Data(function.grid().find_data(name)?.0),
         Argument::Handle(_) => {
             let text = format!(
-                "{}: an array that stays is at one server: call the function of that server",
+                "{}: a stored array is at one server: call the function of that server",
                 function.description().qualified
             );
             return Err(Error::failed(FailureKind::BadArgument, text));

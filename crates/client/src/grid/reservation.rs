@@ -50,7 +50,7 @@ impl Function {
         let Some(address) = &reservation.at else {
             let text = format!(
                 "{meta} is a metaserver, and reservation {reservation} is at one of its servers: \
-                 say at which, as in {reservation}@farcall://host:port"
+                 add that server, as in {reservation}@farcall://host:port"
             );
             return Err(Error::failed(FailureKind::BadArgument, text));
         };
@@ -58,8 +58,8 @@ impl Function {
         let wanted = (known.qualified.as_str(), known.text.as_str());
         let Some(server) = self.grid().server_of(wanted, address)? else {
             let text = format!(
-                "{address}, where reservation {} is, does not serve `{}` with this interface \
-                 through {meta} (any more)",
+                "{address} has reservation {}, but {meta} does not list `{}` with this interface \
+                 there",
                 reservation.id, known.qualified
             );
             return Err(Error::failed(FailureKind::NoServer, text));
@@ -73,8 +73,8 @@ impl Grid {
     /// The error for a reservation at a metaserver, which has no processor elements.
     pub(crate) fn refuse_reservation(&self) -> Error {
         let text = format!(
-            "{} is a metaserver, and a reservation is at a server that has a function: reserve \
-             for one (farcall reservation make --function NAME; in Python function.reserve)",
+            "{} is a metaserver: name the function to reserve for (farcall reservation make \
+             --function NAME; in Python function.reserve)",
             self.meta().address()
         );
         Error::failed(FailureKind::NotAllowed, text)
@@ -83,9 +83,9 @@ impl Grid {
     /// The error for a list of reservations at a metaserver.
     pub(crate) fn refuse_reservations(&self) -> Error {
         let text = format!(
-            "reservations are at one server, and {} is a metaserver: connect to one of its \
-             servers, or ask those that have a function (farcall reservation list --function NAME; \
-             in Python function.reservations)",
+            "{} is a metaserver, and reservations belong to one server: connect to a server, or \
+             name a function (farcall reservation list --function NAME; in Python \
+             function.reservations)",
             self.meta().address()
         );
         Error::failed(FailureKind::NotAllowed, text)

@@ -50,7 +50,7 @@ impl Attempt {
     /// Waits for the end of the call, which other threads may look at too.
     pub(crate) fn wait_shared(&self) -> Result<Outcome, Error> {
         self.request.wait_out()?;
-        let cancelled = || Error::failed(FailureKind::Cancelled, "it was given up");
+        let cancelled = || Error::failed(FailureKind::Cancelled, "it was cancelled");
         self.take().unwrap_or_else(|| Err(cancelled()))
     }
 

@@ -40,7 +40,7 @@ impl Callbacks {
             self.description.callbacks.get(index),
             self.functions.get(index),
         ) else {
-            let text = format!("the server calls callback {index}, which there is not");
+            let text = format!("the server calls callback {index}, which does not exist");
             return Err(self.failed("?", text.into()));
         };
         let name = &interface.name;
@@ -48,7 +48,7 @@ impl Callbacks {
             .map_err(|problem| self.failed(name, problem.into()))?;
         let depth = NESTED.get();
         if depth >= MOST_NESTED {
-            let text = format!("callbacks call functions that call back, {depth} deep");
+            let text = format!("callbacks are nested {depth} deep");
             return Err(self.failed(name, text.into()));
         }
         NESTED.set(depth + 1);

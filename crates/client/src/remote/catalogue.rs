@@ -46,7 +46,7 @@ impl Entry {
             let answered = functions::describe(connection, &known.requested)?;
             if answered.text != known.text {
                 let text = format!(
-                    "the interface of `{}` is another since the server was restarted; ask for \
+                    "the interface of `{}` has changed since the server was restarted; look up \
                      the function again",
                     known.qualified
                 );

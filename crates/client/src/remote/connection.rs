@@ -275,7 +275,7 @@ impl Connection {
     pub(crate) fn unexpected(&self) -> Error {
         self.error(Loss::Io(
             io::ErrorKind::InvalidData,
-            "an answer to another question".into(),
+            "the answer belongs to another request".into(),
         ))
     }
 }

@@ -138,7 +138,7 @@ impl Files {
             let problem = Problem {
                 argument: format!("number {param}"),
                 given: PathBuf::from("?"),
-                source: refused("it asks for what no argument names"),
+                source: refused("it asks for a file that no argument names"),
             };
             return Err(problem.of(function));
         };
@@ -211,7 +211,7 @@ impl NamedFile {
             (FileRequest::Length, Some((_, length)), _) => Ok(length.to_le_bytes().into()),
             (FileRequest::Read { offset, length }, Some((file, _)), _) => {
                 if offset != self.sent {
-                    return Err(refused("it asks for pieces out of their order"));
+                    return Err(refused("it asks for pieces in the wrong order"));
                 }
                 file.seek(SeekFrom::Start(offset))?;
                 let mut piece = Vec::with_capacity(length as usize);
@@ -228,7 +228,9 @@ impl NamedFile {
                 _,
                 Some(target),
             ) => target.write(offset, total, &data).map(|()| Vec::new()),
-            _ => Err(refused("it asks for what the interface does not say")),
+            _ => Err(refused(
+                "it asks for a file that the interface does not declare",
+            )),
         }
     }
 }
@@ -291,7 +293,7 @@ impl Target {
         let end = offset.checked_add(data.len() as u64);
         let known = *self.total.get_or_insert(total);
         if offset != self.received || known != total || end.is_none_or(|end| end > total) {
-            return Err(refused("it sends pieces that do not fit together"));
+            return Err(refused("it sends pieces that do not follow each other"));
         }
         if end > Some(self.reserved) {
             let ahead = offset.saturating_add(RESERVED).min(total);
@@ -335,9 +337,9 @@ fn reserve(file: &File, from: u64, to: u64) -> io::Result<()> {
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     static LAST: AtomicU64 = AtomicU64::new(0);
     const TRIES: usize = 1000;
-    let name = path.file_name().ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, "it is not the name of a file")
-    })?;
+    let name = path
+        .file_name()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is not a file name"))?;
     // Bounds the length of the name, which the system limits.
     let name: String = name.to_string_lossy().chars().take(40).collect();
     for _ in 0..TRIES {

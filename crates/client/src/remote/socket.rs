@@ -46,7 +46,7 @@ impl Socket {
             }
             Address::Unix(path) => {
                 let known = SocketAddrUnix::new(path.as_path()).map_err(|_| {
-                    let text = "the path of a Unix socket has at most 107 bytes";
+                    let text = "the path of a Unix socket must have at most 107 bytes";
                     io::Error::new(io::ErrorKind::InvalidInput, text)
                 })?;
                 Socket::Unix(connect_unix(&known, timeout)?)

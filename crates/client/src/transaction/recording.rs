@@ -88,7 +88,7 @@ impl Transaction {
             })
             .collect();
         if outputs.is_empty() {
-            let text = "no array that a call writes has a name: give those names that are results";
+            let text = "no array that a call writes has a name: name the arrays that are results";
             return Err(fail(text.to_string()));
         }
         Ok(Recording {
@@ -121,7 +121,7 @@ impl Recorder<'_> {
                 RecordedArgument::Function(_) => {
                     let function = &call.qualified;
                     return Err(format!(
-                        "{function} calls functions of its caller, which cannot be written down"
+                        "{function} has callbacks, which a plan cannot contain"
                     ));
                 }
                 RecordedArgument::Scalar(scalar) => drop(arguments.insert(name(), value(scalar))),
@@ -178,8 +178,8 @@ impl Recorder<'_> {
         if self.arrays.iter().any(is_changed) {
             let param = &interface.params[param].name;
             return Err(format!(
-                "{}: `{param}` is written and taken in another shape or order elsewhere, which \
-                 cannot be written down",
+                "{}: `{param}` is written here and used elsewhere with another shape or order, \
+                 which a plan cannot express",
                 call.qualified
             ));
         }
@@ -235,7 +235,8 @@ impl Recorder<'_> {
                 && range != *before
                 && (*written || is_written)
             {
-                let text = "arrays overlap and one is written: a plan tells arrays apart by names";
+                let text = "arrays overlap and one of them is written; arrays of a plan must not \
+                 overlap";
                 return Err(text.to_string());
             }
             let written = reach

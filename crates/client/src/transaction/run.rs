@@ -356,7 +356,7 @@ impl State {
                     error: fault.error,
                     calls: Vec::new(),
                 });
-                self.losses.last_mut().expect("it was put there")
+                self.losses.last_mut().expect("the array was stored there")
             }
         };
         loss.calls.extend(is_call.then_some(call));
@@ -384,8 +384,8 @@ impl State {
                 Err(call) => {
                     let address = shared.servers[loss.server as usize].address();
                     let text = format!(
-                        "{address} was lost ({}), and the call cannot be made again: it is not \
-                         declared Repeatable, or what it read is nowhere any more",
+                        "{address} was lost ({}), and the call cannot be repeated: it is not \
+                         declared Repeatable, or an array that it read is lost",
                         loss.error
                     );
                     self.fail(call, Error::failed(FailureKind::Unreachable, text), shared);

@@ -225,8 +225,8 @@ fn callbacks_that_do_not_fit_their_interface_end_the_call() {
     let of = |index, count: &[u8], data: &[u8]| server::callback(index, count, data, false);
     let huge = [0x1b, 0, 1, 0, 0, 0, 0, 0, 0];
     for (wrong, what) in [
-        (of(1, &[1], &[0; 4]), "callback 1, which there is not"),
-        (of(0, &[2], &[0; 4]), "come with 4 bytes, not 8"),
+        (of(1, &[1], &[0; 4]), "callback 1, which does not exist"),
+        (of(0, &[2], &[0; 4]), "have 4 bytes, expected 8"),
         (of(0, &huge, &[0; 4]), "given 281474976710656"),
         (of(0, &[0x1a, 0x10, 0, 0, 0], &[0; 4]), "bytes"),
         (of(0, &[0x20], &[]), "is -1"),

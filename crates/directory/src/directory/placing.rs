@@ -191,10 +191,10 @@ impl Directory {
     fn why(&self, server: u64, unfit: Unfit) -> String {
         let lost = self.servers.get(&server).is_some_and(|entry| entry.lost);
         match unfit {
-            Unfit::Refuses if lost => "nothing was heard of it lately".to_string(),
+            Unfit::Refuses if lost => "it has sent no status report lately".to_string(),
             Unfit::Refuses => "it takes no more calls".to_string(),
             Unfit::Memory { wanted, free } => {
-                format!("the call takes {wanted} bytes of memory, and {free} are free")
+                format!("the call needs {wanted} bytes of memory, and {free} bytes are free")
             }
         }
     }
@@ -217,7 +217,7 @@ impl Directory {
         });
         let mut reasons: Vec<String> = reasons.take(MOST_REASONS).collect();
         if reasons.is_empty() {
-            reasons.push("no server has it with the interface that you know".to_string());
+            reasons.push("no server has it with the interface that this client has".to_string());
         }
         let function = function.to_string();
         Refusal::NoServer { function, reasons }

@@ -38,7 +38,7 @@ impl FromStr for Key {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Key, Invalid> {
-        let unknown = || Invalid(format!("`{}` is no key", text.escape_debug()));
+        let unknown = || Invalid(format!("`{}` is not a key", text.escape_debug()));
         let number = |text: &str| u64::from_str_radix(text, 16).map_err(|_| unknown());
         let mut parts = text.splitn(3, '/');
         match (parts.next(), parts.next(), parts.next()) {

@@ -54,7 +54,10 @@ impl Data {
         let array = self.arrays.of_user(id, user)?;
         let form = array.form.clone();
         if array.is_written() {
-            let text = format!("a call writes the array {id}; name it when that has ended");
+            let text = format!(
+                "a call writes the array {id}; name the array when the call has \
+             ended"
+            );
             return Err(Failure::new(FailureKind::Busy, text));
         }
         if let Some(why) = self.arrays.undefined(id) {

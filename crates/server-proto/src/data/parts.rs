@@ -21,7 +21,7 @@ impl Data {
         let array = self.readable(part.id, &cx.clients[key].user)?;
         if !part.is_of(&array.form) {
             let text = format!(
-                "an array of {} bytes has no part of {} from {} on",
+                "an array of {} bytes has no part with {} bytes at offset {}",
                 array.bytes, part.bytes, part.offset
             );
             return Err(Failure::new(FailureKind::BadArgument, text));
@@ -44,13 +44,13 @@ impl Data {
     ) {
         let wanted = self.use_of_part(cx, key, &part).and_then(|wanted| {
             if self.names.is_named(part.id) {
-                let text = "the data have a name, and do not change: put a new version";
+                let text = "named data cannot change: put a new version";
                 return Err(Failure::new(FailureKind::BadArgument, text));
             }
             let is_here = self.arrays.get(part.id).is_some_and(|array| {
                 matches!(array.location, Location::Memory(_)) && !array.is_written()
             });
-            let text = "the array is used by a call, or on its way to the disk";
+            let text = "a call uses the array, or it is being written to disk";
             let busy = || Failure::new(FailureKind::Busy, text);
             is_here.then_some(wanted).ok_or_else(busy)
         });

@@ -49,7 +49,10 @@ impl Data {
         pull: Pull,
     ) {
         if self.pulls.under_way.len() >= MOST {
-            let text = format!("{MOST} arrays come from other servers already; try again");
+            let text = format!(
+                "{MOST} arrays are already on their way from other servers; try \
+             again"
+            );
             return cx.refuse(key, id, &Failure::new(FailureKind::Busy, text));
         }
         let user = cx.clients[key].user.clone();

@@ -43,7 +43,7 @@ impl Data {
                 Failure::new(FailureKind::BadArgument, format!("{name}: {text}"))
             };
             let Some(array) = layout.arrays.get(index) else {
-                return Err(bad("a handle for an array that there is not".to_string()));
+                return Err(bad("a handle for an array that does not exist".to_string()));
             };
             let name = &interface.params[array.param].name;
             let known = self.readable(*id, user)?;
@@ -53,20 +53,23 @@ impl Data {
                 || places[index].is_some()
                 || sizes.iter().any(|size| size.param == array.param)
             {
-                return Err(bad(format!("array `{name}` cannot be one that stays")));
+                return Err(bad(format!("array `{name}` cannot be a stored array")));
             }
             check_form(interface, array, known).map_err(bad)?;
             let writes = array.mode.is_returned();
             if writes && self.names.is_named(*id) && !has(Flaw::WritesNamed) {
                 let text = format!(
-                    "array `{name}` is written, and the data have a name: those do not change; \
-                     put a new version"
+                    "the call writes array `{name}`, and named data cannot change: put a new \
+                     version"
                 );
                 return Err(bad(text));
             }
             let others = uses.iter().filter(|other| other.id == *id);
             if others.clone().any(|other| other.writes || writes) {
-                let text = format!("array `{name}` is written and used for another argument too");
+                let text = format!(
+                    "the call writes array `{name}` and uses it for another \
+                 argument too"
+                );
                 return Err(bad(text));
             }
             uses.push(Use {
@@ -118,7 +121,7 @@ impl Data {
         user: &User,
     ) -> MemoryGrant<(u64, MemoryKey)> {
         if cx.is_ending().is_some() {
-            let text = "the server is draining; connect anew";
+            let text = "the server is draining; connect again";
             return MemoryGrant::Never(Failure::new(FailureKind::Draining, text));
         }
         let bytes = match self.arrays.check(put, user) {
@@ -131,12 +134,12 @@ impl Data {
                 return MemoryGrant::Later;
             }
             let disk = match &self.refused {
-                Some((_, why)) => format!("; the disk takes none: {why}"),
+                Some((_, why)) => format!("; the disk accepts none: {why}"),
                 None => String::new(),
             };
             let text = format!(
-                "{bytes} bytes are needed and arrays that stay hold the memory for them \
-                 (data.memory in the server's configuration); drop some{disk}"
+                "{bytes} bytes are needed, and stored arrays use that memory (data.memory in the \
+                 server's configuration); drop some arrays{disk}"
             );
             return MemoryGrant::Never(Failure::new(FailureKind::Busy, text));
         }
@@ -316,7 +319,7 @@ impl Data {
                 Location::Disk(stored)
             }
             Err(error) => {
-                tracing::error!("an array cannot leave memory: {}", error.text);
+                tracing::error!("an array cannot be moved to disk: {}", error.text);
                 self.refused = Some((cx.now() + PAUSE, error.text));
                 Location::Memory(buffer)
             }

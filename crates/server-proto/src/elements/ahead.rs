@@ -120,7 +120,7 @@ impl Elements {
             self.take_back(cx, worker);
             return cx.out.push(Action::Withdraw { worker, call: key });
         }
-        let text = "was ended because the client gave the call up";
+        let text = "was ended because the client cancelled the call";
         self.workers.end(cx, worker, FailureKind::Cancelled, text);
     }
 

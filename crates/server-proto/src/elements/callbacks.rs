@@ -25,7 +25,7 @@ impl Elements {
             return self.workers.end(cx, key, FailureKind::Internal, text);
         };
         if worker.waits_since().is_some() {
-            let text = "called back while an answer was to come";
+            let text = "called back before the previous callback was answered";
             return self.workers.end(cx, key, FailureKind::LibraryCrashed, text);
         }
         let callback = match said {

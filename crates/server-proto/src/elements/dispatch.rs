@@ -282,7 +282,7 @@ impl Elements {
                     cx.step(Step::Release(key));
                 }
                 _ => {
-                    let text = "was ended because its user gave the call up";
+                    let text = "was ended because its user cancelled the call";
                     self.workers.end(cx, worker, FailureKind::Cancelled, text);
                 }
             },

@@ -52,7 +52,7 @@ impl Elements {
         death: &Death,
     ) -> Failure {
         let cause = &death.cause;
-        let text = format!("was called on an object that is lost: its process {cause}");
+        let text = format!("was called on an object that is lost because its process {cause}");
         let kind = match (held.owner, held.persistent) {
             (None, None) => death.kind,
             _ => FailureKind::ObjectLost,

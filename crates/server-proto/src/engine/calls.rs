@@ -3,11 +3,11 @@
 use super::Engine;
 use crate::action::Action;
 use crate::call::{ActiveCall, Durability, GivenUp, State, Task};
+use crate::durable_calls::record_failure;
 use crate::event::Finished;
 use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey, Key, MemoryKey};
 use crate::segments;
-use crate::submissions::record_failure;
 use farcall_rpc_proto::{CallId, Failure, FailureKind};
 
 impl Engine {
@@ -18,7 +18,7 @@ impl Engine {
         match (&call.durability, &call.task) {
             (_, Task::Put(..)) => self.data.put_arrived(cx, key),
             (_, Task::PutPart(part)) => self.data.part_arrived(cx, key, *part),
-            (Durability::Submitting(..), _) => self.submissions.store_arguments(cx, key),
+            (Durability::Submitting(..), _) => self.durable_calls.store_arguments(cx, key),
             _ if !call.uses.is_empty() => self.data.await_turn(cx, key),
             (Durability::None | Durability::Recorded(_), _) => self.elements.enqueue(cx, key),
         }
@@ -42,7 +42,7 @@ impl Engine {
         }
         self.elements.queue.remove(key.number(), now);
         if call.job_id().is_some() {
-            return self.submissions.store_result(cx, key, exec);
+            return self.durable_calls.store_result(cx, key, exec);
         }
         self.data.end_uses(cx, key, None);
         let call = &mut cx.calls[key];
@@ -104,7 +104,8 @@ impl Engine {
         if let Some(call) = self.cx.clients[key].calls.remove(&id) {
             self.abandon(call);
         }
-        self.submissions.stop_fetching(&mut self.cx, key, Some(id));
+        self.durable_calls
+            .stop_fetching(&mut self.cx, key, Some(id));
     }
 
     /// Gives up a call that its client no longer wants.
@@ -132,7 +133,7 @@ impl Engine {
     /// Ends a call and frees what it held.
     pub(crate) fn release(&mut self, key: CallKey) {
         let cx = &mut self.cx;
-        let given_up = "the call that was to write it was given up";
+        let given_up = "the call that should have written it was cancelled";
         self.data.end_uses(cx, key, Some(given_up));
         let Some(call) = cx.calls.remove(key) else {
             return;
@@ -142,7 +143,7 @@ impl Engine {
             connection.calls.remove(&call.id);
         }
         let (durability, bytes) = (&call.durability, call.layout.bytes);
-        self.submissions.leave_memory(cx, durability, bytes);
+        self.durable_calls.leave_memory(cx, durability, bytes);
         for segment in call.memory.segments {
             segments::give_up(cx, segment);
         }

@@ -62,7 +62,7 @@ impl Engine {
             (Some(error), _) => tracing::warn!("{peer}: connection closed: {error}"),
             (None, 0) => tracing::debug!("{peer}: connection closed"),
             (None, calls) => {
-                tracing::warn!("{peer}: the client has gone in the middle of {calls} calls");
+                tracing::warn!("{peer}: the client disconnected during {calls} calls");
             }
         }
         let sending = std::mem::take(&mut connection.sending);
@@ -71,7 +71,7 @@ impl Engine {
         let segments = std::mem::take(&mut connection.segments);
         cx.out.push(Action::Close(key));
         self.lanes.close(key);
-        self.submissions.stop_fetching(cx, key, None);
+        self.durable_calls.stop_fetching(cx, key, None);
         self.data.pulls.forget(key);
         calls.retain(|_, call| !sending.contains(call));
         for call in sending {
@@ -94,7 +94,10 @@ impl Engine {
     pub(super) fn end_silent(&mut self) {
         let patience_s = self.cx.settings.limits.greeting_s;
         for key in self.cx.clients.silent(patience_s, self.cx.now()) {
-            tracing::warn!("{}: no greeting", self.cx.clients[key].peer.name);
+            tracing::warn!(
+                "{}: the client sent no greeting",
+                self.cx.clients[key].peer.name
+            );
             self.close(key, None);
         }
     }
@@ -132,7 +135,7 @@ impl Engine {
         }
         for call in silent {
             let text = format!(
-                "got no more of its arguments for {bound} s (limits.stalled_s and \
+                "received no more of its arguments for {bound} s (limits.stalled_s and \
                  limits.stalled_busy_s in the server's configuration)"
             );
             self.fail(call, FailureKind::Stalled, &text);
@@ -141,7 +144,7 @@ impl Engine {
         deaf.dedup();
         for connection in deaf {
             let text = format!(
-                "it has not read results for {bound} s (limits.stalled_s and \
+                "the client has not read results for {bound} s (limits.stalled_s and \
                  limits.stalled_busy_s in the configuration)"
             );
             self.close(connection, Some(text));
@@ -184,8 +187,8 @@ impl Engine {
         let user = connection.user.clone();
         if !connection.peer.is_operator {
             let text = format!(
-                "{user} may not end this server: only root, the user it runs as, and those whom \
-                 access.operators in its configuration names"
+                "{user} is not allowed to stop this server; its own user, root, and the users in \
+                 access.operators of its configuration are"
             );
             let failure = Failure::new(FailureKind::NotAllowed, text);
             return self.cx.refuse(key, request, &failure);
@@ -202,10 +205,10 @@ impl Engine {
         if cx.draining {
             return;
         }
-        tracing::info!("draining: {} calls are to end", cx.calls.len());
+        tracing::info!("draining: waiting for {} calls to end", cx.calls.len());
         cx.out.push(Action::StopListening);
         cx.draining = true;
-        self.submissions.refuse_stranded(cx);
+        self.durable_calls.refuse_stranded(cx);
     }
 
     /// While draining: releases connections without calls, and ends when all have left.
@@ -216,7 +219,7 @@ impl Engine {
         for key in self.cx.clients.open() {
             let connection = &mut self.cx.clients[key];
             if connection.is_idle() {
-                let text = "the server is draining; connect anew";
+                let text = "the server is draining; connect again";
                 if !has(Flaw::ForgetsGoodbye) {
                     connection.proto.goodbye(text);
                 }

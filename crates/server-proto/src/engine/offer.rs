@@ -90,8 +90,8 @@ impl Engine {
         let object = self.objects.worker_of(&self.cx, key, offer, call)?;
         let checked = self.check(key, call)?;
         self.beyond_limits(key, &checked.layout)?;
-        let (submissions, layout) = (&mut self.submissions, &checked.layout);
-        let durability = submissions.durability(&mut self.cx, key, offer, layout)?;
+        let (durable_calls, layout) = (&mut self.durable_calls, &checked.layout);
+        let durability = durable_calls.durability(&mut self.cx, key, offer, layout)?;
         Ok(Admissible {
             checked,
             object,
@@ -139,7 +139,7 @@ impl Engine {
         }
         let call = cx.calls.insert(call);
         cx.clients[key].calls.insert(id, call);
-        if let Err(failure) = self.submissions.reserve(cx, call) {
+        if let Err(failure) = self.durable_calls.reserve(cx, call) {
             cx.calls[call].durability = Durability::None;
             self.release(call);
             return self.cx.clients[key].proto.fail(id, &failure);
@@ -165,11 +165,12 @@ impl Engine {
         };
         let answers = connection.proto.answers_callbacks();
         if !answers && !function.interface.callbacks.is_empty() {
-            let text = "calls functions of its caller, which this client cannot do; update it";
+            let text = "has callbacks, which this client does not support; update the client";
             return Err(bad(text.to_string()));
         }
         if !connection.proto.moves_files() && function.interface.moves_files() {
-            let text = "works on files of its caller, which this client cannot move; update it";
+            let text = "works on files of its caller, which this client does not support; update \
+             the client";
             return Err(bad(text.to_string()));
         }
         let layout = function.interface.layout(&call.scalars, &call.elements);
@@ -199,7 +200,7 @@ impl Engine {
             .encode(&mut message),
         }
         if message.len() > TEXT_BYTES {
-            let text = format!("its scalars and texts exceed {TEXT_BYTES} bytes; use an array");
+            let text = format!("its scalars and strings exceed {TEXT_BYTES} bytes; use an array");
             return Err(bad(text));
         }
         if let Some(id) = call.reservation {
@@ -230,14 +231,14 @@ impl Engine {
         let exceeded = |text: String| Err(Failure::new(FailureKind::QuotaExceeded, text));
         if most_calls > 0 && calls > most_calls {
             return exceeded(format!(
-                "{user} has {most_calls} calls under way, as many as one user may have \
+                "{user} has {most_calls} active calls, which is the limit for one user \
                  (limits.calls_per_user)"
             ));
         }
         if most_bytes > 0 && bytes > most_bytes {
             return exceeded(format!(
-                "the calls of {user} would take {bytes} bytes of memory, and one user may have \
-                 {most_bytes} (limits.memory_per_user)"
+                "the calls of {user} would take {bytes} bytes of memory, and one user may use \
+                 {most_bytes} bytes (limits.memory_per_user)"
             ));
         }
         Ok(())

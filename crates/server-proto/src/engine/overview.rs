@@ -78,7 +78,7 @@ impl<'s> Overview<'s> {
             array_bytes,
             array_resident_bytes,
             calls: self.calls_by_state(),
-            submitted: self.0.submissions.counts(),
+            submitted: self.0.durable_calls.counts(),
             backlog_s: self.0.elements.backlog(&self.0.cx),
         }
     }
@@ -102,7 +102,7 @@ impl<'s> Overview<'s> {
     /// Number of recorded durable calls in each state.
     fn submitted_by_state(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let names = DurableState::ALL.iter().map(|state| state.name());
-        names.zip(self.0.submissions.counts())
+        names.zip(self.0.durable_calls.counts())
     }
 
     /// The status as a JSON object for the user of a connection. Other users appear only as counts.

@@ -76,7 +76,7 @@ impl Engine {
             event @ (Event::AskJob(..)
             | Event::Fetch(..)
             | Event::CancelJob(..)
-            | Event::ListJobs(..)) => self.submissions.ask(cx, key, event),
+            | Event::ListJobs(..)) => self.durable_calls.ask(cx, key, event),
             event => self.data.ask(cx, key, event),
         }
         self.settle();

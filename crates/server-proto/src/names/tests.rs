@@ -46,7 +46,7 @@ fn a_name_stands_for_the_last_array_that_was_put() {
     );
     assert_eq!(find(&names, "alice", "atoms"), Ok((2, 2)));
     let why = names.replaced(HandleId([1; 16])).unwrap();
-    assert!(why.message.contains("put again"), "{why}");
+    assert!(why.message.contains("has a new version"), "{why}");
     // What goes late is not taken for the version that took its place.
     names.forget(HandleId([1; 16]));
     assert_eq!(find(&names, "alice", "atoms"), Ok((2, 2)));

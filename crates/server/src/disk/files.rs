@@ -137,7 +137,7 @@ impl Folder {
         match free >= bytes.saturating_add(RESERVE) {
             true => Ok(()),
             false => {
-                let text = format!("{bytes} bytes are needed and {free} are free");
+                let text = format!("{bytes} bytes are needed, and {free} bytes are free");
                 Err(io::Error::new(io::ErrorKind::StorageFull, text))
             }
         }
@@ -148,7 +148,9 @@ impl Folder {
         let damaged = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text);
         let file = File::open(self.file(stream.transfer.id, stream.transfer.content))?;
         if file.metadata()?.len() != stored.bytes {
-            return Err(damaged("the file has another length than was recorded"));
+            return Err(damaged(
+                "the length of the file differs from the recorded one",
+            ));
         }
         let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
         let (mut sum, mut bytes) = (Hasher::new(), 0);
@@ -162,7 +164,7 @@ impl Folder {
         match bytes == stored.bytes && sum.finalize() == stored.sum {
             true => Ok(()),
             false => Err(damaged(
-                "the file does not have the checksum that was recorded",
+                "the checksum of the file differs from the recorded one",
             )),
         }
     }

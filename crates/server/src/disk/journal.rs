@@ -62,7 +62,7 @@ pub enum JournalError {
         source: rusqlite::Error,
     },
     /// A newer server wrote it.
-    #[error("it was written by a newer farcall (version {0} of its tables); use that one")]
+    #[error("a newer farcall wrote it (table version {0}); use that version")]
     Newer(i64),
     /// A row is invalid.
     #[error("it is damaged: {0}; move the folder away to start without it")]
@@ -87,7 +87,7 @@ fn hint(error: &rusqlite::Error) -> &'static str {
     use rusqlite::ErrorCode;
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            "; another server uses the folder: give each its own (--state DIR)"
+            "; another server uses the folder: give each server its own (--state DIR)"
         }
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
             "; move the folder away to start without it"

@@ -106,7 +106,10 @@ impl Reactor {
             let said = match word {
                 WorkerMessage::Callback(bytes) => match worker.take_callback(bytes) {
                     Ok(callback) => WorkerReport::Callback(callback),
-                    Err(error) => WorkerReport::Problem(format!("has spoilt a callback: {error}")),
+                    Err(error) => WorkerReport::Problem(format!(
+                        "has sent a malformed callback: \
+                     {error}"
+                    )),
                 },
                 WorkerMessage::Problem(problem) => WorkerReport::Problem(problem),
             };

@@ -86,7 +86,7 @@ impl Objects {
         (object.id, object.kept) = (Some(id), now);
     }
 
-    /// Its user wants an object that stays to go.
+    /// The user drops a persistent object.
     pub(crate) fn drops(&mut self, id: HandleId) {
         let mut objects = self.objects.iter_mut();
         if let Some(object) = objects.find(|object| object.id == Some(id)) {
@@ -164,7 +164,7 @@ impl Objects {
         }
     }
 
-    /// Whether an object that stays may not be there any more, for want of use.
+    /// Whether a persistent object can have expired.
     fn may_be_expired(object: &Object, now: u64, options: &Options) -> bool {
         let keep = keep_ns(options);
         object.id.is_some()
@@ -178,7 +178,7 @@ impl Objects {
         is_lost || Objects::may_be_expired(object, now, options)
     }
 
-    /// Whether an object that stays may be dropped when it is asked for.
+    /// Whether a persistent object can be dropped now.
     pub(crate) fn may_be_dropped(
         &self,
         id: HandleId,
@@ -223,7 +223,7 @@ impl Objects {
         }
     }
 
-    /// A client knows an object that stays from now on; returns which.
+    /// A client attaches to a persistent object; returns which one.
     pub(crate) fn attached(&mut self, id: HandleId, page: &ObjectPage) -> Result<usize, String> {
         let index = self.objects.iter().position(|object| object.id == Some(id));
         match (index, &page.objects[..]) {
@@ -234,7 +234,7 @@ impl Objects {
         }
     }
 
-    /// A user's objects that stay are told.
+    /// The server lists a user's persistent objects.
     pub(crate) fn listed(
         &self,
         (life, user): (u64, u8),

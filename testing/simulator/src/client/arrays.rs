@@ -1,4 +1,4 @@
-//! Arrays that stay at the server: what was put there, and how often calls have changed it.
+//! Stored arrays: what was put there, and how often calls have changed it.
 
 use super::calls::Expected;
 use super::{Client, Purpose, Scene, names};

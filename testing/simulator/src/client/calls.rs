@@ -16,7 +16,7 @@ pub(super) struct Made {
     pub(super) expected: Expected,
     /// The array at the server that it uses, and whether it writes it.
     pub(super) array: Option<(HandleId, bool)>,
-    /// Data with a name that it reads.
+    /// Named data that it reads.
     pub(super) named: Option<HandleId>,
     /// The object whose method it is, as the checker knows it.
     pub(super) object: Option<usize>,

@@ -126,7 +126,7 @@ impl Client {
         }
     }
 
-    /// Makes a call that would write data with a name.
+    /// Makes a call that would write named data.
     fn write_data(&mut self, id: HandleId, contents: Contents, scene: &mut Scene<'_>) {
         let (_, mut call) = self.new_call(scene, ONCE, contents.count);
         call.handles.push((0, id));

@@ -1,4 +1,4 @@
-//! Data with names: put where there is room or where they are, and read from whoever holds them.
+//! Named data: put where there is memory or where they already are, and read from any holder.
 
 use super::caller::{Asked, Caller, Whom};
 use crate::checker::Checker;

@@ -41,7 +41,7 @@ impl Store {
         self.rows.values().map(|row| row.body.clone()).collect()
     }
 
-    /// Changes so far: whoever has seen fewer has something to read.
+    /// Changes so far: a reader that has seen fewer has something to read.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }

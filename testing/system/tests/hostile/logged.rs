@@ -35,7 +35,7 @@ fn a_slow_reader_is_one_line() {
     slow.send(&copy_call(2, copy, 64 * MIB as u64));
     slow.send(&frame(DATA, 2, &vec![5; 64 * MIB]));
     assert_eq!(slow.frame().kind, RESULT);
-    warns_once(&server, 0, "it has not read results for 0.3 s");
+    warns_once(&server, 0, "the client has not read results for 0.3 s");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_wrong_certificate_is_one_line() {
     let expect_one = |before: usize, authority, client| {
         assert_eq!(list(authority, client).status.code(), Some(1));
         wait_until("a warning", || server.log().len() > before);
-        // Whoever has the right one comes in, and no other line is there by then.
+        // A client with the right token is admitted, and no other line is there by then.
         assert!(list(ours, ours).status.success());
         let warnings = &server.log()[before..];
         assert_eq!(warnings.len(), 1, "{warnings:#?}");

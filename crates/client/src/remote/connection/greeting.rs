@@ -117,7 +117,7 @@ impl Connection {
         };
         let withheld = self.options.credentials.token().is_some() && !self.socket.is_private();
         let hint = match withheld {
-            true => "; the token is not sent in clear text over a network: use farcalls://",
+            true => "; a token is never sent unencrypted over a network: use farcalls://",
             false => "",
         };
         Error::Refused {

@@ -164,7 +164,7 @@ impl Request {
             Some(Err(loss)) => Err(self.connection.error(loss)),
             None => Err(Error::failed(
                 FailureKind::Cancelled,
-                "the caller gave the call up",
+                "the caller cancelled the call",
             )),
         })
     }

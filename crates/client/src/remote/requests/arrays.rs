@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Fails if the server has no stored arrays.
 pub(crate) fn check_handles(connection: &Connection) -> Result<(), Error> {
-    check_one_server(connection, "arrays that stay")?;
+    check_one_server(connection, "stored arrays")?;
     connection.check(HANDLES, FailureKind::BadArgument, "keep arrays")
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn check_one_server(connection: &Connection, what: &str) -> Result<()
         return Ok(());
     }
     let text = format!(
-        "{what} are at one server, and {} is a metaserver: connect to one of its servers, \
+        "{what} belong to one server, and {} is a metaserver: connect to one of its servers, \
          which `farcall status` lists",
         connection.address()
     );

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 /// Fails if the server takes no durable calls.
 pub(crate) fn check_jobs(connection: &Connection) -> Result<(), Error> {
-    check_one_server(connection, "submitted calls")?;
+    check_one_server(connection, "durable calls")?;
     if connection.has(JOBS) {
         return Ok(());
     }
-    let text = "this server keeps no submitted calls: it has no folder for them (farcall serve \
-                --state DIR), or is too old";
+    let text = "this server takes no durable calls: start it with a state folder (farcall serve \
+     --state DIR), or update it";
     Err(Error::failed(FailureKind::BadArgument, text))
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// Fails if the peer has no named data.
 pub(crate) fn check_names(connection: &Connection) -> Result<(), Error> {
-    connection.check(NAMES, FailureKind::BadArgument, "know data by name")
+    connection.check(NAMES, FailureKind::BadArgument, "use named data")
 }
 
 /// Gives an array a name.

@@ -30,8 +30,8 @@ pub(crate) fn objects(
     connection: &Arc<Connection>,
     asked: ObjectRequest,
 ) -> Result<(CallId, ObjectPage), Error> {
-    check_one_server(connection, "objects that stay")?;
-    let what = "keep objects for other connections";
+    check_one_server(connection, "persistent objects")?;
+    let what = "keep persistent objects";
     connection.check(KEPT_OBJECTS, FailureKind::BadArgument, what)?;
     let request = connection.begin(|proto| proto.objects(asked))?;
     Ok((request.id(), request.answer(answered!(Objects))?))

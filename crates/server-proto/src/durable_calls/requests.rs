@@ -1,6 +1,6 @@
 //! Requests of clients about durable calls: status, lists, cancellation and results.
 
-use super::{Submissions, not_there};
+use super::{DurableCalls, not_there};
 use crate::action::Transfer;
 use crate::call::ActiveCall;
 use crate::context::{Context, Step};
@@ -15,7 +15,7 @@ use farcall_rpc_proto::{
     Call, CallId, DurableDescription, DurableState, Failure, FailureKind, JobId, Pieces,
 };
 
-impl Submissions {
+impl DurableCalls {
     /// Handles a client's request about durable calls.
     pub(crate) fn ask(&mut self, cx: &mut Context, key: ConnectionKey, event: Event) {
         match event {
@@ -183,8 +183,8 @@ impl Submissions {
     pub(crate) fn refuse_stranded(&mut self, cx: &mut Context) {
         let stranded = self.durable.as_mut().map(Durable::stranded);
         for fetch in stranded.unwrap_or_default() {
-            let text = "the server is draining; the call runs when it is started again, fetch it \
-                        then";
+            let text = "the server is draining; the call will run after the next start: fetch it \
+             then";
             let failure = Failure::new(FailureKind::ServerStopping, text);
             cx.refuse(fetch.connection, fetch.request, &failure);
         }

@@ -28,17 +28,17 @@ const SHARE_OF_MEMORY: u64 = 4;
 
 /// Durable calls, if the server has a state folder.
 #[derive(Default)]
-pub(crate) struct Submissions {
+pub(crate) struct DurableCalls {
     durable: Option<Durable>,
     /// Whether another server still has the state folder.
     pub(crate) are_awaited: bool,
 }
 
-impl Submissions {
+impl DurableCalls {
     /// Takes over the state folder, with its records.
     pub(crate) fn opened(&mut self, cx: &mut Context, records: Vec<Record>) {
         if self.are_awaited {
-            tracing::info!("durable calls are this server's now");
+            tracing::info!("this server now has the durable calls");
         }
         let limits = cx.settings.durable.clone();
         self.durable = Some(Durable::new(limits, records, &mut cx.disk));
@@ -56,11 +56,11 @@ impl Submissions {
         let awaits = self.are_awaited;
         self.durable.as_mut().ok_or_else(|| {
             if awaits {
-                let text = "the server before this one has the durable calls until its own have \
-                            ended; try again soon";
+                let text = "the server that this one replaces still has the durable calls; try \
+                 again soon";
                 return Failure::new(FailureKind::Busy, text);
             }
-            let text = "this server keeps no durable calls; start it with --state DIR";
+            let text = "this server takes no durable calls; start it with --state DIR";
             Failure::new(FailureKind::BadArgument, text)
         })
     }
@@ -80,22 +80,24 @@ impl Submissions {
         let function = cx.functions.get(submission.call.function)?;
         let name = function.interface.qualified_name().into_owned();
         let bad = |text: &str| {
-            let text = format!("{name} cannot be submitted: {text}");
+            let text = format!("{name} cannot be a durable call: {text}");
             Failure::new(FailureKind::BadArgument, text)
         };
         if !function.interface.callbacks.is_empty() {
-            return Err(bad("it calls functions of its caller"));
+            return Err(bad("it has callbacks"));
         }
         if function.interface.moves_files() {
             return Err(bad("it works on files of its caller"));
         }
         if !submission.call.handles.is_empty() {
             return Err(bad(
-                "arrays that stay at the server do not outlive it; pass them whole",
+                "stored arrays do not survive a restart of the server; pass the arrays themselves",
             ));
         }
         if !submission.call.places.is_empty() {
-            return Err(bad("its arrays lie in memory of the connection"));
+            return Err(bad(
+                "its arrays are in memory that belongs to the connection",
+            ));
         }
         let mut call = Vec::new();
         submission.call.encode(&mut call);
@@ -263,7 +265,7 @@ impl Submissions {
             (Some(call), Ok(number)) => self.call_recorded(cx, elements, call, id, number),
             (Some(call), Err(failure)) => {
                 cx.out.push(Action::RemoveFile(id, Content::Arguments));
-                self.fail_submission(cx, call, &failure);
+                self.fail_durable(cx, call, &failure);
             }
         }
     }
@@ -296,12 +298,12 @@ impl Submissions {
                     .push(Action::RemoveFile(record.id, Content::Arguments));
                 cx.step(Step::Release(key));
             }
-            Err(error) => self.fail_submission(cx, key, &storage(&error)),
+            Err(error) => self.fail_durable(cx, key, &storage(&error)),
         }
     }
 
-    fn fail_submission(&mut self, cx: &mut Context, key: CallKey, failure: &Failure) {
-        tracing::warn!("call not taken: {failure}");
+    fn fail_durable(&mut self, cx: &mut Context, key: CallKey, failure: &Failure) {
+        tracing::warn!("call refused: {failure}");
         let (client, request) = (cx.calls[key].connection, cx.calls[key].id);
         cx.step(Step::Release(key));
         if let Some(connection) = client {
@@ -340,8 +342,8 @@ impl Submissions {
         let (number, function) = cx.functions.describe(&record.function)?;
         if function.text() != record.interface {
             let text = format!(
-                "the interface of `{}` is another since the server was restarted; submit the call \
-                 anew",
+                "the interface of `{}` has changed since the server was restarted; submit the \
+                 call again",
                 record.function
             );
             return Err(changed(text));
@@ -490,8 +492,8 @@ impl Submissions {
                 cx.step(Step::Record(id, Change::Finish, outcome));
             }
             Err(error) => {
-                tracing::error!("the results of {id} cannot be kept: {}", error.text);
-                let text = format!("its results cannot be kept: {}", error.text);
+                tracing::error!("the results of {id} cannot be stored: {}", error.text);
+                let text = format!("its results cannot be stored: {}", error.text);
                 record_failure(cx, id, Failure::new(FailureKind::StorageFault, text));
             }
         }
@@ -565,10 +567,10 @@ fn not_there(id: JobId) -> Failure {
 fn storage(error: &DiskError) -> Failure {
     let text = match error.is_full {
         true => format!(
-            "the server's disk is full: {}; forget calls that were fetched, or wait",
+            "the server's disk is full: {}; forget durable calls that you have fetched, or wait",
             error.text
         ),
-        false => format!("the server cannot keep the call: {}", error.text),
+        false => format!("the server cannot record the call: {}", error.text),
     };
     Failure::new(FailureKind::StorageFault, text)
 }
