@@ -59,7 +59,7 @@ pub enum Answer {
     /// Shared memory of this many bytes; the memory itself came beside the bytes. Until
     /// [`Connection::unshare`] calls name it by the number of the request.
     Shared(u64),
-    /// The durable call is kept and will be run.
+    /// The server has recorded the durable call and will run it.
     Submitted(JobId),
     /// What is known of a durable call.
     Job(Box<DurableDescription>),
@@ -71,9 +71,9 @@ pub enum Answer {
     Handles(HandlePage),
     /// What the client knows of named data.
     Named(NameRecord),
-    /// A page of data with names.
+    /// A page of named data.
     Names(NamePage),
-    /// What the client knows of persistent objects. One that was attached is known by the number of the
+    /// What the client knows of persistent objects. An attached object is named by the number of its
     /// request until [`Connection::delete`].
     Objects(ObjectPage),
     /// What is known of reservations.

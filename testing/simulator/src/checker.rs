@@ -1,4 +1,6 @@
-//! What must hold at every step, seen from outside. Each subject has a file.
+//! The invariants that hold after every step, judged from outside the product. Each subject has a
+//! file. The checker sees what clients are told and what workers do; it does not look into the
+//! server's state, except for the list of waiting calls.
 
 mod fairness;
 mod grid;
@@ -16,12 +18,12 @@ use farcall_server_proto::{CallKey, MemoryKey, WorkerKey};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A promise that was broken.
+/// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
 
 impl Violation {
-    /// Which promise it is: what is said of it, without numbers and what follows a colon.
+    /// Which invariant it is: the text without numbers and without what follows a colon.
     pub(crate) fn kind(&self) -> String {
         let end = self.0.rfind(": ").unwrap_or(self.0.len());
         let letters = self.0[..end].chars();
@@ -35,12 +37,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a durable call has come to, as a client was told.
+/// The outcome of a durable call, as a client was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KnownOutcome {
     /// Its results.
     Done(Vec<u8>),
-    /// Why there are none.
+    /// Why it failed.
     Failed(FailureKind),
 }
 
@@ -51,13 +53,13 @@ pub(crate) struct Known {
     pub(crate) is_repeatable: bool,
     /// When it was made.
     made: u64,
-    /// How often a worker has begun with it.
+    /// How often a worker has started it.
     begun: u32,
-    /// Its id, where the server has said that it is kept.
+    /// Its id, once the server has acknowledged the call.
     pub(crate) id: Option<JobId>,
-    /// What was told of it last.
+    /// The last outcome that a client was told.
     told: Option<KnownOutcome>,
-    /// Its user wanted it to end.
+    /// Its user has cancelled it.
     pub(crate) is_cancelled: bool,
 }
 
@@ -71,10 +73,11 @@ struct Running {
     tag: Tag,
     pes: u32,
     reservation: Option<u64>,
-    /// It has waited for its caller: what it has besides others was not booked for it.
+    /// It has waited for a callback. Processor elements that it has beyond others were not reserved
+    /// for it.
     has_waited: bool,
-    /// Others were posted before or behind it: they share processor elements, which are those of
-    /// the one posted last, or of another where that is taken back.
+    /// Other calls were posted before or behind it. They share processor elements: those of the
+    /// call posted last, or of another one if that call is taken back.
     has_company: bool,
     /// Memory, and whether it is written.
     memory: Vec<(MemoryKey, bool)>,
@@ -89,7 +92,7 @@ fn of_host(
     its.map(|(_, running)| running)
 }
 
-/// What a worker is handed.
+/// The call that a worker receives.
 #[derive(Clone, Debug)]
 pub(crate) struct Handed {
     pub(crate) call: CallKey,
@@ -100,7 +103,7 @@ pub(crate) struct Handed {
     pub(crate) memory: Vec<(MemoryKey, bool)>,
 }
 
-/// Sees everything.
+/// All invariants, with what they remember.
 #[derive(Debug, Default)]
 pub(crate) struct Checker {
     pub(crate) calls: BTreeMap<Tag, Known>,
@@ -120,7 +123,7 @@ pub(crate) struct Checker {
 }
 
 impl Checker {
-    /// Takes note of a broken promise; the first one counts.
+    /// Records a broken invariant. The first one counts.
     pub(crate) fn fail(&mut self, text: String) {
         self.violation.get_or_insert(Violation(text));
     }
@@ -139,7 +142,7 @@ impl Checker {
         self.calls.insert(tag, known);
     }
 
-    /// A worker is handed a call.
+    /// A worker receives a call.
     pub(crate) fn handed(&mut self, life: u64, worker: AtHost, handed: Handed, most_pes: u32) {
         let Handed { call, tag, pes, .. } = handed;
         let Some(user) = self.calls.get(&tag).map(|known| known.user) else {
@@ -194,7 +197,7 @@ impl Checker {
         self.check_booked((host, life), (tag, handed.reservation), most_pes);
     }
 
-    /// Processor elements that calls like these have; those that one worker has share them.
+    /// Processor elements of the calls that `counts` selects. Calls of one worker share theirs.
     fn used(&self, host: usize, counts: impl Fn(&Running) -> bool) -> u32 {
         let of_worker = |calls: &Vec<Running>| {
             let calls = calls.iter().filter(|one| !one.has_waited && counts(one));
@@ -203,7 +206,8 @@ impl Checker {
         of_host(&self.workers, host).filter_map(of_worker).sum()
     }
 
-    /// Whether those of a reservation have what is theirs, and others leave it alone.
+    /// Whether calls of a reservation have its processor elements, and other calls leave them
+    /// alone.
     fn check_booked(
         &mut self,
         (host, life): (usize, u64),
@@ -244,7 +248,7 @@ impl Checker {
         }
     }
 
-    /// A worker waits for the caller of what it runs.
+    /// A worker waits for a callback of its call.
     pub(crate) fn waits(&mut self, worker: AtHost, call: CallKey) {
         let running = self.workers.get_mut(&worker).into_iter().flatten();
         let mut running = running.filter(|known| known.call == call);
@@ -253,7 +257,7 @@ impl Checker {
         }
     }
 
-    /// A worker begins with a call.
+    /// A worker starts a call.
     pub(crate) fn begins(&mut self, tag: Tag) {
         let Some(known) = self.calls.get_mut(&tag) else {
             return;
@@ -264,7 +268,8 @@ impl Checker {
         }
     }
 
-    /// A worker has no longer a call: it is finished, taken back, or died with the worker.
+    /// A worker no longer has a call: the call has finished, was taken back, or ended with the
+    /// worker.
     pub(crate) fn leaves(&mut self, worker: AtHost, call: CallKey) {
         if let Some(running) = self.workers.get_mut(&worker) {
             running.retain(|known| known.call != call);
@@ -298,14 +303,14 @@ impl Checker {
         }
     }
 
-    /// A client is told that a call is kept.
+    /// A client receives the acknowledgement of a durable call.
     pub(crate) fn kept(&mut self, tag: Tag, id: JobId) {
         if let Some(known) = self.calls.get_mut(&tag) {
             known.id = Some(id);
         }
     }
 
-    /// A client is told what a durable call has come to.
+    /// A client receives the outcome of a durable call.
     pub(crate) fn told(&mut self, tag: Tag, told: KnownOutcome) {
         let Some(known) = self.calls.get_mut(&tag) else {
             return;
@@ -322,7 +327,7 @@ impl Checker {
         }
     }
 
-    /// A call of many servers is over: it has succeeded, or failed so.
+    /// A call through a metaserver has ended, with success or with this failure.
     pub(crate) fn ended(&mut self, tag: Tag, failed: Option<FailureKind>) {
         let told = failed.map_or(KnownOutcome::Done(Vec::new()), KnownOutcome::Failed);
         match self.calls.get_mut(&tag) {
@@ -331,7 +336,7 @@ impl Checker {
         }
     }
 
-    /// A client has received bytes: they are its own user's, or nobody's.
+    /// A client has received bytes. They must belong to its own user or to nobody.
     pub(crate) fn received(&mut self, user: u8, bytes: &[u8]) {
         let is_foreign = |byte: &&u8| **byte >> 4 != 0 && **byte >> 4 != user;
         if let Some(byte) = bytes.iter().find(is_foreign) {

@@ -1,5 +1,5 @@
-//! A client with wishes: the real client's end of a connection, and what it remembers. What it does
-//! is in a file for each subject.
+//! A client: the real client's end of a connection, a number of requests that it still wants to
+//! make, and what it remembers. Each subject has a file.
 
 mod arrays;
 mod callbacks;
@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// Requests of one client at a time.
 const MOST_OPEN: usize = 6;
 
-/// What a client sees of the world when it does something.
+/// The parts of the world that a client sees when it acts.
 pub(crate) struct Scene<'a> {
     pub(crate) random: &'a mut SplitMix64,
     pub(crate) checker: &'a mut Checker,
@@ -50,7 +50,7 @@ enum Purpose {
     Reservation(reservations::Asked),
     Share,
     Library(libraries::Asked),
-    /// What must fail: it is another user's.
+    /// A request that must fail, because it names another user's id.
     Trespass,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Client {
     pub(crate) host: usize,
     number: u64,
     made: u64,
-    /// What it still wants to begin.
+    /// Requests that it still wants to begin.
     pub(crate) wishes: u32,
     /// None while it has no connection.
     connection: Option<Connection>,
@@ -83,7 +83,7 @@ pub(crate) struct Client {
     greeted: bool,
     /// The server has said that the connection ends.
     pub(crate) has_goodbye: bool,
-    /// It wants to end the connection.
+    /// It wants to close the connection.
     pub(crate) leaves: bool,
     /// Numbers of the functions at the server that it is connected to.
     functions: BTreeMap<usize, u64>,
@@ -94,12 +94,12 @@ pub(crate) struct Client {
     /// Its reservations, by their numbers.
     reservations: Vec<u64>,
     segments: Vec<segments::Segment>,
-    /// Memory that it still sees and the server has back.
+    /// Memory that it still sees after it was returned to the server.
     former: Vec<Memory>,
     answers: Vec<callbacks::Answer>,
     /// Numbers of functions of libraries that were registered.
     extra: Vec<u64>,
-    /// What it has asked for and was told, where that is written down.
+    /// Requests and answers in words, if the history is recorded.
     notes: Option<Vec<String>>,
 }
 
@@ -132,12 +132,12 @@ impl Client {
         }
     }
 
-    /// What it has asked for and was told since the last time.
+    /// Requests and answers in words since the last time.
     pub(crate) fn notes(&mut self) -> Vec<String> {
         self.notes.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Whether it has got all it wanted.
+    /// Whether all its requests have ended.
     pub(crate) fn is_content(&self) -> bool {
         let is_known = |kept: &submitted::StoredCall| kept.asks > 1;
         self.wishes == 0 && self.open.is_empty() && self.kept.values().all(is_known)
@@ -205,7 +205,7 @@ impl Client {
         }
     }
 
-    /// It begins something, if there is anything that it wants and may begin.
+    /// Begins a request, if there is one that it wants and can make now.
     pub(crate) fn act(&mut self, scene: &mut Scene<'_>) {
         self.answer_due(scene);
         self.look_at_memory(scene);
@@ -234,7 +234,7 @@ impl Client {
         }
     }
 
-    /// It does something of a subject that this history has.
+    /// Makes a request of a subject that this history has.
     fn act_on_subject(&mut self, scene: &mut Scene<'_>) {
         let subjects = scene.options.subjects;
         match scene.random.below(6) {
@@ -295,7 +295,7 @@ impl Client {
                             let bytes = open.sends.drain(..length.min(open.sends.len()));
                             out.extend(bytes);
                         }
-                        // It was given up with a part on its way.
+                        // The call was cancelled while a part of its data was on its way.
                         None => out.resize(out.len() + length, self.user << 4),
                     }
                 }
@@ -303,8 +303,8 @@ impl Client {
         }
     }
 
-    /// Takes what the server has sent, with memory that came beside it. Returns whether the
-    /// connection can go on.
+    /// Handles bytes from the server, and memory that came beside them. Returns whether the
+    /// connection can continue.
     pub(crate) fn input(
         &mut self,
         mut bytes: &[u8],

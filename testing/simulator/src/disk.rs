@@ -1,4 +1,5 @@
-//! A disk: a journal and files. What it has not synced may be lost, what it has said may be a lie.
+//! A model of a disk: a journal and files. A kill can lose what was not synced, and a disk that
+//! lies can lose what it said was synced.
 
 use farcall_rpc_proto::{DurableState, Failure, FailureKind, JobId};
 use farcall_server_proto::{
@@ -28,26 +29,26 @@ fn name(id: JobId, content: Content) -> (JobId, u8) {
     (id, content as u8)
 }
 
-/// What stands for the checksum of bytes.
+/// A substitute for a checksum.
 fn sum(bytes: &[u8]) -> u32 {
     let step = |sum: u32, byte: &u8| (sum ^ u32::from(*byte)).wrapping_mul(16_777_619);
     bytes.iter().fold(2_166_136_261, step)
 }
 
 impl Disk {
-    /// Takes an entry, to be committed later.
+    /// Accepts an entry, to be committed later.
     pub(crate) fn append(&mut self, entry: JournalEntry) {
         self.queue.push(entry);
     }
 
-    /// Commits what has come until now; returns what the journal has to say.
+    /// Commits the entries so far. Returns the journal's events.
     pub(crate) fn commit(&mut self, now: u64) -> Vec<Event> {
         let queue = std::mem::take(&mut self.queue);
         let said = queue.into_iter().map(|entry| self.apply(entry, now));
         said.collect()
     }
 
-    /// The disk has no room: new calls are refused, the rest waits.
+    /// The disk is full: new calls are refused, the other entries wait.
     pub(crate) fn refuse(&mut self) -> Vec<Event> {
         let (new, rest) = std::mem::take(&mut self.queue)
             .into_iter()
@@ -167,8 +168,8 @@ impl Disk {
         self.files.remove(&name(id, content));
     }
 
-    /// The server is killed. So many of the entries on their way are committed all the same; files
-    /// of which the disk lied are torn.
+    /// The server is killed. The first `committed` entries in the queue are committed all the same.
+    /// Files that a lying disk forgets are truncated.
     pub(crate) fn killed(&mut self, committed: usize, now: u64) {
         self.queue.truncate(committed);
         self.commit(now);
@@ -180,8 +181,8 @@ impl Disk {
         }
     }
 
-    /// What a server finds that starts: brought to what holds after a restart, without the files
-    /// that nobody needs.
+    /// The records that a server finds when it starts, changed as a restart requires. Removes files
+    /// that no record needs.
     pub(crate) fn open(&mut self, now: u64) -> Vec<Record> {
         let ids: Vec<JobId> = self.records.keys().copied().collect();
         for id in ids {

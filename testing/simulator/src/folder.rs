@@ -1,4 +1,4 @@
-//! The data folder of a host, whose files others change.
+//! The data folder of a host, whose files change while the server runs.
 
 use crate::interfaces::Contents;
 use farcall_random::SplitMix64;
@@ -6,7 +6,7 @@ use farcall_rpc_proto::ArrayForm;
 use farcall_server_proto::DataFile;
 use std::collections::BTreeMap;
 
-/// Files that there are at most.
+/// Most files in it.
 const FILES: u64 = 3;
 
 /// Files by their names: what is in them, and when they were changed, in milliseconds.
@@ -17,7 +17,7 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Somebody changes a file, makes one or removes one.
+    /// Changes, makes or removes a file.
     pub(crate) fn change(&mut self, random: &mut SplitMix64) {
         let name = format!("f{}", random.below(FILES));
         if random.chance(0.25) {
@@ -41,7 +41,7 @@ impl Folder {
             .collect()
     }
 
-    /// The same as a server is told.
+    /// The files as a server learns of them.
     pub(crate) fn list(&self) -> Vec<DataFile> {
         let file = |(name, (contents, written)): (&String, &(Contents, u64))| DataFile {
             name: name.clone(),

@@ -1,4 +1,5 @@
-//! Many servers as one: metaservers with their store, and clients whose calls they place.
+//! Many servers behind metaservers: the metaservers with their store, and clients whose calls they
+//! place.
 
 pub(crate) mod caller;
 mod data;

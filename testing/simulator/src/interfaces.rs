@@ -1,14 +1,14 @@
-//! What the simulated server serves, and what its functions make of bytes.
+//! The functions that the simulated servers serve, and what they do with bytes.
 
 use farcall_idl::Document;
 use std::fmt;
 
-/// Names a call: its user, its client, and which one of the client's it is.
+/// Identifies a call: its user, its client, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tag(pub(crate) u64);
 
 impl Tag {
-    /// Whose call it is.
+    /// The user who made the call.
     pub(crate) fn user(self) -> u8 {
         (self.0 >> 48) as u8
     }
@@ -37,19 +37,19 @@ pub(crate) const NAMES: [&str; 7] = [
     "sim/wide",
     "sim/Counter.add",
 ];
-/// Which returns what it made of its array.
+/// Returns its array with each byte changed.
 pub(crate) const ONCE: usize = 0;
-/// The same, and may be run again.
+/// As `ONCE`, and declared repeatable.
 pub(crate) const AGAIN: usize = 1;
-/// Of which the worker fills only the first half of what it returns.
+/// Fills only the first half of the array that it returns.
 pub(crate) const MAKE: usize = 2;
-/// Which only reads its array, and returns how it begins.
+/// Reads its array, and returns the beginning of it.
 pub(crate) const LOOK: usize = 3;
-/// Which has its caller change the beginning of its array first.
+/// Lets a callback change the beginning of its array first.
 pub(crate) const ASK: usize = 4;
-/// Which wants several processor elements.
+/// Needs several processor elements.
 pub(crate) const WIDE: usize = 5;
-/// The method of an object, which returns the state that it leaves.
+/// The method of an object, which returns the new state.
 pub(crate) const ADD: usize = 6;
 
 /// The class of objects.
@@ -58,7 +58,7 @@ pub(crate) const CLASS: &str = "sim/Counter";
 pub(crate) const LOOKED: usize = 8;
 /// Bytes of the state that a method returns.
 pub(crate) const STATE: usize = 16;
-/// Bytes that `ASK` has changed by its caller, at most.
+/// Most bytes that the callback of `ASK` changes.
 pub(crate) const ASKED: usize = 64;
 
 /// The interfaces that are served from the start.
@@ -86,7 +86,7 @@ pub(crate) fn document() -> Document {
     .expect("the interfaces are right")
 }
 
-/// What an interface file says, if it is one.
+/// Parses an interface file.
 pub(crate) fn parse(text: &str) -> Option<Document> {
     let parsed = farcall_idl::parse_document(text);
     (!parsed.has_errors()).then_some(parsed.document)
@@ -101,17 +101,17 @@ pub(crate) fn library(number: u64) -> String {
     )
 }
 
-/// What a user is called.
+/// The name of a user.
 pub(crate) fn user_name(user: u8) -> String {
     format!("user {user}")
 }
 
-/// What a worker, or a client that is called back, makes of a byte.
+/// The byte into which a worker, or a callback, changes a byte.
 pub(crate) fn next(byte: u8) -> u8 {
     byte & 0xf0 | byte.wrapping_add(1) & 0x0f
 }
 
-/// What `LOOK` returns of a byte: it is its caller's from then on, whosever it was.
+/// The byte that `LOOK` returns for a byte. It then belongs to the caller.
 pub(crate) fn look(user: u8, byte: u8) -> u8 {
     user << 4 | byte & 0x0f
 }
@@ -125,7 +125,7 @@ pub(crate) fn state(user: u8, applied: &[Tag]) -> Vec<u8> {
     nibbles.map(|nibble| user << 4 | nibble).collect()
 }
 
-/// The bytes of an array: whose it is, how it begins, and how long it is.
+/// The bytes of an array: its user, its seed and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Contents {
     /// 0 stands for a file of the data folder.
@@ -135,7 +135,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// A part of the bytes, each changed so many times.
+    /// A part of the bytes, each changed this many times.
     pub(crate) fn part(self, offset: u64, count: u64, changed: u64) -> Vec<u8> {
         let byte = |index: u64| {
             let low = u64::from(self.first)

@@ -1,11 +1,11 @@
-//! A whole server in virtual time: the real `server-proto` and both ends of the real `rpc-proto`,
-//! with models of sockets, workers and a disk that fail, and a server that is killed at any action.
-//! Or several of them with metaservers, which are the real `directory`, and clients whose calls
-//! these place.
+//! Whole servers in virtual time: the real `server-proto` and both ends of the real `rpc-proto`,
+//! with models of sockets, workers and a disk that fail, and with servers that are killed at any
+//! action. A quarter of the seeds simulate several servers behind metaservers, which are the real
+//! `directory`.
 //!
-//! [`simulate`] plays one seed. A `Checker` sees what clients are told and what workers do, as
-//! somebody with a perfect memory would, and fails at the first step that breaks a promise. The
-//! same seed and options give the same history; [`minimise`] makes a failing one short.
+//! [`simulate`] plays one seed. A `Checker` sees what clients are told and what workers do, and
+//! stops at the first step that breaks an invariant. The same seed and options give the same
+//! history. [`minimise`] shortens a failing history.
 
 mod checker;
 mod client;

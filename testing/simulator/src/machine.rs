@@ -1,4 +1,4 @@
-//! The shell of a simulated server: memory, workers and files in place of sockets and processes.
+//! The shell of a simulated server: models of memory, workers and files in place of the real ones.
 
 mod sockets;
 
@@ -20,23 +20,23 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-/// Bytes of memory that a simulated server has.
+/// Bytes of memory of a simulated server.
 const MEMORY: u64 = 3 << 20;
-/// Processor elements that it has.
+/// Processor elements of a simulated server.
 pub(crate) const PES: u32 = 3;
 /// Bytes per second of its link, each way.
 pub(crate) const BANDWIDTH: u64 = 4_000_000;
-/// Reservations of one user.
+/// Most reservations of one user.
 pub(crate) const RESERVATIONS: usize = 2;
-/// For how long a user's oldest call lets others go before, in nanoseconds.
+/// The time in nanoseconds for which a user's oldest call lets other calls start first.
 pub(crate) const PATIENCE: u64 = 500_000_000;
-/// Users that there are at most.
+/// Most users.
 pub(crate) const USERS: u64 = 3;
 
-/// Memory, which clients may see, too.
+/// Memory, which clients can share.
 pub(crate) type Memory = Rc<RefCell<Vec<u8>>>;
 
-/// How long what stays is kept after its last use.
+/// The retention of stored arrays and objects, in hours.
 fn keep_h(options: &Options) -> f64 {
     match options.subjects.names {
         true => 2.0 / 3600.0,
@@ -49,7 +49,7 @@ pub(crate) fn keep_ns(options: &Options) -> u64 {
     (keep_h(options) * 3.6e12) as u64
 }
 
-/// A call that a worker has.
+/// A call that was posted to a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Posted {
     pub(crate) call: CallKey,
@@ -60,7 +60,7 @@ pub(crate) struct Posted {
     /// It was taken back.
     pub(crate) is_withdrawn: bool,
     pub(crate) reservation: Option<u64>,
-    /// What its caller has made of the beginning of its array, once it was asked.
+    /// The beginning of its array as the callback has changed it, once it was answered.
     pub(crate) answer: Option<Vec<u8>>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Worker {
     pub(crate) posted: VecDeque<Posted>,
     /// Why the server ended it.
     pub(crate) ended: Option<Failure>,
-    /// Counts what it does: word of something else comes too late.
+    /// Counts its steps, so that an event of an earlier step is ignored.
     pub(crate) step: u64,
     /// Index of its library.
     pub(crate) library: usize,
@@ -101,10 +101,10 @@ pub(crate) struct Machine {
     pub(crate) resumed: Vec<ConnectionKey>,
     /// Connections whose turn it is to move bytes at a reserved rate.
     pub(crate) served: VecDeque<(ConnectionKey, Direction)>,
-    /// Whether clients can connect, and those that have and were not accepted yet.
+    /// Whether clients can connect, and the clients that wait to be accepted.
     pub(crate) listens: bool,
     pub(crate) backlog: VecDeque<usize>,
-    /// When it was looked last at who waits.
+    /// The last time at which waiting calls were checked.
     pub(crate) looked: u64,
 }
 
@@ -201,13 +201,13 @@ impl Machine {
         }
     }
 
-    /// How much memory it has taken.
+    /// Bytes of memory that it uses.
     pub(crate) fn memory(&self) -> u64 {
         let memories = self.memories.values();
         memories.map(|bytes| bytes.borrow().len() as u64).sum()
     }
 
-    /// Whether it has taken more than it may.
+    /// Whether it uses more memory than its limits allow.
     pub(crate) fn is_too_large(&self) -> bool {
         self.memory() > MEMORY
     }
@@ -228,7 +228,7 @@ impl Machine {
         calls.collect()
     }
 
-    /// What a worker is to run, as it finds it: the call, its tag, its arrays and its elements.
+    /// The call that a worker will run: its tag, arrays and processor elements.
     pub(crate) fn posted(&self, worker: WorkerKey, call: CallKey) -> Option<(Posted, u32)> {
         let library = self.workers.get(&worker)?.library;
         let request = self.server.overview().request(call)?;
@@ -259,7 +259,7 @@ impl Machine {
         let posted = Posted {
             call,
             tag,
-            // The function of a library that was registered is one of the first by another name.
+            // A registered library has one function of the first library under another name.
             function: if library > 0 { AGAIN } else { request.function },
             arrays: arrays.collect::<Option<Vec<Array>>>()?,
             has_begun: false,
@@ -285,8 +285,8 @@ impl Machine {
         bytes
     }
 
-    /// The library computes; `applied` are the methods that were applied to its object, this one
-    /// too. Returns why it cannot: its memory is not there.
+    /// Runs a call. `applied` lists the methods that were applied to its object, this one included.
+    /// Fails if the call's memory does not exist.
     pub(crate) fn compute(
         &mut self,
         posted: &Posted,
@@ -305,7 +305,7 @@ impl Machine {
             let bytes = memory.get_mut(array.offset..array.offset + array.bytes);
             let bytes = bytes.ok_or_else(missing)?;
             match posted.function {
-                // The rest is whatever lay there.
+                // The second half keeps what was in memory.
                 MAKE => bytes[..array.bytes / 2].fill(user << 4 | 5),
                 LOOK => {
                     for (index, byte) in bytes.iter_mut().enumerate() {

@@ -1,23 +1,23 @@
-//! `cargo xtask simulate`: plays seeds, and says which break a promise.
+//! `cargo xtask simulate`: plays seeds, and prints those that break an invariant.
 
 use clap::Parser;
 use farcall_simulator::{Flaw, Options, minimise, simulate};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Plays a whole server in virtual time, with clients, workers and a disk that fail.
+/// Simulates servers in virtual time, with clients, workers and disks that fail.
 ///
-/// A seed that breaks a promise is shown with a history that was made as short as it could be.
+/// A seed that breaks an invariant is printed with the shortest history that was found.
 #[derive(Parser)]
 #[command(
     name = "cargo xtask simulate",
     after_help = "Example:\n  cargo xtask simulate --seconds 60"
 )]
 struct Arguments {
-    /// Play this seed alone.
+    /// Play only this seed.
     #[arg(long)]
     seed: Option<u64>,
-    /// Play new seeds for so many seconds.
+    /// Play new seeds for this many seconds.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
     /// The first of the new seeds.
@@ -29,10 +29,10 @@ struct Arguments {
     /// Look for each of the deliberate faults, for so many seconds each.
     #[arg(long)]
     flaws: bool,
-    /// Of the deliberate faults, look for the one of this name alone.
+    /// With `--flaws`, look only for the deliberate fault of this name.
     #[arg(long)]
     flaw: Option<String>,
-    /// Lines of a history that are shown.
+    /// Most lines of a history that are printed.
     #[arg(long, default_value_t = 60)]
     lines: usize,
 }
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Seconds that this process has had a core: others may have it meanwhile.
+/// Processor time of this process, in seconds. Other processes may use the cores meanwhile.
 fn on_core() -> f64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let nanos = text

@@ -1,10 +1,11 @@
-//! Makes a failing history short: fewer clients, servers and wishes, fewer kinds of faults and of
-//! what clients do.
+//! Shortens a failing history: fewer clients, servers and requests, fewer kinds of faults, fewer
+//! subjects.
 
 use crate::options::{Faults, GridFaults, Options, Subjects};
 use crate::world::simulate;
 
-/// The shortest history found that breaks the same promise, with what happens in it written down.
+/// The shortest history found that breaks the same invariant. The returned options record it in
+/// words.
 pub fn minimise(options: &Options) -> Options {
     let broken = |options: &Options| simulate(options).violation.map(|one| one.kind());
     let first = broken(options);

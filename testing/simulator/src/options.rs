@@ -1,4 +1,4 @@
-//! What is simulated.
+//! The options of a simulation: its size, its faults, and what its clients do.
 
 use farcall_directory::Flaw as GridFlaw;
 use farcall_random::SplitMix64;
@@ -13,7 +13,7 @@ macro_rules! flags {
         }
 
         impl $type {
-            /// Each of them, or not, as a seed says.
+            /// Each one is on or off, at random.
             fn some(random: &mut SplitMix64) -> $type {
                 $type { $($name: random.chance(0.5),)* }
             }
@@ -21,7 +21,7 @@ macro_rules! flags {
             /// How many there are.
             pub const COUNT: usize = [$(stringify!($name)),*].len();
 
-            /// The same without one of them, by its number; none where that is not there.
+            /// The same without the one of this number; `None` if that one is off.
             pub fn without(mut self, number: usize) -> Option<$type> {
                 let all: [&mut bool; $type::COUNT] = [$(&mut self.$name),*];
                 std::mem::replace(all[number], false).then_some(self)
@@ -38,7 +38,7 @@ macro_rules! flags {
 }
 
 flags! {
-    /// What may go wrong.
+    /// Faults of servers, workers, disks and connections.
     Faults {
         /// Workers crash.
         worker_crashes,
@@ -48,35 +48,35 @@ flags! {
         worker_starts_badly,
         /// The disk has no room.
         disk_is_full,
-        /// Files cannot be read or written.
+        /// The disk is full.
         disk_errors,
         /// The disk forgets what it has said was written.
         disk_forgets,
-        /// The disk takes long.
+        /// The disk loses what it has reported as written.
         disk_is_slow,
         /// Connections are reset.
         resets,
-        /// Bytes stand still on their way.
+        /// The disk is slow.
         stalls,
-        /// Clients go without a word that reaches the server.
+        /// Bytes stop on their way for a while.
         half_open,
         /// The server is killed between any two actions.
         kills,
-        /// The server's machine stops for a while.
+        /// Clients disappear, and the server does not notice.
         pauses,
         /// The calendar jumps forwards and backwards.
         calendar_jumps,
-        /// The server is told to end, when its calls have or at once, and is started again.
+        /// The system clock jumps forwards and backwards.
         ends,
     }
 }
 
 flags! {
-    /// What may go wrong where there are metaservers.
+    /// Faults of simulations with metaservers.
     GridFaults {
-        /// Metaservers are killed, between two writes to their store too.
+        /// Metaservers are killed, also between two writes to their store.
         metaserver_kills,
-        /// Two of servers, metaservers and clients do not reach each other for a while.
+        /// Two servers, metaservers or clients cannot reach each other for a while.
         cuts,
     }
 }
@@ -84,15 +84,15 @@ flags! {
 flags! {
     /// What clients do besides calls, durable calls and stored arrays.
     Subjects {
-        /// Objects, some of which stay.
+        /// Objects, some of them persistent.
         objects,
-        /// Data with names, and files of the data folder.
+        /// Named data, and files of the data folder.
         names,
         /// Processor elements that are reserved.
         reservations,
         /// Bandwidth that is reserved.
         lanes,
-        /// Functions that call their caller back.
+        /// Callbacks.
         callbacks,
         /// Memory that clients share with the server.
         segments,
@@ -103,7 +103,7 @@ flags! {
     }
 }
 
-/// A deliberate fault that is to be found.
+/// A deliberate fault, which the simulator must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// Of one server.
@@ -119,7 +119,7 @@ impl Flaw {
         of_server.chain(GridFlaw::ALL.into_iter().map(Flaw::OfGrid))
     }
 
-    /// What is simulated on this thread has this fault, or none, from now on.
+    /// Activates a deliberate fault, or none, for all simulations on this thread.
     pub(crate) fn plant(flaw: Option<Flaw>) {
         let of = |server, grid| {
             ServerFlaw::plant(server);
@@ -132,7 +132,7 @@ impl Flaw {
         }
     }
 
-    /// A history that may show it.
+    /// Options of a history in which the fault can show.
     pub fn options(self, seed: u64) -> Options {
         let options = match self {
             Flaw::OfServer(_) => Options::of_one_server(seed),
@@ -145,35 +145,35 @@ impl Flaw {
     }
 }
 
-/// What is simulated.
+/// The options of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where all chance comes from.
+    /// The seed of all random numbers.
     pub seed: u64,
     /// How many clients there are.
     pub clients: u32,
-    /// How much each of them wants done.
+    /// How many requests each client makes.
     pub wishes: u32,
     /// How many servers there are.
     pub servers: u32,
-    /// How many metaservers; with some of them, all calls go by them.
+    /// How many metaservers there are. If there are any, they place all calls.
     pub metaservers: u32,
     /// Whether metaservers share a store.
     pub stores: bool,
-    /// What may go wrong.
+    /// Faults of servers, workers, disks and connections.
     pub faults: Faults,
-    /// What else may, where there are metaservers.
+    /// Faults of simulations with metaservers.
     pub grid_faults: GridFaults,
     /// What clients do besides calls.
     pub subjects: Subjects,
-    /// A deliberate fault that is to be found.
+    /// A deliberate fault to find.
     pub flaw: Option<Flaw>,
-    /// Whether the history is written down.
+    /// Whether the history is recorded in words.
     pub traces: bool,
 }
 
 impl Options {
-    /// What a seed stands for: a quarter of them for servers with metaservers.
+    /// The options that belong to a seed. A quarter of the seeds simulate servers with metaservers.
     pub fn of_seed(seed: u64) -> Options {
         match seed % 4 {
             2 => Options::of_grid(seed),

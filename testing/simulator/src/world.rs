@@ -1,4 +1,4 @@
-//! Virtual time: what happens when, and who is told of it.
+//! The event loop in virtual time: which event happens when, and to whom.
 
 mod actions;
 mod callers;
@@ -24,16 +24,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
-/// Nothing new goes wrong after this time, and all must end.
+/// No new faults happen after this time, and everything must end.
 const HEALED: u64 = 300 * S;
-/// By then everything has ended.
+/// Everything has ended by this time.
 const END: u64 = HEALED + 3600 * S;
-/// So long after all is well everybody has noticed: leases have ended, and more than once.
+/// The time after the last fault in which every host must have noticed: several leases.
 const SETTLE: u64 = (3.0 * LEASE_S) as u64 * S;
-/// Steps of one history.
+/// Most steps of one history.
 const MOST_STEPS: u64 = 2_000_000;
 
-/// What happens.
+/// An event.
 #[derive(Debug)]
 enum Happening {
     /// A client does something.
@@ -54,27 +54,27 @@ enum Happening {
     Starts(usize),
     /// A client of metaservers does something.
     CallerActs(usize),
-    /// Somebody tries to connect.
+    /// A host tries to connect.
     Reaches(Maker, To),
-    /// Somebody could not connect.
+    /// A connection could not be made.
     Fails(Maker),
     /// A host's server, in one life, does what is due at a metaserver.
     MemberTurns(usize, u64, usize),
-    /// It is tired of waiting for what it has asked so many questions ago.
+    /// A server stops waiting for the answer to a question of this number.
     Patience(usize, u64, usize, u64),
     /// A metaserver starts.
     MetaStarts(usize),
     /// A metaserver, in one life, looks at what is due.
     MetaTurns(usize, u64),
-    /// The servers that live are compared with those that are known, and each client makes a last
+    /// The live servers are compared with those that metaservers know, and each client makes a last
     /// call.
     Settles,
 }
 
-/// How a history has ended.
+/// The end of a history.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The promise that was broken.
+    /// The broken invariant.
     pub violation: Option<Violation>,
     /// Calls that were made.
     pub calls: u64,
@@ -82,7 +82,7 @@ pub struct Outcome {
     pub faults: u64,
     /// Virtual seconds.
     pub seconds: f64,
-    /// What has happened, where that was to be written down.
+    /// The events, if they were recorded.
     pub history: Vec<String>,
 }
 
@@ -102,9 +102,9 @@ pub(crate) struct World {
     store: Store,
     callers: Vec<Caller>,
     cuts: Vec<Cut>,
-    /// Numbers of servers that have ended, and when.
+    /// Numbers of servers that have ended, with the times.
     dead: Vec<(u64, u64)>,
-    /// Whether nothing goes wrong any more, and whether all have had time to notice.
+    /// Whether faults have ended, and whether every host had time to notice.
     is_healed: bool,
     is_settled: bool,
     checker: Checker,
@@ -204,12 +204,12 @@ impl World {
         self.waiting.insert(self.last, happening);
     }
 
-    /// Whether one of these faults happens now, where it may: once in so many times.
+    /// Whether one of these faults happens now, if it is on: once in `once_in` times.
     fn fails(&mut self, pick: impl Fn(&Faults) -> bool, once_in: u64) -> bool {
         self.may_fail(pick(&self.options.faults), once_in)
     }
 
-    /// The same, of those that need metaservers.
+    /// The same for faults that need metaservers.
     fn grid_fails(&mut self, pick: impl Fn(&GridFaults) -> bool, once_in: u64) -> bool {
         self.may_fail(pick(&self.options.grid_faults), once_in)
     }
@@ -247,14 +247,14 @@ impl World {
         }
     }
 
-    /// Whether all clients have what they wanted, and no server has anything to do any more.
+    /// Whether all clients have their results, and no server has work left.
     fn is_content(&self) -> bool {
         self.clients.iter().all(Client::is_content)
             && self.callers.iter().all(Caller::is_content)
             && self.hosts.iter().all(Host::is_quiet)
     }
 
-    /// Whether nothing is left to be seen: with metaservers all goes well for a while at the end.
+    /// Whether nothing more can happen. With metaservers, the end has a time without faults.
     fn has_settled(&mut self) -> bool {
         if self.metas.is_empty() || self.is_settled {
             return true;
@@ -295,7 +295,7 @@ impl World {
             .fail(format!("{why}: {}; {figures:?}", lacking.join("; ")));
     }
 
-    /// Everything has ended: nothing is left behind.
+    /// Everything has ended: checks that nothing is left over.
     fn check_end(&mut self) {
         let machines = self.hosts.iter().filter_map(|host| host.machine.as_ref());
         let used: u32 = machines

@@ -1,10 +1,10 @@
-//! Seeds that are played each time: those that once broke a promise, a fixed range, and as many as
-//! it takes to find each deliberate fault.
+//! Seeds that every run plays: seeds that once broke an invariant, a fixed range, and as many as it
+//! takes to find each deliberate fault.
 
 use farcall_simulator::{Flaw, Options, simulate};
 use std::time::{Duration, Instant};
 
-/// Seeds that have broken a promise, and what was wrong.
+/// Seeds that have broken an invariant, and the fault behind each.
 const FAILED: [(u64, &str); 6] = [
     (
         3,
@@ -32,7 +32,7 @@ const FAILED: [(u64, &str); 6] = [
     ),
 ];
 
-/// Seeds among which one finds a deliberate fault; most of them do.
+/// Most seeds that are searched for a deliberate fault. Most faults need far fewer.
 const SEARCHED: u64 = 600;
 
 fn holds(seed: u64) {
@@ -50,7 +50,7 @@ fn seeds_that_once_broke_a_promise_keep_it() {
 
 #[test]
 fn a_fixed_range_of_seeds_keeps_all_promises() {
-    // Where the machine is busy fewer are played.
+    // On a busy machine fewer seeds are played.
     let until = Instant::now() + Duration::from_secs(25);
     let played = (0..800).take_while(|_| Instant::now() < until);
     played.for_each(holds);

@@ -1,13 +1,15 @@
-//! Nobody starves: a call that waits for processor elements has them in time.
+//! Fairness: no call starves. A call that waits for processor elements receives them within a
+//! bound.
 //!
-//! The bound follows from the policy (`farcall_schedule::queue`): a user's oldest call that has
-//! waited for its patience is next, behind those of other users that have waited for longer, and
-//! nothing else starts until it has its elements. That is looked at itself. Each of these has them
-//! when what runs has ended; behind it the user's next call is the oldest. So the call with `k`
-//! calls of its user before it waits at most for `(k + 1) * (patience + users * longest)`.
+//! The bound follows from the policy (`farcall_schedule::queue`). When a user's oldest call has
+//! waited for its patience, it is next, behind such calls of other users that have waited longer.
+//! Nothing else starts until it has its processor elements; the checker verifies that directly.
+//! Each of these calls starts when the running calls have ended, and then the user's next call is
+//! the oldest. So a call with `k` earlier calls of its user waits at most `(k + 1) * (patience +
+//! users * longest)`.
 //!
-//! It is looked now and then who waits. What happened since the last time is known, and not in
-//! which order.
+//! The checker looks at the waiting calls from time to time. It knows what happened since the last
+//! time, but not in which order.
 
 use crate::machine::{PATIENCE, USERS};
 use crate::options::Options;
@@ -22,7 +24,7 @@ const S: u64 = 1000 * MS;
 struct Wait {
     user: u8,
     since: u64,
-    /// Calls of its user that came before.
+    /// Earlier calls of its user.
     behind: u64,
 }
 
@@ -30,36 +32,36 @@ struct Wait {
 #[derive(Clone, Debug)]
 struct Oldest {
     calls: BTreeSet<CallKey>,
-    /// When it has become that: after the first time, and before the second.
+    /// When it became the oldest: after the first time, and before the second.
     since: (u64, u64),
 }
 
-/// Who waits for how long.
+/// Waiting calls and their times.
 #[derive(Debug, Default)]
 pub(crate) struct Fairness {
     waits: BTreeMap<(u64, CallKey), Wait>,
-    /// What broke has an effect until then.
+    /// Faults have an effect until this time.
     broken: u64,
     /// By life and user.
     oldest: BTreeMap<(u64, u8), Oldest>,
     /// The user whose oldest call is next, by life.
     next: BTreeMap<u64, u8>,
-    /// Calls that were handed to workers since it was looked last.
+    /// Calls that started since the last look.
     started: Vec<(u64, CallKey)>,
-    /// When it was looked last, by life.
+    /// The time of the last look, by life.
     looked: BTreeMap<u64, u64>,
 }
 
-/// For how long a call has its processor elements at most.
+/// The longest time for which a call can have its processor elements.
 fn longest(options: &Options) -> u64 {
     let faults = &options.faults;
     let parts = [
-        // It runs, and its worker has started before.
+        // The call runs, after its worker has started.
         (true, 1100 * MS),
-        // It runs again when its caller has answered.
+        // The call continues when its callback is answered.
         (options.subjects.callbacks, S),
         (faults.worker_starts_badly, 2 * S),
-        // It is recorded before that it runs.
+        // The server records the call before it starts.
         (faults.disk_is_slow, 10 * S),
         (faults.disk_is_full, 3 * S),
     ];
@@ -68,7 +70,7 @@ fn longest(options: &Options) -> u64 {
 }
 
 impl Fairness {
-    /// Something is broken until then: who waits may wait anew from then on.
+    /// A fault has an effect until this time. Waiting times start again then.
     pub(crate) fn broken(&mut self, until: u64) {
         self.broken = self.broken.max(until);
     }
@@ -86,7 +88,7 @@ impl Fairness {
         self.started.push((life, call));
     }
 
-    /// Whether something has started though an older call was next, which waits still.
+    /// Whether a call has started although an older call was next and still waits.
     fn check_next(&mut self, life: u64, waiting: &[(CallKey, u8)]) -> Result<(), String> {
         let started = std::mem::take(&mut self.started);
         let (mine, others) = started.into_iter().partition(|(of, _)| *of == life);
@@ -110,14 +112,14 @@ impl Fairness {
             }
             None => Ok(()),
         };
-        // What was taken back from a worker waits anew.
+        // A call that was taken back from a worker starts to wait again.
         for key in &mine {
             self.waits.remove(key);
         }
         told
     }
 
-    /// Finds out which calls are their users' oldest, and whether one of them is next.
+    /// Finds the oldest call of each user, and whether one of them is next.
     fn find_next(&mut self, life: u64, now: u64) {
         let before = self.looked.insert(life, now).unwrap_or(now);
         let waits = self.waits.range((life, CallKey::NONE)..);
@@ -144,7 +146,7 @@ impl Fairness {
                 since,
             });
             if known.calls != calls {
-                // One of those that are left may have been the oldest before.
+                // One of the remaining calls might have been the oldest before.
                 let was_there = !known.calls.is_disjoint(&calls);
                 let from = if was_there { known.since.0 } else { before };
                 *known = Oldest {
@@ -165,7 +167,7 @@ impl Fairness {
         }
     }
 
-    /// These calls wait, with their users. Says who starves.
+    /// Checks these waiting calls and their users. Reports the call that starves.
     pub(crate) fn look(
         &mut self,
         life: u64,
@@ -173,7 +175,7 @@ impl Fairness {
         now: u64,
         options: &Options,
     ) -> Result<(), String> {
-        // Reservations go before.
+        // Reservations take precedence.
         if options.subjects.reservations {
             return Ok(());
         }
@@ -181,7 +183,7 @@ impl Fairness {
         self.waits
             .retain(|key, _| key.0 != life || waiting.iter().any(|(call, _)| *call == key.1));
         for (call, user) in waiting {
-            // Of those that came since it was looked last nobody knows the order.
+            // The order of calls that came since the last look is unknown.
             let own = waiting.iter().filter(|(_, other)| other == user);
             let behind = own.count() as u64 - 1;
             let wait = self.waits.entry((life, *call));

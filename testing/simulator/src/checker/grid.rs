@@ -1,4 +1,4 @@
-//! Data with names behind metaservers: what was put under each, whichever server has it.
+//! Named data behind metaservers: what was put under each name, at any server.
 
 use crate::interfaces::Contents;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Versions {
     /// What a user has put under a name, or tried to.
     put: BTreeMap<(u8, String), Vec<Contents>>,
-    /// What a server has said that an version is.
+    /// What a server has said that a version contains.
     known: BTreeMap<(u64, u64), (u8, String, Contents)>,
 }
 
@@ -49,7 +49,7 @@ impl Versions {
             Some((owner, known, contents)) => {
                 (*owner, known.as_str()) == (user, name) && is_it(contents)
             }
-            // The word of it was lost.
+            // The message about it was lost.
             None => {
                 let put = self.put.get(&(user, name.to_string()));
                 put.is_some_and(|all| all.iter().any(is_it))

@@ -1,17 +1,18 @@
-//! Bandwidth: those who have reserved some, and all others together, move no more than is theirs.
+//! Bandwidth: each reservation, and all other connections together, move no more bytes than their
+//! share.
 
 use super::Checker;
 use crate::machine::BANDWIDTH;
 use farcall_server_proto::Direction;
 use std::collections::BTreeMap;
 
-/// What may pass at once is what passes in this part of a second, and at least so many bytes.
+/// The burst is what the rate moves in this part of a second, and at least this many bytes.
 const BURST: u64 = 50;
 const LEAST_BURST: u64 = 16 << 10;
 /// Bytes by which rounding may be off.
 const SLACK: f64 = 64.0;
 
-/// What may still pass.
+/// Bytes that can still pass.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     rate: u64,
@@ -32,7 +33,7 @@ impl Bucket {
         (rate / BURST).max(LEAST_BURST) as f64
     }
 
-    /// So many bytes pass. Returns whether they may.
+    /// Lets bytes pass. Returns whether the rate allows them.
     fn pass(&mut self, bytes: u64, now: u64) -> bool {
         let passed = (now - self.at) as f64 * 1e-9 * self.rate as f64;
         self.level = (self.level + passed).min(Bucket::burst(self.rate)) - bytes as f64;
@@ -41,13 +42,13 @@ impl Bucket {
     }
 }
 
-/// What connections have moved, where bandwidth was reserved.
+/// Bytes that connections have moved while bandwidth was reserved.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
-    /// Connections that have asked for the bandwidth of a reservation, and those that have it; by
-    /// the life of the server and the number of the client.
+    /// Connections that have asked for the bandwidth of a reservation (`None`) or have it, by the
+    /// life of the server and the number of the client.
     attached: BTreeMap<(u64, u64), Option<u64>>,
-    /// By life, reservation and way; 0 are all others.
+    /// By life, reservation and direction. Reservation 0 means all other connections.
     buckets: BTreeMap<(u64, u64, usize), Bucket>,
 }
 
@@ -86,7 +87,7 @@ impl Checker {
             }
         }
         let (id, rate) = match (attached, own) {
-            // Its lane is not known for sure.
+            // Its lane is not certain.
             (Some(_), None) => return,
             (Some(_), Some((id, rate))) => (id, rate),
             (None, _) => (0, BANDWIDTH.saturating_sub(reserved)),

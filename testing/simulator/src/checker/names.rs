@@ -1,4 +1,4 @@
-//! Data with names: a name stands for what was put last, for those who may read it.
+//! Named data: a name leads to the newest version, for the users who can read it.
 
 use crate::interfaces::{Contents, user_name};
 use farcall_random::SplitMix64;
@@ -15,38 +15,37 @@ struct Datum {
     id: HandleId,
     contents: Contents,
     is_shared: bool,
-    /// When its user was told that it has the name.
+    /// When its user learned that the data have the name.
     told: Option<u64>,
     version: Option<DataVersion>,
-    /// Its user wants it to go.
+    /// Its user has dropped it.
     is_dropped: bool,
-    /// It was used then, or later.
+    /// It was used at this time or later.
     used: u64,
 }
 
-/// What a server was told of a file of its data folder.
+/// What a server knows of a file of its data folder.
 #[derive(Clone, Debug)]
 struct File {
     name: String,
-    /// None where it is not there any more.
+    /// `None` if the file is gone.
     contents: Option<Contents>,
     /// When it was changed, in milliseconds.
     written: u64,
     told: u64,
 }
 
-/// All data with names.
+/// All named data.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     data: Vec<Datum>,
     files: BTreeMap<u64, Vec<File>>,
-    /// For how long what is not used is surely kept, in nanoseconds.
+    /// The time in nanoseconds for which unused data certainly remain.
     pub(crate) lasts: u64,
 }
 
 impl Names {
-    /// A server is told what its data folder has: names, what is in them, and when they were
-    /// changed.
+    /// A server learns the contents of its data folder: names, contents and times of change.
     pub(crate) fn folder(&mut self, life: u64, files: &[(String, Contents, u64)], now: u64) {
         let known = self.files.entry(life).or_default();
         let mut told = Vec::new();
@@ -79,7 +78,7 @@ impl Names {
         known.extend(told);
     }
 
-    /// What a file was in some moment since then.
+    /// The states of a file since then.
     fn file_since(&self, life: u64, name: &str, since: u64) -> std::vec::IntoIter<&File> {
         let files = self.files.get(&life).into_iter().flatten();
         let mut files: Vec<&File> = files.filter(|file| file.name == name).collect();
@@ -116,7 +115,7 @@ impl Names {
         data.find(|datum| datum.life == life && datum.id == id)
     }
 
-    /// Its user wants data to go.
+    /// The user drops data.
     pub(crate) fn drops(&mut self, life: u64, id: HandleId) {
         if let Some(datum) = self.get(life, id) {
             datum.is_dropped = true;
@@ -130,7 +129,7 @@ impl Names {
         }
     }
 
-    /// Data that a user may read.
+    /// Data that a user can read.
     pub(crate) fn pick(
         &self,
         (life, reader): (u64, u8),
@@ -155,7 +154,7 @@ impl Names {
         data.any(|datum| datum.life == life && datum.id == id && datum.owner == 0)
     }
 
-    /// A user is told that an array has its name.
+    /// A user learns that an array has its name.
     pub(crate) fn named(
         &mut self,
         who: (u64, u8),
@@ -174,7 +173,7 @@ impl Names {
         self.check(who, record, (since, now))
     }
 
-    /// Whether data are what was put, and not older than what was told before.
+    /// Whether data are what was put, and not older than what a user learned before.
     fn check(
         &mut self,
         who: (u64, u8),
@@ -222,7 +221,7 @@ impl Names {
         }
     }
 
-    /// A user is told what a name stands for.
+    /// A user learns which data a name leads to.
     pub(crate) fn found(
         &mut self,
         who: (u64, u8),
@@ -265,7 +264,7 @@ impl Names {
         Ok(())
     }
 
-    /// A user is told of all data.
+    /// A user lists all data.
     pub(crate) fn listed(
         &self,
         (life, reader): (u64, u8),
@@ -287,7 +286,7 @@ impl Names {
                 && datum.is_surely(life, reader, &datum.name, since)
                 && !self.may_be_hidden(datum, reader)
         });
-        // Those that have expired are not missed, nor are their names where they were given anew.
+        // Expired data may be absent, and so may names that have new data.
         for datum in told.filter(|datum| !self.may_be_expired(datum, now)) {
             if !page
                 .names
@@ -312,7 +311,7 @@ impl Names {
         now + 2_000_000 - datum.used >= self.lasts
     }
 
-    /// Whether what has taken the place of data may be hidden from a user, or may be gone.
+    /// Whether newer data of the same name can be hidden from a user, or can be gone.
     fn may_be_hidden(&self, datum: &Datum, reader: u8) -> bool {
         self.data.iter().any(|other| {
             (other.life, other.owner) == (datum.life, datum.owner)
@@ -321,7 +320,7 @@ impl Names {
         })
     }
 
-    /// Whether data may not be at the server any more.
+    /// Whether the server may no longer have the data.
     pub(crate) fn may_miss(&self, life: u64, id: HandleId, now: u64) -> bool {
         let mut data = self.data.iter().rev();
         let datum = data.find(|datum| datum.life == life && datum.id == id);
@@ -341,7 +340,7 @@ impl Names {
         })
     }
 
-    /// Whether there may be nothing of a name that a user may read, or too much.
+    /// Whether a user may find no data of a name, or data of several owners.
     pub(crate) fn may_be_absent(
         &self,
         (life, reader): (u64, u8),
@@ -361,7 +360,7 @@ impl Names {
                 && !self.may_be_hidden(datum, reader)
         });
         let files = self.file_since(life, &name.name, since);
-        // Neither made nor changed nor removed meanwhile.
+        // No file of the name was made, changed or removed meanwhile.
         let has_file = name.owner.is_none()
             && files.len() == 1
             && files
@@ -379,7 +378,7 @@ impl Datum {
         self.owner == 0 || self.is_shared || self.owner == reader
     }
 
-    /// Whether it surely had that name then, unless it has expired.
+    /// Whether data certainly had that name then, unless they have expired.
     fn is_surely(&self, life: u64, owner: u8, name: &str, since: u64) -> bool {
         (self.life, self.owner) == (life, owner)
             && self.name == name

@@ -1,4 +1,4 @@
-//! Objects: each has one state, which methods change one after the other, each once or not at all.
+//! Objects: each has one state. Methods change it one after the other, each once or not at all.
 
 use crate::interfaces::Tag;
 use crate::machine::keep_ns;
@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Object {
     life: u64,
     user: u8,
-    /// Its name, where it stays.
+    /// Its id, if it is persistent.
     id: Option<HandleId>,
-    /// When its user was told that it stays.
+    /// When its user learned that it is persistent.
     kept: u64,
     /// Methods that were applied to it, in their order.
     applied: Vec<Tag>,
@@ -23,11 +23,11 @@ struct Object {
     worker: Option<WorkerKey>,
     /// Its worker has ended, or its server.
     is_gone: bool,
-    /// A method was given up, which ends the worker if it runs.
+    /// The client cancelled a method, which ends the worker if the method runs.
     may_be_lost: bool,
-    /// Its user has given it up, or its connection has ended.
+    /// Its user has released it, or its connection has ended.
     may_be_dropped: bool,
-    /// It was used then, or later.
+    /// It was used at this time or later.
     used: u64,
 }
 
@@ -35,14 +35,14 @@ struct Object {
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     objects: Vec<Object>,
-    /// Which object each call of a method is on.
+    /// The object of each method call.
     calls: BTreeMap<Tag, usize>,
     /// Methods that were refused: they must not run.
     refused: BTreeSet<Tag>,
 }
 
 impl Objects {
-    /// A client has an object; returns by which number it is known here.
+    /// A client has a new object. Returns its number in this checker.
     pub(crate) fn created(&mut self, life: u64, user: u8, now: u64) -> usize {
         self.objects.push(Object {
             life,
@@ -64,13 +64,13 @@ impl Objects {
         self.calls.insert(tag, index);
     }
 
-    /// A client does not know an object any more: it ends, if it does not stay.
+    /// A client forgets an object, which ends unless it is persistent.
     pub(crate) fn left(&mut self, index: usize) {
         let object = &mut self.objects[index];
         object.may_be_dropped |= object.id.is_none();
     }
 
-    /// A method was given up.
+    /// A client cancelled a method.
     pub(crate) fn gives_up(&mut self, index: usize) {
         self.objects[index].may_be_lost = true;
     }
@@ -80,7 +80,7 @@ impl Objects {
         object.used = object.used.max(since);
     }
 
-    /// An object stays.
+    /// An object becomes persistent.
     pub(crate) fn keeps(&mut self, index: usize, id: HandleId, now: u64) {
         let object = &mut self.objects[index];
         (object.id, object.kept) = (Some(id), now);
@@ -94,7 +94,7 @@ impl Objects {
         }
     }
 
-    /// The name of an object of a user that stays.
+    /// The id of a persistent object of a user.
     pub(crate) fn pick(
         &self,
         (life, user): (u64, u8),
@@ -106,7 +106,7 @@ impl Objects {
         (!ids.is_empty()).then(|| ids[random.below(ids.len() as u64) as usize])
     }
 
-    /// A worker has applied a method to its state. Says what is wrong with that.
+    /// A worker has applied a method to its state. Fails if that breaks an invariant.
     pub(crate) fn applied(&mut self, life: u64, tag: Tag, worker: WorkerKey) -> Result<(), String> {
         let Some(index) = self.calls.get(&tag).copied() else {
             return Err(format!("method {tag} is applied, and nobody has called it"));
@@ -141,7 +141,7 @@ impl Objects {
         }
     }
 
-    /// What was applied to its object when a method had been.
+    /// The methods that its object had applied, this one included.
     pub(crate) fn after(&self, tag: Tag) -> Option<Vec<Tag>> {
         let object = &self.objects[*self.calls.get(&tag)?];
         let end = object.applied.iter().position(|applied| *applied == tag)?;
@@ -152,7 +152,7 @@ impl Objects {
         for object in &mut self.objects {
             if object.life == life {
                 object.is_gone |= object.worker == Some(worker);
-                // It may be one that has run no method yet.
+                // The object might be one that has run no method yet.
                 object.may_be_lost |= object.worker.is_none();
             }
         }
@@ -193,7 +193,7 @@ impl Objects {
             })
     }
 
-    /// A method has failed. Returns whether that may be, where it is about the object.
+    /// A method has failed. Returns whether this failure is allowed, if it concerns the object.
     pub(crate) fn failed(
         &mut self,
         tag: Tag,

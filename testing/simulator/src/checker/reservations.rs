@@ -1,8 +1,8 @@
-//! Reservations: nothing is promised twice.
+//! Reservations: no processor element and no bandwidth is promised twice.
 //!
-//! A client learns the times of a reservation in milliseconds from when the server has answered,
-//! which was between its question and the answer. What is surely reserved is what is so for each
-//! of these moments.
+//! A client learns the times of a reservation in milliseconds, counted from the server's answer.
+//! The answer came between the question and its arrival, so only what holds for every moment
+//! between them is certainly reserved.
 
 use crate::machine::{BANDWIDTH, PES, RESERVATIONS};
 use farcall_rpc_proto::{ReservationPage, Reserve};
@@ -17,10 +17,10 @@ pub(super) struct Booked {
     pes: u32,
     pub(super) rates: [u64; 2],
     told: u64,
-    /// It surely has begun by then, and is not over before.
+    /// It has certainly begun by then, and is not over before.
     from: u64,
     until: u64,
-    /// It is surely over then.
+    /// It is certainly over then.
     over: u64,
 }
 
@@ -111,7 +111,7 @@ impl Reservations {
         Ok(())
     }
 
-    /// Its user gives a reservation up.
+    /// The user releases a reservation.
     pub(crate) fn releases(&mut self, life: u64, id: u64, now: u64) {
         if let Some(booked) = self.0.get_mut(&(life, id)) {
             booked.until = booked.until.min(now);
@@ -125,7 +125,7 @@ impl Reservations {
         booked.is_none_or(|booked| booked.until <= now)
     }
 
-    /// A user's reservations are told.
+    /// A user lists reservations.
     pub(crate) fn listed(
         &self,
         (life, user): (u64, u8),
@@ -148,13 +148,13 @@ impl Reservations {
         Ok(())
     }
 
-    /// Processor elements of a reservation that has surely begun.
+    /// Processor elements of a reservation that has certainly begun.
     pub(super) fn pes(&self, life: u64, id: u64, now: u64) -> Option<u32> {
         let booked = self.0.get(&(life, id))?;
         (booked.covers(now) && booked.pes > 0).then_some(booked.pes)
     }
 
-    /// Processor elements that were surely reserved all the time, and since when.
+    /// Processor elements that were certainly reserved all the time, and since when.
     pub(super) fn booked(&self, life: u64, (since, now): (u64, u64)) -> (u32, u64) {
         let there = self.of_life(life);
         let there =
@@ -164,7 +164,7 @@ impl Reservations {
         })
     }
 
-    /// Bandwidth reservations that have surely begun, by number.
+    /// Bandwidth reservations that have certainly begun, by number.
     pub(super) fn rates(&self, life: u64, now: u64) -> impl Iterator<Item = (u64, &Booked)> {
         let there = self.of_life(life);
         there.filter(move |(_, one)| one.covers(now) && one.rates != [0, 0])

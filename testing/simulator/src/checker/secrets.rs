@@ -1,4 +1,4 @@
-//! Ids that users know of what is theirs, for others to try.
+//! Ids that belong to users, which other users then try.
 
 use farcall_random::SplitMix64;
 use farcall_rpc_proto::{HandleId, JobId};
@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// Ids of a kind that are remembered.
 const MOST: usize = 16;
 
-/// The id of what is one user's.
+/// An id that belongs to one user.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Secret {
     Array(HandleId),
@@ -34,7 +34,7 @@ impl Secrets {
         }
     }
 
-    /// One that is another user's.
+    /// An id of another user.
     pub(crate) fn pick(&self, (life, user): (u64, u8), random: &mut SplitMix64) -> Option<Secret> {
         let others = self.0[random.below(4) as usize].iter();
         let others = others.filter(|(_, (of, owner))| *of == life && *owner != user);

@@ -11,10 +11,10 @@ use farcall_rpc_proto::{ArrayForm, ArrayPart, Failure, FailureKind, HandleId, Ha
 pub(super) struct Array {
     pub(super) id: HandleId,
     pub(super) contents: Contents,
-    /// Calls that were to change it, and those of them that have.
+    /// Calls that should change it, and those that have.
     begun: u64,
     pub(super) done: u64,
-    /// A call that was to change it has not ended well.
+    /// A call that should change it has failed.
     is_spoilt: bool,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Array {
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
     Put(Contents),
-    /// The part that begins there, of an array that was changed so many times or more.
+    /// The part that begins at an offset, of an array that was changed at least this many times.
     Get(HandleId, u64, u64),
     Drop,
 }
@@ -63,15 +63,15 @@ impl Client {
         }
     }
 
-    /// Nobody knows what an array contains.
+    /// The contents of an array become unknown.
     pub(super) fn spoil(&mut self, id: HandleId) {
         if let Some(array) = self.array(id) {
             array.is_spoilt = true;
         }
     }
 
-    /// Whether these bytes of an array are whole: all were changed equally often, as often as calls
-    /// have done or more, and no more often than calls were to.
+    /// Whether these bytes of an array are consistent: all were changed equally often, at least as
+    /// often as calls have succeeded, and at most as often as calls were made.
     pub(super) fn is_changed(
         &mut self,
         id: HandleId,
@@ -100,7 +100,7 @@ impl Client {
         }
     }
 
-    /// An array is at the server, or has gone.
+    /// An array is at the server now, or was dropped.
     pub(super) fn has_handle(
         &mut self,
         purpose: Purpose,
@@ -176,7 +176,7 @@ impl Client {
         }
     }
 
-    /// A request about an array has failed. Returns whether that may be.
+    /// A request about an array has failed. Returns whether this failure is allowed.
     pub(super) fn array_failed(
         &mut self,
         asked: &Asked,

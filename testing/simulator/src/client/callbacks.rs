@@ -1,5 +1,4 @@
-//! Functions that call their caller back, who answers at once, late, after a call of its own, or
-//! never.
+//! Callbacks. The client answers at once, late, after a call of its own, or never.
 
 use super::{Client, Purpose, Scene};
 use crate::interfaces::{AGAIN, next};
@@ -23,7 +22,7 @@ enum Due {
 }
 
 impl Client {
-    /// A function calls back.
+    /// A running function asks for a callback.
     pub(super) fn called_back(&mut self, call: CallId, callback: Callback, scene: &mut Scene<'_>) {
         let Some(open) = self.open.get_mut(&call) else {
             return;
@@ -46,7 +45,7 @@ impl Client {
                 match self.open.keys().next_back().copied() {
                     nested if nested == before => Due::At(scene.now),
                     Some(nested) => {
-                        // Nobody knows when that ends.
+                        // The end of that call is unknown.
                         self.may_be_late(call);
                         Due::After(nested)
                     }
@@ -67,7 +66,7 @@ impl Client {
         self.answer_due(scene);
     }
 
-    /// A call may not be answered in time.
+    /// The answer to a call's callback might come too late.
     fn may_be_late(&mut self, call: CallId) {
         let open = self.open.get_mut(&call);
         if let Some(Purpose::Call(made)) = open.map(|open| &mut open.purpose) {

@@ -1,4 +1,4 @@
-//! Calls: where their arrays are, and what must come of them.
+//! Calls: where their arrays are, and what their results must be.
 
 use super::{Client, Purpose, Scene};
 use crate::checker::Checker;
@@ -8,7 +8,7 @@ use crate::interfaces::{
 use farcall_idl::{Scalar, SharedRange};
 use farcall_rpc_proto::{Call, CallId, Failure, FailureKind, HandleId};
 
-/// A call that was made, and what must come of it.
+/// A call that was made, and its expected result.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     pub(super) tag: Tag,
@@ -23,7 +23,7 @@ pub(super) struct Made {
     /// The memory that it shares with the server.
     pub(super) segment: Option<CallId>,
     pub(super) reservation: Option<u64>,
-    /// It is not answered when it calls back.
+    /// The client does not answer its callbacks.
     pub(super) is_unanswered: bool,
 }
 
@@ -32,16 +32,17 @@ pub(super) struct Made {
 pub(super) enum Expected {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// These, and after them what is its user's or zero.
+    /// These bytes, followed by bytes of the same user or zeros.
     Begins(Vec<u8>),
-    /// How an array begins that other calls of the client have changed so many times or more.
+    /// The beginning of an array that other calls of the client have changed at least this many
+    /// times.
     Changed(HandleId, u64),
     /// The state of an object after it.
     State,
 }
 
 impl Made {
-    /// For people.
+    /// A description for the history.
     pub(super) fn in_words(&self) -> String {
         let mut text = format!("call {} of {}", self.tag, NAMES[self.function]);
         let parts = [
@@ -65,7 +66,7 @@ enum Where {
 }
 
 impl Client {
-    /// A new call of that function, with an array of so many bytes, none of which travel yet.
+    /// A new call of a function with an array of `count` bytes, none of which travel yet.
     pub(super) fn new_call(
         &mut self,
         scene: &mut Scene<'_>,
@@ -106,7 +107,7 @@ impl Client {
         (made, call)
     }
 
-    /// What a function makes of these bytes, where they travel.
+    /// The result of a function for these bytes, if they travel.
     pub(super) fn expected(&self, function: usize, count: u64, sent: &[u8]) -> Expected {
         match function {
             MAKE => Expected::Begins(vec![self.user << 4 | 5; count as usize / 2]),
@@ -264,7 +265,7 @@ impl Client {
         }
     }
 
-    /// Gives up a call that is open.
+    /// Cancels an open call.
     pub(super) fn give_up(&mut self, id: CallId, checker: &mut Checker) {
         if let Some(connection) = &mut self.connection {
             connection.cancel(id);
@@ -274,7 +275,7 @@ impl Client {
         }
     }
 
-    /// Nobody learns any more what came of a call.
+    /// The outcome of a call will never be known.
     pub(super) fn given_up(&mut self, made: &Made, checker: &mut Checker) {
         if let Some((id, true)) = made.array {
             self.spoil(id);
@@ -325,7 +326,7 @@ impl Client {
         }
     }
 
-    /// A call has failed. Returns whether that may be.
+    /// A call has failed. Returns whether this failure is allowed.
     pub(super) fn call_failed(
         &mut self,
         made: &Made,

@@ -4,7 +4,7 @@ use super::{Client, Purpose, Scene};
 use crate::interfaces;
 use farcall_rpc_proto::{Failure, FailureKind};
 
-/// The user who may register libraries.
+/// The user who is allowed to register libraries.
 pub(crate) const OPERATOR: u8 = 1;
 
 /// What is asked about libraries.
@@ -64,7 +64,7 @@ impl Client {
         self.make(scene, (made, call), sends, count);
     }
 
-    /// A request about libraries has failed. Returns whether that may be.
+    /// A request about libraries has failed. Returns whether this failure is allowed.
     pub(super) fn library_failed(
         &mut self,
         asked: Asked,

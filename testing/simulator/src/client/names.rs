@@ -1,4 +1,4 @@
-//! Data with names: put, read, replaced and dropped, and files of the data folder.
+//! Named data: put, read, replaced and dropped, and files of the data folder.
 
 use super::{Client, Purpose, Scene, arrays};
 use crate::checker::Secret;
@@ -8,7 +8,7 @@ use farcall_rpc_proto::{DataName, Failure, FailureKind, HandleId, Name, NameReco
 /// Names that a user gives.
 const NAMES: u64 = 4;
 
-/// What is to have a name.
+/// An array that will get a name.
 #[derive(Clone, Debug)]
 pub(super) struct Published {
     pub(super) name: String,
@@ -16,10 +16,10 @@ pub(super) struct Published {
     pub(super) is_shared: bool,
 }
 
-/// What is asked about data with names.
+/// What is asked about named data.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
-    /// Puts what is to have a name.
+    /// Puts an array that will get a name.
     Put(Published),
     /// Gives an array its name.
     Name(HandleId),
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// An array is there that is to have a name.
+    /// An array that will get a name is at the server.
     pub(super) fn publish(
         &mut self,
         published: Published,
@@ -180,7 +180,7 @@ impl Client {
         }
     }
 
-    /// A request about data has failed. Returns whether that may be.
+    /// A request about data has failed. Returns whether this failure is allowed.
     pub(super) fn name_failed(
         &mut self,
         asked: &Asked,

@@ -1,4 +1,4 @@
-//! Objects: their methods are called, by several connections where they stay.
+//! Objects and their methods; persistent objects are used by several connections.
 
 use super::calls::Expected;
 use super::{Client, Purpose, Scene};
@@ -134,7 +134,7 @@ impl Client {
         }
     }
 
-    /// A request about objects has failed. Returns whether that may be.
+    /// A request about objects has failed. Returns whether this failure is allowed.
     pub(super) fn object_failed(
         &mut self,
         asked: Asked,
@@ -158,7 +158,7 @@ impl Client {
         }
     }
 
-    /// Nobody learns what came of a request about objects.
+    /// The outcome of a request about objects will never be known.
     pub(super) fn object_unknown(&self, asked: Asked, checker: &mut Checker) {
         if let Asked::Keep(index) = asked {
             checker.objects.left(index);

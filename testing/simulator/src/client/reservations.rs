@@ -1,4 +1,4 @@
-//! Processor elements and bandwidth that are reserved, and calls that have some.
+//! Reservations of processor elements and bandwidth, and calls that use them.
 
 use super::{Client, Purpose, Scene};
 use crate::checker::Secret;
@@ -74,7 +74,7 @@ impl Client {
         (count > 0).then(|| self.reservations[scene.random.below(count) as usize])
     }
 
-    /// The reservation that a call names, if it does.
+    /// The reservation that a call uses, if any.
     pub(super) fn any_reservation(&self, scene: &mut Scene<'_>) -> Option<u64> {
         let is_wanted = !self.reservations.is_empty() && scene.random.chance(0.6);
         is_wanted.then(|| self.any_own(scene)).flatten()
@@ -107,7 +107,7 @@ impl Client {
         }
     }
 
-    /// A request about reservations has failed. Returns whether that may be.
+    /// A request about reservations has failed. Returns whether this failure is allowed.
     pub(super) fn reservation_failed(
         &mut self,
         asked: Asked,

@@ -6,7 +6,7 @@ use crate::interfaces::{LOOK, Tag};
 use crate::machine::Memory;
 use farcall_rpc_proto::CallId;
 
-/// Pieces of memory that a client has at a time, and those that it still looks at.
+/// Most segments that a client has at a time, and most returned ones that it still checks.
 const MOST: usize = 3;
 const MOST_FORMER: usize = 8;
 
@@ -18,12 +18,12 @@ pub(super) struct Segment {
     pub(super) bytes: u64,
     /// A call has it.
     pub(super) is_busy: bool,
-    /// What is to be in it when the call has ended.
+    /// The expected contents when the call has ended.
     expected: Vec<u8>,
 }
 
 impl Segment {
-    /// The arguments of a call are written to it.
+    /// Writes the arguments of a call to it.
     pub(super) fn fill(&mut self, sends: &[u8], expected: &Expected, function: usize) {
         self.memory.borrow_mut()[..sends.len()].copy_from_slice(sends);
         self.is_busy = true;
@@ -51,7 +51,7 @@ impl Client {
         }
     }
 
-    /// It gives memory back, and can still see it.
+    /// Returns memory to the server. The client can still see it.
     fn unshare(&mut self, index: usize) {
         let segment = self.segments.remove(index);
         if let Some(connection) = &mut self.connection {
@@ -102,7 +102,7 @@ impl Client {
         }
     }
 
-    /// Nobody knows what a call makes of memory: it is given back.
+    /// The contents of a call's memory become unknown: it is returned to the server.
     pub(super) fn spoil_segment(&mut self, request: CallId) {
         let mut segments = self.segments.iter();
         if let Some(index) = segments.position(|segment| segment.request == request) {
@@ -110,7 +110,7 @@ impl Client {
         }
     }
 
-    /// It looks at memory that it shares, or has shared.
+    /// Checks memory that it shares, or has shared.
     pub(super) fn look_at_memory(&mut self, scene: &mut Scene<'_>) {
         if self.former.len() > MOST_FORMER {
             self.former.remove(0);

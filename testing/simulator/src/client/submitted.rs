@@ -1,4 +1,4 @@
-//! Durable calls, whose outcome is asked for twice.
+//! Durable calls. The client asks for each outcome twice.
 
 use super::calls::Expected;
 use super::{Client, Purpose, Scene};
@@ -6,7 +6,7 @@ use crate::checker::{KnownOutcome, Secret};
 use crate::interfaces::{AGAIN, LOOK, MAKE, ONCE, Tag, WIDE};
 use farcall_rpc_proto::{Failure, FailureKind, JobId, SubmitRequest};
 
-/// A durable call that the server keeps.
+/// A durable call that the server has acknowledged.
 #[derive(Clone, Debug)]
 pub(super) struct StoredCall {
     pub(super) tag: Tag,
@@ -29,7 +29,7 @@ pub(super) enum Asked {
 }
 
 impl Asked {
-    /// For people.
+    /// A description for the history.
     pub(super) fn in_words(&self) -> String {
         match self {
             Asked::Submit { tag, .. } => format!("submit call {tag}"),
@@ -61,7 +61,7 @@ impl Client {
         }
     }
 
-    /// The server keeps a call.
+    /// The server has acknowledged a durable call.
     pub(super) fn is_kept(&mut self, asked: Asked, id: JobId, scene: &mut Scene<'_>) {
         let Asked::Submit {
             tag,
@@ -85,7 +85,7 @@ impl Client {
         self.kept.insert(id, kept);
     }
 
-    /// Asks for the outcome of a call, if there is one that is not asked for.
+    /// Asks for the outcome of a durable call, if there is one that was not asked for yet.
     pub(super) fn fetch_next(&mut self, scene: &mut Scene<'_>) -> bool {
         let fetches = |id: &JobId| {
             let mut open = self.open.values();
@@ -146,7 +146,7 @@ impl Client {
         scene.checker.told(tag, KnownOutcome::Done(received));
     }
 
-    /// A request about a durable call has failed. Returns whether that may be.
+    /// A request about a durable call has failed. Returns whether this failure is allowed.
     pub(super) fn submitted_failed(
         &mut self,
         asked: Asked,
@@ -160,7 +160,8 @@ impl Client {
             Asked::Cancel => return true,
             Asked::Submit { .. } => false,
             Asked::Fetch(tag, id) => {
-                // A disk that cannot be read now may be read later: that is no outcome.
+                // If the disk cannot be read now, it might be readable later. So this failure is
+                // not an outcome.
                 let is_passing = failure.message.starts_with("the results of");
                 let is_over = !matches!(
                     kind,

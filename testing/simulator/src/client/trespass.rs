@@ -1,11 +1,11 @@
-//! Ids of other users, which are tried and must lead nowhere.
+//! Ids of other users, which a client tries. Each attempt must fail.
 
 use super::{Client, Purpose, Scene};
 use crate::checker::Secret;
 use farcall_rpc_proto::{ObjectRequest, ReservationRequest};
 
 impl Client {
-    /// Tries an id that is another user's.
+    /// Tries an id of another user.
     pub(super) fn trespass(&mut self, scene: &mut Scene<'_>) {
         let who = (self.life, self.user);
         let Some(secret) = scene.checker.secrets.pick(who, scene.random) else {
@@ -32,7 +32,7 @@ impl Client {
         self.asked(made, Purpose::Trespass, Vec::new(), scene.now);
     }
 
-    /// It was told of what is another user's.
+    /// The server answered a request for another user's id.
     pub(super) fn trespassed(&self, scene: &mut Scene<'_>) {
         let text = format!("user {} reaches what is another user's", self.user);
         scene.checker.fail(text);

@@ -1,4 +1,5 @@
-//! A client of metaservers: what the real one decides, with the real client's end of connections.
+//! A client of metaservers: the real client's decisions, with the real client's end of each
+//! connection.
 
 use super::data::Dealing;
 use crate::checker::Checker;
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// Calls of one client at a time.
 const MOST_OPEN: usize = 4;
 
-/// To whom a client wants a connection.
+/// The peer of a connection that a client wants.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Whom {
     /// Any metaserver.
@@ -50,9 +51,9 @@ pub(super) enum Asked {
 /// What a call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// That somebody says who has its function; asked so often.
+    /// The servers that have its function; asked this many times.
     Finding(u32),
-    /// A place; asked so often.
+    /// A placement; asked this many times.
     Choosing(u32),
     /// A connection to its server, or the interface there.
     Reaching,
@@ -60,11 +61,11 @@ enum Stage {
     Running(usize),
 }
 
-/// A call under way.
+/// A call in progress.
 pub(super) struct Calling {
     function: usize,
     sends: Vec<u8>,
-    /// What of it is still to be sent to the server where it is.
+    /// Data that its server has not been sent yet.
     pub(super) unsent: VecDeque<u8>,
     pub(super) received: Vec<u8>,
     course: Course,
@@ -85,17 +86,17 @@ pub(crate) struct Caller {
     pub(super) dealt: u64,
     pub(super) calls: BTreeMap<Tag, Calling>,
     pub(super) lines: BTreeMap<usize, Line>,
-    /// Those to whom a connection is being made.
+    /// Peers to which a connection is being made.
     reaching: Vec<Whom>,
-    /// What it wants of the world.
+    /// Connections that it wants.
     pub(crate) wants: Vec<Whom>,
-    /// What has happened to its calls, in words, where that is written down.
+    /// The events of its calls in words, if the history is recorded.
     pub(crate) told: Vec<String>,
     options: Options,
     digests: [u64; 4],
 }
 
-/// Whether a call may fail so, with what may go wrong.
+/// Whether the faults of this history allow such a failure.
 fn is_expected(kind: FailureKind, options: &Options) -> bool {
     let faults = &options.faults;
     let ends = faults.kills || faults.ends;
@@ -151,7 +152,7 @@ impl Caller {
         format!("{} wishes, {calls:?}, {:?}", self.wishes, self.dealings)
     }
 
-    /// It begins a call, if it wants one and may.
+    /// Begins a call, if it wants one and can.
     pub(crate) fn act(
         &mut self,
         now: f64,
@@ -220,7 +221,7 @@ impl Caller {
         self.find(tag, now, checker);
     }
 
-    /// The line to somebody, if there is one; otherwise one is wanted.
+    /// The connection to a peer, if there is one. Otherwise it will want one.
     pub(super) fn line(&mut self, whom: &Whom) -> Option<usize> {
         let found = self.lines.iter().find(|(_, line)| line.whom == *whom);
         let link = found.map(|(link, _)| *link);
@@ -231,7 +232,8 @@ impl Caller {
         link
     }
 
-    /// Learns who has the function of a call, unless that is known, and has the call placed.
+    /// Asks which servers have the function of a call, unless it knows them, and then for a
+    /// placement.
     fn find(&mut self, tag: Tag, now: f64, checker: &mut Checker) {
         let Some(call) = self.calls.get_mut(&tag) else {
             return;
@@ -299,7 +301,7 @@ impl Caller {
         }
     }
 
-    /// Goes on with a call that has its place: at its server, when it is reached.
+    /// Continues a placed call at its server, when there is a connection.
     fn reach(&mut self, tag: Tag, now: f64, checker: &mut Checker) {
         let Some(place) = self.calls.get(&tag).and_then(|call| call.course.place()) else {
             return;
@@ -348,7 +350,7 @@ impl Caller {
         }
     }
 
-    /// A call has met with trouble.
+    /// Handles the failure of an attempt.
     fn fails(
         &mut self,
         tag: Tag,
@@ -455,14 +457,14 @@ impl Caller {
         }
     }
 
-    /// Data that wait for somebody.
+    /// Transfers of named data that wait for a peer.
     fn dealing_with(&self, whom: &Whom) -> Vec<u64> {
         let dealings = self.dealings.iter();
         let dealings = dealings.filter(|(_, dealing)| dealing.waits_for(whom));
         dealings.map(|(id, _)| *id).collect()
     }
 
-    /// Calls that wait for somebody.
+    /// Calls that wait for a peer.
     fn waiting(&self, whom: &Whom) -> Vec<Tag> {
         let waits = |call: &Calling| match (call.stage, whom) {
             (Stage::Finding(_) | Stage::Choosing(_), Whom::Meta) => true,
@@ -476,7 +478,7 @@ impl Caller {
         calls.map(|(tag, _)| *tag).collect()
     }
 
-    /// Somebody cannot be reached.
+    /// A peer cannot be reached.
     pub(crate) fn unreachable(&mut self, whom: &Whom, now: f64, checker: &mut Checker) {
         self.reaching.retain(|one| one != whom);
         for id in self.dealing_with(whom) {
@@ -509,7 +511,7 @@ impl Caller {
         }
     }
 
-    /// A connection is lost, or the other side has let it go.
+    /// A connection is lost, or its peer has closed it.
     pub(crate) fn lost(&mut self, link: usize, was_let_go: bool, now: f64, checker: &mut Checker) {
         let Some(line) = self.lines.remove(&link) else {
             return;

@@ -16,7 +16,7 @@ const NAMES: u64 = 3;
 /// What it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// That somebody says who holds the data; asked so often.
+    /// The servers that hold the data; asked this many times.
     Finding(u32),
     /// A connection to a holder.
     Reaching,
@@ -33,7 +33,7 @@ pub(super) struct Dealing {
     pub(super) unsent: VecDeque<u8>,
     pub(super) received: Vec<u8>,
     stage: Stage,
-    /// Servers that may have the data, or take them.
+    /// Servers that might hold the data, or accept them.
     holders: VecDeque<(u64, String)>,
     /// The version that is known, and the version that is read.
     after: u64,
@@ -41,7 +41,7 @@ pub(super) struct Dealing {
 }
 
 impl Dealing {
-    /// Whether it waits for somebody.
+    /// Whether it waits for a peer.
     pub(super) fn waits_for(&self, whom: &Whom) -> bool {
         match whom {
             Whom::Meta => matches!(self.stage, Stage::Finding(_)),
@@ -96,7 +96,7 @@ impl Caller {
         self.ask_meta(Asked::Data { id }, Kind::FindData, &find.to_bytes());
     }
 
-    /// The client knows what there is to know of who holds the data.
+    /// The client has learned which servers hold the data.
     fn data_found(&mut self, id: u64, room: Option<Offer>) {
         let Some(dealing) = self.dealings.get_mut(&id) else {
             return;
@@ -122,7 +122,7 @@ impl Caller {
         self.reach_holder(id);
     }
 
-    /// Goes to the first holder that is left; it ends where there is none.
+    /// Asks the first holder that is left. Ends the transfer if there is none.
     pub(super) fn reach_holder(&mut self, id: u64) {
         let Some(dealing) = self.dealings.get_mut(&id) else {
             return;
@@ -164,7 +164,7 @@ impl Caller {
         }
     }
 
-    /// A holder does not have the data, or is lost: the next one is asked. What was put may be
+    /// A holder does not have the data, or is lost: asks the next one. Data that were put might be
     /// there or not.
     fn leave_holder(&mut self, id: u64) {
         if let Some(dealing) = self.dealings.get_mut(&id) {
@@ -174,7 +174,7 @@ impl Caller {
         }
     }
 
-    /// Nobody was reached, or the connection was lost.
+    /// No peer was reached, or the connection was lost.
     pub(super) fn data_lost(&mut self, id: u64, now: f64) {
         let Some(dealing) = self.dealings.get_mut(&id) else {
             return;

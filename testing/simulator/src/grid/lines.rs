@@ -5,7 +5,7 @@ use crate::checker::Checker;
 use farcall_rpc_proto::{ProtocolError, Transmit};
 
 impl Caller {
-    /// Connections on which there is something to send, with what that is.
+    /// Connections with bytes to send, and these bytes.
     pub(crate) fn output(&mut self) -> Vec<(usize, Vec<u8>)> {
         let (calls, dealings) = (&mut self.calls, &mut self.dealings);
         let user = self.user;
@@ -37,8 +37,8 @@ impl Caller {
         lines.filter(|(_, bytes)| !bytes.is_empty()).collect()
     }
 
-    /// Takes what has come on a connection. Returns whether the connection can go on, and if not,
-    /// whether the other side has let it go.
+    /// Handles bytes of a connection. Returns whether the connection can continue, and if not,
+    /// whether the peer closed it.
     pub(crate) fn input(
         &mut self,
         link: usize,

@@ -8,10 +8,10 @@ use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{Limits, Transmit};
 use std::collections::BTreeMap;
 
-/// Seconds for which a server is believed to be there without a report.
+/// Seconds of a lease.
 pub(crate) const LEASE_S: f64 = 10.0;
 
-/// A connection, and what it may say once its peer was let in.
+/// A connection, and the session of its peer once it was admitted.
 struct Guest {
     proto: Connection,
     session: Option<Session>,
@@ -44,7 +44,7 @@ impl Meta {
         }
     }
 
-    /// Somebody connects.
+    /// A peer connects.
     pub(crate) fn accept(&mut self, link: usize) {
         let hello = session::hello("simulated metaserver");
         let guest = Guest {
@@ -54,8 +54,8 @@ impl Meta {
         self.guests.insert(link, guest);
     }
 
-    /// Bytes have come, at `now` in seconds since 1970. Returns what it answers, or that it lets
-    /// the connection go.
+    /// Handles bytes, at `now` in seconds since 1970. Returns the answer; `None` closes the
+    /// connection.
     pub(crate) fn input(&mut self, link: usize, mut bytes: &[u8], now: f64) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let guest = self.guests.get_mut(&link)?;
@@ -98,8 +98,8 @@ impl Meta {
         }
     }
 
-    /// Looks at leases, and at the store where there is one: at so many seconds since 1970, and of
-    /// a clock that nobody sets. The store takes at most so many writes before it is killed.
+    /// Checks leases and reads the store. `now` holds seconds since 1970 and the seconds of a
+    /// monotonic clock. The metaserver is killed after the given number of writes to the store.
     pub(crate) fn turn(
         &mut self,
         store: Option<&mut Store>,
@@ -111,7 +111,7 @@ impl Meta {
         self.exchange.collect(&mut self.directory);
         if self.exchange.reads_all(now_s) || self.seen != store.version() {
             for row in store.load((now * 1e3) as u64) {
-                // What is there was written by this very code.
+                // This same code wrote the row.
                 let _ = self.exchange.read(&mut self.directory, now, &row);
             }
         }

@@ -1,4 +1,4 @@
-//! The store that metaservers share: rows, of which each holds until some time.
+//! The store that metaservers share: rows, each valid until a time.
 
 use farcall_directory::Key;
 use farcall_directory::shared::Write;
@@ -19,7 +19,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Does as a metaserver says.
+    /// Executes a write of a metaserver.
     pub(crate) fn write(&mut self, write: Write) {
         let holds_longer =
             |row: Option<&Row>, until: u64| row.is_some_and(|row| row.until_ms > until);
@@ -35,7 +35,7 @@ impl Store {
         self.version += 1;
     }
 
-    /// All rows that hold; those that do not are removed.
+    /// All valid rows. Removes the others.
     pub(crate) fn load(&mut self, now_ms: u64) -> Vec<Vec<u8>> {
         self.rows.retain(|_, row| row.until_ms > now_ms);
         self.rows.values().map(|row| row.body.clone()).collect()

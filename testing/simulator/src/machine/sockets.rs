@@ -1,23 +1,23 @@
-//! A server's ends of connections: bytes that it takes and writes, at reserved rates where there
-//! are some.
+//! The server's ends of connections: bytes that it reads and writes, at reserved rates if there are
+//! any.
 
 use super::Machine;
 use farcall_rpc_proto::Transmit;
 use farcall_server_proto::{ConnectionKey, Direction};
 use std::collections::VecDeque;
 
-/// Bytes that are read, or collected to be written, at once.
+/// Most bytes that are read, or collected for a write, at once.
 const AT_ONCE: usize = 64 << 10;
 
 /// A server's end of a connection.
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) link: usize,
-    /// What has come and was not taken yet.
+    /// Bytes that have arrived and were not handled yet.
     pub(crate) unread: VecDeque<u8>,
-    /// How many bytes of it were read: what passes the link is counted then.
+    /// How many of these bytes were read. The link counts them at that moment.
     read: usize,
-    /// What was collected to be written.
+    /// Bytes that were collected for a write.
     unsent: Vec<u8>,
 }
 
@@ -33,14 +33,14 @@ impl Socket {
 }
 
 impl Machine {
-    /// Reads from a connection, as far as it may. Returns how many bytes.
+    /// Reads from a connection, as far as its rate allows. Returns the number of bytes.
     fn read(&mut self, key: ConnectionKey, pending: u64) -> usize {
         let allowance = self.server.lanes().allowance(key, Direction::Up);
         let (Some(allowance), Some(socket)) = (allowance, self.sockets.get_mut(&key)) else {
             return 0;
         };
         let most = usize::try_from(allowance.of(pending)).unwrap_or(usize::MAX);
-        // Where the way is not paced all can be taken at once.
+        // Without a reserved rate all bytes can be read at once.
         let count = match allowance.is_limited() {
             true => most.min(socket.unread.len()).min(AT_ONCE),
             false => socket.unread.len(),
@@ -58,8 +58,8 @@ impl Machine {
         socket.is_some_and(|socket| !socket.unread.is_empty() && !waits)
     }
 
-    /// Takes what has come on a connection, as far as the server does. Returns whether it has
-    /// taken anything, and how many bytes have passed the link for it.
+    /// Handles the input of a connection, as far as the server does. Returns whether it handled
+    /// any, and how many bytes passed the link.
     pub(crate) fn take_input(&mut self, key: ConnectionKey) -> (bool, u64) {
         if !self.sockets.contains_key(&key) || !self.server.clients().takes_input(key) {
             return (false, 0);
@@ -108,7 +108,7 @@ impl Machine {
         (true, passed as u64)
     }
 
-    /// What is written on a connection now, as far as it may be.
+    /// Bytes that are written on a connection now, as far as its rate allows.
     pub(crate) fn output(&mut self, key: ConnectionKey, now: u64) -> Vec<u8> {
         let mut out = Vec::new();
         let Some(socket) = self.sockets.get_mut(&key) else {
@@ -140,7 +140,7 @@ impl Machine {
         out
     }
 
-    /// What stands still on connections, for people.
+    /// Bytes that wait on connections, described for the history.
     pub(crate) fn status(&self) -> Vec<String> {
         let sockets = self.sockets.iter();
         let stands = sockets.filter(|(_, one)| one.unread.len() + one.unsent.len() > 0);
@@ -161,7 +161,7 @@ impl Machine {
         self.sockets.values().all(|socket| socket.unsent.is_empty())
     }
 
-    /// Collects what there is to be written. Returns whether there is anything.
+    /// Collects bytes to write. Returns whether there are any.
     fn collect(&mut self, key: ConnectionKey, out: &mut Vec<u8>, now: u64) -> bool {
         let left = self.server.lanes().allowance(key, Direction::Down);
         let left = left.map_or(0, |allowance| allowance.left());
@@ -189,7 +189,7 @@ impl Machine {
         !out.is_empty()
     }
 
-    /// Its last words on a connection that ends, if nothing is under way that they would cut.
+    /// The last bytes on a connection that ends, unless they would cut into a message.
     pub(crate) fn farewell(&mut self, key: ConnectionKey, now: u64) -> Vec<u8> {
         let mut out = Vec::new();
         let is_cut = |socket: &Socket| !socket.unsent.is_empty();

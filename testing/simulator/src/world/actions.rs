@@ -1,4 +1,4 @@
-//! What the server wants done, and what workers make of it.
+//! The actions of the server, and how workers carry them out.
 
 use super::hosts::ToLife;
 use super::services::blank;
@@ -13,7 +13,8 @@ use farcall_server_proto::{
 };
 
 impl World {
-    /// Does what the server wants done, until there is no more. It may be killed before any of it.
+    /// Carries out the server's actions until there are none left. A kill can come before any of
+    /// them.
     pub(super) fn act(&mut self, host: usize) {
         loop {
             let Some(machine) = self.machine(host) else {
@@ -22,8 +23,8 @@ impl World {
             let Some(action) = machine.server.poll_action() else {
                 break;
             };
-            // What is about to be recorded, or is run, is what a kill may spoil; of several servers
-            // each has fewer calls.
+            // Kills are more frequent before an action that records or starts a call. With several
+            // servers, each has fewer calls.
             let once_in = match action {
                 Action::Record(_) | Action::Run { .. } => 1500,
                 _ if self.metas.is_empty() => 20_000,
@@ -316,7 +317,7 @@ impl World {
         self.checker.leaves((host, worker), posted.call);
         self.step_after(host, worker, 1_000);
         let finished = Finished {
-            // Of the first functions the server thinks that they are brief.
+            // The server takes the first functions for brief ones.
             exec_nanos: if posted.function < ASK {
                 5_000
             } else {

@@ -1,4 +1,4 @@
-//! Clients of metaservers: what they want of the world, and what comes to them.
+//! Events of clients of metaservers.
 
 use super::grid::End;
 use super::links::{Maker, To};
@@ -16,7 +16,7 @@ impl World {
         self.callers[caller].act(now, &mut self.random, &mut self.checker, is_last);
         self.caller_goes_on(caller);
         if self.callers[caller].wishes > 0 {
-            // Now and then it pauses, so that hosts end and come back between its calls.
+            // Sometimes it pauses, so that hosts end and come back between its calls.
             let most = if self.random.chance(0.2) {
                 5 * S
             } else {
@@ -28,8 +28,7 @@ impl World {
         self.may_cut();
     }
 
-    /// Writes down what has become of a client's calls, sends what it has to send, and makes the
-    /// connections that it wants.
+    /// Records a client's events, sends its bytes, and makes the connections that it wants.
     pub(super) fn caller_goes_on(&mut self, caller: usize) {
         for text in std::mem::take(&mut self.callers[caller].told) {
             self.trace(|| format!("client {caller}: {text}"));
@@ -49,7 +48,7 @@ impl World {
         }
     }
 
-    /// A client has reached somebody, or not.
+    /// A client's connection was made, or could not be made.
     pub(super) fn caller_connected(&mut self, caller: usize, whom: Whom, link: Option<usize>) {
         let now = self.seconds();
         let (at, checker) = (&mut self.callers[caller], &mut self.checker);
@@ -60,7 +59,7 @@ impl World {
         self.caller_goes_on(caller);
     }
 
-    /// Bytes have come to a client. Whether the connection can go on.
+    /// Bytes have arrived at a client. Returns whether the connection can continue.
     pub(super) fn caller_hears(&mut self, caller: usize, link: usize, bytes: &[u8]) -> bool {
         let now = self.seconds();
         let (at, checker) = (&mut self.callers[caller], &mut self.checker);
@@ -87,7 +86,7 @@ fn host_of(address: &str) -> usize {
 }
 
 impl Maker {
-    /// Who it is.
+    /// The end that it stands for.
     pub(super) fn end(&self) -> End {
         match self {
             Maker::Client(client) | Maker::Caller(client, _) => End::Client(*client),
@@ -97,7 +96,7 @@ impl Maker {
 }
 
 impl To {
-    /// Who it is.
+    /// The end that it stands for.
     pub(super) fn end(self) -> End {
         match self {
             To::Host(host) => End::Host(host),

@@ -1,4 +1,4 @@
-//! Metaservers, how servers are their members, and ways that are cut.
+//! Metaservers, the servers that join them, and cuts between hosts.
 
 use super::links::{Maker, To};
 use super::{Happening, MS, S, World};
@@ -11,10 +11,10 @@ use farcall_server_proto::member::{Answer, Ask, Member};
 
 /// How often a metaserver looks at leases and at its store.
 const TICK: Nanos = 200 * MS;
-/// So long after a server has died no metaserver knows it: its last word may have been late, and
-/// its lease ends.
+/// The time after which no metaserver knows a dead server: its last report might have been late,
+/// and its lease must end.
 const FORGOTTEN: Nanos = 60 * S;
-/// How long a metaserver may take to answer a server.
+/// The longest time that a server waits for a metaserver.
 const PATIENCE: Nanos = 3 * S;
 
 /// A host with a metaserver, one life of it after the other.
@@ -22,30 +22,30 @@ const PATIENCE: Nanos = 3 * S;
 pub(crate) struct MetaHost {
     pub(super) meta: Option<Meta>,
     pub(super) life: u64,
-    /// By how many milliseconds its calendar is wrong.
+    /// The error of its system clock in milliseconds.
     calendar: i64,
-    /// By how many it was when the metaserver started: it goes on from there.
+    /// The error when the metaserver started; its monotonic clock continues from there.
     started: i64,
 }
 
 /// A server as a member of one metaserver.
 pub(crate) struct Membership {
     member: Member,
-    /// One report that waits until the metaserver has answered.
+    /// A status report that waits until the metaserver has answered.
     waits: Option<(Nanos, ServerStatus)>,
     line: Option<(usize, Connection)>,
-    /// Counts what was asked: patience with something else ends too late.
+    /// Counts questions, so that a time-out of an earlier question is ignored.
     asked: u64,
     deadline: Nanos,
 }
 
-/// Two ends that do not reach each other.
+/// Two ends that cannot reach each other.
 pub(super) struct Cut {
     ends: [End; 2],
     until: Nanos,
 }
 
-/// Who may be cut off.
+/// An end that can be cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Host(usize),
@@ -61,7 +61,7 @@ impl Membership {
 }
 
 impl World {
-    /// What a metaserver takes for the time, in seconds since 1970.
+    /// The time that a metaserver reads from its clock, in seconds since 1970.
     pub(super) fn meta_now(&self, meta: usize) -> f64 {
         let milliseconds = self.calendar + self.metas[meta].started;
         milliseconds as f64 * 1e-3 + self.now as f64 * 1e-9
@@ -77,7 +77,7 @@ impl World {
         self.meta_turns(meta, life);
     }
 
-    /// A metaserver looks at what is due; it may be killed before any write to its store.
+    /// A metaserver does its periodic work. A kill can come before any write to its store.
     pub(super) fn meta_turns(&mut self, meta: usize, life: u64) {
         if self.metas[meta].life != life {
             return;
@@ -159,7 +159,7 @@ impl World {
         }
     }
 
-    /// A server that ends of itself says so to its metaservers.
+    /// A server that stops leaves its metaservers.
     pub(super) fn leaves(&mut self, host: usize) {
         let number = self.hosts[host].number;
         for meta in 0..self.metas.len() {
@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    /// Tells all members how their server stands, if that is due.
+    /// Sends the server's status to all metaservers, if it is due.
     pub(super) fn report(&mut self, host: usize) {
         let now = self.now;
         let at = &mut self.hosts[host];
@@ -193,7 +193,7 @@ impl World {
         }
     }
 
-    /// A server does what is due at a metaserver.
+    /// A server does its periodic work at a metaserver.
     pub(super) fn member_turns(&mut self, host: usize, meta: usize) {
         loop {
             let now = self.now;
@@ -257,7 +257,7 @@ impl World {
         self.send(link, out, 0);
     }
 
-    /// A server is tired of waiting for a metaserver.
+    /// A server stops waiting for a metaserver.
     pub(super) fn loses_patience(&mut self, host: usize, meta: usize, asked: u64) {
         let Some(known) = self.hosts[host].members.get(meta) else {
             return;
@@ -271,7 +271,7 @@ impl World {
         }
     }
 
-    /// A server has reached a metaserver, or not.
+    /// A server's connection to a metaserver was made, or could not be made.
     pub(super) fn member_connected(&mut self, host: usize, meta: usize, link: Option<usize>) {
         let now = self.now;
         let known = &mut self.hosts[host].members[meta];
@@ -296,7 +296,7 @@ impl World {
         self.member_turns(host, meta);
     }
 
-    /// A metaserver has sent something to a server. Whether the connection can go on.
+    /// Bytes of a metaserver have arrived at a server. Returns whether the connection can continue.
     pub(super) fn member_hears(&mut self, host: usize, meta: usize, mut bytes: &[u8]) -> bool {
         let now = self.now;
         while !bytes.is_empty() {
@@ -335,7 +335,7 @@ impl World {
             .any(|cut| self.now < cut.until && is_it(cut))
     }
 
-    /// Cuts some way, perhaps.
+    /// Cuts two ends off from each other, at random.
     pub(super) fn may_cut(&mut self) {
         if !self.grid_fails(|faults| faults.cuts, 300) {
             return;
@@ -367,7 +367,7 @@ impl World {
         }
     }
 
-    /// Whether a metaserver knows a server that has long ended.
+    /// Whether a metaserver still knows a server that ended long ago.
     fn check_dead(&mut self, meta: usize) {
         let Some(known) = &self.metas[meta].meta else {
             return;
@@ -382,7 +382,7 @@ impl World {
         }
     }
 
-    /// Whether all metaservers know the servers that live, and no others, and that they take calls.
+    /// Checks that all metaservers know exactly the live servers, and that these take calls.
     pub(super) fn check_directories(&mut self) {
         let live = self.hosts.iter().filter(|host| !host.is_gone);
         let live = live.map(|host| (host.number, true));

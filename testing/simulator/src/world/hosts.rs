@@ -1,4 +1,4 @@
-//! A host of the simulated world: a server, its disk and its clocks, and what becomes of them.
+//! A host of the simulated world: a server, its disk and its clocks, and their faults.
 
 use super::grid::Membership;
 use super::{Happening, MS, S, World};
@@ -11,17 +11,17 @@ use farcall_server_proto::{Death, Event, Now, Ready, WorkerKey};
 /// A host with a server, one life of it after the other.
 #[derive(Default)]
 pub(crate) struct Host {
-    /// None between two lives.
+    /// `None` between two lives.
     pub(super) machine: Option<Machine>,
     /// Which life of its server it is.
     pub(super) life: u64,
     /// It does not come back.
     pub(super) is_gone: bool,
-    /// Until when it stands still.
+    /// The end of a pause of the host.
     pub(super) paused: Nanos,
-    /// When the server wants to look again.
+    /// The next deadline of the server.
     deadline: Nanos,
-    /// By how many milliseconds its calendar is wrong.
+    /// The error of its system clock in milliseconds.
     calendar: i64,
     pub(super) disk: Disk,
     /// The number of its server in this life, at metaservers.
@@ -45,29 +45,29 @@ pub(super) enum ToLife {
     Deadline,
     /// A client that has connected is accepted.
     Accepts,
-    /// Somebody changes the data folder.
+    /// A file of the data folder changes.
     Folder,
 }
 
 impl Host {
-    /// Whether this life of its server goes on.
+    /// Whether this life of its server continues.
     pub(super) fn has(&self, life: u64) -> bool {
         self.life == life && self.machine.is_some()
     }
 
-    /// Whether its server has nothing to do any more.
+    /// Whether its server has no work left.
     pub(super) fn is_quiet(&self) -> bool {
         self.machine.as_ref().map_or(self.is_gone, |machine| {
             let figures = machine.server.overview().figures();
             let calls: usize = figures.calls.iter().sum();
-            // Queued and running ones are still to come to an end.
+            // Queued and running durable calls still have to end.
             let submitted: usize = figures.submitted[..2].iter().sum();
             calls == 0 && submitted == 0
         })
     }
 
-    /// Whether its server has stopped, its last words are out and what it has to record is
-    /// recorded; it waits for neither for long.
+    /// Whether its server has stopped, with its last bytes sent and its entries recorded. It waits
+    /// only briefly for both.
     fn has_ended(&self, now: Nanos) -> bool {
         self.machine.as_ref().is_some_and(|machine| {
             let is_over = machine.is_flushed() && machine.server.is_settled();
@@ -123,7 +123,7 @@ impl World {
         self.trace(|| format!("server {host} is killed"));
         let committed = self.random.below(4) as usize;
         self.excuse_links(host);
-        // Where the host itself is gone, nobody is told of it.
+        // If the whole host is lost, no peer is told.
         let is_silent = !self.metas.is_empty() && self.random.chance(0.3);
         self.ends(host, committed, if is_silent { 30 * S } else { 0 });
         let others = self.hosts.iter().filter(|one| !one.is_gone).count() - 1;
@@ -136,7 +136,7 @@ impl World {
         self.at(self.now + delay, Happening::Starts(host));
     }
 
-    /// A server has ended of itself: the next one starts.
+    /// A server has stopped: the next one starts.
     fn end_life(&mut self, host: usize) {
         self.trace(|| format!("server {host} ends"));
         if !self.hosts[host]
@@ -144,7 +144,7 @@ impl World {
             .as_ref()
             .is_some_and(Machine::is_flushed)
         {
-            // It does not wait for who takes nothing.
+            // It does not wait for peers that read nothing.
             self.excuse_links(host);
         }
         if !self.metas.is_empty() {
@@ -154,8 +154,8 @@ impl World {
         self.at(self.now + MS, Happening::Starts(host));
     }
 
-    /// A server is not there any more. So many of the entries on their way are committed;
-    /// others notice at most so late.
+    /// A server is gone. The first `committed` entries in its journal's queue are committed. Peers
+    /// notice within `late`.
     fn ends(&mut self, host: usize, committed: usize, late: Nanos) {
         self.checker.killed(self.life(host), host);
         self.disappoint(host);
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// Tells a server what has happened, and does what it wants done.
+    /// Passes an event to a server, and carries out its actions.
     pub(super) fn tell(&mut self, host: usize, event: Event) {
         let now = self.clock(host);
         if let Some(machine) = self.machine(host) {
@@ -194,7 +194,7 @@ impl World {
         self.go_on(host);
     }
 
-    /// A server goes on until there is no more to do now.
+    /// A server works until it has nothing to do now.
     pub(super) fn go_on(&mut self, host: usize) {
         self.act(host);
         let now = self.clock(host);
@@ -205,7 +205,7 @@ impl World {
         self.act(host);
         self.serve(host);
         if self.fails(|faults| faults.pauses, 5000) {
-            // Long enough that a lease ends.
+            // Long enough for a lease to end.
             let most = if self.metas.is_empty() { 5 } else { 25 };
             let delay = self.random.below(most * S);
             self.hosts[host].paused = self.now + delay;
@@ -229,7 +229,7 @@ impl World {
         self.set_deadline(host);
     }
 
-    /// When a server looks again.
+    /// Sets the next deadline of a server.
     fn set_deadline(&mut self, host: usize) {
         let (now, at) = (self.now, &mut self.hosts[host]);
         let Some(machine) = &at.machine else { return };
@@ -237,7 +237,7 @@ impl World {
             true => Some(now),
             false => machine.server.next_deadline(),
         };
-        // A moment later, so that time goes on.
+        // A moment later, so that time advances.
         let next = next.map(|next| next.max(now + 1000));
         if let Some(next) = next.filter(|next| *next < at.deadline) {
             at.deadline = next;

@@ -10,18 +10,18 @@ use farcall_rpc_proto::User;
 use farcall_server_proto::{Accepted, ConnectionKey, Direction, Event};
 use std::collections::VecDeque;
 
-/// Who has made a connection.
+/// The host that has made a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Maker {
     /// A client of one server.
     Client(usize),
-    /// A client of metaservers, to whom it wants.
+    /// A client of metaservers, with the peer that it wants.
     Caller(usize, Whom),
     /// A host's server, in one life, to a metaserver.
     Member(usize, u64, usize),
 }
 
-/// To whom it leads.
+/// The other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum To {
     Host(usize),
@@ -36,14 +36,14 @@ pub(super) struct Link {
     life: u64,
     /// At a server.
     key: Option<ConnectionKey>,
-    /// When the last bytes each way arrive: none overtake others.
+    /// When the last bytes in each direction arrive. Bytes never overtake others.
     pub(super) arrives: [u64; 2],
     pub(super) is_open: bool,
-    /// Memory can be handed over on it, and its bytes cross no link.
+    /// Memory can be passed over it, and its bytes cross no network.
     is_unix: bool,
-    /// Memory that was handed over and has not come yet.
+    /// Memory that was passed and has not arrived yet.
     pub(super) memories: VecDeque<Memory>,
-    /// Something has broken it: no last words are owed.
+    /// A fault has broken it: no last bytes are expected.
     pub(super) is_broken: bool,
 }
 
@@ -60,8 +60,7 @@ macro_rules! scene {
 }
 
 impl World {
-    /// A server is gone, and its connections with it. Where the whole host is, the others notice
-    /// late.
+    /// A server is gone, and its connections with it. If the whole host is gone, peers notice late.
     pub(super) fn lose_links(&mut self, host: usize, late: u64) {
         for link in 0..self.links.len() {
             let known = &self.links[link];
@@ -82,7 +81,7 @@ impl World {
         }
     }
 
-    /// Nobody expects last words on the connections of a server.
+    /// No last bytes are expected on the connections of a server.
     pub(super) fn excuse_links(&mut self, host: usize) {
         let life = self.hosts[host].life;
         let its = |link: &&mut Link| (link.to, link.life) == (To::Host(host), life);
@@ -117,7 +116,7 @@ impl World {
         }
     }
 
-    /// Takes input of a connection, as far as it may be read and the server takes it.
+    /// Handles input of a connection, as far as its rate and the server allow.
     fn take_input(&mut self, host: usize, key: ConnectionKey) {
         let now = self.now;
         let Some(machine) = self.machine(host) else {
@@ -145,7 +144,7 @@ impl World {
         }
         if let Some(machine) = self.machine(host) {
             machine.server.settle(key, Direction::Up, granted);
-            // What was not read is found out again.
+            // Input that was not read is noticed again.
             if machine.is_readable(key) {
                 machine.resumed.push(key);
             }
@@ -164,8 +163,8 @@ impl World {
             return;
         };
         let link = &self.links[link];
-        // What a client has left without a word is in the lane that it had, and not in that of the
-        // client's next connection.
+        // Bytes that a client left when it disappeared belong to the lane of its old connection,
+        // not of its next one.
         if let Maker::Client(client) = link.maker
             && link.is_open
             && !link.is_unix
@@ -192,7 +191,7 @@ impl World {
 
     /// Sends bytes over a link: to the server (0) or from it (1).
     pub(super) fn send(&mut self, link: usize, bytes: Vec<u8>, direction: usize) {
-        // Of a link that was reset nothing arrives any more: what came after it would have a hole.
+        // After a reset no bytes arrive: later bytes would have a gap before them.
         if bytes.is_empty() || !self.links[link].is_open || self.links[link].is_broken {
             return;
         }
@@ -230,7 +229,7 @@ impl World {
         self.at(self.now + client, Happening::LostAtClient(link));
     }
 
-    /// Writes down what a client has asked for and was told.
+    /// Records the requests and answers of a client.
     fn note(&mut self, client: usize) {
         for note in self.clients[client].notes() {
             self.trace(|| format!("client {client}: {note}"));
@@ -265,7 +264,7 @@ impl World {
             self.links[link].is_open = false;
             self.clients[client].lost(&mut self.checker);
             self.at(self.now + 100 * MS, Happening::Connects(client));
-            // Some day the system gives the connection up.
+            // After a time the system closes the connection.
             let late = self.now + 30 * S;
             self.at(late, Happening::LostAtServer(link));
         }
@@ -287,7 +286,7 @@ impl World {
         }
     }
 
-    /// Who has connected and was not accepted tries again.
+    /// A client that was not accepted tries again.
     pub(super) fn disappoint(&mut self, host: usize) {
         let Some(machine) = self.machine(host) else {
             return;
@@ -324,7 +323,7 @@ impl World {
         self.at(self.now + MS, Happening::Acts(client));
     }
 
-    /// A server that listens takes a connection, or has last words for it.
+    /// A listening server accepts a connection, or sends last bytes on it.
     fn admit(
         &mut self,
         host: usize,
@@ -380,7 +379,7 @@ impl World {
         self.at(arrives, Happening::LostAtClient(link));
     }
 
-    /// Somebody tries to connect to a server or a metaserver.
+    /// A host tries to connect to a server or a metaserver.
     pub(super) fn reaches(&mut self, maker: Maker, to: To) {
         if let Maker::Member(host, life, _) = maker
             && !self.hosts[host].has(life)
@@ -428,7 +427,7 @@ impl World {
         Some((link, None))
     }
 
-    /// Somebody has a connection, or could not make one.
+    /// A host has a connection, or could not make one.
     pub(super) fn reached(&mut self, maker: Maker, link: Option<usize>) {
         match maker {
             Maker::Caller(caller, whom) => self.caller_connected(caller, whom, link),
@@ -454,7 +453,7 @@ impl World {
         (link.life == self.metas[meta].life).then_some(meta)
     }
 
-    /// Until when bytes or word that go this way over a link wait.
+    /// The time until which bytes in this direction of a link wait.
     pub(super) fn pause(&self, link: usize, direction: usize) -> u64 {
         let link = &self.links[link];
         match (direction, link.to, &link.maker) {
@@ -478,7 +477,7 @@ impl World {
             return;
         };
         socket.unread.extend(bytes);
-        // Who waits for his turn is not read before.
+        // A connection that waits for its turn is not read before.
         if !machine.server.lanes().waits(key, Direction::Up) {
             self.take_input(host, key);
         }

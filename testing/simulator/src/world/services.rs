@@ -1,5 +1,5 @@
-//! What a server wants done for callbacks, shared memory, libraries, the data folder and paced
-//! connections, and when it stops listening.
+//! The server's actions for callbacks, shared memory, libraries, the data folder and paced
+//! connections, and the end of listening.
 
 use super::hosts::ToLife;
 use super::{MS, S, World};
@@ -11,7 +11,7 @@ use farcall_server_proto::{Action, DataFile, Event, MemoryKey, WorkerKey, Worker
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// How often it is looked who waits.
+/// The interval between checks of waiting calls.
 const LOOKS: u64 = 50 * MS;
 
 /// Memory that is all zero.
@@ -39,7 +39,7 @@ impl World {
             }
             Action::StopListening => {
                 machine.listens = false;
-                // Who has connected already is accepted, to be told.
+                // Clients that have connected already are accepted, so that they can be told.
                 for client in std::mem::take(&mut machine.backlog) {
                     self.accept(host, client);
                 }
@@ -65,7 +65,7 @@ impl World {
         None
     }
 
-    /// A function calls its caller back.
+    /// A function asks for a callback.
     pub(super) fn asks_caller(&mut self, host: usize, worker: WorkerKey) {
         let Some(machine) = self.machine(host) else {
             return;
@@ -90,9 +90,9 @@ impl World {
         );
     }
 
-    /// A function has the answer of its caller.
+    /// A function receives the answer of its callback.
     fn has_answer(&mut self, host: usize, worker: WorkerKey, answer: CallbackAnswer) {
-        // It goes on with its processor elements, whether others have them or not.
+        // It continues with its processor elements, even if other calls have them now.
         self.checker.fairness.broken(self.now);
         let known = self.machine(host);
         let known = known.and_then(|machine| machine.workers.get_mut(&worker));
@@ -112,7 +112,7 @@ impl World {
         self.runs_for_a_while(host, worker);
     }
 
-    /// What the data folder of a server has.
+    /// The files in the data folder of a server.
     pub(super) fn folder(&mut self, host: usize) -> Vec<DataFile> {
         let life = self.life(host);
         let folder = &self.hosts[host].folder;
@@ -120,7 +120,7 @@ impl World {
         folder.list()
     }
 
-    /// Somebody changes the data folder, and the server is told.
+    /// A file of the data folder changes, and the server learns of it.
     pub(super) fn folder_changes(&mut self, host: usize) {
         self.hosts[host].folder.change(&mut self.random);
         let files = self.folder(host);
@@ -146,7 +146,7 @@ impl World {
         self.after(host, delay, ToLife::File(Box::new(event)));
     }
 
-    /// Nobody starves.
+    /// Checks that no call starves.
     pub(super) fn look_who_waits(&mut self, host: usize) {
         let (now, life) = (self.now, self.life(host));
         let machine = self.hosts[host].machine.as_mut();
