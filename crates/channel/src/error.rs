@@ -1,8 +1,8 @@
-//! What can go wrong with a channel.
+//! The errors of channels.
 
 use std::io;
 
-/// The segment holds what no honest element writes.
+/// The segment holds contents that no correct process writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the job's memory segment is corrupt: an element wrote where it must not")]
 pub struct Corrupt;
@@ -10,35 +10,35 @@ pub struct Corrupt;
 /// Why an operation on a channel failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChannelError {
-    /// The process was not started as an element of a job.
+    /// The process was not started as a process of a gang job.
     #[error(
         "this process is no element of a job: start it with `farcall gang run -n N PROGRAM` \
          ({0} is not set or cannot be read)"
     )]
     NoJob(&'static str),
-    /// The job has fewer channels.
+    /// The gang job has fewer channels.
     #[error("channel {channel} of {channels}: run the job with `--channels {}`", .channel + 1)]
     NoChannel {
-        /// The channel asked for.
+        /// The requested channel.
         channel: u8,
-        /// How many there are.
+        /// Number of channels of the gang job.
         channels: u8,
     },
     /// The channel is open already in this process.
     #[error("channel {0} is open already in this process")]
     Open(u8),
-    /// No element has that rank.
+    /// No process has this rank.
     #[error("rank {rank} of a job of {size} elements")]
     Rank {
-        /// The rank asked for.
+        /// The requested rank.
         rank: usize,
-        /// Elements of the job.
+        /// Number of processes of the gang job.
         size: usize,
     },
-    /// The rank belongs to another partition of the job.
+    /// The rank belongs to another partition of the gang job.
     #[error("rank {0} is in another partition of the job: nothing may be sent there")]
     Partition(usize),
-    /// The message is longer than the buffer given for it; it stays where it is.
+    /// The message is longer than its buffer. It stays in the FIFO.
     #[error("a message of {bytes} bytes for a buffer of {room}")]
     TooLong {
         /// Length of the message.
@@ -46,11 +46,11 @@ pub enum ChannelError {
         /// Length of the buffer.
         room: usize,
     },
-    /// What was asked by [`crate::Channel::set_interrupt`] said so. Nothing of a message was moved,
-    /// or the channel is [`ChannelError::Cut`] from now on.
+    /// The function set by [`crate::Channel::set_interrupt`] returned true. If a message was moved
+    /// in part, the channel is [`ChannelError::Cut`] from now on.
     #[error("the wait was interrupted")]
     Interrupted,
-    /// An operation was interrupted in the midst of a message, or of a collective operation.
+    /// An operation was interrupted in the middle of a message or of a collective operation.
     #[error(
         "the channel is of no use any more: an operation was interrupted when it was half done"
     )]

@@ -17,8 +17,9 @@ fn fill(links: &[&[usize]]) -> Vec<f64> {
     rates
 }
 
-/// Proves rates max-min fair: they can be carried, and each peer below its demand is held by a
-/// full set of links in which nobody gets more than it does beyond what he sends elsewhere.
+/// Proves that rates are max-min fair. They must be feasible. For each peer below its demand there
+/// must be a full set of links in which no other peer gets more than it does, beyond what that
+/// other peer sends elsewhere.
 fn certify(capacity: &[f64], claims: &[Claim], rates: &[f64]) {
     let tolerance = 1e-6 * capacity.iter().sum::<f64>();
     let shares = split(capacity, claims, rates, &[]);

@@ -1,4 +1,4 @@
-//! Whole trunks on an emulated network, in virtual time.
+//! Runs whole trunks on an emulated network, in virtual time.
 
 mod network;
 
@@ -146,7 +146,7 @@ fn shares_follow_a_change_at_once() {
 
 #[test]
 fn rates_that_no_interface_tells_are_learned() {
-    // (c): the server's link 1 carries half of what it says.
+    // (c): the server's link 1 carries half of the rate that it announces.
     let mut network = settled(11, Policy::MaxMin, TOPOLOGIES[2].1);
     network.hosts[0].ports[1].rate /= 2.0;
     saturate(&mut network, 2);
@@ -163,7 +163,7 @@ fn rates_that_no_interface_tells_are_learned() {
 
 #[test]
 fn a_narrow_way_of_one_peer_is_not_taken_for_the_link() {
-    // (c): between the second client and link 1 only half of it passes.
+    // (c): the path between the second client and link 1 carries only half of the rate.
     let mut network = settled(14, Policy::MaxMin, TOPOLOGIES[2].1);
     network.hosts[2].ports[1].rate /= 2.0;
     saturate(&mut network, 2);
@@ -205,7 +205,7 @@ fn losses_by_chance_are_not_taken_for_a_rate() {
         network.reset_counts();
         network.run(3 * SECOND);
         let share = network.shares(3 * SECOND)[0] / 2.0;
-        // What is lost is sent again, and takes its time on the wire.
+        // Lost frames are sent again, which takes time on the wire.
         let most = 1.0 - loss as f64 / 1e6;
         assert!(
             share > 0.97 * most,
