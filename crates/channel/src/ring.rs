@@ -151,7 +151,7 @@ unsafe fn copy_from(source: NonNull<Byte>, target: &mut [u8]) {
 /// The writing end.
 pub struct Producer {
     ring: Ring,
-    /// The index after the last byte written, and the index up to which bytes are published.
+    /// The index after the last byte written; [`Producer::publish`] shows it to the reader.
     tail: u64,
     /// The reader's index, as last seen.
     head: u64,
@@ -236,7 +236,7 @@ impl Producer {
 /// The reading end.
 pub struct Consumer {
     ring: Ring,
-    /// The index after the last byte read, and the index up to which bytes are released.
+    /// The index after the last byte read. `released` is the part that the writer can use again.
     head: u64,
     released: u64,
     /// The writer's index, as last seen.

@@ -1,6 +1,6 @@
-//! A whole gang in virtual time: the root, a switch at each daemon, elements that work while they
-//! may, and front ends. Daemons join late, are lost or silent, and answer slowly; jobs come, go,
-//! are stopped, looked at and ended. A failure is its seed.
+//! Simulates a whole gang in virtual time: the root, a switch at each daemon, processes that work
+//! in their slices, and front ends. Daemons join late, are lost, fall silent, or answer slowly.
+//! Gang jobs start, end, are stopped, judged and killed. A seed reproduces a failure.
 
 mod world;
 
