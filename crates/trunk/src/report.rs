@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Changes remembered for the status.
+/// The largest number of changes kept for the status.
 const LOG: usize = 64;
 
 /// The newest failures and recoveries.
@@ -25,7 +25,7 @@ impl Log {
     }
 }
 
-/// Rates are in bits a second, on the wire.
+/// Converts a rate from bytes to bits a second, on the wire.
 fn bits(bytes: f64) -> f64 {
     (bytes * 8.0).round()
 }
@@ -104,10 +104,10 @@ fn counters(counters: &Counters) -> [(&'static str, u64); 8] {
     ]
 }
 
-/// The name and the help of a metric, and its number.
+/// The name, the help text and the value of a metric.
 type Metric<T> = (&'static str, &'static str, fn(&T) -> f64);
 
-/// Of every link of every peer, those that go up and down.
+/// Gauges of every link of every peer.
 const LINK_GAUGES: [Metric<PathStatus>; 5] = [
     ("up", "Whether the link carries traffic.", |p| {
         f64::from(p.state == "up")
@@ -128,7 +128,7 @@ const LINK_GAUGES: [Metric<PathStatus>; 5] = [
     }),
 ];
 
-/// Those that only grow.
+/// Counters of every link of every peer.
 const LINK_COUNTERS: [Metric<PathStatus>; 5] = [
     ("sent_frames", "Frames sent.", |p| p.sent as f64),
     ("received_frames", "Frames received.", |p| p.received as f64),
@@ -141,7 +141,7 @@ const LINK_COUNTERS: [Metric<PathStatus>; 5] = [
     }),
 ];
 
-/// Of every peer, those that go up and down.
+/// Gauges of every peer.
 const PEER_GAUGES: [Metric<PeerStatus>; 3] = [
     ("round_trip_seconds", "Round trip over the links.", |p| {
         p.round_trip as f64 / 1e9
@@ -156,7 +156,7 @@ const PEER_GAUGES: [Metric<PeerStatus>; 3] = [
     ),
 ];
 
-/// Those that only grow.
+/// Counters of every peer.
 const PEER_COUNTERS: [Metric<PeerStatus>; 2] = [
     (
         "queue_dropped_frames",
@@ -170,7 +170,7 @@ const PEER_COUNTERS: [Metric<PeerStatus>; 2] = [
     ),
 ];
 
-/// What Prometheus reads.
+/// The metrics for Prometheus.
 pub(crate) fn metrics(name: &str, status: &Status) -> Text {
     let trunk = ("trunk", name.to_owned());
     let mut text = Text::new("farcall_trunk");
