@@ -57,10 +57,10 @@ pub struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
     /// The bytes are fewer than a header, or than the header announces.
-    #[error("the packet is shorter than it says")]
+    #[error("the packet is shorter than its header announces")]
     Short,
     /// The packet belongs to another protocol or version.
-    #[error("not a packet of this protocol and version")]
+    #[error("the packet belongs to another protocol or version")]
     Foreign,
     /// A field has an impossible value.
     #[error("a field of the packet is out of its range")]

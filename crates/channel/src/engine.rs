@@ -28,7 +28,7 @@ pub type Peer = Option<SocketAddr>;
 
 /// Why the engine cannot start.
 #[derive(Debug, thiserror::Error)]
-#[error("no UDP socket on {address}: {source}")]
+#[error("cannot open a UDP socket on {address}: {source}")]
 pub struct EngineError {
     address: IpAddr,
     source: io::Error,

@@ -63,10 +63,10 @@ pub enum ShapeError {
         most: u64,
     },
     /// Ranks or partitions do not fit the number of processes.
-    #[error("the ranks on this node, or the partitions, do not fit the job's size")]
+    #[error("the ranks on this node, or the partitions, do not match the number of processes")]
     Ranks,
     /// The segment would not fit into the address space.
-    #[error("the segment would be larger than this machine can map")]
+    #[error("the memory segment would be larger than this machine can map")]
     TooLarge,
 }
 
@@ -199,7 +199,7 @@ fn check(shape: &Shape) -> Result<(), ShapeError> {
             most,
         }),
     };
-    within("the number of elements", shape.size.into(), 1, MAX_SIZE)?;
+    within("the number of processes", shape.size.into(), 1, MAX_SIZE)?;
     within(
         "the number of channels",
         shape.channels.into(),

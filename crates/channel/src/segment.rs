@@ -360,7 +360,7 @@ impl Segment {
         for (offset, part) in [(ring.1 + start, one), (ring.1, other)] {
             let place = self.at::<u8>(offset);
             let count = part.len();
-            // SAFETY: the part lies within the ring's data; what a running element writes
+            // SAFETY: the part lies within the ring's data; what a running process writes
             // meanwhile may be seen torn, and is judged as any foreign bytes.
             unsafe { place.copy_to_nonoverlapping(NonNull::from(part).cast(), count) };
         }

@@ -460,7 +460,7 @@ fn what_is_forced_towards_another_partition_stays() {
     engines[0].attach(own.clone(), &[None, Some(engines[1].address())], 0);
     let fd = own.fd().expect("the maker has it");
     let mapping = farcall_channel::raw::Mapping::new(fd, own.bytes(), false).expect("mapped");
-    // SAFETY: behind the header of 256 bytes stand two tables of two numbers of 16 bits.
+    // SAFETY: the header of 256 bytes is followed by two tables of two numbers of 16 bits.
     unsafe { mapping.start().as_ptr().add(256 + 4).write_bytes(0, 4) };
     let forged = Arc::new(Segment::open(fd).expect("still a segment"));
     let bell = engines[0].bell().try_clone_to_owned().expect("a bell");

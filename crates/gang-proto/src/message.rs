@@ -268,7 +268,7 @@ impl Message {
         };
         let length = u32::from_le_bytes(*length) as usize;
         if length > MAX_MESSAGE {
-            return Err(MessageError("a message is longer than 4 MiB".to_string()));
+            return Err(MessageError("the message is longer than 4 MiB".to_string()));
         }
         let Some(body) = rest.get(..length) else {
             return Ok(None);
@@ -278,7 +278,9 @@ impl Message {
             .decode()
             .map_err(|error| MessageError(error.to_string()))?;
         if decoder.position() != length {
-            return Err(MessageError("bytes follow a message".to_string()));
+            return Err(MessageError(
+                "there are bytes after the end of the message".to_string(),
+            ));
         }
         Ok(Some((message, 4 + length)))
     }

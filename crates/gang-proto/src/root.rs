@@ -295,7 +295,7 @@ impl Root {
     pub fn handle_run(&mut self, front: u64, spec: JobSpec) -> Result<(), String> {
         if spec.command.is_empty() || !(1..=MAX_ELEMENTS).contains(&spec.elements) {
             return Err(format!(
-                "a job has a program and from 1 to {MAX_ELEMENTS} elements"
+                "a gang job needs a program and 1 to {MAX_ELEMENTS} processes"
             ));
         }
         if self.slots.is_empty() {
@@ -571,7 +571,7 @@ impl Root {
         for (id, job) in &mut self.jobs {
             job.is_ending = true;
             job.outcome.status = FARCALL_FAILED;
-            job.outcome.cause = Some("the daemon was told to end".to_string());
+            job.outcome.cause = Some("the daemon was stopped".to_string());
             let kill = Message::Deliver(*id, SIGKILL);
             self.orders.push_back(Order::Nodes(kill));
         }

@@ -38,7 +38,7 @@ pub enum ClientError {
     #[error("{0}")]
     Refused(String),
     /// The daemon stopped, or uses another protocol.
-    #[error("the daemon is gone: {0}")]
+    #[error("the connection to the daemon is lost: {0}")]
     Lost(io::Error),
     /// Another system call failed.
     #[error(transparent)]
@@ -226,7 +226,7 @@ fn put(stream: u8, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn unexpected(message: &Message) -> ClientError {
-    let text = format!("an unexpected answer: {message:?}");
+    let text = format!("the daemon sent an unexpected answer: {message:?}");
     ClientError::Lost(io::Error::new(io::ErrorKind::InvalidData, text))
 }
 

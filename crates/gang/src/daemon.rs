@@ -76,7 +76,7 @@ pub enum StartError {
 
 fn used(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::AddrInUse => "; another daemon has it: choose another, or port 0",
+        io::ErrorKind::AddrInUse => "; another daemon uses it: choose another address, or port 0",
         _ => "",
     }
 }
@@ -163,8 +163,8 @@ impl Daemon {
         let node = Node::new(config.node.clone(), engine);
         if !node.has_groups() {
             tracing::warn!(
-                "no control groups (version 2): `gang run --tree` stops each element's process \
-                 group instead, and what leaves that group goes on"
+                "no control groups (version 2): `gang run --tree` then stops each process \
+                 group of the job, but not the processes that have left it"
             );
         }
         let trace = config.trace.as_deref().map(create_trace).transpose()?;
@@ -435,11 +435,11 @@ impl Daemon {
             describe(root, &mut text);
             let steps = STEPS.map(|step| vec![("step", step.to_string())]);
             let spent = steps.into_iter().zip(self.spent.0);
-            let help = "Time of all switches by their steps.";
+            let help = "Time of all gang switches, by step.";
             text.counters("switch_seconds", help, spent);
-            text.counter("switches", "Switches.", self.spent.1);
+            text.counter("switches", "Gang switches.", self.spent.1);
         }
-        let help = "Elements of this node that have not ended.";
+        let help = "Processes on this node that have not ended.";
         text.gauge("elements", help, self.node.elements());
         let traffic = self.node.engine.traffic();
         let packets = [
@@ -463,14 +463,18 @@ fn describe(root: &Root, text: &mut Text) {
         ("stopped", counts.stopped),
     ];
     let jobs = jobs.map(|(state, count)| (vec![("state", state.to_string())], count));
-    text.gauges("jobs", "Jobs by what they do.", jobs);
+    text.gauges("jobs", "Gang jobs, by state.", jobs);
     let past = [("success", counts.succeeded), ("failure", counts.failed)];
     let past = past.map(|(outcome, count)| (vec![("outcome", outcome.to_string())], count));
-    text.counters("jobs_ended", "Jobs that have ended.", past);
-    let help = "Slices that the jobs there are have had.";
+    text.counters("jobs_ended", "Gang jobs that have ended.", past);
+    let help = "Slices of the current gang jobs so far.";
     text.gauge("slices", help, counts.slices);
     text.gauge("nodes", "Nodes that have joined.", counts.nodes);
-    text.gauge("slots", "Elements that run at a time.", counts.slots);
+    text.gauge(
+        "slots",
+        "Processes that can run at the same time.",
+        counts.slots,
+    );
 }
 
 fn nanos(time: Duration) -> u64 {

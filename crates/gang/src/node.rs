@@ -81,12 +81,18 @@ impl Node {
         let made = self.make_memory(&spec, &placement, &ranks);
         let (segment, is_spread, failure) = match made {
             Ok((segment, is_spread)) => (segment, is_spread, None),
-            Err(error) => (None, false, Some(format!("no memory segment: {error}"))),
+            Err(error) => (
+                None,
+                false,
+                Some(format!("cannot create the memory segment: {error}")),
+            ),
         };
         let group = self.groups.as_ref().and_then(|groups| {
             let made = groups.make(&format!("job-{id}"));
-            made.inspect_err(|error| tracing::warn!("job {id}: no control group: {error}"))
-                .ok()
+            made.inspect_err(|error| {
+                tracing::warn!("job {id}: cannot create a control group: {error}")
+            })
+            .ok()
         });
         let job = LocalJob {
             spec,
@@ -128,7 +134,9 @@ impl Node {
                 let address = placement.engines.get(usize::from(*node));
                 let address = address.and_then(|address| address.parse().ok());
                 address.map(Some).ok_or_else(|| {
-                    io::Error::other(format!("node {node} has no address for messages"))
+                    io::Error::other(format!(
+                        "the address of node {node} for messages is missing"
+                    ))
                 })
             };
             let peers: io::Result<Vec<_>> = placement.nodes.iter().map(peer).collect();
@@ -182,7 +190,7 @@ impl Node {
                 continue;
             };
             if !job.wait_stopped() {
-                tracing::warn!("job {id}: not all elements stopped within a second");
+                tracing::warn!("job {id}: some processes did not stop within a second");
             }
             if job.is_spread {
                 at_rest &= self.engine.freeze(job.placement.network, how);
@@ -197,7 +205,7 @@ impl Node {
         for job in out.iter().filter_map(|id| self.jobs.get(id)) {
             if job.is_spread && !self.engine.is_at_rest(job.placement.network) {
                 tracing::warn!(
-                    "job {}: its messages to other nodes are not answered; they will be sent again",
+                    "job {}: other nodes do not acknowledge its messages; they will be sent again",
                     job.placement.job
                 );
                 self.engine.freeze(job.placement.network, Freeze::Epoch);

@@ -348,11 +348,11 @@ pub(crate) fn processors() -> Vec<u16> {
 /// A signal's name, with an explanation if that is useful.
 pub(crate) fn name(signal: i32) -> String {
     let known = match signal {
-        libc::SIGSEGV => "SIGSEGV (a wrong memory access)",
-        libc::SIGBUS => "SIGBUS (a wrong memory access)",
+        libc::SIGSEGV => "SIGSEGV (an invalid memory access)",
+        libc::SIGBUS => "SIGBUS (an invalid memory access)",
         libc::SIGABRT => "SIGABRT (it gave up)",
-        libc::SIGFPE => "SIGFPE (a wrong arithmetic operation)",
-        libc::SIGILL => "SIGILL (a wrong instruction)",
+        libc::SIGFPE => "SIGFPE (an invalid arithmetic operation)",
+        libc::SIGILL => "SIGILL (an invalid instruction)",
         libc::SIGKILL => "SIGKILL",
         libc::SIGTERM => "SIGTERM",
         libc::SIGINT => "SIGINT",

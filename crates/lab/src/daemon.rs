@@ -55,10 +55,10 @@ impl Daemon {
                         address: address.trim_end().to_owned(),
                     });
                 }
-                None => format!("says {line:?}"),
+                None => format!("it printed {line:?}"),
             },
-            Ok(Err(error)) => format!("cannot be read: {error}"),
-            Err(_) => format!("says nothing within {START:?}"),
+            Ok(Err(error)) => format!("its output cannot be read: {error}"),
+            Err(_) => format!("it printed nothing within {START:?}"),
         };
         let _ = child.kill();
         let _ = child.wait();
@@ -66,7 +66,7 @@ impl Daemon {
         if let Some(stderr) = &mut child.stderr {
             let _ = stderr.read_to_string(&mut log);
         }
-        let text = format!("{name} did not start: it {said} {}", log.trim());
+        let text = format!("{name} did not start: {said} {}", log.trim());
         Err(io::Error::other(text.trim_end().to_owned()))
     }
 

@@ -51,13 +51,13 @@ pub enum LabError {
         message: String,
     },
     /// The machine cannot limit the processor time of processes.
-    #[error("there are no CPU quotas: {0}")]
+    #[error("cannot limit processor time: {0}")]
     NoQuota(String),
     /// A trunk did not come up.
     #[error("a trunk did not start: {0}")]
     Trunk(String),
     /// Something did not happen in time.
-    #[error("{0} did not come in time")]
+    #[error("timeout: {0} did not appear in time")]
     Late(&'static str),
     /// Another system call failed.
     #[error("{0}")]

@@ -14,13 +14,13 @@ use std::os::fd::{AsRawFd, OwnedFd};
 #[derive(Debug, thiserror::Error)]
 pub enum InterfaceError {
     /// There is no interface of this name.
-    #[error("there is no interface `{0}` here; `ip link` lists those that are")]
+    #[error("there is no interface `{0}`; `ip link` lists the interfaces")]
     Missing(String),
     /// No interface can have this name.
-    #[error("`{0}` is no name of an interface: 1 to 15 characters without `/` and spaces")]
+    #[error("`{0}` is not a name of an interface. Use 1 to 15 characters without `/` and spaces.")]
     Name(String),
     /// It is not an Ethernet interface.
-    #[error("`{0}` is no Ethernet interface")]
+    #[error("`{0}` is not an Ethernet interface")]
     NotEthernet(String),
     /// The system refused an operation.
     #[error("{name}: {what}: {source}")]

@@ -44,13 +44,13 @@ pub enum TapError {
     )]
     NoRight(#[source] io::Error),
     /// An interface of this name exists already.
-    #[error("there is an interface `{0}` already: end its owner, or choose another --name")]
+    #[error("an interface `{0}` exists already: stop its owner, or choose another --name")]
     Taken(String),
     /// The interface cannot be configured.
     #[error("{0}")]
     Interface(#[from] InterfaceError),
     /// Another system call failed.
-    #[error("making the interface: {0}")]
+    #[error("cannot create the interface: {0}")]
     Other(#[source] io::Error),
 }
 

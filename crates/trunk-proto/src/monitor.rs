@@ -13,7 +13,7 @@ const CLEAN: u32 = 3;
 /// State of a link to a peer, as this end hears it.
 ///
 /// ```text
-/// Down --heartbeat--> Joining --3 in a row--> Up --silence, carrier, told--> Down
+/// Down --heartbeat--> Joining --3 in a row--> Up --silence, carrier, peer report--> Down
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {

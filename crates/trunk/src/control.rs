@@ -36,7 +36,7 @@ pub enum AskError {
     )]
     NotRunning(String),
     /// The daemon runs as another user; only that user and root can end it.
-    #[error("the trunk refuses: {0}")]
+    #[error("the trunk refused the request: {0}")]
     Refused(String),
     /// The connection broke.
     #[error("asking the trunk: {0}")]
@@ -132,13 +132,23 @@ fn answer(event_loop: &Loop, mut stream: &UnixStream) -> io::Result<()> {
         "metrics" => Request::Metrics(Box::new(move |text| drop(sender.try_send(text.encode())))),
         "down" => match may_end(stream) {
             true => Request::Down(sender),
-            false => return writeln!(stream, "error: only its own user and root may end it"),
+            false => {
+                return writeln!(
+                    stream,
+                    "error: only the user of the trunk and root can end it"
+                );
+            }
         },
-        _ => return writeln!(stream, "error: ask for status, metrics or down"),
+        _ => {
+            return writeln!(
+                stream,
+                "error: unknown request: use status, metrics or down"
+            );
+        }
     };
     event_loop.ask(request);
     let answer = answer.recv_timeout(PATIENCE);
-    let answer = answer.unwrap_or_else(|_| "error: it is about to end".to_owned());
+    let answer = answer.unwrap_or_else(|_| "error: the trunk is about to end".to_owned());
     stream.write_all(answer.as_bytes())
 }
 

@@ -232,7 +232,7 @@ impl Daemon {
                     Ok(BATCH..) => more |= round + 1 == READS,
                     Ok(_) => break,
                     Err(error) => {
-                        tracing::warn!("{}: {error}; the link is left", link.config.name);
+                        tracing::warn!("{}: {error}; the link is not used", link.config.name);
                         link.lose();
                         self.trunk.handle_carrier(at, index, false);
                     }
@@ -383,7 +383,7 @@ impl Daemon {
             if mtu != self.mtu {
                 self.mtu = mtu;
                 match self.tap.set_mtu(mtu) {
-                    Ok(()) => tracing::info!("MTU is now {mtu}, that of the smallest link"),
+                    Ok(()) => tracing::info!("MTU is now {mtu}, the MTU of the smallest link"),
                     Err(error) => tracing::warn!("{error}"),
                 }
             }

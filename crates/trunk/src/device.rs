@@ -64,7 +64,7 @@ impl Link {
             Ok(open) => open,
             Err(error) => {
                 tracing::warn!(
-                    "{}: {error}; the link is left until it comes back",
+                    "{}: {error}; the link is not used until it comes back",
                     self.config.name
                 );
                 self.device = None;

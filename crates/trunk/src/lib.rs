@@ -66,7 +66,7 @@ pub enum Error {
     )]
     NoRight(String),
     /// A packet socket cannot be opened for another reason.
-    #[error("opening a packet socket on `{0}`: {1}")]
+    #[error("cannot open a packet socket on `{0}`: {1}")]
     Socket(String, #[source] io::Error),
     /// The virtual interface cannot be created.
     #[error("{0}")]
@@ -75,7 +75,7 @@ pub enum Error {
     #[error("link `{0}` is named twice")]
     Twice(String),
     /// Another daemon has this name.
-    #[error("a trunk `{0}` runs here already: `farcall trunk down --name {0}` ends it")]
+    #[error("a trunk `{0}` is already running: `farcall trunk down --name {0}` ends it")]
     Running(String),
     /// The configuration is not valid.
     #[error("{0}")]

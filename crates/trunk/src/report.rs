@@ -114,7 +114,7 @@ const LINK_GAUGES: [Metric<PathStatus>; 5] = [
     }),
     (
         "carries_bits_per_second",
-        "What the link was found to carry from the peer.",
+        "Learned capacity of the link from the peer.",
         |p| bits(p.capacity),
     ),
     ("receive_bits_per_second", "Wire rate received.", |p| {
@@ -132,13 +132,15 @@ const LINK_GAUGES: [Metric<PathStatus>; 5] = [
 const LINK_COUNTERS: [Metric<PathStatus>; 5] = [
     ("sent_frames", "Frames sent.", |p| p.sent as f64),
     ("received_frames", "Frames received.", |p| p.received as f64),
-    ("lost_frames", "Frames lost on the way here.", |p| {
+    ("lost_frames", "Frames from the peer that were lost.", |p| {
         p.lost as f64
     }),
     ("resent_frames", "Frames sent again.", |p| p.resent as f64),
-    ("failures", "Times the link was taken out.", |p| {
-        p.failures as f64
-    }),
+    (
+        "failures",
+        "How often the link was taken out of use.",
+        |p| p.failures as f64,
+    ),
 ];
 
 /// Gauges of every peer.
@@ -151,7 +153,7 @@ const PEER_GAUGES: [Metric<PeerStatus>; 3] = [
     }),
     (
         "held_frames",
-        "Frames held until those before them come.",
+        "Frames held until earlier frames arrive.",
         |p| p.held_frames as f64,
     ),
 ];
@@ -160,7 +162,7 @@ const PEER_GAUGES: [Metric<PeerStatus>; 3] = [
 const PEER_COUNTERS: [Metric<PeerStatus>; 2] = [
     (
         "queue_dropped_frames",
-        "Frames dropped before they were numbered, since too many waited.",
+        "Frames dropped before they got a number, because too many waited.",
         |p| p.queue_drops as f64,
     ),
     (
@@ -178,7 +180,7 @@ pub(crate) fn metrics(name: &str, status: &Status) -> Text {
         let labels = vec![trunk.clone(), ("link", link.name.clone())];
         (labels, bits(link.capacity))
     });
-    let help = "What a link was found to carry.";
+    let help = "Learned capacity of a link.";
     text.gauges("carries_bits_per_second", help, carries);
     let peers = |value: fn(&PeerStatus) -> f64| {
         status.peers.iter().map({

@@ -59,7 +59,7 @@ fn a_job_whose_channels_are_clogged_is_killed() {
             told.starts_with("stalled")
         });
         assert!(
-            told.contains("waits for room in the full channel"),
+            told.contains("waits for space in the full channel"),
             "{told}"
         );
         assert!(root.gang(&["kill", &id]).status().expect("runs").success());

@@ -130,8 +130,8 @@ impl Socket {
             let mut sent = 0;
             while sent < packets.len() {
                 let left = &mut headers[sent..packets.len()];
-                // SAFETY: every header names live memory that the kernel only reads; where an
-                // element changes it meanwhile, the kernel sends one or the other.
+                // SAFETY: every header names live memory that the kernel only reads; if a
+                // process changes it at the same time, the kernel sends one or the other.
                 let count = unsafe {
                     libc::sendmmsg(
                         self.0.as_raw_fd(),

@@ -20,7 +20,7 @@ impl Root {
         let job = self.owned(id, user)?;
         if job.spec.is_tree {
             return Err(format!(
-                "job {id} runs any programs: whether they wait for each other cannot be seen"
+                "job {id} runs with `--tree`: the daemon cannot see what its processes wait for"
             ));
         }
         let inspection = job.inspection.get_or_insert_with(Inspection::new);
@@ -174,14 +174,14 @@ fn elements(count: u16, reports: &[Report], receive: u32) -> Vec<Element> {
 /// The state as one word and a description for the user.
 fn describe(state: &Global) -> (&'static str, String) {
     match state {
-        Global::Running => ("running", "elements run".to_string()),
+        Global::Running => ("running", "processes run".to_string()),
         Global::Idle => (
             "idle",
-            "all elements wait; messages are on their way".to_string(),
+            "all processes wait, and messages are on their way".to_string(),
         ),
         Global::Terminated => (
             "terminated",
-            "every element has ended or waits for any message, and none is on its way".to_string(),
+            "all processes have ended, or wait for any message and there is none".to_string(),
         ),
         Global::Deadlocked(circle) => ("deadlocked", format!("deadlock: {}", path(circle))),
         Global::Stalled(circle) => ("stalled", format!("flow-control stall: {}", path(circle))),
@@ -196,7 +196,7 @@ fn path(circle: &[Blocked]) -> String {
             wants_room,
         } = blocked;
         match wants_room {
-            true => format!("rank {rank} waits for room in the full channel of rank {on}"),
+            true => format!("rank {rank} waits for space in the full channel of rank {on}"),
             false => format!("rank {rank} waits for a message from rank {on}"),
         }
     };

@@ -116,7 +116,7 @@ pub struct World {
     last_front: u64,
     switched_at: Nanos,
     next_tick: Nanos,
-    /// Work that each element has to do, by job and rank.
+    /// Work that each process has to do, by job and rank.
     work: BTreeMap<(JobId, u16), Option<Nanos>>,
     done: BTreeMap<(JobId, u16), Nanos>,
     killed: BTreeSet<JobId>,

@@ -158,7 +158,7 @@ impl Daemon {
         }
         for id in silent {
             tracing::warn!(
-                "nothing was heard from a daemon for {:?}",
+                "a daemon was silent for {:?}: it counts as lost",
                 self.config.silence
             );
             self.handle_lost(id);
@@ -253,7 +253,7 @@ impl Daemon {
             }
             Party::Stranger => {}
             Party::Parent => {
-                tracing::error!("the daemon above is gone: this node's elements end");
+                tracing::error!("the parent daemon is lost: the processes on this node end");
                 self.is_ending = true;
             }
             Party::Child => {
@@ -286,7 +286,10 @@ impl Daemon {
         let Some(root) = &mut self.root else {
             let parent = self.config.parent.map(|parent| parent.to_string());
             let parent = parent.unwrap_or_default();
-            let text = format!("this daemon is below {parent}: ask the one at the root");
+            let text = format!(
+                "this daemon is not the root daemon: its parent is {parent}. Connect to the root \
+                 daemon."
+            );
             return self.send(front, &Message::Refused(text));
         };
         let own = rustix::process::getuid().as_raw();
@@ -304,7 +307,7 @@ impl Daemon {
                 .handle_signal(job, signal, owner.0)
                 .map(|()| Some(Message::Done)),
             Message::State(job) => root.handle_inspect(job, front, owner.0).map(|()| None),
-            _ => Err("a message that front ends do not send".to_string()),
+            _ => Err("front ends must not send this message".to_string()),
         };
         match done {
             Ok(None) => {}
@@ -318,7 +321,7 @@ impl Daemon {
     fn admit(&self, token: &str) -> Result<(u32, u32), &'static str> {
         if self.config.token.is_empty() {
             return Err(
-                "this daemon has no FARCALL_TOKEN: it takes jobs on its control socket alone",
+                "this daemon has no FARCALL_TOKEN: it accepts jobs only on its control socket",
             );
         }
         if !is_same(token.as_bytes(), self.config.token.as_bytes()) {
@@ -328,7 +331,8 @@ impl Daemon {
         match self.config.tcp_user {
             Some(user) => Ok(user),
             None if user.is_root() => Err(
-                "this daemon runs as root and cannot know the user over TCP: give it --tcp-user",
+                "this daemon runs as root and does not know the user over TCP: start it with \
+                 --tcp-user",
             ),
             None => Ok((user.as_raw(), rustix::process::getgid().as_raw())),
         }
@@ -352,7 +356,7 @@ impl Daemon {
         let is_known = matches!(&message, Message::Join(.., token)
             if is_same(token.as_bytes(), self.config.token.as_bytes()));
         if !is_known {
-            let text = "only daemons with the same FARCALL_TOKEN may join here".to_string();
+            let text = "only daemons with the same FARCALL_TOKEN can join this daemon".to_string();
             self.send(id, &Message::Refused(text));
             self.links.remove(&id);
             return;
@@ -373,7 +377,7 @@ impl Daemon {
             Message::Alive => {}
             Message::Welcome(name, number) => self.welcome(name, number),
             Message::Refused(text) => {
-                tracing::error!("the daemon above refused: {text}");
+                tracing::error!("the parent daemon refused: {text}");
                 self.is_ending = true;
             }
             other => self.broadcast(other),
@@ -404,7 +408,7 @@ impl Daemon {
                     nodes.any(|(other, _)| other == name)
                 };
                 if self.root.as_ref().is_some_and(taken) || self.joining.contains_key(&name) {
-                    let text = format!("there is a node `{name}` already: give it another --node");
+                    let text = format!("a node `{name}` has already joined: choose another --node");
                     return self.send(id, &Message::Refused(text));
                 }
                 self.joining.insert(name.clone(), id);
