@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_records_are_read() {
         let mut packet = Vec::from(header().encode());
         packet.extend_from_slice(b"abc");
         let read = Header::decode(&packet);

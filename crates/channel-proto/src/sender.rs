@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_go_round() {
+    fn epochs_wrap_around() {
         let mut sender = Sender::new(Config::default(), u32::MAX);
         sender.handle_queued(1, 8);
         sender.poll_transmit(0).expect("sent");
@@ -375,7 +375,7 @@ mod tests {
 
     /// The messages of a packet that fitted stay; the others are sent again, together with them.
     #[test]
-    fn a_packet_of_which_a_part_fitted_is_sent_again_whole() {
+    fn a_packet_that_fitted_in_part_is_sent_again_whole() {
         let mut sender = Sender::new(Config::default(), 0);
         sender.handle_queued(3, 24);
         sender.poll_transmit(0).expect("sent");

@@ -441,7 +441,7 @@ mod tests {
 
     /// The counts wrap around during this test.
     #[test]
-    fn what_was_given_back_can_be_taken_again() {
+    fn returned_credit_can_be_taken_again() {
         let credit = credit();
         let fifo = Fifo {
             bytes: 100,
@@ -461,7 +461,7 @@ mod tests {
 
     /// A sender that asks for too much credit takes none from a sender that asks for what is free.
     #[test]
-    fn a_refused_sender_keeps_nobody_out() {
+    fn a_refused_sender_does_not_block_others() {
         let credit = credit();
         let fifo = Fifo {
             bytes: 1000,

@@ -175,7 +175,7 @@ fn a_full_receiver_does_not_block_another() {
 }
 
 #[test]
-fn room_is_there_as_soon_as_something_was_received() {
+fn receiving_frees_space_at_once() {
     let segment = segment(shape(2, 0..2));
     let mut sender = Channel::attach(segment.clone(), None, 0).expect("a rank");
     let mut receiver = Channel::attach(segment, None, 1).expect("a rank");
@@ -215,7 +215,7 @@ fn a_sender_goes_on_while_its_receiver_waits_in_a_barrier() {
 
 /// A process whose bell was rung does not count as waiting, because it is about to check again.
 #[test]
-fn an_element_that_was_rung_does_not_wait() {
+fn a_process_whose_bell_was_rung_does_not_count_as_waiting() {
     let segment = segment(shape(2, 0..2));
     let waits = |rank: usize| segment.view().expect("sound")[rank].waiting;
     let mut sender = Channel::attach(segment.clone(), None, 0).expect("a rank");
@@ -293,7 +293,7 @@ fn wrong_use_is_an_error() {
 }
 
 #[test]
-fn a_scribbled_segment_is_an_error_and_no_crash() {
+fn a_corrupt_segment_causes_an_error_and_no_crash() {
     let segment = segment(shape(3, 0..3));
     let fd = segment.fd().expect("the maker has it");
     let bytes = segment.bytes();
@@ -385,7 +385,7 @@ fn over_a_bad_network_each_message_comes_once_and_in_order() {
 /// The seven steps: contexts are copied out and back during the arrival of answers of the past
 /// epoch.
 #[test]
-fn contexts_copied_under_traffic_lose_no_room() {
+fn contexts_copied_under_traffic_lose_no_credit() {
     let (engines, segments) = two_nodes();
     let ends = std::sync::atomic::AtomicBool::new(false);
     // The thread that switches stops the processes first.
@@ -450,7 +450,7 @@ fn contexts_copied_under_traffic_lose_no_room() {
 /// A process that forges the table of partitions in its segment sends nothing, and does not keep
 /// the engine busy.
 #[test]
-fn what_is_forced_towards_another_partition_stays() {
+fn records_forced_into_another_partition_are_not_sent() {
     let engines = [loopback(), loopback()];
     let shape = Shape {
         partitions: vec![0, 1],

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn every_job_gets_its_turn_whatever_comes_and_goes() {
+    fn every_job_gets_its_slice_when_others_come_and_go() {
         let mut tree = QueueTree::new(7);
         let mut random = SplitMix64::new(1);
         let mut alive: Vec<JobId> = Vec::new();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_job_has_no_turn() {
+    fn a_stopped_job_gets_no_slice() {
         let mut tree = QueueTree::new(2);
         tree.enter(1, 2);
         tree.enter(2, 2);

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_on_the_way_is_no_deadlock() {
+    fn a_token_in_transit_is_not_a_deadlock() {
         let mut ring = [2, 0, 1].map(|source| element(Waits::From(source)));
         ring[1] = pending(Waits::From(0), &[0]);
         assert_eq!(judge(&ring), Global::Idle);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_wait_for_anyone_and_nothing_is_under_way_the_job_has_terminated() {
+    fn a_job_has_terminated_if_all_wait_for_any_message_and_there_is_none() {
         let mut job = [
             element(Waits::Any),
             element(Waits::Any),

@@ -193,7 +193,7 @@ fn all_daemons_do_all_steps_in_order() {
 }
 
 #[test]
-fn a_lost_daemon_stops_nobody() {
+fn a_lost_daemon_does_not_stop_the_others() {
     for seed in 0..32 {
         for (form, order) in [(Form::Seven, &SEVEN[..]), (Form::Two, &TWO[..])] {
             let mut world = World::new(32, 2, form, seed);

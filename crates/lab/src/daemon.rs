@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn its_address_is_known_and_it_can_be_ended() {
+    fn a_daemon_reports_its_address_and_can_be_stopped() {
         let script = "echo listening on farcall://127.0.0.1:3717 unix:///x; echo more; cat";
         let mut command = says(script);
         command.stdin(Stdio::piped());
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_listen_is_an_error() {
+    fn a_program_that_does_not_listen_is_an_error() {
         for (script, expected) in [
             ("exit 3", "did not start"),
             ("echo hello", "hello"),

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_has_a_bound() {
+    fn frames_in_transit_are_bounded() {
         let now = Instant::now();
         let mut line = DelayLine::new(Duration::from_secs(1));
         for _ in 0..=UNDER_WAY {

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_is_its_place_its_kind_and_its_options() {
+    fn a_mount_line_gives_place_type_and_options() {
         let (place, kind, options) = mount("cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0").unwrap();
         assert_eq!(place, Path::new("/sys/fs/cgroup/cpu"));
         assert_eq!((kind, options), ("cgroup", "rw,cpu"));

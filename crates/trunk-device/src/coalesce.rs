@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_split_is_joined_again() {
+    fn split_segments_are_joined_again() {
         for version in [4, 6] {
             let tcp = ETHERNET + if version == 4 { 20 } else { 40 };
             let mut whole = tcp_packet(version, 10_000);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_damage_and_strangers_end_a_packet() {
+    fn gaps_damage_and_other_streams_end_a_packet() {
         let mut frames = stream(4, 10_000);
         assert_eq!(joined(&frames), [8]);
         frames.remove(3);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_no_data() {
+    fn padding_does_not_count_as_data() {
         let frames = stream(4, 2);
         let mut padded = frames[0].to_vec();
         padded.resize(80, 7);

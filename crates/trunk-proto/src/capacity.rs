@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_by_chance_cost_nothing() {
+    fn random_losses_do_not_reduce_the_rate() {
         for chance in [0.005, 0.05] {
             let mut capacity = Capacity::new(1000.0, SURE);
             let (carried, _) = run(&mut capacity, 1000, 1000.0, 10 * MILLISECOND, chance);

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn backlogged_peers_get_their_shares_and_nothing_beside() {
+    fn backlogged_peers_get_exactly_their_shares() {
         let shares = grant(
             &[100.0; 2],
             &[demand(&[0], true, 0.0), demand(&[0, 1], true, 0.0)],
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_peer_takes_nothing_from_others() {
+    fn a_quiet_peer_does_not_reduce_the_rates_of_others() {
         let shares = grant(
             &[100.0; 2],
             &[demand(&[0], false, 0.01), demand(&[0, 1], true, 0.0)],

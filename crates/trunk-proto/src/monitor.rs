@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_counts_only_beside_a_sibling() {
+    fn silence_counts_only_if_another_link_is_heard() {
         let dead = heard(&[10, 20, 30]);
         assert!(!dead.is_silent(&heard(&[10, 20, 30, 40, 50, 60]), 0));
         assert!(dead.is_silent(&heard(&[10, 20, 30, 40, 50, 60, 70, 80]), 0));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_reader_sees_no_failure() {
+    fn late_reading_does_not_look_like_a_failure() {
         // All heartbeats of one link are read 100 ms before those of the other.
         let mut early = heard(&[10, 20, 30]);
         let late = heard(&[10, 20, 30]);

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standing_queue_is_shortened() {
+    fn a_persistent_queue_is_shortened() {
         let mut queue = Queue::new(1 << 20);
         let mut now = 0;
         // Two frames come for one that leaves every 120 us.
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_passes() {
+    fn a_burst_is_carried_without_loss() {
         let mut queue = Queue::new(1 << 20);
         (0..100).for_each(|_| queue.push(0, frame(0, &[0; 1500])));
         assert_eq!((0..100).filter_map(|i| queue.pop(i * 120_000)).count(), 100);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_know_ecn_are_marked() {
+    fn packets_with_ecn_support_are_marked() {
         let mut v4 = [0; 40];
         v4[..2].copy_from_slice(&[0x45, 2]);
         v4[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_knows_better_where_it_is() {
+    fn the_number_that_the_peer_announces_is_used() {
         let mut receiver = Receiver::default();
         assert_eq!(receiver.next_is(1 << 30, 7), None);
         assert_eq!((receiver.expected(), receiver.passed), (1 << 30, 7));

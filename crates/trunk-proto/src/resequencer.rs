@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proven_loss_is_given_up_after_the_time_of_a_repair() {
+    fn a_proven_loss_is_given_up_after_the_repair_time() {
         let mut resequencer = Resequencer::new(100);
         resequencer.push(1, 0, &frame(1));
         resequencer.pass(2, MILLISECOND);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn without_proof_time_decides_and_longer_on_silence() {
+    fn without_proof_a_hole_is_given_up_after_a_fallback_time() {
         let mut resequencer = Resequencer::new(100);
         resequencer.push(1, 0, &frame(1));
         assert_eq!(resequencer.give_up(HOLD, false), Some(FALLBACK));

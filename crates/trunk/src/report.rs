@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_promised_fields_are_there() {
+    fn the_status_has_the_documented_fields() {
         let mut log = Log::default();
         (0..100).for_each(|number| log.push(format!("event {number}")));
         let value = json("fc0", &status(), &log);

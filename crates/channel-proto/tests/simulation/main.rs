@@ -94,7 +94,7 @@ fn a_full_receiver_becomes_stationary() {
 }
 
 #[test]
-fn a_killed_job_reaches_nobody() {
+fn messages_of_a_killed_job_are_not_delivered() {
     for seed in 0..8 {
         let faults = Faults {
             kill_at: Some(300 + 131 * seed as usize),
@@ -116,7 +116,7 @@ fn a_killed_job_reaches_nobody() {
 /// A node is lost at any step, also in the middle of a gang switch. The messages between the other
 /// nodes arrive, and their gang switches finish.
 #[test]
-fn a_crashed_node_holds_nobody_up() {
+fn a_crashed_node_does_not_block_the_others() {
     for seed in 0..24u16 {
         for drain in [true, false] {
             let faults = Faults {

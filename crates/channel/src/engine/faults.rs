@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_are_lost_as_was_asked_for() {
+    fn the_requested_share_of_frames_is_lost() {
         let faults = Faults {
             lost: 10_000,
             repeated: 20_000,

@@ -159,7 +159,7 @@ mod plain {
     }
 
     #[test]
-    fn scribbled_indices_and_lengths_are_seen() {
+    fn corrupt_indices_and_lengths_are_detected() {
         for (head, tail) in [(0, 4096), (8, 0), (0, 12), (u64::MAX, 64), (3, 64)] {
             let (mut producer, mut consumer) = ring(64);
             set_indices(consumer.ring.control(), head, tail);

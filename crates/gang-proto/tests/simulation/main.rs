@@ -32,7 +32,7 @@ fn jobs_share_a_tree_of_daemons() {
 }
 
 #[test]
-fn lost_daemons_take_their_own_elements_with_them_and_no_more() {
+fn a_lost_daemon_ends_only_its_own_processes() {
     let faults = Faults {
         losses: 4,
         ..Faults::default()
@@ -41,7 +41,7 @@ fn lost_daemons_take_their_own_elements_with_them_and_no_more() {
 }
 
 #[test]
-fn slow_answers_hold_nobody_for_ever() {
+fn slow_answers_do_not_block_forever() {
     let faults = Faults {
         losses: 2,
         slow: 0.05,
