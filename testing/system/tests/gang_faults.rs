@@ -219,7 +219,7 @@ fn a_job_comes_by_tcp_with_the_secret() {
     assert_eq!(lines(&output), ["by TCP"; 2], "{}", text(&output.stderr));
     let output = run("another");
     assert_eq!(output.status.code(), Some(125));
-    assert!(text(&output.stderr).contains("FARCALL_TOKEN is not that of the daemon"));
+    assert!(text(&output.stderr).contains("FARCALL_TOKEN differs from the token of the daemon"));
 }
 
 #[test]

@@ -325,7 +325,7 @@ impl Daemon {
             );
         }
         if !is_same(token.as_bytes(), self.config.token.as_bytes()) {
-            return Err("FARCALL_TOKEN is not that of the daemon");
+            return Err("FARCALL_TOKEN differs from the token of the daemon");
         }
         let user = rustix::process::getuid();
         match self.config.tcp_user {
