@@ -6,16 +6,19 @@
  *   mpirun -n 4 -genv LD_PRELOAD $PWD/libfarcall_record.so ./app                    (MPICH)
  *   farcall flow run --platform torus:2x2,bandwidth=1e9 --pattern goal:app.goal
  *
- * Every call goes through the MPI standard's profiling interface: MPI_X here, PMPI_X below. The
- * time between two calls becomes a calc of that many nanoseconds; FARCALL_TRACE_CALC=0 leaves
- * computation out. Point-to-point messages are recorded as they are. Blocking collectives are
- * written as the messages of a textbook algorithm, named at each function, since the library's own
- * messages do not pass this interface. Not recorded: one-sided and persistent communication,
- * nonblocking collectives, intercommunicators, messages by threads at the same time, and Fortran
- * bindings that do not call the C ones; the first use of what is seen and left out is reported.
+ * Every call goes through the MPI standard's profiling interface: this file defines MPI_X, which
+ * calls the library's PMPI_X. The time between two calls becomes a calc of that many nanoseconds;
+ * FARCALL_TRACE_CALC=0 omits computation. Point-to-point messages are recorded one by one. The
+ * library's own messages for blocking collectives do not pass this interface. The recorder writes
+ * the messages of a textbook algorithm instead, which the comment of each function names.
  *
- * Tags: bit 31 collective, 11 bits communicator, 20 bits the program's tag or the number of the
- * collective, so that messages of different communicators cannot match.
+ * Not recorded: one-sided and persistent communication, nonblocking collectives,
+ * intercommunicators, messages by concurrent threads, and Fortran bindings that do not call the C
+ * ones. If the recorder sees an operation that it omits, it reports the first use.
+ *
+ * A tag consists of bit 31 for a collective, 11 bits for the communicator, and 20 bits for the
+ * program's tag or the number of the collective. So messages of different communicators never
+ * match.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -27,11 +30,11 @@
 
 enum kind { SEND, RECEIVE };
 
-/* A nonblocking operation under way. */
+/* A nonblocking operation in progress. */
 struct request {
     MPI_Request handle;
     enum kind kind;
-    long label; /* SEND: the operation. RECEIVE: what was done when it was posted. */
+    long label; /* SEND: the operation. RECEIVE: `last` when it was posted. */
     MPI_Comm comm;
     long bytes;
 };
@@ -47,8 +50,8 @@ struct communicator {
 
 static FILE *out;
 static int world_rank, world_size, recording, with_calc = 1;
-static long next_label = 1, last; /* `last` is the operation that what follows waits for; 0: none */
-static int64_t left_at; /* when the program last came back from MPI */
+static long next_label = 1, last; /* `last`: the next operation waits for it; 0: none */
+static int64_t left_at; /* when the last MPI call returned */
 static struct request *requests;
 static size_t request_count, request_room;
 static struct communicator *comms;
@@ -102,7 +105,7 @@ static long put_receive(int from, long bytes, uint32_t tag, long after) {
     return label;
 }
 
-/* What follows waits for `label` as well as for `last`. */
+/* Makes the next operation wait for `label` and for `last`. */
 static void join(long label) {
     if (!last) {
         last = label;
@@ -114,7 +117,7 @@ static void join(long label) {
     last = both;
 }
 
-/* The program calls MPI: what it did since is a computation. */
+/* The program calls MPI. The time since the previous call was computation. */
 static void enter(void) {
     int64_t elapsed = now() - left_at;
     if (recording && with_calc && elapsed > 0) {
@@ -152,7 +155,7 @@ static struct communicator *add_communicator(MPI_Comm handle) {
     for (int i = 0; i < c->size; i++)
         hash = (hash ^ (uint32_t)c->world[i]) * 16777619u;
     c->members = hash;
-    /* Communicators of the same members are made in the same order by all of them. */
+    /* All members create communicators of the same members in the same order. */
     for (size_t i = 0; i + 1 < comm_count; i++)
         if (comms[i].members == hash)
             hash = hash * 16777619u + 1;
@@ -161,7 +164,7 @@ static struct communicator *add_communicator(MPI_Comm handle) {
 }
 
 static struct communicator *find(MPI_Comm handle) {
-    /* Backwards: a freed handle may have been given out again. */
+    /* Search backwards, because a freed handle may have been reused. */
     for (size_t i = comm_count; i-- > 0;)
         if (comms[i].handle == handle)
             return &comms[i];
@@ -187,7 +190,7 @@ static void begin(void) {
     PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
     out = tmpfile();
     if (!out)
-        die("cannot make a temporary file");
+        die("cannot create a temporary file");
     recording = 1;
     leave();
 }
@@ -202,7 +205,7 @@ int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
     int r = PMPI_Init_thread(argc, argv, required, provided);
     begin();
     if (*provided == MPI_THREAD_MULTIPLE && world_rank == 0)
-        fprintf(stderr, "farcall record: calls by concurrent threads are not recorded well\n");
+        fprintf(stderr, "farcall record: calls by concurrent threads are not recorded correctly\n");
     return r;
 }
 
@@ -286,7 +289,7 @@ static void record_received(const MPI_Status *status, MPI_Comm comm, long bytes,
         join(label);
 }
 
-/* MPI_X: enters, calls PMPI_X with the same arguments, records what came of it, leaves. */
+/* Defines MPI_X: enters, calls PMPI_X with the same arguments, records the result, leaves. */
 #define RECORDED(name, parameters, arguments, before, after)                                       \
     int MPI_##name parameters {                                                                    \
         enter();                                                                                   \
@@ -306,7 +309,7 @@ BLOCKING_SEND(Ssend)
 BLOCKING_SEND(Rsend)
 BLOCKING_SEND(Bsend)
 
-/* Gives the program the status that it wants. */
+/* Copies the status to the program, unless it ignores it. */
 static void tell(MPI_Status *wanted, const MPI_Status *own) {
     if (wanted != MPI_STATUS_IGNORE)
         *wanted = *own;
@@ -358,7 +361,7 @@ static void add_request(MPI_Request handle, enum kind kind, long label, MPI_Comm
     requests[request_count++] = (struct request){handle, kind, label, comm, bytes};
 }
 
-/* A request that was `handle` before the call is complete. */
+/* Records that the request `handle` is complete. The call may have changed the handle itself. */
 static void complete(MPI_Request handle, const MPI_Status *status) {
     for (size_t i = 0; i < request_count; i++) {
         if (requests[i].handle != handle)
@@ -394,14 +397,14 @@ NONBLOCKING_SEND(Issend)
 NONBLOCKING_SEND(Irsend)
 NONBLOCKING_SEND(Ibsend)
 
-/* Written when it is complete: then the source and the tag are known. */
+/* Written when it is complete, because the source and the tag are known only then. */
 RECORDED(Irecv,
          (void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
           MPI_Request *request),
          (buf, count, type, from, tag, comm, request), ,
          add_request(*request, RECEIVE, last, comm, bytes_of(count, type)))
 
-/* One request that was `handle` is complete. */
+/* Records that one request is complete, and gives the program its status. */
 static void completed(MPI_Request handle, const MPI_Status *own, MPI_Status *wanted) {
     complete(handle, own);
     tell(wanted, own);
@@ -414,7 +417,7 @@ RECORDED(Test, (MPI_Request *request, int *flag, MPI_Status *status), (request, 
          MPI_Request handle = *request;
          MPI_Status own, if (*flag) completed(handle, &own, status))
 
-/* Copies of the handles and room for statuses, for the calls on several requests. */
+/* Copies of the handles, and memory for statuses, for the calls on several requests. */
 static MPI_Request *handles;
 static MPI_Status *statuses;
 static size_t handle_room;
@@ -430,7 +433,7 @@ static void keep(int count, const MPI_Request *array) {
     memcpy(handles, array, sizeof *handles * count);
 }
 
-/* Of the requests that were kept so many are complete: those at `indices`, or the first. */
+/* Records that `count` of the copied requests are complete: those at `indices`, or the first. */
 static void completed_several(int count, const int *indices, MPI_Status *wanted) {
     for (int i = 0; i < count; i++)
         complete(handles[indices ? indices[i] : i], &statuses[i]);
@@ -438,7 +441,7 @@ static void completed_several(int count, const int *indices, MPI_Status *wanted)
         memcpy(wanted, statuses, sizeof *statuses * count);
 }
 
-/* The request at `index` is complete, or none was under way. */
+/* Records that the request at `index` is complete, unless none was in progress. */
 static void completed_any(int index, const MPI_Status *own, MPI_Status *wanted) {
     if (index != MPI_UNDEFINED)
         complete(handles[index], own);
@@ -465,7 +468,7 @@ RECORDED(Testany, (int count, MPI_Request array[], int *index, int *flag, MPI_St
 SOME(Waitsome)
 SOME(Testsome)
 
-/* ---- communicators: registered when made, in an order that all members share ---- */
+/* ---- communicators: registered at creation, in the same order at all members ---- */
 
 #define MADE(name, parameters, arguments)                                                          \
     RECORDED(name, parameters, arguments, ,                                                        \
@@ -486,7 +489,7 @@ static uint32_t collective_tag(struct communicator *c) {
     return UINT32_C(1) << 31 | c->id << 20 | (c->collectives++ & 0xfffff);
 }
 
-/* A send and a receive at the same time; -1: none. */
+/* A send and a receive at the same time; -1 for none. */
 static void step(const struct communicator *c, uint32_t tag, int to, long sent, int from,
                  long received) {
     long before = last, send = 0;
@@ -533,7 +536,7 @@ static void record_reduce(struct communicator *c, long bytes, int root) {
     }
 }
 
-/* Recursive doubling; reduce and broadcast where the size is no power of two. */
+/* Recursive doubling, or reduce and broadcast if the size is not a power of two. */
 static void record_allreduce(struct communicator *c, long bytes) {
     if (c->size & (c->size - 1)) {
         record_reduce(c, bytes, 0);
@@ -545,7 +548,7 @@ static void record_allreduce(struct communicator *c, long bytes) {
         step(c, tag, c->rank ^ k, bytes, c->rank ^ k, bytes);
 }
 
-/* Ring; `counts` null: all the same. */
+/* Ring. If `counts` is null, all counts are the same. */
 static void record_allgather(struct communicator *c, long each, const int *counts,
                              MPI_Datatype type) {
     uint32_t tag = collective_tag(c);
@@ -558,7 +561,7 @@ static void record_allgather(struct communicator *c, long each, const int *count
     }
 }
 
-/* Simple spread; null counts: all the same. */
+/* Simple spread. If the counts are null, all are the same. */
 static void record_alltoall(struct communicator *c, long each, const int *sendcounts,
                             MPI_Datatype sendtype, const int *recvcounts, MPI_Datatype recvtype) {
     uint32_t tag = collective_tag(c);
@@ -584,7 +587,7 @@ static void record_rooted(struct communicator *c, int root, int gather, long eac
     }
 }
 
-/* Along the ranks. */
+/* Chain along the ranks. */
 static void record_scan(struct communicator *c, long bytes) {
     uint32_t tag = collective_tag(c);
     if (c->rank > 0)
@@ -600,7 +603,7 @@ static struct communicator *intra(MPI_Comm comm) {
         return find(comm);
     static int told;
     if (!told++)
-        fprintf(stderr, "farcall record: collectives of intercommunicators are left out\n");
+        fprintf(stderr, "farcall record: collectives of intercommunicators are not recorded\n");
     return NULL;
 }
 
@@ -646,7 +649,7 @@ COLLECTIVE(Alltoallv,
            (in, sendcounts, sdispls, sendtype, res, recvcounts, rdispls, recvtype, comm),
            record_alltoall(c, 0, sendcounts, sendtype, recvcounts, recvtype))
 
-/* Counts and types that belong to the root mean something there only. */
+/* Counts and types of the root are valid only at the root. */
 COLLECTIVE(Gather,
            (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
             MPI_Datatype recvtype, int root, MPI_Comm comm),

@@ -95,7 +95,7 @@ def test_python_without_a_job():
         timeout=60,
     )
     assert ran.returncode == 1
-    assert "ChannelError: this process is no element of a job" in ran.stderr
+    assert "ChannelError: this process does not belong to a gang job" in ran.stderr
 
 
 def test_without_a_daemon_there_is_no_channel(tmp_path):

@@ -1,4 +1,4 @@
-/* A program that does a little of everything the recorder knows; any MPI program would do. */
+/* Uses each kind of operation that the recorder supports. Other MPI programs work too. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ int main(int argc, char **argv) {
     MPI_Request request[4];
     MPI_Status status;
 
-    /* A ring of nonblocking messages, received from anywhere. */
+    /* A ring of nonblocking messages, received from any source. */
     MPI_Irecv(b, 1000, MPI_DOUBLE, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, &request[0]);
     MPI_Isend(a, 1000, MPI_DOUBLE, right, 5, MPI_COMM_WORLD, &request[1]);
     MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
@@ -33,7 +33,7 @@ int main(int argc, char **argv) {
     MPI_Scatter(b, 7, MPI_DOUBLE, a, 7, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     MPI_Scan(a, b, 5, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 
-    /* Two halves with communicators of their own, and a duplicate with the same tags. */
+    /* Two halves with separate communicators, and a duplicate communicator with the same tags. */
     MPI_Comm half, twin;
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
     MPI_Comm_dup(half, &twin);

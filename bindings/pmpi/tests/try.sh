@@ -8,7 +8,7 @@ trap 'rm -rf "$work"' EXIT
 export FARCALL_TRACE_CALC=0
 passed=0 failed=0 skipped=0
 for mpi in openmpi mpich; do
-    # Debian's compiler of OpenMPI comes without its headers at times.
+    # Debian's compiler wrapper of OpenMPI may be installed without the headers.
     if ! echo "#include <mpi.h>" | "mpicc.$mpi" -x c -fsyntax-only - 2>/dev/null; then
         echo "SKIPPED $mpi: apt-get install openmpi-bin libopenmpi-dev mpich libmpich-dev"
         skipped=$((skipped + 1))

@@ -1,25 +1,25 @@
-//! The saved context of a pair.
+//! The saved context of a pair: the sequence numbers from which it continues. It holds no messages.
 
-/// What is kept of a sender: where its unacknowledged messages begin.
+/// The saved state of a sender: where its unacknowledged messages begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderContext {
     /// Number of the first message that is not acknowledged.
     pub sequence: u64,
-    /// Bytes queued before it since the channel was made.
+    /// Bytes queued before it since the channel was created.
     pub offset: u64,
 }
 
-/// What is kept of a receiver.
+/// The saved state of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiverContext {
-    /// Number of the message that comes next.
+    /// Number of the next message.
     pub expected: u64,
 }
 
-/// Both ends of a pair, for an observer of the whole job.
+/// Both ends of a pair, for an observer of the whole gang job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairContext {
-    /// Messages in the send FIFO, from the first unacknowledged one on.
+    /// Number of messages in the send FIFO, from the first unacknowledged one.
     pub sent: u64,
     /// Number of that first message.
     pub sequence: u64,
@@ -28,8 +28,8 @@ pub struct PairContext {
 }
 
 impl PairContext {
-    /// Messages of the send FIFO that the receiver does not have yet: after normalising, every
-    /// message stands on one side only.
+    /// Messages of the send FIFO that the receiver does not have yet. After normalising, every
+    /// message is on one side only.
     pub fn undelivered(&self) -> u64 {
         let received = self.expected.saturating_sub(self.sequence);
         self.sent.saturating_sub(received)

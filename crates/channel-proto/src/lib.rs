@@ -1,32 +1,32 @@
-//! The channel protocol: reliable, ordered messages between the elements of a parallel job, over a
-//! network that may lose, repeat and reorder, with a context that can be saved at any step.
+//! The channel protocol: reliable, ordered messages between the processes of a gang job. The
+//! network may lose, repeat and reorder packets, and the context can be saved at any step.
 //!
-//! One [`Sender`] and one [`Receiver`] stand for each ordered pair of elements. They hold sequence
-//! numbers and never data: messages stay in the send FIFO of their caller until they are answered,
-//! and go straight from the packet into the receive FIFO.
+//! Each ordered pair of processes has one [`Sender`] and one [`Receiver`]. They hold sequence
+//! numbers and never data. Messages stay in the caller's send FIFO until they are answered, and go
+//! directly from the packet into the receive FIFO.
 //!
 //! # Modified Ack/Nack
 //!
-//! After PM (Tezuka, Hori, Ishikawa, Sato, HPCN 1997). An Ack says that messages *fitted into the
-//! receive FIFO*, not that they were consumed; it only frees send memory. A receiver without room
-//! drops the messages and answers with a Nack, after which they are sent again, in order. So a full
-//! receiver never holds anything in the network, and never stands in another channel's way.
+//! The scheme follows PM (Tezuka, Hori, Ishikawa, Sato, HPCN 1997). An Ack means that messages
+//! *fitted into the receive FIFO*, not that they were consumed; it only frees send memory. If a
+//! receiver has no space, it drops the messages and answers with a Nack. The sender then sends them
+//! again, in order. A full receiver therefore never holds messages in the network, and never blocks
+//! another channel.
 //!
 //! # Freezing
 //!
-//! A channel is *stationary* when its last transmission has been answered, by an Ack or by a Nack:
-//! nothing of it is in the network then. A frozen sender transmits nothing new, and a Nack is not
-//! followed by another transmission, or a full receiver would never become stationary.
-//! [`Freeze::Drain`] keeps asking until the answer comes. [`Freeze::Epoch`] does not wait: every
-//! packet carries the epoch of its job, a change of epoch makes all packets under way stale, and
-//! what they carried is sent again, because its sender still has it.
+//! A channel is *stationary* when its last transmission has been answered by an Ack or a Nack: none
+//! of its packets is in the network then. A frozen sender transmits nothing new. It also does not
+//! transmit again after a Nack, because a full receiver would otherwise never become stationary.
+//! [`Freeze::Drain`] asks again until the answer arrives. [`Freeze::Epoch`] does not wait. Every
+//! packet carries the epoch of its gang job, and a change of epoch makes all packets in the network
+//! stale. Their messages are sent again, because the sender still has them.
 //!
 //! # Driving it
 //!
-//! One mutation, then drain: after `handle_queued`, `handle_answer`, `handle_timeout` or `thaw`,
-//! call [`Sender::poll_transmit`] until it returns `None`, then ask [`Sender::poll_timeout`]. Time
-//! comes from the caller as nanoseconds of any monotonic clock. [`Config::window`] bounds the
-//! queue.
+//! After each call of `handle_queued`, `handle_answer`, `handle_timeout` or `thaw`, call
+//! [`Sender::poll_transmit`] until it returns `None`, then ask [`Sender::poll_timeout`]. The caller
+//! passes the time as nanoseconds of any monotonic clock. [`Config::window`] bounds the queue.
 #![no_std]
 
 extern crate alloc;
@@ -47,13 +47,14 @@ pub type Nanos = u64;
 /// Bounds and times of one direction of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Most packets queued for, or on, the network at once.
+    /// The largest number of packets that are queued for the network or in it.
     pub window: usize,
-    /// First time after which an unanswered packet is sent again; it doubles up to `resend_max`.
+    /// Time after which an unanswered packet is first sent again. It doubles up to `resend_max`.
     pub resend: Nanos,
     /// The longest such time.
     pub resend_max: Nanos,
-    /// Pause after a Nack for want of room; it doubles up to `pause_max` while Nacks go on.
+    /// Pause after a Nack from a full receiver. It doubles up to `pause_max` with each further
+    /// Nack.
     pub pause: Nanos,
     /// The longest such pause.
     pub pause_max: Nanos,
@@ -76,6 +77,6 @@ impl Default for Config {
 pub enum Freeze {
     /// Wait until every transmission is answered.
     Drain,
-    /// Let what is under way become stale.
+    /// Let packets in the network become stale.
     Epoch,
 }

@@ -1,4 +1,4 @@
-//! The header of a packet: fixed fields, little-endian.
+//! The header of a packet and its encoding: fixed fields, little-endian.
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 48;
@@ -6,27 +6,27 @@ pub const HEADER_BYTES: usize = 48;
 const MAGIC: u16 = 0xfc7a;
 const VERSION: u8 = 1;
 
-/// What a packet says.
+/// The kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Messages, from number `sequence` on.
+    /// Messages, the first with number `sequence`.
     Data,
-    /// Everything below `sequence` fitted into the receive FIFO.
+    /// All messages below `sequence` fitted into the receive FIFO.
     Ack,
-    /// No room: send again from `sequence` on, after a pause.
+    /// The receive FIFO is full: send again from `sequence`, after a pause.
     Full,
-    /// Something is missing: send again from `sequence` on.
+    /// Messages are missing: send again from `sequence`.
     Gap,
-    /// The receiving side still rests: send again from `sequence` on, after a pause.
+    /// The receiving side is not running yet: send again from `sequence`, after a pause.
     Early,
 }
 
-/// Between which two elements, on which channel of which job.
+/// The gang job, the channel, and the two processes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address {
-    /// The job; never used twice.
+    /// Number of the gang job; never reused.
     pub job: u64,
-    /// Channel of the job.
+    /// Channel of the gang job.
     pub channel: u8,
     /// Rank that sends the messages (and receives the answers).
     pub source: u16,
@@ -34,14 +34,14 @@ pub struct Address {
     pub destination: u16,
 }
 
-/// What stands before the messages of a packet.
+/// The header before the messages of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the packet says.
+    /// The kind of the packet.
     pub kind: Kind,
-    /// Whose packet it is.
+    /// The gang job, channel and processes of the packet.
     pub address: Address,
-    /// Epoch of the job in which the messages were sent; an answer repeats it.
+    /// Epoch of the gang job in which the messages were sent; an answer repeats it.
     pub epoch: u32,
     /// Messages in the packet; 0 in an answer.
     pub count: u16,
@@ -53,22 +53,22 @@ pub struct Header {
     pub bytes: u32,
 }
 
-/// Why bytes are no packet.
+/// Why bytes are not a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
-    /// Shorter than a header, or than the header says.
-    #[error("the packet is shorter than it says")]
+    /// The bytes are fewer than a header, or than the header announces.
+    #[error("the packet is shorter than its header announces")]
     Short,
-    /// Another protocol or version.
-    #[error("not a packet of this protocol and version")]
+    /// The packet belongs to another protocol or version.
+    #[error("the packet belongs to another protocol or version")]
     Foreign,
-    /// A field with a value that it cannot have.
+    /// A field has an impossible value.
     #[error("a field of the packet is out of its range")]
     Field,
 }
 
 impl Header {
-    /// Writes the header.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
         out[0..2].copy_from_slice(&MAGIC.to_le_bytes());
@@ -92,7 +92,7 @@ impl Header {
         out
     }
 
-    /// Reads a packet: its header and the messages after it.
+    /// Decodes a packet into its header and the messages after it.
     pub fn decode(packet: &[u8]) -> Result<(Header, &[u8]), PacketError> {
         let Some((head, body)) = packet.split_at_checked(HEADER_BYTES) else {
             return Err(PacketError::Short);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_records_are_read() {
         let mut packet = Vec::from(header().encode());
         packet.extend_from_slice(b"abc");
         let read = Header::decode(&packet);

@@ -1,15 +1,15 @@
-//! The receiving end of one pair.
+//! The receiving end of one pair: decides which messages of a packet are new, and what to answer.
 
 use crate::{Header, Kind, ReceiverContext};
 
-/// What to do with a packet of messages.
+/// What the caller must do with a packet of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Messages of the packet that are new and belong into the receive FIFO, after `skip` others.
+    /// Number of new messages to put into the receive FIFO, after the first `skip`.
     pub deliver: u16,
-    /// Messages at the beginning of the packet that are already there.
+    /// Number of messages at the beginning of the packet that arrived before.
     pub skip: u16,
-    /// The answer to be sent back; none to a packet of a past epoch.
+    /// The answer to send; none for a packet of a past epoch.
     pub answer: Option<Header>,
 }
 
@@ -19,22 +19,22 @@ const DROP: Verdict = Verdict {
     answer: None,
 };
 
-/// Which message of a pair comes next.
+/// The receiver of a pair: it tracks which message comes next.
 #[derive(Debug)]
 pub struct Receiver {
     epoch: u32,
     expected: u64,
-    /// Set from the end of an epoch until the next begins.
+    /// True from the end of an epoch until the next one begins.
     is_closed: bool,
 }
 
 impl Receiver {
-    /// The receiver of a fresh pair in an epoch.
+    /// Creates the receiver of a new pair in an epoch.
     pub fn new(epoch: u32) -> Receiver {
         Receiver::restore(epoch, ReceiverContext { expected: 0 })
     }
 
-    /// The receiver of a saved pair, in a new epoch.
+    /// Restores the receiver of a saved pair, in a new epoch.
     pub fn restore(epoch: u32, context: ReceiverContext) -> Receiver {
         Receiver {
             epoch,
@@ -43,32 +43,32 @@ impl Receiver {
         }
     }
 
-    /// What must be kept of a pair at rest, besides the messages received.
+    /// Returns what must be saved of a pair at rest, in addition to the messages received.
     pub fn save(&self) -> ReceiverContext {
         ReceiverContext {
             expected: self.expected,
         }
     }
 
-    /// Number of the message that comes next.
+    /// Number of the next message.
     pub fn expected(&self) -> u64 {
         self.expected
     }
 
-    /// Takes nothing more in this epoch. A receiver whose senders drain is closed only when all of
-    /// them are stationary.
+    /// Stops accepting messages in this epoch. A receiver whose senders drain must be closed only
+    /// after all of them are stationary.
     pub fn close(&mut self) {
         self.is_closed = true;
     }
 
-    /// Goes on in a new epoch.
+    /// Continues in a new epoch.
     pub fn thaw(&mut self, epoch: u32) {
         self.epoch = epoch;
         self.is_closed = false;
     }
 
-    /// Judges a packet. `fits` says how many of its messages, after so many skipped, have room in
-    /// the receive FIFO; as many as the verdict is to deliver must be put there.
+    /// Judges a packet. `fits` receives the number of messages to skip, and returns how many of the
+    /// others fit into the receive FIFO. The caller must put as many there as the verdict says.
     pub fn handle_data(&mut self, header: &Header, fits: impl FnOnce(u16) -> u16) -> Verdict {
         if header.kind != Kind::Data {
             return DROP;

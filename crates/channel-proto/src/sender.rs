@@ -1,20 +1,20 @@
-//! The sending end of one pair.
+//! The sending end of one pair: decides when packets are sent, sent again and freed.
 
 use crate::{Config, Freeze, Header, Kind, Nanos, SenderContext};
 use alloc::collections::VecDeque;
 
-/// A packet to be put on the network now.
+/// A packet to send now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// Number of its first message.
     pub sequence: u64,
-    /// Messages in it.
+    /// Number of its messages.
     pub count: u16,
-    /// Where its bytes begin: bytes queued before it since the channel was made.
+    /// Offset of its bytes: the bytes queued before it since the channel was created.
     pub offset: u64,
-    /// Its bytes.
+    /// Number of its bytes.
     pub bytes: u32,
-    /// To be repeated by the answer.
+    /// Number of the transmission, which the answer repeats.
     pub transmission: u64,
     /// Epoch in which it is sent.
     pub epoch: u32,
@@ -24,7 +24,7 @@ pub struct Transmit {
 struct Queued {
     count: u16,
     bytes: u32,
-    /// The transmission that last carried it; 0 where there was none in this epoch.
+    /// The transmission that last carried it; 0 if there was none in this epoch.
     transmission: u64,
 }
 
@@ -34,7 +34,7 @@ enum Motion {
     Frozen(Freeze),
 }
 
-/// Sequence numbers of the messages that one element sends to another on one channel.
+/// The sequence numbers of the messages that one process sends to another on one channel.
 #[derive(Debug)]
 pub struct Sender {
     config: Config,
@@ -43,25 +43,25 @@ pub struct Sender {
     /// Number and offset of the first message that is not acknowledged.
     base: u64,
     base_offset: u64,
-    /// Packets from `base` on.
+    /// Packets from `base`.
     queue: VecDeque<Queued>,
-    /// The packet of `queue` to be sent next.
+    /// Index in `queue` of the next packet to send.
     cursor: usize,
-    /// Its number and offset.
+    /// Number and offset of that packet.
     next: u64,
     next_offset: u64,
     transmission: u64,
     answered: u64,
-    /// Nothing is sent before this time (after a Nack).
+    /// Time before which nothing is sent, after a Nack.
     not_before: Option<Nanos>,
     pause: Nanos,
-    /// When an unanswered packet is given up for lost.
+    /// When an unanswered packet counts as lost.
     deadline: Option<Nanos>,
     resend: Nanos,
 }
 
 impl Sender {
-    /// The sender of a fresh pair in an epoch.
+    /// Creates the sender of a new pair in an epoch.
     pub fn new(config: Config, epoch: u32) -> Sender {
         let context = SenderContext {
             sequence: 0,
@@ -70,7 +70,8 @@ impl Sender {
         Sender::restore(config, epoch, context)
     }
 
-    /// The sender of a saved pair, in a new epoch. What was queued has to be queued again.
+    /// Restores the sender of a saved pair, in a new epoch. The caller must queue the messages
+    /// again.
     pub fn restore(config: Config, epoch: u32, context: SenderContext) -> Sender {
         Sender {
             config,
@@ -91,7 +92,7 @@ impl Sender {
         }
     }
 
-    /// What must be kept of a pair at rest, besides the messages from there on.
+    /// Returns what must be saved of a pair at rest, in addition to the unacknowledged messages.
     pub fn save(&self) -> SenderContext {
         SenderContext {
             sequence: self.base,
@@ -99,19 +100,19 @@ impl Sender {
         }
     }
 
-    /// True where another packet may be queued.
+    /// Whether another packet can be queued.
     pub fn has_room(&self) -> bool {
         self.queue.len() < self.config.window
     }
 
-    /// Bytes from the first unacknowledged message to the end of what was queued.
+    /// Bytes from the first unacknowledged message to the end of the queue.
     pub fn queued_bytes(&self) -> u64 {
         let sizes = self.queue.iter().map(|packet| u64::from(packet.bytes));
         sizes.sum()
     }
 
-    /// Queues the next `count` messages, of `bytes` bytes together, as one packet. They stay in the
-    /// caller's FIFO until an answer frees them. Call it only while [`Sender::has_room`].
+    /// Queues the next `count` messages, `bytes` bytes in all, as one packet. They stay in the
+    /// caller's FIFO until an answer frees them. Call it only if [`Sender::has_room`] returns true.
     pub fn handle_queued(&mut self, count: u16, bytes: u32) {
         debug_assert!(self.has_room() && count > 0);
         self.queue.push_back(Queued {
@@ -121,11 +122,11 @@ impl Sender {
         });
     }
 
-    /// Takes an answer, and returns how many bytes of the send FIFO are free now. Answers of
-    /// another epoch, of one that is over, or of a transmission that never was, are ignored.
+    /// Handles an answer, and returns how many bytes of the send FIFO it frees. Answers of another
+    /// epoch, after the end of an epoch, or to an unknown transmission are ignored.
     pub fn handle_answer(&mut self, header: &Header, now: Nanos) -> u64 {
         let of_mine = header.epoch == self.epoch && header.transmission <= self.transmission;
-        // The context may have been saved: what comes now is as stale as what is under way.
+        // The context may have been saved already, so an answer that arrives now is stale.
         let is_stale = self.motion == Motion::Frozen(Freeze::Epoch);
         if !of_mine || is_stale || header.kind == Kind::Data {
             return 0;
@@ -140,7 +141,7 @@ impl Sender {
         } else {
             self.go_back(header, now);
         }
-        // All is answered and something is missing still: its Nack was overtaken by an Ack.
+        // Everything is answered but messages are missing: an Ack overtook the Nack.
         if self.is_stationary() && self.cursor == self.queue.len() {
             self.rewind();
         }
@@ -148,8 +149,8 @@ impl Sender {
         freed
     }
 
-    /// Removes every packet that lies below `sequence` and was sent. A number inside a packet comes
-    /// from a receiver that knew the messages in other packets, before a context was restored.
+    /// Removes every sent packet below `sequence`. A number inside a packet comes from a receiver
+    /// that got the messages in other packets, before a context was restored.
     fn acknowledge(&mut self, sequence: u64) -> u64 {
         let (mut count, mut bytes) = (0, 0);
         for packet in &self.queue {
@@ -171,7 +172,7 @@ impl Sender {
         bytes
     }
 
-    /// After a Nack: sends again from the base, unless that has been done since the transmission
+    /// After a Nack, sends again from the base, unless that has happened since the transmission
     /// that the Nack answers.
     fn go_back(&mut self, nack: &Header, now: Nanos) {
         let Some(first) = self.queue.front() else {
@@ -195,8 +196,8 @@ impl Sender {
         self.next_offset = self.base_offset;
     }
 
-    /// The next packet to send, if one is due. A frozen sender sends nothing, save under
-    /// [`Freeze::Drain`] what was lost without an answer.
+    /// Returns the next packet to send, if one is due. A frozen sender sends nothing, except lost
+    /// packets under [`Freeze::Drain`].
     pub fn poll_transmit(&mut self, now: Nanos) -> Option<Transmit> {
         if self.motion != Motion::Running || self.not_before.is_some_and(|time| now < time) {
             return None;
@@ -224,7 +225,7 @@ impl Sender {
         Some(transmit)
     }
 
-    /// When [`Sender::handle_timeout`] wants to be called.
+    /// When [`Sender::handle_timeout`] must be called.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let paused = self
             .not_before
@@ -238,8 +239,8 @@ impl Sender {
         }
     }
 
-    /// Time has passed: gives up for lost what is still unanswered. While the channel drains, that
-    /// is sent again here and now, one packet to ask what became of all.
+    /// Handles a timeout: unanswered packets count as lost. If the channel drains, this returns one
+    /// packet to send again, whose answer settles all of them.
     pub fn handle_timeout(&mut self, now: Nanos) -> Option<Transmit> {
         if self.deadline.is_none_or(|deadline| now < deadline) {
             return None;
@@ -256,7 +257,7 @@ impl Sender {
                 self.rewind();
                 let sent = self.send(now);
                 if sent.is_none() {
-                    // Everything has arrived: what is unanswered was a copy of it.
+                    // Everything has arrived; the unanswered transmission was a copy.
                     self.answered = self.transmission;
                 }
                 sent
@@ -269,12 +270,12 @@ impl Sender {
         self.motion = Motion::Frozen(how);
     }
 
-    /// True when nothing of this pair is in the network: the last transmission was answered.
+    /// Whether no packet of this pair is in the network: the last transmission was answered.
     pub fn is_stationary(&self) -> bool {
         self.answered == self.transmission
     }
 
-    /// True when the pair may be saved.
+    /// Whether the pair can be saved.
     pub fn is_at_rest(&self) -> bool {
         match self.motion {
             Motion::Running => false,
@@ -283,7 +284,7 @@ impl Sender {
         }
     }
 
-    /// Goes on in a new epoch: everything unacknowledged is sent again.
+    /// Continues in a new epoch and sends all unacknowledged messages again.
     pub fn thaw(&mut self, epoch: u32) {
         self.motion = Motion::Running;
         self.epoch = epoch;
@@ -299,8 +300,8 @@ impl Sender {
         self.resend = self.config.resend;
     }
 
-    /// Removes what a receiver that expects `expected` already has: the normal form of a saved
-    /// context, in which every message stands on one side only. Returns the bytes freed.
+    /// Removes the messages that a receiver that expects `expected` already has. This is the normal
+    /// form of a saved context: every message is on one side only. Returns the bytes freed.
     pub fn normalise(&mut self, expected: u64) -> u64 {
         let mut bytes = 0;
         while let Some(first) = self.queue.front().copied() {
@@ -340,7 +341,8 @@ mod tests {
         }
     }
 
-    /// An Ack that comes after the context was saved would free what restoring brings back.
+    /// An Ack that arrives after the context was saved would free messages that the restored
+    /// context still has.
     #[test]
     fn an_answer_after_the_end_of_an_epoch_changes_nothing() {
         let mut sender = Sender::new(Config::default(), 0);
@@ -356,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_go_round() {
+    fn epochs_wrap_around() {
         let mut sender = Sender::new(Config::default(), u32::MAX);
         sender.handle_queued(1, 8);
         sender.poll_transmit(0).expect("sent");
@@ -371,9 +373,9 @@ mod tests {
         assert_eq!(sender.handle_answer(&answer(Kind::Ack, 1, 1), 3), 8);
     }
 
-    /// What fitted of a packet stays there; the rest is sent again with it.
+    /// The messages of a packet that fitted stay; the others are sent again, together with them.
     #[test]
-    fn a_packet_of_which_a_part_fitted_is_sent_again_whole() {
+    fn a_packet_that_fitted_in_part_is_sent_again_whole() {
         let mut sender = Sender::new(Config::default(), 0);
         sender.handle_queued(3, 24);
         sender.poll_transmit(0).expect("sent");

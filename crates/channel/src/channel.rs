@@ -1,4 +1,4 @@
-//! A channel as its element uses it.
+//! The [`Channel`]: how a process of a gang job sends and receives messages.
 
 use crate::context::{Wait, Waiting};
 use crate::error::{ChannelError, Corrupt};
@@ -10,28 +10,28 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The environment variable by which an element finds its job: `SEGMENT,BELL,RANK`, two open
+/// The environment variable from which a process learns its gang job: `SEGMENT,BELL,RANK`, two open
 /// descriptors and its rank.
 pub const VARIABLE: &str = "FARCALL_CHANNEL";
 
-/// How often a waiting element that has a core of its own looks again before it sleeps.
+/// How often a waiting process with a processor of its own checks again before it sleeps.
 const SPINS: u32 = 4000;
 
-/// How long an element that may be interrupted sleeps at most: its signal may have come just
-/// before.
+/// The longest sleep of a process that can be interrupted: a signal may have arrived just before
+/// it.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What came, or waits to be received.
+/// A message that was received or can be received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Who sent it.
+    /// The rank of the sender.
     pub source: usize,
-    /// Its length.
+    /// Length of the message in bytes.
     pub bytes: usize,
 }
 
-/// One element's end of one channel. Messages between two elements arrive in order, each exactly
-/// once, however often the job is preempted.
+/// The end of one channel at one process. Messages between two processes arrive in order, each
+/// exactly once, even if the gang job is preempted.
 pub struct Channel {
     segment: Arc<Segment>,
     bell: Option<Arc<OwnedFd>>,
@@ -40,38 +40,39 @@ pub struct Channel {
     place: usize,
     inbound: Vec<Consumer>,
     outbound: Vec<Producer>,
-    /// What was last seen of what each rank took out of its FIFO; for one of another node, of what
-    /// the engine took out of the send FIFO.
+    /// The last known count of what each rank took out of its FIFO. For a rank on another node, the
+    /// count of what the engine took out of the send FIFO.
     seen: Vec<u64>,
-    /// Where the next search for a message begins.
+    /// The rank at which the next search for a message begins.
     turn: usize,
-    /// Whether room was given back without a look, behind a fence, at who waits for it.
+    /// Whether space was given back without a fence and a check for processes that wait for it.
     has_given: bool,
     interrupt: Option<fn() -> bool>,
-    /// Whether half a message was moved and no more will be.
+    /// Whether an operation stopped in the middle of a message, so that the channel is unusable.
     is_cut: bool,
-    /// The channel of the collective operations.
+    /// The channel for the collective operations.
     pub(crate) twin: Option<Box<Channel>>,
 }
 
-/// The job of this process.
+/// The gang job of this process.
 struct Membership {
     segment: Arc<Segment>,
     bell: Arc<OwnedFd>,
     rank: u16,
-    /// Channels that are open, one bit each: a ring has one reader and one writer.
+    /// The open channels, one bit each. A channel opens once, because a ring has one reader and one
+    /// writer.
     open: AtomicU16,
 }
 
 static MEMBERSHIP: OnceLock<Result<Membership, &'static str>> = OnceLock::new();
 
 impl Channel {
-    /// Opens the first channel of the job.
+    /// Opens the first channel of the gang job.
     pub fn open() -> Result<Channel, ChannelError> {
         Channel::open_number(0)
     }
 
-    /// Opens the channel of that number.
+    /// Opens the channel with this number.
     pub fn open_number(number: u8) -> Result<Channel, ChannelError> {
         let membership = MEMBERSHIP.get_or_init(Membership::find).as_ref();
         let membership = membership.map_err(|what| ChannelError::NoJob(what))?;
@@ -99,8 +100,8 @@ impl Channel {
         Ok(channel)
     }
 
-    /// The channels of a rank in a segment of this process, for tests and measurements: one end
-    /// each of all rings.
+    /// Opens the channels of a rank in a segment of this process, for tests and measurements. Each
+    /// ring must have at most one such end.
     #[doc(hidden)]
     pub fn attach(
         segment: Arc<Segment>,
@@ -158,8 +159,8 @@ impl Channel {
         })
     }
 
-    /// Asks this now and then while the element sleeps; where it says true, the operation ends with
-    /// [`ChannelError::Interrupted`]. For bindings whose signals must be seen.
+    /// Sets a function that is called from time to time during a sleep. If it returns true, the
+    /// operation ends with [`ChannelError::Interrupted`]. Bindings use it to react to signals.
     pub fn set_interrupt(&mut self, interrupt: fn() -> bool) {
         self.interrupt = Some(interrupt);
         if let Some(twin) = &mut self.twin {
@@ -167,17 +168,17 @@ impl Channel {
         }
     }
 
-    /// This element's rank, from 0.
+    /// The rank of this process, from 0.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// Elements of the job.
+    /// Number of processes of the gang job.
     pub fn size(&self) -> usize {
         self.outbound.len()
     }
 
-    /// The longest message that [`Channel::try_send`] takes.
+    /// Length of the longest message that [`Channel::try_send`] accepts.
     pub fn eager_bytes(&self) -> usize {
         let shape = self.segment.shape();
         let fifo = shape.send.bytes.min(shape.receive.bytes) as usize;
@@ -185,9 +186,10 @@ impl Channel {
         fifo / 2 / (part + 8) * part
     }
 
-    /// Sends a message and returns when it is in the FIFO; the receiver need not have it yet. A
-    /// message longer than [`Channel::eager_bytes`] also waits until the receiver takes its first
-    /// parts: two elements that send such to each other at once use [`Channel::exchange`].
+    /// Sends a message and returns as soon as it is in the FIFO; the receiver might not have
+    /// received it yet. A message longer than [`Channel::eager_bytes`] also waits until the
+    /// receiver takes its first parts. Two processes that send such messages to each other at the
+    /// same time must use [`Channel::exchange`].
     pub fn send(&mut self, target: usize, bytes: &[u8]) -> Result<(), ChannelError> {
         let mut transfer = self.outgoing(target, bytes)?;
         let done = self.wait(Wait::Send(target), |channel| {
@@ -197,7 +199,7 @@ impl Channel {
         done
     }
 
-    /// Sends a message if it fits into the FIFO now; says whether it was sent.
+    /// Sends a message if it fits into the FIFO now. Returns whether it was sent.
     pub fn try_send(&mut self, target: usize, bytes: &[u8]) -> Result<bool, ChannelError> {
         let mut transfer = self.outgoing(target, bytes)?;
         if bytes.len() > self.eager_bytes() {
@@ -219,8 +221,8 @@ impl Channel {
         Ok(true)
     }
 
-    /// Receives a message from a rank, or from any, into `buffer`, and sleeps until there is one.
-    /// A message that is too long for the buffer stays and is an error.
+    /// Receives a message from one rank, or from any rank, into `buffer`, and sleeps until there is
+    /// one. A message that is too long for the buffer stays in the FIFO and causes an error.
     pub fn receive(
         &mut self,
         source: Option<usize>,
@@ -245,7 +247,7 @@ impl Channel {
         Ok((message.source, bytes))
     }
 
-    /// Receives a message if one is there.
+    /// Receives a message if there is one.
     pub fn try_receive(
         &mut self,
         source: Option<usize>,
@@ -267,7 +269,7 @@ impl Channel {
         for step in 0..size {
             let source = (self.turn + step) % size;
             if let Some(message) = self.peek(source)? {
-                // The next search begins behind it, so that no source waits for ever.
+                // The next search begins after this source, so that no source waits forever.
                 self.turn = source;
                 return Ok(Some(message));
             }
@@ -303,13 +305,13 @@ impl Channel {
                     let received = match &mut arrival {
                         None => false,
                         Some(Ok(arrival)) => channel.pull(arrival)?,
-                        // What is half sent must be sent before the error is told.
+                        // A half-sent message must be completed before the error is returned.
                         Some(Err(_)) => true,
                     };
                     if sent && received {
                         return Ok(arrival.take());
                     }
-                    // What was taken in may make room for more, where an element sends to itself.
+                    // If a process sends to itself, receiving may have made space for more.
                     if left(&outgoing, &arrival) == before {
                         return Ok(None);
                     }
@@ -385,7 +387,8 @@ impl Channel {
         Ok(self.outbound[target].is_empty()? && credit.force(records, span))
     }
 
-    /// Puts as much of a message into its ring as there is room for; true when all is in.
+    /// Writes as much of a message into its ring as fits. Returns true when the whole message is
+    /// written.
     fn push(&mut self, transfer: &mut Outgoing<'_>) -> Result<bool, Corrupt> {
         let (target, part) = (transfer.target, self.segment.layout.part_bytes());
         let mut moved = false;
@@ -394,7 +397,8 @@ impl Channel {
             if !self.outbound[target].has_space(span)? || !self.reserve(target, 1, span)? {
                 break;
             }
-            // Each part at once: a receiver that is awake copies it while the next is written.
+            // Publishes each part at once, so that an awake receiver copies it during the write of
+            // the next part.
             transfer.put(part, &mut self.outbound[target]);
             self.outbound[target].publish();
             moved = true;
@@ -405,7 +409,8 @@ impl Channel {
         Ok(transfer.is_done)
     }
 
-    /// Publishes what was written for a rank and wakes whoever is to move it on.
+    /// Publishes the records written for a rank, and wakes the process or the engine that takes
+    /// them.
     fn announce(&mut self, target: usize) {
         self.outbound[target].publish();
         match self.segment.layout.place[target] {
@@ -413,7 +418,8 @@ impl Channel {
                 if self.segment.take_engine_asleep()
                     && let Some(bell) = &self.bell
                 {
-                    // The engine's counter: it can fail only by being full of rings already.
+                    // The engine's counter. The write can fail only if the counter is already at
+                    // its maximum.
                     let _ = rustix::io::write(&**bell, &1u64.to_ne_bytes());
                 }
             }
@@ -432,7 +438,7 @@ impl Channel {
         }))
     }
 
-    /// Takes as many parts of a message as are there; true when it is complete.
+    /// Reads the available parts of a message. Returns true when the message is complete.
     fn pull(&mut self, arrival: &mut Arrival<'_>) -> Result<bool, Corrupt> {
         while !arrival.is_done {
             let source = arrival.source;
@@ -452,21 +458,21 @@ impl Channel {
         Ok(true)
     }
 
-    /// Gives the room of what was read back at once: whatever this element does next, others see
-    /// what there is.
+    /// Gives back the space of what was read at once, so that other processes see the free space
+    /// whatever this process does next.
     fn give_back(&mut self, source: usize, span: u64, is_last: bool) {
         self.inbound[source].release();
         let element = self.segment.element(self.number, self.place);
         element.inbound.give_back(1, span);
-        // Between the parts of a message a look without a fence may come too early: there is
-        // another at its end, or before this element sleeps.
+        // Between the parts of a message, this check without a fence may come too early. Another
+        // check follows at the end of the message or before this process sleeps.
         self.has_given = true;
         if is_last || element.bell.0.room_waiters.load(Ordering::Relaxed) != 0 {
             self.wake_for_room();
         }
     }
 
-    /// Wakes those who wait until this element takes something out of its FIFO.
+    /// Wakes the processes that wait until this one takes something out of its FIFO.
     fn wake_for_room(&mut self) {
         self.has_given = false;
         std::sync::atomic::fence(Ordering::SeqCst);
@@ -481,8 +487,8 @@ impl Channel {
         }
     }
 
-    /// Repeats `attempt` until it gives something: first busily where that is allowed, then
-    /// sleeping between the rings of this element's bell.
+    /// Repeats `attempt` until it returns a value. It spins first, if that is allowed, and then
+    /// sleeps until this process's bell is rung.
     fn wait<T>(
         &mut self,
         wait: Wait,
@@ -509,14 +515,16 @@ impl Channel {
                 Ok(Some(done)) => break Ok(done),
                 Err(error) => break Err(error),
             }
-            // Without cause this would wake another, which would wake this one again.
+            // Wake others only if space was given back. Otherwise two processes could wake each
+            // other forever.
             if self.has_given {
                 self.wake_for_room();
             }
             element.say_waiting(Waiting::encode(wait), seen);
             element.bell.0.sleep(seen, self.interrupt.map(|_| LOOK));
             if self.interrupt.is_some_and(|interrupt| interrupt()) {
-                // The others would go on with a collective operation of which a part is missing.
+                // The other ranks would continue a collective operation that this one left: cut its
+                // channel.
                 self.is_cut |= self.twin.is_none();
                 break Err(ChannelError::Interrupted);
             }
@@ -529,7 +537,7 @@ impl Channel {
         done
     }
 
-    /// Announces that a send waits for room.
+    /// Announces that a send waits for space.
     fn wants_room(&self, wait: Wait) -> Option<usize> {
         let target = match wait {
             Wait::Send(target) | Wait::Exchange { target, .. } => target,
@@ -565,10 +573,10 @@ impl Drop for Channel {
     }
 }
 
-/// A message on its way out.
+/// A message that is being sent.
 struct Outgoing<'a> {
     target: usize,
-    /// What is still to be put into the ring.
+    /// The bytes that are not yet in the ring.
     bytes: &'a [u8],
     is_done: bool,
 }
@@ -578,7 +586,7 @@ impl Outgoing<'_> {
         self.bytes.len().min(part)
     }
 
-    /// Writes the next part; true where there are more.
+    /// Writes the next part. Returns true if more parts follow.
     fn put(&mut self, part: usize, ring: &mut Producer) -> bool {
         let (now, rest) = self.bytes.split_at(self.next(part));
         let record = Record {
@@ -592,7 +600,7 @@ impl Outgoing<'_> {
     }
 }
 
-/// A message on its way in.
+/// A message that is being received.
 struct Arrival<'a> {
     source: usize,
     buffer: &'a mut [u8],

@@ -1,16 +1,16 @@
-//! Operations in which every element of a job takes part, in the same order.
+//! Collective operations, which every process of a gang job calls in the same order.
 
 use crate::channel::Channel;
 use crate::error::ChannelError;
 
-/// How numbers of several elements become one.
+/// How the numbers of several processes are combined into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// Their sum.
     Sum,
-    /// The least.
+    /// The smallest.
     Minimum,
-    /// The greatest.
+    /// The largest.
     Maximum,
 }
 
@@ -70,13 +70,13 @@ impl Channel {
     fn collective(&mut self) -> &mut Channel {
         match &mut self.twin {
             Some(twin) => twin,
-            // A twin has none of its own: it is the one.
+            // A twin has no twin of its own; it is never used here.
             None => unreachable!("collectives run on opened channels only"),
         }
     }
 
-    /// Returns when every element has come here: a dissemination barrier, log2 of the size rounds
-    /// (for a power of two, the partners of a binary shuffle).
+    /// Returns when every process has called it. A dissemination barrier with log2 of the size
+    /// rounds (for a power of two, the partners of a binary shuffle).
     pub fn barrier(&mut self) -> Result<(), ChannelError> {
         let (rank, size) = (self.rank(), self.size());
         let channel = self.collective();
@@ -89,7 +89,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Gives every element the bytes of `root`, along a binomial tree. The buffers have one length.
+    /// Copies the bytes of `root` to every process, along a binomial tree. All buffers must have
+    /// the same length.
     pub fn broadcast(&mut self, root: usize, bytes: &mut [u8]) -> Result<(), ChannelError> {
         let (rank, size) = (self.rank(), self.size());
         if root >= size {
@@ -114,9 +115,9 @@ impl Channel {
         Ok(())
     }
 
-    /// Reduces the numbers of all elements, place by place, into those of `root`, along a binomial
-    /// tree; the others' are undefined afterwards. The order of the operations depends only on the
-    /// job's size.
+    /// Reduces the numbers of all processes, position by position, into those of `root`, along a
+    /// binomial tree. The numbers of the other processes are undefined afterwards. The order of the
+    /// operations depends only on the size of the gang job.
     pub fn reduce<T: Number>(
         &mut self,
         root: usize,
@@ -151,7 +152,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Reduces the numbers of all elements, and gives every element the result.
+    /// Reduces the numbers of all processes, and gives every process the result.
     pub fn all_reduce<T: Number>(
         &mut self,
         how: Reduction,

@@ -1,10 +1,11 @@
-//! The context of a job on one node: what its FIFOs hold, and what its elements wait for.
+//! The context of a gang job on one node: the contents of its FIFOs, and what its processes wait
+//! for. The node's daemon saves and restores it at a gang switch.
 
 use crate::error::Corrupt;
 use crate::ring::{RECORD_HEADER, Record, indices, set_indices};
 use crate::segment::Segment;
 
-/// What an element waits for.
+/// What a process waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     ReceiveAny,
@@ -13,18 +14,18 @@ pub(crate) enum Wait {
     Exchange { source: usize, target: usize },
 }
 
-/// What an element says it waits for, on one channel.
+/// What a process reports that it waits for, on one channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// It runs.
+    /// Nothing: it runs.
     No,
-    /// For a message from anyone.
+    /// A message from any rank.
     ReceiveAny,
-    /// For a message from this rank.
+    /// A message from this rank.
     Receive(u16),
-    /// For room at this rank.
+    /// Space in the FIFO of this rank.
     Send(u16),
-    /// For both: a message from the first rank, and room at the second.
+    /// Both: a message from the first rank, and space in the FIFO of the second.
     Exchange(u16, u16),
 }
 
@@ -51,16 +52,16 @@ impl Waiting {
     }
 }
 
-/// One element on one channel, as an observer sees it while the job rests.
+/// One process on one channel, as an observer sees it when the gang job is at rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElementView {
-    /// Its rank.
+    /// The rank of the process.
     pub rank: u16,
     /// The channel; those of the collective operations follow the program's.
     pub channel: u8,
-    /// What it waits for.
+    /// What the process waits for.
     pub waiting: Waiting,
-    /// Messages received and not consumed: the sender, and how many.
+    /// Messages that have arrived but are not consumed: the sender, and how many.
     pub inbound: Vec<(u16, u32)>,
     /// Messages for ranks of other nodes in the send FIFO: the receiver, and how many.
     pub outbound: Vec<(u16, u32)>,
@@ -70,7 +71,7 @@ pub struct ElementView {
     pub sent_bytes: u32,
 }
 
-/// A copy of everything that an element's channels hold.
+/// A copy of everything that a process's channels hold.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ElementContext {
     rings: Vec<RingContext>,
@@ -87,7 +88,10 @@ struct RingContext {
 }
 
 impl Segment {
-    /// All elements of this node on all channels. A ring that says what cannot be is an error.
+    /// Returns the views of all processes of this node on all channels.
+    ///
+    /// # Errors
+    /// Returns [`Corrupt`] if the contents of a ring are impossible.
     pub fn view(&self) -> Result<Vec<ElementView>, Corrupt> {
         let locals = self.shape().locals.len();
         let all = (0..self.layout.all_channels())
@@ -96,7 +100,7 @@ impl Segment {
             .collect()
     }
 
-    /// A number that changes with every message put into a FIFO of this node, or taken out.
+    /// A number that changes with every message that enters or leaves a FIFO of this node.
     pub fn progress(&self) -> u64 {
         let locals = self.shape().locals.len();
         let all = (0..self.layout.all_channels())
@@ -138,7 +142,7 @@ impl Segment {
         })
     }
 
-    /// Messages in a ring; one of which some parts are there counts too.
+    /// Counts the messages in a ring, including one that is only partly there.
     fn count(&self, ring: (usize, usize)) -> Result<u32, Corrupt> {
         let (mut head, tail) = self.indices(ring)?;
         let (mut messages, mut is_open) = (0, false);
@@ -165,8 +169,8 @@ impl Segment {
         is_sound.then_some((head, tail)).ok_or(Corrupt)
     }
 
-    /// Copies the whole context of this node's elements into `saved`, whose memory is reused. Call
-    /// it while the job rests.
+    /// Copies the whole context of this node's processes into `saved`, whose memory is reused. Call
+    /// it only when the gang job is at rest.
     pub fn save(&self, saved: &mut SavedContext) -> Result<(), Corrupt> {
         let locals = self.shape().locals.len();
         saved.elements.resize_with(locals, ElementContext::default);
@@ -207,7 +211,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Copies a saved context back. Call it while the job rests.
+    /// Copies a saved context back. Call it only when the gang job is at rest.
     pub fn restore(&self, saved: &SavedContext) {
         for (place, context) in saved.elements.iter().enumerate() {
             for (channel, [inbound, outbound]) in context.credits.iter().enumerate() {
@@ -226,7 +230,7 @@ impl Segment {
     }
 }
 
-/// A copy of everything that a job's channels hold on one node.
+/// A copy of everything that a gang job's channels hold on one node.
 #[derive(Clone, Debug, Default)]
 pub struct SavedContext {
     elements: Vec<ElementContext>,

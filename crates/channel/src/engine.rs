@@ -1,7 +1,8 @@
-//! The engine of a node: carries messages between the nodes of a job over UDP.
+//! The engine of a node: carries the messages of gang jobs between nodes over UDP.
 //!
-//! One thread owns the socket. It reads the rings that elements fill for ranks on other nodes, and
-//! fills those of this node's elements. The daemon tells it about jobs and freezes them.
+//! One thread owns the socket. It reads the rings that local processes fill for ranks on other
+//! nodes, and fills the rings of local processes. The daemon attaches gang jobs to the engine, and
+//! freezes them for a gang switch.
 
 mod faults;
 mod job;
@@ -22,31 +23,31 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Where the ranks of a job on other nodes are reached: `None` for those on this one.
+/// The address of the engine of a rank on another node; `None` for a rank on this node.
 pub type Peer = Option<SocketAddr>;
 
-/// Why there is no engine.
+/// Why the engine cannot start.
 #[derive(Debug, thiserror::Error)]
-#[error("no UDP socket on {address}: {source}")]
+#[error("cannot open a UDP socket on {address}: {source}")]
 pub struct EngineError {
     address: IpAddr,
     source: io::Error,
 }
 
-/// What the engine has carried.
+/// Counts of the packets and messages that the engine carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Packets sent, and among them those sent again.
+    /// Packets sent, including those sent again.
     pub sent: u64,
-    /// Packets that came.
+    /// Packets received.
     pub received: u64,
-    /// Packets that were for no job here, or of a past epoch, or no packets.
+    /// Packets received for unknown gang jobs, from past epochs, or with a malformed header.
     pub strays: u64,
-    /// Messages that found no room and were refused.
+    /// Messages refused because the receive FIFO was full.
     pub refused: u64,
 }
 
-/// The engine of a node. It ends when dropped.
+/// The engine of a node. It stops when dropped.
 pub struct Engine {
     shared: Arc<Shared>,
     address: SocketAddr,
@@ -55,13 +56,13 @@ pub struct Engine {
 
 struct Shared {
     state: Mutex<State>,
-    /// Daemon threads that want the state: the engine lets them go first.
+    /// Number of daemon threads that want the state. The engine lets them go first.
     wanted: AtomicU32,
     turn: Condvar,
     socket: Socket,
-    /// Rung by elements and by the daemon.
+    /// Rung by processes and by the daemon to wake the engine.
     bell: OwnedFd,
-    /// Rung by the engine when a job has come to rest or went wrong.
+    /// Rung by the engine when a gang job is at rest or its segment is corrupt.
     news: OwnedFd,
     is_ending: AtomicU32,
     thread: AtomicU64,
@@ -71,20 +72,20 @@ struct Shared {
 struct State {
     jobs: HashMap<u64, JobPairs>,
     traffic: Traffic,
-    /// What a test's network does to the datagrams that come.
+    /// Deliberate loss and repetition of incoming datagrams, for tests.
     faults: Option<(Faults, SplitMix64)>,
 }
 
-/// Memory for one turn of the engine.
+/// Memory for one iteration of the engine.
 struct Turn {
     inbox: Inbox,
-    /// Answers to what came, and where they go.
+    /// Answers to the packets received, with their destinations.
     answers: Vec<(SocketAddr, Header)>,
     packets: Vec<Packet>,
 }
 
 impl Engine {
-    /// An engine whose socket has a free port of that address.
+    /// Starts an engine whose socket is bound to a free port of this address.
     pub fn start(address: IpAddr) -> Result<Engine, EngineError> {
         let fail = |source| EngineError { address, source };
         let socket = Socket::bind(address).map_err(fail)?;
@@ -115,52 +116,54 @@ impl Engine {
         })
     }
 
-    /// Lets some of the datagrams that come be lost or come twice, for tests and measurements.
+    /// Drops and repeats some incoming datagrams, for tests and measurements.
     #[doc(hidden)]
     pub fn set_faults(&self, faults: Faults) {
         self.with(|state| state.faults = Some((faults, SplitMix64::new(faults.seed))));
     }
 
-    /// Where other engines reach this one.
+    /// The address at which other engines reach this one.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The kernel's number of the engine's thread, for its priority.
+    /// The kernel's thread number of the engine's thread, for its priority.
     pub fn thread_id(&self) -> u64 {
         self.shared.thread.load(Ordering::Acquire)
     }
 
-    /// What elements ring when they have filled a ring.
+    /// The bell that processes ring after they have filled a ring.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.shared.bell.as_fd()
     }
 
-    /// Becomes readable when a job has come to rest or went wrong.
+    /// Becomes readable when a gang job is at rest or its segment is corrupt.
     pub fn news(&self) -> BorrowedFd<'_> {
         self.shared.news.as_fd()
     }
 
-    /// Forgets the news so far.
+    /// Resets the descriptor of [`Engine::news`].
     pub fn take_news(&self) {
         let _ = rustix::io::read(&self.shared.news, &mut [0; 8]);
     }
 
-    /// Carries a job's messages from now on, in its first epoch. `peers` has a place for each rank.
+    /// Carries a gang job's messages from now on, beginning with this epoch. `peers` has an entry
+    /// for each rank.
     pub fn attach(&self, segment: Arc<Segment>, peers: &[Peer], epoch: u32) {
         let job = segment.shape().job;
         let pairs = JobPairs::new(segment, peers, epoch);
         self.with(|state| state.jobs.insert(job, pairs));
-        // An engine that slept before it knew of the job has not asked the elements to ring.
+        // A sleeping engine has not asked the processes of a new gang job to ring: wake it.
         self.wake();
     }
 
-    /// Forgets a job: what is still under way for it reaches nobody.
+    /// Forgets a gang job. Messages that are still in the network are not delivered.
     pub fn detach(&self, job: u64) {
         self.with(|state| state.jobs.remove(&job));
     }
 
-    /// Freezes the channels of a job, whose elements are stopped. True if it is at rest already.
+    /// Freezes the channels of a gang job whose processes are stopped. Returns true if it is at
+    /// rest already.
     pub fn freeze(&self, job: u64, how: Freeze) -> bool {
         self.with(|state| {
             state
@@ -170,12 +173,12 @@ impl Engine {
         })
     }
 
-    /// True when nothing of the job's messages from this node is in the network.
+    /// Whether no message that the gang job sent from this node is in the network.
     pub fn is_at_rest(&self, job: u64) -> bool {
         self.with(|state| state.jobs.get(&job).is_none_or(JobPairs::is_at_rest))
     }
 
-    /// Takes nothing more for a job whose network is stationary.
+    /// Stops accepting packets for a gang job whose network is at rest.
     pub fn close(&self, job: u64) {
         self.with(|state| {
             if let Some(pairs) = state.jobs.get_mut(&job) {
@@ -184,7 +187,7 @@ impl Engine {
         });
     }
 
-    /// Lets a job's messages go on, in a new epoch.
+    /// Lets a gang job's messages continue in a new epoch.
     pub fn thaw(&self, job: u64, epoch: u32) {
         self.with(|state| {
             if let Some(pairs) = state.jobs.get_mut(&job) {
@@ -194,7 +197,7 @@ impl Engine {
         self.wake();
     }
 
-    /// Jobs whose segment was found corrupt since the last call.
+    /// The gang jobs whose segment was found corrupt since the last call.
     pub fn take_faults(&self) -> Vec<u64> {
         self.with(|state| {
             let jobs = state.jobs.iter_mut();
@@ -203,8 +206,8 @@ impl Engine {
         })
     }
 
-    /// The pairs of a job that begin or end here: channel, source, destination, and what this
-    /// node knows of them.
+    /// The pairs of a gang job that begin or end here: channel, source, destination, and this
+    /// node's context of the pair.
     pub fn contexts(&self, job: u64) -> Vec<(u8, u16, u16, PairContext)> {
         self.with(|state| {
             let pairs = state.jobs.get(&job);
@@ -212,7 +215,7 @@ impl Engine {
         })
     }
 
-    /// What the engine has carried so far.
+    /// The counts of packets and messages so far.
     pub fn traffic(&self) -> Traffic {
         self.with(|state| state.traffic)
     }
@@ -228,7 +231,7 @@ impl Engine {
     }
 
     fn wake(&self) {
-        // It fails only where the counter is full of wakes already.
+        // The write fails only if the counter is already at its maximum.
         let _ = rustix::io::write(&self.shared.bell, &1u64.to_ne_bytes());
     }
 }
@@ -275,7 +278,7 @@ impl Shared {
         }
     }
 
-    /// Moves what there is to move; false if there was nothing.
+    /// Moves everything that can move. Returns false if there was nothing.
     fn step(&self, state: &mut State, turn: &mut Turn, clock: &Instant) -> bool {
         self.socket.receive(&mut turn.inbox);
         let now = clock.elapsed().as_nanos() as u64;
@@ -307,7 +310,7 @@ impl Shared {
         moved
     }
 
-    /// Asks the elements to ring, looks once more, and says until when to sleep.
+    /// Asks the processes to ring, checks once more, and returns how long to sleep.
     fn prepare_sleep(&self, state: &mut State, clock: &Instant) -> Option<u64> {
         let now = clock.elapsed().as_nanos() as u64;
         let mut deadline: Option<u64> = None;
@@ -367,7 +370,7 @@ impl State {
         };
         self.traffic.refused += u64::from(answer.kind == Kind::Full);
         match answers.last_mut() {
-            // An Ack says all that those before it said.
+            // A newer Ack contains everything that earlier ones said.
             Some((to, last)) if *to == from && is_said_by(last, &answer) => *last = answer,
             _ => answers.push((from, answer)),
         }

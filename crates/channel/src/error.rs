@@ -1,67 +1,69 @@
-//! What can go wrong with a channel.
+//! The errors of channels.
 
 use std::io;
 
-/// The segment holds what no honest element writes.
+/// The segment holds contents that no correct process writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the job's memory segment is corrupt: an element wrote where it must not")]
+#[error("the memory segment of the gang job is corrupt: a process wrote where it must not")]
 pub struct Corrupt;
 
 /// Why an operation on a channel failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChannelError {
-    /// The process was not started as an element of a job.
+    /// The process was not started as a process of a gang job.
     #[error(
-        "this process is no element of a job: start it with `farcall gang run -n N PROGRAM` \
+        "this process does not belong to a gang job: start it with `farcall gang run -n N PROGRAM` \
          ({0} is not set or cannot be read)"
     )]
     NoJob(&'static str),
-    /// The job has fewer channels.
-    #[error("channel {channel} of {channels}: run the job with `--channels {}`", .channel + 1)]
+    /// The gang job has fewer channels.
+    #[error(
+        "there is no channel {channel}, because the gang job has {channels}: run it with \
+         `--channels {}`",
+        .channel + 1
+    )]
     NoChannel {
-        /// The channel asked for.
+        /// The requested channel.
         channel: u8,
-        /// How many there are.
+        /// Number of channels of the gang job.
         channels: u8,
     },
     /// The channel is open already in this process.
-    #[error("channel {0} is open already in this process")]
+    #[error("channel {0} is already open in this process")]
     Open(u8),
-    /// No element has that rank.
-    #[error("rank {rank} of a job of {size} elements")]
+    /// No process has this rank.
+    #[error("rank {rank} does not exist: the gang job has {size} processes, with ranks from 0")]
     Rank {
-        /// The rank asked for.
+        /// The requested rank.
         rank: usize,
-        /// Elements of the job.
+        /// Number of processes of the gang job.
         size: usize,
     },
-    /// The rank belongs to another partition of the job.
-    #[error("rank {0} is in another partition of the job: nothing may be sent there")]
+    /// The rank belongs to another partition of the gang job.
+    #[error("cannot send to rank {0}: it is in another partition of the gang job")]
     Partition(usize),
-    /// The message is longer than the buffer given for it; it stays where it is.
-    #[error("a message of {bytes} bytes for a buffer of {room}")]
+    /// The message is longer than its buffer. It stays in the FIFO.
+    #[error("a message of {bytes} bytes does not fit into the buffer of {room} bytes")]
     TooLong {
         /// Length of the message.
         bytes: usize,
         /// Length of the buffer.
         room: usize,
     },
-    /// What was asked by [`crate::Channel::set_interrupt`] said so. Nothing of a message was moved,
-    /// or the channel is [`ChannelError::Cut`] from now on.
+    /// The function set by [`crate::Channel::set_interrupt`] returned true. If a message was moved
+    /// in part, the channel is [`ChannelError::Cut`] from now on.
     #[error("the wait was interrupted")]
     Interrupted,
-    /// An operation was interrupted in the midst of a message, or of a collective operation.
-    #[error(
-        "the channel is of no use any more: an operation was interrupted when it was half done"
-    )]
+    /// An operation was interrupted in the middle of a message or of a collective operation.
+    #[error("the channel cannot be used anymore: an operation was interrupted in the middle")]
     Cut,
     /// A message is longer than 4 GiB.
-    #[error("a message of {0} bytes; at most 4 GiB fit into one")]
+    #[error("a message of {0} bytes is too long: the limit is 4 GiB")]
     TooLarge(usize),
     /// The segment is corrupt.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
     /// The segment cannot be mapped.
-    #[error("the job's memory segment cannot be mapped: {0}")]
+    #[error("cannot map the memory segment of the gang job: {0}")]
     System(#[from] io::Error),
 }

@@ -1,9 +1,9 @@
-//! Sleeping on a word of the segment until another process changes it.
+//! Futexes: sleep on a word of the segment until another process changes it.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Sleeps while `word` holds `seen`, for so long at most where that is said; may also return early.
+/// Sleeps as long as `word` holds `seen`, at most for `most`. It may also return early.
 pub(crate) fn wait(word: &AtomicU32, seen: u32, most: Option<Duration>) {
     let time = most.map(|most| libc::timespec {
         tv_sec: most.as_secs() as libc::time_t,
@@ -17,7 +17,7 @@ pub(crate) fn wait(word: &AtomicU32, seen: u32, most: Option<Duration>) {
     }
 }
 
-/// Wakes whoever sleeps on `word`.
+/// Wakes every process that sleeps on `word`.
 pub(crate) fn wake(word: &AtomicU32) {
     // SAFETY: the word is live for the whole call, and waking does not touch it.
     unsafe {

@@ -1,39 +1,41 @@
-//! Where everything lies in a segment.
+//! The layout of a segment: the offsets of all its parts, computed from its [`Shape`].
 
 use crate::ring::{CONTROL_BYTES, RECORD_HEADER};
 
-/// Bounds of a FIFO. A message counts with eight bytes more than it has, padded to eight.
+/// Bounds of a FIFO. A message counts with its length plus eight bytes, padded to eight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fifo {
-    /// Most bytes.
+    /// The largest number of bytes.
     pub bytes: u32,
-    /// Most messages, or parts of a long one.
+    /// The largest number of messages, or of parts of a long message.
     pub messages: u32,
 }
 
-/// What a segment is made for.
+/// The parameters of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The job.
+    /// Number of the gang job.
     pub job: u64,
-    /// Its elements.
+    /// Number of its processes.
     pub size: u16,
-    /// Ranks of the elements on this node, ascending.
+    /// Ranks of the processes on this node, ascending.
     pub locals: Vec<u16>,
-    /// Channels that the program may open.
+    /// Number of channels that the program can open.
     pub channels: u8,
-    /// The partition of each rank; only ranks of one partition may send to each other.
+    /// The partition of each rank. Ranks can send only to ranks of the same partition.
     pub partitions: Vec<u16>,
-    /// What of one element's messages to other nodes may be unanswered.
+    /// Bound on the unacknowledged messages from one process to other nodes.
     pub send: Fifo,
-    /// What one element may have received and not consumed.
+    /// Bound on the messages that one process has received and not consumed.
     pub receive: Fifo,
-    /// Whether a waiting element may spin before it sleeps: true where each has a core.
+    /// Whether a waiting process may spin before it sleeps: true if each has a processor of its
+    /// own.
     pub spin: bool,
 }
 
 impl Shape {
-    /// The FIFO sizes of PM: send 512 messages and 48 KB, receive 4096 messages and 64 KB.
+    /// The size of PM's send FIFO: 512 messages and 48 KB. Its receive FIFO has 4096 messages and
+    /// 64 KB.
     pub const SEND: Fifo = Fifo {
         bytes: 48 << 10,
         messages: 512,
@@ -45,7 +47,7 @@ impl Shape {
     };
 }
 
-/// Why there can be no such segment.
+/// Why a segment of this shape is impossible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// A number is out of its range.
@@ -53,41 +55,42 @@ pub enum ShapeError {
     Range {
         /// Which number.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         value: u64,
-        /// The least it may be.
+        /// The smallest allowed value.
         least: u64,
-        /// The most it may be.
+        /// The largest allowed value.
         most: u64,
     },
-    /// Ranks or partitions do not fit the number of elements.
-    #[error("the ranks on this node, or the partitions, do not fit the job's size")]
+    /// Ranks or partitions do not fit the number of processes.
+    #[error("the ranks on this node, or the partitions, do not match the number of processes")]
     Ranks,
-    /// It would not fit into the address space.
-    #[error("the segment would be larger than this machine can map")]
+    /// The segment would not fit into the address space.
+    #[error("the memory segment would be larger than this machine can map")]
     TooLarge,
 }
 
-/// Most elements of a job.
+/// The largest number of processes of a gang job.
 pub(crate) const MAX_SIZE: u64 = 4096;
 const MAX_CHANNELS: u64 = 8;
 const MAX_FIFO: u64 = 1 << 30;
-/// Below this a FIFO would not hold two of the smallest parts.
+/// A smaller FIFO would not hold two of the smallest parts.
 const MIN_FIFO: u64 = 1 << 10;
 
 pub(crate) const HEADER_BYTES: usize = 256;
 pub(crate) const ELEMENT_BYTES: usize = 384;
-/// A rank that lives on another node.
+/// Marks a rank on another node.
 pub(crate) const REMOTE: u16 = u16::MAX;
 const PAGE: u64 = 4096;
 
-/// Where everything lies in a segment; computed once from the shape, by each side for itself.
+/// The offsets of all parts of a segment. Each side computes them once from the shape,
+/// independently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub(crate) shape: Shape,
-    /// Place of each rank among the locals, or [`REMOTE`].
+    /// Place of each rank among the local ranks, or [`REMOTE`].
     pub(crate) place: Vec<u16>,
-    /// Place of each rank among those of other nodes; [`REMOTE`] for a local one.
+    /// Place of each rank among the ranks of other nodes, or [`REMOTE`] for a local rank.
     pub(crate) remote: Vec<u16>,
     pub(crate) remotes: usize,
     pub(crate) ring_bytes: usize,
@@ -98,7 +101,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout for a shape.
+    /// Computes the layout for a shape.
     pub fn new(shape: Shape) -> Result<Layout, ShapeError> {
         check(&shape)?;
         let size = usize::from(shape.size);
@@ -142,13 +145,13 @@ impl Layout {
         })
     }
 
-    /// Bytes of the whole segment. Only pages that are used take memory, and `2 x channels x
-    /// locals x (size + ranks on other nodes)` rings of a FIFO's size are the most that can be.
+    /// Size of the whole segment in bytes. Only used pages occupy memory; at most `2 x channels x
+    /// locals x (size + ranks on other nodes)` rings of a FIFO's size can be in use.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Channels with those that the collective operations use.
+    /// Number of channels, including those of the collective operations.
     pub(crate) fn all_channels(&self) -> usize {
         usize::from(self.shape.channels) * 2
     }
@@ -164,13 +167,14 @@ impl Layout {
         self.elements + (channel * self.shape.locals.len() + place) * ELEMENT_BYTES
     }
 
-    /// The ring into a local element from any rank: offsets of its control block and its data.
+    /// The ring from any rank to a local process: the offsets of its control block and its data.
     pub(crate) fn inbound(&self, channel: usize, place: usize, source: usize) -> (usize, usize) {
         let size = usize::from(self.shape.size);
         self.ring((channel * self.shape.locals.len() + place) * size + source)
     }
 
-    /// The ring from a local element to a rank of another node, by its place among those.
+    /// The ring from a local process to a rank of another node, given by its place among the remote
+    /// ranks.
     pub(crate) fn outbound(&self, channel: usize, place: usize, remote: usize) -> (usize, usize) {
         let locals = self.shape.locals.len();
         let inbound = self.all_channels() * locals * usize::from(self.shape.size);
@@ -195,7 +199,7 @@ fn check(shape: &Shape) -> Result<(), ShapeError> {
             most,
         }),
     };
-    within("the number of elements", shape.size.into(), 1, MAX_SIZE)?;
+    within("the number of processes", shape.size.into(), 1, MAX_SIZE)?;
     within(
         "the number of channels",
         shape.channels.into(),

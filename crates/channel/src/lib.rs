@@ -1,15 +1,15 @@
-//! Messages between the elements of a parallel job.
+//! Messages between the processes of a gang job.
 //!
-//! An element of a job that `farcall gang run` started opens its [`Channel`] and sends and receives
-//! by rank. Elements on one node write each other's rings in a memory segment of the job; between
-//! nodes the [`Engine`] of the daemon carries messages over UDP. User processes touch only rings.
+//! A process that `farcall gang run` started opens its [`Channel`] and sends and receives by rank.
+//! Processes on one node write to each other's rings in a memory segment of the gang job. Between
+//! nodes, the [`Engine`] of the daemon carries messages over UDP. User processes access only rings.
 //!
-//! Every index in the segment is checked by whoever reads it: an element that scribbles over the
-//! segment harms its own job and nobody else.
+//! Every reader checks every index in the segment. A process that writes garbage into the segment
+//! harms only its own gang job.
 //!
-//! For each ordered pair of elements on a channel there is one ring with one writer and one reader,
-//! and a credit shared by all rings into one element bounds what they hold together: the receive
-//! FIFO. So memory grows with the square of the job's size; [`Layout::bytes`] says how much.
+//! Each ordered pair of processes on a channel has one ring with one writer and one reader. All
+//! rings into one process share a credit that bounds what they hold together: the receive FIFO. The
+//! memory therefore grows with the square of the number of processes; [`Layout::bytes`] returns it.
 
 mod channel;
 mod collective;
@@ -31,7 +31,7 @@ pub use segment::Segment;
 
 #[doc(hidden)]
 pub mod raw {
-    //! The bare ring, for measuring what a channel costs beside it.
+    //! The bare ring, to measure the overhead of a channel.
     pub use crate::ring::{CONTROL_BYTES, Consumer, Producer, Record};
     pub use farcall_memory::{Mapping, sealed_memory};
 }

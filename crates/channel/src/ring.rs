@@ -1,8 +1,9 @@
 //! A ring of records with one writer and one reader, in memory that neither trusts.
 //!
-//! Indices count bytes since the ring was made and only grow; `tail` is the writer's, `head` the
-//! reader's. Each side keeps its own index in private memory, and checks the other's whenever it
-//! reads it. A record is eight bytes of header and its bytes, padded to eight.
+//! Indices count bytes since the ring was created and only grow. The writer owns `tail` and the
+//! reader owns `head`. Each side keeps its own index in private memory, and checks the other index
+//! whenever it reads it. A record is a header of eight bytes followed by its data, padded to eight
+//! bytes.
 
 use std::ptr::NonNull;
 
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 #[cfg(not(loom))]
 pub(crate) type Byte = u8;
-/// Under loom every byte is watched for races.
+/// A byte of a ring. Loom checks every byte for races.
 #[cfg(loom)]
 pub(crate) type Byte = loom::cell::UnsafeCell<u8>;
 
@@ -24,7 +25,7 @@ pub(crate) const RECORD_HEADER: u64 = 8;
 /// Bytes of a ring's control block.
 pub const CONTROL_BYTES: usize = size_of::<Control>();
 
-/// The shared indices of a ring. All zero is an empty ring.
+/// The shared indices of a ring. A block of zeros is an empty ring.
 #[repr(C, align(64))]
 pub(crate) struct Control {
     tail: WriterLine,
@@ -34,7 +35,7 @@ pub(crate) struct Control {
 #[repr(C, align(64))]
 struct WriterLine {
     tail: AtomicU64,
-    /// Set while the writer sleeps until there is room.
+    /// Nonzero when the writer sleeps until there is space.
     wants_room: AtomicU32,
 }
 
@@ -48,12 +49,12 @@ struct ReaderLine {
 pub struct Record {
     /// Bytes of this part.
     pub bytes: u32,
-    /// Bytes of the message that come in later records.
+    /// Bytes of the message that follow in later records.
     pub rest: u32,
 }
 
 impl Record {
-    /// Bytes that a record takes in the ring.
+    /// Bytes that a record occupies in the ring.
     pub(crate) fn span(bytes: u32) -> u64 {
         RECORD_HEADER + u64::from(bytes).next_multiple_of(8)
     }
@@ -71,7 +72,7 @@ impl Record {
     }
 }
 
-/// Where a ring lies.
+/// The memory of a ring.
 #[derive(Clone, Copy)]
 struct Ring {
     control: NonNull<Control>,
@@ -85,7 +86,7 @@ impl Ring {
         unsafe { self.control.as_ref() }
     }
 
-    /// The number of bytes in the ring, if both indices can be right.
+    /// The number of bytes in the ring, or an error if the two indices are impossible.
     fn used(&self, tail: u64, head: u64) -> Result<u64, Corrupt> {
         let used = tail.wrapping_sub(head);
         let aligned = (tail | head) & 7 == 0;
@@ -94,7 +95,7 @@ impl Ring {
             .ok_or(Corrupt)
     }
 
-    /// Copies into the ring at an index. The caller owns `[index, index + source.len())`.
+    /// Copies into the ring at an index. The caller must own `[index, index + source.len())`.
     fn copy_in(&self, index: u64, source: &[u8]) {
         let start = (index & (self.capacity - 1)) as usize;
         let first = source.len().min(self.capacity as usize - start);
@@ -105,7 +106,7 @@ impl Ring {
         }
     }
 
-    /// Copies out of the ring at an index. The caller owns `[index, index + target.len())`.
+    /// Copies out of the ring at an index. The caller must own `[index, index + target.len())`.
     fn copy_out(&self, index: u64, target: &mut [u8]) {
         let start = (index & (self.capacity - 1)) as usize;
         let first = target.len().min(self.capacity as usize - start);
@@ -150,7 +151,7 @@ unsafe fn copy_from(source: NonNull<Byte>, target: &mut [u8]) {
 /// The writing end.
 pub struct Producer {
     ring: Ring,
-    /// What was written, and what of it was published.
+    /// The index after the last byte written; [`Producer::publish`] shows it to the reader.
     tail: u64,
     /// The reader's index, as last seen.
     head: u64,
@@ -160,11 +161,11 @@ pub struct Producer {
 unsafe impl Send for Producer {}
 
 impl Producer {
-    /// The writing end of the ring whose control block and data lie there.
+    /// Creates the writing end of the ring with this control block and this data.
     ///
     /// # Safety
-    /// Both stay mapped as long as the producer lives; `capacity` is a power of two and the length
-    /// of the data; nobody else in this process writes to the ring.
+    /// Both must stay mapped as long as the producer lives; `capacity` must be a power of two and
+    /// the length of the data; nothing else in this process may write to the ring.
     pub unsafe fn new(control: NonNull<u8>, data: NonNull<u8>, capacity: usize) -> Producer {
         let ring = Ring {
             control: control.cast(),
@@ -179,12 +180,12 @@ impl Producer {
         }
     }
 
-    /// Whether a record of so many bytes fits now.
+    /// Whether a record of `bytes` bytes fits now.
     pub fn fits(&mut self, bytes: u32) -> Result<bool, Corrupt> {
         self.has_space(Record::span(bytes))
     }
 
-    /// Whether records that take so many bytes fit now.
+    /// Whether records that occupy `span` bytes fit now.
     pub(crate) fn has_space(&mut self, span: u64) -> Result<bool, Corrupt> {
         let free = |used: u64| self.ring.capacity - used;
         let known = self.ring.used(self.tail, self.head).unwrap_or(u64::MAX);
@@ -197,13 +198,14 @@ impl Producer {
         Ok(free(used) >= span)
     }
 
-    /// True when the reader has taken and given back everything.
+    /// Whether the reader has read and released everything.
     pub(crate) fn is_empty(&mut self) -> Result<bool, Corrupt> {
         let head = self.ring.control().head.head.load(Ordering::Acquire);
         Ok(self.ring.used(self.tail, head)? == 0)
     }
 
-    /// Writes a record that [`Producer::fits`]; the reader sees it after [`Producer::publish`].
+    /// Writes a record for which [`Producer::fits`] returned true. The reader sees it after
+    /// [`Producer::publish`].
     pub fn write(&mut self, record: Record, bytes: &[u8]) {
         debug_assert_eq!(record.bytes as usize, bytes.len());
         self.ring.copy_in(self.tail, &record.encode());
@@ -211,20 +213,20 @@ impl Producer {
         self.tail += Record::span(record.bytes);
     }
 
-    /// Writes whole records as they lie in another ring.
+    /// Copies whole records from another ring.
     pub(crate) fn write_records(&mut self, records: &[u8]) {
         debug_assert_eq!(records.len() % 8, 0);
         self.ring.copy_in(self.tail, records);
         self.tail += records.len() as u64;
     }
 
-    /// Lets the reader see what was written.
+    /// Makes the written records visible to the reader.
     pub fn publish(&mut self) {
         let line = &self.ring.control().tail;
         line.tail.store(self.tail, Ordering::Release);
     }
 
-    /// Says whether the writer sleeps until there is room.
+    /// Announces whether the writer sleeps until there is space.
     pub(crate) fn set_wants_room(&self, wants: bool) {
         let line = &self.ring.control().tail;
         line.wants_room.store(u32::from(wants), Ordering::Relaxed);
@@ -234,7 +236,7 @@ impl Producer {
 /// The reading end.
 pub struct Consumer {
     ring: Ring,
-    /// What was read, and what of it was given back to the writer.
+    /// The index after the last byte read. `released` is the part that the writer can use again.
     head: u64,
     released: u64,
     /// The writer's index, as last seen.
@@ -245,10 +247,10 @@ pub struct Consumer {
 unsafe impl Send for Consumer {}
 
 impl Consumer {
-    /// The reading end of the ring whose control block and data lie there.
+    /// Creates the reading end of the ring with this control block and this data.
     ///
     /// # Safety
-    /// As for [`Producer::new`]; nobody else in this process reads from the ring.
+    /// As for [`Producer::new`]; nothing else in this process may read from the ring.
     pub unsafe fn new(control: NonNull<u8>, data: NonNull<u8>, capacity: usize) -> Consumer {
         let ring = Ring {
             control: control.cast(),
@@ -264,7 +266,7 @@ impl Consumer {
         }
     }
 
-    /// The next record, if one has been published. It stays until it is read.
+    /// The next record, if one is published. It stays in the ring until it is read.
     pub fn peek(&mut self) -> Result<Option<Record>, Corrupt> {
         if self.tail == self.head {
             let tail = self.ring.control().tail.tail.load(Ordering::Acquire);
@@ -284,46 +286,46 @@ impl Consumer {
         fits.then_some(Some(record)).ok_or(Corrupt)
     }
 
-    /// Reads the record that [`Consumer::peek`] showed into a buffer of its length. The header is
-    /// taken as it was shown: the memory may say something else by now.
+    /// Copies the record that [`Consumer::peek`] returned into a buffer of its length. It uses the
+    /// header that `peek` returned, because the memory may have changed.
     pub fn read(&mut self, record: Record, target: &mut [u8]) {
         debug_assert_eq!(record.bytes as usize, target.len());
         self.ring.copy_out(self.head + RECORD_HEADER, target);
         self.head += Record::span(record.bytes);
     }
 
-    /// Bytes read and not given back yet.
+    /// Bytes that were read but not released.
     pub fn unreleased(&self) -> u64 {
         self.head - self.released
     }
 
-    /// Gives the writer back the room of what was read.
+    /// Releases the space of everything that was read.
     pub fn release(&mut self) {
         self.release_bytes(self.head - self.released);
     }
 
-    /// Gives the writer back the room of the first `bytes` bytes that were read and not given back.
+    /// Releases the space of the first `bytes` bytes that were read but not released.
     pub(crate) fn release_bytes(&mut self, bytes: u64) {
         self.released += bytes;
         let line = &self.ring.control().head;
         line.head.store(self.released, Ordering::Release);
     }
 
-    /// Whether the writer sleeps until there is room.
+    /// Whether the writer sleeps until there is space.
     pub(crate) fn wants_room(&self) -> bool {
         let line = &self.ring.control().tail;
         line.wants_room.load(Ordering::Relaxed) != 0
     }
 
-    /// Takes the record that [`Consumer::peek`] showed as seen, without copying it: the bytes stay
-    /// until they are released.
+    /// Marks the record that [`Consumer::peek`] returned as read, without copying it. Its bytes
+    /// stay until they are released.
     pub(crate) fn skip(&mut self, record: Record) {
         self.head += Record::span(record.bytes);
     }
 
-    /// Where bytes that were read and not released lie, `offset` bytes after the first of them: in
-    /// one run, or in two around the ring's end. They stay until they are released; the writer's
-    /// process may change them all the same.
+    /// The addresses of bytes that were read but not released, from `offset` bytes after the first
+    /// of them: one run, or two around the end of the ring. They stay until they are released, but
+    /// the writer's process may still change them.
     pub(crate) fn unreleased_parts(&self, offset: u64, bytes: usize) -> [(*const u8, usize); 2] {
         debug_assert!(offset + bytes as u64 <= self.unreleased());
         let start = ((self.released + offset) & (self.ring.capacity - 1)) as usize;
@@ -333,7 +335,7 @@ impl Consumer {
     }
 }
 
-/// The indices of a ring as they lie in memory: first of the reader, then of the writer.
+/// The indices of a ring in memory: the reader's, then the writer's.
 pub(crate) fn indices(control: &Control) -> (u64, u64) {
     let head = control.head.head.load(Ordering::Acquire);
     let tail = control.tail.tail.load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! The memory segment of a job on one node.
+//! The memory segment of a gang job on one node.
 
 use crate::error::Corrupt;
 use crate::futex;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const MAGIC: u64 = 0x6661_7263_616c_6c31;
 
-/// The beginning of a segment; each side copies it once and trusts its copy.
+/// The header of a segment. Each side copies it once and uses only its copy.
 #[repr(C)]
 struct Header {
     magic: u64,
@@ -24,29 +24,29 @@ struct Header {
     spin: u32,
     fifos: [u32; 4],
     _pad: [u64; 9],
-    /// Set while the engine sleeps and wants its bell rung.
+    /// Nonzero when the engine sleeps and wants its bell rung.
     engine_asleep: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
 
-/// What one element shares on one channel.
+/// The shared state of one process on one channel.
 #[repr(C, align(64))]
 pub(crate) struct Element {
-    /// What stands in all rings into the element.
+    /// Credit of all rings into the process.
     pub(crate) inbound: Credit,
-    /// What stands in its rings to other nodes.
+    /// Credit of its rings to other nodes.
     pub(crate) outbound: Credit,
     pub(crate) bell: Line<Bell>,
-    /// What it waits for, for an observer: see [`Element::waits_for`].
+    /// What the process waits for, for an observer: see [`Element::waits_for`].
     wait: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Element>() <= ELEMENT_BYTES);
 
 impl Element {
-    /// Says what the element waits for, once it has found nothing and before it sleeps; `seen` is
-    /// what [`Bell::prepare`] gave.
+    /// Records what the process waits for, after it has found nothing and before it sleeps. `seen`
+    /// is the value that [`Bell::prepare`] returned.
     pub(crate) fn say_waiting(&self, wait: u64, seen: u32) {
         let word = wait | u64::from(seen as u16) << 48;
         self.wait.store(word, Ordering::Release);
@@ -56,7 +56,7 @@ impl Element {
         self.wait.store(0, Ordering::Release);
     }
 
-    /// What the element waits for, and 0 where it has been rung since it looked for that.
+    /// What the process waits for, or 0 if its bell was rung since it last checked.
     pub(crate) fn waits_for(&self) -> u64 {
         let word = self.wait.load(Ordering::Acquire);
         let is_rung = (word >> 48) as u16 != self.bell.0.count.load(Ordering::Acquire) as u16;
@@ -67,25 +67,25 @@ impl Element {
 #[repr(C, align(64))]
 pub(crate) struct Line<T>(pub(crate) T);
 
-/// What stands in a set of rings: what was put in less what was taken out, each a count of records
-/// in the upper half and of bytes in the lower that goes round at 32 bits. Those who put in share
-/// one word; whoever takes out has the other's line to itself, so that it can say at once, at the
-/// price of a store, what it has taken.
+/// The contents of a set of rings: what was put in, less what was taken out. Each word counts
+/// records in its upper half and bytes in its lower half, both modulo 2^32. The writers share one
+/// word. The reader has the cache line of the other word to itself, so it can publish what it took
+/// with a plain store.
 #[repr(C)]
 pub(crate) struct Credit {
     put: Line<AtomicU64>,
     taken: Line<AtomicU64>,
 }
 
-/// Tries to change a word that others change too. Only one that is changed on purpose, by an
-/// element that means harm, is given up.
+/// Attempts to change a word that others change too. Only a malicious process that changes the word
+/// on purpose can exhaust them.
 const TRIES: u32 = 1 << 16;
 
 impl Credit {
-    /// Takes room for so many records of so many bytes together, if the FIFO has it. `seen` is what
-    /// the caller last saw of what was taken out: while that leaves room, the line of whoever takes
-    /// out stays where it is. Where others have put in so much meanwhile that the counts went round
-    /// to what they were, a message more than the FIFO has may come in; the rings bound it.
+    /// Takes credit for `records` records of `bytes` bytes in all, if the FIFO has space. `seen` is
+    /// the count of what was taken out that the caller last saw. As long as that suffices, the
+    /// reader's cache line is not touched. If the counts wrap around to the same value in the
+    /// meantime, one message too many may enter; the rings bound it.
     pub(crate) fn reserve(&self, seen: &mut u64, fifo: Fifo, records: u64, bytes: u64) -> bool {
         let fits = |(standing_records, standing_bytes): (i32, i32)| {
             i64::from(standing_records) + records as i64 <= i64::from(fifo.messages)
@@ -108,8 +108,8 @@ impl Credit {
         false
     }
 
-    /// Takes room that the FIFO need not have: for the first records of an empty ring, so that
-    /// messages which nobody wants yet cannot keep out the one that is waited for.
+    /// Takes credit even if the FIFO is full: for the first records of an empty ring. Otherwise
+    /// messages that nobody wants yet could keep out the awaited one.
     pub(crate) fn force(&self, records: u64, bytes: u64) -> bool {
         let mut put = self.put.0.load(Ordering::Relaxed);
         for _ in 0..TRIES {
@@ -130,7 +130,7 @@ impl Credit {
         done.map(drop)
     }
 
-    /// Says that so much was taken out; only one may.
+    /// Records that this much was taken out. Only the reader may call it.
     pub(crate) fn give_back(&self, records: u64, bytes: u64) {
         let taken = self.taken.0.load(Ordering::Relaxed);
         self.taken
@@ -138,7 +138,7 @@ impl Credit {
             .store(sum(taken, records, bytes), Ordering::Release);
     }
 
-    /// Bytes that stand in the rings.
+    /// Bytes in the rings.
     pub(crate) fn bytes(&self) -> u32 {
         let (put, taken) = self.raw();
         difference(put, taken).1.max(0) as u32
@@ -164,25 +164,25 @@ fn sum(word: u64, records: u64, bytes: u64) -> u64 {
     u64::from(all) << 32 | u64::from((word as u32).wrapping_add(bytes as u32))
 }
 
-/// Records and bytes; less than none where more was taken out than the word of the other side,
-/// read before, knew.
+/// The difference in records and bytes. It is negative if more was taken out than the older value
+/// of the other word shows as put in.
 fn difference(put: u64, taken: u64) -> (i32, i32) {
     let records = ((put >> 32) as u32).wrapping_sub((taken >> 32) as u32);
     let bytes = (put as u32).wrapping_sub(taken as u32);
     (records as i32, bytes as i32)
 }
 
-/// How an element sleeps and is woken.
+/// The part through which a process sleeps and is woken.
 #[repr(C)]
 pub(crate) struct Bell {
     count: AtomicU32,
     is_waiting: AtomicU32,
-    /// Elements of this node that wait until this one consumes something.
+    /// Number of processes of this node that wait until this one consumes something.
     pub(crate) room_waiters: AtomicU32,
 }
 
 impl Bell {
-    /// Wakes the element if it sleeps. Whatever it is to see was stored before.
+    /// Wakes the process if it sleeps. Store everything that it must see before this call.
     pub(crate) fn ring(&self) {
         fence(Ordering::SeqCst);
         if self.is_waiting.load(Ordering::Relaxed) != 0 {
@@ -191,7 +191,8 @@ impl Bell {
         }
     }
 
-    /// Announces sleep; what is looked at after this cannot change unnoticed.
+    /// Announces a sleep. A change after this call wakes the process, so check again before
+    /// sleeping.
     pub(crate) fn prepare(&self) -> u32 {
         let seen = self.count.load(Ordering::Relaxed);
         self.is_waiting.store(1, Ordering::Relaxed);
@@ -208,7 +209,7 @@ impl Bell {
     }
 }
 
-/// The memory segment of a job on one node, mapped.
+/// The mapped memory segment of a gang job on one node.
 pub struct Segment {
     mapping: Mapping,
     pub(crate) layout: Layout,
@@ -216,7 +217,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Makes a segment; its elements get it by [`Segment::fd`].
+    /// Creates a segment. Its processes receive it through [`Segment::fd`].
     pub fn create(shape: Shape) -> io::Result<Segment> {
         let layout = Layout::new(shape).map_err(invalid)?;
         let fd = sealed_memory("farcall-job", layout.bytes())?;
@@ -230,7 +231,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Maps the segment that another process made.
+    /// Maps a segment that another process created.
     pub fn open(fd: BorrowedFd<'_>) -> io::Result<Segment> {
         let bytes = rustix::fs::fstat(fd)?.st_size as usize;
         if bytes < HEADER_BYTES {
@@ -249,17 +250,17 @@ impl Segment {
         })
     }
 
-    /// The memory object, in the process that made it.
+    /// The memory object, in the process that created it.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.as_ref().map(AsFd::as_fd)
     }
 
-    /// What it was made for.
+    /// The shape for which the segment was created.
     pub fn shape(&self) -> &Shape {
         &self.layout.shape
     }
 
-    /// Bytes of the whole segment: see [`Layout::bytes`].
+    /// Size of the whole segment in bytes: see [`Layout::bytes`].
     pub fn bytes(&self) -> usize {
         self.layout.bytes()
     }
@@ -307,7 +308,7 @@ impl Segment {
         unsafe { self.at::<Header>(0).as_ref() }
     }
 
-    /// True once for each time that the engine went to sleep: its bell is to be rung.
+    /// Returns true once each time the engine went to sleep; the caller must then ring its bell.
     pub(crate) fn take_engine_asleep(&self) -> bool {
         fence(Ordering::SeqCst);
         let flag = &self.header().engine_asleep;
@@ -326,10 +327,10 @@ impl Segment {
         unsafe { self.at::<Element>(offset).as_ref() }
     }
 
-    /// The writing end of a ring, by the offsets that the layout gives.
+    /// The writing end of the ring at the offsets that the layout returns.
     ///
     /// # Safety
-    /// The segment outlives it, and it is the only one of its ring in this process.
+    /// The segment must outlive it, and it must be the only one of its ring in this process.
     pub(crate) unsafe fn producer(&self, ring: (usize, usize)) -> Producer {
         let (control, data) = (self.at(ring.0), self.at(ring.1));
         // SAFETY: the caller's promise; the layout keeps rings apart.
@@ -359,13 +360,13 @@ impl Segment {
         for (offset, part) in [(ring.1 + start, one), (ring.1, other)] {
             let place = self.at::<u8>(offset);
             let count = part.len();
-            // SAFETY: the part lies within the ring's data; what a running element writes
+            // SAFETY: the part lies within the ring's data; what a running process writes
             // meanwhile may be seen torn, and is judged as any foreign bytes.
             unsafe { place.copy_to_nonoverlapping(NonNull::from(part).cast(), count) };
         }
     }
 
-    /// Copies into a ring's data, while its elements are stopped.
+    /// Copies into a ring's data. The processes of the ring must be stopped.
     pub(crate) fn copy_in(&self, ring: (usize, usize), index: u64, source: &[u8]) {
         let start = (index % self.layout.ring_bytes as u64) as usize;
         let first = source.len().min(self.layout.ring_bytes - start);
@@ -438,9 +439,9 @@ mod tests {
         }
     }
 
-    /// The counts go round in the midst of it.
+    /// The counts wrap around during this test.
     #[test]
-    fn what_was_given_back_can_be_taken_again() {
+    fn returned_credit_can_be_taken_again() {
         let credit = credit();
         let fifo = Fifo {
             bytes: 100,
@@ -458,9 +459,9 @@ mod tests {
         }
     }
 
-    /// One that asks for too much takes nothing meanwhile from one that asks for what there is.
+    /// A sender that asks for too much credit takes none from a sender that asks for what is free.
     #[test]
-    fn a_refused_sender_keeps_nobody_out() {
+    fn a_refused_sender_does_not_block_others() {
         let credit = credit();
         let fifo = Fifo {
             bytes: 1000,

@@ -1,4 +1,4 @@
-//! Channels of one job in threads of this process, on one node and over two engines.
+//! Tests channels of one gang job in threads of this process, on one node and over two engines.
 
 use farcall_channel::{
     Channel, ChannelError, Engine, Faults, Fifo, Reduction, SavedContext, Segment, Shape, Waiting,
@@ -48,7 +48,7 @@ fn pattern(source: usize, target: usize, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|index| (seed + index * 7) as u8).collect()
 }
 
-/// Every rank to every other, messages from nothing to several times the FIFO.
+/// Sends from every rank to every other, with messages from nothing to several times the FIFO.
 fn all_to_all(mut channel: Channel) {
     let (rank, size) = (channel.rank(), channel.size());
     for bytes in [0, 1, 8, 8176, 8184, 50_000, 300_001] {
@@ -102,7 +102,7 @@ fn all_to_all_over_two_engines() {
         (0..4).map(peer).collect()
     };
     for (index, engine) in engines.iter().enumerate() {
-        // A job comes to an engine that sleeps already.
+        // The gang job arrives at an engine that already sleeps.
         wait_until_asleep(engine);
         engine.attach(segments[index].clone(), &peers(index), 0);
     }
@@ -175,7 +175,7 @@ fn a_full_receiver_does_not_block_another() {
 }
 
 #[test]
-fn room_is_there_as_soon_as_something_was_received() {
+fn receiving_frees_space_at_once() {
     let segment = segment(shape(2, 0..2));
     let mut sender = Channel::attach(segment.clone(), None, 0).expect("a rank");
     let mut receiver = Channel::attach(segment, None, 1).expect("a rank");
@@ -186,7 +186,7 @@ fn room_is_there_as_soon_as_something_was_received() {
     assert!(!sender.try_send(1, &[1; 1000]).expect("sound"));
 }
 
-/// An element that sleeps in a barrier keeps no room on the channel beside it.
+/// A process that sleeps in a barrier occupies no space on the other channel.
 #[test]
 fn a_sender_goes_on_while_its_receiver_waits_in_a_barrier() {
     let (told, tells) = std::sync::mpsc::channel();
@@ -213,9 +213,9 @@ fn a_sender_goes_on_while_its_receiver_waits_in_a_barrier() {
     tells.recv_timeout(BOUND).expect("both are done in time");
 }
 
-/// Only what waits counts as waiting: an element that has been rung is about to look again.
+/// A process whose bell was rung does not count as waiting, because it is about to check again.
 #[test]
-fn an_element_that_was_rung_does_not_wait() {
+fn a_process_whose_bell_was_rung_does_not_count_as_waiting() {
     let segment = segment(shape(2, 0..2));
     let waits = |rank: usize| segment.view().expect("sound")[rank].waiting;
     let mut sender = Channel::attach(segment.clone(), None, 0).expect("a rank");
@@ -293,7 +293,7 @@ fn wrong_use_is_an_error() {
 }
 
 #[test]
-fn a_scribbled_segment_is_an_error_and_no_crash() {
+fn a_corrupt_segment_causes_an_error_and_no_crash() {
     let segment = segment(shape(3, 0..3));
     let fd = segment.fd().expect("the maker has it");
     let bytes = segment.bytes();
@@ -346,7 +346,7 @@ fn preempted_over_and_over_nothing_is_lost() {
     }
 }
 
-/// Two nodes with an element each.
+/// Two nodes with one process each.
 fn two_nodes() -> ([Engine; 2], [Arc<Segment>; 2]) {
     let engines = [loopback(), loopback()];
     let segments = [segment(shape(2, 0..1)), segment(shape(2, 1..2))];
@@ -356,8 +356,7 @@ fn two_nodes() -> ([Engine; 2], [Arc<Segment>; 2]) {
     (engines, segments)
 }
 
-/// A network that loses one datagram in a hundred and repeats half as many, so that fewer come
-/// than are sent.
+/// A network that loses 1 % and repeats 0.5 % of the datagrams, so that fewer arrive than are sent.
 #[test]
 fn over_a_bad_network_each_message_comes_once_and_in_order() {
     let (engines, segments) = two_nodes();
@@ -383,12 +382,13 @@ fn over_a_bad_network_each_message_comes_once_and_in_order() {
     assert!(engines[0].traffic().sent > engines[1].traffic().received);
 }
 
-/// The seven steps: contexts are copied out and back while answers of the epoch that is over come.
+/// The seven steps: contexts are copied out and back during the arrival of answers of the past
+/// epoch.
 #[test]
-fn contexts_copied_under_traffic_lose_no_room() {
+fn contexts_copied_under_traffic_lose_no_credit() {
     let (engines, segments) = two_nodes();
     let ends = std::sync::atomic::AtomicBool::new(false);
-    // Whoever switches stops the elements first.
+    // The thread that switches stops the processes first.
     let running = std::sync::RwLock::new(());
     let count = 4000usize;
     std::thread::scope(|scope| {
@@ -404,7 +404,7 @@ fn contexts_copied_under_traffic_lose_no_room() {
                     for (segment, saved) in segments.iter().zip(&mut saved) {
                         segment.save(saved).expect("sound");
                     }
-                    // Time for what is under way to come.
+                    // Leave time for messages in the network to arrive.
                     std::thread::sleep(Duration::from_micros(300));
                     for (segment, saved) in segments.iter().zip(&saved) {
                         segment.restore(saved);
@@ -447,10 +447,10 @@ fn contexts_copied_under_traffic_lose_no_room() {
     }
 }
 
-/// An element that forges the table of partitions in its segment sends nothing, and does not keep
+/// A process that forges the table of partitions in its segment sends nothing, and does not keep
 /// the engine busy.
 #[test]
-fn what_is_forced_towards_another_partition_stays() {
+fn records_forced_into_another_partition_are_not_sent() {
     let engines = [loopback(), loopback()];
     let shape = Shape {
         partitions: vec![0, 1],
@@ -460,7 +460,7 @@ fn what_is_forced_towards_another_partition_stays() {
     engines[0].attach(own.clone(), &[None, Some(engines[1].address())], 0);
     let fd = own.fd().expect("the maker has it");
     let mapping = farcall_channel::raw::Mapping::new(fd, own.bytes(), false).expect("mapped");
-    // SAFETY: behind the header of 256 bytes stand two tables of two numbers of 16 bits.
+    // SAFETY: the header of 256 bytes is followed by two tables of two numbers of 16 bits.
     unsafe { mapping.start().as_ptr().add(256 + 4).write_bytes(0, 4) };
     let forged = Arc::new(Segment::open(fd).expect("still a segment"));
     let bell = engines[0].bell().try_clone_to_owned().expect("a bell");
@@ -474,7 +474,7 @@ fn what_is_forced_towards_another_partition_stays() {
     assert_eq!(engines[0].traffic().sent, 0);
 }
 
-/// Out and in again, with the engines told one after the other.
+/// Switches the gang job out and in again; the engines are told one after the other.
 fn switch(engines: &[Engine], how: Freeze, epoch: u32) {
     for engine in engines {
         engine.freeze(7, how);
@@ -495,7 +495,7 @@ fn switch(engines: &[Engine], how: Freeze, epoch: u32) {
     for engine in engines {
         engine.thaw(7, epoch);
     }
-    // A slice, as short as it can be: until something has been carried in it.
+    // The shortest possible slice: until something was carried in it.
     let before = engines[0].traffic().received;
     let end = Instant::now() + Duration::from_millis(20);
     while engines[0].traffic().received < before + 8 && Instant::now() < end {

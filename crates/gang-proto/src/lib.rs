@@ -1,10 +1,12 @@
-//! Gang scheduling without I/O: what the root decides ([`Root`]), which jobs run in which slice
-//! ([`QueueTree`]), how all nodes switch from some jobs to others ([`Switch`]), what a job's saved
-//! context says about it ([`judge`]), and the messages between daemons and front ends
-//! ([`Message`]).
+//! Gang scheduling without I/O, after SCore-D (Hori, Tezuka, Ishikawa, 1998). The parts are:
 //!
-//! After SCore-D (Hori, Tezuka, Ishikawa, 1998). Time and events come from the caller; nothing here
-//! reads a clock or draws a random number.
+//! - [`Root`]: the decisions of the root daemon;
+//! - [`QueueTree`]: which gang jobs run in which slice;
+//! - [`Switch`]: the protocol by which all nodes perform a gang switch;
+//! - [`judge`]: the state of a gang job, from its saved context;
+//! - [`Message`]: the messages between daemons and front ends.
+//!
+//! The caller provides time and events. This crate reads no clock and draws no random numbers.
 #![no_std]
 
 extern crate alloc;
@@ -23,11 +25,11 @@ pub use root::{Counts, Order, Root, Settings};
 pub use state::{Blocked, Element, Global, Waits, judge};
 pub use switch::{Action, Form, Round, Step, Switch};
 
-/// Nanoseconds of any clock that does not jump.
+/// Nanoseconds of any monotonic clock.
 pub type Nanos = u64;
 
-/// Exit status where Farcall failed, not the program.
+/// Exit status when Farcall failed and not the program.
 pub const FARCALL_FAILED: u8 = 125;
 
-/// A job's number at its daemon, from 1; never used twice.
+/// The number of a gang job at its root daemon, from 1; never reused.
 pub type JobId = u64;

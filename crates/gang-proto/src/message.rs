@@ -1,4 +1,5 @@
-//! Messages between daemons and front ends: CBOR, one message in a frame of a four-byte length.
+//! The messages between daemons and front ends and their encoding: CBOR, one message per frame,
+//! after a length of four bytes.
 
 use crate::{JobId, Round, Step};
 use alloc::string::{String, ToString};
@@ -8,59 +9,61 @@ use minicbor::{Decode, Encode};
 /// Bytes of the longest message.
 pub const MAX_MESSAGE: usize = 4 << 20;
 
-/// What is wrong with a message.
+/// The reason why bytes are not a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MessageError(String);
 
-/// What a job is.
+/// The specification of a gang job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct JobSpec {
-    /// Its elements.
+    /// Number of its processes.
     #[n(0)]
     pub elements: u16,
     /// The program and its arguments.
     #[n(1)]
     pub command: Vec<String>,
-    /// `NAME=VALUE` of its environment.
+    /// Its environment, as `NAME=VALUE`.
     #[n(2)]
     pub environment: Vec<String>,
     /// Its working folder.
     #[n(3)]
     pub folder: String,
-    /// Channels that it may open.
+    /// Number of channels that it can open.
     #[n(4)]
     pub channels: u8,
-    /// Bytes and messages of the send FIFO; zeros for the defaults.
+    /// Bytes and messages of the send FIFO; zeros select the defaults.
     #[n(5)]
     pub send: (u32, u32),
-    /// The same of the receive FIFO.
+    /// Bytes and messages of the receive FIFO; zeros select the defaults.
     #[n(6)]
     pub receive: (u32, u32),
-    /// Partition of each rank; empty where all may send to all.
+    /// Partition of each rank; empty if all ranks can send to each other.
     #[n(7)]
     pub partitions: Vec<u16>,
-    /// Bytes that each element may need, for admission.
+    /// Bytes of memory that each process may need, for admission.
     #[n(8)]
     pub memory: u64,
-    /// Whether the job is a tree of any programs, frozen as a control group.
+    /// Whether the gang job consists of any programs and their descendants, which are frozen as a
+    /// control group.
     #[n(9)]
     pub is_tree: bool,
-    /// Whether the job is ended when it has terminated as a whole.
+    /// Whether the root daemon ends the gang job when it detects that the whole gang job has
+    /// terminated.
     #[n(10)]
     pub detect_termination: bool,
-    /// User and group to run as.
+    /// User and group that the processes run as.
     #[n(11)]
     pub owner: (u32, u32),
 }
 
-/// Where the elements of a job run.
+/// The nodes and processors on which the processes of a gang job run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Placement {
-    /// The job.
+    /// The gang job.
     #[n(0)]
     pub job: JobId,
-    /// Its number on the network: no other job ever has it.
+    /// Its number on the network, which no other gang job ever has.
     #[n(1)]
     pub network: u64,
     /// Node of each rank.
@@ -69,38 +72,38 @@ pub struct Placement {
     /// Processor of each rank on its node.
     #[n(3)]
     pub processors: Vec<u16>,
-    /// Where the engine of each node is reached, by the node's number.
+    /// Addresses of the engines, by node number.
     #[n(4)]
     pub engines: Vec<String>,
-    /// Whether each element has a processor of its own.
+    /// Whether each process has a processor of its own.
     #[n(5)]
     pub is_dedicated: bool,
 }
 
-/// What a job, or an element, has used.
+/// The resources that a gang job, or a process, has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Usage {
     /// Microseconds of processor time in user mode.
     #[n(0)]
     pub user_us: u64,
-    /// Microseconds in the system.
+    /// Microseconds of processor time in system mode.
     #[n(1)]
     pub system_us: u64,
-    /// Bytes of the largest element.
+    /// Peak memory of the largest process in bytes.
     #[n(2)]
     pub peak_bytes: u64,
 }
 
-/// How an element, or a whole job, ended.
+/// How a process, or a whole gang job, ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Ended {
     /// Its exit status, 128 + signal, or 125 for a failure of Farcall.
     #[n(0)]
     pub status: u8,
-    /// Node, rank and cause, where it did not end by itself with 0.
+    /// Node, rank and cause, unless it exited with status 0.
     #[n(1)]
     pub cause: Option<String>,
-    /// What it used.
+    /// The resources it used.
     #[n(2)]
     pub usage: Usage,
 }
@@ -108,71 +111,72 @@ pub struct Ended {
 /// One line of `farcall gang ps`.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct JobRow {
-    /// The job.
+    /// The gang job.
     #[n(0)]
     pub id: JobId,
-    /// `running`, `waiting` for its slice, `stopped`.
+    /// `running`, `waiting` (for its slice) or `stopped`.
     #[n(1)]
     pub state: String,
     /// Names of its nodes.
     #[n(2)]
     pub nodes: Vec<String>,
-    /// Elements.
+    /// Number of its processes.
     #[n(3)]
     pub elements: u16,
-    /// Slices it has had.
+    /// Number of slices it has had.
     #[n(4)]
     pub slices: u64,
-    /// Microseconds from the decision to switch it out until the next job runs, mean.
+    /// Mean time from the decision to switch it out until the next gang job runs, in microseconds.
     #[n(5)]
     pub lost_us_per_switch: f64,
     /// Its owner.
     #[n(6)]
     pub user: u32,
-    /// What it runs.
+    /// Its command.
     #[n(7)]
     pub command: String,
 }
 
-/// What one node knows of a job at rest, for the judgement of its state.
+/// One node's report about a gang job at rest, from which the root daemon judges its state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Report {
-    /// Rank, channel, kind of waiting and the ranks waited for.
+    /// Rank, channel, kind of wait, and the ranks waited for.
     #[n(0)]
     pub waits: Vec<(u16, u8, u8, u16, u16)>,
-    /// Source, target, channel and number of messages, in FIFOs of either side.
+    /// Source, target, channel and number of messages, in the FIFOs of either side.
     #[n(1)]
     pub queued: Vec<(u16, u16, u8, u64)>,
-    /// Ranks that have ended.
+    /// Ranks whose processes have ended.
     #[n(2)]
     pub ended: Vec<u16>,
-    /// Rank, channel, bytes in its receive FIFO.
+    /// Rank, channel, and bytes in the receive FIFO of the rank.
     #[n(3)]
     pub fill: Vec<(u16, u8, u32)>,
-    /// A number that changes with every message put in or taken out on the node.
+    /// A number that changes with every message that enters or leaves a FIFO on the node.
     #[n(4)]
     pub progress: u64,
 }
 
-/// Everything that travels between daemons and front ends.
+/// A message between daemons and front ends. Each comment begins with the sender or the direction:
+/// up or down the tree of daemons.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub enum Message {
-    /// Front end: run a job.
+    /// Front end: run a gang job.
     #[n(0)]
     Run(#[n(0)] JobSpec),
-    /// Front end: list the jobs.
+    /// Front end: list the gang jobs.
     #[n(1)]
     List,
-    /// Front end: send a signal to a job; SIGSTOP and SIGCONT stop it and let it go on.
+    /// Front end: send a signal to a gang job. SIGSTOP stops it and SIGCONT continues it.
     #[n(2)]
     Signal(#[n(0)] JobId, #[n(1)] i32),
-    /// Front end: say what state a job is in.
+    /// Front end: report the state of a gang job.
     #[n(3)]
     State(#[n(0)] JobId),
-    /// To the front end: the job runs under this number.
+    /// To the front end: the gang job was started under this number.
     #[n(4)]
     Started(#[n(0)] JobId),
-    /// Output of an element: job, rank, 1 or 2, bytes.
+    /// Output of a process: gang job, rank, stream (1 or 2), bytes.
     #[n(5)]
     Output(
         #[n(0)] JobId,
@@ -180,22 +184,23 @@ pub enum Message {
         #[n(2)] u8,
         #[cbor(n(3), with = "minicbor::bytes")] Vec<u8>,
     ),
-    /// To the front end: the job has ended.
+    /// To the front end: the gang job has ended.
     #[n(6)]
     JobEnded(#[n(0)] JobId, #[n(1)] Ended),
-    /// To the front end: the jobs.
+    /// To the front end: the list of gang jobs.
     #[n(7)]
     Jobs(#[n(0)] Vec<JobRow>),
-    /// To the front end: the state of a job, in words.
+    /// To the front end: the state of a gang job, as one word and a description.
     #[n(8)]
     JobState(#[n(0)] String, #[n(1)] String),
-    /// To the front end: done.
+    /// To the front end: the request was carried out.
     #[n(9)]
     Done,
-    /// To the front end: refused, and why.
+    /// To the front end: the request was refused, with the reason.
     #[n(10)]
     Refused(#[n(0)] String),
-    /// Up: a daemon joins: its name, processors, the address of its engine, the secret.
+    /// Up: a daemon joins, with its name, its processors, the address of its engine, and the
+    /// secret.
     #[n(11)]
     Join(
         #[n(0)] String,
@@ -203,40 +208,40 @@ pub enum Message {
         #[n(2)] String,
         #[n(3)] String,
     ),
-    /// Down: the number of the node that has just joined, by its name.
+    /// Down: the name and the number of a node that has just joined.
     #[n(12)]
     Welcome(#[n(0)] String, #[n(1)] u16),
-    /// Down: prepare a job.
+    /// Down: prepare a gang job.
     #[n(13)]
     Prepare(#[n(0)] JobSpec, #[n(1)] Placement),
-    /// Down: a step of a switch.
+    /// Down: perform a step of a gang switch.
     #[n(14)]
     Down(#[n(0)] Round, #[n(1)] Step),
-    /// Up: all nodes below have done a step of that switch.
+    /// Up: all nodes below have finished a step of that gang switch.
     #[n(15)]
     Up(#[n(0)] u64, #[n(1)] Step),
-    /// Down: send a signal to a job's elements.
+    /// Down: send a signal to a gang job's processes.
     #[n(16)]
     Deliver(#[n(0)] JobId, #[n(1)] i32),
-    /// Down: end what is left of a job and forget it.
+    /// Down: end the remaining processes of a gang job and forget it.
     #[n(17)]
     Forget(#[n(0)] JobId),
-    /// Up: an element has ended.
+    /// Up: a process has ended.
     #[n(18)]
     ElementEnded(#[n(0)] JobId, #[n(1)] u16, #[n(2)] Ended),
-    /// Down: report on a job at rest.
+    /// Down: report on a gang job at rest.
     #[n(19)]
     Inspect(#[n(0)] JobId),
     /// Up: the report of a node.
     #[n(20)]
     Inspected(#[n(0)] JobId, #[n(1)] u16, #[n(2)] Report),
-    /// Up: a node is gone, with everything on it.
+    /// Up: a node is lost, with all processes on it.
     #[n(21)]
     Lost(#[n(0)] u16),
-    /// Between daemons, now and then: this one works.
+    /// Between daemons, periodically: the sender is alive.
     #[n(22)]
     Alive,
-    /// Down: read no output of a job, or read it again: its front end takes nothing.
+    /// Down: stop reading the output of a gang job because its front end reads nothing, or resume.
     #[n(23)]
     Hold(#[n(0)] JobId, #[n(1)] bool),
     /// Front end over TCP: the secret.
@@ -255,14 +260,15 @@ impl Message {
         out[start..start + 4].copy_from_slice(&bytes.to_le_bytes());
     }
 
-    /// Takes the first message off the bytes, if it is complete: it, and how long its frame was.
+    /// Decodes the first message of `bytes`, if it is complete. Returns it with the length of its
+    /// frame.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Message, usize)>, MessageError> {
         let Some((length, rest)) = bytes.split_first_chunk::<4>() else {
             return Ok(None);
         };
         let length = u32::from_le_bytes(*length) as usize;
         if length > MAX_MESSAGE {
-            return Err(MessageError("a message is longer than 4 MiB".to_string()));
+            return Err(MessageError("the message is longer than 4 MiB".to_string()));
         }
         let Some(body) = rest.get(..length) else {
             return Ok(None);
@@ -272,7 +278,9 @@ impl Message {
             .decode()
             .map_err(|error| MessageError(error.to_string()))?;
         if decoder.position() != length {
-            return Err(MessageError("bytes follow a message".to_string()));
+            return Err(MessageError(
+                "there are bytes after the end of the message".to_string(),
+            ));
         }
         Ok(Some((message, 4 + length)))
     }

@@ -1,14 +1,15 @@
-//! The distributed queue tree: partitions halved again and again, each with a queue.
+//! The distributed queue tree, which decides who shares a slice, and the admission by memory. The
+//! tree halves the machine into partitions again and again; each partition has a queue.
 
 use crate::JobId;
 use alloc::vec::Vec;
 
-/// A run of slots, each a processor of a node.
+/// A range of slots. Each slot is a processor of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partition {
     /// Its first slot.
     pub first: usize,
-    /// Its slots.
+    /// Number of its slots.
     pub slots: usize,
 }
 
@@ -16,7 +17,7 @@ pub struct Partition {
 struct TreeNode {
     partition: Partition,
     jobs: Vec<Queued>,
-    /// Places of the two halves; none where the partition is a single slot.
+    /// Indices of the two halves; none if the partition is a single slot.
     halves: Option<(usize, usize)>,
     turn: usize,
 }
@@ -27,17 +28,17 @@ struct Queued {
     is_runnable: bool,
 }
 
-/// Which jobs share which slots, and whose slice is next (Feitelson and Rudolph, Computer 23(5);
-/// Hori et al., HICSS 1995). A job enters the smallest partition that fits, on the branch with the
-/// least load. In turn, each queue's jobs have a slice each, then both halves together as many
-/// slices as the deeper of them needs.
+/// Decides which gang jobs share which slots, and whose slice is next (Feitelson and Rudolph,
+/// Computer 23(5); Hori et al., HICSS 1995). A gang job enters the smallest partition that fits, on
+/// the branch with the least load. The gang jobs of a queue get a slice each, one after the other.
+/// Then both halves together get as many slices as the deeper half needs.
 #[derive(Debug)]
 pub struct QueueTree {
     nodes: Vec<TreeNode>,
 }
 
 impl QueueTree {
-    /// The tree over so many slots, at least one.
+    /// Creates the tree for this number of slots, at least one.
     pub fn new(slots: usize) -> QueueTree {
         let mut tree = QueueTree { nodes: Vec::new() };
         tree.grow(Partition {
@@ -70,7 +71,8 @@ impl QueueTree {
         place
     }
 
-    /// Queues a job of so many elements. One that is larger than the machine has it all to itself.
+    /// Queues a gang job with this number of processes. A gang job larger than the machine gets the
+    /// whole machine.
     pub fn enter(&mut self, job: JobId, elements: usize) -> Partition {
         let mut place = 0;
         while let Some((one, other)) = self.nodes[place].halves {
@@ -90,14 +92,14 @@ impl QueueTree {
         node.partition
     }
 
-    /// Forgets a job.
+    /// Removes a gang job.
     pub fn leave(&mut self, job: JobId) {
         for node in &mut self.nodes {
             node.jobs.retain(|queued| queued.job != job);
         }
     }
 
-    /// Leaves a job out of its turns, or takes it in again.
+    /// Excludes a gang job from the slices, or includes it again.
     pub fn set_runnable(&mut self, job: JobId, is_runnable: bool) {
         let jobs = self.nodes.iter_mut().flat_map(|node| &mut node.jobs);
         for queued in jobs.filter(|queued| queued.job == job) {
@@ -105,7 +107,7 @@ impl QueueTree {
         }
     }
 
-    /// The jobs of the next slice, in partitions that do not overlap.
+    /// Returns the gang jobs of the next slice, whose partitions do not overlap.
     pub fn next_slice(&mut self) -> Vec<JobId> {
         let mut slice = Vec::new();
         self.turn(0, &mut slice);
@@ -131,7 +133,7 @@ impl QueueTree {
         }
     }
 
-    /// Slices until everything below a place has had one.
+    /// Number of slices until every gang job in and below a partition has had one.
     fn depth(&self, place: usize) -> usize {
         let node = &self.nodes[place];
         let own = node.jobs.iter().filter(|queued| queued.is_runnable).count();
@@ -142,35 +144,35 @@ impl QueueTree {
     }
 }
 
-/// Memory that jobs may keep while others run: a preempted job keeps all of its own.
+/// Admission by memory: a preempted gang job keeps all its memory, so the sum is bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
     limit: u64,
     taken: u64,
 }
 
-/// A job that does not fit beside the others.
+/// The memory of a gang job does not fit beside the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the job's memory ({wanted} bytes) does not fit: {taken} of {limit} bytes are taken by other \
      jobs; wait for one to end, ask for less with --memory, or give the daemon more"
 )]
 pub struct NoAdmission {
-    /// Bytes asked for.
+    /// Bytes requested.
     pub wanted: u64,
-    /// Bytes that other jobs have.
+    /// Bytes that other gang jobs occupy.
     pub taken: u64,
-    /// Bytes that there are.
+    /// Bytes available to all gang jobs together.
     pub limit: u64,
 }
 
 impl Admission {
-    /// So many bytes for all jobs of a node together.
+    /// Creates an admission with `limit` bytes for all gang jobs of a node together.
     pub fn new(limit: u64) -> Admission {
         Admission { limit, taken: 0 }
     }
 
-    /// Takes a job's bytes.
+    /// Reserves the bytes of a gang job.
     pub fn enter(&mut self, wanted: u64) -> Result<(), NoAdmission> {
         let taken = self.taken.checked_add(wanted);
         match taken.filter(|taken| *taken <= self.limit) {
@@ -186,7 +188,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Gives a job's bytes back.
+    /// Releases the bytes of a gang job.
     pub fn leave(&mut self, bytes: u64) {
         self.taken = self.taken.saturating_sub(bytes);
     }
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn every_job_gets_its_turn_whatever_comes_and_goes() {
+    fn every_job_gets_its_slice_when_others_come_and_go() {
         let mut tree = QueueTree::new(7);
         let mut random = SplitMix64::new(1);
         let mut alive: Vec<JobId> = Vec::new();
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_job_has_no_turn() {
+    fn a_stopped_job_gets_no_slice() {
         let mut tree = QueueTree::new(2);
         tree.enter(1, 2);
         tree.enter(2, 2);

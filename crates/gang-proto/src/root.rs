@@ -1,4 +1,5 @@
-//! What the root alone does: jobs, their places and turns, and their front ends.
+//! The decisions of the root daemon: gang jobs, their placement and slices, and the messages to
+//! their front ends. The caller performs all I/O.
 
 mod judgement;
 
@@ -11,49 +12,49 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Most elements of a job.
+/// The largest number of processes of a gang job.
 const MAX_ELEMENTS: u16 = 4096;
-/// Signals, by the numbers that travel between daemons: those of Linux.
+/// Signals, by the numbers that daemons exchange: those of Linux.
 const SIGKILL: i32 = 9;
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
 const SIGTSTP: i32 = 20;
 
-/// What the root decides by.
+/// The settings of the root daemon.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Bytes for all jobs together.
+    /// Bytes of memory for all gang jobs together.
     pub memory: u64,
-    /// Distinguishes the jobs of this daemon from those of any other time.
+    /// A number that distinguishes the gang jobs of this daemon from those of any other run.
     pub epoch: u64,
-    /// Nanoseconds of a slice.
+    /// Length of a slice in nanoseconds.
     pub slice: Nanos,
-    /// Nanoseconds after which jobs that want it are asked again whether they have terminated.
+    /// Interval in nanoseconds at which gang jobs with `detect_termination` are judged.
     pub watch: Nanos,
-    /// Whether a job is switched out and in although it is alone.
+    /// Whether a gang job is switched out and in even if it is alone.
     pub switch_alone: bool,
-    /// Bytes of a receive FIFO where the job does not say.
+    /// Bytes of a receive FIFO if the gang job does not specify them.
     pub receive: u32,
 }
 
-/// What there is, for those who watch.
+/// Counts for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Jobs in their slice.
+    /// Gang jobs in their slice.
     pub running: usize,
-    /// Jobs that wait for their slice.
+    /// Gang jobs that wait for their slice.
     pub waiting: usize,
-    /// Jobs that their users have stopped.
+    /// Gang jobs that their users have stopped.
     pub stopped: usize,
-    /// Jobs that have ended with 0.
+    /// Gang jobs that ended with status 0.
     pub succeeded: u64,
-    /// Jobs that have ended otherwise.
+    /// Gang jobs that ended in another way.
     pub failed: u64,
-    /// Slices that the jobs there are have had.
+    /// Number of slices of the current gang jobs so far.
     pub slices: u64,
     /// Nodes that have joined and are not lost.
     pub nodes: usize,
-    /// Elements that run at a time.
+    /// Number of processes that can run at the same time.
     pub slots: usize,
 }
 
@@ -77,45 +78,48 @@ struct Job {
     is_stopped: bool,
     is_ending: bool,
     slices: u64,
-    /// Nanoseconds of all switches in which it was switched out, and their number.
+    /// Total nanoseconds of the gang switches that switched it out, and their number.
     lost: (u64, u64),
     bytes: u64,
     inspection: Option<Inspection>,
-    /// What the last judgement for `Root::watch` said, and the job's progress by then.
+    /// The result of the last judgement for `Root::watch`, and the gang job's progress at that
+    /// time.
     last_judgement: Option<(Global, u64)>,
 }
 
 impl Job {
-    /// A job that is looked at rests until that is done.
+    /// Whether the gang job may run. It rests as long as it is being judged.
     fn may_run(&self) -> bool {
         !self.is_stopped && self.inspection.is_none()
     }
 }
 
-/// A judgement that has been asked for.
+/// A judgement that was requested.
 #[derive(Debug)]
 struct Inspection {
-    /// Front ends that wait for it; none where the daemon itself wants to know.
+    /// Front ends that wait for it; none if the daemon itself requested it.
     fronts: Vec<u64>,
     awaited: Option<BTreeSet<u16>>,
     reports: Vec<Report>,
 }
 
-/// What the root wants done.
+/// A message that the root wants to send.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Order {
-    /// Tell all nodes.
+    /// Send to all nodes.
     Nodes(Message),
-    /// Tell a front end.
+    /// Send to a front end.
     Front(u64, Message),
 }
 
-/// What the root alone decides: jobs, their places and turns, and what their front ends are told.
+/// The state of the root daemon: gang jobs, their placement and slices, and the messages to their
+/// front ends.
 ///
-/// Each event is a `handle_*`. After each, take all orders ([`Root::poll_order`]); then ask for the
-/// switch that may be due ([`Root::poll_switch`]), pass it to [`crate::Switch::start`], and say
-/// when it is over ([`Root::handle_switched`]). Come back at [`Root::next_deadline`]. Front ends
-/// and nodes have numbers that the caller chooses and the root gives.
+/// Each event is a `handle_*` method. After each event, take all orders ([`Root::poll_order`]).
+/// Then ask for the gang switch that may be due ([`Root::poll_switch`]), pass it to
+/// [`crate::Switch::start`], and report its end ([`Root::handle_switched`]). Call
+/// [`Root::handle_timeout`] at [`Root::next_deadline`]. The caller chooses the numbers of front
+/// ends; the root assigns the numbers of nodes.
 #[derive(Debug)]
 pub struct Root {
     settings: Settings,
@@ -123,32 +127,32 @@ pub struct Root {
     jobs: BTreeMap<JobId, Job>,
     tree: QueueTree,
     admission: Admission,
-    /// Of each slot: node and processor there.
+    /// Node and processor of each slot.
     slots: Vec<(u16, u16)>,
     running: Vec<JobId>,
-    /// Jobs that ended in their slice, since the last switch: no switch stops them.
+    /// Gang jobs that ended in their slice since the last gang switch; no gang switch stops them.
     ended: Vec<JobId>,
     last: JobId,
-    /// Jobs that ended with 0, and others.
+    /// Number of gang jobs that ended with status 0, and of all others that ended.
     past: (u64, u64),
     orders: VecDeque<Order>,
     turns: Turns,
 }
 
-/// When the jobs switch.
+/// The time of the next gang switch.
 #[derive(Debug, Default)]
 struct Turns {
-    /// When the slice ends; none before the first.
+    /// When the slice ends; none before the first slice.
     slice_ends: Option<Nanos>,
     watch_at: Nanos,
-    /// Something has changed: switch as soon as that can be.
+    /// Whether something has changed that requires a gang switch as soon as possible.
     is_wanted: bool,
-    /// A switch is under way.
+    /// Whether a gang switch is in progress.
     is_switching: bool,
 }
 
 impl Root {
-    /// A root without nodes and jobs.
+    /// Creates a root without nodes and gang jobs.
     pub fn new(settings: Settings, now: Nanos) -> Root {
         Root {
             nodes: Vec::new(),
@@ -169,12 +173,13 @@ impl Root {
         }
     }
 
-    /// What is to be done next, in order.
+    /// Returns the next order, in sequence.
     pub fn poll_order(&mut self) -> Option<Order> {
         self.orders.pop_front()
     }
 
-    /// Who goes and who comes, if a switch is due now. The caller begins it at once.
+    /// Returns the gang jobs to switch out and in, if a gang switch is due now. The caller must
+    /// start it at once.
     pub fn poll_switch(&mut self, now: Nanos) -> Option<(Vec<JobId>, Vec<JobId>)> {
         let is_over = self.turns.slice_ends.is_none_or(|end| now >= end);
         let is_due = self.turns.is_wanted || is_over && !self.is_idle();
@@ -190,7 +195,7 @@ impl Root {
         switch
     }
 
-    /// A switch is over; it took so long.
+    /// Handles the end of a gang switch that took `took`.
     pub fn handle_switched(&mut self, (out, into): (&[JobId], &[JobId]), took: Nanos, now: Nanos) {
         for id in into {
             if let Some(job) = self.jobs.get_mut(id) {
@@ -212,7 +217,7 @@ impl Root {
         self.begin_inspections();
     }
 
-    /// Does what is due by time alone.
+    /// Does all work that is due at `now`.
     pub fn handle_timeout(&mut self, now: Nanos) {
         if now >= self.turns.watch_at {
             self.turns.watch_at = now.saturating_add(self.settings.watch);
@@ -220,14 +225,14 @@ impl Root {
         }
     }
 
-    /// When something is due next: then call [`Root::handle_timeout`] and [`Root::poll_switch`].
+    /// The time of the next work. Call [`Root::handle_timeout`] and [`Root::poll_switch`] then.
     pub fn next_deadline(&self) -> Option<Nanos> {
         let is_waiting = !self.turns.is_switching && !self.is_idle();
         let end = self.turns.slice_ends.filter(|_| is_waiting)?;
         Some(end.min(self.turns.watch_at))
     }
 
-    /// Takes a node in and says its number.
+    /// Adds a node and returns its number.
     pub fn handle_join(&mut self, name: &str, processors: Vec<u16>, engine: String) -> u16 {
         let number = self.nodes.len() as u16;
         self.nodes.push(NodeEntry {
@@ -242,8 +247,8 @@ impl Root {
         number
     }
 
-    /// The tree over the slots there are now. Jobs that run keep their places, and their turns are
-    /// those of the whole machine until they end.
+    /// Builds the tree for the current slots. Gang jobs that run keep their placement, and share
+    /// slices with the whole machine until they end.
     fn rebuild(&mut self) {
         self.tree = QueueTree::new(self.slots.len());
         for (id, job) in &self.jobs {
@@ -252,7 +257,7 @@ impl Root {
         }
     }
 
-    /// A node is gone: its elements have ended.
+    /// Handles the loss of a node: its processes count as ended.
     pub fn handle_lost(&mut self, number: u16) {
         let Some(node) = self.nodes.get_mut(usize::from(number)) else {
             return;
@@ -283,14 +288,14 @@ impl Root {
         self.await_no_longer(number);
     }
 
-    /// Starts a job for a front end.
+    /// Starts a gang job for a front end.
     ///
     /// # Errors
-    /// Says to the front end why not.
+    /// Returns the reason for the front end.
     pub fn handle_run(&mut self, front: u64, spec: JobSpec) -> Result<(), String> {
         if spec.command.is_empty() || !(1..=MAX_ELEMENTS).contains(&spec.elements) {
             return Err(format!(
-                "a job has a program and from 1 to {MAX_ELEMENTS} elements"
+                "a gang job needs a program and 1 to {MAX_ELEMENTS} processes"
             ));
         }
         if self.slots.is_empty() {
@@ -329,7 +334,7 @@ impl Root {
         Ok(())
     }
 
-    /// Gives the ranks the slots of a partition, in order, as evenly as can be.
+    /// Assigns the slots of a partition to the ranks, in order and as evenly as possible.
     fn place(&self, job: JobId, partition: Partition, elements: u16) -> Placement {
         let slots = &self.slots[partition.first..][..partition.slots];
         let elements = usize::from(elements);
@@ -348,7 +353,7 @@ impl Root {
         }
     }
 
-    /// A user may do this to a job.
+    /// Returns the gang job if the user may act on it.
     fn owned(&mut self, id: JobId, user: u32) -> Result<&mut Job, String> {
         let job = self.jobs.get_mut(&id).ok_or(format!("no job {id}"))?;
         if user != 0 && user != job.spec.owner.0 {
@@ -357,10 +362,11 @@ impl Root {
         Ok(job)
     }
 
-    /// Sends a job a signal; the two that stop it and let it go on change its turns.
+    /// Sends a signal to a gang job. SIGSTOP and SIGCONT also exclude it from the slices and
+    /// include it again.
     ///
     /// # Errors
-    /// Says to the front end why not.
+    /// Returns the reason for the front end.
     pub fn handle_signal(&mut self, id: JobId, signal: i32, user: u32) -> Result<(), String> {
         let job = self.owned(id, user)?;
         match signal {
@@ -378,7 +384,7 @@ impl Root {
         Ok(())
     }
 
-    /// The front end is gone: its jobs end.
+    /// Handles the loss of a front end: its gang jobs end.
     pub fn handle_front_lost(&mut self, front: u64) {
         let mut mine = Vec::new();
         for (id, job) in &mut self.jobs {
@@ -396,21 +402,22 @@ impl Root {
         }
     }
 
-    /// A front end takes nothing, or takes something again: its jobs' output waits at its source.
+    /// Handles a front end that stops reading, or resumes. The nodes hold back the output of its
+    /// gang jobs.
     pub fn handle_hold(&mut self, front: u64, is_held: bool) {
         let mine = self.jobs.iter().filter(|(_, job)| job.front == front);
         let holds = mine.map(|(id, _)| Order::Nodes(Message::Hold(*id, is_held)));
         self.orders.extend(holds);
     }
 
-    /// An element says something: its front end is told.
+    /// Passes the output of a process to its front end.
     pub fn handle_output(&mut self, id: JobId, message: Message) {
         if let Some(job) = self.jobs.get(&id) {
             self.orders.push_back(Order::Front(job.front, message));
         }
     }
 
-    /// An element has ended.
+    /// Handles the end of a process.
     pub fn handle_element_ended(&mut self, id: JobId, rank: u16, ended: Ended) {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
@@ -422,7 +429,7 @@ impl Root {
         outcome.usage.user_us += ended.usage.user_us;
         outcome.usage.system_us += ended.usage.system_us;
         outcome.usage.peak_bytes = outcome.usage.peak_bytes.max(ended.usage.peak_bytes);
-        // Once a job is being ended, what its elements die of says nothing.
+        // If the gang job is already being ended, the ends of its processes say nothing new.
         if !job.is_ending {
             if outcome.cause.is_none() {
                 outcome.cause = ended.cause;
@@ -463,7 +470,7 @@ impl Root {
         }
     }
 
-    /// Who goes and who comes at the next switch; `None` where nothing changes.
+    /// The gang jobs to switch out and in next, or `None` if nothing changes.
     fn next_switch(&mut self) -> Option<(Vec<JobId>, Vec<JobId>)> {
         let next = self.tree.next_slice();
         let (old, new) = match self.settings.switch_alone {
@@ -477,12 +484,12 @@ impl Root {
         (!old.is_empty() || !new.is_empty()).then_some((old, new))
     }
 
-    /// Whether there is no job.
+    /// Whether there are no gang jobs.
     pub fn is_idle(&self) -> bool {
         self.jobs.is_empty()
     }
 
-    /// The jobs of a user; all for root.
+    /// The gang jobs of a user, or all gang jobs for the user root.
     pub fn rows(&self, user: u32) -> Vec<JobRow> {
         let row = |(id, job): (&JobId, &Job)| {
             let state = match (job.is_stopped, self.running.contains(id)) {
@@ -511,7 +518,7 @@ impl Root {
         mine.map(row).collect()
     }
 
-    /// What there is.
+    /// Counts for metrics.
     pub fn counts(&self) -> Counts {
         let stopped = self.jobs.values().filter(|job| job.is_stopped).count();
         let running = self.running.len();
@@ -527,12 +534,13 @@ impl Root {
         }
     }
 
-    /// Jobs that have ended in their slice since this was asked last, for the trace.
+    /// The gang jobs that ended in their slice since the last call, for the trace.
     pub fn take_ended(&mut self) -> Vec<JobId> {
         core::mem::take(&mut self.ended)
     }
 
-    /// The names of the nodes of each of these jobs, for the trace; `-` for one that has ended.
+    /// The names of the nodes of each of these gang jobs, for the trace; `-` for one that has
+    /// ended.
     pub fn nodes_of(&self, jobs: &[JobId]) -> Vec<String> {
         let names = |id: &JobId| {
             let nodes = self.jobs.get(id).map(|job| &job.placement.nodes);
@@ -540,7 +548,8 @@ impl Root {
             let names = nodes
                 .iter()
                 .map(|node| &self.nodes[usize::from(*node)].name);
-            // What separates names, jobs and columns cannot be part of one.
+            // A name in the trace must not contain the characters that separate names, gang jobs
+            // and columns.
             let names = names.map(|name| name.replace([' ', ',', '+', '\n'], "_"));
             let names: Vec<String> = names.collect();
             match names.is_empty() {
@@ -551,18 +560,18 @@ impl Root {
         jobs.iter().map(names).collect()
     }
 
-    /// Names and slots of the nodes, for the metrics and `ps`.
+    /// Names and numbers of slots of the nodes, for the metrics and `ps`.
     pub fn nodes(&self) -> impl Iterator<Item = (&str, u16)> {
         let alive = self.nodes.iter().filter(|node| !node.is_lost);
         alive.map(|node| (node.name.as_str(), node.slots))
     }
 
-    /// Ends all jobs because the daemon ends.
+    /// Ends all gang jobs because the daemon stops.
     pub fn handle_end(&mut self) {
         for (id, job) in &mut self.jobs {
             job.is_ending = true;
             job.outcome.status = FARCALL_FAILED;
-            job.outcome.cause = Some("the daemon was told to end".to_string());
+            job.outcome.cause = Some("the daemon was stopped".to_string());
             let kill = Message::Deliver(*id, SIGKILL);
             self.orders.push_back(Order::Nodes(kill));
         }

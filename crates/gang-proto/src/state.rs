@@ -1,64 +1,65 @@
-//! What a job's context, taken while it rests, says about it.
+//! Judges the state of a gang job from its context, which is recorded when the gang job is at rest.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// What one element waits for on a channel.
+/// What one process waits for on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
-    /// It runs, or sleeps for a reason of its own.
+    /// Nothing: it runs, or sleeps for a reason of its own.
     No,
-    /// For a message from anyone.
+    /// A message from any rank.
     Any,
-    /// For a message from this rank.
+    /// A message from this rank.
     From(u16),
-    /// For room at this rank.
+    /// Space in the FIFO of this rank.
     RoomAt(u16),
-    /// For a message from the first, and room at the second.
+    /// A message from the first rank, and space in the FIFO of the second.
     Both(u16, u16),
-    /// For nothing more: it has ended.
+    /// Nothing: it has ended.
     Ended,
 }
 
-/// One element, with what is on the way to it on the channel that it waits on.
+/// One process, with the messages that are queued for it on the channel on which it waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Element {
     /// What it waits for.
     pub waits: Waits,
-    /// Ranks whose messages are in its receive FIFO, or under way to it in a send FIFO.
+    /// Ranks whose messages are in its receive FIFO, or in a send FIFO on their way to it.
     pub pending: Vec<u16>,
-    /// Ranks at which there is room for what it wants to send.
+    /// Ranks that have space for the message it wants to send.
     pub room: Vec<u16>,
 }
 
-/// Why an element will never go on.
+/// Why a process can never continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
-    /// The element.
+    /// The rank of the process.
     pub rank: u16,
-    /// Whom it waits for.
+    /// The rank that it waits for.
     pub on: u16,
-    /// True where it waits for room at that rank, false for a message from there.
+    /// True if it waits for space at that rank, false if it waits for a message from there.
     pub wants_room: bool,
 }
 
-/// The state of a job as a whole.
+/// The state of a gang job as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Global {
-    /// Some element runs.
+    /// Some process runs.
     Running,
-    /// All wait, and for some there is something to take up.
+    /// All processes wait, and some of them can continue.
     Idle,
-    /// All have ended or wait for a message from anyone, and there is none: nothing can ever
-    /// happen again.
+    /// All processes have ended or wait for a message from any rank, and there is none. Nothing can
+    /// ever happen again.
     Terminated,
-    /// These wait for each other, in a circle, or the last for one that has ended.
+    /// These processes wait for each other in a circle, or the last one waits for one that has
+    /// ended.
     Deadlocked(Vec<Blocked>),
-    /// The same, with a full receive FIFO in it.
+    /// A deadlock in which at least one process waits for a full receive FIFO.
     Stalled(Vec<Blocked>),
 }
 
-/// Judges a job by its elements, in the order of their ranks.
+/// Judges a gang job by its processes, in the order of their ranks.
 pub fn judge(elements: &[Element]) -> Global {
     let live = live(elements);
     let is_dead = |rank: usize| !live.contains(&rank);
@@ -78,7 +79,7 @@ pub fn judge(elements: &[Element]) -> Global {
     }
 }
 
-/// The elements that may go on some day: those that can now, and those that wait for such.
+/// The processes that might continue: those that can now, and those that wait for such processes.
 fn live(elements: &[Element]) -> BTreeSet<usize> {
     let mut live = BTreeSet::new();
     loop {
@@ -107,7 +108,7 @@ fn live(elements: &[Element]) -> BTreeSet<usize> {
     }
 }
 
-/// Follows the dead from one to the next until one comes again, or one has ended.
+/// Follows the blocked processes from one to the next until one repeats or has ended.
 fn circle(elements: &[Element], is_dead: &dyn Fn(usize) -> bool) -> Option<Vec<Blocked>> {
     let on = |rank: usize| -> Option<Blocked> {
         let element = &elements[rank];
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_on_the_way_is_no_deadlock() {
+    fn a_token_in_transit_is_not_a_deadlock() {
         let mut ring = [2, 0, 1].map(|source| element(Waits::From(source)));
         ring[1] = pending(Waits::From(0), &[0]);
         assert_eq!(judge(&ring), Global::Idle);
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_wait_for_anyone_and_nothing_is_under_way_the_job_has_terminated() {
+    fn a_job_has_terminated_if_all_wait_for_any_message_and_there_is_none() {
         let mut job = [
             element(Waits::Any),
             element(Waits::Any),

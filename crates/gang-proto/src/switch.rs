@@ -1,76 +1,78 @@
-//! The switch protocol along the tree of daemons.
+//! The protocol of a gang switch along the tree of daemons. It keeps this invariant: no daemon
+//! begins a step before all daemons have finished the previous one.
 
 use crate::JobId;
 use alloc::vec::Vec;
 use minicbor::{Decode, Encode};
 
-/// In how many rounds jobs are switched.
+/// The number of rounds of a gang switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// FREEZE, FROZEN, SAVE, SAVED, RESTORE, RESTORED, RUN: contexts are copied out and in.
+    /// Seven messages: FREEZE, FROZEN, SAVE, SAVED, RESTORE, RESTORED, RUN. Contexts are copied out
+    /// and in.
     Seven,
-    /// FREEZE, FROZEN, RUN: contexts lie in each job's own memory, so that saving and restoring is
-    /// to look at another.
+    /// Three messages: FREEZE, FROZEN, RUN. The context of each gang job is in its own memory, so
+    /// nothing is copied.
     Two,
 }
 
-/// What all nodes do before any does the next.
+/// A step. All nodes finish it before any node begins the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Step {
-    /// Stop the elements of the old jobs and bring their network to rest.
+    /// Stop the processes of the old gang jobs and bring their network to rest.
     #[n(0)]
     Freeze,
-    /// Copy the old jobs' contexts out.
+    /// Copy the contexts of the old gang jobs out.
     #[n(1)]
     Save,
-    /// Copy the new jobs' contexts in.
+    /// Copy the contexts of the new gang jobs in.
     #[n(2)]
     Restore,
-    /// Let the elements of the new jobs run.
+    /// Let the processes of the new gang jobs run.
     #[n(3)]
     Run,
 }
 
-/// One switch: who goes, who comes.
+/// One gang switch: which gang jobs are switched out and in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Round {
-    /// Number of the switch.
+    /// Number of the gang switch.
     #[n(0)]
     pub number: u64,
-    /// The jobs that are switched out.
+    /// The gang jobs to switch out.
     #[n(1)]
     pub out: Vec<JobId>,
-    /// The jobs that are switched in.
+    /// The gang jobs to switch in.
     #[n(2)]
     pub into: Vec<JobId>,
-    /// Whether their networks are drained, on all nodes alike; else what is under way becomes
-    /// stale.
+    /// Whether all nodes drain the network. Otherwise messages in the network become stale.
     #[n(3)]
     pub drains: bool,
 }
 
-/// What a daemon is to do.
+/// An action that a daemon must perform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Tell all children.
+    /// Send the step to all children.
     Down(Step),
-    /// Do it for the elements of this node, then call [`Switch::handle_done`]. For
-    /// [`Step::Run`] nothing is awaited.
+    /// Perform the step for the processes of this node, then call [`Switch::handle_done`].
+    /// [`Step::Run`] needs no such call.
     Here(Step),
-    /// Tell the parent that this node and all below it have done it.
+    /// Tell the parent that this node and all nodes below it have finished the step.
     Up(Step),
-    /// The root's: the switch is over.
+    /// At the root daemon: the gang switch is over.
     Finished,
 }
 
-/// A switch at one daemon of the tree. Each call returns what is to be done, in order.
+/// The state of the gang switch at one daemon of the tree. Each call returns the actions to
+/// perform, in order.
 #[derive(Debug)]
 pub struct Switch {
     form: Form,
     drains: bool,
     is_root: bool,
     round: Round,
-    /// The step under way, if one is awaited.
+    /// The current step, if answers to it are awaited.
     step: Option<Step>,
     is_done_here: bool,
     /// Children that have not answered.
@@ -78,8 +80,8 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// A daemon that has switched nothing yet. The root's form, and whether it drains networks,
-    /// are those of all.
+    /// Creates the state of a daemon before its first gang switch. The root daemon's form and its
+    /// choice whether networks are drained apply to all daemons.
     pub fn new(form: Form, drains: bool, is_root: bool) -> Switch {
         Switch {
             form,
@@ -92,17 +94,17 @@ impl Switch {
         }
     }
 
-    /// The switch under way, or the last.
+    /// The current gang switch, or the last one.
     pub fn round(&self) -> &Round {
         &self.round
     }
 
-    /// The step that is awaited.
+    /// The step to which answers are awaited.
     pub fn step(&self) -> Option<Step> {
         self.step
     }
 
-    /// Begins a switch, at the root. Call it while no step is awaited.
+    /// Starts a gang switch at the root daemon. Call it only if no step is awaited.
     pub fn start(&mut self, out: Vec<JobId>, into: Vec<JobId>, children: &[u64]) -> Vec<Action> {
         debug_assert!(self.is_root && self.step.is_none());
         self.round = Round {
@@ -114,7 +116,7 @@ impl Switch {
         self.begin(Step::Freeze, children)
     }
 
-    /// The parent says what to do. A step of a switch that is past is ignored.
+    /// Handles a step from the parent. A step of a past gang switch is ignored.
     pub fn handle_down(&mut self, round: Round, step: Step, children: &[u64]) -> Vec<Action> {
         if self.is_root || round.number < self.round.number {
             return Vec::new();
@@ -139,13 +141,13 @@ impl Switch {
         actions
     }
 
-    /// This node has done the step.
+    /// Handles the end of a step on this node.
     pub fn handle_done(&mut self, step: Step, children: &[u64]) -> Vec<Action> {
         self.is_done_here |= self.step == Some(step);
         self.gather(children)
     }
 
-    /// A child, with all below it, has done the step of a switch.
+    /// Handles the report of a child that it, and all daemons below it, have finished a step.
     pub fn handle_up(&mut self, child: u64, number: u64, step: Step, all: &[u64]) -> Vec<Action> {
         if number == self.round.number && self.step == Some(step) {
             self.awaited.retain(|awaited| *awaited != child);
@@ -153,7 +155,7 @@ impl Switch {
         self.gather(all)
     }
 
-    /// A child is gone: nothing is awaited from it any more.
+    /// Handles the loss of a child: nothing is awaited from it anymore.
     pub fn handle_lost(&mut self, child: u64, all: &[u64]) -> Vec<Action> {
         self.awaited.retain(|awaited| *awaited != child);
         self.gather(all)

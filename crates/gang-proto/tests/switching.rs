@@ -1,5 +1,5 @@
-//! The switch protocol on trees of 1 to 1,024 daemons, with messages in any order between different
-//! daemons and daemons that are lost.
+//! Tests the protocol of a gang switch on trees of 1 to 1,024 daemons. Messages between different
+//! daemons arrive in any order, and daemons are lost.
 
 use farcall_gang_proto::{Action, Form, JobId, Round, Step, Switch};
 use farcall_random::SplitMix64;
@@ -9,7 +9,7 @@ struct Daemon {
     parent: Option<usize>,
     children: Vec<u64>,
     is_lost: bool,
-    /// Steps done here, in order.
+    /// Steps done at this daemon, in order.
     done: Vec<Step>,
 }
 
@@ -22,7 +22,7 @@ enum Event {
 
 struct World {
     daemons: Vec<Daemon>,
-    /// Messages under way, by link: those of one link keep their order.
+    /// Messages in transit, by link; messages of one link keep their order.
     events: Vec<Event>,
     random: SplitMix64,
     finished: u64,
@@ -193,7 +193,7 @@ fn all_daemons_do_all_steps_in_order() {
 }
 
 #[test]
-fn a_lost_daemon_stops_nobody() {
+fn a_lost_daemon_does_not_stop_the_others() {
     for seed in 0..32 {
         for (form, order) in [(Form::Seven, &SEVEN[..]), (Form::Two, &TWO[..])] {
             let mut world = World::new(32, 2, form, seed);

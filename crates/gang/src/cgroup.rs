@@ -1,4 +1,5 @@
-//! The control group (version 2) of a job on a node: what it holds can be frozen and killed whole.
+//! The control group (version 2) of a gang job on a node. All its processes can be frozen and
+//! killed together.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use std::fs::{self, File};
@@ -9,19 +10,20 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a group may take to freeze.
+/// The longest time that freezing a group may take.
 const BOUND: Duration = Duration::from_secs(1);
 
-/// The folder under which jobs get their groups.
+/// The folder that contains the groups of gang jobs.
 #[derive(Debug)]
 pub(crate) struct Groups {
     folder: PathBuf,
-    /// While it is open, the guard waits.
+    /// The guard waits as long as this is open.
     guarded: Option<ChildStdin>,
 }
 
-/// What is left of a daemon that was killed: ends everything in its groups and removes them. It is
-/// a process without a parent, so that the daemon need not wait for it.
+/// The guard cleans up after a daemon that was killed: it kills all processes in the daemon's
+/// groups and removes the groups. It is a process without a parent, so that the daemon does not
+/// have to wait for it.
 const GUARD: &str = r#"
 exec 3<&0
 (
@@ -49,7 +51,7 @@ fn guard(folder: &Path) -> Option<ChildStdin> {
     input
 }
 
-/// A job's group; its processes are killed and it is removed on drop.
+/// The group of a gang job. Dropping it kills its processes and removes it.
 #[derive(Debug)]
 pub(crate) struct Group {
     folder: PathBuf,
@@ -57,7 +59,8 @@ pub(crate) struct Group {
 }
 
 impl Groups {
-    /// A folder of this daemon's own, where the system has version 2 and lets us.
+    /// Creates a folder of this daemon, or returns none if the system has no version 2 or does not
+    /// permit it.
     pub(crate) fn new() -> Option<Groups> {
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
         let mount = mounts.lines().find_map(|line| {
@@ -75,7 +78,7 @@ impl Groups {
             folder,
             guarded: None,
         };
-        // Some systems let one make a group and then put nothing into it.
+        // Some systems permit to create a group but not to put a process into it.
         groups.make("probe").ok()?;
         groups.guarded = guard(&groups.folder);
         Some(groups)
@@ -97,7 +100,7 @@ impl Drop for Groups {
 }
 
 impl Group {
-    /// The file to which a process writes `0` to enter.
+    /// The file into which a process writes `0` to enter the group.
     pub(crate) fn entrance(&self) -> io::Result<OwnedFd> {
         let file = File::options()
             .write(true)
@@ -105,7 +108,8 @@ impl Group {
         Ok(file.into())
     }
 
-    /// Freezes all processes and returns when they are frozen; false if some are not in time.
+    /// Freezes all processes and returns when they are frozen. Returns false if some are not frozen
+    /// in time.
     pub(crate) fn freeze(&self) -> io::Result<bool> {
         fs::write(self.folder.join("cgroup.freeze"), "1")?;
         self.wait("frozen 1")
@@ -140,7 +144,7 @@ impl Group {
         }
     }
 
-    /// Kills everything in the group.
+    /// Kills all processes in the group.
     pub(crate) fn kill(&self) {
         if fs::write(self.folder.join("cgroup.kill"), "1").is_err() {
             // Kernels before 5.14 have no such file.

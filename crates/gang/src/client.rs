@@ -1,4 +1,5 @@
-//! The front end: starts a job and stands for it at a terminal.
+//! The front end of a gang job: starts it, prints its output, and passes signals of the terminal to
+//! it.
 
 use crate::link::{self, Link};
 use farcall_gang_proto::{Ended, JobId, JobRow, JobSpec, Message};
@@ -11,10 +12,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Why a front end gets no answer.
+/// Why a request of a front end failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// No daemon is there.
+    /// No daemon listens on the control socket.
     #[error(
         "no gang daemon at {control}: {source}; start one with `farcall gang daemon`, or name its \
          socket with --control"
@@ -22,29 +23,29 @@ pub enum ClientError {
     NoDaemon {
         /// The control socket.
         control: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// No daemon is at that address.
+    /// No daemon listens at this address.
     #[error("no gang daemon at {address}: {source}; is it running, and is this its --listen?")]
     NoDaemonAt {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The daemon refused.
+    /// The daemon refused the request.
     #[error("{0}")]
     Refused(String),
-    /// The daemon ended, or speaks another language.
-    #[error("the daemon is gone: {0}")]
+    /// The daemon stopped, or uses another protocol.
+    #[error("the connection to the daemon is lost: {0}")]
     Lost(io::Error),
-    /// The system refused something.
+    /// Another system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
 }
 
-/// A connection to the daemon at the root.
+/// A connection to the root daemon.
 pub struct Client {
     link: Link,
 }
@@ -61,8 +62,8 @@ impl Client {
         })
     }
 
-    /// Connects to a daemon by TCP and shows it the secret of the daemons. Jobs run as the user
-    /// that the daemon has for such.
+    /// Connects to a daemon by TCP and authenticates with the secret of the daemons. Gang jobs then
+    /// run as the user that the daemon uses for TCP.
     pub fn connect_tcp(address: SocketAddr, token: &str) -> Result<Client, ClientError> {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5));
         let stream = stream.map_err(|source| ClientError::NoDaemonAt { address, source })?;
@@ -71,7 +72,7 @@ impl Client {
         Ok(Client { link })
     }
 
-    /// The jobs there are.
+    /// Returns the current gang jobs.
     pub fn jobs(&mut self) -> Result<Vec<JobRow>, ClientError> {
         match self.ask(&Message::List)? {
             Message::Jobs(rows) => Ok(rows),
@@ -79,7 +80,7 @@ impl Client {
         }
     }
 
-    /// Sends a signal to a job; SIGSTOP and SIGCONT stop it and let it go on.
+    /// Sends a signal to a gang job. SIGSTOP stops it and SIGCONT continues it.
     pub fn signal(&mut self, job: JobId, signal: i32) -> Result<(), ClientError> {
         match self.ask(&Message::Signal(job, signal))? {
             Message::Done => Ok(()),
@@ -87,7 +88,7 @@ impl Client {
         }
     }
 
-    /// The state of a job as a whole: one word, and what it means here.
+    /// Returns the state of a gang job as one word and a description.
     pub fn state(&mut self, job: JobId) -> Result<(String, String), ClientError> {
         match self.ask(&Message::State(job))? {
             Message::JobState(word, text) => Ok((word, text)),
@@ -124,8 +125,9 @@ impl Client {
         Ok(signalled)
     }
 
-    /// Runs a job to its end: its output goes to this process's, and what the terminal sends to
-    /// this process goes to the whole job. `started` is told its number.
+    /// Runs a gang job until it ends. Its output goes to this process's output. Signals that the
+    /// terminal sends to this process go to the whole gang job. `started` receives the number of
+    /// the gang job.
     pub fn run(
         mut self,
         spec: JobSpec,
@@ -166,7 +168,7 @@ impl Client {
         }
     }
 
-    /// Ctrl-C, Ctrl-Z, fg and bg, for the whole job; a third Ctrl-C kills it.
+    /// Passes Ctrl-C, Ctrl-Z, fg and bg to the whole gang job; a third Ctrl-C kills it.
     fn pass_on(&mut self, job: JobId, signal: i32, interrupts: u32) {
         match signal {
             libc::SIGINT if interrupts > 2 => self.link.send(&Message::Signal(job, libc::SIGKILL)),
@@ -182,10 +184,10 @@ impl Client {
     }
 }
 
-/// Output of the elements, kept in whole lines.
+/// The output of the processes, collected into whole lines.
 #[derive(Default)]
 struct Lines {
-    /// Lines that have begun, by stream and rank.
+    /// Incomplete lines, by stream and rank.
     begun: BTreeMap<(u8, u16), Vec<u8>>,
 }
 
@@ -224,11 +226,11 @@ fn put(stream: u8, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn unexpected(message: &Message) -> ClientError {
-    let text = format!("an unexpected answer: {message:?}");
+    let text = format!("the daemon sent an unexpected answer: {message:?}");
     ClientError::Lost(io::Error::new(io::ErrorKind::InvalidData, text))
 }
 
-/// The signals that a terminal or a user sends to the front end of a job.
+/// Catches the signals that a terminal or a user sends to the front end of a gang job.
 fn catch_terminal() -> io::Result<SignalFd> {
     use Signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
     crate::process::catch(&[SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGTSTP, SIGUSR1, SIGUSR2])

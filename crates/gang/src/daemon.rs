@@ -1,4 +1,5 @@
-//! The daemon of a node: one thread that waits for signals, streams and time.
+//! The daemon of a node. One thread waits for signals, streams and time. The root daemon also makes
+//! all decisions, through [`Root`].
 
 mod events;
 
@@ -18,10 +19,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How often jobs that want it are asked whether they have terminated.
+/// Interval at which gang jobs with `detect_termination` are judged.
 const WATCH: Duration = Duration::from_millis(500);
 
-/// How long a network may take to come to rest, before what is under way is given up.
+/// The longest wait for a network to come to rest. After it, messages in the network become stale.
 const DRAIN_BOUND: Duration = Duration::from_secs(1);
 
 fn create_trace(path: &Path) -> Result<Trace, StartError> {
@@ -31,31 +32,32 @@ fn create_trace(path: &Path) -> Result<Trace, StartError> {
 /// Why a daemon cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The control socket cannot be had.
+    /// The control socket cannot be opened.
     #[error("cannot listen on the control socket {control}: {source}{}", used(.source))]
     Control {
         /// Its name.
         control: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The address cannot be listened on.
+    /// The daemon cannot listen on the address.
     #[error("cannot listen on {address}: {source}{}", used(.source))]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The daemon above cannot be reached.
+    /// The parent daemon cannot be reached.
     #[error("cannot reach the parent daemon at {address}: {source}; is it running?")]
     Parent {
         /// Its address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Anyone on the network could join.
+    /// The address is not a loopback address, and there is no secret: anyone on the network could
+    /// join.
     #[error(
         "--listen {0} is not a loopback address: set FARCALL_TOKEN to the same secret for all \
          daemons, so that no other can join"
@@ -64,27 +66,27 @@ pub enum StartError {
     /// The engine cannot start.
     #[error(transparent)]
     Engine(#[from] farcall_channel::EngineError),
-    /// The file for the trace cannot be made.
+    /// The trace file cannot be created.
     #[error("--trace {0}: {1}")]
     Trace(PathBuf, #[source] io::Error),
-    /// The system refused something else.
+    /// Another system call failed.
     #[error("cannot start the daemon: {0}")]
     System(#[from] io::Error),
 }
 
 fn used(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::AddrInUse => "; another daemon has it: choose another, or port 0",
+        io::ErrorKind::AddrInUse => "; another daemon uses it: choose another address, or port 0",
         _ => "",
     }
 }
 
-/// Who is at the other end of a link.
+/// The peer at the other end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Party {
     /// A front end, with its user and group.
     Front(u32, u32),
-    /// A stranger over TCP, who has to show the token first.
+    /// A peer over TCP that has not yet shown the token.
     Stranger,
     Child,
     Parent,
@@ -93,9 +95,9 @@ enum Party {
 struct Peer {
     link: Link,
     party: Party,
-    /// When something last came from it.
+    /// When something last arrived from it.
     heard: Instant,
-    /// A front end that takes nothing: its jobs' output waits.
+    /// Whether this is a front end that reads nothing, so that the output of its gang jobs waits.
     is_held: bool,
 }
 
@@ -109,7 +111,7 @@ pub struct Daemon {
     links: BTreeMap<u64, Peer>,
     last_link: u64,
     parent: Option<u64>,
-    /// Link of each node below, by its name until it has a number.
+    /// The link of each node below, by its name, until it has a number.
     joining: BTreeMap<String, u64>,
     below: BTreeMap<u16, u64>,
     node: Node,
@@ -118,19 +120,19 @@ pub struct Daemon {
     trace: Option<Trace>,
     page: Option<Page>,
     times: Times,
-    /// Seconds of all switches so far by their steps, and their number.
+    /// Total seconds of all gang switches by their steps, and their number.
     spent: ([f64; 5], u64),
-    /// When the network of the jobs that go must rest at last.
+    /// Deadline for the network of the outgoing gang jobs to be at rest.
     drained: Option<Instant>,
-    /// When the other daemons are to hear from this one again.
+    /// When this daemon must send the next sign of life to other daemons.
     beat: Instant,
     is_ending: bool,
     processors: Vec<u16>,
 }
 
 impl Daemon {
-    /// Listens, joins the daemon above, and takes the real-time class where it may. A daemon needs
-    /// a process of its own: it waits for all children and for signals.
+    /// Listens, joins the parent daemon, and enters the real-time class if permitted. A daemon
+    /// needs a process of its own, because it waits for all children and for signals.
     pub fn bind(config: Config) -> Result<Daemon, StartError> {
         if !config.listen.ip().is_loopback() && config.token.is_empty() {
             return Err(StartError::NoToken(config.listen));
@@ -147,7 +149,7 @@ impl Daemon {
             source,
         })?;
         let engine = Engine::start(config.listen.ip())?;
-        // The threads are started before this one takes signals and the real-time class.
+        // Start the threads before this thread blocks signals and enters the real-time class.
         let page = config.metrics.map(serve_metrics).transpose()?;
         process::take_ticks()?;
         process::take_descriptors();
@@ -161,8 +163,8 @@ impl Daemon {
         let node = Node::new(config.node.clone(), engine);
         if !node.has_groups() {
             tracing::warn!(
-                "no control groups (version 2): `gang run --tree` stops each element's process \
-                 group instead, and what leaves that group goes on"
+                "no control groups (version 2): `gang run --tree` then stops each process \
+                 group of the job, but not the processes that have left it"
             );
         }
         let trace = config.trace.as_deref().map(create_trace).transpose()?;
@@ -197,7 +199,7 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Where daemons below connect, and where front ends do.
+    /// The addresses at which daemons below and front ends connect.
     pub fn addresses(&self) -> (String, String) {
         let control = match self.config.control.starts_with('@') {
             true => format!("unix:{}", self.config.control),
@@ -235,7 +237,7 @@ impl Daemon {
             self.config.token.clone(),
         ));
         self.parent = Some(self.add(link, Party::Parent));
-        // Numbers are the root's to give; until then no placement names this node.
+        // The root daemon assigns the number. Until then no placement names this node.
         self.node.number = u16::MAX;
         Ok(())
     }
@@ -264,7 +266,7 @@ impl Daemon {
         }
     }
 
-    /// Down the tree, and to this node.
+    /// Sends a message down the tree, and handles it on this node.
     fn broadcast(&mut self, message: Message) {
         for child in self.children() {
             self.send(child, &message);
@@ -283,7 +285,7 @@ impl Daemon {
         }
     }
 
-    /// Up the tree: at the root, where it was meant to come.
+    /// Sends a message up the tree. The root daemon handles it.
     fn report(&mut self, message: Message) {
         let Some(root) = &mut self.root else {
             if let Some(parent) = self.parent {
@@ -300,7 +302,7 @@ impl Daemon {
         }
     }
 
-    /// Does what the node and the root have found to do, until there is nothing more.
+    /// Sends and handles the messages of the node and the root until there are none left.
     fn settle(&mut self) {
         loop {
             for message in std::mem::take(&mut self.node.messages) {
@@ -326,7 +328,7 @@ impl Daemon {
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
 
-    /// Begins a switch if one is due and none is under way.
+    /// Starts a gang switch if one is due and none is in progress.
     fn switch_if_due(&mut self) {
         let now = self.now();
         let switch = self.root.as_mut().and_then(|root| root.poll_switch(now));
@@ -379,7 +381,7 @@ impl Daemon {
         }
     }
 
-    /// A step begins: the one before it is over.
+    /// Records that a step begins and the previous step is over.
     fn mark(&mut self, step: Step) {
         let now = self.now();
         match step {
@@ -423,7 +425,7 @@ impl Daemon {
 const STEPS: [&str; 5] = ["stop", "rest", "save", "restore", "run"];
 
 impl Daemon {
-    /// Renews what Prometheus reads.
+    /// Updates the metrics for Prometheus.
     fn show_metrics(&self) {
         let Some(page) = &self.page else {
             return;
@@ -433,11 +435,11 @@ impl Daemon {
             describe(root, &mut text);
             let steps = STEPS.map(|step| vec![("step", step.to_string())]);
             let spent = steps.into_iter().zip(self.spent.0);
-            let help = "Time of all switches by their steps.";
+            let help = "Time of all gang switches, by step.";
             text.counters("switch_seconds", help, spent);
-            text.counter("switches", "Switches.", self.spent.1);
+            text.counter("switches", "Gang switches.", self.spent.1);
         }
-        let help = "Elements of this node that have not ended.";
+        let help = "Processes on this node that have not ended.";
         text.gauge("elements", help, self.node.elements());
         let traffic = self.node.engine.traffic();
         let packets = [
@@ -461,21 +463,25 @@ fn describe(root: &Root, text: &mut Text) {
         ("stopped", counts.stopped),
     ];
     let jobs = jobs.map(|(state, count)| (vec![("state", state.to_string())], count));
-    text.gauges("jobs", "Jobs by what they do.", jobs);
+    text.gauges("jobs", "Gang jobs, by state.", jobs);
     let past = [("success", counts.succeeded), ("failure", counts.failed)];
     let past = past.map(|(outcome, count)| (vec![("outcome", outcome.to_string())], count));
-    text.counters("jobs_ended", "Jobs that have ended.", past);
-    let help = "Slices that the jobs there are have had.";
+    text.counters("jobs_ended", "Gang jobs that have ended.", past);
+    let help = "Slices of the current gang jobs so far.";
     text.gauge("slices", help, counts.slices);
     text.gauge("nodes", "Nodes that have joined.", counts.nodes);
-    text.gauge("slots", "Elements that run at a time.", counts.slots);
+    text.gauge(
+        "slots",
+        "Processes that can run at the same time.",
+        counts.slots,
+    );
 }
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What Prometheus reads, as it was last made.
+/// The most recent metrics for Prometheus.
 type Page = Arc<Mutex<Text>>;
 
 fn serve_metrics(address: SocketAddr) -> Result<Page, StartError> {
@@ -491,7 +497,7 @@ fn serve_metrics(address: SocketAddr) -> Result<Page, StartError> {
     Ok(page)
 }
 
-/// The daemon must preempt elements the moment it has something to do.
+/// Enters the real-time class, because the daemon must preempt processes as soon as it has work.
 fn take_realtime(engine: &Engine) {
     let main = process::set_realtime(0, 0);
     let thread = engine.thread_id() as i32;
@@ -503,7 +509,7 @@ fn take_realtime(engine: &Engine) {
     }
 }
 
-/// Nine tenths of what the machine has.
+/// 90 % of the machine's memory, in bytes.
 fn machine_memory() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));

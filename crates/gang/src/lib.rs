@@ -1,8 +1,8 @@
-//! Gang scheduling of parallel jobs on a cluster: all elements of a job run at the same time, and
-//! jobs take turns in slices of a tenth of a second.
+//! Gang scheduling of parallel programs on a cluster. All processes of a gang job run at the same
+//! time, and gang jobs take turns in slices of a tenth of a second.
 //!
-//! A [`Daemon`] runs on each node; the daemons form a tree, whose root decides. Front ends talk to
-//! the root through [`client`].
+//! A [`Daemon`] runs on each node. The daemons form a tree, and the root daemon makes the
+//! decisions. Front ends talk to the root daemon through [`client`].
 
 mod cgroup;
 pub mod client;
@@ -20,42 +20,45 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The control socket where none is named: an abstract one.
+/// The default control socket, an abstract one.
 pub const DEFAULT_CONTROL: &str = "@farcall-gang";
 
-/// How a daemon works.
+/// The configuration of a daemon.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The node's name, told apart from all others.
+    /// The node's name, which must be unique.
     pub node: String,
-    /// The daemon above; `None` at the root.
+    /// The address of the parent daemon; `None` at the root daemon.
     pub parent: Option<SocketAddr>,
-    /// Where daemons below this one connect; its address also carries the messages of jobs.
+    /// The address at which daemons below this one connect. The messages of gang jobs use the same
+    /// IP address.
     pub listen: SocketAddr,
-    /// The socket of front ends: a path, or an abstract name after `@`.
+    /// The control socket for front ends: a path, or an abstract name after `@`.
     pub control: String,
-    /// What daemons show each other to be let in.
+    /// The secret that all daemons share. A daemon shows it to join.
     pub token: String,
-    /// How long jobs run in turn.
+    /// Length of a slice.
     pub slice: Duration,
-    /// The switch protocol's form.
+    /// The form of the gang switch.
     pub form: Form,
     /// How a network is brought to rest.
     pub freeze: Freeze,
-    /// Elements that run at a time on this node; `None` for its processors.
+    /// Number of processes that run at the same time on this node; `None` for the number of its
+    /// processors.
     pub slots: Option<u16>,
-    /// Whether a job is switched out and in although it is alone, as SCore-D does.
+    /// Whether a gang job is switched out and in even if it is alone, as in SCore-D.
     pub switch_alone: bool,
-    /// Bytes for all jobs together; `None` for nine tenths of the machine's.
+    /// Bytes of memory for all gang jobs together; `None` for 90 % of the machine's memory.
     pub memory: Option<u64>,
-    /// A daemon that is not heard of for so long is gone; a stranger has so long to say who it is.
-    /// Daemons give a sign each second, but not while they start elements.
+    /// A daemon that is silent for this long counts as lost. A new peer must identify itself within
+    /// the same time. Daemons send a sign of life each second, but not during the start of
+    /// processes.
     pub silence: Duration,
-    /// User and group of the jobs that come by TCP; `None` for the daemon's own, unless that is
-    /// root.
+    /// User and group of gang jobs that arrive by TCP; `None` for those of the daemon, unless it
+    /// runs as root.
     pub tcp_user: Option<(u32, u32)>,
-    /// Where Prometheus reads metrics by HTTP.
+    /// The address at which Prometheus reads metrics by HTTP.
     pub metrics: Option<SocketAddr>,
-    /// A file that gets a line for each switch.
+    /// A trace file that gets a line for each gang switch.
     pub trace: Option<PathBuf>,
 }

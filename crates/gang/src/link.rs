@@ -7,9 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
 
-/// Bytes that may wait to be sent before no more output of elements is read.
+/// Bytes that can wait to be sent before the daemon stops reading output of processes.
 const FULL: usize = 1 << 20;
-/// Bytes that may wait at all: a peer that takes nothing is given up.
+/// The most bytes that can wait. A peer that reads nothing is then given up.
 const BROKEN: usize = 64 << 20;
 
 /// A connected stream.
@@ -42,12 +42,12 @@ impl Link {
         self.socket.as_fd()
     }
 
-    /// Sends what the socket takes now; the rest waits.
+    /// Sends as much as the socket accepts now; the rest waits.
     pub(crate) fn send(&mut self, message: &Message) {
         let was_empty = self.output.is_empty();
         message.encode(&mut self.output);
         if was_empty {
-            // A broken stream is seen by whoever reads it next.
+            // The next read reports a broken stream.
             let _ = self.flush();
         }
     }
@@ -73,12 +73,12 @@ impl Link {
         self.output.len() > FULL
     }
 
-    /// Whether so little waits that more may come.
+    /// Whether few enough bytes wait to accept more output.
     pub(crate) fn has_room(&self) -> bool {
         self.output.len() < FULL / 2
     }
 
-    /// Reads what is there. An error, or the end of the stream, is an error.
+    /// Reads the messages that have arrived. The end of the stream is an error.
     pub(crate) fn receive(&mut self) -> io::Result<Vec<Message>> {
         let mut buffer = [0; 64 << 10];
         match rustix::io::read(&self.socket, &mut buffer) {
@@ -107,7 +107,7 @@ pub(crate) fn connect(control: &str) -> io::Result<UnixStream> {
     }
 }
 
-/// Listens on a control socket. A path that a daemon which is gone has left is taken over.
+/// Listens on a control socket. The path that a dead daemon left behind is reused.
 pub(crate) fn listen(control: &str) -> io::Result<UnixListener> {
     let listener = match control.strip_prefix('@') {
         Some(name) => UnixListener::bind_addr(&UnixAddr::from_abstract_name(name)?)?,

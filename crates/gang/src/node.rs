@@ -1,4 +1,4 @@
-//! The elements of this node: prepared, run, stopped, watched and reaped.
+//! The processes of this node: prepares, starts, stops, watches and reaps them.
 
 use crate::cgroup::{Group, Groups};
 use crate::process::{Process, Start, Ticks};
@@ -13,21 +13,21 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Bytes of output taken from an element at once.
+/// Bytes of output read from a process at once.
 const OUTPUT_BYTES: usize = 16 << 10;
 
-/// All elements on this node.
+/// All gang jobs and processes on this node.
 pub(crate) struct Node {
     pub(crate) name: String,
-    /// Given by the root.
+    /// The number that the root daemon assigned.
     pub(crate) number: u16,
     pub(crate) engine: Engine,
-    /// Where jobs get their groups; dropped after the jobs.
+    /// The gang jobs. They are dropped before the folder of their control groups.
     jobs: BTreeMap<JobId, LocalJob>,
     groups: Option<Groups>,
-    /// For the root.
+    /// Messages for the root daemon.
     pub(crate) messages: Vec<Message>,
-    /// Set where waiting for elements to stop may have swallowed the signal that one has ended.
+    /// Whether the wait for processes to stop may have consumed the signal that one has ended.
     may_have_ended: bool,
 }
 
@@ -36,14 +36,14 @@ struct LocalJob {
     placement: Placement,
     ranks: Vec<u16>,
     segment: Option<Arc<Segment>>,
-    /// Whether the engine carries messages of it.
+    /// Whether it has ranks on other nodes, so that the engine carries its messages.
     is_spread: bool,
     processes: Vec<Process>,
     is_started: bool,
     group: Option<Group>,
-    /// Whether no output is read, because its front end takes none.
+    /// Whether its output is not read, because its front end reads nothing.
     is_held: bool,
-    /// Why Farcall ends it.
+    /// Why Farcall ends the gang job.
     cause: Option<String>,
     epoch: u32,
     saved: SavedContext,
@@ -63,12 +63,12 @@ impl Node {
         }
     }
 
-    /// Whether jobs of any programs can be frozen as a group.
+    /// Whether gang jobs of any programs can be frozen as a control group.
     pub(crate) fn has_groups(&self) -> bool {
         self.groups.is_some()
     }
 
-    /// Makes room for the elements of a job that run here.
+    /// Prepares the segment and the control group for the processes of a gang job that run here.
     pub(crate) fn prepare(&mut self, spec: JobSpec, placement: Placement) {
         let nodes = placement.nodes.iter().zip(0u16..);
         let ranks: Vec<u16> = nodes
@@ -81,12 +81,18 @@ impl Node {
         let made = self.make_memory(&spec, &placement, &ranks);
         let (segment, is_spread, failure) = match made {
             Ok((segment, is_spread)) => (segment, is_spread, None),
-            Err(error) => (None, false, Some(format!("no memory segment: {error}"))),
+            Err(error) => (
+                None,
+                false,
+                Some(format!("cannot create the memory segment: {error}")),
+            ),
         };
         let group = self.groups.as_ref().and_then(|groups| {
             let made = groups.make(&format!("job-{id}"));
-            made.inspect_err(|error| tracing::warn!("job {id}: no control group: {error}"))
-                .ok()
+            made.inspect_err(|error| {
+                tracing::warn!("job {id}: cannot create a control group: {error}")
+            })
+            .ok()
         });
         let job = LocalJob {
             spec,
@@ -128,7 +134,9 @@ impl Node {
                 let address = placement.engines.get(usize::from(*node));
                 let address = address.and_then(|address| address.parse().ok());
                 address.map(Some).ok_or_else(|| {
-                    io::Error::other(format!("node {node} has no address for messages"))
+                    io::Error::other(format!(
+                        "the address of node {node} for messages is missing"
+                    ))
                 })
             };
             let peers: io::Result<Vec<_>> = placement.nodes.iter().map(peer).collect();
@@ -137,7 +145,8 @@ impl Node {
         Ok((Some(segment), is_spread))
     }
 
-    /// Begins a step of a switch; true if it is done already, else [`Node::is_at_rest`] tells.
+    /// Begins a step of a gang switch. Returns true if it is done already; otherwise
+    /// [`Node::is_at_rest`] tells.
     pub(crate) fn step(&mut self, step: Step, round: &Round) -> bool {
         match step {
             Step::Freeze => self.freeze(&round.out, round.drains),
@@ -181,7 +190,7 @@ impl Node {
                 continue;
             };
             if !job.wait_stopped() {
-                tracing::warn!("job {id}: not all elements stopped within a second");
+                tracing::warn!("job {id}: some processes did not stop within a second");
             }
             if job.is_spread {
                 at_rest &= self.engine.freeze(job.placement.network, how);
@@ -190,13 +199,13 @@ impl Node {
         at_rest
     }
 
-    /// Lets what is still under way become stale: a peer does not answer. Nothing is lost by that,
-    /// as each sender keeps what is not acknowledged.
+    /// Stops waiting for a peer that does not answer: messages in the network become stale. No
+    /// message is lost, because each sender keeps what is not acknowledged.
     pub(crate) fn give_up_draining(&self, out: &[JobId]) {
         for job in out.iter().filter_map(|id| self.jobs.get(id)) {
             if job.is_spread && !self.engine.is_at_rest(job.placement.network) {
                 tracing::warn!(
-                    "job {}: its messages to other nodes are not answered; they will be sent again",
+                    "job {}: other nodes do not acknowledge its messages; they will be sent again",
                     job.placement.job
                 );
                 self.engine.freeze(job.placement.network, Freeze::Epoch);
@@ -204,7 +213,7 @@ impl Node {
         }
     }
 
-    /// True when the network of all these jobs is stationary, as far as this node sends.
+    /// Whether the network of all these gang jobs is at rest, as far as this node sends.
     pub(crate) fn is_at_rest(&self, out: &[JobId]) -> bool {
         let jobs = out.iter().filter_map(|id| self.jobs.get(id));
         jobs.filter(|job| job.is_spread)
@@ -293,7 +302,7 @@ impl Node {
         }
     }
 
-    /// Ends a job here, whose elements have not been started, or cannot go on.
+    /// Ends a gang job on this node, because its processes could not start or cannot continue.
     fn fail_all(&mut self, id: JobId, cause: &str) {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
@@ -315,7 +324,7 @@ impl Node {
         }
     }
 
-    /// Sends a signal to a job's elements.
+    /// Sends a signal to a gang job's processes.
     pub(crate) fn deliver(&mut self, id: JobId, signal: i32) {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
@@ -345,14 +354,14 @@ impl Node {
         }
     }
 
-    /// Reads no output of a job, or reads it again.
+    /// Stops reading the output of a gang job, or resumes.
     pub(crate) fn hold(&mut self, id: JobId, is_held: bool) {
         if let Some(job) = self.jobs.get_mut(&id) {
             job.is_held = is_held;
         }
     }
 
-    /// Ends what is left of a job and forgets it.
+    /// Ends the remaining processes of a gang job and forgets it.
     pub(crate) fn forget(&mut self, id: JobId) {
         if let Some(job) = self.jobs.remove(&id) {
             if job.is_spread {
@@ -362,14 +371,14 @@ impl Node {
         }
     }
 
-    /// Looks for elements that ended while others were stopped.
+    /// Reaps the processes that ended during the wait for others to stop.
     pub(crate) fn reap_after_freeze(&mut self) {
         if std::mem::take(&mut self.may_have_ended) {
             self.reap();
         }
     }
 
-    /// Looks for elements that have ended, after SIGCHLD.
+    /// Reaps the processes that have ended, after SIGCHLD.
     pub(crate) fn reap(&mut self) {
         for (id, job) in &mut self.jobs {
             let mut place = 0;
@@ -396,7 +405,7 @@ impl Node {
         }
     }
 
-    /// The jobs whose segment an element has corrupted: they end.
+    /// Ends the gang jobs whose segment a process has corrupted.
     pub(crate) fn take_faults(&mut self) {
         for network in self.engine.take_faults() {
             let found = self.jobs.iter();
@@ -407,7 +416,7 @@ impl Node {
         }
     }
 
-    /// The streams on which output may come.
+    /// The output streams of all processes.
     pub(crate) fn streams(&self) -> Vec<(JobId, u16, usize, BorrowedFd<'_>)> {
         let mut streams = Vec::new();
         for (id, job) in self.jobs.iter().filter(|(_, job)| !job.is_held) {
@@ -422,7 +431,7 @@ impl Node {
         streams
     }
 
-    /// Takes output that has come on a stream.
+    /// Reads the output that has arrived on a stream.
     pub(crate) fn take_output(&mut self, id: JobId, rank: u16, stream: usize) {
         let processes = self.jobs.get_mut(&id).map(|job| &mut job.processes);
         let mut processes = processes.into_iter().flatten();
@@ -431,7 +440,7 @@ impl Node {
         }
     }
 
-    /// What this node knows of a job at rest.
+    /// Reports on a gang job at rest.
     pub(crate) fn inspect(&mut self, id: JobId) {
         let mut report = Report::default();
         let Some(job) = self.jobs.get(&id) else {
@@ -471,26 +480,27 @@ impl Node {
             .push(Message::Inspected(id, self.number, report));
     }
 
-    /// Kills everything, before the daemon ends.
+    /// Kills all processes before the daemon stops.
     pub(crate) fn end(&mut self) {
         for job in self.jobs.values() {
             job.kill();
         }
     }
 
-    /// Elements that have not been reaped.
+    /// Number of processes that have not been reaped.
     pub(crate) fn elements(&self) -> usize {
         self.jobs.values().map(|job| job.processes.len()).sum()
     }
 
-    /// True while elements have not been reaped.
+    /// Whether there are processes that have not been reaped.
     pub(crate) fn has_processes(&self) -> bool {
         self.elements() > 0
     }
 }
 
 impl LocalJob {
-    /// The group, where it is what stops the job. Signals stop elements faster, and say when.
+    /// The control group, if it is used to stop the gang job. Signals are preferred: they stop
+    /// processes faster, and the kernel reports when a process has stopped.
     fn group_to_freeze(&self) -> Option<&Group> {
         self.group.as_ref().filter(|_| self.spec.is_tree)
     }
@@ -510,7 +520,7 @@ impl LocalJob {
         }
         let mut stopped = true;
         let _ticks = Ticks::start();
-        // The last first: it is likely that the others have stopped when it has.
+        // Start with the last: when it has stopped, the others probably have as well.
         for process in self.processes.iter_mut().rev() {
             if process.is_running {
                 stopped &= process.wait_stopped();
@@ -563,7 +573,7 @@ fn shape(spec: &JobSpec, placement: &Placement, ranks: &[u16]) -> Shape {
     }
 }
 
-/// Takes what a stream has; false when there is nothing more now.
+/// Reads a stream once. Returns false if it has nothing more now.
 fn read_output(id: JobId, process: &mut Process, stream: usize, out: &mut Vec<Message>) -> bool {
     let place = &mut process.streams[stream - 1];
     let Some(fd) = place else {

@@ -1,4 +1,5 @@
-//! Elements as processes, and what only system calls can do.
+//! The operating system's view of processes: how to start, stop and reap them, and other system
+//! calls of the daemon.
 
 use farcall_gang_proto::{Ended, JobSpec, Usage};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -16,24 +17,25 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long an element may take to stop: one that waits for a disk cannot be stopped before.
+/// The longest time that a process may take to stop. A process that waits for a disk cannot stop
+/// earlier.
 const STOP_BOUND: Duration = Duration::from_secs(1);
-/// The priority of the daemon in the real-time class; its engine's is one below.
+/// The daemon's priority in the real-time class. Its engine has the next lower one.
 const PRIORITY: i32 = 10;
 
-/// What an element is started with.
+/// The parameters with which a process is started.
 pub(crate) struct Start<'a> {
     pub(crate) spec: &'a JobSpec,
     pub(crate) rank: u16,
-    /// Processors that it may use.
+    /// Processors that it can use.
     pub(crate) processors: &'a [u16],
-    /// Segment and bell, where it is a channel program.
+    /// Segment and bell, if it is a channel program.
     pub(crate) channel: Option<(RawFd, RawFd)>,
-    /// Where it enters its control group.
+    /// The file through which it enters its control group.
     pub(crate) entrance: Option<&'a OwnedFd>,
 }
 
-/// An element process of this node, in a process group of its own.
+/// A process of a gang job on this node, in a process group of its own.
 pub(crate) struct Process {
     pub(crate) rank: u16,
     pid: libc::pid_t,
@@ -43,7 +45,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts an element.
+    /// Starts a process.
     pub(crate) fn start(start: &Start<'_>) -> io::Result<Process> {
         let spec = start.spec;
         let mut command = Command::new(&spec.command[0]);
@@ -68,7 +70,7 @@ impl Process {
         let user = Uid::current().is_root().then(|| User::find(spec.owner));
         let mut processors = CpuSet::new();
         for processor in start.processors {
-            // One that no set has is no reason not to run.
+            // A processor number that no set can hold does not prevent the start.
             let _ = processors.set(usize::from(*processor));
         }
         let confined = (!start.processors.is_empty()).then_some(processors);
@@ -102,15 +104,15 @@ impl Process {
         })
     }
 
-    /// Sends a signal to the element and whatever it has started in its group.
+    /// Sends a signal to the process and to the processes in its process group.
     pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: a plain system call; the group is ours as long as the leader is not reaped.
         unsafe { libc::kill(-self.pid, signal) };
     }
 
-    /// Returns when the element has stopped or ended, after SIGSTOP; false if it does not in time.
-    /// The caller holds [`Ticks`]. A wait for one process is woken by that process alone; a wait
-    /// for any would be woken once for each.
+    /// Waits, after SIGSTOP, until the process has stopped or ended. Returns false if that takes
+    /// too long. The caller must hold [`Ticks`]. The wait is for this process alone, because a wait
+    /// for any process would wake up once for each.
     pub(crate) fn wait_stopped(&self) -> bool {
         let end = Instant::now() + STOP_BOUND;
         use WaitPidFlag as Flag;
@@ -131,7 +133,8 @@ impl Process {
         known.is_ok_and(|status| status != WaitStatus::StillAlive)
     }
 
-    /// Whether the kernel says so: an element that had stopped by itself reports no second stop.
+    /// Whether the kernel reports this state. A process that had stopped itself reports no second
+    /// stop.
     fn is_in_state(&self, state: char) -> bool {
         let text = std::fs::read_to_string(format!("/proc/{}/stat", self.pid));
         let text = text.unwrap_or_default();
@@ -141,7 +144,7 @@ impl Process {
         field == Some(state)
     }
 
-    /// How it ended, if it has; it is gone then.
+    /// Reaps the process if it has ended, and returns how it ended.
     pub(crate) fn reap(&self) -> Option<Ended> {
         // SAFETY: the values are of this frame, and the call only writes to them.
         let (status, usage) = unsafe {
@@ -179,17 +182,17 @@ impl Process {
     }
 }
 
-/// Whom an element runs as.
+/// The user that a process runs as.
 struct User {
     user: Uid,
     group: Gid,
-    /// All groups that the user is in.
+    /// All groups of the user.
     groups: Vec<Gid>,
 }
 
 impl User {
-    /// The user of that number, with the groups of the system's list; a user who has no name there
-    /// is in no other group.
+    /// Returns the user of this number, with the groups of the system's list. A user without a name
+    /// there has no further groups.
     fn find((user, group): (u32, u32)) -> User {
         let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
         let groups = groups_of(user, group).unwrap_or_else(|| vec![group]);
@@ -207,13 +210,13 @@ fn groups_of(user: Uid, group: Gid) -> Option<Vec<Gid>> {
     unistd::getgrouplist(&name, group).ok()
 }
 
-/// In the child, between fork and exec.
+/// Runs in the child, between fork and exec.
 fn prepare(keep: &[RawFd], entrance: Option<RawFd>, processors: Option<&CpuSet>) -> io::Result<()> {
-    // The daemon blocks the signals that it reads; an element has all of them.
+    // The daemon blocks the signals that it reads; a process must have none blocked.
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
     unistd::setsid()?;
     if let Some(processors) = processors {
-        // A set that this machine does not have is no reason not to run.
+        // A set of processors that this machine does not have does not prevent the start.
         let _ = sched_setaffinity(Pid::from_raw(0), processors);
     }
     // SAFETY: the daemon has them open, and so has its child.
@@ -227,7 +230,7 @@ fn prepare(keep: &[RawFd], entrance: Option<RawFd>, processors: Option<&CpuSet>)
     Ok(())
 }
 
-/// In the child, last: takes the owner's place, and goes where the job was submitted.
+/// Runs in the child as the last step: changes to the owner and to the gang job's working folder.
 fn become_user(user: Option<&User>, folder: &CStr, daemon: Pid) -> io::Result<()> {
     if let Some(limit) = DESCRIPTORS.get() {
         setrlimit(Resource::Nofile, *limit)?;
@@ -238,7 +241,7 @@ fn become_user(user: Option<&User>, folder: &CStr, daemon: Pid) -> io::Result<()
         unistd::setuid(user.user)?;
     }
     unistd::chdir(folder)?;
-    // Who changes its user loses this.
+    // A change of the user resets this setting.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     match unistd::getppid() == daemon {
         true => Ok(()),
@@ -246,10 +249,11 @@ fn become_user(user: Option<&User>, folder: &CStr, daemon: Pid) -> io::Result<()
     }
 }
 
-/// How many files the daemon might open when it began: what its elements may.
+/// The limit of open files of the daemon when it started. Its processes get this limit.
 static DESCRIPTORS: OnceLock<Rlimit> = OnceLock::new();
 
-/// Lets this process open as many files as it may: every element needs two.
+/// Raises this process's limit of open files to the maximum, because every process of a gang job
+/// needs two.
 pub(crate) fn take_descriptors() {
     let limit = *DESCRIPTORS.get_or_init(|| getrlimit(Resource::Nofile));
     let most = Rlimit {
@@ -259,14 +263,14 @@ pub(crate) fn take_descriptors() {
     let _ = setrlimit(Resource::Nofile, most);
 }
 
-/// Blocks what a daemon waits for in this thread and all that it starts, and gives a descriptor
-/// that shows it.
+/// Blocks the signals that a daemon waits for, in this thread and in all that it starts. Returns a
+/// descriptor that reads them.
 pub(crate) fn catch_signals() -> io::Result<SignalFd> {
     use Signal::{SIGALRM, SIGCHLD, SIGINT, SIGTERM};
     catch(&[SIGCHLD, SIGTERM, SIGINT, SIGALRM])
 }
 
-/// Blocks signals in this thread and all that it starts, and gives a descriptor that shows them.
+/// Blocks signals in this thread and in all that it starts. Returns a descriptor that reads them.
 pub(crate) fn catch(signals: &[Signal]) -> io::Result<SignalFd> {
     let set: SigSet = signals.iter().copied().collect();
     set.thread_block()?;
@@ -274,14 +278,14 @@ pub(crate) fn catch(signals: &[Signal]) -> io::Result<SignalFd> {
     Ok(SignalFd::with_flags(&set, flags)?)
 }
 
-/// The signals that have come.
+/// Returns the signals that have arrived.
 pub(crate) fn take_signals(fd: &SignalFd) -> Vec<i32> {
     let next = || fd.read_signal().ok().flatten();
     let signals = std::iter::from_fn(next);
     signals.map(|signal| signal.ssi_signo as i32).collect()
 }
 
-/// While it lives, waits of this thread are interrupted every few milliseconds.
+/// As long as it exists, waits of this thread are interrupted every few milliseconds.
 pub(crate) struct Ticks(());
 
 impl Ticks {
@@ -310,7 +314,7 @@ impl Drop for Ticks {
     }
 }
 
-/// Lets [`Ticks`] interrupt this thread, and no other of the process.
+/// Lets [`Ticks`] interrupt this thread, and no other thread of the process.
 pub(crate) fn take_ticks() -> io::Result<()> {
     extern "C" fn nothing(_: libc::c_int) {}
     let handler = SigHandler::Handler(nothing);
@@ -320,8 +324,8 @@ pub(crate) fn take_ticks() -> io::Result<()> {
     Ok(SigSet::from(Signal::SIGALRM).thread_unblock()?)
 }
 
-/// Puts a thread of this process into the real-time class, so that it preempts elements at once;
-/// what it starts is not in it.
+/// Puts a thread of this process into the real-time class, so that it preempts the processes of
+/// gang jobs at once. Processes that it starts are not in that class.
 pub(crate) fn set_realtime(thread: i32, below: i32) -> io::Result<()> {
     let parameters = libc::sched_param {
         sched_priority: PRIORITY - below,
@@ -334,21 +338,21 @@ pub(crate) fn set_realtime(thread: i32, below: i32) -> io::Result<()> {
     }
 }
 
-/// Processors that this process may use.
+/// Processors that this process can use.
 pub(crate) fn processors() -> Vec<u16> {
     let set = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
     let mine = (0..CpuSet::count()).filter(|processor| set.is_set(*processor) == Ok(true));
     mine.map(|processor| processor as u16).collect()
 }
 
-/// A signal's name, with what it means where that helps.
+/// A signal's name, with an explanation if that is useful.
 pub(crate) fn name(signal: i32) -> String {
     let known = match signal {
-        libc::SIGSEGV => "SIGSEGV (a wrong memory access)",
-        libc::SIGBUS => "SIGBUS (a wrong memory access)",
+        libc::SIGSEGV => "SIGSEGV (an invalid memory access)",
+        libc::SIGBUS => "SIGBUS (an invalid memory access)",
         libc::SIGABRT => "SIGABRT (it gave up)",
-        libc::SIGFPE => "SIGFPE (a wrong arithmetic operation)",
-        libc::SIGILL => "SIGILL (a wrong instruction)",
+        libc::SIGFPE => "SIGFPE (an invalid arithmetic operation)",
+        libc::SIGILL => "SIGILL (an invalid instruction)",
         libc::SIGKILL => "SIGKILL",
         libc::SIGTERM => "SIGTERM",
         libc::SIGINT => "SIGINT",

@@ -1,10 +1,12 @@
-//! A line for each switch: what a chart of slices and a breakdown of times are made from.
+//! The trace: a line for each gang switch, from which charts of slices and breakdowns of times are
+//! made.
 
 use std::fs::File;
 use std::io::{self, LineWriter, Write};
 use std::path::Path;
 
-/// When the steps of one switch were over, at the root, in nanoseconds of the monotonic clock.
+/// When the steps of one gang switch ended at the root daemon, in nanoseconds of the monotonic
+/// clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
     pub(crate) start: u64,
@@ -16,7 +18,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Nanoseconds of stopping, coming to rest, saving, restoring and running.
+    /// Nanoseconds spent in stopping, coming to rest, saving, restoring and running.
     pub(crate) fn steps(&self) -> [u64; 5] {
         let ends = [
             self.stopped,
@@ -34,7 +36,7 @@ impl Times {
     }
 }
 
-/// The file of `--trace`: whole lines, while the daemon runs and where it is killed.
+/// The file of `--trace`. It contains only whole lines, even if the daemon is killed.
 pub(crate) struct Trace(LineWriter<File>);
 
 impl Trace {
@@ -47,8 +49,8 @@ impl Trace {
         Ok(Trace(file))
     }
 
-    /// Writes a line; that the disk is full is no reason to stop jobs.
-    /// `nodes` has the nodes of each job that comes, joined by `+`.
+    /// Writes a line. A full disk must not stop gang jobs, so errors are ignored. `nodes` has the
+    /// nodes of each incoming gang job, joined by `+`.
     pub(crate) fn write(
         &mut self,
         number: u64,

@@ -1,4 +1,4 @@
-//! A daemon of Farcall: its first line says where it listens.
+//! Starts and stops a program of Farcall that prints its address in its first line.
 
 use farcall_child::spawn;
 use rustix::process::{Pid, Signal, kill_process};
@@ -7,29 +7,29 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output,
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-/// How long one may take until it listens.
+/// The longest time until a daemon listens.
 const START: Duration = Duration::from_secs(60);
 
-/// A daemon that listens, killed when this is dropped.
+/// A daemon that listens. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
-    /// Whoever reads no more would end a daemon that writes.
+    /// Its standard output. It stays open, because a daemon that writes to a closed pipe would end.
     stdout: BufReader<ChildStdout>,
     address: String,
 }
 
 impl Daemon {
-    /// Starts one, and returns once it listens.
+    /// Starts a daemon, and returns when it listens.
     ///
     /// # Errors
-    /// Where it cannot be started, ends before it listens, or says something else first; with what
-    /// it said on its standard error, where that is piped.
+    /// The daemon cannot start, ends before it listens, or prints something else first. The error
+    /// includes its standard error if that is piped.
     pub fn start(command: Command) -> io::Result<Daemon> {
         Daemon::start_saying(command, "listening on ")
     }
 
-    /// Starts one whose first line begins otherwise; the rest of the line is its address.
+    /// Starts a daemon whose first line begins with `words`; the rest of the line is its address.
     ///
     /// # Errors
     /// As for [`Daemon::start`].
@@ -43,7 +43,7 @@ impl Daemon {
         std::thread::spawn(move || {
             let mut line = String::new();
             let read = stdout.read_line(&mut line).map(|_| (line, stdout));
-            // Whoever waits no more needs no line.
+            // The send fails only if nobody waits for the line anymore.
             let _ = sender.send(read);
         });
         let said = match first.recv_timeout(START) {
@@ -55,10 +55,10 @@ impl Daemon {
                         address: address.trim_end().to_owned(),
                     });
                 }
-                None => format!("says {line:?}"),
+                None => format!("it printed {line:?}"),
             },
-            Ok(Err(error)) => format!("cannot be read: {error}"),
-            Err(_) => format!("says nothing within {START:?}"),
+            Ok(Err(error)) => format!("its output cannot be read: {error}"),
+            Err(_) => format!("it printed nothing within {START:?}"),
         };
         let _ = child.kill();
         let _ = child.wait();
@@ -66,42 +66,42 @@ impl Daemon {
         if let Some(stderr) = &mut child.stderr {
             let _ = stderr.read_to_string(&mut log);
         }
-        let text = format!("{name} did not start: it {said} {}", log.trim());
+        let text = format!("{name} did not start: {said} {}", log.trim());
         Err(io::Error::other(text.trim_end().to_owned()))
     }
 
-    /// Where it listens, by its own account: `farcall://127.0.0.1:3717`.
+    /// The address that it printed: `farcall://127.0.0.1:3717`.
     pub fn address(&self) -> &str {
         let mut addresses = self.address.split_whitespace();
         addresses.next().unwrap_or_default()
     }
 
-    /// The port at which it listens.
+    /// The port on which it listens.
     ///
     /// # Errors
-    /// Where it listens at none.
+    /// Its address has no port.
     pub fn port(&self) -> io::Result<u16> {
         let port = self.address().rsplit(':').next();
         let port = port.and_then(|port| port.parse().ok());
         port.ok_or_else(|| io::Error::other(format!("no port in {}", self.address)))
     }
 
-    /// The next line that it prints; nothing once it has ended.
+    /// Returns the next line that it prints, or an empty string after it has ended.
     ///
     /// # Errors
-    /// Where its output cannot be read.
+    /// Its output cannot be read.
     pub fn next_line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         self.stdout.read_line(&mut line)?;
         Ok(line)
     }
 
-    /// Its standard error, where that was piped.
+    /// Takes its standard error, if that was piped.
     pub fn take_log(&mut self) -> Option<ChildStderr> {
         self.child.stderr.take()
     }
 
-    /// Its process.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -113,27 +113,27 @@ impl Daemon {
         }
     }
 
-    /// How it ended, where it has.
+    /// How it ended, if it has.
     ///
     /// # Errors
-    /// Where the system cannot say.
+    /// The system cannot tell.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
-    /// Ends it as an operator does; how it ended, or none where it does not in time.
+    /// Ends it as an operator does. Returns how it ended, or none if it does not end in time.
     ///
     /// # Errors
-    /// Where the system cannot say.
+    /// The system cannot tell.
     pub fn stop(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
         self.signal(Signal::TERM);
         self.wait(patience)
     }
 
-    /// Waits for its end; none where it does not come in time.
+    /// Waits for its end. Returns none if it does not end in time.
     ///
     /// # Errors
-    /// Where the system cannot say.
+    /// The system cannot tell.
     pub fn wait(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
         let end = Instant::now() + patience;
         loop {
@@ -145,9 +145,9 @@ impl Daemon {
         }
     }
 
-    /// Kills it in the middle of whatever it does.
+    /// Kills it, whatever it does at that moment.
     pub fn kill(&mut self) {
-        // One that has ended is only collected.
+        // The kill fails only if it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -159,10 +159,10 @@ impl Drop for Daemon {
     }
 }
 
-/// Runs such a process to its end, without input; returns what it printed.
+/// Runs such a process to its end, without input. Returns what it printed.
 ///
 /// # Errors
-/// Where the program cannot be started.
+/// The program cannot be started.
 pub fn output_of(mut command: Command) -> io::Result<Output> {
     command.stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn its_address_is_known_and_it_can_be_ended() {
+    fn a_daemon_reports_its_address_and_can_be_stopped() {
         let script = "echo listening on farcall://127.0.0.1:3717 unix:///x; echo more; cat";
         let mut command = says(script);
         command.stdin(Stdio::piped());
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_listen_is_an_error() {
+    fn a_program_that_does_not_listen_is_an_error() {
         for (script, expected) in [
             ("exit 3", "did not start"),
             ("echo hello", "hello"),

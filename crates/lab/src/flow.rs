@@ -1,4 +1,4 @@
-//! Bulk transfers between hosts of the lab, with what arrived at each moment.
+//! Bulk transfers between hosts of the lab. They record how much arrived at each moment.
 
 use crate::{Lab, LabError};
 use rustix::net::{AddressFamily, Protocol, SocketType, ipproto, sockopt};
@@ -10,11 +10,11 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What arrived is counted in slots of so many milliseconds.
+/// Arrivals are counted in slots of this many milliseconds.
 const SLOT: u64 = 5;
-/// Slots remembered: two minutes.
+/// Number of slots: two minutes.
 const SLOTS: usize = 24_000;
-/// Congestion control of all flows, so that they compare.
+/// Congestion control of all flows, so that they are comparable.
 const CONGESTION_CONTROL: &str = "cubic";
 const START: Duration = Duration::from_secs(5);
 const CHUNK: usize = 128 << 10;
@@ -28,7 +28,7 @@ pub enum FlowKind {
     Mptcp(Ipv4Addr),
 }
 
-/// A stream of bytes from one host to another, as fast as it goes.
+/// A stream of bytes from one host to another, as fast as possible.
 #[derive(Debug)]
 pub struct Flow {
     slots: Arc<Vec<AtomicU64>>,
@@ -38,10 +38,10 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Connects, and begins to send at `start`. Moments count from `origin`.
+    /// Connects, and begins to send at `start`. Times are relative to `origin`.
     ///
     /// # Errors
-    /// Where the two hosts do not reach each other.
+    /// The two hosts cannot reach each other.
     pub fn start(
         lab: &Lab,
         (from, to): (usize, usize),
@@ -106,7 +106,7 @@ impl Flow {
         Duration::from_millis(longest * SLOT)
     }
 
-    /// The present moment.
+    /// The current time, relative to the origin.
     pub fn now(&self) -> Duration {
         self.origin.elapsed()
     }
@@ -116,10 +116,10 @@ impl Flow {
         self.threads.iter().all(|thread| !thread.is_finished())
     }
 
-    /// Ends it; an error where the connection broke before.
+    /// Ends the flow.
     ///
     /// # Errors
-    /// What broke it.
+    /// Returns the reason if the connection broke before.
     pub fn stop(mut self) -> Result<(), LabError> {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -144,7 +144,7 @@ fn socket(kind: FlowKind) -> io::Result<OwnedFd> {
     };
     let protocol: Option<Protocol> = Some(protocol);
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, protocol)?;
-    // Where it is not to be had, all flows use what the machine uses.
+    // If it is not available, all flows use the default of the machine.
     let _ = sockopt::set_tcp_congestion(&socket, CONGESTION_CONTROL);
     Ok(socket)
 }
@@ -157,7 +157,7 @@ fn address(kind: FlowKind, port: u16) -> SocketAddrV4 {
 
 fn listen(kind: FlowKind) -> io::Result<OwnedFd> {
     let socket = socket(kind)?;
-    // The other addresses of multipath TCP have to reach it too.
+    // Multipath TCP connects to the other addresses as well.
     let any = match kind {
         FlowKind::Tcp(_) => address(kind, 0),
         FlowKind::Mptcp(_) => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),

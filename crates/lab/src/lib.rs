@@ -1,13 +1,13 @@
-//! Hosts and switches in network namespaces of this machine, made by [`Lab::build`] and removed
-//! when it is dropped. Needs root, `ip` and `tc`.
+//! Hosts and switches in network namespaces of this machine. [`Lab::build`] creates them, and
+//! dropping the [`Lab`] removes them. Needs root, `ip` and `tc`.
 //!
-//! A switch is a bridge in a namespace of its own; a link is a veth pair between a host and a
-//! switch, shaped at both ends to the rate of the wire with all of a frame's overhead, and with
-//! the queue of a small switch. [`Sites`] are hosts far from each other: a server, and clients with
-//! lines to it that delay.
+//! A switch is a bridge in a namespace of its own. A link is a veth pair between a host and a
+//! switch. Both ends are shaped to the rate of the wire, including all overhead of a frame, with
+//! the queue of a small switch. [`Sites`] are distant hosts: a server, and clients with slow lines
+//! to it.
 //!
-//! [`Daemon`] is a program of Farcall that says on its first line where it listens: `farcall
-//! serve`, `farcall meta`, `farcall gang daemon`. It runs on this machine as it is.
+//! [`Daemon`] is a program of Farcall that prints in its first line where it listens: `farcall
+//! serve`, `farcall meta`, `farcall gang daemon`. It needs no lab.
 
 mod daemon;
 mod flow;
@@ -33,7 +33,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// Why there is no lab, or something in it failed.
+/// Why a lab cannot be built, or something in it failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// Namespaces need root.
@@ -47,19 +47,19 @@ pub enum LabError {
     Command {
         /// The command line.
         command: String,
-        /// What it said.
+        /// Its standard error.
         message: String,
     },
-    /// The machine cannot bound what processes compute.
-    #[error("there are no CPU quotas: {0}")]
+    /// The machine cannot limit the processor time of processes.
+    #[error("cannot limit processor time: {0}")]
     NoQuota(String),
     /// A trunk did not come up.
     #[error("a trunk did not start: {0}")]
     Trunk(String),
-    /// Something did not come in time.
-    #[error("{0} did not come in time")]
+    /// Something did not happen in time.
+    #[error("timeout: {0} did not appear in time")]
     Late(&'static str),
-    /// The machine refuses something else.
+    /// Another system call failed.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -73,7 +73,8 @@ pub struct Shape {
     pub switch_queue: u64,
     /// Queue of a host's interface in bytes.
     pub host_queue: u64,
-    /// Trunks are told the rate; or they have to learn it, for the interfaces claim 10 Gbit/s.
+    /// Whether trunks are told the rate. Otherwise they have to learn it, because the interfaces
+    /// report 10 Gbit/s.
     pub told: bool,
 }
 
@@ -85,19 +86,19 @@ impl Shape {
         host_queue: 400 << 10,
         told: true,
     };
-    /// The same, of which trunks are not told.
+    /// The same, but trunks are not told the rate.
     pub const FAST_ETHERNET_UNTOLD: Shape = Shape {
         told: false,
         ..Shape::FAST_ETHERNET
     };
 
-    /// Payload of TCP that one link carries, in bytes a second: full frames with time stamps.
+    /// TCP payload that one link carries, in bytes a second: full frames with time stamps.
     pub fn ideal(&self) -> f64 {
         self.rate as f64 / 8.0 * 1448.0 / 1538.0
     }
 }
 
-/// Which frames a silent failure swallows, as the host sees it.
+/// The direction in which a silent failure drops frames, as the host sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To the host.
@@ -124,10 +125,10 @@ const DROP: &str = "1,6 0 0 2";
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 impl Lab {
-    /// Makes hosts that have a link to each of these switches, shaped or as fast as the machine.
+    /// Creates hosts that each have a link to these switches, shaped or as fast as the machine.
     ///
     /// # Errors
-    /// Without root or `ip` and `tc`; nothing is left behind then.
+    /// The caller is not root, or `ip` or `tc` is missing. Nothing is left behind.
     pub fn build(links: &[&[usize]], shape: Option<Shape>) -> Result<Lab, LabError> {
         if !rustix::process::geteuid().is_root() {
             return Err(LabError::NotRoot);
@@ -211,23 +212,23 @@ impl Lab {
         rate: u64,
         queue: u64,
     ) -> Result<(), LabError> {
-        // A dropped frame is one frame: nothing larger passes the queue.
+        // No packet larger than a frame passes the queue, so one drop loses one frame.
         self.ip(space, &["link", "set", "dev", device, "gso_max_segs", "1"])?;
         let place = [
             "-n", space, "qdisc", "replace", "dev", device, "root", "handle", "1:",
         ];
         let wire = "stab overhead 24 mpu 84 linklayer ethernet";
-        // On fast lines a timer is set four thousand times a second, not for each frame.
+        // On fast links a timer fires four thousand times a second, and not for each frame.
         let burst = (rate / 8 / 4000).max(4000);
         let bucket = format!("tbf rate {rate}bit burst {burst} limit {queue}");
         let words = wire.split(' ').chain(bucket.split(' '));
         run("tc", &place.into_iter().chain(words).collect::<Vec<_>>())
     }
 
-    /// Shapes one link for itself: bits a second to the host and from it, on the wire.
+    /// Shapes one link: bits a second on the wire to the host and from it.
     ///
     /// # Errors
-    /// Where the machine refuses.
+    /// The system refuses it.
     pub fn shape_link(
         &self,
         host: usize,
@@ -240,11 +241,11 @@ impl Lab {
         self.shape_device(&space, &link_name(switch), from_host, queue)
     }
 
-    /// Puts a second switch between a switch and some of its hosts, with a line of so many bits a
-    /// second between the two.
+    /// Inserts a second switch between a switch and some of its hosts, with a link of `rate` bits a
+    /// second between the two switches.
     ///
     /// # Errors
-    /// Where the machine refuses.
+    /// The system refuses it.
     pub fn add_stage(&self, switch: usize, hosts: &[usize], rate: u64) -> Result<(), LabError> {
         let middle = self.switches();
         let (near, far) = (format!("up{switch}"), format!("down{switch}"));
@@ -291,7 +292,7 @@ impl Lab {
         format!("{}-h{host}", self.prefix)
     }
 
-    /// How many hosts there are.
+    /// Number of hosts.
     pub fn hosts(&self) -> usize {
         self.links.len()
     }
@@ -326,7 +327,7 @@ impl Lab {
 
     /// A command that runs on a host.
     pub fn command(&self, host: usize, program: &str) -> Command {
-        // It ends with the thread that starts it, however that ends.
+        // The command is killed when the thread that started it ends.
         let mut command = Command::new("setpriv");
         command.args([
             "--pdeathsig",
@@ -341,10 +342,10 @@ impl Lab {
         command
     }
 
-    /// A command that runs on a host, within a quota of the processors.
+    /// A command that runs on a host, within a quota of processor time.
     pub fn command_within(&self, quota: &Quota, host: usize, program: &str) -> Command {
-        // The shell enters the group and then is the program: on a host there is no way to the
-        // group, because the host sees a file system of its own there.
+        // The shell enters the group and then executes the program. This must happen before the
+        // host's namespace is entered, because the group is not visible in the file system there.
         let on_host = self.command(host, program);
         let mut command = Command::new("sh");
         command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]);
@@ -354,10 +355,10 @@ impl Lab {
         command
     }
 
-    /// Runs a command on a host to its end; returns what it printed.
+    /// Runs a command on a host to its end, and returns what it printed.
     ///
     /// # Errors
-    /// Where it fails.
+    /// The command fails.
     pub fn output(
         &self,
         host: usize,
@@ -367,10 +368,10 @@ impl Lab {
         output(self.command(host, program).args(arguments))
     }
 
-    /// A thread of this process on a host: the sockets that it makes are the host's.
+    /// Starts a thread of this process on a host. The sockets that it opens belong to the host.
     ///
     /// # Errors
-    /// Where no thread can be made.
+    /// The thread cannot be started.
     pub fn spawn<T: Send + 'static>(
         &self,
         host: usize,
@@ -383,10 +384,10 @@ impl Lab {
         })?)
     }
 
-    /// Moves this thread to a host, where it stays: the sockets that it makes are the host's.
+    /// Moves this thread to a host for good. The sockets that it opens belong to the host.
     ///
     /// # Errors
-    /// Where the machine refuses.
+    /// The system refuses it.
     pub fn enter(&self, host: usize) -> io::Result<()> {
         let space = self.space(host)?;
         move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))?;
@@ -397,18 +398,18 @@ impl Lab {
         File::open(format!("/run/netns/{}", self.host(host)))
     }
 
-    /// Lets a host's link fail without a sign.
+    /// Makes a host's link fail silently.
     ///
     /// # Errors
-    /// Where the machine refuses.
+    /// The system refuses it.
     pub fn fail(&self, host: usize, switch: usize, direction: Direction) -> Result<(), LabError> {
         self.filter(host, switch, direction, "replace")
     }
 
-    /// Repairs what [`Lab::fail`] did.
+    /// Reverts [`Lab::fail`].
     ///
     /// # Errors
-    /// Where the machine refuses.
+    /// The system refuses it.
     pub fn repair(&self, host: usize, switch: usize, direction: Direction) -> Result<(), LabError> {
         self.filter(host, switch, direction, "del")
     }
@@ -441,10 +442,10 @@ impl Lab {
         Ok(())
     }
 
-    /// Takes the carrier of a host's link, or gives it back.
+    /// Removes the carrier of a host's link, or restores it.
     ///
     /// # Errors
-    /// Where the machine refuses.
+    /// The system refuses it.
     pub fn set_carrier(&self, host: usize, switch: usize, up: bool) -> Result<(), LabError> {
         let state = if up { "up" } else { "down" };
         self.ip(
@@ -458,7 +459,7 @@ impl Drop for Lab {
     fn drop(&mut self) {
         let hosts = (0..self.links.len()).map(|host| self.host(host));
         for space in hosts.chain([self.switches()]) {
-            // What was not made yet cannot be removed.
+            // A namespace that was not created yet cannot be removed.
             let _ = run("ip", &["netns", "del", &space]);
         }
     }
@@ -472,18 +473,17 @@ fn link_name(switch: usize) -> String {
     format!("link{switch}")
 }
 
-/// Removes all labs and quotas of this process: for its last moment, where no value is dropped
-/// any more.
+/// Removes all labs and quotas of this process. Call it before an exit that drops no values.
 ///
 /// # Errors
-/// Where the namespaces cannot be listed.
+/// The namespaces cannot be listed.
 pub fn remove_all() -> Result<(), LabError> {
     let own = std::process::id().to_string();
     quota::remove(|pid| pid == own);
     remove(|pid| pid == own)
 }
 
-/// Removes what labs of processes that are gone have left.
+/// Removes the labs that dead processes left behind.
 fn sweep() -> Result<(), LabError> {
     let is_gone = |pid: &str| !std::path::Path::new("/proc").join(pid).exists();
     quota::remove(is_gone);

@@ -1,6 +1,6 @@
-//! A line: two TAP interfaces, one at either end, and a thread that holds every frame for as long
-//! as it would be under way. A shaper at each end makes its rate, so that a queue stands before
-//! the line and not in it.
+//! A line with a delay: two TAP interfaces, one at either end, and a thread that holds every frame
+//! for the delay. A shaper at each end limits the rate, so the queue forms before the line and not
+//! in it.
 
 use crate::LabError;
 use bytes::Bytes;
@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Frames under way in one direction, at most: what comes beyond them is lost.
+/// The largest number of frames in transit in one direction; further frames are lost.
 const UNDER_WAY: usize = 65_536;
-/// How soon a line that carries nothing notices its end.
+/// How often an idle line checks whether it must end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Frames under way in one direction, the oldest first.
+/// The frames in transit in one direction, the oldest first.
 #[derive(Debug)]
 struct DelayLine {
     delay: Duration,
@@ -51,7 +51,7 @@ impl DelayLine {
     }
 }
 
-/// The thread of a line; it ends when this is dropped.
+/// The thread of a line. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Line {
     over: Arc<AtomicBool>,
@@ -59,14 +59,15 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Carries frames between two interfaces, each of them so long under way.
+    /// Carries frames between two interfaces, each with this delay.
     pub(crate) fn start(ends: [Tap; 2], delay: Duration) -> Result<Line, LabError> {
         let over = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&over);
         let thread = std::thread::Builder::new()
             .name("line".into())
             .spawn(move || {
-                // An interface that is gone has taken its namespace with it: nobody waits for more.
+                // An error means that an interface disappeared with its namespace; nobody waits for
+                // more frames.
                 let _ = carry(ends, delay, &ended);
             })?;
         Ok(Line {
@@ -102,7 +103,7 @@ fn carry(mut ends: [Tap; 2], delay: Duration, over: &AtomicBool) -> io::Result<(
     Ok(())
 }
 
-/// Waits until a frame comes in, or one under way arrives.
+/// Waits until a frame arrives at an interface, or until the delay of a frame in transit is over.
 fn wait(ends: &[Tap; 2], ways: &[DelayLine; 2]) -> io::Result<()> {
     let now = Instant::now();
     let next = ways.iter().filter_map(DelayLine::next).min();
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_has_a_bound() {
+    fn frames_in_transit_are_bounded() {
         let now = Instant::now();
         let mut line = DelayLine::new(Duration::from_secs(1));
         for _ in 0..=UNDER_WAY {

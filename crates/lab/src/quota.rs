@@ -1,5 +1,5 @@
-//! Parts of a processor for the processes of a host: groups of Linux's `cpu` controller, of either
-//! version, that are removed when they are dropped.
+//! Limits the processor time of processes on a host, with groups of Linux's `cpu` controller of
+//! either version. A group is removed when it is dropped.
 
 use crate::{LabError, PREFIX};
 use rustix::process::{Pid, Signal, kill_process};
@@ -8,30 +8,30 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Microseconds in which a group uses up its part, and then waits: short beside a call.
+/// The period of a quota in microseconds. It is short compared with a call.
 const PERIOD: f64 = 20_000.0;
-/// How long processes that were killed may take to be gone.
+/// How long to wait until killed processes are gone.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// A group of processes that together have so much of a processor. Needs root.
+/// A group of processes that together can use a share of the processors. Needs root.
 #[derive(Debug)]
 pub struct Quota {
     folder: PathBuf,
 }
 
-/// Where groups are made.
+/// The folder in which groups are created, by the controller's version.
 enum Controller {
     One(PathBuf),
     Two(PathBuf),
 }
 
 impl Quota {
-    /// A group with this many processors, 0.5 for half of one.
+    /// Creates a group with this many processors; 0.5 is half of one.
     ///
     /// # Errors
-    /// Where the machine has no `cpu` controller to use, and why.
+    /// Returns the reason if the machine has no usable `cpu` controller.
     pub fn new(processors: f64) -> Result<Quota, LabError> {
         let controller = controller()?;
         let (Controller::One(place) | Controller::Two(place)) = &controller;
@@ -54,7 +54,8 @@ impl Quota {
         Ok(quota)
     }
 
-    /// Who writes its number into this file belongs to the group, with all that it starts.
+    /// A process that writes its process id into this file joins the group, with all processes that
+    /// it starts.
     pub(crate) fn processes(&self) -> PathBuf {
         processes(&self.folder)
     }
@@ -91,13 +92,13 @@ fn controller() -> Result<Controller, LabError> {
     Ok(Controller::Two(place))
 }
 
-/// Where something is mounted, of which kind, and its options.
+/// Parses a line of the mount table: the mount point, the type, and the options.
 fn mount(line: &str) -> Option<(PathBuf, &str, &str)> {
     let mut words = line.split(' ').skip(1);
     Some((words.next()?.into(), words.next()?, words.next()?))
 }
 
-/// Removes the groups of some processes. What cannot be removed now, the next lab sweeps away.
+/// Removes the groups of some processes. The next lab removes those that cannot be removed now.
 pub(crate) fn remove(is_one: impl Fn(&str) -> bool) {
     let Ok(Controller::One(place) | Controller::Two(place)) = controller() else {
         return;
@@ -112,14 +113,14 @@ pub(crate) fn remove(is_one: impl Fn(&str) -> bool) {
     }
 }
 
-/// A group can be removed once it is empty: all of its processes were started for the lab.
+/// Kills the processes of a group, which were all started for the lab, and removes it.
 fn remove_group(folder: &Path) {
     let end = Instant::now() + PATIENCE;
     while fs::remove_dir(folder).is_err() && folder.exists() && Instant::now() < end {
         let left = fs::read_to_string(processes(folder)).unwrap_or_default();
         let left = left.lines().filter_map(|line| line.parse().ok());
         for process in left.filter_map(Pid::from_raw) {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = kill_process(process, Signal::KILL);
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_is_its_place_its_kind_and_its_options() {
+    fn a_mount_line_gives_place_type_and_options() {
         let (place, kind, options) = mount("cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0").unwrap();
         assert_eq!(place, Path::new("/sys/fs/cgroup/cpu"));
         assert_eq!((kind, options), ("cgroup", "rw,cpu"));

@@ -1,5 +1,5 @@
-//! A server and sites of clients, each with a line of its own to the server: rates up and down
-//! that differ, and a delay.
+//! A server and client sites. Each site has a line of its own to the server, with different rates
+//! up and down, and a delay.
 
 use crate::line::Line;
 use crate::{Lab, LabError};
@@ -8,30 +8,31 @@ use farcall_trunk_proto::Mac;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// What a line between a site and the server carries.
+/// The rates and the delay of a line between a site and the server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LineShape {
-    /// Payload of TCP from the site to the server, in bytes a second.
+    /// TCP payload from the site to the server, in bytes a second.
     pub up: f64,
-    /// Payload of TCP from the server to the site, in bytes a second.
+    /// TCP payload from the server to the site, in bytes a second.
     pub down: f64,
-    /// Time to the other end and back.
+    /// Round-trip time.
     pub round_trip: Duration,
 }
 
-/// Full frames of TCP with time stamps: bytes on the wire for each byte of payload.
+/// Bytes on the wire for each byte of payload, in full TCP frames with time stamps.
 const WIRE: f64 = 1538.0 / 1448.0;
-/// Bytes that a router before a line holds at least.
+/// The least bytes that the router before a line can queue.
 const QUEUE: f64 = 65_536.0;
 const MTU: u16 = 1500;
 
 impl LineShape {
-    /// Bits a second on the wire for so many bytes of payload.
+    /// Converts bytes of payload a second to bits a second on the wire.
     fn wire(payload: f64) -> u64 {
         (payload * WIRE * 8.0) as u64
     }
 
-    /// Bytes that wait before the line at most: what it carries in a round trip.
+    /// The most bytes that wait before the line: what it carries in a round trip, and at least
+    /// `QUEUE`.
     fn queue(&self, payload: f64) -> u64 {
         (payload * WIRE * self.round_trip.as_secs_f64()).max(QUEUE) as u64
     }
@@ -41,7 +42,7 @@ impl LineShape {
 /// `/dev/net/tun`.
 #[derive(Debug)]
 pub struct Sites {
-    // Before the namespaces go.
+    // Dropped before the namespaces are removed.
     _lines: Vec<Line>,
     lab: Lab,
 }
@@ -50,10 +51,10 @@ pub struct Sites {
 const SERVER: usize = 0;
 
 impl Sites {
-    /// Makes a server and a site for each line.
+    /// Creates a server and a site for each line.
     ///
     /// # Errors
-    /// Without root, or what else it needs; nothing is left behind then.
+    /// The caller is not root, or a requirement is missing. Nothing is left behind.
     pub fn build(shapes: &[LineShape]) -> Result<Sites, LabError> {
         let lab = Lab::build(&vec![&[][..]; shapes.len() + 1], None)?;
         let lines = (0..shapes.len()).map(|site| {
@@ -69,10 +70,10 @@ impl Sites {
         Ok(sites)
     }
 
-    /// Gives a site's line other rates; its delay stays.
+    /// Changes the rates of a site's line; its delay stays the same.
     ///
     /// # Errors
-    /// Where the machine refuses.
+    /// The system refuses it.
     pub fn shape(&self, site: usize, shape: LineShape) -> Result<(), LabError> {
         let near = server_end(site);
         for (host, device, payload) in [
@@ -112,7 +113,7 @@ fn client_address(site: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 79, site as u8, 2)
 }
 
-/// One end of a line, up.
+/// Creates one end of a line and brings it up.
 fn end(
     lab: &Lab,
     host: usize,

@@ -7,7 +7,7 @@ pub struct Topology {
     pub name: &'static str,
     /// For each host, the switches that it is linked to.
     pub links: &'static [&'static [usize]],
-    /// Max-min fair shares of the clients, in links.
+    /// Max-min fair shares of the clients, as multiples of a link's rate.
     pub ideal: &'static [f64],
 }
 
@@ -57,7 +57,7 @@ pub const TOPOLOGIES: [Topology; 8] = [
     },
 ];
 
-/// Jain's index of rates relative to what they should be: 1 where all are alike.
+/// Jain's index of the rates relative to their ideal values: 1 if all have the same share.
 pub fn jain(rates: &[f64], ideal: &[f64]) -> f64 {
     let ratios: Vec<f64> = rates
         .iter()

@@ -1,4 +1,4 @@
-//! A trunk on a host of the lab.
+//! Starts and stops a trunk on a host of the lab.
 
 use crate::Daemon;
 use crate::{Lab, LabError};
@@ -6,21 +6,21 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// A `farcall trunk up` on a host, ended when this is dropped.
+/// A `farcall trunk up` on a host. It is ended when this is dropped.
 #[derive(Debug)]
 pub struct TrunkProcess {
     daemon: Daemon,
 }
 
-/// How long links may take until they are up.
+/// The longest time until the links are up.
 const START: Duration = Duration::from_secs(10);
 const END: Duration = Duration::from_secs(5);
 
 impl TrunkProcess {
-    /// Starts it, and returns once the virtual interface is there.
+    /// Starts the trunk, and returns when the virtual interface exists.
     ///
     /// # Errors
-    /// Where it does not start.
+    /// The trunk does not start.
     pub fn start(
         lab: &Lab,
         host: usize,
@@ -55,7 +55,7 @@ impl TrunkProcess {
         self.daemon.id()
     }
 
-    /// Ends it as an operator does; true where it went in time and well.
+    /// Ends the trunk as an operator does. Returns true if it ended in time and with success.
     pub fn stop(&mut self) -> bool {
         let status = self.daemon.stop(END);
         matches!(status, Ok(Some(status)) if status.success())
@@ -64,17 +64,17 @@ impl TrunkProcess {
 
 impl Drop for TrunkProcess {
     fn drop(&mut self) {
-        // One that stays is killed.
+        // A trunk that does not end is killed.
         self.stop();
     }
 }
 
 impl Lab {
-    /// Starts a trunk on every host, and returns once each client's links to host 0 are up at
-    /// both ends.
+    /// Starts a trunk on every host, and returns when each client's links to host 0 are up at both
+    /// ends.
     ///
     /// # Errors
-    /// Where one does not start, or they do not find each other.
+    /// A trunk does not start, or the trunks do not find each other.
     pub fn start_trunks(
         &self,
         farcall: &Path,

@@ -1,11 +1,11 @@
-//! The Internet checksum (RFC 1071).
+//! Computes the Internet checksum (RFC 1071).
 
 /// A partial sum of 16-bit words.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sum(u64);
 
 impl Sum {
-    /// Adds bytes; all but the last piece must be of even length.
+    /// Adds bytes. All pieces except the last must have an even length.
     pub(crate) fn add(self, bytes: &[u8]) -> Sum {
         let words = bytes.chunks_exact(4);
         let mut rest = [0; 4];
@@ -15,7 +15,7 @@ impl Sum {
         for word in words {
             sum += u64::from(u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
         }
-        // Fewer than 2^32 words of 32 bits never overflow 64.
+        // The sum of fewer than 2^32 words of 32 bits fits into 64 bits.
         Sum(self.0 + sum)
     }
 
@@ -24,7 +24,7 @@ impl Sum {
         self.add(&word.to_be_bytes())
     }
 
-    /// The folded sum as it stands in a packet, not complemented.
+    /// The folded sum in the byte order of a packet, not complemented.
     pub(crate) fn folded(self) -> [u8; 2] {
         let mut sum = self.0;
         while sum >> 16 != 0 {

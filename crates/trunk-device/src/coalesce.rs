@@ -1,4 +1,5 @@
-//! Joins frames of one TCP stream that follow each other, so that the kernel takes them at once.
+//! Joins consecutive frames of one TCP stream into one large packet, so that the kernel receives
+//! them in one system call.
 
 use crate::checksum::Sum;
 use crate::segment::{
@@ -7,35 +8,35 @@ use crate::segment::{
 use bytes::Bytes;
 use farcall_trunk_proto::Deliver;
 
-/// Bytes of headers, at most: Ethernet, IPv6, TCP with all options.
+/// The most bytes of headers: Ethernet, IPv6, TCP with all options.
 const HEADERS: usize = 14 + 40 + 60;
-/// An IP packet is no longer than this.
+/// Bytes of the longest IP packet.
 const LONGEST: usize = 65_535;
-/// Pieces of one packet, at most.
+/// The largest number of pieces of one packet.
 const PIECES: usize = 64;
 
-/// One or more frames that become one packet of the virtual interface.
+/// One or more frames that are joined into one packet of the virtual interface.
 #[derive(Debug)]
 pub(crate) struct Packet {
     header: [u8; HEADERS],
     header_bytes: usize,
-    /// Where TCP begins; 0 where nothing can be joined.
+    /// Offset of the TCP header; 0 if no frame can be joined.
     tcp: usize,
     segment: usize,
     bytes: usize,
     next: u32,
-    /// The sums of all frames were right; checked where there are several.
+    /// The first frame, until its checksum is checked. It is checked only if another frame joins.
     first: Option<Deliver>,
     pub(crate) pieces: Vec<Bytes>,
     closed: bool,
 }
 
-/// What a TCP frame says, where it can be joined with others.
+/// The fields of a TCP frame that can be joined with others.
 struct Segment {
     tcp: usize,
     data: usize,
     sequence: u32,
-    /// The data, without what pads the frame.
+    /// End of the data, without the padding of the frame.
     end: usize,
 }
 
@@ -54,7 +55,7 @@ impl Packet {
         }
     }
 
-    /// Starts with a frame.
+    /// Starts a packet with a frame.
     pub(crate) fn start(&mut self, deliver: Deliver) {
         self.pieces.clear();
         self.closed = true;
@@ -85,7 +86,7 @@ impl Packet {
         }
     }
 
-    /// Adds a frame that follows; false where it does not.
+    /// Adds the frame if it follows the packet. Returns whether it was added.
     pub(crate) fn join(&mut self, deliver: &Deliver) -> bool {
         if self.closed || self.tcp == 0 || self.pieces.len() == PIECES {
             return false;
@@ -110,7 +111,7 @@ impl Packet {
         if !self.same_stream(&deliver.body, tcp - ETHERNET, data - ETHERNET) {
             return false;
         }
-        // A frame that was damaged must not hide behind the checksum of the whole.
+        // The new checksum of the whole packet would hide a damaged frame, so check each frame.
         if let Some(first) = self.first.take()
             && !is_sound(&first, tcp, self.bytes)
         {
@@ -130,7 +131,8 @@ impl Packet {
         true
     }
 
-    /// Everything in the headers but lengths, numbers, sums and the push flag is alike.
+    /// Whether all fields of the headers are equal, except lengths, numbers, checksums and the push
+    /// flag.
     fn same_stream(&self, body: &[u8], tcp: usize, data: usize) -> bool {
         let own = &self.header[ETHERNET..self.header_bytes];
         let ip_alike = match own[0] >> 4 {
@@ -147,7 +149,7 @@ impl Packet {
             && own[tcp + 18..] == body[tcp + 18..data]
     }
 
-    /// The offload header and the headers of the packet, ready to be written before the pieces.
+    /// The offload header and the headers of the packet, which are written before the pieces.
     pub(crate) fn finish(&mut self) -> (OffloadHeader, &[u8]) {
         if self.tcp == 0 || self.pieces.len() == 1 {
             return (OffloadHeader::default(), &self.header[..self.header_bytes]);
@@ -170,7 +172,7 @@ impl Packet {
     }
 }
 
-/// A TCP segment with data and no other flags than ACK and PSH, in an IP packet without options.
+/// Parses a TCP segment with data and no flags except ACK and PSH, in an IP packet without options.
 fn parse(deliver: &Deliver) -> Option<Segment> {
     let body = &deliver.body[..];
     let (ip, total) = match deliver.header[12..] {
@@ -203,7 +205,7 @@ fn parse(deliver: &Deliver) -> Option<Segment> {
     })
 }
 
-/// Whether the TCP checksum of a frame is right.
+/// Whether the TCP checksum of a frame is correct.
 fn is_sound(deliver: &Deliver, tcp: usize, end: usize) -> bool {
     let (tcp, end) = (tcp - ETHERNET, end - ETHERNET);
     let sum: Sum = pseudo_header(&deliver.body, end - tcp).add(&deliver.body[tcp..end]);
@@ -222,7 +224,7 @@ mod tests {
         }
     }
 
-    /// Joins what can be joined, and says the lengths of the pieces of each packet.
+    /// Joins frames, and returns the lengths of the pieces of each packet.
     fn joined(frames: &[Bytes]) -> Vec<usize> {
         let mut counts = Vec::new();
         let mut packet = Packet::new();
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_split_is_joined_again() {
+    fn split_segments_are_joined_again() {
         for version in [4, 6] {
             let tcp = ETHERNET + if version == 4 { 20 } else { 40 };
             let mut whole = tcp_packet(version, 10_000);
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_damage_and_strangers_end_a_packet() {
+    fn gaps_damage_and_other_streams_end_a_packet() {
         let mut frames = stream(4, 10_000);
         assert_eq!(joined(&frames), [8]);
         frames.remove(3);
@@ -287,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_no_data() {
+    fn padding_does_not_count_as_data() {
         let frames = stream(4, 2);
         let mut padded = frames[0].to_vec();
         padded.resize(80, 7);

@@ -1,4 +1,4 @@
-//! A link that loses, delays, duplicates and reorders frames by chance, for tests and figures.
+//! A link that loses, delays, duplicates and reorders frames at random, for tests and figures.
 
 use crate::{LinkDevice, Received};
 use farcall_random::SplitMix64;
@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// What goes wrong with frames that are sent.
+/// The faults of frames that are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FaultPlan {
     /// Share of frames lost, 0 to 1.
@@ -16,16 +16,16 @@ pub struct FaultPlan {
     pub duplication: f64,
     /// Share of frames sent after the next one, 0 to 1.
     pub reordering: f64,
-    /// Extra delay of every frame in nanoseconds.
+    /// Additional delay of every frame in nanoseconds.
     pub delay: Nanos,
-    /// Seed of the chance.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
-/// Frames under way, at most: what is delayed beyond them is lost.
+/// The largest number of delayed frames; further frames are lost.
 const DELAYED: usize = 16_384;
 
-/// Wraps a link and spoils what is sent on it.
+/// Wraps a link and applies faults to the frames that are sent on it.
 #[derive(Debug)]
 pub struct FaultInjector<D> {
     device: D,
@@ -36,7 +36,7 @@ pub struct FaultInjector<D> {
 }
 
 impl<D: LinkDevice> FaultInjector<D> {
-    /// Spoils a link by a plan.
+    /// Wraps a link with the faults of a plan.
     pub fn new(device: D, plan: FaultPlan) -> FaultInjector<D> {
         let (delayed, due) = (VecDeque::new(), Vec::new());
         FaultInjector {
@@ -100,7 +100,7 @@ mod tests {
     use bytes::Bytes;
     use farcall_trunk_proto::Mac;
 
-    /// Keeps what is sent.
+    /// A link that records the frames that are sent.
     struct Memory {
         sent: Vec<u64>,
         descriptor: OwnedFd,

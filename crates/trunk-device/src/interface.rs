@@ -1,4 +1,4 @@
-//! Network interfaces: what they are, and what the virtual one is set to.
+//! Network interfaces: reads their properties, and configures the virtual interface.
 
 use farcall_trunk_proto::Mac;
 use rustix::io::Errno;
@@ -13,23 +13,23 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// Why an interface cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InterfaceError {
-    /// There is none of that name.
-    #[error("there is no interface `{0}` here; `ip link` lists those that are")]
+    /// There is no interface of this name.
+    #[error("there is no interface `{0}`; `ip link` lists the interfaces")]
     Missing(String),
-    /// A name that no interface can have.
-    #[error("`{0}` is no name of an interface: 1 to 15 characters without `/` and spaces")]
+    /// No interface can have this name.
+    #[error("`{0}` is not a name of an interface. Use 1 to 15 characters without `/` and spaces.")]
     Name(String),
-    /// It is no Ethernet interface.
-    #[error("`{0}` is no Ethernet interface")]
+    /// It is not an Ethernet interface.
+    #[error("`{0}` is not an Ethernet interface")]
     NotEthernet(String),
-    /// The machine refuses.
+    /// The system refused an operation.
     #[error("{name}: {what}: {source}")]
     Refused {
         /// The interface.
         name: String,
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the machine said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -72,7 +72,7 @@ impl Interface {
     /// Finds an interface.
     ///
     /// # Errors
-    /// Where there is none of that name.
+    /// There is no interface of this name.
     pub fn open(name: &str) -> Result<Interface, InterfaceError> {
         let valid = |byte: u8| byte.is_ascii_graphic() && byte != b'/';
         if name.is_empty() || name.len() >= libc::IFNAMSIZ || !name.bytes().all(valid) {
@@ -93,10 +93,10 @@ impl Interface {
         }
     }
 
-    /// Its number.
+    /// The interface's number.
     ///
     /// # Errors
-    /// Where it is gone.
+    /// The interface is gone.
     pub fn index(&self) -> Result<c_int, InterfaceError> {
         let request = self.ask(libc::SIOCGIFINDEX, "reading its number")?;
         // SAFETY: the kernel filled in the number.
@@ -106,7 +106,7 @@ impl Interface {
     /// Its Ethernet address.
     ///
     /// # Errors
-    /// Where it is gone, or no Ethernet interface.
+    /// The interface is gone, or it is not an Ethernet interface.
     pub fn address(&self) -> Result<Mac, InterfaceError> {
         let request = self.ask(libc::SIOCGIFHWADDR, "reading its address")?;
         // SAFETY: the kernel filled in the address.
@@ -124,7 +124,7 @@ impl Interface {
     /// Its largest payload in bytes.
     ///
     /// # Errors
-    /// Where it is gone.
+    /// The interface is gone.
     pub fn mtu(&self) -> Result<u16, InterfaceError> {
         let request = self.ask(libc::SIOCGIFMTU, "reading its MTU")?;
         // SAFETY: the kernel filled in the MTU.
@@ -135,7 +135,7 @@ impl Interface {
     /// Whether it is up and has a carrier.
     ///
     /// # Errors
-    /// Where it is gone.
+    /// The interface is gone.
     pub fn has_carrier(&self) -> Result<bool, InterfaceError> {
         let flags = self.flags()?;
         let needed = libc::IFF_UP | libc::IFF_RUNNING;
@@ -148,7 +148,7 @@ impl Interface {
         Ok(c_int::from(unsafe { request.ifr_ifru.ifru_flags }))
     }
 
-    /// Its speed in Mbit/s, where it knows it.
+    /// Its speed in Mbit/s, if the interface knows it.
     pub fn speed(&self) -> Option<u32> {
         let mut settings = EthtoolSettings {
             command: ETHTOOL_GET_SETTINGS,
@@ -164,7 +164,7 @@ impl Interface {
     /// Brings it up or down.
     ///
     /// # Errors
-    /// Where that is not allowed.
+    /// The system refuses it.
     pub fn set_up(&self, up: bool) -> Result<(), InterfaceError> {
         let flags = self.flags()?;
         let flags = if up {
@@ -180,7 +180,7 @@ impl Interface {
     /// Sets its largest payload.
     ///
     /// # Errors
-    /// Where that is not allowed.
+    /// The system refuses it.
     pub fn set_mtu(&self, mtu: u16) -> Result<(), InterfaceError> {
         let mut request = self.request();
         request.ifr_ifru.ifru_mtu = c_int::from(mtu);
@@ -190,7 +190,7 @@ impl Interface {
     /// Sets its Ethernet address.
     ///
     /// # Errors
-    /// Where that is not allowed.
+    /// The system refuses it.
     pub fn set_address(&self, address: Mac) -> Result<(), InterfaceError> {
         let mut request = self.request();
         // SAFETY: all bytes of a socket address may be zero.
@@ -203,20 +203,20 @@ impl Interface {
         self.tell(libc::SIOCSIFHWADDR, request, "setting its address")
     }
 
-    /// Sets how many packets the kernel holds for it.
+    /// Sets how many packets the kernel queues for it.
     ///
     /// # Errors
-    /// Where that is not allowed.
+    /// The system refuses it.
     pub fn set_queue(&self, packets: c_int) -> Result<(), InterfaceError> {
         let mut request = self.request();
         request.ifr_ifru.ifru_metric = packets;
         self.tell(libc::SIOCSIFTXQLEN, request, "setting its queue")
     }
 
-    /// Gives it an IP address.
+    /// Adds an IP address.
     ///
     /// # Errors
-    /// Where that is not allowed.
+    /// The system refuses it.
     pub fn add_ip(&self, address: IpAddr, prefix: u8) -> Result<(), InterfaceError> {
         match address {
             IpAddr::V4(address) => {
@@ -310,7 +310,7 @@ fn datagrams(family: AddressFamily) -> io::Result<OwnedFd> {
     )?)
 }
 
-/// What a system call said that returns a negative number where it fails.
+/// Converts the result of a system call that returns a negative number on failure.
 pub(crate) fn check(result: c_int) -> io::Result<c_int> {
     match result {
         result if result < 0 => Err(io::Error::last_os_error()),
@@ -318,17 +318,17 @@ pub(crate) fn check(result: c_int) -> io::Result<c_int> {
     }
 }
 
-/// Tells when the state of any interface has changed.
+/// Reports changes of the state of interfaces.
 #[derive(Debug)]
 pub struct Carrier {
     socket: OwnedFd,
 }
 
 impl Carrier {
-    /// Listens from now on.
+    /// Starts to listen for changes.
     ///
     /// # Errors
-    /// Where the machine has no such sockets.
+    /// The system has no such sockets.
     pub fn new() -> io::Result<Carrier> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
@@ -337,20 +337,20 @@ impl Carrier {
         Ok(Carrier { socket })
     }
 
-    /// What to poll for.
+    /// The descriptor to poll.
     pub fn descriptor(&self) -> &OwnedFd {
         &self.socket
     }
 
-    /// Takes all messages; true where there were any. What they say is asked from the interfaces
-    /// themselves.
+    /// Reads all messages, and returns whether there were any. The caller reads the new state from
+    /// the interfaces, because the messages are not parsed.
     pub fn take(&self) -> bool {
         let mut buffer = [0_u8; 8192];
         let mut any = false;
         loop {
             match recv(&self.socket, &mut buffer[..], RecvFlags::DONTWAIT) {
                 Ok((1.., _)) => any = true,
-                // Some were lost: the state is read anew all the same.
+                // Some messages were lost, but the caller reads the state anyway.
                 Err(Errno::NOBUFS) if !any => any = true,
                 _ => return any,
             }

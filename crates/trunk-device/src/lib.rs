@@ -1,5 +1,5 @@
-//! Where a trunk touches the machine: TAP interfaces with segmentation offload, packet sockets in
-//! batches, and a fault injector that wraps them.
+//! The operating system's side of a trunk: TAP interfaces with segmentation offload, packet sockets
+//! that work in batches, and a fault injector that wraps them.
 
 mod checksum;
 mod coalesce;
@@ -19,36 +19,37 @@ use farcall_trunk_proto::{Mac, Nanos, Transmit};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// A frame that came from a link.
+/// A frame that arrived on a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Where it came from.
+    /// The source address.
     pub source: Mac,
-    /// What follows the Ethernet header.
+    /// The bytes after the Ethernet header.
     pub payload: Bytes,
-    /// When it reached this machine; it may have waited since then.
+    /// When it reached this machine. It may have waited in the kernel since then.
     pub at: Nanos,
 }
 
-/// A link of a trunk: sends and receives frames of its EtherType in batches.
+/// A link of a trunk. It sends and receives frames of the trunk's EtherType in batches.
 pub trait LinkDevice {
-    /// What to poll for.
+    /// The descriptor to poll.
     fn descriptor(&self) -> &OwnedFd;
 
-    /// Sends frames from the front of `frames` and takes them out; stops where the link takes no
-    /// more, and returns false then. A frame that the interface drops counts as sent.
+    /// Sends frames from the front of `frames` and removes them. If the link accepts no more, it
+    /// stops and returns false. A frame that the interface drops counts as sent.
     ///
     /// # Errors
-    /// Where the interface is gone.
+    /// The interface is gone.
     fn send(&mut self, now: Nanos, frames: &mut Vec<Transmit>) -> io::Result<bool>;
 
-    /// Hands over frames that have come, in order; returns how many. 0 means that none waits.
+    /// Passes the frames that have arrived to `take`, in order, and returns their number. 0 means
+    /// that none wait.
     ///
     /// # Errors
-    /// Where the interface is gone.
+    /// The interface is gone.
     fn receive(&mut self, now: Nanos, take: &mut dyn FnMut(Received)) -> io::Result<usize>;
 
-    /// When it has something to do without being readable.
+    /// When the link has work to do even if it is not readable.
     fn deadline(&self) -> Option<Nanos> {
         None
     }

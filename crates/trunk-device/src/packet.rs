@@ -14,30 +14,30 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Frames in one system call.
+/// The largest number of frames in one system call.
 const BATCH: usize = 64;
-/// The largest packet of the socket, with its offload header; not a multiple of the page, or all
-/// buffers would share the same lines of the cache.
+/// The largest packet of the socket, with its offload header. It must not be a multiple of the page
+/// size, because all buffers would then share the same cache lines.
 const LARGEST: usize = 65_536 + 64 * 17;
-/// The kernel holds so much that came, in bytes.
+/// Size of the kernel's receive buffer in bytes.
 const RECEIVE_BUFFER: usize = 8 << 20;
-/// And so much that is to be sent: a fraction of what a switch takes, for frames in it cannot be
-/// recalled. The kernel counts about 2.3 KB for a full frame.
+/// Size of the kernel's send buffer in bytes: a fraction of a switch's buffer, because frames in it
+/// cannot be recalled. The kernel counts about 2.3 KB for a full frame.
 const SEND_BUFFER: usize = 256 << 10;
-/// In the datagram form it counts about 70 KB for 44 frames.
+/// The same for the datagram form, in which the kernel counts about 70 KB for 44 frames.
 const SEND_BUFFER_DATAGRAMS: usize = 1 << 20;
 
-/// How frames are sent on a link; both are always understood.
+/// The form in which frames are sent on a link. Every receiver understands both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// In Ethernet frames of their own type: least overhead.
+    /// Ethernet frames with an EtherType of their own, which has the least overhead.
     Ethernet,
-    /// In UDP datagrams, many in one system call: for links that outrun the processor.
+    /// UDP datagrams, many in one system call, for links that are faster than the processor.
     Datagram,
 }
 
 impl Form {
-    /// Bytes that the form takes from the payload of an Ethernet frame.
+    /// Bytes of the payload of an Ethernet frame that the form occupies.
     pub fn overhead(self) -> u16 {
         match self {
             Form::Ethernet => 0,
@@ -46,13 +46,13 @@ impl Form {
     }
 }
 
-/// The frames of a trunk on one interface.
+/// Sends and receives the frames of a trunk on one interface.
 pub struct PacketSocket {
     socket: OwnedFd,
     source: Mac,
     form: Form,
     buffers: Vec<u8>,
-    /// What the kernel says beside each packet.
+    /// Memory for the kernel's time stamp of each packet.
     stamps: Vec<[u64; STAMP_BYTES / 8]>,
 }
 
@@ -60,11 +60,13 @@ impl PacketSocket {
     /// Opens a link.
     ///
     /// # Errors
-    /// Without the right to use packet sockets (`CAP_NET_RAW`).
+    /// The process has no right to use packet sockets (`CAP_NET_RAW`), or the system refuses an
+    /// operation.
     pub fn open(interface: &Interface, form: Form) -> io::Result<PacketSocket> {
         let protocol = (libc::ETH_P_ALL as u16).to_be();
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // Without a protocol until it is bound, or it would hear every interface.
+        // The socket has no protocol until it is bound. Otherwise it would receive from every
+        // interface.
         let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
         let index = interface.index().map_err(io::Error::other)?;
         sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER)
@@ -99,7 +101,7 @@ impl PacketSocket {
         })
     }
 
-    /// The frames in groups, each with what precedes it.
+    /// Divides the frames into groups. Each result has the headers before a group.
     fn groups(&self, frames: &[Transmit]) -> Vec<Prefix> {
         let mut groups = Vec::with_capacity(frames.len());
         let mut rest = frames;
@@ -153,7 +155,7 @@ fn part(bytes: &[u8]) -> libc::iovec {
     }
 }
 
-/// A message made of these parts.
+/// A message that consists of these parts.
 fn message(parts: &mut [libc::iovec]) -> libc::mmsghdr {
     // SAFETY: all bytes of a message header may be zero.
     let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
@@ -205,7 +207,7 @@ impl LinkDevice for PacketSocket {
             match error.raw_os_error() {
                 Some(libc::EAGAIN) => return Ok(false),
                 Some(libc::EINTR) => {}
-                // The interface dropped the first one, is down, or finds it too long.
+                // The interface dropped the first frame, is down, or the frame is too long.
                 Some(libc::ENOBUFS | libc::ENETDOWN | libc::EMSGSIZE) => {
                     frames.drain(..groups[0].frames);
                 }

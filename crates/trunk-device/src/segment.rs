@@ -1,9 +1,10 @@
-//! Splits the large segments that the kernel hands over into frames, and completes checksums.
+//! Splits the large segments that the kernel provides into frames, and completes their checksums.
 
 use crate::checksum::Sum;
 use bytes::{Bytes, BytesMut};
 
-/// `struct virtio_net_hdr` before every packet of the virtual interface, in host byte order.
+/// `struct virtio_net_hdr`, which precedes every packet of the virtual interface, in host byte
+/// order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OffloadHeader {
     pub(crate) needs_checksum: bool,
@@ -55,7 +56,7 @@ impl OffloadHeader {
     }
 }
 
-/// Hands over each frame of a packet of the virtual interface. A packet that contradicts its
+/// Passes each frame of a packet of the virtual interface to `take`. A packet that contradicts its
 /// offload header is dropped.
 pub(crate) fn split(header: OffloadHeader, packet: &[u8], mut take: impl FnMut(Bytes)) {
     match header.segments & !GSO_ECN {
@@ -72,20 +73,20 @@ pub(crate) fn split(header: OffloadHeader, packet: &[u8], mut take: impl FnMut(B
     }
 }
 
-/// Fills in the checksum whose place holds the sum of the pseudo header.
+/// Fills in the checksum; its field holds the sum of the pseudo header so far.
 fn complete(header: &OffloadHeader, frame: &mut [u8]) -> Option<()> {
     let start = usize::from(header.checksum_start);
     let at = start + usize::from(header.checksum_offset);
     let mut sum = Sum::default().add(frame.get(start..)?).finish();
     if sum == [0, 0] {
-        // For UDP a sum of zero would mean that there is none.
+        // In UDP a checksum of zero means that there is none.
         sum = [0xff, 0xff];
     }
     frame.get_mut(at..at + 2)?.copy_from_slice(&sum);
     Some(())
 }
 
-/// The sum of the TCP pseudo header for so many bytes of TCP.
+/// The sum of the TCP pseudo header for `tcp_bytes` bytes of TCP.
 pub(crate) fn pseudo_header(ip: &[u8], tcp_bytes: usize) -> Sum {
     let addresses = if ip[0] >> 4 == 4 {
         &ip[12..20]
@@ -95,7 +96,7 @@ pub(crate) fn pseudo_header(ip: &[u8], tcp_bytes: usize) -> Sum {
     Sum::default().add(addresses).word(6).word(tcp_bytes as u16)
 }
 
-/// Sets the length of an IP header, and its checksum where it has one.
+/// Sets the length in an IP header, and its checksum if it has one.
 pub(crate) fn set_length(ip: &mut [u8], bytes: usize) {
     if ip[0] >> 4 == 4 {
         ip[2..4].copy_from_slice(&(bytes as u16).to_be_bytes());
@@ -114,7 +115,7 @@ fn split_tcp(
     packet: &[u8],
     take: &mut impl FnMut(Bytes),
 ) -> Option<()> {
-    // Where TCP begins is what the kernel says, for there may be IP options or extensions.
+    // Use the kernel's offset of the TCP header, because there may be IP options or extensions.
     let tcp = usize::from(header.checksum_start);
     let segment = usize::from(header.segment_bytes);
     if tcp < ETHERNET + ip_least || packet.len() < tcp + TCP || segment == 0 {
@@ -126,7 +127,7 @@ fn split_tcp(
     }
     let data = &packet[payload..];
     let count = data.len().div_ceil(segment).max(1);
-    // One piece of memory for all: each frame is a part of it.
+    // All frames share one block of memory.
     let mut block = BytesMut::with_capacity(count * payload + data.len());
     let sequence = u32::from_be_bytes(*packet[tcp + 4..].first_chunk()?);
     let identification = u16::from_be_bytes(*packet[ETHERNET + 4..].first_chunk()?);

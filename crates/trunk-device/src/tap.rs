@@ -1,4 +1,4 @@
-//! The virtual interface: a TAP device that passes large segments both ways.
+//! The virtual interface: a TAP device that passes large segments in both directions.
 
 use crate::coalesce::Packet;
 use crate::segment::{OFFLOAD_BYTES, OffloadHeader, split};
@@ -14,9 +14,10 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 const DEVICE: &str = "/dev/net/tun";
-/// A whole segment with its headers.
+/// Bytes of the largest segment with its headers.
 const LARGEST: usize = 65_536 + 256;
-/// Packets that the kernel holds for us: what it holds more, no queue management sees.
+/// Packets that the kernel queues for the trunk. The trunk's queue management does not see these
+/// packets, so there must be few.
 const QUEUE: c_int = 512;
 
 const TUNSETIFF: c_ulong = 0x4004_54ca;
@@ -27,33 +28,33 @@ const TUN_F_TSO4: c_uint = 2;
 const TUN_F_TSO6: c_uint = 4;
 const TUN_F_TSO_ECN: c_uint = 8;
 
-/// Why there is no virtual interface.
+/// Why the virtual interface cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum TapError {
-    /// The device file is not there.
+    /// The device file does not exist.
     #[error(
         "{DEVICE} is missing: load the kernel's module (`modprobe tun`); in a container, pass \
          the device in (`--device {DEVICE}`)"
     )]
     NoDevice,
-    /// The user may not.
+    /// The user has no permission.
     #[error(
         "no right to make a network interface: run as root, or grant it with `sudo setcap \
          cap_net_admin,cap_net_raw+ep $(command -v farcall)`"
     )]
     NoRight(#[source] io::Error),
-    /// There is an interface of that name.
-    #[error("there is an interface `{0}` already: end its owner, or choose another --name")]
+    /// An interface of this name exists already.
+    #[error("an interface `{0}` exists already: stop its owner, or choose another --name")]
     Taken(String),
-    /// Something else.
+    /// The interface cannot be configured.
     #[error("{0}")]
     Interface(#[from] InterfaceError),
-    /// Something else.
-    #[error("making the interface: {0}")]
+    /// Another system call failed.
+    #[error("cannot create the interface: {0}")]
     Other(#[source] io::Error),
 }
 
-/// The virtual interface. It vanishes with its owner.
+/// The virtual interface. It disappears when it is dropped.
 #[derive(Debug)]
 pub struct Tap {
     file: OwnedFd,
@@ -63,10 +64,10 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Makes an interface, not yet up.
+    /// Creates an interface, which is not yet up.
     ///
     /// # Errors
-    /// What is missing, and how to get it.
+    /// Returns what is missing, and how to get it.
     pub fn create(name: &str, address: Mac, mtu: u16) -> Result<Tap, TapError> {
         if matches!(Interface::open(name), Ok(_) | Err(InterfaceError::Name(_))) {
             Interface::open(name)?;
@@ -95,10 +96,10 @@ impl Tap {
         })
     }
 
-    /// Gives it IP addresses, and brings it up.
+    /// Adds IP addresses, and brings the interface up.
     ///
     /// # Errors
-    /// Where the machine refuses.
+    /// The system refuses it.
     pub fn bring_up(&self, addresses: &[(IpAddr, u8)]) -> Result<(), InterfaceError> {
         self.interface.set_up(true)?;
         addresses
@@ -106,23 +107,23 @@ impl Tap {
             .try_for_each(|(ip, prefix)| self.interface.add_ip(*ip, *prefix))
     }
 
-    /// Follows the smallest link.
+    /// Sets the MTU after that of the smallest link has changed.
     ///
     /// # Errors
-    /// Where the machine refuses.
+    /// The system refuses it.
     pub fn set_mtu(&self, mtu: u16) -> Result<(), InterfaceError> {
         self.interface.set_mtu(mtu)
     }
 
-    /// What to poll for.
+    /// The descriptor to poll.
     pub fn descriptor(&self) -> &OwnedFd {
         &self.file
     }
 
-    /// Reads one packet and hands over its frames; false where none waits.
+    /// Reads one packet and passes its frames to `take`. Returns false if none waits.
     ///
     /// # Errors
-    /// Where the interface is gone.
+    /// The interface is gone.
     pub fn receive(&mut self, take: impl FnMut(Bytes)) -> io::Result<bool> {
         match rustix::io::read(&self.file, &mut self.buffer) {
             Ok(length) => {
@@ -133,16 +134,16 @@ impl Tap {
                 Ok(true)
             }
             Err(Errno::AGAIN | Errno::INTR) => Ok(false),
-            // It was set down by someone: frames come again when it is up.
+            // The interface was set down: frames arrive again when it is up.
             Err(Errno::IO) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Hands frames to the kernel, those of one stream together.
+    /// Passes frames to the kernel, joining those of one stream.
     ///
     /// # Errors
-    /// Where the interface is gone.
+    /// The interface is gone.
     pub fn send(&mut self, frames: impl Iterator<Item = Deliver>) -> io::Result<()> {
         let mut open = false;
         for frame in frames {
@@ -171,7 +172,8 @@ impl Tap {
             *part = IoSlice::new(piece);
         }
         match rustix::io::writev(&self.file, &parts[..2 + pieces]) {
-            // A packet that the kernel does not want, or an interface that is down: as on a wire.
+            // The kernel refused the packet, or the interface is down: the packet is lost, as on a
+            // wire.
             Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::INVAL | Errno::IO | Errno::NOMEM) => {
                 Ok(())
             }

@@ -1,4 +1,5 @@
-//! Inner Ethernet headers, which are not carried where both ends can make them again.
+//! Compression of inner Ethernet headers. A frame omits the header if the receiver can derive it
+//! from the two nodes and the payload.
 
 use bytes::Bytes;
 use core::fmt;
@@ -8,10 +9,10 @@ use core::fmt;
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
-    /// The address of every station.
+    /// The broadcast address, which every station receives.
     pub const BROADCAST: Mac = Mac([0xff; 6]);
 
-    /// Whether it addresses a group of stations.
+    /// Whether this is a group address (broadcast or multicast).
     pub fn is_group(self) -> bool {
         self.0[0] & 1 == 1
     }
@@ -30,7 +31,7 @@ pub(crate) const HEADER_BYTES: usize = 14;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 
-/// How the receiver makes the inner Ethernet header again.
+/// How the receiver rebuilds the inner Ethernet header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Address {
     /// From the sending node to the receiving one.
@@ -39,7 +40,7 @@ pub enum Address {
     Broadcast,
     /// From the sending node to the group of the IP destination (RFC 1112, RFC 2464).
     Multicast,
-    /// The header stands before the payload.
+    /// The whole header precedes the payload.
     Whole,
 }
 
@@ -58,7 +59,7 @@ impl Address {
     }
 }
 
-/// A frame of the virtual interface without what the receiver knows anyway.
+/// A frame of the virtual interface, without the parts of its header that the receiver can derive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Packed {
     pub(crate) address: Address,
@@ -67,7 +68,8 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// Packs `frame`, sent by node `own` to node `peer`; none where it is shorter than a header.
+    /// Packs `frame`, which node `own` sends to node `peer`. Returns none if the frame is shorter
+    /// than an Ethernet header.
     pub(crate) fn pack(frame: &Bytes, own: Mac, peer: Mac) -> Option<Packed> {
         let destination = Mac(*frame.first_chunk()?);
         let source = Mac(*frame.get(6..)?.first_chunk()?);
@@ -95,8 +97,8 @@ impl Packed {
         })
     }
 
-    /// The Ethernet header and the payload as they were; none where the body cannot be such a
-    /// frame.
+    /// Returns the original Ethernet header and payload, or none if the body cannot belong to such
+    /// a frame.
     pub(crate) fn unpack(self, own: Mac, peer: Mac) -> Option<([u8; HEADER_BYTES], Bytes)> {
         let destination = match self.address {
             Address::Unicast => own,
@@ -115,7 +117,8 @@ impl Packed {
     }
 }
 
-/// The Ethernet group of an IP packet's destination, where that is a group.
+/// The Ethernet group address of an IP packet's destination, or none if the destination is not a
+/// multicast group.
 fn group_of(protocol: u16, packet: &[u8]) -> Option<Mac> {
     match protocol {
         IPV4 => {

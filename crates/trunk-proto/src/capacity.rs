@@ -1,65 +1,68 @@
-//! Rates that a receiver cannot read off its interfaces: of slower switches in between, of other
-//! traffic, of interfaces that do not know their speed. Held as an extra bound of the grants.
+//! Learns the rate that a link or a path really carries. A receiver cannot read it from its
+//! interfaces if a slower switch is in between, if there is other traffic, or if the interface does
+//! not know its speed. The rate is an additional bound on the grants.
 //!
-//! A queue shows itself by the time that frames wait in it. While they do, the most that arrives is
-//! what the link carries, so that the rate follows it, and is set so that a short queue stands.
-//! Losses without a queue say nothing yet: a rate is cut for trial, and only losses that fall with
-//! it were an overflow. Losses by chance do not.
+//! Frames that wait reveal a queue. During that time the arrival rate equals the capacity, so the
+//! learned rate follows the arrivals and is set so that a short queue remains. Losses without a
+//! queue are ambiguous. The rate is then cut for a trial: if the losses fall with the rate, a
+//! buffer overflowed; if they do not, they are random.
 
 use crate::{MILLISECOND, Nanos};
 
-/// The queue that is left standing, as time: enough that the link is never idle.
+/// The queue to keep, as waiting time: just long enough that the link is never idle.
 const TARGET: Nanos = 2 * MILLISECOND;
-/// A shorter one may be chance.
+/// A waiting time at or below this might be chance and does not count as a queue.
 const QUEUED: Nanos = MILLISECOND;
-/// A queue longer than the target is drained in about this time.
+/// Time in which a queue above the target drains, approximately.
 const DRAIN: f64 = 100.0 * MILLISECOND as f64;
-/// The least part of the rate handed out meanwhile, and the most.
+/// The smallest and the largest factor applied to the rate to reach the target queue.
 const DRAINING: (f64, f64) = (0.7, 1.02);
-/// Less than this part of the line's rate is not what fills a queue.
+/// Arrivals below this share of the line rate cannot be the cause of a queue.
 const FAINT: f64 = 0.005;
-/// Ticks with a queue before a rate is believed to be less than the line's: where the peers on a
-/// link agree, and where only one has it.
+/// Ticks with a queue before the rate is believed to be lower than the line rate. The first value
+/// applies if the peers on a link agree, the second if a single peer reports it.
 pub(crate) const SURE: u32 = 2;
 pub(crate) const SURE_ALONE: u32 = 5;
-/// Weight of what arrives now in the rate that follows it, and how far that may be off.
+/// The weight of the newest arrivals when the rate follows them, and the largest factor by which
+/// they may differ from it.
 const FOLLOW: f64 = 0.25;
 const FAR: f64 = 1.5;
-/// A sender may be held up for some ticks: the most that arrived in so many counts.
+/// Number of ticks over which the largest arrival counts, because a sender may be held up for a few
+/// ticks.
 const RECENT: usize = 10;
-/// But fewer where the queue is about to overflow.
+/// If the queue is longer than this, it might overflow soon, and fewer ticks count.
 const LONG: Nanos = 8 * MILLISECOND;
 const RECENT_LONG: usize = 4;
-/// Growth in each tick without a queue while the rate is made use of; after long growth.
+/// Growth per tick without a queue while the rate is used, at first and after `LATER` such ticks.
 const GROWTH: f64 = 0.005;
 const GROWTH_LATER: f64 = 0.03;
 const LATER: u32 = 40;
-/// What is not made use of is forgotten after so many ticks without a queue, by so much in each.
+/// An unused learned rate grows after this many ticks without a queue, by `GROWTH_UNUSED` per tick.
 const UNUSED: u32 = 100;
 const GROWTH_UNUSED: f64 = 0.01;
-/// In a tick of which nothing is known.
+/// Growth in a tick that gives no information.
 const CREEP: f64 = 0.0005;
 const USED: f64 = 0.8;
 
-/// Ticks over which losses are counted, and frames at least.
+/// Ticks over which losses are counted, and the fewest frames that suffice.
 const SPAN: u32 = 10;
 const SPAN_FRAMES: u64 = 50;
-/// A share of losses that is worth a trial.
+/// The share of losses that starts a trial.
 pub(crate) const LOSSY: f64 = 0.02;
-/// One that need not be counted for long.
+/// The share of losses that starts a trial after fewer frames (`FLOOD_FRAMES`).
 const FLOOD: f64 = 0.25;
 const FLOOD_FRAMES: u64 = 20;
-/// The rate of a trial, as part of what arrived.
+/// The rate of a trial, as a share of the arrival rate.
 const TRIAL: f64 = 0.95;
-/// Losses by chance are forgotten by so much with each span.
+/// Factor by which the known share of random losses decays in each span.
 const FORGET: f64 = 0.98;
 
-/// What one tick showed.
+/// The measurements of one tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Tick {
     /// Wire bytes a second that arrived.
     pub(crate) arrived: f64,
-    /// How long frames waited; none where nothing tells.
+    /// How long frames waited, or none if it is unknown.
     pub(crate) queue: Option<Nanos>,
     pub(crate) lost: u64,
     pub(crate) frames: u64,
@@ -71,7 +74,7 @@ impl Tick {
     }
 }
 
-/// A rate found by trial, never above the line's.
+/// The learned rate of a link or a path, never above the line rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capacity {
     rate: f64,
@@ -80,13 +83,14 @@ pub(crate) struct Capacity {
     queue: Nanos,
     queued_ticks: u32,
     free_ticks: u32,
-    /// What arrived in the last ticks, the newest first.
+    /// Arrival rates in the last ticks, newest first.
     recent: [f64; RECENT],
     losses: Losses,
 }
 
 impl Capacity {
-    /// `sure`: ticks with a queue that are needed before less than the line is believed.
+    /// Creates a capacity equal to the line rate. `sure` is the number of ticks with a queue before
+    /// a lower rate is believed.
     pub(crate) fn new(line: f64, sure: u32) -> Capacity {
         Capacity {
             rate: line,
@@ -100,12 +104,12 @@ impl Capacity {
         }
     }
 
-    /// What it carries.
+    /// The learned rate.
     pub(crate) fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// What is to be handed out, so that the queue comes to its target.
+    /// The rate to hand out now, so that the queue reaches its target.
     pub(crate) fn usable(&self) -> f64 {
         if !self.is_learned() {
             return self.line;
@@ -114,12 +118,12 @@ impl Capacity {
         self.rate * (1.0 - excess / DRAIN).clamp(DRAINING.0, DRAINING.1)
     }
 
-    /// It carries less than the line.
+    /// Whether a rate below the line rate has been learned.
     pub(crate) fn is_learned(&self) -> bool {
         self.rate < self.line
     }
 
-    /// Takes what a tick showed.
+    /// Updates the rate with the measurements of a tick.
     pub(crate) fn update(&mut self, tick: &Tick) {
         self.recent.rotate_right(1);
         self.recent[0] = tick.arrived;
@@ -142,7 +146,8 @@ impl Capacity {
         }
     }
 
-    /// Whether what arrived filled the queue. Before anything is learned, more of both is needed.
+    /// Whether the arrivals filled the queue. Before a rate is learned, a longer queue and a
+    /// minimum of arrivals are required.
     fn is_full(&self, queue: Nanos, arrived: f64) -> bool {
         match self.is_learned() {
             true => queue > QUEUED,
@@ -150,7 +155,8 @@ impl Capacity {
         }
     }
 
-    /// A tick that says nothing about it: it may be more than was learned once.
+    /// Lets the rate grow slowly in a tick without information, because the capacity may have
+    /// increased.
     pub(crate) fn creep(&mut self) {
         self.rate = (self.rate * (1.0 + CREEP)).min(self.line);
     }
@@ -161,7 +167,7 @@ impl Capacity {
 
     fn follow(&mut self, queue: Nanos) {
         let ticks = if queue > LONG { RECENT_LONG } else { RECENT };
-        // What one tick misses, the next has too much.
+        // Frames that are late for one tick are counted in the next: average two ticks.
         let pairs = self.recent[..ticks].windows(2);
         let arrived = pairs
             .map(|pair| (pair[0] + pair[1]) / 2.0)
@@ -187,26 +193,26 @@ impl Capacity {
     }
 }
 
-/// Losses without a queue.
+/// Counts losses without a queue, and runs trials.
 #[derive(Clone, Copy, Debug, Default)]
 struct Losses {
     lost: u64,
     frames: u64,
     ticks: u32,
-    /// Sum of the rates.
+    /// Sum of the arrival rates of the ticks counted.
     arrived: f64,
-    /// A share known not to fall with the rate.
+    /// The share of losses that is known to be random: it does not fall with the rate.
     chance: f64,
     trial: Option<Trial>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Trial {
-    /// The rate before.
+    /// The rate before the trial.
     rate: f64,
-    /// The share of losses before.
+    /// The share of losses before the trial.
     share: f64,
-    /// The first span still has frames from before.
+    /// Whether the first span is over, which still contains frames from before the trial.
     settled: bool,
 }
 
@@ -219,7 +225,7 @@ impl Losses {
         };
     }
 
-    /// The rate after this tick.
+    /// Returns the rate after this tick.
     fn judge(&mut self, tick: &Tick, rate: f64) -> f64 {
         self.lost += tick.lost;
         self.frames += tick.lost + tick.frames;
@@ -231,7 +237,7 @@ impl Losses {
             return rate;
         }
         if self.frames < SPAN_FRAMES {
-            // Too few to tell.
+            // There are too few frames to decide.
             let trial = self.trial;
             self.forget();
             self.trial = trial;
@@ -329,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_by_chance_cost_nothing() {
+    fn random_losses_do_not_reduce_the_rate() {
         for chance in [0.005, 0.05] {
             let mut capacity = Capacity::new(1000.0, SURE);
             let (carried, _) = run(&mut capacity, 1000, 1000.0, 10 * MILLISECOND, chance);

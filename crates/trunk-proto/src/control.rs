@@ -1,41 +1,42 @@
-//! Control messages. All numbers are big-endian; bytes after a message's end are an error.
+//! The control messages between nodes and their encoding. All numbers are big-endian. Bytes after
+//! the end of a message are an error.
 
 use crate::{MAX_LINKS, Mac};
 use alloc::vec::Vec;
 
-/// Ranges in one [`Nack`], at most.
+/// The largest number of ranges in one [`Nack`].
 pub(crate) const NACK_RANGES: usize = 64;
 
-/// Who says it, and to whom; before every message.
+/// The header of every control message: its sender and its receiver's session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sender {
     /// Address of the node's virtual interface, which names the node.
     pub node: Mac,
-    /// Drawn at random when the node started.
+    /// A random number that the node draws when it starts.
     pub session: u32,
-    /// Session of the receiver as the sender knows it, 0 if it does not: shows that the message
-    /// is an answer and no replay.
+    /// The receiver's session as the sender knows it, or 0 if it does not. It proves that the
+    /// message is an answer and not a replay.
     pub echo: u32,
-    /// Grows with every message of the session.
+    /// A counter that grows with every message of the session.
     pub counter: u32,
-    /// Number of the link, among the sender's, that the message is sent on.
+    /// Number of the link that the message is sent on, among the sender's links.
     pub link: u8,
 }
 
 /// A control message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    /// Broadcast on each link, so that nodes find each other.
+    /// Broadcast on each link, so that nodes discover each other.
     Hello(Sender, Traits),
-    /// To one peer, on each link shared with it.
+    /// Sent to one peer, on each link shared with it.
     Heartbeat(Sender, Heartbeat),
-    /// Frames of one link are missing.
+    /// Asks the peer to send the missing frames of one link again.
     Nack(Sender, Nack),
-    /// The node is about to end.
+    /// The node is about to stop.
     Goodbye(Sender),
 }
 
-/// What a node says about a link of its own.
+/// What a node announces about one of its own links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traits {
     /// Line rate in bytes a second, preamble and gap included.
@@ -44,35 +45,36 @@ pub struct Traits {
     pub mtu: u16,
 }
 
-/// Liveness, acknowledgement, grants and the published policies' counts in one message.
+/// A heartbeat: liveness, acknowledgement, grants, and the counts of the published policies in one
+/// message.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Heartbeat {
-    /// Of the link that it is sent on.
+    /// Traits of the link that the heartbeat is sent on.
     pub traits: Traits,
-    /// Milliseconds until the next one on this link, about.
+    /// Approximate time until the next heartbeat on this link, in milliseconds.
     pub interval: u16,
     /// The sender's clock in nanoseconds.
     pub stamp: u64,
     /// The newest `stamp` received on this link.
     pub echo_stamp: u64,
-    /// Nanoseconds between receiving that and sending this.
+    /// Nanoseconds between receiving that stamp and sending this message.
     pub echo_held: u32,
-    /// The sender's clock when the grants below were made: older grants are void.
+    /// The sender's clock when it made the grants below. Older grants are void.
     pub grants_made: u64,
-    /// A report for every link shared.
+    /// A report for every shared link.
     pub paths: Vec<PathReport>,
     /// The published policies' counts on this link.
     pub span: SpanReport,
 }
 
-/// What the sender of a heartbeat says about one link shared with the receiver.
+/// What the sender of a heartbeat reports about one link shared with the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathReport {
     /// Number of the link among the receiver's.
     pub link: u8,
     /// Whether the sender hears the receiver on it.
     pub heard: bool,
-    /// All numbers below this have been received on it, or are given up.
+    /// All frames with numbers below this have arrived on the link or are given up.
     pub received: u32,
     /// Bytes a second that the receiver may send on it.
     pub grant: u64,
@@ -93,31 +95,31 @@ pub struct SpanReport {
     pub arrive_total: u32,
 }
 
-/// Frames that were lost on a link of the receiver's.
+/// A list of frames that were lost on one link of the receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nack {
     /// Number of the link among the receiver's.
     pub link: u8,
-    /// First number and how many, each.
+    /// The ranges: the first number and the count of each.
     pub ranges: Vec<(u32, u16)>,
 }
 
 /// Why a message is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
-    /// The bytes end before the message does, or after.
-    #[error("a message of the wrong length")]
+    /// The message is shorter or longer than its contents.
+    #[error("the control message has a wrong length")]
     Length,
-    /// A type that does not exist.
-    #[error("a type of message that does not exist")]
+    /// The message has an unknown type.
+    #[error("the type of the control message is unknown")]
     Type,
-    /// A number outside its bounds.
-    #[error("a number out of bounds")]
+    /// A number is outside its bounds.
+    #[error("a number in the control message is out of bounds")]
     Bounds,
 }
 
 impl Message {
-    /// Who sent it.
+    /// The sender of the message.
     pub fn sender(&self) -> &Sender {
         match self {
             Message::Hello(sender, _)
@@ -127,7 +129,7 @@ impl Message {
         }
     }
 
-    /// The message as bytes.
+    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(192);
         out.push(match self {
@@ -146,10 +148,10 @@ impl Message {
         out
     }
 
-    /// Reads a message that is all of `bytes`.
+    /// Decodes a message that occupies all of `bytes`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the reason if the bytes are not a message.
     pub fn decode(bytes: &[u8]) -> Result<Message, ControlError> {
         let input = &mut &bytes[..];
         let kind = u8::take(input)?;
@@ -186,15 +188,15 @@ impl Message {
     }
 }
 
-/// What travels: appended to a message, or taken off its front.
+/// A value with an encoding: it can be appended to a message, or read from its front.
 trait Wire: Sized {
     fn put(&self, out: &mut Vec<u8>);
     fn take(input: &mut &[u8]) -> Result<Self, ControlError>;
 }
 
-/// An element of a list, which is its length in a byte and so many of them.
+/// An item of a list. A list is encoded as its length in one byte, followed by its items.
 trait Item: Wire {
-    /// Of a list, at most.
+    /// The largest number of items in a list.
     const MOST: usize;
 }
 
@@ -222,7 +224,7 @@ macro_rules! numbers {
     )*};
 }
 
-/// Records whose fields travel in this order.
+/// Implements `Wire` for records whose fields are encoded in this order.
 macro_rules! records {
     ($($record:ident { $($field:ident),* })*) => {$(
         impl Wire for $record {

@@ -1,33 +1,33 @@
-//! How long frames of a peer wait on a link, from the stamps of its heartbeats.
+//! Measures how long the frames of a peer wait on a link, from the stamps of its heartbeats.
 //!
-//! The two clocks have nothing in common, so only differences count: the least difference between
-//! arrival and stamp is that of an empty way. It is renewed from time to time, since clocks drift
-//! apart and ways change; the caller lets queues drain meanwhile.
+//! The clocks of the two nodes are independent, so only differences count. The smallest difference
+//! between arrival and stamp belongs to an empty path. It is measured anew from time to time,
+//! because clocks drift and paths change. The caller lets the queues drain during that measurement.
 
 use crate::{MICROSECOND, MILLISECOND, Nanos, SECOND};
 
-/// Within this of the least, a way counts as empty.
+/// A path counts as empty if its difference is within this of the smallest.
 const NEAR: i64 = 200 * MICROSECOND as i64;
-/// The least difference holds so long without being met again.
+/// How long the smallest difference is valid without being observed again.
 const HOLDS: Nanos = 3 * SECOND;
-/// How long it is looked for anew.
+/// How long a new measurement of the smallest difference takes.
 pub(crate) const RENEWAL: Nanos = 80 * MILLISECOND;
-/// A clock that was set.
+/// A change larger than this means that a clock was set.
 const JUMP: i64 = SECOND as i64;
 
-/// The waiting time on a link from a peer.
+/// The waiting time of frames from a peer on a link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delay {
-    /// The least difference, and when it was last met.
+    /// The smallest difference, and when it was last observed.
     base: Option<(i64, Nanos)>,
-    /// The least of the present tick.
+    /// The smallest difference in the current tick.
     tick: Option<i64>,
-    /// The least since it is looked for anew.
+    /// The smallest difference since the new measurement began, during one.
     renewed: Option<i64>,
 }
 
 impl Delay {
-    /// A heartbeat stamped by the peer's clock came at `arrived` by this node's.
+    /// Records a heartbeat: `stamp` is the peer's clock, `arrived` this node's.
     pub(crate) fn sample(&mut self, arrived: Nanos, stamp: Nanos) {
         let difference = arrived.wrapping_sub(stamp).cast_signed();
         self.base = match self.base {
@@ -42,7 +42,7 @@ impl Delay {
         self.renewed = self.renewed.and(least(self.renewed));
     }
 
-    /// The least waiting time since this was last asked; none where no heartbeat came.
+    /// Returns the shortest waiting time since the last call, or none if no heartbeat came.
     pub(crate) fn take(&mut self) -> Option<Nanos> {
         let (base, _) = self.base?;
         Some(
@@ -54,7 +54,7 @@ impl Delay {
         )
     }
 
-    /// The least difference has not been met for so long that it may no longer be true.
+    /// Whether the smallest difference was not observed for so long that it may be out of date.
     pub(crate) fn is_stale(&self, now: Nanos) -> bool {
         self.base
             .is_some_and(|(_, met)| now.saturating_sub(met) > HOLDS)
@@ -104,7 +104,7 @@ mod tests {
         delay.end_renewal(6 * SECOND);
         assert!(!delay.is_stale(6 * SECOND));
         assert_eq!(delay.take(), Some(0));
-        // A clock that was set is taken as it is.
+        // If a clock was set, the new difference replaces the old one.
         delay.sample(7 * SECOND, 90 * SECOND);
         assert_eq!(delay.take(), Some(0));
     }

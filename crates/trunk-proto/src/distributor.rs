@@ -1,41 +1,41 @@
-//! Which link the next frame for a peer takes, and when.
+//! Decides which link the next frame for a peer takes, and when (policy `max-min`).
 
 use crate::ring::Ring;
 use crate::{MICROSECOND, MILLISECOND, Nanos};
 
-/// Credit that a quiet sender saves, as time at the granted rate, at most.
+/// The most credit that a quiet sender saves, as time at the granted rate.
 const CREDIT: Nanos = 4 * MILLISECOND;
-/// And in bytes: a quarter of the smallest switch buffer, 128 KB.
+/// The same bound in bytes: a quarter of the smallest switch buffer, 128 KB.
 const CREDIT_BYTES: f64 = 32.0 * 1024.0;
-/// But never less time than a sleeping process needs to come back.
+/// The least credit, in time: a sleeping process needs this long to wake.
 const CREDIT_LEAST: Nanos = 700 * MICROSECOND;
-/// After waiting for a grant, a peer counts as limited by it for so long.
+/// How long a peer counts as limited by a grant after it waited for one.
 const LIMITED: Nanos = 15 * MILLISECOND;
 
-/// The sending half of a link to a peer.
+/// The sending half of a path: one link to one peer.
 #[derive(Debug, Default)]
 pub(crate) struct Sender {
     /// Bytes a second that the peer grants.
     pub(crate) grant: f64,
-    /// When the next frame may go at that rate.
+    /// When the next frame may be sent at that rate.
     eligible: Nanos,
-    /// The next number on the link.
+    /// The next frame number on the link.
     pub(crate) next: u64,
     pub(crate) ring: Ring,
-    /// The peer hears this node on the link.
+    /// Whether the peer hears this node on the link.
     pub(crate) heard: bool,
     pub(crate) frames: u64,
     pub(crate) resent: u64,
-    /// Packets since the weights last changed.
+    /// Packets sent since the weights last changed.
     pub(crate) span_frames: u32,
-    /// Wire bytes.
+    /// Wire bytes sent.
     pub(crate) bytes: u64,
     counted: u64,
     pub(crate) rate: f64,
 }
 
 impl Sender {
-    /// Counts a frame of so many wire bytes against the grant, and gives it its number.
+    /// Counts a frame of `wire_bytes` against the grant, and returns the frame's number.
     pub(crate) fn send(&mut self, now: Nanos, wire_bytes: usize) -> u64 {
         if self.grant > 0.0 {
             let cost = (wire_bytes as f64 * 1e9 / self.grant).min(1e10) as Nanos;
@@ -49,13 +49,13 @@ impl Sender {
         number
     }
 
-    /// When a frame may go, with the saved credit counted in.
+    /// When the next frame may be sent, including the saved credit.
     fn eligible_at(&self, now: Nanos) -> Nanos {
         self.eligible.max(now.saturating_sub(credit(self.grant)))
     }
 
-    /// Takes a new grant. What was borrowed at the old rate is kept only in part, or a peer whose
-    /// grant was tiny would wait long after it grew.
+    /// Takes a new grant. Only a part of the debt at the old rate is kept. Otherwise a peer whose
+    /// grant was tiny would wait long after the grant grew.
     pub(crate) fn set_grant(&mut self, now: Nanos, grant: f64) {
         if grant > self.grant {
             let debt = self.eligible.saturating_sub(now) as f64;
@@ -77,19 +77,19 @@ impl Sender {
     }
 }
 
-/// Time that a quiet sender may catch up.
+/// The time that a quiet sender may catch up at this rate.
 fn credit(rate: f64) -> Nanos {
     let bytes = (CREDIT_BYTES * 1e9 / rate.max(1.0)).min(CREDIT as f64) as Nanos;
     bytes.max(CREDIT_LEAST)
 }
 
-/// The pace of one of the own links, for all peers together.
+/// The pace of one of this node's links, for all peers together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// Bytes a second on the wire.
     rate: f64,
     eligible: Nanos,
-    /// The socket takes no more at present.
+    /// Whether the socket accepts no more frames at present.
     pub(crate) blocked: bool,
 }
 
@@ -107,7 +107,7 @@ impl Pace {
         self.eligible = from + (wire_bytes as f64 * 1e9 / self.rate) as Nanos;
     }
 
-    /// When the link takes the next frame.
+    /// When the link can take the next frame.
     fn free_at(&self) -> Nanos {
         if self.blocked {
             Nanos::MAX
@@ -120,13 +120,13 @@ impl Pace {
 /// The decision about a peer's next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pick {
-    /// On this link, now.
+    /// Send it on this link, now.
     Send(usize),
-    /// Not before this time; true where a grant is what holds it back.
+    /// Wait until this time; true if a grant is the reason.
     Wait(Nanos, bool),
 }
 
-/// Max-min: the link whose grant has been waiting longest. `paths` are the links that can be used.
+/// Chooses among `paths`, the usable links, the link whose grant has waited longest.
 pub(crate) fn pick<'a>(
     now: Nanos,
     paths: impl Iterator<Item = (usize, &'a Sender)>,
@@ -157,12 +157,12 @@ pub(crate) fn pick<'a>(
     }
 }
 
-/// Whether and how long a peer's frames wait for its grants.
+/// Whether a peer's frames wait for its grants, and since when.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limited(Nanos);
 
 impl Limited {
-    /// It waits now. True where it did not before.
+    /// Records that the peer waits now. Returns true if it did not wait before.
     pub(crate) fn wait(&mut self, now: Nanos) -> bool {
         let before = self.is(now);
         self.0 = now + LIMITED;

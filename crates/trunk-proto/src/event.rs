@@ -1,51 +1,52 @@
-//! What happened, for a log.
+//! Events of a trunk for the log.
 
 use crate::Mac;
 use core::fmt;
 
-/// A change that an operator wants to know.
+/// A change that is of interest to an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A node was found.
+    /// A node was discovered.
     PeerFound {
         /// The node.
         peer: Mac,
     },
-    /// A node has ended, or is not heard on any link.
+    /// A node has stopped, or is not heard on any link.
     PeerLost {
         /// The node.
         peer: Mac,
-        /// Whether it said so.
+        /// Whether the node said goodbye.
         goodbye: bool,
     },
-    /// A link to a peer carries traffic.
+    /// A link to a peer now carries traffic.
     LinkUp {
         /// The node.
         peer: Mac,
-        /// Number of the link among the own ones.
+        /// Number of the link among this node's links.
         link: usize,
     },
-    /// A link to a peer was taken out.
+    /// A link to a peer was taken out of use.
     LinkDown {
         /// The node.
         peer: Mac,
-        /// Number of the link among the own ones.
+        /// Number of the link among this node's links.
         link: usize,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
 }
 
-/// Why a link was taken out.
+/// Why a link was taken out of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The peer is heard on another link and not on this one.
+    /// The peer is heard on another link but not on this one.
     Silent,
-    /// The peer says that it does not hear this node on it.
+    /// The peer reports that it does not hear this node on this link.
     Unheard,
-    /// The own end has no carrier.
+    /// This node's interface has no carrier.
     Carrier,
-    /// Far fewer frames come over it than over another (policy `round-robin`, as published).
+    /// Far fewer frames arrive over this link than over another (policy `round-robin`, as
+    /// published).
     Behind,
     /// The peer is heard on no link.
     PeerLost,

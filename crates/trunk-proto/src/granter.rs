@@ -1,33 +1,34 @@
-//! Rates that this node grants to its peers, so that together they fill its links and no queue.
+//! Computes the rates that this node grants to its peers. Together the grants fill the node's links
+//! without filling queues.
 
 use crate::MAX_LINKS;
 use crate::grants::{Claim, PerLink, split, water_fill};
 use alloc::vec::Vec;
 
-/// Share of a link's capacity that is handed out; the rest is for control messages and keeps
-/// queues short.
+/// Share of a link's capacity that is granted. The rest is for control messages and keeps queues
+/// short.
 const HANDED_OUT: f64 = 0.995;
-/// An idle peer may send so much of a link's capacity unasked.
+/// Share of a link's capacity that an idle peer may use without asking.
 const FLOOR: f64 = 0.05;
-/// But all idle peers together no more than this.
+/// The largest share for all idle peers together.
 const FLOOR_ALL: f64 = 0.2;
-/// Shares below this part of a link are not worth using it.
+/// Shares below this part of a link are not worth granting.
 const CRUMB: f64 = 1e-3;
 
-/// What is known about one peer as a sender to this node.
+/// What this node knows about one peer as a sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
-    /// It has frames waiting for grants.
+    /// Whether it has frames that wait for grants.
     pub(crate) limited: bool,
-    /// Wire bytes a second received from it of late.
+    /// Recent rate of wire bytes received from it, in bytes a second.
     pub(crate) rate: f64,
-    /// Most that it can send on each link; 0 where the link is not usable.
+    /// The most that it can send on each link; 0 if the link is not usable.
     pub(crate) caps: PerLink,
-    /// What it was granted before.
+    /// Its previous grants.
     pub(crate) before: PerLink,
 }
 
-/// The grants of all peers, one for each.
+/// Computes the grants of all peers, in the order of `demands`.
 pub(crate) fn grant(capacity: &[f64], demands: &[Demand]) -> Vec<PerLink> {
     let handed_out: Vec<f64> = capacity.iter().map(|rate| rate * HANDED_OUT).collect();
     let claims: Vec<Claim> = demands
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn backlogged_peers_get_their_shares_and_nothing_beside() {
+    fn backlogged_peers_get_exactly_their_shares() {
         let shares = grant(
             &[100.0; 2],
             &[demand(&[0], true, 0.0), demand(&[0, 1], true, 0.0)],
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_peer_takes_nothing_from_others() {
+    fn a_quiet_peer_does_not_reduce_the_rates_of_others() {
         let shares = grant(
             &[100.0; 2],
             &[demand(&[0], false, 0.01), demand(&[0, 1], true, 0.0)],

@@ -1,9 +1,10 @@
-//! Max-min fair rates of peers that share the links of a receiver, and their split over links.
+//! Computes max-min fair rates of peers that share the links of a receiver, and how they split over
+//! the links.
 //!
-//! A peer reaches some of the links, each up to a cap, and wants up to its demand. A vector of
-//! rates can be carried if and only if for every set S of links the rates, each less what the
-//! peer can send outside S, fit into S (Hall's condition, by max-flow min-cut). Max-min rates
-//! follow by progressive filling over these sets. Rates are in bytes a second.
+//! A peer reaches some of the links, each up to a cap, and wants at most its demand. A vector of
+//! rates is feasible if and only if, for every set S of links, the rates fit into S after each
+//! peer's capacity outside S is subtracted (Hall's condition, by max-flow min-cut). Progressive
+//! filling over these sets yields the max-min rates. Rates are in bytes a second.
 
 use crate::MAX_LINKS;
 use alloc::vec;
@@ -12,17 +13,17 @@ use alloc::vec::Vec;
 /// One value for each link.
 pub type PerLink = [f64; MAX_LINKS];
 
-/// What one peer could use.
+/// The demand of one peer and its cap on each link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claim {
-    /// Most that it wants; infinite where it wants all it can get.
+    /// The most that it wants, or infinity for as much as possible.
     pub demand: f64,
-    /// Most that it can send on each link; 0 where it does not reach the link.
+    /// The most that it can send on each link; 0 if it does not reach the link.
     pub caps: PerLink,
 }
 
 impl Claim {
-    /// Most that it can send outside the links in `set`.
+    /// The most that it can send outside the links in `set`.
     fn outside(&self, set: usize) -> f64 {
         self.caps
             .iter()
@@ -33,12 +34,12 @@ impl Claim {
     }
 }
 
-/// Share of a rate within which sums of floating-point numbers count as equal.
+/// Relative error within which sums of floating-point numbers count as equal.
 const EPSILON: f64 = 1e-9;
 
-/// The max-min fair rates of all claims.
+/// Computes the max-min fair rates of all claims.
 ///
-/// `capacity` has a value for each link, [`MAX_LINKS`] at most.
+/// `capacity` has a value for each link, at most [`MAX_LINKS`].
 pub fn water_fill(capacity: &[f64], claims: &[Claim]) -> Vec<f64> {
     let mut rates: Vec<Option<f64>> = vec![None; claims.len()];
     let sets: Vec<(f64, Vec<f64>)> = (0..1_usize << capacity.len().min(MAX_LINKS))
@@ -57,7 +58,8 @@ pub fn water_fill(capacity: &[f64], claims: &[Claim]) -> Vec<f64> {
             .map(|(capacity, outside)| level(*capacity, outside, &rates))
             .collect();
         let least = levels.iter().copied().fold(f64::INFINITY, f64::min);
-        // Whoever wants no more than the level gets it, and leaves more to the others.
+        // A peer that wants no more than the level gets its demand, which leaves more to the
+        // others.
         let mut satisfied = false;
         for (rate, claim) in rates.iter_mut().zip(claims) {
             if rate.is_none() && claim.demand <= least {
@@ -82,7 +84,7 @@ pub fn water_fill(capacity: &[f64], claims: &[Claim]) -> Vec<f64> {
     rates.into_iter().flatten().collect()
 }
 
-/// The level at which peers without a rate yet fill a set of links.
+/// The level at which the peers without a rate fill a set of links.
 fn level(capacity: f64, outside: &[f64], rates: &[Option<f64>]) -> f64 {
     let mut left = capacity;
     let mut open = Vec::new();
@@ -96,7 +98,8 @@ fn level(capacity: f64, outside: &[f64], rates: &[Option<f64>]) -> f64 {
     open.sort_by(f64::total_cmp);
     let mut below = 0.0;
     for (count, outside) in open.iter().enumerate() {
-        // With `count` peers above what they can send outside, before the next one joins them.
+        // The level if `count` peers exceed what they can send outside, before the next peer joins
+        // them.
         let level = match count {
             0 => f64::INFINITY,
             _ => (left + below) / count as f64,
@@ -113,9 +116,8 @@ fn level(capacity: f64, outside: &[f64], rates: &[Option<f64>]) -> f64 {
     }
 }
 
-/// Splits rates that can be carried over the links, near to `previous`, and sparsely: what is
-/// positive and below its cap forms no circle, so that there are at most peers + links - 1 such
-/// entries.
+/// Splits feasible rates over the links, close to `previous` and sparsely. The shares that are
+/// positive and below their cap form no circle, so there are at most peers + links - 1 of them.
 pub fn split(
     capacity: &[f64],
     claims: &[Claim],
@@ -141,11 +143,11 @@ pub fn split(
 struct Flow<'a> {
     claims: &'a [Claim],
     shares: Vec<PerLink>,
-    /// Rate not yet placed, of each peer.
+    /// Rate of each peer that is not yet placed.
     wanted: Vec<f64>,
-    /// Capacity not yet used, of each link.
+    /// Unused capacity of each link.
     free: Vec<f64>,
-    /// Below this an amount counts as nothing.
+    /// An amount below this counts as zero.
     grain: f64,
 }
 
@@ -177,19 +179,20 @@ impl<'a> Flow<'a> {
         self.free[link] -= amount;
     }
 
-    /// Room of a peer under its cap on a link.
+    /// How far a peer is below its cap on a link.
     fn room(&self, peer: usize, link: usize) -> f64 {
         self.claims[peer].caps[link] - self.shares[peer][link]
     }
 
-    /// Places more of a peer's rate along a shortest chain of moves of other peers; false where
-    /// nothing is left to place or no chain exists.
+    /// Places more of a peer's rate along a shortest chain of moves of other peers. Returns false
+    /// if all is placed or no chain exists.
     fn augment(&mut self, peer: usize) -> bool {
         if self.wanted[peer] <= self.grain {
             return false;
         }
         let links = self.free.len();
-        // How a link was reached: who moves, and from which link (none for the peer itself).
+        // How each link was reached: the peer that moves, and the link it leaves (none for the peer
+        // itself).
         let mut reached: Vec<Option<(usize, Option<usize>)>> = vec![None; links];
         let mut front: Vec<usize> = Vec::new();
         for (link, reached) in reached.iter_mut().enumerate() {
@@ -242,14 +245,14 @@ impl<'a> Flow<'a> {
         self.free[last] -= amount;
     }
 
-    /// Shifts rates around each circle of shares until one of them is nothing or at its cap.
+    /// Shifts rates around each circle of shares until one share is zero or at its cap.
     fn cancel_circles(&mut self) {
-        // Each shift ends one share between nothing and its cap for good.
+        // Each shift brings one share to zero or to its cap for good.
         for _ in 0..self.claims.len() * MAX_LINKS {
             let Some(circle) = self.find_circle() else {
                 break;
             };
-            // Shares at even places shrink, those at odd places grow.
+            // Shares at even positions shrink and those at odd positions grow.
             let amount = circle
                 .iter()
                 .enumerate()
@@ -272,8 +275,8 @@ impl<'a> Flow<'a> {
         self.shares[peer][link] > self.grain && self.room(peer, link) > self.grain
     }
 
-    /// A circle in the graph of peers and links whose edges are the inner shares: its edges in
-    /// order, the smallest one at the first place.
+    /// Finds a circle in the graph of peers and links whose edges are the inner shares. Returns its
+    /// edges in order, the smallest share first.
     fn find_circle(&self) -> Option<Vec<(usize, usize)>> {
         let peers = self.claims.len();
         let nodes = peers + self.free.len();

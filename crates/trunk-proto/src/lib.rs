@@ -1,20 +1,21 @@
-//! A trunk: the Ethernet links of a node as one virtual interface, as a state machine without I/O.
+//! A trunk joins the Ethernet links of a node into one virtual interface. This crate is its state
+//! machine, without I/O.
 //!
-//! It follows RI2N, RI2N+ and RI2N++ (Yonemoto et al., *Asymmetric Multi-link Ethernet Trunking
-//! System with Adaptive Traffic Control*) and adds the policy max-min: the receiver grants rates,
-//! so that frames are lost, if at all, before they are numbered.
+//! The crate implements RI2N, RI2N+ and RI2N++ (Yonemoto et al., *Asymmetric Multi-link Ethernet
+//! Trunking System with Adaptive Traffic Control*) and adds the policy max-min. With max-min, the
+//! receiver grants rates, so that frames are dropped, if at all, before they get a number.
 //!
 //! # Driving a trunk
 //!
-//! [`Trunk`] holds everything about one node. The caller moves frames and tells the time, in
-//! nanoseconds of any monotonic clock. After one or more calls of `handle_*` drain it:
+//! [`Trunk`] holds all state of one node. The caller moves the frames and passes the time, in
+//! nanoseconds of any monotonic clock. After one or more calls of `handle_*`, call
 //! [`Trunk::poll_transmit`], [`Trunk::poll_deliver`] and [`Trunk::poll_event`] until each returns
-//! none, then sleep until [`Trunk::poll_timeout`] at the latest and call
-//! [`Trunk::handle_timeout`]. Frames that wait on the sockets are handed in before
-//! `handle_timeout` is called, or a late caller would look like a dead link.
+//! none. Then sleep at most until [`Trunk::poll_timeout`], and call [`Trunk::handle_timeout`].
+//! Before `handle_timeout`, pass all frames that wait on the sockets. Otherwise a late caller looks
+//! like a dead link.
 //!
-//! Every queue and table has its bound in [`Limits`]; what a neighbour sends can neither panic nor
-//! take memory beyond them.
+//! [`Limits`] bounds every queue and table. No input from a neighbour can cause a panic or exceed
+//! these bounds.
 #![no_std]
 
 extern crate alloc;
@@ -55,20 +56,20 @@ pub const ETHERTYPE: u16 = 0x88b5;
 /// Bytes of the header between the Ethernet header and the payload.
 pub const SHIM_BYTES: usize = 12;
 
-/// Links of one node, at most.
+/// The largest number of links of one node.
 pub const MAX_LINKS: usize = 8;
 
 const MICROSECOND: Nanos = 1_000;
 const MILLISECOND: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000_000_000;
 
-/// Bytes that a frame with this payload (after the Ethernet header) takes on the wire: header,
-/// check sequence, preamble and gap included, 84 at least.
+/// Bytes on the wire of a frame whose payload after the Ethernet header has this size. The sum
+/// includes the header, the check sequence, the preamble and the gap, and is at least 84.
 pub(crate) fn wire_bytes(payload: usize) -> usize {
     (payload + 14 + 24).max(84)
 }
 
-/// A 32-bit serial number as the 64-bit one nearest to `near`.
+/// Extends a 32-bit serial number to the 64-bit number nearest to `near`.
 pub(crate) fn extend(wire: u32, near: u64) -> u64 {
     let difference = wire.wrapping_sub(near as u32) as i32;
     near.saturating_add_signed(i64::from(difference))

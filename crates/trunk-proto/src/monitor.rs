@@ -1,4 +1,5 @@
-//! Whether a link to a peer is alive, from what is heard on it and on its siblings.
+//! Decides whether a link to a peer is alive, from the frames heard on it and on the peer's other
+//! links.
 
 use crate::{MILLISECOND, Nanos, SECOND};
 
@@ -6,13 +7,13 @@ use crate::{MILLISECOND, Nanos, SECOND};
 pub(crate) const FAST: Nanos = 10 * MILLISECOND;
 /// Time between heartbeats to an idle peer.
 pub(crate) const SLOW: Nanos = SECOND;
-/// Heartbeats that must come in a row before a link is used again.
+/// Consecutive heartbeats that are required before a link is used again.
 const CLEAN: u32 = 3;
 
-/// State of a link to a peer, as heard from this end.
+/// State of a link to a peer, as this end hears it.
 ///
 /// ```text
-/// Down --heartbeat--> Joining --3 in a row--> Up --silence, carrier, told--> Down
+/// Down --heartbeat--> Joining --3 in a row--> Up --silence, carrier, peer report--> Down
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -31,7 +32,7 @@ impl State {
     }
 }
 
-/// What was heard on a link, by both clocks.
+/// When this node last heard a peer on a link, by both clocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Monitor {
     pub(crate) state: State,
@@ -39,9 +40,9 @@ pub(crate) struct Monitor {
     pub(crate) heard: Nanos,
     /// The sender's clock in the newest heartbeat.
     pub(crate) stamp: Nanos,
-    /// When that came.
+    /// When that heartbeat arrived.
     pub(crate) stamp_heard: Nanos,
-    /// When the sender is bound to send the next one, at its present pace.
+    /// The time after which the sender sends the next heartbeat, at its current pace.
     pub(crate) interval: Nanos,
     pub(crate) failures: u64,
 }
@@ -62,9 +63,9 @@ impl Monitor {
         self.state == State::Up
     }
 
-    /// A heartbeat came. True where the link came up with it.
+    /// Records a heartbeat. Returns true if it brought the link up.
     pub(crate) fn heartbeat(&mut self, now: Nanos, stamp: Nanos, interval: Nanos) -> bool {
-        // A gap of more than a few heartbeats starts the count again.
+        // A gap of more than a few heartbeats restarts the count.
         let gap = now.saturating_sub(self.stamp_heard) > 6 * self.interval.max(interval);
         self.heard = now;
         self.stamp = self.stamp.max(stamp);
@@ -80,7 +81,7 @@ impl Monitor {
         self.is_up()
     }
 
-    /// Takes the link out. True where it was up.
+    /// Takes the link down. Returns true if it was up.
     pub(crate) fn fail(&mut self) -> bool {
         let was_up = self.is_up();
         self.failures += u64::from(was_up);
@@ -88,17 +89,18 @@ impl Monitor {
         was_up
     }
 
-    /// Whether the peer, by its own clock, has sent on `sibling` well after the last that came
-    /// here. A peer, or this node, that gets no processor time is silent on all links alike.
+    /// Whether the link is silent although the peer sends: by its own clock, the peer has sent on
+    /// `sibling` well after its last message on this link. If the peer or this node gets no
+    /// processor time, all links are silent alike, and this returns false.
     ///
-    /// `since`: the peer sends at its present pace since then, by its own clock.
+    /// `since` is when the peer began to send at its current pace, by its own clock.
     pub(crate) fn is_silent(&self, sibling: &Monitor, since: Nanos) -> bool {
         let limit = sibling.interval * 9 / 2;
         sibling.stamp.saturating_sub(self.stamp.max(since)) >= limit
             && sibling.heard.saturating_sub(self.heard) >= limit * 3 / 4
     }
 
-    /// Whether less has come than a healthy link brings, though it may yet.
+    /// Whether less arrived than on a healthy link. The rest may still arrive.
     pub(crate) fn is_quiet(&self, sibling: &Monitor) -> bool {
         sibling.heard.saturating_sub(self.heard) >= 2 * FAST
     }
@@ -120,12 +122,12 @@ mod tests {
     fn three_heartbeats_bring_a_link_up() {
         assert_eq!(heard(&[10, 20]).state, State::Joining(2));
         assert!(heard(&[10, 20, 30]).is_up());
-        // A first one after long silence does not count with older ones.
+        // The first heartbeat after a long silence starts a new count.
         assert_eq!(heard(&[10, 20, 9000]).state, State::Joining(1));
     }
 
     #[test]
-    fn silence_counts_only_beside_a_sibling() {
+    fn silence_counts_only_if_another_link_is_heard() {
         let dead = heard(&[10, 20, 30]);
         assert!(!dead.is_silent(&heard(&[10, 20, 30, 40, 50, 60]), 0));
         assert!(dead.is_silent(&heard(&[10, 20, 30, 40, 50, 60, 70, 80]), 0));
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_reader_sees_no_failure() {
+    fn late_reading_does_not_look_like_a_failure() {
         // All heartbeats of one link are read 100 ms before those of the other.
         let mut early = heard(&[10, 20, 30]);
         let late = heard(&[10, 20, 30]);

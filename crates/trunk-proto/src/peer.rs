@@ -1,4 +1,4 @@
-//! One node at the other end, and the links shared with it.
+//! The state of one peer and of the links shared with it.
 
 use crate::address::Packed;
 use crate::capacity::{Capacity, SURE_ALONE};
@@ -15,18 +15,18 @@ use crate::{MAX_LINKS, MILLISECOND, Mac, Nanos, SECOND};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Traffic keeps a peer's heartbeats fast for so long.
+/// How long a peer's heartbeats stay fast after traffic.
 const ACTIVE: Nanos = SECOND;
-/// A repair is waited for so long, beside a round trip.
+/// How long a frame waits for a repair, in addition to a round trip.
 const HOLD: Nanos = 5 * MILLISECOND;
-/// A round trip that counts for it, at most.
+/// The longest round trip that counts for this wait.
 const HOLD_LONGEST: Nanos = 10 * MILLISECOND;
-/// After a link was taken out, its frames are waited for on the others so long.
+/// After a link is taken out, how long its frames are awaited on the other links.
 pub(crate) const RESCUE: Nanos = 40 * MILLISECOND;
-/// Ranges waiting to be asked for again, at most.
+/// The largest number of ranges that wait to be requested again.
 const GAPS: usize = 256;
 
-/// A link to a peer: from one of the own links to one of the peer's.
+/// A path to a peer: from one of this node's links to one of the peer's.
 #[derive(Debug)]
 pub(crate) struct Path {
     /// Number of the link among the peer's.
@@ -37,11 +37,11 @@ pub(crate) struct Path {
     pub(crate) monitor: Monitor,
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
-    /// Both ends hear each other.
+    /// Whether both ends hear each other.
     pub(crate) usable: bool,
     /// Counter of the newest control message.
     pub(crate) counter: u32,
-    /// What the way from the peer was found to carry.
+    /// The learned capacity of the path from the peer.
     pub(crate) capacity: Capacity,
     /// The newest counts of a published policy.
     pub(crate) span: SpanReport,
@@ -63,7 +63,7 @@ impl Path {
         }
     }
 
-    /// The same link to a node that has started anew.
+    /// The same path to a node that has restarted.
     fn restarted(&self) -> Path {
         Path {
             capacity: self.capacity,
@@ -71,7 +71,8 @@ impl Path {
         }
     }
 
-    /// How good a match the two ends are: links are usually numbered alike at all nodes.
+    /// How well two ends match (smaller is better). Links usually have the same numbers at all
+    /// nodes.
     pub(crate) fn distance(own: usize, peers: u8) -> (usize, usize) {
         (own.abs_diff(usize::from(peers)), own + usize::from(peers))
     }
@@ -82,37 +83,38 @@ impl Path {
 pub(crate) struct Peer {
     pub(crate) node: Mac,
     pub(crate) session: u32,
-    /// It has answered this node's session.
+    /// Whether it has answered this node's session.
     pub(crate) established: bool,
-    /// A link was taken out not long ago: what was on it comes again until then.
+    /// A link was taken out recently. Until this time, its frames may come again over other links.
     pub(crate) rescue_until: Nanos,
-    /// A session that claims to be its new one, to be answered so that it can prove it.
+    /// A session that claims to be the peer's new one. This node answers it, so that the peer can
+    /// prove the claim.
     pub(crate) candidate: Option<u32>,
-    /// Indexed by the own links.
+    /// The paths, indexed by this node's links.
     pub(crate) paths: [Option<Path>; MAX_LINKS],
     pub(crate) queue: Queue,
     pub(crate) resend: VecDeque<Numbered>,
     pub(crate) next: u64,
     pub(crate) resequencer: Resequencer,
     pub(crate) limited: Limited,
-    /// It waits for grants of this node's, as it says.
+    /// Whether the peer reports that it waits for this node's grants.
     pub(crate) peer_limited: bool,
-    /// What this node grants to it.
+    /// The rates that this node grants to the peer.
     pub(crate) granted: PerLink,
-    /// The peer's clock when it made the grants that are in force.
+    /// The peer's clock when it made the current grants.
     pub(crate) grants_made: Nanos,
     pub(crate) turns: Turns,
-    /// Gaps to be told, with the own link they were found on.
+    /// Gaps to report, with the own link on which each was found.
     pub(crate) gaps: VecDeque<(usize, Gap)>,
-    /// A heartbeat is to be sent at once: on one link, or on all.
+    /// Whether a heartbeat is due at once, on one link or on all.
     pub(crate) urgent: Urgency,
     pub(crate) active_until: Nanos,
     /// The peer's clock when it began to send fast heartbeats.
     pub(crate) fast_since: Nanos,
     pub(crate) next_slow: Nanos,
-    /// Smoothed, 0 where not yet known.
+    /// Smoothed round-trip time, 0 if unknown.
     pub(crate) round_trip: Nanos,
-    /// The newest heartbeat on each link: its stamp and when it came.
+    /// The newest heartbeat on each link: its stamp and when it arrived.
     pub(crate) echo: [(Nanos, Nanos); MAX_LINKS],
 }
 
@@ -152,7 +154,7 @@ impl Peer {
         }
     }
 
-    /// Starts anew with a node that has started anew. Frames that wait for it are kept.
+    /// Resets the state after the peer restarted. Frames that wait for the peer are kept.
     pub(crate) fn restart(&mut self, session: u32) {
         let links: Vec<(usize, Path)> = self
             .paths()
@@ -190,12 +192,12 @@ impl Peer {
         self.paths().filter(|(_, path)| path.usable)
     }
 
-    /// There is traffic, so that heartbeats are fast from now on.
+    /// Records traffic, which makes heartbeats fast.
     pub(crate) fn touch(&mut self, now: Nanos) {
         self.active_until = now + ACTIVE;
     }
 
-    /// Whether heartbeats are fast: with traffic, and while a link is about to come up.
+    /// Whether heartbeats are fast: during traffic, and when a link is about to come up.
     pub(crate) fn is_active(&self, now: Nanos) -> bool {
         let settling = |path: &Path| {
             !path.usable && path.monitor.heard > 0 && now < path.monitor.heard + 2 * SLOW
@@ -211,7 +213,8 @@ impl Peer {
         self.urgent = self.urgent.max(urgency);
     }
 
-    /// Remembers a gap to be told; with too many waiting, the oldest are left to the upper layers.
+    /// Records a gap to report. If too many wait, the oldest are dropped and the upper layers
+    /// repair them.
     pub(crate) fn note_gap(&mut self, now: Nanos, link: usize, gap: Gap) {
         if let Some(path) = &mut self.paths[link] {
             path.receiver.open_gap(gap, now);
@@ -222,7 +225,7 @@ impl Peer {
         self.gaps.push_back((link, gap));
     }
 
-    /// The link that is heard best, other than `except` where there is a choice.
+    /// The link that is heard best, other than `except` if there is a choice.
     pub(crate) fn best_link(&self, except: Option<usize>) -> Option<usize> {
         let rank = |(link, path): &(usize, &Path)| {
             (
@@ -235,7 +238,7 @@ impl Peer {
         self.paths().max_by_key(rank).map(|(link, _)| link)
     }
 
-    /// Tells the resequencer how far every link has come, where that is known.
+    /// Tells the resequencer which numbers every link has passed, if that is known.
     pub(crate) fn pass(&mut self, now: Nanos) {
         if now < self.rescue_until {
             return;
@@ -246,8 +249,8 @@ impl Peer {
         }
     }
 
-    /// A link that still counts has brought less than its siblings: what was lost on it may come
-    /// again once it is taken out.
+    /// Whether a link in use has brought less than the others. Its lost frames may come again after
+    /// it is taken out.
     pub(crate) fn is_quiet(&self, now: Nanos) -> bool {
         if now < self.rescue_until {
             return true;
@@ -261,7 +264,7 @@ impl Peer {
         best.is_some_and(|best| up().any(|monitor| monitor.is_quiet(best)))
     }
 
-    /// The frames that were on a link when it was taken out go to the others, in order.
+    /// Queues the unacknowledged frames of a failed link for the other links, in order.
     pub(crate) fn rescue(&mut self, link: usize) {
         if let Some(path) = &mut self.paths[link] {
             let frames = path.sender.ring.drain();
@@ -270,7 +273,7 @@ impl Peer {
         }
     }
 
-    /// Takes the round trip of a stamp of this node's that a heartbeat brings back.
+    /// Measures the round trip from this node's stamp that a heartbeat returns.
     pub(crate) fn measure_round_trip(&mut self, now: Nanos, heartbeat: &Heartbeat) {
         if heartbeat.echo_stamp == 0 {
             return;
@@ -283,12 +286,12 @@ impl Peer {
         };
     }
 
-    /// A repair is waited for so long: the way there and back, and some time to be read.
+    /// How long to wait for a repair: a round trip and the time to read the frames.
     pub(crate) fn hold(&self) -> Nanos {
         HOLD + self.round_trip.min(HOLD_LONGEST)
     }
 
-    /// New weights of RI2N+ from the counts that the peer reported.
+    /// Computes the weights of RI2N+ from the counts that the peer reported.
     pub(crate) fn weigh_by_links(&mut self) {
         let mut counts = [0; MAX_LINKS];
         for (link, path) in self.usable() {
@@ -297,7 +300,8 @@ impl Peer {
         self.turns.by_link_count(&counts);
     }
 
-    /// New weights of RI2N++ from the counts that the peer reported and what was sent meanwhile.
+    /// Computes the weights of RI2N++ from the counts that the peer reported and the frames sent
+    /// since.
     pub(crate) fn weigh_by_traffic(&mut self) {
         let mut counts = [None; MAX_LINKS];
         for (link, path) in self.paths_mut().filter(|(_, path)| path.usable) {
@@ -312,8 +316,8 @@ impl Peer {
         self.turns.by_traffic(&counts);
     }
 
-    /// The next frame with its number: one to be sent again before a new one. True where it was
-    /// sent before.
+    /// Returns the next frame with its number; frames to resend come first. The flag is true if the
+    /// frame was sent before.
     pub(crate) fn next_frame(&mut self, now: Nanos) -> Option<(Numbered, bool)> {
         if let Some(frame) = self.resend.pop_front() {
             return Some((frame, true));

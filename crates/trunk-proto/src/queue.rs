@@ -1,16 +1,16 @@
-//! The queue of frames for one peer, with active queue management before they are numbered:
-//! CoDel (RFC 8289), which marks packets that know ECN (RFC 3168) and drops others.
+//! The queue of frames for one peer. It applies active queue management before frames get their
+//! numbers: CoDel (RFC 8289), which marks packets that support ECN (RFC 3168) and drops others.
 
 use crate::address::Packed;
 use crate::{MILLISECOND, Nanos};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Waiting time that is good enough to stand.
+/// The acceptable waiting time.
 const TARGET: Nanos = 4 * MILLISECOND;
-/// Time for senders to react: some round trips of a local network with a full queue.
+/// The time that senders need to react: some round trips of a local network with a full queue.
 const INTERVAL: Nanos = 30 * MILLISECOND;
-/// A queue this short, in bytes, is never too long: two full segments.
+/// A queue of at most this many bytes is never too long: two full segments.
 const SHORT: usize = 3028;
 
 #[derive(Debug)]
@@ -19,13 +19,13 @@ struct Waiting {
     frame: Packed,
 }
 
-/// Frames for one peer in the order in which they came.
+/// The frames for one peer in order of arrival.
 #[derive(Debug)]
 pub(crate) struct Queue {
     waiting: VecDeque<Waiting>,
     bytes: usize,
     limit: usize,
-    /// When the waiting time will have been above the target for an interval.
+    /// When the waiting time will have exceeded the target for a whole interval.
     above_until: Option<Nanos>,
     dropping: bool,
     next_drop: Nanos,
@@ -35,7 +35,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// A queue of at most so many bytes.
+    /// Creates a queue of at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> Queue {
         Queue {
             waiting: VecDeque::new(),
@@ -58,7 +58,7 @@ impl Queue {
         self.bytes
     }
 
-    /// Drops the frame where the queue is full.
+    /// Appends the frame, or drops it if the queue is full.
     pub(crate) fn push(&mut self, now: Nanos, frame: Packed) {
         let bytes = frame.body.len();
         if self.bytes + bytes > self.limit {
@@ -69,13 +69,13 @@ impl Queue {
         self.waiting.push_back(Waiting { since: now, frame });
     }
 
-    /// The next frame to send.
+    /// Takes the next frame to send.
     pub(crate) fn pop(&mut self, now: Nanos) -> Option<Packed> {
         let (mut frame, late) = self.take(now)?;
         if !self.dropping {
             if late {
                 self.dropping = true;
-                // Starts near the rate of the last time if that was not long ago.
+                // Starts near the previous drop rate if dropping ended recently.
                 let recent = now < self.next_drop.saturating_add(8 * INTERVAL);
                 self.count = if recent && self.count > 2 {
                     self.count - 2
@@ -104,7 +104,7 @@ impl Queue {
         Some(frame)
     }
 
-    /// Marks the frame, or drops it and takes the next.
+    /// Marks the frame, or drops it and takes the next one.
     fn signal(&mut self, now: Nanos, frame: Packed) -> Option<Packed> {
         if let Some(marked) = mark(&frame) {
             self.marked += 1;
@@ -114,7 +114,7 @@ impl Queue {
         self.take(now).map(|(frame, _)| frame)
     }
 
-    /// The frame at the head, and whether frames have waited too long for an interval.
+    /// Takes the first frame, and tells whether frames have waited too long for an interval.
     fn take(&mut self, now: Nanos) -> Option<(Packed, bool)> {
         let Some(Waiting { since, frame }) = self.waiting.pop_front() else {
             self.above_until = None;
@@ -131,12 +131,13 @@ impl Queue {
     }
 }
 
-/// The integer square root, 1 at least.
+/// The integer square root, at least 1.
 fn root(value: u32) -> Nanos {
     u64::from(value.isqrt().max(1))
 }
 
-/// The frame with its IP packet marked "congestion experienced"; none where it does not know ECN.
+/// Returns the frame with its IP packet marked "congestion experienced", or none if it does not
+/// support ECN.
 fn mark(frame: &Packed) -> Option<Packed> {
     let at = match frame.address {
         crate::address::Address::Whole => crate::address::HEADER_BYTES,
@@ -151,7 +152,7 @@ fn mark(frame: &Packed) -> Option<Packed> {
             let before = u16::from_be_bytes([packet[0], packet[1]]);
             packet[1] |= 3;
             let after = u16::from_be_bytes([packet[0], packet[1]]);
-            // RFC 1624: the sum of the header follows from the change of one word.
+            // RFC 1624: the new header checksum follows from the change of one word.
             let sum = u16::from_be_bytes([packet[10], packet[11]]);
             let mut sum = u32::from(!sum) + u32::from(!before) + u32::from(after);
             sum = (sum & 0xffff) + (sum >> 16);
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standing_queue_is_shortened() {
+    fn a_persistent_queue_is_shortened() {
         let mut queue = Queue::new(1 << 20);
         let mut now = 0;
         // Two frames come for one that leaves every 120 us.
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_passes() {
+    fn a_burst_is_carried_without_loss() {
         let mut queue = Queue::new(1 << 20);
         (0..100).for_each(|_| queue.push(0, frame(0, &[0; 1500])));
         assert_eq!((0..100).filter_map(|i| queue.pop(i * 120_000)).count(), 100);
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_know_ecn_are_marked() {
+    fn packets_with_ecn_support_are_marked() {
         let mut v4 = [0; 40];
         v4[..2].copy_from_slice(&[0x45, 2]);
         v4[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);

@@ -1,30 +1,31 @@
-//! Frames that arrive from a peer on one link: what is missing, and how much came.
+//! Tracks the frames that arrive from a peer on one link: which are missing, and the rate of
+//! arrival.
 
 use crate::capacity::Tick;
 use crate::delay::Delay;
 use crate::{MILLISECOND, Nanos, extend};
 
-/// Numbers on a link further ahead than this are no frames of ours.
+/// Link numbers further ahead than this cannot belong to this session.
 const WINDOW: u64 = 1 << 16;
 
-/// The receiving half of a link to a peer.
+/// The receiving half of a path: one link from one peer.
 #[derive(Debug, Default)]
 pub(crate) struct Receiver {
-    /// The next number on the link.
+    /// The next expected number on the link.
     expected: u64,
-    /// All numbers of the peer's sequence below this were sent on this link before what has
-    /// arrived, or on another.
+    /// The peer has sent all numbers of its sequence below this on another link, or on this one
+    /// before the frames that have arrived.
     pub(crate) passed: u64,
     pub(crate) frames: u64,
     pub(crate) bytes: u64,
     pub(crate) lost: u64,
-    /// Packets in the present span of the published policies.
+    /// Packets in the current span of the published policies.
     pub(crate) span_frames: u32,
-    /// And in the last whole one.
+    /// Packets in the last complete span.
     pub(crate) span_last: u32,
     /// Wire bytes a second, smoothed over some ticks.
     pub(crate) rate: f64,
-    /// What the last tick showed.
+    /// The measurements of the last tick.
     pub(crate) tick: Tick,
     pub(crate) delay: Delay,
     /// Share of frames lost, smoothed over some ticks with frames.
@@ -32,17 +33,17 @@ pub(crate) struct Receiver {
     counted: u64,
     lost_counted: u64,
     frames_counted: u64,
-    /// Number up to which the peer knows what arrived.
+    /// The number up to which the peer knows what arrived.
     pub(crate) acknowledged: u64,
-    /// A gap found not long ago, which must not be acknowledged until then: what says so may
-    /// overtake the request to send again.
+    /// A recent gap, which must not be acknowledged until this time. An acknowledgement could
+    /// overtake the request to send the frames again.
     open_gap: (u64, Nanos),
 }
 
-/// A gap stays open so long.
+/// How long a gap stays open.
 const OPEN: Nanos = 10 * MILLISECOND;
 
-/// Numbers that did not come: the first and how many.
+/// A range of numbers that did not arrive: the first number and the count.
 pub(crate) type Gap = (u64, u64);
 
 impl Receiver {
@@ -50,15 +51,15 @@ impl Receiver {
         self.expected
     }
 
-    /// Starts anew where the peer says it is.
+    /// Restarts at the numbers that the peer reports.
     pub(crate) fn restart(&mut self, link_number: u32, passed: u64) {
         self.expected = u64::from(link_number);
         self.acknowledged = self.expected;
         self.passed = passed;
     }
 
-    /// A data frame. The gap before it, none where there is none; an error where its number
-    /// cannot be.
+    /// Records a data frame. Returns the gap before it, if there is one, or an error if the number
+    /// is impossible.
     pub(crate) fn frame(&mut self, link_number: u32, wire_bytes: usize) -> Result<Option<Gap>, ()> {
         let number = extend(link_number, self.expected);
         if number.abs_diff(self.expected) > WINDOW {
@@ -72,8 +73,8 @@ impl Receiver {
         Ok(gap)
     }
 
-    /// A control message says which number comes next. Where that is far from what is known, the
-    /// peer is right.
+    /// Records the next number that a control message announces. If it differs greatly from the
+    /// expected number, the peer's number replaces it.
     pub(crate) fn next_is(&mut self, link_number: u32, passed: u64) -> Option<Gap> {
         let number = extend(link_number, self.expected);
         if number.abs_diff(self.expected) > WINDOW {
@@ -92,7 +93,7 @@ impl Receiver {
         gap
     }
 
-    /// Measures the rate over a tick of so many nanoseconds.
+    /// Measures the rate over a tick of `elapsed` nanoseconds.
     pub(crate) fn measure(&mut self, elapsed: Nanos) {
         let bytes = self.bytes - self.counted;
         self.counted = self.bytes;
@@ -114,7 +115,8 @@ impl Receiver {
         }
     }
 
-    /// Number up to which everything has arrived, or is given up, to be told to the peer.
+    /// Returns the number up to which everything has arrived or is given up, for the report to the
+    /// peer.
     pub(crate) fn acknowledge(&mut self, now: Nanos) -> u64 {
         self.acknowledged = self.expected;
         match self.open_gap {
@@ -123,7 +125,7 @@ impl Receiver {
         }
     }
 
-    /// A gap is about to be reported.
+    /// Opens a gap that is about to be reported.
     pub(crate) fn open_gap(&mut self, (first, _): Gap, now: Nanos) {
         let first = if now < self.open_gap.1 {
             first.min(self.open_gap.0)
@@ -133,7 +135,7 @@ impl Receiver {
         self.open_gap = (first, now + OPEN);
     }
 
-    /// Frames that came since the peer was last told.
+    /// Frames that arrived since the last report to the peer.
     pub(crate) fn unacknowledged(&self) -> u64 {
         self.expected.saturating_sub(self.acknowledged)
     }
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_knows_better_where_it_is() {
+    fn the_number_that_the_peer_announces_is_used() {
         let mut receiver = Receiver::default();
         assert_eq!(receiver.next_is(1 << 30, 7), None);
         assert_eq!((receiver.expected(), receiver.passed), (1 << 30, 7));

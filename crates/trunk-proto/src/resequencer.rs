@@ -1,30 +1,30 @@
-//! Restores the order of a peer's frames that came over several links.
+//! Restores the order of a peer's frames that arrive over several links.
 //!
-//! Links are first-in first-out, so that a number is proven lost once every live link has passed
-//! it (RFC 1990, section 4.1). Then it is waited for only as long as a repair takes.
+//! Each link delivers in order, so a number is proven lost as soon as every live link has passed it
+//! (RFC 1990, section 4.1). After this proof the resequencer waits only as long as a repair takes.
 
 use crate::address::Packed;
 use crate::{MILLISECOND, Nanos};
 use alloc::collections::{BTreeMap, VecDeque};
 
-/// Where no proof comes, a frame waits so long for those before it.
+/// Without a proof, how long a frame waits for those before it.
 const FALLBACK: Nanos = 20 * MILLISECOND;
-/// And so long where a link has gone silent: until it is taken out and what was on it sent again.
+/// The same wait if a link is silent: until it is taken out and its frames are sent again.
 const FALLBACK_SILENT: Nanos = 100 * MILLISECOND;
-/// Numbers further ahead than this are no frames of ours.
+/// Numbers further ahead than this cannot belong to this session.
 pub(crate) const WINDOW: u64 = 1 << 20;
-/// Times at which links had passed a number, remembered.
+/// The largest number of recorded times at which links had passed a number.
 const MARKS: usize = 64;
 
-/// What became of a frame.
+/// The result of taking a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// It is the next one: deliver it now.
+    /// It is the next one: the caller delivers it now.
     Next,
     Held,
-    /// It was here before, or came too late.
+    /// It arrived before, or too late.
     Duplicate,
-    /// Its number cannot be.
+    /// Its number is impossible.
     OutOfWindow,
 }
 
@@ -34,18 +34,19 @@ struct HeldFrame {
     frame: Packed,
 }
 
-/// The frames of one peer that wait for others.
+/// The frames of one peer that wait for earlier ones.
 #[derive(Debug)]
 pub(crate) struct Resequencer {
-    /// The number to be delivered next.
+    /// The next number to deliver.
     next: u64,
     held: BTreeMap<u64, HeldFrame>,
     bytes: usize,
-    /// All numbers below the first have been passed by every live link since the second.
+    /// Pairs of a number and a time: every live link had passed all numbers below the number at
+    /// that time.
     marks: VecDeque<(u64, Nanos)>,
-    /// Frames held at once, at most.
+    /// The largest number of frames held at once.
     limit: usize,
-    /// Numbers given up.
+    /// Count of numbers given up.
     pub(crate) skipped: u64,
 }
 
@@ -73,7 +74,7 @@ impl Resequencer {
         self.held.len()
     }
 
-    /// Starts anew at a number. What is held is given up.
+    /// Restarts at a number and discards the frames held.
     pub(crate) fn restart(&mut self, next: u64) {
         self.next = next;
         self.held.clear();
@@ -81,8 +82,8 @@ impl Resequencer {
         self.marks.clear();
     }
 
-    /// Takes a frame. After [`Taken::Next`] the caller delivers it itself, so that the frame of a
-    /// quiet stream is never stored.
+    /// Takes a frame. After [`Taken::Next`] the caller delivers the frame itself. Thus a frame that
+    /// arrives in order is never stored.
     pub(crate) fn push(&mut self, number: u64, now: Nanos, frame: &Packed) -> Taken {
         if number == self.next {
             self.next += 1;
@@ -105,7 +106,7 @@ impl Resequencer {
         Taken::Held
     }
 
-    /// Every live link has passed all numbers below `passed`.
+    /// Records that every live link has passed all numbers below `passed`.
     pub(crate) fn pass(&mut self, passed: u64, now: Nanos) {
         while self
             .marks
@@ -118,14 +119,14 @@ impl Resequencer {
             return;
         }
         if self.marks.len() == MARKS {
-            // The later time holds for both: a hole waits a little longer.
+            // The later time is used for both; a hole waits slightly longer.
             self.marks.pop_back();
         }
         self.marks.push_back((passed, now));
     }
 
-    /// The next frame that may be delivered: in order, or after a hole that is given up, either
-    /// `hold` after it was proven lost, or by time alone.
+    /// Returns the next frame to deliver: the one in order, or the one after a hole that is given
+    /// up. A hole is given up `hold` after it was proven lost, or after the fallback time.
     pub(crate) fn pop(&mut self, now: Nanos, hold: Nanos, silent: bool) -> Option<Packed> {
         let (&number, _) = self.held.first_key_value()?;
         let full = self.held.len() > self.limit;
@@ -139,12 +140,12 @@ impl Resequencer {
         Some(held.frame)
     }
 
-    /// When the hole before the first frame held is given up; none where nothing is held.
+    /// When the hole before the first held frame is given up, or none if no frame is held.
     pub(crate) fn give_up(&self, hold: Nanos, silent: bool) -> Option<Nanos> {
         let (_, first) = self.held.first_key_value()?;
         let fallback = first.since + if silent { FALLBACK_SILENT } else { FALLBACK };
-        // The first missing number decides: those after it are given up at the same time only
-        // where they are proven lost too, and the next frame held stands behind all of them.
+        // The first missing number decides. Later missing numbers are given up at the same time
+        // only if they are proven lost too, and the next held frame is behind all of them.
         let number = *self.held.first_key_value()?.0;
         let proven = self
             .marks
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proven_loss_is_given_up_after_the_time_of_a_repair() {
+    fn a_proven_loss_is_given_up_after_the_repair_time() {
         let mut resequencer = Resequencer::new(100);
         resequencer.push(1, 0, &frame(1));
         resequencer.pass(2, MILLISECOND);
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn without_proof_time_decides_and_longer_on_silence() {
+    fn without_proof_a_hole_is_given_up_after_a_fallback_time() {
         let mut resequencer = Resequencer::new(100);
         resequencer.push(1, 0, &frame(1));
         assert_eq!(resequencer.give_up(HOLD, false), Some(FALLBACK));

@@ -1,17 +1,18 @@
-//! Frames sent on one link to one peer and not yet acknowledged, for sending again.
+//! Stores the frames that were sent on one link to one peer and are not yet acknowledged, so that
+//! they can be sent again.
 
 use crate::address::Packed;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// A frame with its place in the peer's sequence.
+/// A frame with its number in the peer's sequence.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbered {
     pub(crate) number: u64,
     pub(crate) frame: Packed,
 }
 
-/// The frames with the numbers from `first` on.
+/// The stored frames, with consecutive link numbers from `first`.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
     first: u64,
@@ -19,8 +20,8 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Remembers the frame with the next number on the link, and forgets the oldest beyond
-    /// `limit`. With a limit of 0 nothing is remembered.
+    /// Stores the frame with the next link number, and removes the oldest beyond `limit`. With a
+    /// limit of 0 it stores nothing.
     pub(crate) fn push(&mut self, link_number: u64, frame: &Numbered, limit: usize) {
         if self.sent.is_empty() {
             self.first = link_number;
@@ -34,14 +35,14 @@ impl Ring {
         }
     }
 
-    /// Forgets the frames below this number.
+    /// Removes the frames below this number.
     pub(crate) fn acknowledge(&mut self, below: u64) {
         while self.first < below && self.sent.pop_front().is_some() {
             self.first += 1;
         }
     }
 
-    /// Takes out the frames of a range, as far as they are remembered.
+    /// Takes out the frames of a range that are still stored.
     pub(crate) fn take(&mut self, first: u64, count: u64) -> Vec<Numbered> {
         let from = first.max(self.first);
         let to = first

@@ -1,4 +1,4 @@
-//! Authentication of control messages by a pre-shared key: HMAC-SHA-256 (RFC 2104), cut to 16
+//! Authenticates control messages with a pre-shared key: HMAC-SHA-256 (RFC 2104), truncated to 16
 //! bytes.
 
 use crate::Mac;
@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 use hmac::{Hmac, KeyInit, Mac as _};
 use sha2::Sha256;
 
-/// Bytes after each control message where a key is set.
+/// Bytes that follow each control message if a key is set.
 pub(crate) const TAG_BYTES: usize = 16;
 
-/// Seals and opens control messages; without a key both do nothing.
+/// Adds and checks the tags of control messages. Without a key it does neither.
 #[derive(Clone)]
 pub(crate) struct Sealer {
     keyed: Option<Hmac<Sha256>>,
@@ -21,7 +21,7 @@ impl Sealer {
         Sealer { keyed }
     }
 
-    /// Appends the tag of a message: of its header, its source and its bytes.
+    /// Appends the tag of a message. It covers the header, the source address and the message.
     pub(crate) fn seal(&self, shim: &[u8], source: Mac, message: &mut Vec<u8>) {
         if let Some(mut mac) = self.keyed.clone() {
             mac.update(shim);
@@ -31,7 +31,7 @@ impl Sealer {
         }
     }
 
-    /// The message without its tag; none where it is not the right one.
+    /// Returns the message without its tag, or none if the tag is wrong.
     pub(crate) fn open<'a>(&self, shim: &[u8], source: Mac, sealed: &'a [u8]) -> Option<&'a [u8]> {
         let Some(mut mac) = self.keyed.clone() else {
             return Some(sealed);

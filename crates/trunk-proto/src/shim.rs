@@ -16,49 +16,49 @@ const VERSION: u8 = 1;
 /// What a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A frame of the virtual interface.
+    /// A frame of the virtual interface follows.
     Data,
-    /// A control message.
+    /// A control message follows.
     Control,
 }
 
 /// A decoded header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shim {
-    /// What follows.
+    /// What follows the header.
     pub kind: Kind,
-    /// How the inner Ethernet header is made again.
+    /// How the receiver rebuilds the inner Ethernet header.
     pub address: Address,
-    /// The sender has frames waiting that only its grant holds back.
+    /// Whether the sender has frames that wait only for the receiver's grant.
     pub limited: bool,
-    /// The frame was sent before, on this or another link.
+    /// Whether the frame was sent before, on this or another link.
     pub resent: bool,
     /// Low byte of the sender's session.
     pub session: u8,
-    /// EtherType of the inner frame, or bytes of the control message.
+    /// EtherType of the inner frame, or length of the control message in bytes.
     pub protocol: u16,
-    /// Place in the sequence from this sender to this receiver, or the next one.
+    /// Number in the sequence from this sender to this receiver; in a control message the next one.
     pub number: u32,
-    /// Place in the sequence on this link, or the next one.
+    /// Number in the sequence on this link; in a control message the next one.
     pub link_number: u32,
 }
 
 /// Why a header is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShimError {
-    /// Fewer bytes than a header.
-    #[error("shorter than the header of a trunk frame")]
+    /// There are fewer bytes than a header has.
+    #[error("the frame is shorter than the header of a trunk frame")]
     Short,
-    /// Another version of the format.
-    #[error("version {0} of the format; this is version {VERSION}")]
+    /// The frame has another version of the format.
+    #[error("the frame has version {0} of the format; this trunk uses version {VERSION}")]
     Version(u8),
-    /// A kind that does not exist.
-    #[error("a kind of frame that does not exist")]
+    /// The frame has an unknown kind.
+    #[error("the kind of the frame is unknown")]
     Kind,
 }
 
 impl Shim {
-    /// The header as it goes onto the wire.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; SHIM_BYTES] {
         let mut bytes = [0; SHIM_BYTES];
         let kind = match self.kind {
@@ -77,10 +77,10 @@ impl Shim {
         bytes
     }
 
-    /// Reads a header from the first bytes after the Ethernet header.
+    /// Decodes a header from the first bytes after the Ethernet header.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the reason if the bytes are not a header.
     pub fn decode(bytes: &[u8]) -> Result<Shim, ShimError> {
         let bytes: &[u8; SHIM_BYTES] = bytes.first_chunk().ok_or(ShimError::Short)?;
         let first = bytes[0];

@@ -1,4 +1,4 @@
-//! What an operator sees.
+//! The status of a trunk, as an operator sees it.
 
 use crate::Mac;
 use alloc::string::String;
@@ -13,58 +13,58 @@ pub struct Status {
     pub policy: &'static str,
     /// Largest payload of a frame of the virtual interface, in bytes.
     pub mtu: u16,
-    /// The own links.
+    /// This node's links.
     pub links: Vec<LinkStatus>,
-    /// The nodes known.
+    /// The known nodes.
     pub peers: Vec<PeerStatus>,
     /// Frames dropped, by reason.
     pub counters: Counters,
 }
 
-/// One of the own links.
+/// The status of one of this node's links.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkStatus {
     /// Name of the interface.
     pub name: String,
     /// Whether it has a carrier.
     pub carrier: bool,
-    /// Line rate in bytes a second, as configured or told by the interface.
+    /// Line rate in bytes a second, as configured or reported by the interface.
     pub line_rate: f64,
-    /// Rate that it was found to carry towards this node, from all peers, in bytes a second.
+    /// Learned rate towards this node from all peers, in bytes a second.
     pub capacity: f64,
 }
 
-/// One peer.
+/// The status of one peer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PeerStatus {
     /// The node.
     pub node: Mac,
     /// Bytes that wait to be sent to it.
     pub queued_bytes: usize,
-    /// Frames dropped before they were numbered, because too many waited too long.
+    /// Frames dropped before they got a number, because too many frames waited too long.
     pub queue_drops: u64,
     /// Packets marked instead of dropped.
     pub queue_marks: u64,
-    /// Frames held until those before them come.
+    /// Frames held until earlier frames arrive.
     pub held_frames: usize,
     /// Frames given up.
     pub given_up: u64,
-    /// Round-trip time over the links in nanoseconds, 0 where not yet known.
+    /// Round-trip time over the links in nanoseconds, 0 if unknown.
     pub round_trip: u64,
     /// The links shared with it.
     pub links: Vec<PathStatus>,
 }
 
-/// A link to a peer.
+/// The status of one path: a link to a peer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PathStatus {
-    /// Number of the link among the own ones.
+    /// Number of the link among this node's links.
     pub link: usize,
     /// Address of the peer's end.
     pub address: Mac,
     /// `up`, `joining` or `down`.
     pub state: &'static str,
-    /// Rate that it was found to carry from the peer to this node, in bytes a second.
+    /// Learned rate from the peer to this node, in bytes a second.
     pub capacity: f64,
     /// Wire bytes a second received from the peer.
     pub rate: f64,
@@ -80,29 +80,29 @@ pub struct PathStatus {
     pub received: u64,
     /// Frames from the peer that were lost on it.
     pub lost: u64,
-    /// Frames sent again, on whichever link, because they were lost on this one.
+    /// Frames sent again, on any link, because they were lost on this one.
     pub resent: u64,
-    /// Times that it was taken out.
+    /// How often the link was taken out of use.
     pub failures: u64,
 }
 
-/// Frames that were dropped, by reason.
+/// Counts of dropped frames, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// From an address that no peer has on that link.
+    /// Frames from an address that no peer has on that link.
     pub unknown_source: u64,
-    /// With a broken header or control message.
+    /// Frames with a malformed header or control message.
     pub malformed: u64,
-    /// With a number far from what can be.
+    /// Frames with an impossible number.
     pub bad_number: u64,
-    /// Control messages that the key does not open, or that were sent before.
+    /// Control messages with a wrong tag, and replayed ones.
     pub unauthentic: u64,
-    /// That had come before.
+    /// Frames that had arrived before.
     pub duplicates: u64,
-    /// Too long for a link with their header.
+    /// Frames that are too long for a link together with the trunk's header.
     pub too_long: u64,
-    /// For which no peer is known.
+    /// Frames for an unknown peer.
     pub no_peer: u64,
-    /// Peers refused because there are too many.
+    /// Peers refused because the table of peers is full.
     pub peers_refused: u64,
 }

@@ -1,4 +1,5 @@
-//! The whole of one node.
+//! The state machine of one node. The submodules implement its parts: frames in each direction,
+//! sessions, control messages, and time.
 
 mod clock;
 mod heartbeat;
@@ -20,11 +21,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use bytes::Bytes;
 
-/// How frames are spread over the links.
+/// How frames are distributed over the links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Policy {
-    /// Rates granted by the receiver.
+    /// The receiver grants rates.
     #[default]
     MaxMin,
     /// RI2N++: weights by the traffic that arrives.
@@ -42,10 +43,10 @@ impl Policy {
     }
 }
 
-/// One of the own links.
+/// The configuration of one of this node's links.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
-    /// Name, for people.
+    /// Name of the link in messages.
     pub name: String,
     /// Address of the interface.
     pub address: Mac,
@@ -55,18 +56,18 @@ pub struct LinkConfig {
     pub mtu: u16,
 }
 
-/// Bounds of a trunk.
+/// Bounds on the memory of a trunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Peers known at once.
+    /// The largest number of known peers.
     pub peers: usize,
-    /// Bytes that wait for one peer.
+    /// The most bytes that wait for one peer.
     pub queue_bytes: usize,
-    /// Frames of one peer held until those before them come.
+    /// The most frames of one peer that are held until earlier ones arrive.
     pub held_frames: usize,
-    /// Bytes held for all peers together.
+    /// The most bytes held for all peers together.
     pub held_bytes: usize,
-    /// Frames on one link to one peer remembered for sending again.
+    /// The most frames that are stored for one link to one peer, to be sent again.
     pub ring_frames: usize,
 }
 
@@ -82,37 +83,37 @@ impl Default for Limits {
     }
 }
 
-/// What a trunk is made from.
+/// The configuration of a trunk.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Address of the virtual interface.
     pub node: Mac,
-    /// The own links.
+    /// This node's links.
     pub links: Vec<LinkConfig>,
-    /// How frames are spread.
+    /// How frames are distributed over the links.
     pub policy: Policy,
-    /// Lost frames are sent again.
+    /// Whether lost frames are sent again.
     pub repair: bool,
     /// Span over which the published policies count, `HBSPAN` of the paper.
     pub span: Nanos,
-    /// Authenticates control messages.
+    /// The key that authenticates control messages.
     pub key: Option<Vec<u8>>,
-    /// A random number, another one at each start; 0 counts as 1.
+    /// A random number, different at each start; 0 counts as 1.
     pub session: u32,
-    /// Bounds.
+    /// Bounds on memory.
     pub limits: Limits,
 }
 
-/// Why a trunk cannot be made.
+/// Why a trunk cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// No link, or more than a trunk has.
+    /// There is no link, or more than [`MAX_LINKS`].
     #[error("a trunk has 1 to {MAX_LINKS} links, not {0}")]
     Links(usize),
-    /// A link's rate makes no sense.
+    /// A link's rate is not positive.
     #[error("link {0}: its rate must be positive")]
     Rate(String),
-    /// A link's frames are too short.
+    /// A link's MTU is too small.
     #[error("link {name}: its MTU is {mtu}; at least 576 is needed")]
     Mtu {
         /// Name of the link.
@@ -122,16 +123,16 @@ pub enum ConfigError {
     },
 }
 
-/// A frame to be sent on a link: Ethernet header, `header`, `body`.
+/// A frame to send on a link: the Ethernet header, then `header`, then `body`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Number of the own link.
+    /// Number of the link among this node's links.
     pub link: usize,
-    /// Where to.
+    /// Destination address.
     pub destination: Mac,
-    /// What follows the Ethernet header.
+    /// The trunk's header, which follows the Ethernet header.
     pub header: [u8; SHIM_BYTES],
-    /// And what follows that.
+    /// The bytes after that header.
     pub body: Bytes,
 }
 
@@ -140,7 +141,7 @@ pub struct Transmit {
 pub struct Deliver {
     /// The Ethernet header.
     pub header: [u8; HEADER_BYTES],
-    /// What follows it.
+    /// The bytes after the Ethernet header.
     pub body: Bytes,
 }
 
@@ -148,21 +149,21 @@ pub struct Deliver {
 struct Link {
     config: LinkConfig,
     carrier: bool,
-    /// What it was found to carry towards this node.
+    /// The learned rate towards this node.
     capacity: Capacity,
-    /// Until when the empty ways over it are looked for.
+    /// End of the measurement of empty paths over this link, during one.
     renewing: Option<Nanos>,
     span_total: u32,
 }
 
-/// One node's trunk. The crate's documentation says how to drive it.
+/// The trunk of one node. The documentation of the crate explains how to drive it.
 pub struct Trunk {
     config: Config,
     sealer: Sealer,
     counter: u32,
     links: Vec<Link>,
     paces: Vec<Pace>,
-    /// A place is reused once its peer is gone.
+    /// The peers. A slot is reused after its peer is gone.
     peers: Vec<Option<Peer>>,
     by_node: BTreeMap<Mac, usize>,
     by_address: BTreeMap<(usize, Mac), usize>,
@@ -174,9 +175,9 @@ pub struct Trunk {
     backlog: VecDeque<usize>,
     /// When a peer that waits may send.
     wake: Nanos,
-    /// A peer has something urgent to say.
+    /// Whether a peer has an urgent message to send.
     urgent: bool,
-    /// Grants are to be made anew.
+    /// Whether the grants must be computed anew.
     regrant: bool,
     next_hello: Nanos,
     hellos: u32,
@@ -187,14 +188,14 @@ pub struct Trunk {
     held_bytes: usize,
 }
 
-/// Events not yet polled, at most; the oldest go first.
+/// The largest number of events not yet polled; the oldest are dropped first.
 const EVENTS: usize = 1024;
 
 impl Trunk {
-    /// A trunk at rest, whose time starts at `now`.
+    /// Creates an idle trunk whose time starts at `now`.
     ///
     /// # Errors
-    /// What is wrong with the configuration.
+    /// Returns what is wrong with the configuration.
     pub fn new(mut config: Config, now: Nanos) -> Result<Trunk, ConfigError> {
         if !(1..=MAX_LINKS).contains(&config.links.len()) {
             return Err(ConfigError::Links(config.links.len()));
@@ -251,8 +252,8 @@ impl Trunk {
         })
     }
 
-    /// Largest payload of a frame of the virtual interface: that of the smallest link known, less
-    /// the header.
+    /// Largest payload of a frame of the virtual interface: the smallest known MTU of a link, less
+    /// the trunk's header.
     pub fn mtu(&self) -> u16 {
         let own = self.links.iter().map(|link| link.config.mtu);
         let paths = self.peers.iter().flatten().flat_map(Peer::usable);
@@ -262,7 +263,7 @@ impl Trunk {
         own.chain(theirs).min().unwrap_or(1500) - SHIM_BYTES as u16
     }
 
-    /// A link gained or lost its carrier.
+    /// Handles a link that gained or lost its carrier.
     pub fn handle_carrier(&mut self, now: Nanos, link: usize, carrier: bool) {
         let Some(state) = self.links.get_mut(link) else {
             return;
@@ -279,26 +280,27 @@ impl Trunk {
         }
     }
 
-    /// The socket of a link takes no more frames, or takes some again.
+    /// Handles a socket that accepts no more frames, or accepts some again.
     pub fn handle_blocked(&mut self, link: usize, blocked: bool) {
         if let Some(pace) = self.paces.get_mut(link) {
             pace.blocked = blocked;
         }
     }
 
-    /// Says goodbye to every peer; drain [`Trunk::poll_transmit`] afterwards, and stop.
+    /// Says goodbye to every peer. Call [`Trunk::poll_transmit`] afterwards until it returns none,
+    /// and stop.
     pub fn close(&mut self) {
         for index in 0..self.peers.len() {
             self.send_goodbye(index);
         }
     }
 
-    /// The next frame for the virtual interface.
+    /// Returns the next frame for the virtual interface.
     pub fn poll_deliver(&mut self) -> Option<Deliver> {
         self.deliveries.pop_front()
     }
 
-    /// The next change for the log.
+    /// Returns the next event for the log.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -317,7 +319,7 @@ impl Trunk {
         }
     }
 
-    /// What an operator sees.
+    /// Returns the status for an operator.
     pub fn status(&self) -> Status {
         let link = |link: &Link| LinkStatus {
             name: link.config.name.clone(),
@@ -376,5 +378,5 @@ impl Trunk {
     }
 }
 
-/// A peer that was heard on no link for so long is gone.
+/// A peer that was not heard on any link for this long is gone.
 const PEER_LOST: Nanos = 5 * SECOND;

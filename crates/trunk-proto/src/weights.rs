@@ -1,9 +1,9 @@
-//! The published policies: RI2N sends in turns, RI2N+ by the number of peers on a link, RI2N++ by
-//! the traffic that arrives. All count packets.
+//! The published policies. RI2N uses the links in turn, RI2N+ weights them by the number of peers
+//! on a link, and RI2N++ by the traffic that arrives. All three count packets.
 
 use crate::MAX_LINKS;
 
-/// Whose turn it is: up to `burst` frames in a row on each link, and no more than its budget
+/// The order of the links: up to `burst` frames in a row on each link, and no more than its budget
 /// until the weights change.
 #[derive(Clone, Debug)]
 pub(crate) struct Turns {
@@ -28,13 +28,13 @@ impl Turns {
         }
     }
 
-    /// Weight of a link as shown to the operator.
+    /// The weight of a link for the operator.
     pub(crate) fn weight(&self, link: usize) -> f64 {
         self.weights[link]
     }
 
-    /// RI2N+ (section 3.1): weights inverse to how many peers share each link, in least whole
-    /// numbers; the weight is the number of frames in a row. `peers` is 0 for a link not in use.
+    /// RI2N+ (section 3.1): weights inverse to the number of peers on each link, as the smallest
+    /// whole numbers. The weight is the number of frames in a row. `peers` is 0 for an unused link.
     pub(crate) fn by_link_count(&mut self, peers: &[u32; MAX_LINKS]) {
         let counts = peers.map(|count| u128::from(count.clamp(1, 4096)));
         let in_use = |link: &usize| peers[*link] > 0;
@@ -49,9 +49,9 @@ impl Turns {
         self.budget = None;
     }
 
-    /// RI2N++ (section 3.2): `W = R(i,j,k) / Q(j,k) * A(i,j,k)` with `Q = R(j,k) / R(j)` and
-    /// `A = R(i,j,k) / S(i,j,k)`, none for a link not in use. At most `W / min W` frames go in a
-    /// row, and `W` in all until the weights change; when all are spent, all are filled again.
+    /// RI2N++ (section 3.2): `W = R(i,j,k) / Q(j,k) * A(i,j,k)` with `Q = R(j,k) / R(j)` and `A =
+    /// R(i,j,k) / S(i,j,k)`; none for an unused link. At most `W / min W` frames go in a row, and
+    /// `W` in all until the weights change. After all budgets are spent, all are refilled.
     pub(crate) fn by_traffic(&mut self, counts: &[Option<Traffic>; MAX_LINKS]) {
         let silent = counts.iter().flatten().all(|count| count.arrive == 0);
         if silent {
@@ -76,7 +76,7 @@ impl Turns {
         self.left = self.weights;
     }
 
-    /// The link for the next frame, among those in `usable` (a bit for each).
+    /// Returns the link for the next frame, among those in `usable` (a bit for each).
     pub(crate) fn pick(&mut self, usable: u32) -> Option<usize> {
         if usable == 0 {
             return None;
@@ -99,7 +99,7 @@ impl Turns {
         None
     }
 
-    /// A frame was sent on the link that [`Turns::pick`] gave.
+    /// Records a frame sent on the link that [`Turns::pick`] returned.
     pub(crate) fn sent(&mut self) {
         self.run += 1;
         self.left[self.at] -= 1.0;
@@ -113,18 +113,18 @@ impl Turns {
 /// Packets of one span on one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Traffic {
-    /// `S(i,j,k)`: sent by this node to the peer on it.
+    /// `S(i,j,k)`: packets that this node sent to the peer on the link.
     pub(crate) sent: u32,
-    /// `R(i,j,k)`: of these arrived.
+    /// `R(i,j,k)`: packets of these that arrived.
     pub(crate) arrive: u32,
-    /// `R(j,k)`: arrived at the peer on it from all nodes.
+    /// `R(j,k)`: packets from all nodes that arrived at the peer on the link.
     pub(crate) path_total: u32,
-    /// `R(j)`: arrived at the peer on all links from all nodes.
+    /// `R(j)`: packets from all nodes that arrived at the peer on all links.
     pub(crate) arrive_total: u32,
 }
 
 impl Traffic {
-    /// `W(i,j,k)`, 1 at least.
+    /// `W(i,j,k)`, at least 1.
     fn weight(&self) -> f64 {
         let rate = (f64::from(self.arrive) / f64::from(self.sent.max(1))).min(1.0);
         let share = f64::from(self.path_total.max(1)) / f64::from(self.arrive_total.max(1));
@@ -133,7 +133,7 @@ impl Traffic {
 }
 
 fn lcm(a: u128, b: u128) -> u128 {
-    // Beyond this a ratio of weights means nothing for frames in a row.
+    // Beyond this bound the ratio of weights no longer matters for frames in a row.
     (a / gcd(a, b)).saturating_mul(b).min(1 << 32)
 }
 

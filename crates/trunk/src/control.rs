@@ -1,4 +1,4 @@
-//! The control socket: one request a connection, answered by the event loop.
+//! The control socket of a trunk: each connection has one request, which the event loop answers.
 
 use farcall_metrics::Answer;
 use rustix::event::{EventfdFlags, eventfd};
@@ -12,31 +12,31 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 use std::time::Duration;
 
-/// A client that says or takes nothing for so long is left.
+/// A client that neither sends nor receives for this long is disconnected.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes of a request, at most.
+/// The most bytes of a request.
 const REQUEST: u64 = 4096;
-/// Requests waiting for the event loop, at most.
+/// The largest number of requests that wait for the event loop.
 const WAITING: usize = 128;
 
-/// What may be asked.
+/// A request to the event loop.
 pub(crate) enum Request {
     Status(SyncSender<String>),
     Metrics(Answer),
     Down(SyncSender<String>),
 }
 
-/// Why a daemon did not answer.
+/// Why a daemon gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// None runs under that name.
+    /// No daemon runs under this name.
     #[error(
         "no trunk `{0}` runs here: `farcall trunk up --link IF --link IF --name {0}` starts one \
          (each network namespace has its own)"
     )]
     NotRunning(String),
-    /// It runs under another user, who alone may end it.
-    #[error("the trunk refuses: {0}")]
+    /// The daemon runs as another user; only that user and root can end it.
+    #[error("the trunk refused the request: {0}")]
     Refused(String),
     /// The connection broke.
     #[error("asking the trunk: {0}")]
@@ -47,10 +47,10 @@ fn address(name: &str) -> io::Result<net::SocketAddr> {
     net::SocketAddr::from_abstract_name(format!("farcall-trunk-{name}"))
 }
 
-/// Asks a running daemon for `status` or `metrics`, or to go `down`; returns what it says.
+/// Asks a running daemon for `status` or `metrics`, or to go `down`, and returns its answer.
 ///
 /// # Errors
-/// Where none runs under that name in this network namespace, or it refuses.
+/// No daemon runs under this name in this network namespace, or it refuses.
 pub fn ask(name: &str, query: &str) -> Result<String, AskError> {
     let mut stream =
         UnixStream::connect_addr(&address(name)?).map_err(|error| match error.kind() {
@@ -67,14 +67,14 @@ pub fn ask(name: &str, query: &str) -> Result<String, AskError> {
     }
 }
 
-/// The event loop's end.
+/// The event loop's end of the queue of requests.
 pub(crate) struct Requests {
     pub(crate) queue: Receiver<Request>,
     /// Readable when a request waits.
     pub(crate) wake: Arc<OwnedFd>,
 }
 
-/// The end of a thread that serves clients.
+/// The end of the queue at a thread that serves clients.
 #[derive(Clone)]
 struct Loop {
     queue: SyncSender<Request>,
@@ -82,7 +82,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// Passes a request on; one that finds too many before it is dropped.
+    /// Passes a request on. If too many wait, the request is dropped.
     fn ask(&self, request: Request) {
         if self.queue.try_send(request).is_ok() {
             let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
@@ -90,10 +90,10 @@ impl Loop {
     }
 }
 
-/// Serves the control socket of this name, and metrics where an address is given.
+/// Serves the control socket of this name, and metrics if there is a listener for them.
 ///
 /// # Errors
-/// `AddrInUse` where another daemon has the name.
+/// `AddrInUse` if another daemon has the name.
 pub(crate) fn serve(name: &str, metrics: Option<TcpListener>) -> io::Result<Requests> {
     let listener = UnixListener::bind_addr(&address(name)?)?;
     let (queue, requests) = mpsc::sync_channel(WAITING);
@@ -106,7 +106,7 @@ pub(crate) fn serve(name: &str, metrics: Option<TcpListener>) -> io::Result<Requ
     thread::Builder::new()
         .name("control".to_owned())
         .spawn(move || {
-            // A client that cannot be served is its own loss.
+            // A client that cannot be served does not affect the daemon.
             listener
                 .incoming()
                 .flatten()
@@ -132,13 +132,23 @@ fn answer(event_loop: &Loop, mut stream: &UnixStream) -> io::Result<()> {
         "metrics" => Request::Metrics(Box::new(move |text| drop(sender.try_send(text.encode())))),
         "down" => match may_end(stream) {
             true => Request::Down(sender),
-            false => return writeln!(stream, "error: only its own user and root may end it"),
+            false => {
+                return writeln!(
+                    stream,
+                    "error: only the user of the trunk and root can end it"
+                );
+            }
         },
-        _ => return writeln!(stream, "error: ask for status, metrics or down"),
+        _ => {
+            return writeln!(
+                stream,
+                "error: unknown request: use status, metrics or down"
+            );
+        }
     };
     event_loop.ask(request);
     let answer = answer.recv_timeout(PATIENCE);
-    let answer = answer.unwrap_or_else(|_| "error: it is about to end".to_owned());
+    let answer = answer.unwrap_or_else(|_| "error: the trunk is about to end".to_owned());
     stream.write_all(answer.as_bytes())
 }
 

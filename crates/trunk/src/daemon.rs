@@ -1,4 +1,5 @@
-//! The event loop.
+//! The event loop of a trunk's daemon. It moves frames between the links and the virtual interface,
+//! drives the [`Trunk`] state machine, and answers requests.
 
 use crate::control::{Request, Requests, serve};
 use crate::device::{BATCH, Link};
@@ -17,9 +18,9 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-/// Batches read from one link before the others have their turn.
+/// The most batches read from one link before the other links are served.
 const READS: usize = 16;
-/// Packets read from the virtual interface before the links have their turn.
+/// The most packets read from the virtual interface before the links are served.
 const PACKETS: usize = 16;
 
 const TIMER: u64 = 0x100;
@@ -45,7 +46,7 @@ pub struct Daemon {
     end: bool,
 }
 
-/// What was ready.
+/// The descriptors that were ready.
 #[derive(Default)]
 struct Ready {
     tap: bool,
@@ -56,10 +57,10 @@ struct Ready {
 }
 
 impl Daemon {
-    /// Opens the links, makes the virtual interface and brings it up.
+    /// Opens the links, creates the virtual interface and brings it up.
     ///
     /// # Errors
-    /// What is missing, and how to get it. Nothing is left behind.
+    /// Returns what is missing, and how to get it. Nothing is left behind.
     pub fn start(config: &Config) -> Result<Daemon, Error> {
         for (index, link) in config.links.iter().enumerate() {
             if config.links[..index]
@@ -135,10 +136,11 @@ impl Daemon {
         Ok(())
     }
 
-    /// Serves until it is told to end. The virtual interface is gone when this returns.
+    /// Serves until a signal or a request ends it. When this returns, the virtual interface is
+    /// removed.
     ///
     /// # Errors
-    /// Where the virtual interface is lost.
+    /// The virtual interface is lost.
     pub fn run(mut self) -> Result<(), Error> {
         let mut more = true;
         while !self.end {
@@ -147,7 +149,8 @@ impl Daemon {
             if ready.carrier && self.carrier.take() {
                 self.look_at_links();
             }
-            // All frames that wait come before the clock, or late reading would look like silence.
+            // Read all waiting frames before the clock advances. Otherwise late reading looks like
+            // silence.
             more = self.read_links(ready.links, at);
             if ready.tap {
                 more |= self.read_tap(at)?;
@@ -188,7 +191,7 @@ impl Daemon {
             match event.data.u64() {
                 TIMER => {
                     let mut count = [0; 8];
-                    // It may have been set anew in between.
+                    // The timer may have been set again in the meantime.
                     let _ = rustix::io::read(&self.timer, &mut count);
                     self.armed = 0;
                 }
@@ -206,8 +209,8 @@ impl Daemon {
         Ok(ready)
     }
 
-    /// Reads from the links that are ready, and lets those that were blocked try again. True where
-    /// more may wait.
+    /// Reads from the links that are ready, and lets blocked links try again. Returns true if more
+    /// frames may wait.
     fn read_links(&mut self, ready: u32, at: Nanos) -> bool {
         let mut more = false;
         for (index, link) in self.links.iter_mut().enumerate() {
@@ -229,7 +232,7 @@ impl Daemon {
                     Ok(BATCH..) => more |= round + 1 == READS,
                     Ok(_) => break,
                     Err(error) => {
-                        tracing::warn!("{}: {error}; the link is left", link.config.name);
+                        tracing::warn!("{}: {error}; the link is not used", link.config.name);
                         link.lose();
                         self.trunk.handle_carrier(at, index, false);
                     }
@@ -252,7 +255,7 @@ impl Daemon {
         Ok(true)
     }
 
-    /// Moves everything that is ready to where it belongs.
+    /// Moves all ready frames to their destinations.
     fn drain(&mut self, at: Nanos) -> Result<(), Error> {
         let trunk = &mut self.trunk;
         self.tap.send(std::iter::from_fn(|| trunk.poll_deliver()))?;
@@ -292,7 +295,7 @@ impl Daemon {
             .min()
             .unwrap_or(Nanos::MAX)
             .min(self.trunk.poll_timeout(at));
-        // A time that has passed still has to set the timer off.
+        // A deadline in the past must still trigger the timer; zero would disable it.
         let deadline = deadline.max(1);
         if deadline == self.armed || deadline == Nanos::MAX {
             return Ok(());
@@ -331,11 +334,11 @@ impl Daemon {
 
     fn answer(&mut self) {
         let mut count = [0; 8];
-        // The count does not matter: every request that waits is answered.
+        // The count does not matter, because every waiting request is answered.
         let _ = rustix::io::read(&*self.requests.wake, &mut count);
         while let Ok(request) = self.requests.queue.try_recv() {
             let status = self.trunk.status();
-            // A client that went away needs no answer.
+            // A client that has disconnected needs no answer.
             match request {
                 Request::Status(answer) => {
                     let text = report::json(&self.name, &status, &self.log).to_string();
@@ -380,7 +383,7 @@ impl Daemon {
             if mtu != self.mtu {
                 self.mtu = mtu;
                 match self.tap.set_mtu(mtu) {
-                    Ok(()) => tracing::info!("MTU is now {mtu}, that of the smallest link"),
+                    Ok(()) => tracing::info!("MTU is now {mtu}, the MTU of the smallest link"),
                     Err(error) => tracing::warn!("{error}"),
                 }
             }
@@ -388,7 +391,7 @@ impl Daemon {
     }
 }
 
-/// Polls a link for room only while it is blocked.
+/// Polls a link for writability only if it is blocked.
 fn watch(epoll: &OwnedFd, link: &mut Link, index: usize) {
     let blocked = link.blocked;
     if let Some(device) = link.device() {
@@ -432,8 +435,8 @@ fn core_config(config: &Config, links: &[Link]) -> Result<farcall_trunk_proto::C
     })
 }
 
-/// Address of the virtual interface: locally administered, the same after a restart, and another
-/// one than the link's that it is made from.
+/// The address of the virtual interface, derived from that of a link. It is locally administered,
+/// the same after a restart, and different from the link's address.
 fn node(link: Mac) -> Mac {
     let mut bytes = link.0;
     bytes[0] = bytes[0] & 0xfc | 0x02;

@@ -1,17 +1,17 @@
-//! The own links as the daemon holds them.
+//! The links of this node as the daemon uses them: their sockets, waiting frames and carrier.
 
 use crate::{Error, LinkConfig};
 use farcall_trunk_device::{FaultInjector, Form, Interface, LinkDevice, PacketSocket};
 use farcall_trunk_proto::{Nanos, Transmit};
 use std::io;
 
-/// Frames handed to a link at once.
+/// Frames passed to a link at once.
 pub(crate) const BATCH: usize = 64;
-/// Frames that wait for a link that takes none at present, at most: heartbeats only.
+/// The most frames that wait for a blocked link; these are heartbeats only.
 const WAITING: usize = 256;
-/// Where an interface does not know its speed, in bits a second.
+/// The rate of an interface that does not know its speed, in bits a second.
 const UNKNOWN_SPEED: f64 = 1e9;
-/// From here on frames are sent in datagrams, in bits a second.
+/// From this rate, frames are sent in datagrams, in bits a second.
 const FAST: f64 = 5e9;
 
 pub(crate) struct Link {
@@ -54,7 +54,7 @@ impl Link {
         Some(&mut **self.device.as_mut()?)
     }
 
-    /// Hands over what waits. False where the link takes no more at present.
+    /// Sends the waiting frames. Returns false if the link accepts no more at present.
     pub(crate) fn flush(&mut self, now: Nanos) -> bool {
         let Some(device) = &mut self.device else {
             self.out.clear();
@@ -64,7 +64,7 @@ impl Link {
             Ok(open) => open,
             Err(error) => {
                 tracing::warn!(
-                    "{}: {error}; the link is left until it comes back",
+                    "{}: {error}; the link is not used until it comes back",
                     self.config.name
                 );
                 self.device = None;
@@ -75,8 +75,8 @@ impl Link {
         open
     }
 
-    /// Whether the interface has a carrier. One that was removed and made again is opened again:
-    /// true in the second place then.
+    /// Checks whether the interface has a carrier. If the interface was removed and created again,
+    /// it is opened again, and the second value is true.
     pub(crate) fn look(&mut self) -> (bool, bool) {
         let carrier = self.interface.has_carrier().unwrap_or(false);
         if self.device.is_none() && carrier {
@@ -86,7 +86,7 @@ impl Link {
         (carrier && self.device.is_some(), false)
     }
 
-    /// The interface is gone.
+    /// Marks the interface as gone.
     pub(crate) fn lose(&mut self) {
         self.device = None;
     }
@@ -97,7 +97,8 @@ fn bit_rate(config: &LinkConfig, interface: &Interface) -> f64 {
     config.rate.or(speed).unwrap_or(UNKNOWN_SPEED)
 }
 
-/// Where the processor is the limit, fewer and larger packets are worth their overhead.
+/// Chooses the form of frames. If the processor is the limit, fewer and larger packets are worth
+/// their overhead.
 fn form(config: &LinkConfig, interface: &Interface) -> Form {
     if bit_rate(config, interface) >= FAST {
         Form::Datagram

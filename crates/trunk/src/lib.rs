@@ -1,8 +1,8 @@
 //! The daemon of a trunk: one event loop over the links, the virtual interface and the clock.
 //!
-//! [`Daemon::start`] makes the interface, [`Daemon::run`] serves it until a signal or
-//! [`ask`]`("down")` ends it. While it runs, [`ask`] reads its status over a control socket whose
-//! name is abstract and belongs to the network namespace.
+//! [`Daemon::start`] creates the interface, and [`Daemon::run`] serves it until a signal or
+//! [`ask`]`("down")` ends it. During this time, [`ask`] reads its status over a control socket. The
+//! socket's name is abstract and belongs to the network namespace.
 
 mod control;
 mod daemon;
@@ -20,69 +20,70 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// One of the own links.
+/// The configuration of one of this node's links.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
     /// Name of the interface.
     pub name: String,
-    /// Line rate in bits a second; none: as the interface says, or 1 Gbit/s where it says nothing.
+    /// Line rate in bits a second. If it is none, the daemon uses the interface's speed, or 1
+    /// Gbit/s if that is unknown.
     pub rate: Option<f64>,
-    /// What to spoil, for tests.
+    /// Deliberate faults, for tests.
     pub faults: Option<FaultPlan>,
 }
 
-/// What a daemon is made from.
+/// The configuration of a daemon.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Name of the virtual interface.
     pub name: String,
-    /// The own links.
+    /// This node's links.
     pub links: Vec<LinkConfig>,
-    /// IP addresses of the virtual interface, with the bits of their prefix.
+    /// IP addresses of the virtual interface, with their prefix lengths in bits.
     pub addresses: Vec<(IpAddr, u8)>,
-    /// How frames are spread.
+    /// How frames are distributed over the links.
     pub policy: Policy,
-    /// Lost frames are sent again; none: where the policy is `max-min`.
+    /// Whether lost frames are sent again. If it is none, only the policy `max-min` does so.
     pub repair: Option<bool>,
     /// Span over which the published policies count.
     pub span: Duration,
-    /// Authenticates control messages.
+    /// The key that authenticates control messages.
     pub key: Option<Vec<u8>>,
-    /// Where Prometheus reads metrics by HTTP.
+    /// The address at which Prometheus reads metrics by HTTP.
     pub metrics: Option<SocketAddr>,
 }
 
-/// Why a daemon does not start or go on.
+/// Why a daemon cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A link cannot be used.
     #[error("{0}")]
     Link(#[from] InterfaceError),
-    /// No packet socket on a link.
+    /// The process has no right to open a packet socket on a link.
     #[error(
         "no right to use packet sockets on `{0}`: run as root, or grant it with `sudo setcap \
          cap_net_admin,cap_net_raw+ep $(command -v farcall)`"
     )]
     NoRight(String),
-    /// No packet socket on a link, for another reason.
-    #[error("opening a packet socket on `{0}`: {1}")]
+    /// A packet socket cannot be opened for another reason.
+    #[error("cannot open a packet socket on `{0}`: {1}")]
     Socket(String, #[source] io::Error),
-    /// No virtual interface.
+    /// The virtual interface cannot be created.
     #[error("{0}")]
     Tap(#[from] TapError),
-    /// The same link twice.
+    /// A link is named twice.
     #[error("link `{0}` is named twice")]
     Twice(String),
     /// Another daemon has this name.
-    #[error("a trunk `{0}` runs here already: `farcall trunk down --name {0}` ends it")]
+    #[error("a trunk `{0}` is already running: `farcall trunk down --name {0}` ends it")]
     Running(String),
-    /// The configuration makes no sense.
+    /// The configuration is not valid.
     #[error("{0}")]
     Config(#[from] ConfigError),
     /// The address for metrics cannot be used.
     #[error("--metrics {0}: {1}")]
     Metrics(SocketAddr, #[source] io::Error),
-    /// The machine refuses something else.
+    /// Another system call failed.
     #[error("{0}")]
     Io(#[from] io::Error),
 }

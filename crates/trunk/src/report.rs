@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Changes remembered for the status.
+/// The largest number of changes kept for the status.
 const LOG: usize = 64;
 
 /// The newest failures and recoveries.
@@ -25,7 +25,7 @@ impl Log {
     }
 }
 
-/// Rates are in bits a second, on the wire.
+/// Converts a rate from bytes to bits a second, on the wire.
 fn bits(bytes: f64) -> f64 {
     (bytes * 8.0).round()
 }
@@ -104,17 +104,17 @@ fn counters(counters: &Counters) -> [(&'static str, u64); 8] {
     ]
 }
 
-/// The name and the help of a metric, and its number.
+/// The name, the help text and the value of a metric.
 type Metric<T> = (&'static str, &'static str, fn(&T) -> f64);
 
-/// Of every link of every peer, those that go up and down.
+/// Gauges of every link of every peer.
 const LINK_GAUGES: [Metric<PathStatus>; 5] = [
     ("up", "Whether the link carries traffic.", |p| {
         f64::from(p.state == "up")
     }),
     (
         "carries_bits_per_second",
-        "What the link was found to carry from the peer.",
+        "Learned capacity of the link from the peer.",
         |p| bits(p.capacity),
     ),
     ("receive_bits_per_second", "Wire rate received.", |p| {
@@ -128,20 +128,22 @@ const LINK_GAUGES: [Metric<PathStatus>; 5] = [
     }),
 ];
 
-/// Those that only grow.
+/// Counters of every link of every peer.
 const LINK_COUNTERS: [Metric<PathStatus>; 5] = [
     ("sent_frames", "Frames sent.", |p| p.sent as f64),
     ("received_frames", "Frames received.", |p| p.received as f64),
-    ("lost_frames", "Frames lost on the way here.", |p| {
+    ("lost_frames", "Frames from the peer that were lost.", |p| {
         p.lost as f64
     }),
     ("resent_frames", "Frames sent again.", |p| p.resent as f64),
-    ("failures", "Times the link was taken out.", |p| {
-        p.failures as f64
-    }),
+    (
+        "failures",
+        "How often the link was taken out of use.",
+        |p| p.failures as f64,
+    ),
 ];
 
-/// Of every peer, those that go up and down.
+/// Gauges of every peer.
 const PEER_GAUGES: [Metric<PeerStatus>; 3] = [
     ("round_trip_seconds", "Round trip over the links.", |p| {
         p.round_trip as f64 / 1e9
@@ -151,16 +153,16 @@ const PEER_GAUGES: [Metric<PeerStatus>; 3] = [
     }),
     (
         "held_frames",
-        "Frames held until those before them come.",
+        "Frames held until earlier frames arrive.",
         |p| p.held_frames as f64,
     ),
 ];
 
-/// Those that only grow.
+/// Counters of every peer.
 const PEER_COUNTERS: [Metric<PeerStatus>; 2] = [
     (
         "queue_dropped_frames",
-        "Frames dropped before they were numbered, since too many waited.",
+        "Frames dropped before they got a number, because too many waited.",
         |p| p.queue_drops as f64,
     ),
     (
@@ -170,7 +172,7 @@ const PEER_COUNTERS: [Metric<PeerStatus>; 2] = [
     ),
 ];
 
-/// What Prometheus reads.
+/// The metrics for Prometheus.
 pub(crate) fn metrics(name: &str, status: &Status) -> Text {
     let trunk = ("trunk", name.to_owned());
     let mut text = Text::new("farcall_trunk");
@@ -178,7 +180,7 @@ pub(crate) fn metrics(name: &str, status: &Status) -> Text {
         let labels = vec![trunk.clone(), ("link", link.name.clone())];
         (labels, bits(link.capacity))
     });
-    let help = "What a link was found to carry.";
+    let help = "Learned capacity of a link.";
     text.gauges("carries_bits_per_second", help, carries);
     let peers = |value: fn(&PeerStatus) -> f64| {
         status.peers.iter().map({
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_promised_fields_are_there() {
+    fn the_status_has_the_documented_fields() {
         let mut log = Log::default();
         (0..100).for_each(|number| log.push(format!("event {number}")));
         let value = json("fc0", &status(), &log);

@@ -59,7 +59,7 @@ fn a_job_whose_channels_are_clogged_is_killed() {
             told.starts_with("stalled")
         });
         assert!(
-            told.contains("waits for room in the full channel"),
+            told.contains("waits for space in the full channel"),
             "{told}"
         );
         assert!(root.gang(&["kill", &id]).status().expect("runs").success());
@@ -219,7 +219,7 @@ fn a_job_comes_by_tcp_with_the_secret() {
     assert_eq!(lines(&output), ["by TCP"; 2], "{}", text(&output.stderr));
     let output = run("another");
     assert_eq!(output.status.code(), Some(125));
-    assert!(text(&output.stderr).contains("FARCALL_TOKEN is not that of the daemon"));
+    assert!(text(&output.stderr).contains("FARCALL_TOKEN differs from the token of the daemon"));
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! Whole jobs over a bad network in virtual time: every run is given by its seed.
+//! Simulates whole gang jobs over a faulty network in virtual time. A seed reproduces every run.
 
 mod network;
 
 use network::{Faults, run};
 
-/// The plan of a small job in which something happens at one step.
+/// The plan of a small gang job with an event at one step.
 fn small(seed: u64) -> Faults {
     Faults {
         seed,
@@ -79,7 +79,7 @@ fn preempted_again_and_again_with_copied_contexts() {
 
 #[test]
 fn a_full_receiver_becomes_stationary() {
-    // Nothing is consumed until the switch is over: every answer is a Nack by then.
+    // Nothing is consumed until the gang switch is over, so every answer is a Nack.
     let faults = Faults {
         receive_fifo: 2,
         preempt_at: Some(1_500),
@@ -94,7 +94,7 @@ fn a_full_receiver_becomes_stationary() {
 }
 
 #[test]
-fn a_killed_job_reaches_nobody() {
+fn messages_of_a_killed_job_are_not_delivered() {
     for seed in 0..8 {
         let faults = Faults {
             kill_at: Some(300 + 131 * seed as usize),
@@ -103,7 +103,7 @@ fn a_killed_job_reaches_nobody() {
             reordering: 0.5,
             ..small(seed)
         };
-        // A second job takes the nodes, ranks and channels of the killed one at once.
+        // A second gang job immediately takes the nodes, ranks and channels of the killed one.
         let outcome = run(&faults);
         assert_eq!(outcome.delivered, outcome.expected, "seed {seed}");
         assert!(
@@ -113,10 +113,10 @@ fn a_killed_job_reaches_nobody() {
     }
 }
 
-/// A node is lost at any step, also in the midst of a switch: what the others send each other
-/// arrives, and their switches come to an end.
+/// A node is lost at any step, also in the middle of a gang switch. The messages between the other
+/// nodes arrive, and their gang switches finish.
 #[test]
-fn a_crashed_node_holds_nobody_up() {
+fn a_crashed_node_does_not_block_the_others() {
     for seed in 0..24u16 {
         for drain in [true, false] {
             let faults = Faults {

@@ -1,11 +1,11 @@
-//! A job's channels, a network, and what may happen to them, in virtual time.
+//! The channels of a gang job, a network, and their faults, in virtual time.
 
 use farcall_channel_proto::{Address, Config, Freeze, Header, Kind, PairContext, Receiver, Sender};
 use farcall_random::SplitMix64;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-/// What happens in a run.
+/// The parameters and faults of a run.
 #[derive(Clone, Debug)]
 pub struct Faults {
     pub seed: u64,
@@ -17,16 +17,16 @@ pub struct Faults {
     pub reordering: f64,
     /// Messages that fit into the receive FIFO of a node.
     pub receive_fifo: usize,
-    /// Preempt at this step, or again and again after so many nanoseconds.
+    /// Preempt at this step, or periodically after this many nanoseconds.
     pub preempt_at: Option<usize>,
     pub preempt_every: Option<u64>,
     pub drain: bool,
     /// Rebuild every channel from its saved context, in other packets than before.
     pub copied: bool,
     pub consume_after_switch: bool,
-    /// Kill the job at this step, and start another on the same nodes.
+    /// Kill the gang job at this step, and start another on the same nodes.
     pub kill_at: Option<usize>,
-    /// A node that is gone from this step on, with everything on it.
+    /// A node that is lost at this step, with everything on it.
     pub crash: Option<(usize, u16)>,
 }
 
@@ -51,7 +51,7 @@ impl Default for Faults {
     }
 }
 
-/// What came of it. Contents and order are asserted while it runs.
+/// The result of a run. Contents and order are asserted during the run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub steps: usize,
@@ -61,15 +61,15 @@ pub struct Outcome {
     pub transmissions: u64,
     pub nacks: u64,
     pub switches: u32,
-    /// Packets that came for a job which is gone.
+    /// Packets that arrived for a gang job that is gone.
     pub strays: u64,
 }
 
-/// One direction between two elements: the state machines and the FIFOs that their caller holds.
+/// One direction between two processes: the state machines, and the FIFOs that their caller holds.
 struct Pair {
     address: Address,
     sender: Sender,
-    /// From the first unacknowledged message on.
+    /// The messages from the first unacknowledged one.
     send_fifo: VecDeque<u64>,
     /// Messages of `send_fifo` that the sender knows of.
     queued: usize,
@@ -77,7 +77,7 @@ struct Pair {
     receiver: Receiver,
     receive_fifo: VecDeque<u64>,
     consumed: u64,
-    /// The one timer event that counts.
+    /// The only valid timer event.
     timer: Option<u64>,
     /// Whether one of its nodes is gone.
     is_gone: bool,
@@ -144,7 +144,8 @@ pub fn run(faults: &Faults) -> Outcome {
     world.outcome
 }
 
-/// What the message is: a function of job, pair and number, so that a stray is seen.
+/// The content of a message: a function of gang job, pair and number, so that a stray message is
+/// detected.
 fn content(address: Address, number: u64) -> u64 {
     let pair = u64::from(address.source) << 16 | u64::from(address.destination);
     (address.job << 48 ^ pair << 16 ^ number).wrapping_mul(0xd6e8_feb8_6659_fd93)
@@ -225,7 +226,7 @@ impl World {
         self.finish_freeze();
     }
 
-    /// An element consumes what has come, and sends more.
+    /// Lets a process consume what has arrived, and send more.
     fn work(&mut self, node: u16) {
         self.after(WORK_TIME, Event::Work(node));
         if self.frozen[usize::from(node)] {
@@ -254,7 +255,7 @@ impl World {
         }
     }
 
-    /// Cuts what the send FIFO holds into packets of one to three messages.
+    /// Divides the contents of the send FIFO into packets of one to three messages.
     fn queue(&mut self, index: usize) {
         while self.pairs[index].queued < self.pairs[index].send_fifo.len() {
             let most = self.pairs[index].send_fifo.len() - self.pairs[index].queued;
@@ -271,7 +272,7 @@ impl World {
         }
     }
 
-    /// Sends what is due and sets the timer.
+    /// Sends the packets that are due and sets the timer.
     fn drain(&mut self, index: usize) {
         while let Some(transmit) = self.pairs[index].sender.poll_transmit(self.now) {
             self.put(index, &transmit);
@@ -314,7 +315,7 @@ impl World {
         self.send(packet);
     }
 
-    /// The network: loses, repeats, delays.
+    /// Sends a packet through the network, which loses, repeats or delays it.
     fn send(&mut self, packet: Vec<u8>) {
         let copies = 1 + usize::from(self.chance(self.faults.duplication));
         for _ in 0..copies {
@@ -400,7 +401,7 @@ impl World {
         }
     }
 
-    /// The second round, once every channel of every node rests.
+    /// Performs the second round, after every channel of every node is at rest.
     fn finish_freeze(&mut self) {
         let at_rest = self.is_switching
             && self.thawed == 0
@@ -426,7 +427,7 @@ impl World {
         }
     }
 
-    /// The saved context shows every message exactly once.
+    /// Checks that the saved context contains every message exactly once.
     fn inspect(&self, index: usize) {
         let pair = &self.pairs[index];
         let context = PairContext {
@@ -439,7 +440,7 @@ impl World {
         assert_eq!(received, pair.receiver.expected());
     }
 
-    /// Out to a saved context, normalised, and back into fresh state machines.
+    /// Saves the context, normalises it, and restores it into new state machines.
     fn copy(&mut self, index: usize) {
         let pair = &mut self.pairs[index];
         let freed = pair.sender.normalise(pair.receiver.expected()) / u64::from(MESSAGE_BYTES);
@@ -479,7 +480,7 @@ impl World {
         }
     }
 
-    /// The job goes, another comes: same nodes, ranks and channels.
+    /// Replaces the gang job by another on the same nodes, ranks and channels.
     fn kill(&mut self) {
         self.job += 1;
         self.pairs.clear();
@@ -490,7 +491,7 @@ impl World {
         self.start();
     }
 
-    /// A node is gone, and with it what it sent and was to receive; the others go on.
+    /// Removes a node with everything that it sent and had to receive; the others continue.
     fn crash(&mut self, node: u16) {
         for pair in &mut self.pairs {
             pair.is_gone |= pair.address.source == node || pair.address.destination == node;
@@ -501,7 +502,7 @@ impl World {
         self.finish_thaw();
     }
 
-    /// The pairs between nodes that are there.
+    /// The pairs between nodes that are not lost.
     fn alive(&self) -> impl Iterator<Item = usize> + use<> {
         let alive = self.pairs.iter().enumerate();
         let alive = alive.filter(|(_, pair)| !pair.is_gone);
@@ -509,7 +510,7 @@ impl World {
         places.into_iter()
     }
 
-    /// Whether something holds for what all nodes but a crashed one say of being frozen.
+    /// Whether `holds` is true for the frozen state of all nodes except a crashed one.
     fn all_alive(&self, holds: impl Fn(bool) -> bool) -> bool {
         let crash = self.faults.crash;
         let crashed = crash.filter(|(step, _)| *step <= self.outcome.steps);

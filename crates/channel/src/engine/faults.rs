@@ -1,20 +1,20 @@
-//! What a test's network does to datagrams.
+//! Deliberate network faults for tests.
 
 use farcall_random::SplitMix64;
 
-/// Loses some datagrams and lets others come twice, by chance that a seed decides.
+/// Drops some datagrams and delivers others twice, at random from a seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
-    /// Of a million datagrams, so many are lost.
+    /// Datagrams dropped per million.
     pub lost: u32,
-    /// Of a million, so many come twice.
+    /// Datagrams delivered twice per million.
     pub repeated: u32,
-    /// Where the chances begin.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
 impl Faults {
-    /// How often the next datagram comes.
+    /// How often the next datagram is delivered.
     pub(super) fn copies(&self, random: &mut SplitMix64) -> u32 {
         match random.below(1_000_000) as u32 {
             draw if draw < self.lost => 0,
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_are_lost_as_was_asked_for() {
+    fn the_requested_share_of_frames_is_lost() {
         let faults = Faults {
             lost: 10_000,
             repeated: 20_000,

@@ -1,4 +1,4 @@
-//! The pairs of one job that begin or end on this node.
+//! The pairs of one gang job that begin or end on this node, and their transport.
 
 use super::Peer;
 use super::socket::Packet;
@@ -12,38 +12,38 @@ use farcall_channel_proto::{
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Most bytes of messages in one packet.
+/// The largest number of message bytes in one packet.
 const PACKET_BYTES: u64 = 32 << 10;
 
 pub(super) struct JobPairs {
     segment: Arc<Segment>,
-    /// By channel, place of the local element, and place of the remote rank.
+    /// The outgoing pairs, by channel, place of the local process, and place of the remote rank.
     outgoing: Vec<Outgoing>,
-    /// The same.
+    /// The incoming pairs, in the same order.
     incoming: Vec<Incoming>,
     is_frozen: bool,
-    /// Whether the daemon was told, since the last freeze, that the job rests.
+    /// Whether the daemon was told, since the last freeze, that the gang job is at rest.
     has_told: bool,
-    /// Set once by a segment that is corrupt.
+    /// Whether the segment was found corrupt. Never reset.
     is_corrupt: bool,
     fault: bool,
 }
 
-/// Messages from a local element to a rank on another node.
+/// The messages from a local process to a rank on another node.
 struct Outgoing {
     address: Address,
     to: SocketAddr,
     place: usize,
     ring: Consumer,
     sender: Sender,
-    /// Whether the source may send there at all: the library refuses it, and what stands in the
-    /// ring all the same was put there by force.
+    /// Whether the source may send to this rank. The library refuses it otherwise, so any record in
+    /// such a ring was written by a faulty or malicious process.
     is_allowed: bool,
-    /// Records in each packet that is queued, to give back their credit.
+    /// The number and bytes of the records in each queued packet, to give back their credit.
     packets: std::collections::VecDeque<(u16, u32)>,
 }
 
-/// Messages from a rank on another node to a local element.
+/// The messages from a rank on another node to a local process.
 struct Incoming {
     from: SocketAddr,
     place: usize,
@@ -104,7 +104,7 @@ impl JobPairs {
         }
     }
 
-    /// Where the pair of a local and a remote rank stands in both lists.
+    /// The index of the pair of a local and a remote rank in both lists.
     fn index(&self, channel: u8, local: u16, remote: u16) -> Option<usize> {
         let layout = &self.segment.layout;
         let place = *layout.place.get(usize::from(local))?;
@@ -116,7 +116,8 @@ impl JobPairs {
         Some(element * layout.remotes + usize::from(other))
     }
 
-    /// Takes a packet for this job: `None` if it is none of its own, else the answer to it.
+    /// Handles a packet for this gang job. Returns the answer, or `None` if the packet belongs to
+    /// no pair.
     pub(super) fn handle(
         &mut self,
         header: &Header,
@@ -183,7 +184,7 @@ impl JobPairs {
         verdict.answer
     }
 
-    /// Gives an element back what was acknowledged.
+    /// Gives acknowledged space back to a process.
     fn free(&mut self, index: usize, bytes: u64) {
         if bytes == 0 {
             return;
@@ -204,8 +205,8 @@ impl JobPairs {
         element.bell.0.ring();
     }
 
-    /// Queues what elements have written, and says what is due to be sent. The packets point into
-    /// the segment.
+    /// Queues the records that processes have written, and appends the packets that are due to
+    /// `out`. The packets point into the segment.
     pub(super) fn transmit(&mut self, now: u64, out: &mut Vec<Packet>) {
         if self.is_corrupt || self.is_frozen && self.is_at_rest() {
             return;
@@ -227,7 +228,7 @@ impl JobPairs {
         }
     }
 
-    /// Whether elements have written what is not queued, and could be.
+    /// Whether processes have written records that are not queued but could be.
     pub(super) fn has_more(&mut self) -> bool {
         let is_open = !self.is_frozen && !self.is_corrupt;
         is_open
@@ -281,7 +282,7 @@ impl JobPairs {
         }
     }
 
-    /// True once when the daemon has something to learn: the job rests, or is corrupt.
+    /// Returns true once if the daemon must be told that the gang job is at rest or corrupt.
     pub(super) fn take_news(&mut self) -> bool {
         let rests = self.is_frozen && !self.has_told && self.is_at_rest();
         self.has_told |= rests;
@@ -335,7 +336,7 @@ impl JobPairs {
 }
 
 impl Outgoing {
-    /// Cuts whole records into packets.
+    /// Divides the records into packets; a packet holds whole records.
     fn queue(&mut self) -> Result<(), Corrupt> {
         while self.sender.has_room() {
             let (mut count, mut bytes) = (0u16, 0);
@@ -379,7 +380,7 @@ impl Outgoing {
     }
 }
 
-/// Takes room for as many records, from the first on, as fit now: how many, and their bytes.
+/// Takes credit for as many of the first records as fit now. Returns their number and bytes.
 fn take_room(
     ring: &mut Producer,
     credit: &Credit,
@@ -392,7 +393,8 @@ fn take_room(
         if !ring.has_space(bytes as u64 + span)? {
             break;
         }
-        // The engine looks each time: it has many pairs, and each look costs less than a packet.
+        // The engine reads the count each time: it has many pairs, and a read costs less than a
+        // packet.
         if !credit.reserve(&mut credit.taken(), fifo, 1, span) {
             let is_first = count == 0 && ring.is_empty()?;
             if !is_first || !credit.force(1, span) {
@@ -405,7 +407,7 @@ fn take_room(
     Ok((count, bytes))
 }
 
-/// The records of a packet after the first `skip`, if its body holds exactly `count`.
+/// Returns the records of a packet after the first `skip`, if its body holds exactly `count`.
 fn records(body: &[u8], count: u16, skip: u16) -> Option<&[u8]> {
     let (mut place, mut start) = (0usize, 0);
     for index in 0..count {

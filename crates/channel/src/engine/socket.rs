@@ -1,4 +1,5 @@
-//! The engine's UDP socket: datagrams in batches, one system call each way.
+//! The engine's UDP socket. It sends and receives datagrams in batches, with one system call for
+//! each batch.
 
 use farcall_channel_proto::HEADER_BYTES;
 use rustix::net::sockopt;
@@ -6,18 +7,19 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// Bytes that the kernel may hold for the socket, each way: a burst from many nodes at once.
+/// Size of the kernel's buffer for each direction, in bytes: enough for a burst from many nodes at
+/// once.
 const BUFFER_BYTES: usize = 4 << 20;
-/// The longest datagram.
+/// Bytes of the longest datagram.
 const DATAGRAM_BYTES: usize = 65_536;
-/// Datagrams of one turn, so that neither way is put off for long.
+/// Datagrams per iteration, so that neither direction delays the other for long.
 pub(super) const BATCH: usize = 16;
-/// Bytes of a socket's address of either family.
+/// Bytes of a socket address of either family.
 const ADDRESS_BYTES: usize = size_of::<libc::sockaddr_in6>();
 
 pub(super) struct Socket(UdpSocket);
 
-/// Memory for the datagrams of one turn.
+/// Memory for the datagrams of one iteration.
 pub(super) struct Inbox {
     bytes: Vec<u8>,
     received: Vec<(SocketAddr, usize)>,
@@ -35,19 +37,19 @@ impl Inbox {
         self.received.len()
     }
 
-    /// A datagram of the turn, and who sent it.
+    /// A received datagram and the address of its sender.
     pub(super) fn get(&self, index: usize) -> (SocketAddr, &[u8]) {
         let (from, bytes) = self.received[index];
         (from, &self.bytes[index * DATAGRAM_BYTES..][..bytes])
     }
 }
 
-/// A datagram on its way out: its header, and its body where that lies. The body may lie in two
-/// runs, in memory that an element may write to meanwhile.
+/// A datagram to send: its header, and the place of its body in memory. The body may lie in two
+/// runs, in memory that a process may write to at the same time.
 pub(super) struct Packet {
     pub(super) to: SocketAddr,
     pub(super) head: [u8; HEADER_BYTES],
-    /// Addresses and lengths, for the kernel alone.
+    /// Addresses and lengths; only the kernel reads them.
     pub(super) body: [(*const u8, usize); 2],
 }
 
@@ -55,7 +57,7 @@ impl Socket {
     pub(super) fn bind(address: IpAddr) -> io::Result<Socket> {
         let socket = UdpSocket::bind((address, 0))?;
         socket.set_nonblocking(true)?;
-        // Without the right to force it, the kernel gives what the administrator allows.
+        // Without the privilege to force the size, the kernel grants what the administrator allows.
         let _ = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES)
             .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, BUFFER_BYTES));
         let _ = sockopt::set_socket_send_buffer_size_force(&socket, BUFFER_BYTES)
@@ -71,7 +73,7 @@ impl Socket {
         self.0.as_fd()
     }
 
-    /// Takes the datagrams that are there, at most a turn's.
+    /// Receives the datagrams that have arrived, at most [`BATCH`].
     pub(super) fn receive(&self, inbox: &mut Inbox) {
         inbox.received.clear();
         let mut addresses = [[0u8; ADDRESS_BYTES]; BATCH];
@@ -104,7 +106,7 @@ impl Socket {
         }
     }
 
-    /// Sends datagrams. One that the kernel does not take is lost, as the network may lose any.
+    /// Sends datagrams. A datagram that the kernel does not accept counts as lost in the network.
     pub(super) fn send(&self, packets: &[Packet]) {
         for packets in packets.chunks(BATCH) {
             let mut addresses = [([0u8; ADDRESS_BYTES], 0); BATCH];
@@ -128,8 +130,8 @@ impl Socket {
             let mut sent = 0;
             while sent < packets.len() {
                 let left = &mut headers[sent..packets.len()];
-                // SAFETY: every header names live memory that the kernel only reads; where an
-                // element changes it meanwhile, the kernel sends one or the other.
+                // SAFETY: every header names live memory that the kernel only reads; if a
+                // process changes it at the same time, the kernel sends one or the other.
                 let count = unsafe {
                     libc::sendmmsg(
                         self.0.as_raw_fd(),
@@ -149,10 +151,10 @@ const EMPTY: libc::iovec = libc::iovec {
     iov_len: 0,
 };
 
-/// Stands for a sender whose address cannot be read: no job has a peer there.
+/// Replaces the address of a sender that cannot be read. No gang job has a peer there.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
-/// The address as the kernel reads it, and its length.
+/// Encodes the address for the kernel. Returns it with its length.
 fn encode(address: &SocketAddr) -> ([u8; ADDRESS_BYTES], libc::socklen_t) {
     let mut out = [0; ADDRESS_BYTES];
     let (family, port) = match address {

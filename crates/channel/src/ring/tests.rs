@@ -51,7 +51,7 @@ fn record(bytes: &[u8]) -> Record {
     }
 }
 
-/// Writer and reader in turns that loom chooses: every interleaving that the orderings allow.
+/// Loom chooses the order of writer and reader: every interleaving that the orderings allow.
 #[cfg(loom)]
 #[test]
 fn a_reader_sees_whole_records_in_order() {
@@ -83,7 +83,8 @@ fn a_reader_sees_whole_records_in_order() {
     });
 }
 
-/// A sleeper and its waker, as the channel does it: none sleeps for ever.
+/// A sleeping process and the process that wakes it, in the channel's protocol: neither sleeps
+/// forever.
 #[cfg(loom)]
 #[test]
 fn a_wake_is_never_lost() {
@@ -116,7 +117,7 @@ mod plain {
     use std::sync::Mutex;
     use std::sync::atomic::AtomicPtr;
 
-    /// Keeps the memory of rings within reach: LeakSanitizer and Miri take it for lost otherwise.
+    /// Keeps the memory of rings reachable; otherwise LeakSanitizer and Miri report it as lost.
     pub(super) fn keep(memory: [NonNull<u8>; 2]) {
         static KEPT: Mutex<Vec<AtomicPtr<u8>>> = Mutex::new(Vec::new());
         let mut kept = KEPT.lock().expect("no test panics here");
@@ -158,7 +159,7 @@ mod plain {
     }
 
     #[test]
-    fn scribbled_indices_and_lengths_are_seen() {
+    fn corrupt_indices_and_lengths_are_detected() {
         for (head, tail) in [(0, 4096), (8, 0), (0, 12), (u64::MAX, 64), (3, 64)] {
             let (mut producer, mut consumer) = ring(64);
             set_indices(consumer.ring.control(), head, tail);

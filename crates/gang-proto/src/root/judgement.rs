@@ -1,4 +1,5 @@
-//! The global state of a job: taken while it rests, judged from what all nodes report.
+//! Judges the global state of a gang job from the reports of all nodes, which are made when the
+//! gang job is at rest.
 
 use super::{Inspection, Job, Order, Root, SIGKILL};
 use crate::{Blocked, Element, FARCALL_FAILED, Global, JobId, Message, Report, Waits, judge};
@@ -7,19 +8,19 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Room below which a receive FIFO counts as full: the longest part of a message.
+/// A receive FIFO with less free space than this counts as full: the longest part of a message.
 const PART: u32 = 8 << 10;
 
 impl Root {
-    /// Judges a job as soon as it rests: it misses its next turn for that.
+    /// Judges a gang job as soon as it is at rest. The gang job misses its next slice for this.
     ///
     /// # Errors
-    /// Says to the front end why not.
+    /// Returns the reason for the front end.
     pub fn handle_inspect(&mut self, id: JobId, front: u64, user: u32) -> Result<(), String> {
         let job = self.owned(id, user)?;
         if job.spec.is_tree {
             return Err(format!(
-                "job {id} runs any programs: whether they wait for each other cannot be seen"
+                "job {id} runs with `--tree`: the daemon cannot see what its processes wait for"
             ));
         }
         let inspection = job.inspection.get_or_insert_with(Inspection::new);
@@ -29,7 +30,7 @@ impl Root {
         Ok(())
     }
 
-    /// Judges the jobs that want to be ended when they have terminated as a whole.
+    /// Judges the gang jobs with `detect_termination`.
     pub(super) fn watch(&mut self) {
         let mut any = false;
         for (id, job) in &mut self.jobs {
@@ -44,7 +45,7 @@ impl Root {
         }
     }
 
-    /// Asks the nodes about jobs that rest now.
+    /// Asks the nodes for reports about the gang jobs that are now at rest.
     pub(super) fn begin_inspections(&mut self) {
         for (id, job) in &mut self.jobs {
             let Some(inspection) = &mut job.inspection else {
@@ -59,7 +60,7 @@ impl Root {
         }
     }
 
-    /// What a node knows of a job at rest.
+    /// Handles a node's report about a gang job at rest.
     pub fn handle_inspected(&mut self, id: JobId, node: u16, report: Report) {
         let job = self.jobs.get_mut(&id);
         if let Some(inspection) = job.and_then(|job| job.inspection.as_mut()) {
@@ -71,7 +72,7 @@ impl Root {
         }
     }
 
-    /// A node is gone: nobody waits for its reports any more.
+    /// Stops waiting for the reports of a lost node.
     pub(super) fn await_no_longer(&mut self, node: u16) {
         let awaited_by = |(id, job): (&JobId, &mut Job)| {
             let awaited = job.inspection.as_mut()?.awaited.as_mut()?;
@@ -81,7 +82,7 @@ impl Root {
         jobs.into_iter().for_each(|id| self.conclude(id));
     }
 
-    /// Judges a job once all nodes have reported.
+    /// Judges a gang job after all nodes have reported.
     fn conclude(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
@@ -102,7 +103,8 @@ impl Root {
             self.orders.push_back(Order::Front(front, told));
         }
         let is_over = !matches!(state, Global::Running | Global::Idle);
-        // What holds twice, with a slice in between in which nothing moved, holds for ever.
+        // A state that holds twice, with a slice in between in which no message moved, holds
+        // forever.
         let progress = inspection.reports.iter().map(|report| report.progress);
         let now = (state, progress.fold(0, u64::wrapping_add));
         let holds = job.last_judgement.as_ref() == Some(&now);
@@ -132,7 +134,7 @@ impl Inspection {
     }
 }
 
-/// Joins what the nodes know.
+/// Combines the reports of the nodes.
 fn elements(count: u16, reports: &[Report], receive: u32) -> Vec<Element> {
     let ended: BTreeSet<u16> = reports
         .iter()
@@ -169,17 +171,17 @@ fn elements(count: u16, reports: &[Report], receive: u32) -> Vec<Element> {
     (0..count).map(element).collect()
 }
 
-/// One word, and what a user wants to know.
+/// The state as one word and a description for the user.
 fn describe(state: &Global) -> (&'static str, String) {
     match state {
-        Global::Running => ("running", "elements run".to_string()),
+        Global::Running => ("running", "processes run".to_string()),
         Global::Idle => (
             "idle",
-            "all elements wait; messages are on their way".to_string(),
+            "all processes wait, and messages are on their way".to_string(),
         ),
         Global::Terminated => (
             "terminated",
-            "every element has ended or waits for any message, and none is on its way".to_string(),
+            "all processes have ended, or wait for any message and there is none".to_string(),
         ),
         Global::Deadlocked(circle) => ("deadlocked", format!("deadlock: {}", path(circle))),
         Global::Stalled(circle) => ("stalled", format!("flow-control stall: {}", path(circle))),
@@ -194,7 +196,7 @@ fn path(circle: &[Blocked]) -> String {
             wants_room,
         } = blocked;
         match wants_room {
-            true => format!("rank {rank} waits for room in the full channel of rank {on}"),
+            true => format!("rank {rank} waits for space in the full channel of rank {on}"),
             false => format!("rank {rank} waits for a message from rank {on}"),
         }
     };

@@ -1,6 +1,6 @@
-//! A whole gang in virtual time: the root, a switch at each daemon, elements that work while they
-//! may, and front ends. Daemons join late, are lost or silent, and answer slowly; jobs come, go,
-//! are stopped, looked at and ended. A failure is its seed.
+//! Simulates a whole gang in virtual time: the root, a switch at each daemon, processes that work
+//! in their slices, and front ends. Daemons join late, are lost, fall silent, or answer slowly.
+//! Gang jobs start, end, are stopped, judged and killed. A seed reproduces a failure.
 
 mod world;
 
@@ -32,7 +32,7 @@ fn jobs_share_a_tree_of_daemons() {
 }
 
 #[test]
-fn lost_daemons_take_their_own_elements_with_them_and_no_more() {
+fn a_lost_daemon_ends_only_its_own_processes() {
     let faults = Faults {
         losses: 4,
         ..Faults::default()
@@ -41,7 +41,7 @@ fn lost_daemons_take_their_own_elements_with_them_and_no_more() {
 }
 
 #[test]
-fn slow_answers_hold_nobody_for_ever() {
+fn slow_answers_do_not_block_forever() {
     let faults = Faults {
         losses: 2,
         slow: 0.05,

@@ -1,4 +1,4 @@
-//! The daemons, the network between them, their elements and their front ends.
+//! The simulated daemons, the network between them, their processes and their front ends.
 
 mod fronts;
 
@@ -12,20 +12,20 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 const MS: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000 * MS;
-/// In this time everything happens that front ends and faults do.
+/// Front ends and faults act only in this period.
 const BUSY: Nanos = 60 * SECOND;
-/// By then all must have ended.
+/// All gang jobs must have ended by this time.
 const LIMIT: Nanos = 4 * 3600 * SECOND;
 const SIGKILL: i32 = 9;
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
 
-/// What a run is made of.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
     pub nodes: usize,
     pub jobs: usize,
-    /// Daemons that are lost or silent.
+    /// Number of daemons that are lost or fall silent.
     pub losses: usize,
     /// Share of messages and steps that take seconds.
     pub slow: f64,
@@ -42,18 +42,18 @@ impl Default for Faults {
     }
 }
 
-/// An element on its node.
+/// A process on its node.
 struct Element {
     rank: u16,
     slot: (usize, u16),
-    /// Work that is left, in time; none for one that waits for a message for ever.
+    /// Remaining work, as time; none if it waits for a message forever.
     left: Option<Nanos>,
-    /// Since when it runs.
+    /// Since when it runs, if it does.
     since: Option<Nanos>,
     has_ended: bool,
 }
 
-/// A job on one node.
+/// A gang job on one node.
 struct Local {
     elements: Vec<Element>,
     is_started: bool,
@@ -62,15 +62,15 @@ struct Local {
 struct Daemon {
     switch: Switch,
     parent: Option<usize>,
-    /// Those that are linked to it.
+    /// The daemons that are linked to it.
     children: Vec<u64>,
-    /// By the root.
+    /// The number that the root assigned.
     number: Option<u16>,
     is_alive: bool,
     jobs: BTreeMap<JobId, Local>,
 }
 
-/// What front ends know of a job.
+/// What the front ends know about a gang job.
 #[derive(Debug, Default)]
 struct KnownJob {
     front: u64,
@@ -80,12 +80,12 @@ struct KnownJob {
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A message comes down to a daemon, or up from a child.
+    /// A message arrives at a daemon from above, or from a child.
     Down(usize, u64),
     Up(usize, usize, u64),
     /// A daemon has done its part of a step.
     Done(usize, Step2, u64),
-    /// An element may have done its work.
+    /// A process may have finished its work.
     Finish(usize, JobId, u16),
     Tick,
     Join(usize),
@@ -106,7 +106,7 @@ pub struct World {
     tie: u64,
     events: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
     messages: BTreeMap<u64, Message>,
-    /// When the last message of a link arrives: they keep their order.
+    /// When the last message of each link arrives; messages of a link keep their order.
     links: BTreeMap<(usize, usize), Nanos>,
     daemons: Vec<Daemon>,
     root: Root,
@@ -116,7 +116,7 @@ pub struct World {
     last_front: u64,
     switched_at: Nanos,
     next_tick: Nanos,
-    /// Work that each element has to do, by job and rank.
+    /// Work that each process has to do, by job and rank.
     work: BTreeMap<(JobId, u16), Option<Nanos>>,
     done: BTreeMap<(JobId, u16), Nanos>,
     killed: BTreeSet<JobId>,
@@ -181,7 +181,7 @@ impl World {
             let at = world.random.below(BUSY);
             world.at(at, Event::Front);
         }
-        // Then all jobs that were stopped go on.
+        // After this time all stopped gang jobs continue.
         world.at(BUSY + 1, Event::Front);
         world
     }
@@ -231,7 +231,7 @@ impl World {
         self.now > 2 * BUSY && self.root.is_idle() && self.looked.is_empty()
     }
 
-    /// A job that ended well has done all its work.
+    /// Checks that a gang job that ended well has finished all its work.
     fn check_work(&self, id: JobId) {
         for ((job, rank), work) in self.work.range((id, 0)..=(id, u16::MAX)) {
             if let Some(work) = work {
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// At most one job runs on a processor.
+    /// Checks that at most one gang job runs on a processor.
     fn check(&self) {
         let mut runs = BTreeMap::new();
         for daemon in &self.daemons {
@@ -330,7 +330,7 @@ impl World {
         self.at(time, Event::Down(to, message));
     }
 
-    /// Up the tree: at the root, where it was meant to come.
+    /// Handles a message up the tree when it reaches the root.
     fn report(&mut self, index: usize, message: Message) {
         if let Some(parent) = self.daemons[index].parent {
             let (time, message) = (self.arrival(index, parent), self.keep(message));
@@ -450,7 +450,7 @@ impl World {
         let Some(element) = elements.find(|one| one.rank == rank) else {
             return;
         };
-        // One that was stopped in between has work left.
+        // A process that was stopped in between has work left.
         let is_done = |since: Nanos| element.left == Some(now - since);
         if !element.since.is_some_and(is_done) {
             return;
@@ -515,7 +515,7 @@ impl World {
         }
     }
 
-    /// Elements without an end wait for any message; others run.
+    /// Reports that processes without an end wait for any message, and that others run.
     fn inspect(&mut self, index: usize, id: JobId) {
         let daemon = &self.daemons[index];
         let Some(number) = daemon.number else {
@@ -557,8 +557,8 @@ impl World {
         }
     }
 
-    /// A daemon ends, or is silent for so long that it is given up: it and all below end their
-    /// elements, at once or when they find out.
+    /// Ends a daemon, or lets it be silent for so long that it counts as lost. It and all daemons
+    /// below end their processes, at once or when they notice.
     fn lose(&mut self, index: usize) {
         let is_silent = self.random.below(2) == 0;
         let notice = self.now + self.random.below(3 * SECOND);

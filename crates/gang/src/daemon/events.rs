@@ -1,4 +1,4 @@
-//! The daemon's loop: what may come, and what is done about it.
+//! The event loop of the daemon: the events that can arrive, and how it handles them.
 
 use super::{Daemon, Party};
 use crate::link::{self, Link};
@@ -9,16 +9,16 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// How long a daemon that ends waits for its elements.
+/// How long a daemon that stops waits for its processes to end.
 const END_BOUND: Duration = Duration::from_secs(4);
 
-/// How often daemons let each other know that they work.
+/// Interval of the signs of life between daemons.
 const BEAT: Duration = Duration::from_secs(1);
-/// Most front ends, and most strangers, at a time.
+/// The largest number of front ends, and of unauthenticated peers, at the same time.
 const FRONTS: usize = 1024;
 const STRANGERS: usize = 64;
 
-/// What a descriptor that became ready belongs to.
+/// The owner of a descriptor that became ready.
 #[derive(Clone, Copy)]
 enum Source {
     Signals,
@@ -30,7 +30,7 @@ enum Source {
 }
 
 impl Daemon {
-    /// Works until SIGTERM or SIGINT, or until the daemon above is gone. All elements are ended.
+    /// Runs until SIGTERM or SIGINT, or until the parent daemon is lost. All processes are ended.
     pub fn run(mut self) -> io::Result<()> {
         let result = loop {
             if self.is_ending {
@@ -85,8 +85,8 @@ impl Daemon {
             }
             sources.push((Source::Link(*id), peer.link.fd(), flags));
         }
-        // A slow reader holds its elements back, as a full pipe would: a front end those of its
-        // own job, the daemon above all.
+        // A slow reader slows down its writers, like a full pipe: a front end the processes of its
+        // own gang job, the parent daemon all processes.
         let parent = self.parent.and_then(|parent| self.links.get(&parent));
         if !parent.is_some_and(|parent| parent.link.is_full()) {
             for (job, rank, stream, fd) in self.node.streams() {
@@ -111,8 +111,7 @@ impl Daemon {
         Ok(ready.map(|(_, (source, ..))| *source).collect())
     }
 
-    /// Until something is due: the end of the slice, of a freeze that takes too long, a sign of
-    /// life.
+    /// Time until the next work: the end of the slice, the deadline of a freeze, or a sign of life.
     fn timeout(&self) -> Duration {
         let is_switching = self.switch.step().is_some();
         let drained = self.drained.filter(|_| is_switching);
@@ -124,8 +123,8 @@ impl Daemon {
         }
     }
 
-    /// Says that this daemon works, gives up those that are silent, and lets the output of a job
-    /// wait while its front end takes none.
+    /// Sends signs of life, gives up silent daemons, and holds the output of a gang job back as
+    /// long as its front end reads nothing.
     fn check_peers(&mut self) {
         let now = Instant::now();
         let is_due = now >= self.beat;
@@ -159,15 +158,15 @@ impl Daemon {
         }
         for id in silent {
             tracing::warn!(
-                "nothing was heard from a daemon for {:?}",
+                "a daemon was silent for {:?}: it counts as lost",
                 self.config.silence
             );
             self.handle_lost(id);
         }
     }
 
-    /// Looks whether the jobs that go have come to rest: their network has, they have ended, or
-    /// they have had their time.
+    /// Checks whether the outgoing gang jobs are at rest: their network is at rest, they have
+    /// ended, or the deadline has passed.
     fn check_rest(&mut self) {
         if self.switch.step() != Some(Step::Freeze) {
             return;
@@ -217,7 +216,7 @@ impl Daemon {
         }
     }
 
-    /// A job came to rest, or was found corrupt.
+    /// Handles gang jobs that came to rest or whose segment was found corrupt.
     fn handle_news(&mut self) {
         self.node.engine.take_news();
         self.node.take_faults();
@@ -254,7 +253,7 @@ impl Daemon {
             }
             Party::Stranger => {}
             Party::Parent => {
-                tracing::error!("the daemon above is gone: this node's elements end");
+                tracing::error!("the parent daemon is lost: the processes on this node end");
                 self.is_ending = true;
             }
             Party::Child => {
@@ -287,7 +286,10 @@ impl Daemon {
         let Some(root) = &mut self.root else {
             let parent = self.config.parent.map(|parent| parent.to_string());
             let parent = parent.unwrap_or_default();
-            let text = format!("this daemon is below {parent}: ask the one at the root");
+            let text = format!(
+                "this daemon is not the root daemon: its parent is {parent}. Connect to the root \
+                 daemon."
+            );
             return self.send(front, &Message::Refused(text));
         };
         let own = rustix::process::getuid().as_raw();
@@ -305,7 +307,7 @@ impl Daemon {
                 .handle_signal(job, signal, owner.0)
                 .map(|()| Some(Message::Done)),
             Message::State(job) => root.handle_inspect(job, front, owner.0).map(|()| None),
-            _ => Err("a message that front ends do not send".to_string()),
+            _ => Err("front ends must not send this message".to_string()),
         };
         match done {
             Ok(None) => {}
@@ -314,21 +316,23 @@ impl Daemon {
         }
     }
 
-    /// A front end over TCP that knows the secret: whom its jobs run as.
+    /// Checks the secret of a front end over TCP. Returns the user and group that its gang jobs run
+    /// as.
     fn admit(&self, token: &str) -> Result<(u32, u32), &'static str> {
         if self.config.token.is_empty() {
             return Err(
-                "this daemon has no FARCALL_TOKEN: it takes jobs on its control socket alone",
+                "this daemon has no FARCALL_TOKEN: it accepts jobs only on its control socket",
             );
         }
         if !is_same(token.as_bytes(), self.config.token.as_bytes()) {
-            return Err("FARCALL_TOKEN is not that of the daemon");
+            return Err("FARCALL_TOKEN differs from the token of the daemon");
         }
         let user = rustix::process::getuid();
         match self.config.tcp_user {
             Some(user) => Ok(user),
             None if user.is_root() => Err(
-                "this daemon runs as root and cannot know the user over TCP: give it --tcp-user",
+                "this daemon runs as root and does not know the user over TCP: start it with \
+                 --tcp-user",
             ),
             None => Ok((user.as_raw(), rustix::process::getgid().as_raw())),
         }
@@ -352,7 +356,7 @@ impl Daemon {
         let is_known = matches!(&message, Message::Join(.., token)
             if is_same(token.as_bytes(), self.config.token.as_bytes()));
         if !is_known {
-            let text = "only daemons with the same FARCALL_TOKEN may join here".to_string();
+            let text = "only daemons with the same FARCALL_TOKEN can join this daemon".to_string();
             self.send(id, &Message::Refused(text));
             self.links.remove(&id);
             return;
@@ -373,7 +377,7 @@ impl Daemon {
             Message::Alive => {}
             Message::Welcome(name, number) => self.welcome(name, number),
             Message::Refused(text) => {
-                tracing::error!("the daemon above refused: {text}");
+                tracing::error!("the parent daemon refused: {text}");
                 self.is_ending = true;
             }
             other => self.broadcast(other),
@@ -404,7 +408,7 @@ impl Daemon {
                     nodes.any(|(other, _)| other == name)
                 };
                 if self.root.as_ref().is_some_and(taken) || self.joining.contains_key(&name) {
-                    let text = format!("there is a node `{name}` already: give it another --node");
+                    let text = format!("a node `{name}` has already joined: choose another --node");
                     return self.send(id, &Message::Refused(text));
                 }
                 self.joining.insert(name.clone(), id);
@@ -418,7 +422,7 @@ impl Daemon {
         }
     }
 
-    /// Ends all elements and says so to their front ends.
+    /// Ends all processes, and tells their front ends.
     fn end(&mut self) {
         if let Some(root) = &mut self.root {
             root.handle_end();
@@ -448,7 +452,7 @@ impl Daemon {
     }
 }
 
-/// Compares without telling by its time how much was right.
+/// Compares in constant time, so that the duration does not reveal how many bytes are right.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let pairs = one.iter().zip(other);
     let differs = pairs.fold(0, |differs, (one, other)| differs | (one ^ other));

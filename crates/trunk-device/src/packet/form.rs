@@ -1,34 +1,35 @@
 //! The two forms of a trunk's frames on a link, and their headers.
 //!
-//! *Ethernet*: the header follows the Ethernet header. *Datagram*: it follows UDP over IPv4, so
-//! that the kernel and fast interfaces cut and join many frames at once (UDP segmentation offload).
-//! A datagram goes from no IP address to the broadcast address, in an Ethernet frame to one
-//! station: it needs no address on the link, no router passes it on, and no host answers it.
+//! *Ethernet*: the trunk's header follows the Ethernet header. *Datagram*: it follows UDP over
+//! IPv4, so that the kernel and fast interfaces split and join many frames at once (UDP
+//! segmentation offload). A datagram goes from no IP address to the broadcast address, in an
+//! Ethernet frame to one station. Therefore it needs no address on the link, no router forwards it,
+//! and no host answers it.
 
 use crate::checksum::Sum;
 use crate::segment::{ETHERNET, OFFLOAD_BYTES, OffloadHeader};
 use bytes::Bytes;
 use farcall_trunk_proto::{ETHERTYPE, Mac, SHIM_BYTES, Transmit};
 
-/// Bytes of IPv4 and UDP.
+/// Bytes of the IPv4 and UDP headers.
 pub(crate) const DATAGRAM_BYTES: usize = 28;
 /// UDP port of both ends; unassigned by IANA.
 const PORT: u16 = 37170;
-/// Frames in one datagram that is cut later, at most.
+/// The most frames in one datagram that is split later.
 const SEGMENTS: usize = 44;
-/// And bytes.
+/// The most bytes in one such datagram.
 const LONGEST: usize = 65_000;
 const GSO_UDP: u8 = 5;
 const IP: usize = OFFLOAD_BYTES + ETHERNET;
-/// Everything before the first frame's own header.
+/// Bytes of all headers before the first frame's own header.
 const PREFIX: usize = IP + DATAGRAM_BYTES;
 
-/// What precedes a group of frames on the socket.
+/// The headers before a group of frames on the socket.
 #[derive(Clone, Copy)]
 pub(crate) struct Prefix {
     bytes: [u8; PREFIX],
     length: usize,
-    /// Frames that follow.
+    /// Number of frames that follow.
     pub(crate) frames: usize,
 }
 
@@ -37,7 +38,7 @@ impl Prefix {
         &self.bytes[..self.length]
     }
 
-    /// One frame in the Ethernet form.
+    /// The headers of one frame in the Ethernet form.
     pub(crate) fn ethernet(source: Mac, frame: &Transmit) -> Prefix {
         let mut prefix = Prefix {
             bytes: [0; PREFIX],
@@ -48,8 +49,8 @@ impl Prefix {
         prefix
     }
 
-    /// As many of the first frames as one datagram holds: to one station, of one length, the last
-    /// one shorter at most.
+    /// The headers of a datagram that holds as many of the first frames as possible. They must go
+    /// to one station and have one length; only the last may be shorter.
     pub(crate) fn datagram(source: Mac, frames: &[Transmit]) -> Option<Prefix> {
         let length = |frame: &Transmit| SHIM_BYTES + frame.body.len();
         let first = frames.first()?;
@@ -102,7 +103,7 @@ impl Prefix {
         let ip = &mut self.bytes[IP..];
         ip[0] = 0x45;
         ip[2..4].copy_from_slice(&((payload + DATAGRAM_BYTES) as u16).to_be_bytes());
-        // Never in fragments, never past a router, UDP.
+        // Set "don't fragment", a TTL that no router forwards, and the protocol UDP.
         ip[6] = 0x40;
         ip[8..10].copy_from_slice(&[1, 17]);
         ip[16..20].fill(0xff);
@@ -114,12 +115,12 @@ impl Prefix {
     }
 }
 
-/// Hands over each frame in a packet of the socket, in either form, that is for `own`.
+/// Passes each frame for `own` in a packet of the socket, in either form, to `take`.
 pub(crate) fn parse(packet: &[u8], own: Mac, mut take: impl FnMut(Mac, Bytes)) -> Option<()> {
     let (offload, packet) = packet.split_first_chunk::<OFFLOAD_BYTES>()?;
     let offload = OffloadHeader::decode(offload);
     let (header, payload) = packet.split_first_chunk::<ETHERNET>()?;
-    // A switch floods what it does not know, and the socket hears all of it.
+    // A switch floods frames for unknown stations, and the socket receives all of them.
     if header[..6] != own.0 && header[..6] != Mac::BROADCAST.0 {
         return None;
     }
@@ -144,7 +145,7 @@ pub(crate) fn parse(packet: &[u8], own: Mac, mut take: impl FnMut(Mac, Bytes)) -
     Some(())
 }
 
-/// Instructions of classic BPF that let both forms pass and nothing else: code, jumps, value.
+/// Instructions of classic BPF (code, jumps, value) that accept both forms and nothing else.
 pub(crate) const FILTER: [(u16, u8, u8, u32); 11] = [
     (0x28, 0, 0, 12),               // ldh [12]: the EtherType
     (0x15, 7, 0, ETHERTYPE as u32), // ours: accept

@@ -1,13 +1,14 @@
-//! When a packet reached this machine, as the kernel says (`SO_TIMESTAMPNS`, `socket(7)`).
+//! Reads the kernel's time stamp of a packet: when it reached this machine (`SO_TIMESTAMPNS`,
+//! `socket(7)`).
 
 use crate::{clock, now};
 use farcall_trunk_proto::Nanos;
 use rustix::time::ClockId;
 
-/// Room for what the kernel says beside a packet: one time.
+/// Bytes of the control message of a packet, which holds one time.
 pub(super) const STAMP_BYTES: usize = 64;
 
-/// The kernel's time stamps are those of the wall clock; this tells them by the monotonic one.
+/// Converts the kernel's time stamps, which are in wall-clock time, to the monotonic clock.
 pub(super) struct Clock {
     now: Nanos,
     wall: Nanos,
@@ -21,7 +22,7 @@ impl Clock {
         }
     }
 
-    /// When the packet came; now where the kernel does not say.
+    /// When the packet arrived, or now if the kernel gives no time stamp.
     pub(super) fn arrival(&self, header: &libc::msghdr) -> Nanos {
         match stamp(header) {
             Some(at) => self.now.saturating_sub(self.wall.saturating_sub(at)),

@@ -17,8 +17,9 @@ fn fill(links: &[&[usize]]) -> Vec<f64> {
     rates
 }
 
-/// Proves rates max-min fair: they can be carried, and each peer below its demand is held by a
-/// full set of links in which nobody gets more than it does beyond what he sends elsewhere.
+/// Proves that rates are max-min fair. They must be feasible. For each peer below its demand there
+/// must be a full set of links in which no other peer gets more than it does, beyond what that
+/// other peer sends elsewhere.
 fn certify(capacity: &[f64], claims: &[Claim], rates: &[f64]) {
     let tolerance = 1e-6 * capacity.iter().sum::<f64>();
     let shares = split(capacity, claims, rates, &[]);
@@ -106,7 +107,7 @@ fn the_split_is_sparse() {
 }
 
 #[test]
-fn a_split_stays_where_it_was() {
+fn a_split_stays_near_the_previous_one() {
     let claims = [claim(&[0, 1], f64::INFINITY); 3];
     let rates = water_fill(&[1.0, 1.0], &claims);
     let before = split(&[1.0, 1.0], &claims, &rates, &[]);
@@ -117,7 +118,7 @@ fn a_split_stays_where_it_was() {
 }
 
 #[test]
-fn who_wants_little_gets_it() {
+fn a_small_demand_is_met_in_full() {
     let claims = [
         claim(&[0], 0.1),
         claim(&[0, 1], f64::INFINITY),
@@ -129,7 +130,7 @@ fn who_wants_little_gets_it() {
 }
 
 #[test]
-fn slow_links_of_a_peer_hold_only_it() {
+fn slow_links_of_a_peer_delay_only_that_peer() {
     let mut slow = claim(&[0, 1], f64::INFINITY);
     slow.caps[0] = 0.1;
     slow.caps[1] = 0.2;

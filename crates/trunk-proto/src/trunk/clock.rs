@@ -1,4 +1,4 @@
-//! What happens by time alone.
+//! Everything that a trunk does because time passed: measurements, heartbeats and grants.
 
 use super::{Link, Policy, Trunk};
 use crate::granter::{Demand, differ, grant};
@@ -8,14 +8,14 @@ use crate::peer::{Peer, Urgency};
 use crate::{MAX_LINKS, MILLISECOND, Nanos, Reason};
 use alloc::vec::Vec;
 
-/// The first hellos come in quick succession.
+/// Number of first hellos, which are sent at short intervals.
 const FIRST_HELLOS: u32 = 5;
-/// Received packets by which one link may lag another of the same peer in a span before it is
-/// taken for dead (policy `round-robin`, as published).
+/// If a link lags another link of the same peer by this many received packets in a span, it counts
+/// as dead (policy `round-robin`, as published).
 const BEHIND: u32 = 1000;
 
 impl Trunk {
-    /// When [`Trunk::handle_timeout`] is to be called at the latest.
+    /// The time by which [`Trunk::handle_timeout`] must be called.
     pub fn poll_timeout(&self, now: Nanos) -> Nanos {
         let give_up = |peer: &Peer| {
             let hold = if self.config.repair { peer.hold() } else { 0 };
@@ -34,7 +34,7 @@ impl Trunk {
         self.wake.min(held).min(self.next_tick).min(self.next_hello)
     }
 
-    /// Time has passed.
+    /// Does all work that is due at `now`.
     pub fn handle_timeout(&mut self, now: Nanos) {
         if now >= self.next_hello {
             self.send_hellos();
@@ -120,7 +120,7 @@ impl Trunk {
         }
     }
 
-    /// Makes the grants anew, and tells those whose grants changed.
+    /// Computes the grants, and tells the peers whose grants changed.
     pub(super) fn make_grants(&mut self, now: Nanos) {
         self.regrant = false;
         let capacity: Vec<f64> = self

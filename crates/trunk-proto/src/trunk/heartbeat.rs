@@ -1,11 +1,11 @@
-//! Control messages as they are made and sent.
+//! Creates and sends control messages.
 
 use super::{Transmit, Trunk};
 use crate::control::{Heartbeat, Message, PathReport, Sender, SpanReport, Traits};
 use crate::seal::TAG_BYTES;
 use crate::{Kind, MILLISECOND, Mac, Nanos, SHIM_BYTES, Shim, address::Address};
 
-/// Control frames waiting to be sent, at most.
+/// The largest number of control frames that wait to be sent.
 const OUT: usize = 4096;
 
 impl Trunk {
@@ -52,7 +52,7 @@ impl Trunk {
         self.send_message(index, link, |sender| Message::Heartbeat(sender, heartbeat));
     }
 
-    /// How many peers are heard on a link: `cnt` of RI2N+.
+    /// Number of peers heard on a link: `cnt` of RI2N+.
     fn peers_on(&self, link: usize) -> u32 {
         let heard = |peer: &&crate::peer::Peer| {
             peer.paths[link]
@@ -96,7 +96,7 @@ impl Trunk {
         self.send_frame(link, address, &message, (number, link_number, limited));
     }
 
-    /// Broadcasts who this node is, on every link.
+    /// Broadcasts a hello on every link.
     pub(super) fn send_hellos(&mut self) {
         for link in 0..self.links.len() {
             let hello = Message::Hello(self.sender(link, 0), self.traits(link));

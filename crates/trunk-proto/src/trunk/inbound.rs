@@ -1,4 +1,4 @@
-//! From the links to the virtual interface.
+//! Handles frames from the links, and delivers them to the virtual interface.
 
 use super::{Deliver, Policy, Trunk};
 use crate::address::Packed;
@@ -9,21 +9,21 @@ use crate::resequencer::Taken;
 use crate::{Kind, MILLISECOND, Mac, Nanos, Reason, SHIM_BYTES, Shim, extend, wire_bytes};
 use bytes::Bytes;
 
-/// Frames after which the peer is told what arrived, so that it need not remember more.
+/// After this many frames the peer gets an acknowledgement, so that it can release them.
 const ACKNOWLEDGE: u64 = 256;
 
-/// When and where a control message came.
+/// When and where a control message arrived.
 #[derive(Clone, Copy)]
 struct Arrival {
     now: Nanos,
-    /// At the machine.
+    /// When it reached this machine.
     arrived: Nanos,
     link: usize,
 }
 
 impl Trunk {
-    /// A frame of [`crate::ETHERTYPE`] from `source` on a link, without its Ethernet header, which
-    /// reached this machine at `arrived`.
+    /// Handles a frame of [`crate::ETHERTYPE`] from `source` on a link, without its Ethernet
+    /// header. It reached this machine at `arrived`.
     pub fn handle_frame(
         &mut self,
         now: Nanos,
@@ -130,7 +130,7 @@ impl Trunk {
         }
     }
 
-    /// Delivers what need not be held any longer.
+    /// Delivers the frames that no longer need to wait.
     pub(super) fn release(&mut self, now: Nanos, index: usize) {
         let own = self.config.node;
         let repair = self.config.repair;
@@ -139,7 +139,7 @@ impl Trunk {
         };
         let hold = if repair { peer.hold() } else { 0 };
         let silent = repair && peer.is_quiet(now);
-        // A peer that fills the memory of all is served first: it waits for nothing.
+        // If the frames held exceed the memory of all peers, this peer's frames stop waiting.
         let hold_for = |total: usize| total <= self.config.limits.held_bytes;
         let before = peer.resequencer.held_bytes();
         loop {
@@ -209,7 +209,7 @@ impl Trunk {
         }
     }
 
-    /// Whether a message is newer than all before it on the link.
+    /// Whether a message is newer than all earlier ones on the link.
     fn is_fresh(&mut self, index: usize, link: usize, counter: u32) -> bool {
         let path = self.peers[index]
             .as_mut()
@@ -296,7 +296,8 @@ impl Trunk {
         }
     }
 
-    /// What the peer says about each link: whether it hears this node, what came, what it grants.
+    /// Takes the peer's report about each link: whether it hears this node, what arrived, and what
+    /// it grants.
     fn take_reports(&mut self, now: Nanos, index: usize, heartbeat: &Heartbeat) {
         let Some(peer) = &mut self.peers[index] else {
             return;
@@ -327,7 +328,7 @@ impl Trunk {
         };
         match policy {
             Policy::LinkCount => peer.weigh_by_links(),
-            // All links of a peer report the same span: the counts are read when the last came.
+            // All links of a peer report the same span: read the counts after the last report.
             Policy::Traffic if same_span(peer) => peer.weigh_by_traffic(),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! What links and the ways over them carry, learned from queues and losses.
+//! Learns the capacity of links, and of the paths over them, from queues and losses.
 
 use super::{Link, Trunk};
 use crate::capacity::{LOSSY, Tick};
@@ -6,19 +6,20 @@ use crate::delay::RENEWAL;
 use crate::peer::{Path, Peer};
 use crate::{Nanos, capacity::Capacity};
 
-/// Part of a learned rate that is handed out while the empty way is looked for.
+/// Share of a learned rate that is granted during the measurement of an empty path.
 const RENEWING: f64 = 0.75;
 
-/// What one tick showed on all the ways over a link.
+/// The measurements of one tick on all paths over a link.
 #[derive(Default)]
 struct Seen {
-    /// Ways that carried anything, and those of them that told their queue.
+    /// Number of paths with traffic (`active`), and of those that reported a queue or none
+    /// (`told`).
     active: usize,
     told: usize,
     queued: usize,
     lossy: usize,
     stale: bool,
-    /// Of all ways: the sums, and the shortest of the queues.
+    /// Totals of all paths, and the shortest of their queues.
     tick: Tick,
 }
 
@@ -41,9 +42,9 @@ impl Seen {
 }
 
 impl Trunk {
-    /// Where most of several peers on a link wait or lose frames, the link itself is what is full.
-    /// Where few do, or only one peer sends, it is their way: were it the link, it would show as
-    /// soon as others send too.
+    /// Updates the capacities of links and paths. If most of several peers on a link wait or lose
+    /// frames, the link itself is full. If few do, or only one peer sends, the limit is on their
+    /// paths. If the link were the limit after all, it would show as soon as other peers send.
     pub(super) fn learn(&mut self, now: Nanos) {
         for index in 0..self.links.len() {
             let mut seen = Seen::default();
@@ -89,7 +90,7 @@ fn of_link(seen: &Seen, queued: bool, lossy: bool) -> Tick {
     tick
 }
 
-/// What is the link's is not the way's.
+/// The measurements of a path, without queues and losses that the link causes.
 fn of_way(tick: &Tick, queued: bool, lossy: bool) -> Tick {
     Tick {
         queue: tick.queue.map(|queue| if queued { 0 } else { queue }),
@@ -120,7 +121,7 @@ impl Link {
         }
     }
 
-    /// What may be handed out of a capacity on this link.
+    /// The part of a capacity that may be granted on this link.
     pub(super) fn usable(&self, capacity: &Capacity) -> f64 {
         match self.renewing.is_some() && capacity.is_learned() {
             true => capacity.usable() * RENEWING,

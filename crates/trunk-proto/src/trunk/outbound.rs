@@ -1,4 +1,4 @@
-//! From the virtual interface to the links.
+//! Takes frames from the virtual interface, and sends them over the links.
 
 use super::{Policy, Transmit, Trunk};
 use crate::address::Packed;
@@ -10,11 +10,11 @@ use crate::{Kind, MICROSECOND, Mac, Nanos, SHIM_BYTES, Shim, wire_bytes};
 use alloc::vec::Vec;
 use bytes::Bytes;
 
-/// A sleeping sender wakes no sooner than this, and catches up with its saved credit.
+/// The shortest sleep of a sender. It catches up with its saved credit.
 const GRAIN: Nanos = 300 * MICROSECOND;
 
 impl Trunk {
-    /// A frame of the virtual interface, with its Ethernet header.
+    /// Handles a frame of the virtual interface, with its Ethernet header.
     pub fn handle_outgoing(&mut self, now: Nanos, frame: &Bytes) {
         let Some(&destination) = frame.first_chunk() else {
             return;
@@ -23,7 +23,8 @@ impl Trunk {
         if let Some(&index) = self.by_node.get(&destination) {
             self.enqueue(now, index, frame);
         } else if destination.is_group() || !self.is_own(frame) {
-            // Groups go to every peer; so do stations behind a bridge, not known here.
+            // Group frames go to every peer. So do frames for unknown stations, which may be behind
+            // a bridge.
             (0..self.peers.len()).for_each(|index| self.enqueue(now, index, frame));
         } else {
             self.counters.no_peer += 1;
@@ -48,7 +49,7 @@ impl Trunk {
             return;
         }
         if !peer.is_active(now) {
-            // The first frame after a rest: from here on the links are watched closely.
+            // This is the first frame after a pause: watch the links closely from now on.
             peer.ask(Urgency::EveryLink);
             self.urgent = true;
             self.next_tick = self.next_tick.min(now + crate::monitor::FAST);
@@ -69,7 +70,7 @@ impl Trunk {
         own.chain(theirs).min().unwrap_or(576)
     }
 
-    /// The next frame to be sent on a link.
+    /// Returns the next frame to send on a link.
     pub fn poll_transmit(&mut self, now: Nanos) -> Option<Transmit> {
         if self.regrant {
             self.make_grants(now);
@@ -106,7 +107,7 @@ impl Trunk {
         }
     }
 
-    /// Makes the peer's next frame ready; an error says when to try again.
+    /// Prepares the peer's next frame. The error is the time to try again.
     fn send_data(&mut self, now: Nanos, index: usize) -> Result<Transmit, Nanos> {
         let peer = self.peers[index].as_mut().ok_or(Nanos::MAX)?;
         let link = match self.config.policy {
@@ -169,7 +170,7 @@ impl Trunk {
         })
     }
 
-    /// Heartbeats and requests that cannot wait.
+    /// Sends urgent heartbeats and requests.
     fn speak_up(&mut self, now: Nanos) {
         self.urgent = false;
         for index in 0..self.peers.len() {
@@ -189,7 +190,7 @@ impl Trunk {
         }
     }
 
-    /// Asks for what is missing, each over another link than it was lost on.
+    /// Requests missing frames, each over another link than the one that lost it.
     fn send_nacks(&mut self, index: usize) {
         let repair = self.config.repair;
         let Some(peer) = self.peers[index]

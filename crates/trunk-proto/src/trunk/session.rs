@@ -1,4 +1,4 @@
-//! Peers as they come, prove that they are there, and go.
+//! Manages peers: how they are discovered, prove that they are present, and leave.
 
 use super::{PEER_LOST, Trunk};
 use crate::control::{Sender, Traits};
@@ -8,7 +8,7 @@ use crate::{Event, Mac, Nanos, Reason};
 use alloc::vec::Vec;
 
 impl Trunk {
-    /// A node says who it is.
+    /// Handles a hello of a node.
     pub(super) fn hear_hello(
         &mut self,
         now: Nanos,
@@ -60,8 +60,8 @@ impl Trunk {
         Some(index)
     }
 
-    /// Notes that a peer's link is reached over an own one, where that is the better match. True
-    /// where it is new.
+    /// Records that an own link reaches a link of the peer, if that is the better match. Returns
+    /// true if the path is new.
     pub(super) fn add_path(
         &mut self,
         index: usize,
@@ -118,8 +118,8 @@ impl Trunk {
         self.regrant = true;
     }
 
-    /// Whether a control message belongs to the peer's present session; a message that answers
-    /// this node's own session begins one.
+    /// Whether a control message belongs to the peer's current session. A message that answers this
+    /// node's own session starts one.
     pub(super) fn admit(&mut self, now: Nanos, index: usize, sender: &Sender) -> bool {
         let answers = sender.echo == self.config.session;
         let Some(peer) = &mut self.peers[index] else {
@@ -129,7 +129,7 @@ impl Trunk {
             return false;
         }
         if !answers {
-            // It does not know this node's session yet, or speaks to another node.
+            // The peer does not know this node's session yet, or addresses another node.
             if peer.session != sender.session {
                 peer.candidate = Some(sender.session);
                 self.ask(index, Urgency::EveryLink);
@@ -203,7 +203,7 @@ impl Trunk {
         self.regrant = true;
     }
 
-    /// Takes a link to a peer out, and tells the peer at once.
+    /// Takes a link to a peer out of use, and tells the peer at once.
     pub(super) fn take_out(&mut self, now: Nanos, index: usize, link: usize, reason: Reason) {
         let Some(peer) = &mut self.peers[index] else {
             return;
@@ -218,7 +218,7 @@ impl Trunk {
         }
     }
 
-    /// Finds out which links to a peer can be used now.
+    /// Updates which links to a peer are usable.
     pub(super) fn refresh(&mut self, now: Nanos, index: usize, reason: Reason) {
         let Some(peer) = &mut self.peers[index] else {
             return;
@@ -261,7 +261,8 @@ impl Trunk {
         self.wake = now;
     }
 
-    /// Takes out links that are silent beside others, and peers that are silent on all.
+    /// Takes out links that are silent although others are not, and removes peers that are silent
+    /// on all links.
     pub(super) fn watch(&mut self, now: Nanos, index: usize) {
         let Some(peer) = &mut self.peers[index] else {
             return;

@@ -1,4 +1,4 @@
-//! Whole trunks on an emulated network, in virtual time.
+//! Runs whole trunks on an emulated network, in virtual time.
 
 mod network;
 
@@ -116,7 +116,7 @@ fn published_weights_are_those_of_the_paper() {
 }
 
 #[test]
-fn a_quiet_neighbour_costs_nothing() {
+fn a_quiet_neighbour_does_not_reduce_the_rate() {
     let mut network = settled(4, Policy::MaxMin, TOPOLOGIES[3].1);
     network.sparse_stream(1, 0, SECOND / 10);
     network.stream(2, 0, 30e6);
@@ -128,7 +128,7 @@ fn a_quiet_neighbour_costs_nothing() {
 }
 
 #[test]
-fn shares_follow_a_change_at_once() {
+fn shares_follow_a_change_of_topology_at_once() {
     // (e) to (f): the first client loses link 1.
     let mut network = settled(5, Policy::MaxMin, TOPOLOGIES[4].1);
     saturate(&mut network, 3);
@@ -145,8 +145,8 @@ fn shares_follow_a_change_at_once() {
 }
 
 #[test]
-fn rates_that_no_interface_tells_are_learned() {
-    // (c): the server's link 1 carries half of what it says.
+fn rates_that_no_interface_reports_are_learned() {
+    // (c): the server's link 1 carries half of the rate that it announces.
     let mut network = settled(11, Policy::MaxMin, TOPOLOGIES[2].1);
     network.hosts[0].ports[1].rate /= 2.0;
     saturate(&mut network, 2);
@@ -162,8 +162,8 @@ fn rates_that_no_interface_tells_are_learned() {
 }
 
 #[test]
-fn a_narrow_way_of_one_peer_is_not_taken_for_the_link() {
-    // (c): between the second client and link 1 only half of it passes.
+fn a_narrow_path_of_one_peer_does_not_limit_the_link() {
+    // (c): the path between the second client and link 1 carries only half of the rate.
     let mut network = settled(14, Policy::MaxMin, TOPOLOGIES[2].1);
     network.hosts[2].ports[1].rate /= 2.0;
     saturate(&mut network, 2);
@@ -175,7 +175,7 @@ fn a_narrow_way_of_one_peer_is_not_taken_for_the_link() {
 }
 
 #[test]
-fn topologies_are_full_and_fair_where_every_interface_claims_a_hundredfold() {
+fn topologies_are_full_and_fair_if_interfaces_report_100_times_the_rate() {
     for (name, topology, ideal) in TOPOLOGIES {
         let claimed = 100.0 * network::FAST_ETHERNET;
         let mut network = settle(Network::claiming(12, Policy::MaxMin, topology, claimed));
@@ -195,7 +195,7 @@ fn topologies_are_full_and_fair_where_every_interface_claims_a_hundredfold() {
 }
 
 #[test]
-fn losses_by_chance_are_not_taken_for_a_rate() {
+fn random_losses_do_not_change_the_rate() {
     for (loss, links) in [(5_000, 1), (30_000, 2)] {
         let mut network = settled(13, Policy::MaxMin, TOPOLOGIES[1].1);
         for port in &mut network.hosts[1].ports[..links] {
@@ -205,7 +205,7 @@ fn losses_by_chance_are_not_taken_for_a_rate() {
         network.reset_counts();
         network.run(3 * SECOND);
         let share = network.shares(3 * SECOND)[0] / 2.0;
-        // What is lost is sent again, and takes its time on the wire.
+        // Lost frames are sent again, which takes time on the wire.
         let most = 1.0 - loss as f64 / 1e6;
         assert!(
             share > 0.97 * most,

@@ -15,7 +15,7 @@ pub const SECOND: Nanos = 1_000_000_000;
 pub const FAST_ETHERNET: f64 = 12.5e6;
 const SWITCH_QUEUE: usize = 128 * 1024;
 const HOST_QUEUE: usize = 400 * 1024;
-/// What the socket of a link holds, as time.
+/// The queue of a link's socket, as time.
 const SOCKET: Nanos = 8 * MILLISECOND;
 const PAYLOAD: usize = 1400;
 
@@ -23,17 +23,17 @@ fn chance(random: &mut SplitMix64, parts_per_million: u64) -> bool {
     random.below(1_000_000) < parts_per_million
 }
 
-/// What goes wrong on one link, in frames per million, both ways.
+/// Faults of one link in both directions, in frames per million.
 #[derive(Clone, Copy, Default)]
 pub struct Faults {
     pub loss: u64,
     pub duplication: u64,
     pub reordering: u64,
-    /// Extra delay, uniform up to so much, and longer for reordered frames.
+    /// Additional delay, uniform from 0 to this; longer for reordered frames.
     pub delay: Nanos,
-    /// Everything from this host is lost.
+    /// All frames from this host are lost.
     pub deaf_out: bool,
-    /// Everything to this host is lost.
+    /// All frames to this host are lost.
     pub deaf_in: bool,
 }
 
@@ -44,7 +44,7 @@ struct Wire {
 }
 
 impl Wire {
-    /// When a frame will have left; none where it does not fit into the queue.
+    /// When a frame will have left, or none if it does not fit into the queue.
     fn pass(&mut self, now: Nanos, bytes: usize, rate: f64, queue: usize) -> Option<Nanos> {
         let waiting = self.free_at.saturating_sub(now) as f64 * rate / 1e9;
         if waiting + bytes as f64 > queue as f64 {
@@ -62,7 +62,7 @@ pub struct Port {
     pub faults: Faults,
     pub rate: f64,
     out: Wire,
-    /// The host's socket takes no more.
+    /// Whether the host's socket is full.
     blocked: bool,
     /// When the last frame from the host reached its switch.
     reached: Nanos,
@@ -88,7 +88,7 @@ pub struct Host {
     sent: Vec<u64>,
 }
 
-/// A frame under way, on its way to a switch or to a host.
+/// A frame in transit to a switch or to a host.
 struct Transit {
     to: End,
     source: Mac,
@@ -129,12 +129,12 @@ fn mac(host: usize, port: usize) -> Mac {
 }
 
 impl Network {
-    /// Hosts that have links to these switches each, all of the same rate.
+    /// Creates hosts that have links to these switches, all of the same rate.
     pub fn new(seed: u64, policy: Policy, topology: &[&[usize]]) -> Network {
         Network::claiming(seed, policy, topology, FAST_ETHERNET)
     }
 
-    /// The same, but the interfaces claim this rate.
+    /// Like [`Network::new`], but the interfaces report this rate.
     pub fn claiming(seed: u64, policy: Policy, topology: &[&[usize]], rate: f64) -> Network {
         let mut network = Network {
             now: SECOND,
@@ -226,7 +226,7 @@ impl Network {
         self.streams.clear();
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub fn run(&mut self, duration: Nanos) {
         let end = self.now + duration;
         while self.now < end {
@@ -360,7 +360,7 @@ impl Network {
         if faults.deaf_out {
             return;
         }
-        // Without a little chance, senders in step would always lose to the same one.
+        // A small random delay: senders in step would always lose to the same one.
         let left = (left + self.random.below(200_000)).max(port.reached);
         port.reached = left;
         let to = End::Switch {
@@ -441,7 +441,7 @@ impl Network {
         }
     }
 
-    /// Forgets what was counted so far.
+    /// Resets the counters.
     pub fn reset_counts(&mut self) {
         for host in &mut self.hosts {
             host.received.fill(0);
@@ -450,7 +450,7 @@ impl Network {
         }
     }
 
-    /// Rates of the clients at host 0 since [`Network::reset_counts`], in links.
+    /// Rates of the clients at host 0 since [`Network::reset_counts`], as shares of a link.
     pub fn shares(&self, duration: Nanos) -> Vec<f64> {
         let seconds = duration as f64 / 1e9;
         self.hosts[0].bytes[1..]
@@ -460,7 +460,7 @@ impl Network {
     }
 }
 
-/// Jain's index of rates relative to what they should be.
+/// Jain's index of the rates relative to their ideal shares.
 pub fn jain(shares: &[f64], ideal: &[f64]) -> f64 {
     let ratios: Vec<f64> = shares
         .iter()

@@ -1,4 +1,4 @@
-//! What front ends ask for, and what they are told.
+//! The requests of the front ends, and the answers they get.
 
 use super::*;
 use farcall_gang_proto::FARCALL_FAILED;
