@@ -74,7 +74,7 @@ fn torus_16x16_has_the_known_digits() {
         "{}",
         pairwise.events
     );
-    // Chaotic: no digits, but the neighbourhood is known.
+    // This pattern is chaotic: the exact value differs between platforms, but its range is known.
     let spread = run("all-to-all:simple-spread", checked());
     assert!(
         (38.0e-3..39.0e-3).contains(&spread.makespan),

@@ -1,9 +1,9 @@
-//! The written form of a pattern.
+//! Parses the text form of a pattern.
 
 use super::{Kind, Pattern};
 use crate::error::SpecError;
 
-/// The patterns a specification may name.
+/// The patterns that a specification can name.
 pub const PATTERN_KINDS: [&str; 16] = [
     "all-to-all:simple-spread",
     "all-to-all:simple-spread-2d",

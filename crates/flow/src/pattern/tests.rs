@@ -103,7 +103,8 @@ fn volumes_are_those_of_the_literature() {
         );
     }
     assert_eq!(volume("all-to-all:bruck", 8, 1.0), 8.0 * 3.0 * 4.0);
-    // Scatter: every block of the 8 crosses as many edges as its owner is deep: 12; then the ring.
+    // Scatter: each of the 8 blocks crosses as many edges as the depth of its owner, 12 in total.
+    // Then the ring follows.
     assert_eq!(
         volume("broadcast:scatter-allgather", 8, 8.0),
         12.0 + 8.0 * 7.0

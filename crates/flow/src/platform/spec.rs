@@ -1,9 +1,9 @@
-//! The written form of a platform.
+//! Parses the text form of a platform.
 
 use super::{Dragonfly, FatTree, Grid, HyperCrossbar, HyperX, Platform, Ties, Topology};
 use crate::error::SpecError;
 
-/// The kinds of platform a specification may start with, each with an example.
+/// The kinds of platform that a specification can start with, each with an example.
 pub const PLATFORM_KINDS: [(&str, &str); 7] = [
     (
         "fat-tree",
@@ -137,7 +137,7 @@ pub(super) fn per_dimension(bandwidth: &[f64], dims: usize) -> Result<Vec<f64>, 
     }
 }
 
-/// `x`, `y`, `z`, `u`, `v`, `w`.
+/// The letter of a dimension: `x`, `y`, `z`, `u`, `v`, `w`.
 pub(super) fn dimension_name(dim: usize) -> char {
     b"xyzuvw"[dim.min(5)] as char
 }
@@ -150,7 +150,8 @@ fn positive(key: &str, text: &str) -> Result<f64, String> {
     }
 }
 
-/// The comma-separated part of a specification: at most one value without a key, then `key=value`.
+/// The comma-separated part of a specification: at most one value without a key, then pairs
+/// `key=value`.
 pub(crate) struct Options<'a> {
     bare: Option<&'a str>,
     pairs: Vec<(&'a str, &'a str)>,
