@@ -1,4 +1,4 @@
-//! What a person sees: each file in `diagnostics/` has its expected output beside it.
+//! The output that users see: each file in `diagnostics/` has its expected output beside it.
 //!
 //! `UPDATE_EXPECTED=1 cargo test -p farcall-idl --test diagnostics` writes the expected outputs.
 

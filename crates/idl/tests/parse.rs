@@ -1,4 +1,4 @@
-//! Files as people write them: what the published IDL accepts, and what it means.
+//! Interface files as users write them: what the published IDL accepts, and what it means.
 
 use farcall_idl::{
     Body, Convention, Interface, Library, Mode, Parsed, Scalar, StringLengths, Type,

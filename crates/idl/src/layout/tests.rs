@@ -69,7 +69,7 @@ fn interface(params: Vec<Param>) -> Interface {
     }
 }
 
-/// n, lda, a[n][lda:n], info[1]
+/// The interface `n, lda, a[n][lda:n], info[1]`.
 fn matrix() -> Interface {
     interface(vec![
         scalar("n", Type::Int),
@@ -282,7 +282,7 @@ fn elements_are_stated_and_verified() {
             .verify_elements(&scalars, &[7], &layout, &buffer)
             .unwrap_err()
             .to_string(),
-        "array `ptr`: element 2 is 8, the call was laid out for 7"
+        "array `ptr`: element 2 is 8, but the caller stated 7"
     );
     assert_eq!(
         interface.layout(&scalars, &[]),
