@@ -379,7 +379,9 @@ pub(crate) fn arguments(
         let ty = *ty;
         if interface.params[param].is_texts() {
             if fortran {
-                return Err("a string of Fortran's arrays has a length: write string[length] a[n]");
+                return Err(
+                    "an array of Fortran strings needs a length: write string[length] a[n]",
+                );
             }
             arguments.push(Argument::Texts { param });
             continue;
@@ -397,7 +399,7 @@ pub(crate) fn arguments(
             ),
             (Some(array), _) => (Argument::Array { array }, None),
             (None, Type::FilePointer) if fortran => {
-                return Err("Fortran has no use for a filepointer parameter; use filename");
+                return Err("Fortran cannot use a filepointer parameter; use filename");
             }
             (None, Type::FilePointer) => (Argument::Stream { param, mode }, None),
             (None, Type::String | Type::Filename) => (

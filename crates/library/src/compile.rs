@@ -43,7 +43,7 @@ pub enum CompileError {
         error: io::Error,
     },
     /// The compiler or linker found errors.
-    #[error("`{command}` says\n{messages}")]
+    #[error("`{command}` failed:\n{messages}")]
     Failed {
         /// The command.
         command: String,

@@ -19,7 +19,7 @@ pub enum InvokeError {
     #[error("function {0} cannot be called in this process")]
     NotBound(usize),
     /// The scalars or the layout belong to another function.
-    #[error("the arguments are not those of the function")]
+    #[error("the arguments belong to another function")]
     OtherFunction,
     /// BLAS or LAPACK reports that an argument has an illegal value, and the function has no `info`
     /// that reports it.

@@ -51,7 +51,7 @@ impl Processes {
     pub fn join(binding: &Binding) -> Result<Processes, String> {
         let symbol = |name: &str| {
             binding.symbol(name).ok_or_else(|| {
-                format!("no library of the file is linked with MPI: there is no {name}")
+                format!("no library of the file is linked with MPI: symbol {name} is missing")
             })
         };
         let init = symbol("MPI_Init")?;
@@ -78,7 +78,7 @@ impl Processes {
             }
             let (mut rank, mut size) = (0, 0);
             if ask[0](world, &mut rank) != 0 || ask[1](world, &mut size) != 0 {
-                return Err("MPI does not tell rank and number of its processes".to_string());
+                return Err("MPI_Comm_rank or MPI_Comm_size failed".to_string());
             }
             Ok(Processes {
                 rank,

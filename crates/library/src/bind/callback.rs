@@ -134,7 +134,10 @@ unsafe extern "C" fn called(_: &ffi_cif, _: &mut c_void, args: *const *const c_v
     }));
     let returned = layout.returned_bytes();
     if answer.data.len() as u64 != returned {
-        let text = format!("{} bytes came back, expected {returned}", answer.data.len());
+        let text = format!(
+            "the callback returned {} bytes, expected {returned}",
+            answer.data.len()
+        );
         return drop(caller(Err(site.problem(&text))));
     }
     // SAFETY: likewise.
