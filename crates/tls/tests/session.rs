@@ -1,4 +1,4 @@
-//! Both sides of a TLS connection over a socket pair that never blocks.
+//! Both sides of a TLS connection over a non-blocking socket pair.
 
 use farcall_tls::{Identity, Session, Trust};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -6,7 +6,7 @@ use std::io::{ErrorKind, IoSlice, IoSliceMut, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// Certificates of one authority in a folder of their own.
+/// Certificates of one authority in a separate folder.
 struct Authority {
     folder: tempfile::TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -51,7 +51,7 @@ struct Side {
 }
 
 impl Side {
-    /// Reads what there is. Returns whether there was anything.
+    /// Reads the available bytes. Returns whether there were any.
     fn read(&mut self) -> bool {
         let (mut first, mut second) = ([0; 100], vec![0; 10_000]);
         let mut places = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
@@ -87,7 +87,7 @@ fn pair(identity: &Identity, trust: &Trust, host: &str) -> (Side, Side) {
     (server, client)
 }
 
-/// Lets both sides speak for as many rounds as a greeting has at most.
+/// Runs both sides for as many rounds as a handshake needs at most.
 fn settle(server: &mut Side, client: &mut Side) {
     for _ in 0..4 {
         for side in [&mut *server, &mut *client] {
