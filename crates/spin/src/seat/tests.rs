@@ -1,5 +1,5 @@
-//! Threads that wait for requests of lines, as the client's connections do it. Under loom in every
-//! interleaving; a thread that nobody wakes is a deadlock, which loom finds.
+//! Threads that wait for requests on lines, in the same manner as the client's connections. Loom
+//! runs them in every interleaving. A thread that nobody wakes is a deadlock, which loom finds.
 
 use super::*;
 #[cfg(loom)]
@@ -20,14 +20,14 @@ fn model(test: impl Fn()) {
     (0..200).for_each(|_| test());
 }
 
-/// What lies in a line's socket, and whether its bell has rung.
+/// The contents of a line's socket, and whether its bell has rung.
 #[derive(Default)]
 struct Socket {
     unread: VecDeque<u32>,
     rung: bool,
 }
 
-/// What `poll` waits for.
+/// The sockets and bells that `poll` waits for.
 struct Host {
     sockets: Mutex<[Socket; 2]>,
     news: Condvar,
@@ -70,7 +70,7 @@ impl Host {
         })
     }
 
-    /// Waits at the sockets of some lines.
+    /// Waits at the sockets of several lines.
     fn poll(&self, lines: &[usize]) {
         let mut sockets = self.sockets.lock().expect("no panic");
         let has_news = |socket: &Socket| socket.rung || !socket.unread.is_empty();
@@ -88,7 +88,7 @@ impl Line {
         self.state.lock().expect("no panic")
     }
 
-    /// The server ends a request.
+    /// The server's answer, which ends a request.
     fn answer(&self, id: u32) {
         let mut sockets = self.host.sockets.lock().expect("no panic");
         sockets[self.index].unread.push_back(id);
