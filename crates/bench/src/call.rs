@@ -169,9 +169,7 @@ impl Contenders {
             match Contender::python(&arguments.python, &[argument, address]) {
                 Ok(contender) => contenders.ours.push((name, contender)),
                 Err(_) => {
-                    eprintln!(
-                        "no Python with farcall, so its rows are left out; run `make build`"
-                    );
+                    eprintln!("no Python with farcall, so its rows are left out; run `make build`");
                     break;
                 }
             }

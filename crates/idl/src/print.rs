@@ -12,7 +12,7 @@ mod expression;
 use expression::Scope;
 
 impl Interface {
-    /// The whole interface as IDL text, with its module.
+    /// The whole interface as text, with its module.
     pub fn text(&self) -> String {
         let mut text = String::new();
         if let Some(module) = &self.module {

@@ -19,7 +19,7 @@ pub struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: a mapping is plain memory; whoever dereferences `start` answers for synchronisation.
+// SAFETY: a mapping is plain memory; the code that dereferences `start` must synchronise.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; the mapping itself never changes.
 unsafe impl Sync for Mapping {}

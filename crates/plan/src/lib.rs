@@ -99,8 +99,8 @@ pub enum PlanError {
     },
     /// A name is not allowed.
     #[error(
-        "{what} `{name}`: this name is not allowed; use letters, digits, `_`, `-`, `.` and `/`, up to \
-         {MOST_NAME} bytes"
+        "{what} `{name}`: this name is not allowed; use up to {MOST_NAME} bytes of letters, digits, \
+         `_`, `-`, `.` and `/`"
     )]
     Name {
         /// The kind of thing that it names.

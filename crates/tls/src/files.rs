@@ -20,7 +20,7 @@ pub enum FileError {
         source: pem::Error,
     },
     /// A file contains no certificate.
-    #[error("{}: the file contains no certificate; expected PEM with BEGIN CERTIFICATE", .0.display())]
+    #[error("{}: the file has no certificate; expected PEM with BEGIN CERTIFICATE", .0.display())]
     NoCertificate(PathBuf),
     /// The contents of a file cannot be used.
     #[error("{}: {reason}", path.display())]

@@ -81,7 +81,7 @@ impl Session {
                 _ => {}
             }
             if count == 0 && self.0.is_handshaking() {
-                let text = "the other side closed the connection during the TLS handshake; check that it uses TLS";
+                let text = "the other side ended the TLS handshake; check that it uses TLS";
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
             }
         }

@@ -232,7 +232,7 @@ impl Call {
                     // SAFETY: the array is there, as the caller promises; no call of a program
                     // names an array twice.
                     Mode::In => Argument::In(unsafe { std::slice::from_raw_parts(start, len) }),
-                    // SAFETY: likewise.
+                    // SAFETY: the same as above.
                     _ => Argument::Out(unsafe { std::slice::from_raw_parts_mut(start, len) }),
                 }
             }

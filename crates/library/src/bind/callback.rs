@@ -118,14 +118,14 @@ unsafe extern "C" fn called(_: &ffi_cif, _: &mut c_void, args: *const *const c_v
     let caller = unsafe { &mut *caller };
     // SAFETY: the caller's promise.
     let args = unsafe { slice::from_raw_parts(args, site.args.len()) };
-    // SAFETY: likewise.
+    // SAFETY: the same as above.
     let given = unsafe { site.read(args) };
     let request = match given {
         Ok(given) => given,
         Err(text) => return drop(caller(Err(site.problem(&text)))),
     };
     let (scalars, layout, starts) = request;
-    // SAFETY: likewise.
+    // SAFETY: the same as above.
     let data = unsafe { gather(&layout, &starts) };
     let answer = caller(Ok(CallbackRequest {
         index: site.index,
@@ -140,7 +140,7 @@ unsafe extern "C" fn called(_: &ffi_cif, _: &mut c_void, args: *const *const c_v
         );
         return drop(caller(Err(site.problem(&text))));
     }
-    // SAFETY: likewise.
+    // SAFETY: the same as above.
     unsafe { scatter(&layout, &starts, answer) };
 }
 
