@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_comes_before_a_certificate_and_a_wrong_one_is_refused() {
+    fn a_token_takes_precedence_and_a_wrong_one_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let mut file = TokenFile::open(folder.path().join("tokens")).unwrap_err();
         assert!(file.to_string().contains("tokens"));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn without_tokens_everybody_may_come_in() {
+    fn without_tokens_every_client_is_accepted() {
         let mut access = Access::new("server", &Settings::default(), None).unwrap();
         assert_eq!(user(&mut access, None, None), Ok(User::anonymous()));
         let surplus = user(&mut access, Some("of another server"), None);

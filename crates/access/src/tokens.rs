@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_none_are_named() {
+    fn the_error_of_a_malformed_line_names_it() {
         let zeros = "0".repeat(64);
         for bad in [
             "alice",

@@ -30,7 +30,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn the_system_says_who_is_at_the_other_end() {
+    fn the_system_reports_the_user_of_the_peer() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let uid = rustix::process::getuid().as_raw();
         assert_eq!(

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_missed_on_their_wrong_side() {
+    fn a_figure_on_the_wrong_side_misses_its_bar() {
         assert!(!row(1.9, Better::Lower).misses_bar());
         assert!(row(2.1, Better::Lower).misses_bar());
         assert!(row(1.9, Better::Higher).misses_bar());

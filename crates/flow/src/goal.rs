@@ -370,7 +370,7 @@ fn with_options(mut operation: Operation, words: &[&str]) -> Result<Operation, S
             ("tag", Operation::Send { tag, .. } | Operation::Receive { tag, .. }) => *tag = value,
             ("cpu", Operation::Calc { cpu, .. }) => *cpu = value,
             ("cpu" | "nic", _) => {}
-            (other, _) => return Err(format!("`{other}`: options are tag, cpu and nic")),
+            (other, _) => return Err(format!("`{other}`: the options are tag, cpu and nic")),
         }
     }
     Ok(operation)

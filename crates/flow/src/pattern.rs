@@ -89,7 +89,9 @@ impl Pattern {
             return Err("a pattern needs at least one rank".to_owned());
         }
         if !(size.is_finite() && size >= 0.0) {
-            return Err(format!("size {size}: a number of bytes, not negative"));
+            return Err(format!(
+                "size {size}: must be a number of bytes that is not negative"
+            ));
         }
         let side = (f64::from(ranks)).sqrt().round() as u32;
         match &kind {
@@ -105,7 +107,7 @@ impl Pattern {
                 if product != Some(u64::from(ranks)) {
                     let product = product.map_or("over 2^64".to_owned(), |n| n.to_string());
                     return Err(format!(
-                        "the grid has {product} ranks, the platform {ranks}"
+                        "the grid has {product} ranks, but the platform has {ranks}"
                     ));
                 }
             }

@@ -41,11 +41,13 @@ impl Placement {
         for (rank, &node) in node_of.iter().enumerate() {
             match taken.get_mut(node as usize) {
                 None => {
-                    let reason = format!("rank {rank}: node {node} of a platform with {nodes}");
+                    let reason = format!(
+                        "rank {rank}: there is no node {node}, the platform has {nodes} nodes"
+                    );
                     return Err(TextError::new(rank + 1, reason));
                 }
                 Some(true) => {
-                    let reason = format!("rank {rank}: node {node} is taken already");
+                    let reason = format!("rank {rank}: another rank has node {node} already");
                     return Err(TextError::new(rank + 1, reason));
                 }
                 Some(free) => *free = true,
@@ -77,7 +79,7 @@ impl Placement {
             if node_of.len() > nodes {
                 return Err(TextError::new(
                     index + 1,
-                    format!("more ranks than {nodes} nodes"),
+                    format!("there are more ranks than the {nodes} nodes"),
                 ));
             }
         }

@@ -101,7 +101,7 @@ impl Script {
             let (Step::Send { to: peer, .. } | Step::Receive { from: peer }) = step;
             assert!(
                 rank < ranks && peer < ranks,
-                "rank {rank} or {peer} of {ranks}"
+                "rank {rank} or {peer} is not below {ranks}"
             );
         }
         rows.sort_by_key(|&(rank, order, line, _)| (rank, order, line));

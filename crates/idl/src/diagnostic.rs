@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_outside_the_text_is_its_end() {
+    fn a_position_outside_the_text_is_its_end() {
         assert_eq!(position("ab", 9).to_string(), "1:3");
         let finding = [Diagnostic::error(7..90, "end")];
         assert!(render(&finding, "f", "ab", false).contains("f:1:3"));

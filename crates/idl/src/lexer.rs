@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_is_an_error() {
+    fn an_unterminated_token_is_an_error() {
         for text in [
             "\"abc",
             "/* x",

@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_not_there_is_an_error_with_a_remedy() {
+    fn the_error_of_a_missing_library_names_a_remedy() {
         let folder = Path::new("/nothing");
         assert!(reason("libnot-there.so.1", folder).contains("FARCALL_LIBRARY_PATH"));
         assert!(reason("./libnot-there.so.1", folder).contains("correct its path"));
     }
 
     #[test]
-    fn a_library_that_is_there_and_cannot_be_loaded_is_told_of_itself() {
+    fn the_error_of_an_unloadable_library_is_its_own() {
         let folder = std::env::temp_dir().join(format!("farcall-loader-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("libtext.so"), "no library").unwrap();

@@ -84,7 +84,7 @@ mod tests {
     use farcall_idl::parse_interface;
 
     #[test]
-    fn the_first_wrong_argument_is_told_by_its_name() {
+    fn the_first_wrong_argument_is_named() {
         let interface = "Define solve(IN int n, IN int lda, IN double a[n]) \
                          Calls \"FORTRAN\" dsolve(n, a, lda);";
         let interface = parse_interface(interface).unwrap();

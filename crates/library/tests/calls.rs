@@ -236,7 +236,7 @@ fn every_missing_symbol_is_listed() {
 }
 
 #[test]
-fn what_is_not_bound_or_does_not_fit_is_not_called() {
+fn an_unbound_function_or_a_wrong_argument_is_not_called() {
     let text = "Library \"libc.so.6\"; Define abs(IN int n, OUT int *r) Calls \"C\" r = abs(n);\n\
         Define far(IN int n) Backend \"GRAM\" Calls \"C\" far(n);";
     let document = parse_document(text).document;
@@ -403,7 +403,7 @@ fn files_are_read_checked_and_found_by_name() {
 }
 
 #[test]
-fn the_library_says_what_it_is() {
+fn the_library_reports_its_identity() {
     let catalog = Catalog::load([root().join("libraries/blas.idl")]).unwrap();
     let (source, document) = catalog.files().next().unwrap();
     let Ok(binding) = Binding::load(document, source.folder(), None) else {

@@ -73,7 +73,7 @@ mod tests {
     use farcall_access::TokenFile;
 
     #[test]
-    fn where_proofs_are_asked_for_only_named_users_have_servers_join() {
+    fn with_credentials_only_servers_of_named_users_join() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
         let [alice, node] = ["alice", "node"].map(|name| TokenFile::add(&path, name).unwrap());

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_listens_everywhere_is_reached_where_it_came_from() {
+    fn a_server_that_listens_everywhere_is_reached_at_its_peer_address() {
         let peer = "192.0.2.7".parse().unwrap();
         for (says, is) in [
             ("farcall://0.0.0.0:5", "farcall://192.0.2.7:5"),

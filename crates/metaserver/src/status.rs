@@ -126,7 +126,7 @@ mod tests {
     use crate::{Config, Metaserver};
 
     #[test]
-    fn metrics_tell_of_servers_calls_and_the_store() {
+    fn metrics_cover_servers_calls_and_the_store() {
         let metaserver = Metaserver::bind(Config::default()).unwrap();
         let text = metaserver.readings()().encode();
         for line in [

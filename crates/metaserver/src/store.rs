@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn sqlite_keeps_what_holds_longest() {
+    fn sqlite_keeps_the_row_that_is_valid_longest() {
         let folder = tempfile::tempdir().unwrap();
         let address = StoreAddress::Sqlite(folder.path().join("directory"));
         let mut store = Store::open(&address).unwrap();

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn a_text_that_is_not_a_dictionary_is_refused() {
         let whole = "{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }";
         assert!(Dictionary::read(whole).is_some());
         for end in 0..whole.len() {

@@ -42,7 +42,7 @@ pub enum NpyError {
     #[error("elements of type {0} cannot be passed")]
     Element(String),
     /// The array has too many dimensions or bytes.
-    #[error("its shape is too large")]
+    #[error("the shape of the array is too large")]
     Shape,
 }
 
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_header_that_is_written_reads_back() {
         let shapes: [&[u64]; 4] = [&[], &[3], &[3, 4], &[0, 7, 2]];
         for (shape, element) in shapes.iter().flat_map(|s| Type::ALL.map(|ty| (s, ty))) {
             let Some(written) = header(element, shape, shape.len() == 2) else {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_array_is_said_so() {
+    fn a_file_that_is_not_an_array_is_an_error() {
         for bytes in [&b""[..], b"\x93NUMPY", b"PK\x03\x04", &[0x93; 100]] {
             assert!(matches!(Header::read(bytes), Err(NpyError::Header)));
         }

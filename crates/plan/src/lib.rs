@@ -99,8 +99,8 @@ pub enum PlanError {
     },
     /// A name is not allowed.
     #[error(
-        "{what} `{name}`: this name is not allowed; use up to {MOST_NAME} bytes of letters, digits, \
-         `_`, `-`, `.` and `/`"
+        "{what} `{name}`: this name is not allowed; use up to {MOST_NAME} bytes of letters, \
+         digits, `_`, `-`, `.` and `/`"
     )]
     Name {
         /// The kind of thing that it names.
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_read_as_it_is_written() {
+    fn a_plan_that_is_written_reads_back_equal() {
         let text = example().to_string();
         assert_eq!(Plan::parse(&text), Ok(example()), "{text}");
     }
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plan_is_refused() {
+    fn a_text_that_is_not_a_plan_is_refused() {
         let parse = |text: &str| Plan::parse(text).unwrap_err().to_string();
         assert!(parse("").contains("schema"));
         assert!(parse("schema = 2").contains("update farcall"));

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_whole_and_no_times() {
+    fn bytes_are_whole_numbers_and_not_times() {
         assert_eq!(bytes("64KB"), Ok(64_000));
         assert_eq!(bytes("65536"), Ok(65_536));
         assert_eq!(bytes("1.5MB"), Ok(1_500_000));

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_kept() {
+    fn chances_match_their_probability() {
         let mut generator = SplitMix64::new(1);
         let hits = (0..10_000).filter(|_| generator.chance(0.25)).count();
         assert!((2_300..2_700).contains(&hits), "{hits}");

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_trouble_begins_with_a_short_pause() {
+    fn after_a_quiet_time_the_first_pause_is_short_again() {
         let spin = spin();
         (0..10).for_each(|_| assert!(!spin.let_run(0, LATE + 1)));
         let later = 100 * LONGEST_PAUSE;

@@ -120,7 +120,7 @@ mod tests {
     const GET: &str = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
     #[test]
-    fn a_reader_gets_the_page_or_is_told() {
+    fn a_reader_gets_the_page_or_an_error() {
         let address = start(up);
         let answer = ask(address, GET);
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_sends_a_byte_now_and_then_holds_up_nobody() {
+    fn a_slow_reader_does_not_delay_others() {
         let address = start(up);
         let mut slow = TcpStream::connect(address).unwrap();
         let drips = std::thread::spawn(move || {

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spread_is_that_of_a_sample() {
+    fn a_spread_has_the_sample_deviation() {
         let spread = Spread::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
         assert_eq!((spread.min, spread.max, spread.mean), (2.0, 9.0, 5.0));
         assert!((spread.deviation - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_has_the_spread_that_was_asked_for() {
+    fn drawn_figures_have_the_requested_spread() {
         let [up, down] = crate::papers::links::WORLD_KB_S;
         for asked in [up, down] {
             let mut chance = Chance(7);

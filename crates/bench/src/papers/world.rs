@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_are_made_of_the_calls() {
+    fn tables_are_computed_from_the_calls() {
         let calls = [
             called(1000, 8.0, 10.0),
             called(1000, 4.0, 10.0),

@@ -123,7 +123,7 @@ mod tests {
     use farcall_random::SplitMix64;
 
     #[test]
-    fn finds_what_a_scan_finds() {
+    fn finds_the_same_flows_as_a_scan() {
         let mut generator = SplitMix64::new(3);
         let mut calendar = Calendar::default();
         let mut plain = vec![f64::INFINITY; 9000];

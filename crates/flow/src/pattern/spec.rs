@@ -20,7 +20,7 @@ pub const PATTERN_KINDS: [&str; 16] = [
     "exchange:AxBxC",
     "file:PATTERN.csv",
     "goal:TRACE.goal",
-    "all-to-all (simple-spread, or pairwise where the number of ranks is a power of two)",
+    "all-to-all (simple-spread, or pairwise if the number of ranks is a power of two)",
 ];
 
 pub(super) fn parse(spec: &str, ranks: u32, size: f64) -> Result<Pattern, SpecError> {

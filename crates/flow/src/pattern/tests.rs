@@ -72,7 +72,7 @@ fn all_to_all_reaches_everyone_once() {
 
 /// Bytes per rank and total volumes that the algorithms are known to move.
 #[test]
-fn volumes_are_those_of_the_literature() {
+fn volumes_match_the_literature() {
     let volume = |name: &str, ranks: u32, size: f64| -> f64 {
         let pattern = Pattern::parse(name, ranks, size).unwrap();
         let sends = (0..ranks).flat_map(|rank| {
@@ -112,7 +112,7 @@ fn volumes_are_those_of_the_literature() {
 }
 
 #[test]
-fn wrong_patterns_say_what_is_right() {
+fn errors_of_patterns_list_the_alternatives() {
     for (spec, ranks, part) in [
         ("alltoall", 4, "all-to-all:pairwise"),
         ("all-to-all:pairwise", 6, "power of two"),

@@ -31,7 +31,7 @@ impl Dragonfly {
         bandwidth: &[f64],
     ) -> Result<Self, String> {
         if groups == 0 || routers == 0 || terminals == 0 {
-            return Err("groups, routers and terminals are at least 1".to_owned());
+            return Err("groups, routers and terminals must be at least 1".to_owned());
         }
         let ports = u64::from(routers) * u64::from(global);
         if u64::from(groups - 1) > ports {

@@ -139,7 +139,7 @@ impl Reader {
         if numbers.is_empty() {
             return Err(TextError::new(
                 0,
-                "no node: names that are whole numbers are nodes",
+                "there is no node; the names of nodes are whole numbers",
             ));
         }
         let nodes = numbers.len();

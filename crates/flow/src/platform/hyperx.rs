@@ -31,7 +31,7 @@ impl HyperX {
     ) -> Result<Self, String> {
         let switches = super::spec::product(dims)?;
         if terminals == 0 {
-            return Err("terminals=0: at least one node on a switch".to_owned());
+            return Err("terminals=0: a switch needs at least one node".to_owned());
         }
         let mut links = 2 * switches * u64::from(terminals);
         let mut base = Vec::new();

@@ -76,7 +76,7 @@ fn grid(options: &mut Options<'_>, bandwidth: &[f64], torus: bool) -> Result<Top
     let ties = match options.take("ties") {
         None | Some("even") => Ties::Even,
         Some("parity") => Ties::Parity,
-        Some(other) => return Err(format!("ties={other}: `even` or `parity`")),
+        Some(other) => return Err(format!("ties={other}: use `even` or `parity`")),
     };
     let nic = match options.take("nic") {
         None | Some("none") => None,
@@ -113,12 +113,12 @@ fn hyperx(options: &mut Options<'_>, bandwidth: &[f64]) -> Result<Topology, Stri
 /// Number of nodes of a grid of these dimensions, at most [`super::MAX_SIZE`].
 pub(super) fn product(dims: &[u32]) -> Result<u64, String> {
     if dims.is_empty() || dims.len() > 6 {
-        return Err("between one and six dimensions".to_owned());
+        return Err("use between one and six dimensions".to_owned());
     }
     let mut nodes = 1u64;
     for &n in dims {
         if n == 0 {
-            return Err("every dimension has at least one node".to_owned());
+            return Err("every dimension needs at least one node".to_owned());
         }
         nodes *= u64::from(n);
         if nodes > super::MAX_SIZE {

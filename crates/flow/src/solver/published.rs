@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn incremental_equal_split_is_the_full_one() {
+    fn incremental_equal_split_matches_the_full_one() {
         let mut split = EqualSplit::new([2.0, 1.0, 4.0].into_iter(), 3);
         split.add(0, &[0, 1]);
         split.add(1, &[0, 2]);

@@ -114,7 +114,7 @@ fn a_full_section_is_one_run() {
 }
 
 #[test]
-fn a_section_travels_alone_and_lies_at_its_own_places() {
+fn only_the_section_travels_and_it_keeps_its_place() {
     let layout = matrix().layout(&ints(&[2, 5], 4), &[]).unwrap();
     let a = &layout.arrays[0];
     assert_eq!((a.bytes, a.client_bytes, a.wire_bytes), (80, 80, 32));
@@ -125,7 +125,7 @@ fn a_section_travels_alone_and_lies_at_its_own_places() {
 }
 
 #[test]
-fn shrink_packs_the_job_buffer() {
+fn shrink_packs_the_call_buffer() {
     let mut interface = matrix();
     interface.shrink = true;
     let layout = interface.layout(&ints(&[2, 5], 4), &[]).unwrap();
@@ -327,7 +327,7 @@ fn a_cost_without_a_value_does_not_fail_the_call() {
 }
 
 #[test]
-fn texts_of_fixed_length_lie_in_fields() {
+fn texts_of_fixed_length_have_fields() {
     let names = |count, length| {
         let dims = vec![dim(Op::Const(count)), dim(Op::Const(length))];
         interface(vec![array("names", Mode::InOut, Type::FixedString, dims)])

@@ -210,7 +210,7 @@ fn every_thread_sees_the_end_of_its_request() {
 }
 
 #[test]
-fn who_is_given_up_leaves_the_seat_to_another() {
+fn a_cancelled_thread_hands_over_the_seat() {
     model(|| {
         let [line, _] = Host::lines();
         let [given_up, other] = [1, 2].map(|id| {
@@ -225,7 +225,7 @@ fn who_is_given_up_leaves_the_seat_to_another() {
 }
 
 #[test]
-fn a_thread_at_one_line_is_told_of_another() {
+fn threads_at_one_line_and_at_two_lines_both_wake() {
     model(|| {
         let lines = Host::lines();
         let alone = lines[0].clone();
