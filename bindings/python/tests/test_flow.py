@@ -44,7 +44,7 @@ def test_wrong_arguments_say_what_is_right(tmp_path):
         flow.Platform("taurus:4x4")
     with pytest.raises(ValueError, match="'exact'"):
         flow.simulate(TORUS, pattern, mode="fast")
-    with pytest.raises(ValueError, match="taken already"):
+    with pytest.raises(ValueError, match="another rank has node 0 already"):
         flow.simulate(TORUS, pattern, placement=np.zeros(16, int))
     with pytest.raises(ValueError, match="whole numbers"):
         flow.messages([0.5], [1], 1)

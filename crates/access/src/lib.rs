@@ -1,7 +1,7 @@
-//! Who a peer is: by its token, by its certificate, or by what this host says of its process.
+//! Identifies a peer by its token, by its certificate, or by the user of its process on this host.
 //!
-//! The server and the metaserver ask [`Access`] for the [`User`] of each connection. What a user
-//! may do is theirs to say.
+//! The server and the metaserver ask [`Access`] for the [`User`] of each connection. They decide
+//! what a user is allowed to do.
 
 mod settings;
 mod tokens;
@@ -12,35 +12,35 @@ pub use settings::{Settings, Tls};
 pub use tokens::{TokenError, TokenFile};
 pub use user::{host_user, user_of_peer};
 
-/// Why a client is refused, for the client.
+/// The reason why a client is refused, as a text for the client.
 pub type Refusal = String;
 
-/// Decides who a client is.
+/// Identifies clients.
 #[derive(Debug)]
 pub struct Access {
-    /// What the client has come to: `server` or `metaserver`.
+    /// The service that clients connect to: `server` or `metaserver`.
     service: &'static str,
     tokens: Option<TokenFile>,
-    /// Whether clients may come over TCP that prove nothing.
+    /// Whether clients without credentials are accepted over TCP.
     anonymous: bool,
-    /// Users who may register libraries.
+    /// Users who are allowed to register libraries.
     operators: Vec<User>,
 }
 
-/// What a connection shows of its client.
+/// The evidence of a connection about its client.
 #[derive(Debug)]
 pub struct Evidence<'e> {
-    /// Who it is without a token: the user of a process of this host, or anybody.
+    /// The user if there is no token: the user of a process on this host, or anonymous.
     pub peer: &'e User,
-    /// The name in a certificate that the server believes.
+    /// The name in a certificate that the server trusts.
     pub certificate: Option<String>,
-    /// What it says its token is.
+    /// The token that the client sent.
     pub token: Option<&'e str>,
 }
 
 impl Access {
-    /// Without tokens and without certificates of clients everybody may come in who reaches an
-    /// address of the `service`, unless it is told otherwise.
+    /// Reads the settings. If they name neither tokens nor certificates of clients, `service`
+    /// accepts every client that reaches one of its addresses, unless `anonymous` says otherwise.
     ///
     /// # Errors
     /// The tokens cannot be used.
@@ -63,19 +63,19 @@ impl Access {
         })
     }
 
-    /// Whether a user may register libraries.
+    /// Whether a user is allowed to register libraries.
     pub fn is_operator(&self, user: &User) -> bool {
         self.operators.contains(user)
     }
 
-    /// The user whom the evidence shows. A token comes first, then a certificate.
+    /// The user that the evidence identifies. A token takes precedence over a certificate.
     ///
     /// # Errors
-    /// Nobody is shown who may come in.
+    /// The evidence identifies no user who is accepted.
     pub fn user(&mut self, evidence: &Evidence<'_>) -> Result<User, Refusal> {
         let service = self.service;
         if let (Some(tokens), Some(token)) = (&mut self.tokens, evidence.token) {
-            // A file that cannot be read any more lets nobody in.
+            // If the file can no longer be read, no token is accepted.
             let user = tokens.user(token).map_err(|error| {
                 tracing::error!("{error}");
                 format!("the {service} cannot read its list of tokens")
@@ -99,7 +99,7 @@ impl Access {
         }
     }
 
-    /// Whether anybody may come in who reaches the service over TCP.
+    /// Whether the service accepts every client that reaches it over TCP.
     pub fn is_open(&self) -> bool {
         self.anonymous
     }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_comes_before_a_certificate_and_a_wrong_one_is_refused() {
+    fn a_token_takes_precedence_and_a_wrong_one_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let mut file = TokenFile::open(folder.path().join("tokens")).unwrap_err();
         assert!(file.to_string().contains("tokens"));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn without_tokens_everybody_may_come_in() {
+    fn without_tokens_every_client_is_accepted() {
         let mut access = Access::new("server", &Settings::default(), None).unwrap();
         assert_eq!(user(&mut access, None, None), Ok(User::anonymous()));
         let surplus = user(&mut access, Some("of another server"), None);

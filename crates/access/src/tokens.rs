@@ -1,11 +1,12 @@
-//! A file of tokens: for each the name of its user and its SHA-256, never the token itself.
+//! A file of tokens. It has the name of the user and the SHA-256 of each token, but never the token
+//! itself.
 //!
 //! ```text
 //! # name  SHA-256 of the token
 //! alice   9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 //! ```
 //!
-//! A token is 256 random bits, so that nobody finds it from its hash.
+//! A token is 256 random bits, so nobody can find it from its hash.
 
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -16,12 +17,12 @@ use std::path::{Path, PathBuf};
 
 /// Largest file of tokens in bytes.
 const MOST_BYTES: u64 = 16 << 20;
-/// Bytes of a user's name.
+/// Largest length of a user's name, in bytes.
 const NAME_BYTES: usize = 64;
 
 type Hash = [u8; 32];
 
-/// A file of tokens, read again when it has changed.
+/// A file of tokens. It is read again when it changes.
 #[derive(Debug)]
 pub struct TokenFile {
     path: PathBuf,
@@ -29,30 +30,30 @@ pub struct TokenFile {
     users: HashMap<Hash, String>,
 }
 
-/// What tells one content of a file from another.
+/// Metadata of a file that changes when its content changes.
 type Stamp = (u64, u64, i64, i64);
 
-/// Why a file of tokens cannot be used. The text names the file.
+/// The reason why a file of tokens cannot be used. The text names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// There is none.
+    /// The file does not exist.
     #[error(
-        "{0}: No such file or directory; `farcall access token add {0} NAME` makes it",
+        "{0}: No such file or directory; `farcall access token add {0} NAME` creates it",
         path.display()
     )]
     Missing {
         /// The file.
         path: PathBuf,
     },
-    /// It can be written by others, who could let themselves in.
+    /// Other users can write the file, so they could add a token for themselves.
     #[error("{}: others can write this file; chmod go-w it", .0.display())]
     Writable(PathBuf),
     /// A line is not a name and a hash.
@@ -64,13 +65,13 @@ pub enum TokenError {
         /// Number of the line.
         line: usize,
     },
-    /// The name cannot be a user's.
+    /// The name is not allowed for a user.
     #[error(
         "`{0}` cannot be the name of a user: up to 64 letters, digits and . _ - @ are, except \
          `anonymous`"
     )]
     Name(String),
-    /// Nobody of that name has a token.
+    /// The user has no token.
     #[error("{}: `{name}` has no token", path.display())]
     Unknown {
         /// The file.
@@ -84,7 +85,7 @@ impl TokenFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read, others can write it, or a line is wrong.
+    /// The file cannot be read, other users can write it, or a line is wrong.
     pub fn open(path: impl Into<PathBuf>) -> Result<TokenFile, TokenError> {
         let path = path.into();
         let (stamp, text) = read(&path)?;
@@ -92,8 +93,8 @@ impl TokenFile {
         Ok(TokenFile { path, stamp, users })
     }
 
-    /// Gives a user a new token and returns it: nobody can read it from the file, which is made
-    /// where there is none.
+    /// Creates a new token for a user and returns it. The file holds only its hash, so this is the
+    /// only time that the token is visible. Creates the file if it does not exist.
     pub fn add(path: &Path, name: &str) -> Result<String, TokenError> {
         check_name(name)?;
         let failed = |source| TokenError::Io {
@@ -114,7 +115,7 @@ impl TokenFile {
         Ok(token)
     }
 
-    /// Withdraws all tokens of a user; returns how many.
+    /// Withdraws all tokens of a user and returns their number.
     pub fn remove(path: &Path, name: &str) -> Result<usize, TokenError> {
         let (_, text) = read(path)?;
         parse(path, &text)?;
@@ -135,17 +136,17 @@ impl TokenFile {
         Ok(removed)
     }
 
-    /// The users, one for each token, in the order of their names.
+    /// The users, sorted by name, one entry for each token.
     pub fn users(&self) -> Vec<&str> {
         let mut users: Vec<&str> = self.users.values().map(String::as_str).collect();
         users.sort_unstable();
         users
     }
 
-    /// Whose token this is. Reads the file again where it has changed.
+    /// The user of a token. Reads the file again if it has changed.
     ///
     /// # Errors
-    /// The file cannot be used any more.
+    /// The file can no longer be used.
     pub fn user(&mut self, token: &str) -> Result<Option<&str>, TokenError> {
         if stamp(&self.path)? != self.stamp {
             *self = TokenFile::open(std::mem::take(&mut self.path))?;
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_none_are_named() {
+    fn the_error_of_a_malformed_line_names_it() {
         let zeros = "0".repeat(64);
         for bad in [
             "alice",

@@ -1,4 +1,4 @@
-//! Who calls.
+//! Finds the users of processes and of this host.
 
 use farcall_rpc_proto::User;
 use nix::unistd;
@@ -8,17 +8,17 @@ use std::io;
 /// The user of the process at the other end of a Unix socket.
 ///
 /// # Errors
-/// It is not a Unix socket.
+/// The socket is not a Unix socket.
 pub fn user_of_peer(socket: impl AsFd) -> rustix::io::Result<User> {
     let peer = rustix::net::sockopt::socket_peercred(socket)?;
     Ok(User::of_process(peer.uid.as_raw()))
 }
 
-/// The numbers of a user of this host and of its group, by all the ways in which the host knows
-/// users; none where it knows no such user.
+/// The user id and group id of a user of this host, from all sources that the host's name service
+/// uses. `None` if there is no such user.
 ///
 /// # Errors
-/// The host cannot say.
+/// The name service fails.
 pub fn host_user(name: &str) -> io::Result<Option<(u32, u32)>> {
     let user = unistd::User::from_name(name)?;
     Ok(user.map(|user| (user.uid.as_raw(), user.gid.as_raw())))
@@ -30,7 +30,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn the_system_says_who_is_at_the_other_end() {
+    fn the_system_reports_the_user_of_the_peer() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let uid = rustix::process::getuid().as_raw();
         assert_eq!(

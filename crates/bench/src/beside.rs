@@ -1,4 +1,5 @@
-//! What a small call waits while a large one travels, and how fast arrays travel over two links.
+//! Measures how long a small call waits while a large one transfers its data, and how fast arrays
+//! transfer over two links.
 
 use super::table::{Better, Row};
 use crate::failure::Failure;
@@ -10,21 +11,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Milliseconds that a small call may take beside a large one.
+/// Bar for a small call beside a large one, in milliseconds.
 const WITHIN: f64 = 5.0;
-/// Array bytes of a frame.
+/// Bytes of array data in a frame.
 const CHUNK: f64 = 262_144.0;
-/// Between two small calls.
+/// Pause between two small calls.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Small calls of a round.
+/// Number of small calls in a round.
 const SMALL_CALLS: usize = 200;
-/// Between two looks at how far a large call has come.
+/// Time between two checks of the progress of a large call.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
-/// Bytes each way beside which they are made.
+/// Bytes of the large call in each direction.
 const LARGE: usize = 512 << 20;
 /// The same on a slow link.
 const LARGE_ON_LINK: usize = 32 << 20;
-/// Bytes each way over two links.
+/// Bytes in each direction over two links.
 const OVER_LINKS: usize = 64 << 20;
 
 /// The rows of one server over the loopback.
@@ -38,18 +39,21 @@ pub(super) fn on_loopback(address: &str, rounds: u32) -> Result<Vec<Row>, Failur
     Ok(rows("1 GiB", measured, WITHIN))
 }
 
-/// Milliseconds of each round that 99 of 100 null calls take, and as many cancels with the null
-/// call behind: of calls whose arrays travel, and of calls that compute, whose workers end.
+/// Milliseconds of each round, the 99th percentile.
+///
+/// `nulls` are null calls. `cancels` and `ends` are a cancel followed by a null call. `cancels` are
+/// of calls whose arrays are being transferred. `ends` are of calls that compute, so that the
+/// server ends their workers.
 struct Measured {
     nulls: Vec<f64>,
     cancels: Vec<f64>,
     ends: Vec<f64>,
 }
 
-/// When a large call is given up.
+/// The moment at which a large call is cancelled.
 #[derive(Clone, Copy)]
 enum Moment {
-    /// When so much of its arrays has travelled, there and back.
+    /// After this share of its arrays has been transferred, both directions together.
     Travelled(f64),
     Computing,
 }
@@ -105,7 +109,8 @@ fn call_null(null: &Function) -> Result<f64, Failure> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Copies an array there and back; with a moment, gives it up then. Returns when that was.
+/// Sends an array to the server and back. With a moment, cancels the call then and returns the time
+/// of the cancel.
 fn call_echo(
     echo: &Function,
     source: &[u8],
@@ -128,7 +133,7 @@ fn call_echo(
     Ok(Instant::now())
 }
 
-/// Whether it is time to give a call up.
+/// Whether the moment to cancel a call has come.
 fn has_come(moment: Moment, pending: &Pending) -> bool {
     let Some(progress) = pending.progress() else {
         return true;
@@ -138,7 +143,7 @@ fn has_come(moment: Moment, pending: &Pending) -> bool {
             let all = (progress.to_send + progress.to_receive) as f64;
             (progress.sent + progress.received) as f64 >= part * all
         }
-        // What was sent is at the server a little later.
+        // The last bytes reach the server a little later.
         Moment::Computing if progress.sent == progress.to_send => {
             drop(pending.wait_timeout(4 * BETWEEN_LOOKS));
             true
@@ -147,7 +152,7 @@ fn has_come(moment: Moment, pending: &Pending) -> bool {
     }
 }
 
-/// Milliseconds within which 99 of 100 null calls end that are made while `work` goes on.
+/// The 99th percentile, in milliseconds, of the null calls that are made while `work` runs.
 fn beside(
     null: &Function,
     mut work: impl FnMut() -> Result<(), Failure> + Send,
@@ -174,7 +179,7 @@ fn beside(
     Ok(most_of(times))
 }
 
-/// Milliseconds from giving a large call up until the server has answered what comes behind it.
+/// Milliseconds from the cancel of a large call until the server has answered the next call.
 fn cancelled(
     null: &Function,
     echo: &Function,
@@ -190,14 +195,14 @@ fn cancelled(
     Ok(most_of(times.collect::<Result<_, Failure>>()?))
 }
 
-/// Milliseconds that 99 of 100 stay within.
+/// The 99th percentile in milliseconds.
 fn most_of(mut seconds: Vec<f64>) -> f64 {
     seconds.sort_by(f64::total_cmp);
     let index = (seconds.len() * 99).div_ceil(100).saturating_sub(1);
     seconds.get(index).map_or(f64::NAN, |time| time * 1e3)
 }
 
-/// The rows over links of 100 Mbit/s between network namespaces; none without root.
+/// The rows over links of 100 Mbit/s between network namespaces. Empty without root.
 pub(super) fn on_links(libraries: &Path, rounds: u32) -> Result<Vec<Row>, Failure> {
     let lab = match Lab::build(&[&[0, 1], &[0, 1]], Some(Shape::FAST_ETHERNET)) {
         Ok(lab) => lab,
@@ -231,7 +236,7 @@ fn measure_links(address: &str, rounds: u32) -> Result<Vec<Row>, Failure> {
     let mut rows = rows("32 MiB at 100 Mbit/s", measured, WITHIN + chunk);
     let plain = over_links(&server, 1)?;
     let several = Server::connect(address, Options::default())?;
-    // The first call finds out what pays.
+    // The first call learns whether several connections help.
     over_links(&several, 1)?;
     let both = over_links(&several, rounds)?;
     let row = |name: &str, values, peer, ideal: f64, bar| Row {
@@ -261,12 +266,12 @@ fn measure_links(address: &str, rounds: u32) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// One round: the large calls take seconds.
+/// One round, because the large calls take seconds.
 fn measure_on_link(server: &Server) -> Result<Measured, Failure> {
     measure(server, LARGE_ON_LINK, 1)
 }
 
-/// MB/s of calls that copy arrays there and back.
+/// MB/s of calls that send arrays to the server and back.
 fn over_links(server: &Server, calls: u32) -> Result<Vec<f64>, Failure> {
     let echo = server.function("bench/echo")?;
     let (source, mut result) = (vec![1; OVER_LINKS], vec![0; OVER_LINKS]);
@@ -278,7 +283,7 @@ fn over_links(server: &Server, calls: u32) -> Result<Vec<f64>, Failure> {
             Argument::Out(&mut result),
         ])?;
         if result != source {
-            return Err(Failure::failed("the array came back changed"));
+            return Err(Failure::failed("the server returned a different array"));
         }
         result.fill(0);
         rates.push(2.0 * OVER_LINKS as f64 / outcome.times.total / 1e6);
@@ -286,7 +291,7 @@ fn over_links(server: &Server, calls: u32) -> Result<Vec<f64>, Failure> {
     Ok(rates)
 }
 
-/// A server on the first host of a lab.
+/// Starts a server on the first host of a lab.
 fn start(lab: &Lab, libraries: &Path) -> Result<Daemon, Failure> {
     let idl = crate::program::interface_file(libraries, "bench.idl")?;
     let program = crate::program::farcall()?;

@@ -1,4 +1,4 @@
-//! `farcall bench call`
+//! `farcall bench call`: the cost of a call.
 
 mod kept;
 
@@ -15,31 +15,31 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// Cost of a call: nothing in it, 1 KB, 64 MiB out and back, many at once, submitted, with handles
+/// Measure the cost of a call: null, 1 KB, 64 MiB in both directions, many at once, durable, with
+/// stored arrays
 ///
-/// Each figure stands beside a plain TCP exchange of the same bytes, or another limit, measured in
-/// turn with it. Calls beside large ones, and over several links with root, between network
-/// namespaces, come last.
-/// benches/METHOD.md says how.
+/// The table shows each figure beside a plain TCP exchange of the same bytes, or another limit.
+/// Both are measured in turn. Calls beside large calls come last; with root, also calls over
+/// several links between network namespaces. benches/METHOD.md describes the method.
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall bench call --check")]
 pub(crate) struct Arguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Exit with status 1 where a bar is missed
+    /// Exit with status 1 if a bar is missed
     #[arg(long)]
     check: bool,
-    /// Rounds; figures are medians over them
+    /// Number of rounds; figures are medians over them
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Measure gRPC, Arrow Flight, pyzmq, Pyro5, Ray and Dask too (scripts/peers installs them)
+    /// Also measure gRPC, Arrow Flight, pyzmq, Pyro5, Ray and Dask (scripts/peers installs them)
     #[arg(long)]
     peers: bool,
-    /// Only calls beside large ones, and those over several links
+    /// Measure only calls beside large ones, and calls over several links
     #[arg(long)]
     beside: bool,
-    /// Python to measure the Python client with
+    /// Python interpreter that runs the Python client
     #[arg(long, value_name = "PROGRAM", default_value = ".venv/bin/python")]
     python: PathBuf,
     /// Folder with bench.idl and its library
@@ -47,9 +47,10 @@ pub(crate) struct Arguments {
     libraries: PathBuf,
 }
 
-/// Bytes of a null call on the wire, about: what the plain exchange sends each way.
+/// Approximate bytes of a null call on the wire. The plain exchange sends as many in each
+/// direction.
 const NULL_BYTES: usize = 32;
-/// The Python that scripts/peers makes.
+/// The Python interpreter that scripts/peers installs.
 const PEERS_PYTHON: &str = ".venv-peers/bin/python";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -70,13 +71,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     report(&rows, arguments.json, arguments.check)
 }
 
-/// What one kind of row measures.
+/// The exchange that one kind of row measures.
 struct Load {
     what: &'static str,
     unit: &'static str,
-    /// Bytes each way; 0 for the null call.
+    /// Bytes in each direction; 0 for the null call.
     bytes: usize,
-    /// Exchanges in a round, and for tools that are slow.
+    /// Exchanges in a round: for fast tools, and for slow ones.
     calls: [usize; 2],
     outstanding: usize,
     better: Better,
@@ -118,7 +119,7 @@ const LOADS: [Load; 4] = [
 ];
 
 impl Load {
-    /// The figure of a row from the seconds of an exchange.
+    /// The figure of a row, from the seconds of an exchange.
     fn figure(&self, seconds: f64) -> f64 {
         match self.unit {
             "us" => seconds * 1e6,
@@ -127,7 +128,7 @@ impl Load {
         }
     }
 
-    /// The ratio to plain TCP that is asked of a contender of ours.
+    /// The required ratio to plain TCP for one of our clients.
     fn bar(&self, contender: &str) -> Option<f64> {
         match (self.what, contender) {
             ("null", "Python") => Some(2.0),
@@ -142,17 +143,17 @@ impl Load {
     }
 }
 
-/// Our clients in Python, with their names in benches/contenders.py.
+/// Our Python clients, with their names in benches/contenders.py.
 const OURS: [(&str, &str); 3] = [
     ("Python", "farcall-tcp"),
     ("Python, same host", "farcall-host"),
     ("Python, born shared", "farcall-born"),
 ];
-/// The one that stands beside the other tools.
+/// The client that is compared with the other tools.
 const BESIDE_PEERS: &str = "Python, same host";
 const PEERS: [&str; 6] = ["gRPC", "Arrow Flight", "pyzmq", "Pyro5", "Ray", "Dask"];
 
-/// The contenders in processes of their own.
+/// The contenders that run in separate processes.
 struct Contenders {
     ours: Vec<(&'static str, Contender)>,
     peers: Vec<(&'static str, Contender)>,
@@ -168,14 +169,16 @@ impl Contenders {
             match Contender::python(&arguments.python, &[argument, address]) {
                 Ok(contender) => contenders.ours.push((name, contender)),
                 Err(_) => {
-                    eprintln!("no Python with farcall: its rows are left out (`make build`)");
+                    eprintln!("no Python with farcall, so its rows are left out; run `make build`");
                     break;
                 }
             }
         }
         match Contender::c(address) {
             Ok(contender) => contenders.ours.push(("C", contender)),
-            Err(_) => eprintln!("no client in C here: its rows are left out (`make build`)"),
+            Err(_) => {
+                eprintln!("the C client is not built, so its rows are left out; run `make build`")
+            }
         }
         if arguments.peers {
             for name in PEERS {
@@ -204,8 +207,8 @@ fn measure(arguments: &Arguments, address: &str) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Rounds of the plain exchange and of every contender, one after the other, so that what
-/// disturbs the machine disturbs all of them.
+/// Runs rounds of the plain exchange and of every contender in turn, so that a disturbance of the
+/// machine affects all of them.
 fn measure_load(
     arguments: &Arguments,
     load: &Load,
@@ -220,7 +223,7 @@ fn measure_load(
         vec![Vec::new(); contenders.peers.len()],
     ];
     let [calls, few] = load.calls;
-    // The first round warms up caches, buffers and interfaces, and does not count.
+    // The first round warms up caches, buffers and interfaces. It does not count.
     for round in 0..=arguments.rounds {
         let counts = round > 0;
         let seconds = match load.outstanding {
@@ -252,11 +255,11 @@ fn measure_load(
     Ok(rows(load, contenders, figures))
 }
 
-/// What a load was measured to be: one value a round.
+/// The measured values of a load, one per round.
 struct Figures {
     raw: Vec<f64>,
     rust: Vec<f64>,
-    /// Ours and the peers', in the order of [`Contenders`].
+    /// Values of our clients and of the peers, in the order of [`Contenders`].
     of_contenders: [Vec<Vec<f64>>; 2],
 }
 
@@ -280,14 +283,15 @@ fn rows(load: &Load, contenders: &Contenders, figures: Figures) -> Vec<Row> {
         load.bar("Rust"),
     )];
     for ((name, _), values) in contenders.ours.iter().zip(&ours) {
-        // Where no array travels it makes no difference where one was born.
+        // Without arrays there is no difference between memory that was allocated shared and other
+        // memory.
         if load.bytes > 0 || *name != "Python, born shared" {
             let raw = figures.raw.clone();
             rows.push(row(name, values.clone(), plain, raw, load.bar(name)));
         }
     }
     for ((name, _), values) in contenders.peers.iter().zip(peers) {
-        // All are on this host, and free to make use of it.
+        // All of them run on this host and can use shared memory.
         let same_host = contenders
             .ours
             .iter()
@@ -298,7 +302,7 @@ fn rows(load: &Load, contenders: &Contenders, figures: Figures) -> Vec<Row> {
     rows
 }
 
-/// Null calls a second from this process.
+/// Null calls per second from this process.
 fn rate(function: &Function, calls: usize, outstanding: usize) -> Result<f64, Failure> {
     let start = Instant::now();
     let mut pending = VecDeque::with_capacity(outstanding);
@@ -328,7 +332,7 @@ fn median_of(
     Ok(median(&times))
 }
 
-/// Calls from this process.
+/// The client in this process.
 struct RustClient {
     function: Function,
     source: Vec<u8>,
@@ -366,7 +370,7 @@ impl RustClient {
     }
 }
 
-/// A server for this run, on a free port.
+/// Starts a server for this run, on a free port.
 fn serve(libraries: &Path, options: &[&str]) -> Result<Daemon, Failure> {
     let idl = crate::program::interface_file(libraries, "bench.idl")?;
     let mut command = Command::new(crate::program::farcall()?);

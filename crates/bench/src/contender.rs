@@ -1,4 +1,4 @@
-//! A process that measures one contender, a round at a time.
+//! A process that measures one contender, one round at a time.
 
 use crate::failure::Failure;
 use std::io::{BufRead, BufReader, Write};
@@ -14,14 +14,15 @@ pub(crate) struct Contender {
 }
 
 impl Contender {
-    /// Starts one in Python: its name there, and the address of the server where it is ours.
+    /// Starts a Python contender. The arguments are its name in `benches/contenders.py`, and the
+    /// address of the server if it is one of our clients.
     pub(crate) fn python(python: &Path, arguments: &[&str]) -> Result<Contender, Failure> {
         let mut command = Command::new(python);
         command.arg("benches/contenders.py").args(arguments);
         Contender::start(command, arguments.first().copied().unwrap_or_default())
     }
 
-    /// Starts that in C, which `make build` puts beside this program.
+    /// Starts the C contender, which `make build` puts beside this program.
     pub(crate) fn c(address: &str) -> Result<Contender, Failure> {
         let program = std::env::current_exe()?.with_file_name("bench-call");
         let mut command = Command::new(program);
@@ -42,7 +43,7 @@ impl Contender {
             answers: answers.ok_or_else(|| Failure::failed("no pipe"))?,
             process,
         };
-        // Some tell about themselves first.
+        // Some contenders print information about themselves first.
         let mut line = String::new();
         while line.trim() != "ready" {
             line.clear();
@@ -58,7 +59,7 @@ impl Contender {
         self.ask(&format!("{bytes} {count} 1"))
     }
 
-    /// Null calls a second with so many outstanding.
+    /// Null calls per second with this number of outstanding calls.
     pub(crate) fn rate(&mut self, count: usize, outstanding: usize) -> Result<f64, Failure> {
         Ok(1.0 / self.ask(&format!("0 {count} {outstanding}"))?)
     }
@@ -71,12 +72,12 @@ impl Contender {
         self.answers.read_line(&mut line)?;
         let text = line.trim();
         text.parse()
-            .map_err(|_| Failure::failed(format!("a contender says `{text}`")))
+            .map_err(|_| Failure::failed(format!("unexpected output of a contender: `{text}`")))
     }
 }
 
 impl Drop for Contender {
-    /// The end of its input ends it, and what it has started.
+    /// The contender ends when its input ends, together with the processes that it has started.
     fn drop(&mut self) {
         const PATIENCE: Duration = Duration::from_secs(20);
         drop(self.requests.take());

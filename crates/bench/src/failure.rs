@@ -1,9 +1,9 @@
-//! How a command ends when it does not succeed.
+//! The failure of a command.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// A message for the user and the exit status that goes with it.
+/// A message for the user and the exit status.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
@@ -11,7 +11,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The command was understood and could not be done: status 1.
+    /// The command was correct but failed: status 1.
     pub(crate) fn failed(message: impl fmt::Display) -> Failure {
         Failure {
             message: message.to_string(),
@@ -19,7 +19,7 @@ impl Failure {
         }
     }
 
-    /// The command was used wrongly: status 2.
+    /// The command was used incorrectly: status 2.
     pub(crate) fn usage(message: impl fmt::Display) -> Failure {
         Failure {
             message: message.to_string(),

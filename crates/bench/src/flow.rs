@@ -1,8 +1,8 @@
-//! `farcall bench flow`: the flow simulator beside SimGrid on the same workloads.
+//! `farcall bench flow`: the flow simulator compared with SimGrid on the same workloads.
 //!
-//! Every measurement is a process of its own, so that its peak memory is its own. Times are CPU
-//! times, the median of several runs: of the whole process for the flow simulator, of the
-//! simulation alone, without building the platform, for the peer.
+//! Each measurement runs in a separate process, so that its peak memory does not include others.
+//! Times are CPU times, the median of several runs. For the flow simulator it is the time of the
+//! whole process. For the peer it is the time of the simulation without building the platform.
 
 mod rows;
 
@@ -17,23 +17,23 @@ use std::process::Command;
 const DRIVER: &str = include_str!("../../../benches/flow/simgrid_driver.cpp");
 const SEED: u64 = 1;
 
-/// The flow simulator, beside SimGrid with --peers
+/// Measure the flow simulator, and with --peers SimGrid
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall bench flow --peers --check --runs 5")]
 pub(crate) struct Arguments {
     /// Build a driver for SimGrid (libsimgrid-dev, g++) and run it on the same workloads
     #[arg(long)]
     peers: bool,
-    /// Exit with status 1 where a bar is missed
+    /// Exit with status 1 if a bar is missed
     #[arg(long)]
     check: bool,
-    /// Runs per workload; the median counts
+    /// Runs per workload; figures are medians over them
     #[arg(long, default_value_t = 3)]
     runs: usize,
     /// Runs of the peer per workload
     #[arg(long, default_value_t = 1)]
     peer_runs: usize,
-    /// Only workloads whose name contains this
+    /// Run only workloads whose name contains this text
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Print one JSON object
@@ -45,20 +45,21 @@ pub(crate) struct Arguments {
 struct Case {
     name: &'static str,
     platform: &'static str,
-    /// The driver's words for the platform.
+    /// The platform as arguments of the driver.
     peer_platform: [&'static str; 2],
     algorithm: &'static str,
     size: &'static str,
     peer_size: [&'static str; 2],
     random: bool,
     steps: u64,
-    /// How many times faster than SimGrid it has to be.
+    /// The required speed relative to SimGrid.
     times: Option<f64>,
-    /// Whether the results must agree to nine digits: not where a long contended run is chaotic.
+    /// Whether the results must agree to nine digits. They cannot for a long contended run, which
+    /// is chaotic.
     same: bool,
     /// Whether SimGrid runs it too.
     peer: bool,
-    /// Bars on CPU seconds and bytes of memory, where the workload has them.
+    /// Bars for CPU seconds and bytes of memory, if the workload has them.
     limits: [Option<f64>; 2],
 }
 
@@ -186,7 +187,7 @@ const CASES: [Case; 13] = [
     },
 ];
 
-/// What one process reports.
+/// The report of one process.
 struct Measured {
     makespan: f64,
     cpu: f64,

@@ -1,4 +1,4 @@
-//! `farcall bench gang`
+//! `farcall bench gang`: the cost of gang switches and of channels.
 
 mod channel;
 pub(crate) mod element;
@@ -14,11 +14,12 @@ use rows::{Bar, Row};
 use std::process::Stdio;
 use std::time::Instant;
 
-/// What a switch costs, and what a channel costs
+/// Measure the cost of a gang switch and of a channel
 ///
-/// Lost time is, where each element has a core, the interruption that it sees around a switch, and
-/// else the time from the first stop to the last start; medians over the switches. Beside it stand
-/// the figures of the paper (32 nodes, one element each). benches/METHOD.md says how.
+/// If each process has a core, the lost time is the interruption that the process sees around a
+/// switch. Otherwise it is the time from the first stop to the last start. Figures are medians over
+/// the switches. The table also shows the figures of the paper (32 nodes, one process each).
+/// benches/METHOD.md describes the method.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  farcall bench gang --check\n  farcall bench gang --part channel"
@@ -27,19 +28,19 @@ pub(crate) struct Arguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Exit with status 1 where a bar is missed
+    /// Exit with status 1 if a bar is missed
     #[arg(long)]
     check: bool,
-    /// One part alone
+    /// Measure only this part
     #[arg(long, value_enum)]
     part: Option<Part>,
-    /// Also measure MPICH and Slurm's gang scheduling, where Debian's packages are installed
+    /// Also measure MPICH and Slurm's gang scheduling, if Debian's packages are installed
     #[arg(long)]
     peers: bool,
-    /// Every length of slice with every number of elements, in both forms
+    /// Measure every slice length with every number of processes, in both forms
     #[arg(long)]
     matrix: bool,
-    /// Seconds of each measured run, at least 3: a switch comes after a slice of 500 ms
+    /// Seconds of each measured run, at least 3; a switch follows each slice of 500 ms
     #[arg(long, default_value_t = 6.0, value_name = "SECONDS", value_parser = seconds)]
     seconds: f64,
 }
@@ -50,16 +51,16 @@ enum Part {
     Switch,
     /// Two jobs on the same cores
     Makespan,
-    /// Channels beside bare rings, and Table 3
+    /// Channels compared with bare rings, and Table 3
     Channel,
-    /// Engines of two nodes beside plain UDP
+    /// Engines of two nodes compared with plain UDP
     Nodes,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (3.0..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err(format!("`{text}`: 3 to 3600 seconds")),
+        _ => Err(format!("`{text}`: use 3 to 3600 seconds")),
     }
 }
 
@@ -115,7 +116,7 @@ fn loads(seconds: f64) -> Vec<Load> {
     ]
 }
 
-/// Figs. 4, 5, 7 and 8 of the paper: from one element for each core to many.
+/// Figs. 4, 5, 7 and 8 of the paper: from one process per core to many.
 fn matrix(seconds: f64) -> Vec<Load> {
     let mut loads = Vec::new();
     for form in ["two", "seven"] {
@@ -145,15 +146,15 @@ fn measure(load: &Load) -> Result<Vec<Row>, Failure> {
     let cores = processors().min(load.elements.into()) as f64;
     let slice = f64::from(load.slice_ms) * 1e3;
     let is_dedicated = usize::from(load.elements) <= processors();
-    // Where each element has a core, it sees itself how long it did not run. Where they share
-    // cores, nobody runs from the first stop to the last start, at most.
+    // A process with its own core measures itself how long it did not run. If processes share
+    // cores, the time from the first stop to the last start is an upper bound.
     let each = match is_dedicated {
         true => breakdown.seen / f64::from(load.elements),
         false => breakdown.median,
     };
     if !each.is_finite() {
         return Err(Failure::failed(format!(
-            "no switch was seen in {} s of slices of {} ms: measure longer by --seconds",
+            "no switch happened in {} s with slices of {} ms; measure longer with --seconds",
             load.seconds, load.slice_ms
         )));
     }
@@ -200,7 +201,7 @@ fn measure(load: &Load) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Two jobs that need every core, submitted together, beside the sum of their times.
+/// Two gang jobs that need every core, started together, compared with the sum of their times.
 fn makespan(seconds: f64) -> Result<Row, Failure> {
     let daemon = BenchDaemon::start(100, "two")?;
     let elements = processors() as u16;
@@ -214,7 +215,9 @@ fn makespan(seconds: f64) -> Result<Row, Failure> {
     };
     for mut job in [job()?, job()?] {
         if !job.wait()?.success() {
-            return Err(Failure::failed("a job of the makespan failed"));
+            return Err(Failure::failed(
+                "a gang job of the makespan measurement failed",
+            ));
         }
     }
     let elapsed = start.elapsed().as_secs_f64();

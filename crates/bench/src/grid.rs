@@ -1,5 +1,5 @@
-//! `farcall bench grid`: where a metaserver sends calls, beside simple policies and beside the best
-//! assignment.
+//! `farcall bench grid`: the placement of calls by a metaserver, compared with simple policies and
+//! with the best assignment.
 
 mod best;
 mod calls;
@@ -18,7 +18,7 @@ use round::{Course, Round, TOLERANCE};
 use std::path::PathBuf;
 use world::World;
 
-/// Calls after which predictions are judged.
+/// Number of calls after which predictions are judged.
 const LEARNED: usize = 50;
 /// Steps of the search for the best assignment, for each of the two figures.
 const STEPS: usize = 4000;
@@ -30,39 +30,40 @@ const QUICK_ROUNDS: u64 = 1;
 /// The default policy comes first.
 const POLICIES: [&str; 3] = ["completion", "round-robin", "least-load"];
 
-/// Placement of calls on two unequal servers behind unequal links
+/// Measure the placement of calls on two unequal servers behind unequal links
 ///
-/// A server with half a processor is behind a link of 100 Mbit/s, one with a whole behind 10
-/// Mbit/s. Linpack and EP are called at random moments of a fixed seed, under one policy of the
-/// metaserver after the other. Hosts are network namespaces, and quotas control groups, that the
-/// run makes and removes; it needs root. benches/METHOD.md says how the figures are made.
+/// A server with half a processor is behind a link of 100 Mbit/s, and one with a whole processor is
+/// behind 10 Mbit/s. Clients call Linpack and EP at random times from a fixed seed, under one
+/// policy of the metaserver after the other. The run creates and removes network namespaces for the
+/// hosts and control groups for the quotas, so it needs root. benches/METHOD.md describes the
+/// method.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sudo farcall bench grid --check
   sudo farcall bench grid --quick")]
 pub(crate) struct Arguments {
-    /// Exit with status 1 where a bar is missed
+    /// Exit with status 1 if a bar is missed
     #[arg(long)]
     check: bool,
-    /// Fewer calls, one round whatever its load turns out to be, and a shorter search
+    /// Make fewer calls, one round at any load, and a shorter search
     #[arg(long)]
     quick: bool,
-    /// Calls under each policy [default: 200, with --quick 60]
+    /// Number of calls under each policy [default: 200, with --quick 60]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     calls: Option<u64>,
-    /// Rounds, each under all policies [default: 3, with --quick 1]
+    /// Number of rounds, each under all policies [default: 3, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=99))]
     rounds: Option<u64>,
-    /// Seed of the calls' moments and sizes
+    /// Seed of the times and sizes of the calls
     #[arg(long, default_value_t = 5)]
     seed: u64,
-    /// Part of what both servers can do that the calls ask for
+    /// Load of the calls, as a part of the capacity of both servers
     #[arg(long, value_name = "PART", default_value_t = 0.65, value_parser = part)]
     load: f64,
     /// Folder with linpack.idl, ep.idl and their libraries
     #[arg(long, value_name = "DIR", default_value = "libraries")]
     libraries: PathBuf,
-    /// Print what each call was predicted to take, and what it took
+    /// Print the predicted and the actual time of each call
     #[arg(long, conflicts_with = "json")]
     each: bool,
     /// Print one JSON object
@@ -70,13 +71,13 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// A part of a whole.
+/// Parses a part of a whole.
 fn part(text: &str) -> Result<f64, String> {
     let value = text
         .parse()
         .ok()
         .filter(|value| (0.01..=1.0).contains(value));
-    value.ok_or_else(|| "a number from 0.01 to 1 is expected".to_string())
+    value.ok_or_else(|| "use a number from 0.01 to 1".to_string())
 }
 
 impl Arguments {
@@ -127,7 +128,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     report(&rows, arguments.json, arguments.check)
 }
 
-/// What came of a policy: a run takes minutes.
+/// Prints the results of a policy at once, because a run takes minutes.
 fn tell(policy: &str, window_s: f64, plan: &[Planned], made: &[Made], with_each: bool) {
     let far = made.iter().filter(|one| one.server > 0).count();
     println!(
@@ -143,7 +144,7 @@ fn tell(policy: &str, window_s: f64, plan: &[Planned], made: &[Made], with_each:
     }
 }
 
-/// What was predicted of each call, and what it took, in milliseconds.
+/// Prints the predicted and the actual time of each call, in milliseconds.
 fn each(plan: &[Planned], made: &[Made]) {
     let header = |names: [&str; 5]| names.map(|name| format!("{name:>6}")).join(" ");
     let said = header(["up", "wait", "comp", "down", "all"]);
@@ -173,7 +174,7 @@ fn each(plan: &[Planned], made: &[Made]) {
     }
 }
 
-/// A bar on standard error where that is a terminal.
+/// A progress bar on standard error, if that is a terminal.
 fn progress(steps: usize) -> Result<ProgressBar, Failure> {
     let style = "{bar:30} {pos}/{len}, {elapsed}, {msg}";
     let style = ProgressStyle::with_template(style).map_err(Failure::failed)?;
@@ -188,7 +189,7 @@ fn mean_response(made: &[Made]) -> f64 {
     made.iter().map(|one| one.seconds).sum::<f64>() / made.len() as f64
 }
 
-/// How far predictions were off, of the calls after the first fifty, or of all where there are
+/// Errors of the predictions for the calls after the first fifty, or for all calls if there are
 /// fewer.
 fn errors(made: &[Made]) -> Vec<f64> {
     let judged = made.get(LEARNED..).filter(|rest| !rest.is_empty());
@@ -196,7 +197,7 @@ fn errors(made: &[Made]) -> Vec<f64> {
     judged.map(Made::error).collect()
 }
 
-/// A figure of a run, and of a simulated one.
+/// A figure: its name, its value for a real run, and its value for a simulated one.
 type Figure = (&'static str, fn(&[Made]) -> f64, fn(&Outcome) -> f64);
 
 const FIGURES: [Figure; 2] = [

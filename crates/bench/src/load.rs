@@ -1,4 +1,4 @@
-//! `farcall bench load`
+//! `farcall bench load`: many clients at once.
 
 pub(crate) mod clients;
 pub(crate) mod machine;
@@ -15,12 +15,14 @@ use serde_json::{Value, json};
 use server::LoadServer;
 use std::path::PathBuf;
 
-/// Many clients at once: rates, waits and fairness, beside the first Ninf servers' way
+/// Measure many clients at once: rates, waits and fairness, also in the mode of the first Ninf
+/// servers
 ///
-/// `dgesv` asks whether the rate holds up to 64 clients and whether all are served alike. The
-/// others repeat the experiments of the two Ninf papers; docs/papers/load-paper.md and
-/// docs/papers/world-paper.md set what is found beside what they say. `wan`, `sites` and `world`
-/// make long links between network namespaces, which they remove; they need root.
+/// `dgesv` measures whether the rate holds up to 64 clients and whether the server treats all of
+/// them alike. The other cases repeat the experiments of the two Ninf papers.
+/// docs/papers/load-paper.md and docs/papers/world-paper.md compare the results with the papers.
+/// `wan`, `sites` and `world` create and remove network namespaces for long links, so they need
+/// root.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall bench load --check
@@ -29,19 +31,19 @@ use std::path::PathBuf;
   sudo farcall bench load world --links world --sizes 500,1000 --functions pdposv --json
   sudo farcall bench load sites --faster 100")]
 pub(crate) struct Arguments {
-    /// What to measure
+    /// Experiment to run
     #[arg(value_enum, default_value_t = What::Dgesv)]
     pub(crate) what: What,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// Exit with status 1 where a bar is missed
+    /// Exit with status 1 if a bar is missed
     #[arg(long)]
     check: bool,
-    /// Fewer cases and shorter steps: some minutes
+    /// Run fewer cases with shorter steps, which takes some minutes
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Numbers of clients [default: 1 to 64 by doubling]
+    /// Numbers of clients [default: the powers of 2 from 1 to 64]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     pub(crate) clients: Vec<usize>,
     /// Orders of the matrices of `many`, `wan`, `sites` and `world` [default: the papers']
@@ -50,10 +52,10 @@ pub(crate) struct Arguments {
     /// Order of the systems of `dgesv`
     #[arg(long, value_name = "N", default_value_t = 1000)]
     size: usize,
-    /// Seconds of one case of `dgesv`; twice as many with more than 16 clients
+    /// Seconds of one case of `dgesv`; doubled for more than 16 clients
     #[arg(long, value_name = "SECONDS", default_value_t = 2.5)]
     seconds: f64,
-    /// Rounds of `dgesv`; figures are medians over them
+    /// Number of rounds of `dgesv`; figures are medians over them
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Folder with linpack.idl, ep.idl, lapack.idl and their libraries
@@ -63,12 +65,12 @@ pub(crate) struct Arguments {
     pub(crate) far: Far,
 }
 
-/// What concerns long links only.
+/// Options for long links.
 #[derive(Args)]
 #[command(next_help_heading = "Long links")]
 pub(crate) struct Far {
-    /// How many times as fast as the papers' the links are; what light takes stays [default: 10,
-    /// for `sites` and `wan` 20; with --quick 40 and 100]
+    /// Factor by which links are faster than the papers'; the time of light is not scaled [default:
+    /// 10, for `sites` and `wan` 20; with --quick 40 and 100]
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     faster: Option<f64>,
     /// Calls of each function, size and link of `world` [default: 24, with --quick 6]
@@ -103,20 +105,20 @@ impl Far {
     }
 }
 
-/// A number between 0.1 and 1000.
+/// Parses a number between 0.1 and 1000.
 fn factor(text: &str) -> Result<f64, String> {
     let is_fit = |factor: &f64| (0.1..=1000.0).contains(factor);
     let factor = text.parse().ok().filter(is_fit);
-    factor.ok_or_else(|| "it takes a number from 0.1 to 1000".into())
+    factor.ok_or_else(|| "use a number from 0.1 to 1000".into())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum What {
-    /// Clients that call dgesv all the time
+    /// Clients that call dgesv without a pause
     Dgesv,
-    /// One client beside local code (Figs. 3 and 4, Table 2)
+    /// One client compared with local code (Figs. 3 and 4, Table 2)
     Single,
-    /// Many clients of Linpack, one PE or all (Tables 3 to 5)
+    /// Many clients of Linpack, on one processor element or on all (Tables 3 to 5)
     Many,
     /// Clients times threads (Fig. 6)
     Threads,
@@ -124,14 +126,14 @@ pub(crate) enum What {
     Ep,
     /// Many clients of Linpack behind one long link (Tables 6 and 7)
     Wan,
-    /// Clients of Linpack at four sites, alone and at once (Fig. 8)
+    /// Clients of Linpack at four sites, each site alone and all at once (Fig. 8)
     Sites,
     /// The second paper: pdposv and pdsyev over LAN, domestic and world-wide links
     World,
 }
 
 impl Arguments {
-    /// How many times as fast as the papers' the links are.
+    /// Factor by which the links are faster than the papers'.
     pub(crate) fn faster(&self) -> f64 {
         self.far.faster(self.what, self.quick)
     }
@@ -144,7 +146,7 @@ impl Arguments {
         }
     }
 
-    /// How many clients to try.
+    /// Numbers of clients to measure.
     pub(crate) fn counts(&self, most: usize) -> Vec<usize> {
         match self.clients.is_empty() {
             true => (0..)
@@ -156,12 +158,12 @@ impl Arguments {
     }
 }
 
-/// Cores of this machine.
+/// Number of cores of this machine.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// A way to serve, by its options.
+/// A mode of the server, by its options.
 pub(crate) struct ServeOptions {
     pub(crate) name: &'static str,
     pub(crate) options: Vec<String>,
@@ -176,22 +178,22 @@ impl ServeOptions {
         ServeOptions { name, options: all }
     }
 
-    /// What Farcall does unless it is told otherwise.
+    /// The default mode of Farcall.
     pub(crate) fn queue() -> ServeOptions {
         ServeOptions::new("queue", &[], "fcfs")
     }
 
-    /// What the first Ninf servers did.
+    /// The mode of the first Ninf servers.
     pub(crate) fn at_once() -> ServeOptions {
         ServeOptions::new("at once", &[("--pes", cores())], "at-once")
     }
 }
 
-/// One case measured: what the papers' tables show of it.
+/// One measured case, with the figures of the papers' tables.
 pub(crate) struct Case {
     pub(crate) experiment: &'static str,
     pub(crate) way: &'static str,
-    /// Order of the systems, or exponent of the trials.
+    /// Order of the systems, or exponent of the number of trials.
     pub(crate) n: usize,
     pub(crate) clients: usize,
     pub(crate) run: Run,
@@ -308,14 +310,15 @@ pub(crate) fn show(arguments: &Arguments, cases: &[Case], rows: &[Row]) -> Resul
     }
 }
 
-/// Prints what a case gave, unless one object is to be printed at the end.
+/// Prints the result of a case, unless the output is one JSON object at the end.
 pub(crate) fn tell(arguments: &Arguments, case: &Case) {
     if !arguments.json {
         case.print();
     }
 }
 
-/// Whether the rate holds, and whether all are served alike, beside the original way.
+/// Measures whether the rate holds and whether all clients are treated alike, also in the mode of
+/// the first Ninf servers.
 pub(crate) fn dgesv(arguments: &Arguments) -> Result<(), Failure> {
     let problem = Problem::Dgesv(arguments.size);
     let counts = arguments.counts(64);
@@ -333,7 +336,7 @@ pub(crate) fn dgesv(arguments: &Arguments) -> Result<(), Failure> {
         for way in &ways {
             let server = LoadServer::start(&arguments.libraries, problem, &way.options)?;
             for count in &counts {
-                // So that each of many has several calls to be compared by.
+                // Each of many clients needs several calls for the comparison.
                 let pace = Pace::always(seconds * if *count > 16 { 2.0 } else { 1.0 });
                 let case = Case::measure("dgesv", way.name, &server, problem, *count, pace)?;
                 tell(arguments, &case);

@@ -1,5 +1,5 @@
-//! `farcall-bench`: measurements of Farcall beside a peer or a physical limit of the same run, and
-//! [`papers`], the experiments of papers made again. `farcall bench` runs it.
+//! `farcall-bench`: measures Farcall and compares it with a peer or a physical limit in the same
+//! run. [`papers`] repeats the experiments of papers. `farcall bench` runs this program.
 
 mod beside;
 mod call;
@@ -23,10 +23,10 @@ use failure::Failure;
 use load::What;
 use std::process::ExitCode;
 
-/// Measure, beside a peer or a physical limit in the same run
+/// Measure Farcall, and a peer or a physical limit in the same run
 ///
-/// What is measured is the `farcall` beside this program; FARCALL_PROGRAM names another, such as
-/// that of an older build.
+/// The benchmarks measure the `farcall` beside this program. FARCALL_PROGRAM names another one,
+/// such as that of an older build.
 #[derive(Parser)]
 #[command(
     name = "farcall-bench",

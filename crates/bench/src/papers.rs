@@ -1,8 +1,8 @@
-//! The experiments of the two Ninf papers, made again. docs/papers/load-paper.md and
-//! docs/papers/world-paper.md set what is found beside what the papers say.
+//! The experiments of the two Ninf papers, repeated. docs/papers/load-paper.md and
+//! docs/papers/world-paper.md compare the results with the papers.
 //!
-//! Everything here is a reproduction: what the papers fix, such as links, sizes and paces, stands
-//! here, and clients, servers and tables are those of [`crate::load`].
+//! This module has only what the papers fix, such as links, sizes and paces. Clients, servers and
+//! tables are in [`crate::load`].
 
 mod links;
 mod local;

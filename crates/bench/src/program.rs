@@ -1,14 +1,13 @@
-//! What is measured: the `farcall` program, and the interface files of the project's libraries.
+//! Finds the measured `farcall` program, and the interface files of the project's libraries.
 
 use crate::failure::Failure;
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// Names another program to measure, such as that of an older build.
+/// Environment variable that names another program to measure, such as that of an older build.
 pub(crate) const VARIABLE: &str = "FARCALL_PROGRAM";
 
-/// The `farcall` that is measured: the one beside this program, unless the environment names
-/// another.
+/// The `farcall` to measure: the one beside this program, unless the environment names another.
 pub(crate) fn farcall() -> Result<PathBuf, Failure> {
     if let Some(named) = env::var_os(VARIABLE) {
         return Ok(named.into());
@@ -17,7 +16,7 @@ pub(crate) fn farcall() -> Result<PathBuf, Failure> {
     match beside.is_file() {
         true => Ok(beside),
         false => Err(Failure::failed(format!(
-            "no {}: build it with `make build`, or name one by {VARIABLE}",
+            "no {}: build it with `make build`, or name one with {VARIABLE}",
             beside.display()
         ))),
     }

@@ -1,5 +1,5 @@
-//! `farcall bench reservation`: a transfer beside bulk data of others, with bandwidth reserved and
-//! without.
+//! `farcall bench reservation`: a transfer beside the bulk data of others, with and without
+//! reserved bandwidth.
 
 use super::table::{Better, Row, report};
 use crate::failure::Failure;
@@ -17,15 +17,15 @@ use std::time::{Duration, Instant};
 const SERVER: usize = 0;
 const USER: usize = 1;
 const OTHERS: usize = 2;
-/// Bits a second of the server's link each way.
+/// Bits per second of the server's link in each direction.
 const LINK: u64 = 100_000_000;
-/// What of it is told to the server: headers and acknowledgements have the rest.
+/// The bandwidth in the server's configuration. Headers and acknowledgements take the rest.
 const TOLD: &str = "85Mbit/s";
-/// Bytes a second that are reserved each way: 40 Mbit/s.
+/// Reserved bytes per second in each direction: 40 Mbit/s.
 const RESERVED: u64 = 5_000_000;
-/// Bytes of the transfer each way.
+/// Bytes of the transfer in each direction.
 const BYTES: usize = 10_000_000;
-/// Bytes of each call of the others, each way, and how many of them there are at a time.
+/// Bytes of each call of the others in each direction, and the number of such calls at a time.
 const BULK_BYTES: usize = 1_000_000;
 const BULK: usize = 8;
 
@@ -34,19 +34,19 @@ Library \"libc.so.6\";
 Define copy(OUT char out[n], IN char in[n], IN long n) Calls \"C\" memcpy(out, in, n);
 ";
 
-/// A transfer beside bulk data of others, with bandwidth reserved and without
+/// Measure a transfer beside bulk data of others, with and without reserved bandwidth
 ///
-/// The server is behind a link of 100 Mbit/s, over which eight others move data both ways all the
-/// time. A user moves 10 MB there and back, at 40 Mbit/s reserved each way, and again without.
-/// Hosts are network namespaces that the run makes and removes; it needs root. benches/METHOD.md
-/// says how the figures are made.
+/// The server is behind a link of 100 Mbit/s, over which eight others move data in both directions
+/// all the time. A user sends 10 MB to the server and back, first with 40 Mbit/s reserved in each
+/// direction, and then without. The run creates and removes network namespaces for the hosts, so it
+/// needs root. benches/METHOD.md describes the method.
 #[derive(Args)]
 #[command(after_help = "Example:\n  sudo farcall bench reservation --check")]
 pub(crate) struct Arguments {
-    /// Exit with status 1 where a bar is missed
+    /// Exit with status 1 if a bar is missed
     #[arg(long)]
     check: bool,
-    /// Rounds, each with a reservation and without
+    /// Number of rounds, each with and without a reservation
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u64).range(1..=99))]
     rounds: u64,
@@ -55,12 +55,12 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Megabits a second.
+/// Rates in megabits per second.
 #[derive(Default)]
 struct Rates {
     up: Vec<f64>,
     down: Vec<f64>,
-    /// What others had meanwhile, both ways together.
+    /// Rate of the others at the same time, both directions together.
     others: Vec<f64>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         process.port()?
     );
     let bulk = Bulk::start(&lab, &address)?;
-    // A thread of its own, because it moves to its host.
+    // This needs its own thread, because the thread moves to its host.
     let measured = std::thread::scope(|scope| {
         let user = scope.spawn(|| {
             lab.enter(USER)?;
@@ -113,7 +113,7 @@ fn connect(address: &str) -> Result<Function, Error> {
     Server::connect(address, options)?.function("copy")
 }
 
-/// Seconds that so many bytes took there, and back.
+/// Seconds of a transfer of this number of bytes to the server, and back.
 fn transfer(function: &Function, bytes: usize) -> Result<[f64; 2], Error> {
     let (there, mut back) = (vec![1; bytes], vec![0; bytes]);
     let outcome = function.call(&mut [
@@ -124,7 +124,7 @@ fn transfer(function: &Function, bytes: usize) -> Result<[f64; 2], Error> {
     Ok([outcome.times.send, outcome.times.recv])
 }
 
-/// Others that move data all the time.
+/// Clients that move data all the time.
 struct Bulk {
     moved: Arc<AtomicU64>,
     ends: Arc<AtomicBool>,
@@ -168,7 +168,7 @@ impl Bulk {
     }
 }
 
-/// Rates with bandwidth reserved, and without.
+/// Rates with reserved bandwidth, and without.
 fn measure(address: &str, bulk: &Bulk, rounds: u64) -> Result<[Rates; 2], Failure> {
     let function = connect(address)?;
     let wanted = ReservationSpec {

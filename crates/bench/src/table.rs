@@ -1,25 +1,25 @@
-//! The rows of a benchmark: a figure of ours, one of a peer from the same run, their ratio.
+//! The rows of a benchmark: our figure, the figure of a peer from the same run, and their ratio.
 
 use crate::failure::Failure;
 use serde_json::{Value, json};
 
-/// Which way a figure is good.
+/// Whether lower or higher figures are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Better {
     Lower,
     Higher,
 }
 
-/// One figure beside its peer's. All figures are medians over the rounds of a run.
+/// One figure with its peer's. All figures are medians over the rounds of a run.
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) unit: &'static str,
-    /// One value a round.
+    /// One value per round.
     pub(crate) values: Vec<f64>,
     pub(crate) peer: &'static str,
     pub(crate) peer_values: Vec<f64>,
     pub(crate) better: Better,
-    /// The ratio that `--check` asks for.
+    /// The ratio that `--check` requires.
     pub(crate) bar: Option<f64>,
 }
 
@@ -55,7 +55,7 @@ impl Row {
     }
 }
 
-/// Prints the rows; with `check`, a missed bar is a failure.
+/// Prints the rows. With `check`, a missed bar is a failure.
 pub(crate) fn report(rows: &[Row], as_json: bool, check: bool) -> Result<(), Failure> {
     if as_json {
         let rows: Vec<Value> = rows.iter().map(Row::to_json).collect();
@@ -69,7 +69,7 @@ pub(crate) fn report(rows: &[Row], as_json: bool, check: bool) -> Result<(), Fai
     }
 }
 
-/// A missed bar is a failure.
+/// Fails if a bar is missed.
 pub(crate) fn bars(rows: &[Row]) -> Result<(), Failure> {
     let missed: Vec<&str> = rows
         .iter()
@@ -110,7 +110,7 @@ fn print_table(rows: &[Row]) {
     }
 }
 
-/// Digits after the point, for three that count.
+/// Digits after the decimal point, for three significant digits.
 fn digits_of(value: f64) -> usize {
     match value.abs() {
         small if small < 1.0 => 3,
@@ -119,7 +119,7 @@ fn digits_of(value: f64) -> usize {
     }
 }
 
-/// The middle value; not a number where there is none.
+/// The median; NaN if there are no values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_missed_on_their_wrong_side() {
+    fn a_figure_on_the_wrong_side_misses_its_bar() {
         assert!(!row(1.9, Better::Lower).misses_bar());
         assert!(row(2.1, Better::Lower).misses_bar());
         assert!(row(1.9, Better::Higher).misses_bar());

@@ -1,5 +1,5 @@
-//! `farcall bench transaction`: programs of calls as a transaction on four servers, beside the same
-//! calls one by one.
+//! `farcall bench transaction`: programs of calls as a transaction on four servers, compared with
+//! the same calls one by one.
 
 mod program;
 
@@ -16,32 +16,32 @@ use std::time::Instant;
 
 const SERVERS: usize = 4;
 const CLIENT: usize = 0;
-/// Bits a second of the client's link and of the servers'.
+/// Bits per second of the client's link, and of the servers' links.
 const SLOW: u64 = 100_000_000;
 const FAST: u64 = 1_000_000_000;
-/// Blocks in a row of the matrix that is factored, and products.
+/// Number of blocks in a row of the factored matrix, and number of products.
 const BLOCKS: usize = 4;
 const PRODUCTS: usize = 8;
 
-/// Calls as a transaction on four servers, beside the same calls one by one
+/// Measure calls as a transaction on four servers, and the same calls one by one
 ///
-/// The client is behind a link of 100 Mbit/s, the servers behind links of 1 Gbit/s to each other.
-/// A blocked LU factorisation and a chain of matrix products are computed both ways; the results
-/// must be equal. Hosts are network namespaces that the run makes and removes; it needs root.
-/// benches/METHOD.md says how the figures are made.
+/// The client is behind a link of 100 Mbit/s. The servers have links of 1 Gbit/s to each other. A
+/// blocked LU factorisation and a chain of matrix products are computed in both ways, and the
+/// results must be equal. The run creates and removes network namespaces for the hosts, so it needs
+/// root. benches/METHOD.md describes the method.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sudo farcall bench transaction --check
   sudo farcall bench transaction --size 100 --rounds 1")]
 pub(crate) struct Arguments {
-    /// Exit with status 1 where a bar is missed
+    /// Exit with status 1 if a bar is missed
     #[arg(long)]
     check: bool,
-    /// Order of the blocks and of the matrices that are multiplied
+    /// Order of the blocks and of the matrices of the products
     #[arg(long, value_name = "N", default_value_t = 250,
           value_parser = clap::value_parser!(u64).range(8..=2000))]
     size: u64,
-    /// Rounds, each of which computes everything both ways
+    /// Number of rounds, each of which computes everything in both ways
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u64).range(1..=99))]
     rounds: u64,
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         ("blocked LU", Program::blocked_lu(BLOCKS, size)),
         ("chain of products", Program::products(PRODUCTS, size)),
     ];
-    // A thread of its own, because it moves to its host.
+    // This needs its own thread, because the thread moves to its host.
     let measured = std::thread::scope(|scope| {
         let client = scope.spawn(|| {
             lab.enter(CLIENT)?;
@@ -87,7 +87,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     report(&measured?, arguments.json, arguments.check)
 }
 
-/// A server of one processor element on each host but the client's, which may read from the others.
+/// Starts a server with one processor element on each host except the client's. Each server can
+/// read from the others.
 fn start(lab: &Lab, interfaces: &[PathBuf]) -> Result<Vec<Daemon>, Failure> {
     let program = crate::program::farcall()?;
     let mut config = tempfile::NamedTempFile::new()?;
@@ -116,8 +117,8 @@ fn connect(lab: &Lab, processes: &[Daemon]) -> Result<Vec<Server>, Failure> {
     processes.iter().enumerate().map(connect).collect()
 }
 
-/// Bytes through the client and seconds, as a transaction on all servers beside call by call on the
-/// first.
+/// Bytes through the client and seconds: as a transaction on all servers, and call by call on the
+/// first server.
 fn measure(
     name: &str,
     program: &Program,
@@ -136,7 +137,8 @@ fn measure(
         together.push(start.elapsed().as_secs_f64());
         moved.push((report.sent_bytes + report.returned_bytes) as f64 / 1e6);
         if results != expected {
-            let text = format!("{name}: a transaction gives other results than call by call");
+            let text =
+                format!("{name}: the transaction and the calls one by one give different results");
             return Err(Failure::failed(text));
         }
     }

@@ -1,5 +1,5 @@
-//! `farcall bench trunk`: trunks between hosts in network namespaces, beside what the links can
-//! carry, plain TCP and the kernel's multipath TCP.
+//! `farcall bench trunk`: trunks between hosts in network namespaces, compared with the capacity of
+//! the links, with plain TCP and with the kernel's multipath TCP.
 
 mod failures;
 mod questions;
@@ -13,32 +13,31 @@ use farcall_lab::LabError;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Shares, failures and speed of a trunk on the RI2N paper's topologies
+/// Measure shares, failures and speed of a trunk on the RI2N paper's topologies
 ///
-/// Hosts and switches are network namespaces that the run makes and removes; it needs root.
-/// benches/METHOD.md says how the figures are made.
+/// The run creates and removes network namespaces for the hosts and switches, so it needs root.
+/// benches/METHOD.md describes the method.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sudo farcall bench trunk --check
   sudo farcall bench trunk --peers --only '(d)'
   sudo farcall bench trunk --only failure --trials 20 --peers")]
 pub(crate) struct Arguments {
-    /// Measure the published policies, plain TCP and multipath TCP in the same run too
+    /// Also measure the published policies, plain TCP and multipath TCP in the same run
     #[arg(long)]
     peers: bool,
-    /// Exit with status 1 where a bar is missed
+    /// Exit with status 1 if a bar is missed
     #[arg(long)]
     check: bool,
     /// Seconds of each run
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
-    /// Failures of each kind
+    /// Number of failures of each kind
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     trials: u32,
-    /// Only measurements whose name contains this: (a) to (h), learned a to
-    /// learned h, change, ping, loss, speed, busy, failure in, failure out,
-    /// failure both ways, each with ", MPTCP", small packets, sparse, stages,
-    /// weights
+    /// Run only measurements whose name contains this text: (a) to (h), learned a to learned h,
+    /// change, ping, loss, speed, busy, failure in, failure out, failure both ways, each failure
+    /// also with ", MPTCP", small packets, sparse, stages, weights
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Print one JSON object
@@ -66,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     report(&rows, arguments.json, arguments.check)
 }
 
-/// A figure beside a limit, or a peer's.
+/// A row: a figure with a limit, or with a peer's figure.
 fn row(
     name: String,
     unit: &'static str,
@@ -86,7 +85,7 @@ fn row(
     }
 }
 
-/// The peer's column where a value stands beside the bar itself.
+/// The peer's column for a value that is compared with the bar itself.
 fn at_most(limit: f64) -> ((&'static str, f64), (Better, Option<f64>)) {
     (("at most", limit), (Better::Lower, Some(1.0)))
 }

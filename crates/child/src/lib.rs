@@ -1,4 +1,4 @@
-//! Processes that end with the one that started them, however this process ends.
+//! Starts processes that end together with this process, even if this process is killed.
 
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use std::io;
@@ -7,33 +7,33 @@ use std::process::{Child, Command};
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{LazyLock, Mutex};
 
-/// A command to start, and whom to hand the process.
+/// A command to start, and the channel for the resulting process.
 type Order = (Command, SyncSender<io::Result<Child>>);
 
-/// The kernel sends the signal of a parent's death when the thread ends that forked: so one thread
-/// starts all, and lives as long as this process.
+/// The thread that starts all processes. The kernel signals a child when the thread that forked it
+/// ends, so this thread lives as long as the process.
 static STARTER: LazyLock<Mutex<Sender<Order>>> = LazyLock::new(|| {
     let (orders, queue) = channel::<Order>();
     std::thread::spawn(move || {
         for (mut command, answer) in queue {
-            // Who asked waits for it.
+            // The caller of `spawn` waits for the answer.
             let _ = answer.send(command.spawn());
         }
     });
     Mutex::new(orders)
 });
 
-/// Starts a process that gets SIGTERM when this one has ended, even where it was killed.
+/// Starts a process that gets SIGTERM when this process has ended, even if this process was killed.
 ///
 /// # Errors
-/// Where the program cannot be started.
+/// The program cannot be started.
 pub fn spawn(mut command: Command) -> io::Result<Child> {
     let parent = getpid();
     // SAFETY: only system calls between fork and exec.
     unsafe {
         command.pre_exec(move || {
             set_parent_process_death_signal(Some(Signal::TERM))?;
-            // It may have died before.
+            // The parent can have died before the `prctl` call.
             match getppid() == Some(parent) {
                 true => Ok(()),
                 false => Err(io::ErrorKind::Interrupted.into()),

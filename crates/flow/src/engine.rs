@@ -1,4 +1,7 @@
-//! The event engine: from one batch of completions to the next.
+//! The event engine. It advances simulated time from one batch of completions to the next.
+//!
+//! The engine decides when messages start and end. A driver decides what each rank does next, and
+//! the solver computes the rates of the active flows.
 
 mod calendar;
 mod dag;
@@ -34,29 +37,29 @@ pub enum Mode {
     EqualSplit,
 }
 
-/// When a send is complete, so that the sender's next one may start.
+/// The event that completes a send and lets the sender start its next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completion {
-    /// When the last byte has arrived.
+    /// The last byte has arrived.
     Destination,
-    /// When the last byte has left, one latency earlier.
+    /// The last byte has left the sender, which is one latency earlier.
     Source,
 }
 
-/// How to simulate. [`Config::default`] is the model of the paper with exact sharing.
+/// Settings of a simulation. [`Config::default`] is the model of the paper with exact sharing.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The sharing rule.
     pub mode: Mode,
     /// Sends of one rank that may be active at a time; the paper's blocking send is 1.
     pub window: u32,
-    /// When a send is complete.
+    /// The event that completes a send.
     pub completion: Completion,
     /// Least time from one batch to the next in seconds (the paper's Resolu); 0 for none.
     pub resolution: f64,
-    /// Checks the max-min certificate after every batch ([`Mode::Exact`] only).
+    /// Whether to check the max-min certificate after every batch ([`Mode::Exact`] only).
     pub verify: bool,
-    /// Keeps the bytes that went over every link.
+    /// Whether to count the bytes that pass over every link.
     pub link_bytes: bool,
 }
 
@@ -73,7 +76,7 @@ impl Default for Config {
     }
 }
 
-/// What the ranks do.
+/// The operations of all ranks.
 #[derive(Debug, Clone)]
 pub enum Workload {
     /// A pattern in closed form.
@@ -94,7 +97,7 @@ impl Workload {
         }
     }
 
-    /// Refuses more ranks than the platform, or the placement, has nodes.
+    /// Fails if the workload has more ranks than the platform, or the placement, has nodes.
     pub(crate) fn check_places(
         &self,
         platform: &Platform,
@@ -172,7 +175,8 @@ enum Timer {
     },
 }
 
-/// A timer in the heap: earliest first, then in the order of setting.
+/// A timer in the heap. The earliest comes first; equal times keep the order in which they were
+/// set.
 struct Due(f64, u64, Timer);
 
 impl PartialEq for Due {
@@ -208,7 +212,7 @@ macro_rules! each {
     };
 }
 
-/// Receives every message as it arrives.
+/// A function that receives every message as it arrives.
 pub type Sink<'a> = Box<dyn FnMut(&MessageRecord) + Send + 'a>;
 
 /// Completions within this relative distance of the time make one batch.
@@ -217,7 +221,8 @@ const SIMULTANEOUS: f64 = 1e-12;
 /// A simulation in progress.
 ///
 /// Drive it with [`Simulation::step`] until that returns `false`, or with [`Simulation::run`].
-/// Memory is linear in ranks and links: nothing is kept per message.
+/// Memory is linear in the number of ranks and links, because the simulation keeps no data per
+/// message.
 pub struct Simulation<'a> {
     platform: &'a Platform,
     placement: Placement,
@@ -239,7 +244,7 @@ pub struct Simulation<'a> {
     messages: u64,
     events: u64,
     begun: bool,
-    /// Duration of the last batch if it ended the flows of all ranks.
+    /// Duration of the last batch, if that batch ended the flows of all ranks.
     whole_batch: Option<f64>,
 }
 
@@ -295,16 +300,16 @@ impl<'a> Simulation<'a> {
         })
     }
 
-    /// Hands every message to `sink` as it arrives.
+    /// Passes every message to `sink` as it arrives.
     pub fn with_sink(mut self, sink: Sink<'a>) -> Self {
         self.sink = Some(sink);
         self
     }
 
-    /// Runs to the end.
+    /// Runs the simulation to its end.
     ///
     /// # Errors
-    /// As [`Simulation::step`].
+    /// The same as [`Simulation::step`].
     pub fn run(&mut self) -> Result<Summary, RunError> {
         while self.step()? {}
         Ok(self.summary())
@@ -319,7 +324,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Bytes that went over each link; empty unless [`Config::link_bytes`].
+    /// Bytes that passed over each link. Empty unless [`Config::link_bytes`] is set.
     pub fn link_bytes(&self) -> &[f64] {
         &self.link_bytes
     }
@@ -377,9 +382,12 @@ impl<'a> Simulation<'a> {
         Ok(true)
     }
 
-    /// Once two batches in a row ended the flows of all ranks after the same time, and all ranks
-    /// will repeat the round they are in, the rounds up to the last are as long: time, counts and
-    /// bytes go forward at once. Not where messages are handed to a sink.
+    /// Skips rounds that repeat the present one.
+    ///
+    /// If two batches in a row ended the flows of all ranks after the same time, and all ranks
+    /// repeat the same round, then every further repetition takes as long. The engine then advances
+    /// time, counts and bytes for all of them at once. It does not do so when a sink receives the
+    /// messages.
     fn skip_repeated(&mut self, ended: usize, duration: f64) {
         let Driver::Queues(queues) = &mut self.driver else {
             return;
@@ -423,7 +431,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// The last byte of a message has left its last link.
+    /// Handles a message whose last byte has left its last link.
     #[inline]
     fn left(&mut self, flow: Flow) {
         let Flow {
@@ -501,7 +509,7 @@ impl<'a> Simulation<'a> {
         self.timers.push(Reverse(Due(at, self.timers_set, timer)));
     }
 
-    /// Carries out what the driver asked for; messages without a path or bytes end at once.
+    /// Carries out the actions of the driver. Messages without a path or without bytes end at once.
     fn perform(&mut self) {
         let mut at = 0;
         while at < self.actions.len() {
@@ -537,7 +545,7 @@ impl<'a> Simulation<'a> {
         self.actions.clear();
     }
 
-    /// Takes the flows that ended out of the network, puts the new ones in, and finds all rates.
+    /// Removes the flows that ended from the network, adds the new ones, and computes all rates.
     fn settle(&mut self) -> Result<(), RunError> {
         if let Rates::Exact(solver) = &mut self.rates {
             solver.begin(self.leaving.len(), self.starts.len());
@@ -583,7 +591,7 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// Accounts for what flows with a new rate have moved and sets when they will end.
+/// Counts the bytes that flows with a new rate have moved, and sets their finish times.
 fn reschedule(
     flows: &mut [Flow],
     calendar: &mut Calendar,

@@ -1,10 +1,11 @@
-//! Errors of the caller's input: a specification string, or a line of a text file.
+//! Errors in the caller's input: a specification string, or a line of a text file.
 
 use std::fmt;
 
-/// A platform, pattern or placement specification that cannot be understood or built.
+/// An error in the specification of a platform, pattern or placement.
 ///
-/// The text says what is wrong and which alternatives exist; the fault is the caller's.
+/// The text says what is wrong and which alternatives exist. The caller must correct the
+/// specification.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{spec}`: {reason}")]
 pub struct SpecError {
@@ -23,9 +24,9 @@ impl SpecError {
     }
 }
 
-/// A text file (pattern, trace, edge list or permutation) that cannot be read.
+/// An error in a text file: a pattern, trace, edge list or permutation.
 ///
-/// The caller knows the file's name; this says the line, counted from 1, and the reason.
+/// The error holds the line, counted from 1, and the reason. The caller knows the name of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextError {
     /// Line number, from 1; 0 when the error is about the file as a whole.

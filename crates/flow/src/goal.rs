@@ -1,9 +1,10 @@
-//! GOAL traces: for every rank a graph of sends, receives and computations.
+//! GOAL traces: a graph of sends, receives and computations for every rank.
 //!
-//! The text form of the Group Operation Assembly Language (Hoefler, Siebert, Lumsdaine 2009) as
-//! LogGOPSim reads it: `num_ranks N`, then `rank R { ... }` blocks of `label: send 10b to 1 tag 0`,
-//! `label: recv 10b from 1 tag 0`, `label: calc 100` (nanoseconds), each with an optional `cpu C`
-//! and `nic N`, and `a requires b` (a starts when b is done), `a irequires b` (when b has started).
+//! The text form is the Group Operation Assembly Language (Hoefler, Siebert, Lumsdaine 2009) as
+//! LogGOPSim reads it. It starts with `num_ranks N`. Then `rank R { ... }` blocks hold lines of the
+//! form `label: send 10b to 1 tag 0`, `label: recv 10b from 1 tag 0` and `label: calc 100`
+//! (nanoseconds), each with an optional `cpu C` and `nic N`. `a requires b` starts `a` when `b` is
+//! done; `a irequires b` starts it when `b` has started.
 
 use crate::error::TextError;
 use crate::script::Limits;
@@ -28,7 +29,7 @@ pub enum Operation {
         /// Matched with the send's tag.
         tag: u32,
     },
-    /// A computation; those of one rank and cpu run one after the other.
+    /// A computation. Computations of one rank and cpu run one after the other.
     Calc {
         /// Duration in seconds.
         seconds: f64,
@@ -47,7 +48,7 @@ pub struct Goal {
     /// Successors of each operation: those released when it starts, then those when it is done.
     pub(crate) successors: Vec<(u32, bool)>,
     pub(crate) first_successor: Vec<u32>,
-    /// Number of operations each one waits for.
+    /// Number of operations that each operation waits for.
     pub(crate) waits: Vec<u32>,
 }
 
@@ -55,8 +56,8 @@ impl Goal {
     /// Reads a trace.
     ///
     /// # Errors
-    /// The line and reason: a word out of place, an unknown label or rank, a second label of the
-    /// same name, a cycle of dependencies, more than `limits` allow.
+    /// The line and the reason: an unexpected word, an unknown label or rank, a label that is
+    /// defined twice, a cycle of dependencies, or more ranks or operations than `limits` allow.
     pub fn parse(text: &str, limits: Limits) -> Result<Self, TextError> {
         let mut parser = Parser::new(limits);
         for (index, line) in text.lines().enumerate() {
@@ -98,13 +99,14 @@ impl Goal {
 /// A rank's operations, their lines and their dependencies.
 type Block = (Vec<Operation>, Vec<u32>, Vec<Dependency>);
 
-/// A dependency as read: (later, earlier, whether the earlier one must be done, line).
+/// A dependency as read: (later operation, earlier operation, whether the earlier one must be done,
+/// line).
 type Dependency = (u32, u32, bool, u32);
 
 struct Parser {
     limits: Limits,
     ranks: Option<u32>,
-    /// Blocks seen: for each rank its operations.
+    /// The operations of each rank whose block has been read.
     blocks: Vec<Option<Block>>,
     open: Option<u32>,
     labels: HashMap<String, u32>,
@@ -368,7 +370,7 @@ fn with_options(mut operation: Operation, words: &[&str]) -> Result<Operation, S
             ("tag", Operation::Send { tag, .. } | Operation::Receive { tag, .. }) => *tag = value,
             ("cpu", Operation::Calc { cpu, .. }) => *cpu = value,
             ("cpu" | "nic", _) => {}
-            (other, _) => return Err(format!("`{other}`: options are tag, cpu and nic")),
+            (other, _) => return Err(format!("`{other}`: the options are tag, cpu and nic")),
         }
     }
     Ok(operation)

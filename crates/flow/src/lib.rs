@@ -1,10 +1,11 @@
-//! Message-flow simulation of interconnects: what a communication pattern costs on a network.
+//! Message-flow simulation of interconnects: it predicts the time of a communication pattern on a
+//! network.
 //!
-//! Messages are continuous flows that share links; the time to the next completion follows from
+//! Messages are continuous flows that share links. The time to the next completion follows from
 //! their rates (Yazaki and Ishihata, Development of a Message Flow Simulator for Evaluation of
-//! Communication Algorithms, 2010). Sharing is exact max-min fairness by default; the paper's two
-//! approximations are there as well. The crate does no I/O, reads no clock and draws no random
-//! number that its caller did not seed.
+//! Communication Algorithms, 2010). Sharing is exact max-min fairness by default. The paper's two
+//! approximations are also available. The crate does no I/O, reads no clock, and takes every seed
+//! for random numbers from its caller.
 //!
 //! ```
 //! use farcall_flow::{Config, Pattern, Placement, Platform, Simulation, Workload};

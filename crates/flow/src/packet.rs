@@ -1,13 +1,16 @@
-//! A packet-level reference model: what the flow model leaves out, on the user's own case.
+//! A packet-level reference model. A user compares it with the flow model to see what the flow
+//! model leaves out.
 //!
-//! Messages are cut into packets that are stored and forwarded. Every link ends in a buffer for a
-//! fixed number of packets and is granted (credits) only while that buffer has room; a packet
-//! gives its place back when it has left on its next link. A buffer is a queue: its first packet
-//! holds up those behind it, or, with virtual output queues, only those for the same link. A link
-//! takes the packets offered to it first come first served, and a node consumes what arrives at
-//! once. On wrapped grids a packet that enters a ring, from its node or
-//! from another dimension, leaves one place free (bubble flow control: Carrion, Beivide et al.,
-//! 1997), so that rings cannot fill up and block.
+//! The model cuts messages into packets, which switches store and forward. Every link ends in a
+//! buffer for a fixed number of packets. A link accepts a packet (credits) only if that buffer has
+//! space, and a packet frees its place after it has left on its next link. A buffer is a queue: its
+//! first packet blocks those behind it. With virtual output queues it blocks only those for the
+//! same link. A link serves packets first come first served, and a node consumes packets as they
+//! arrive.
+//!
+//! On wrapped grids a packet enters a ring from its node or from another dimension. It must then
+//! leave one place free (bubble flow control: Carrion, Beivide et al., 1997), so that rings cannot
+//! fill up and block.
 
 use crate::engine::{Action, Driver, MessageRecord, RunError, Sink, Summary, Workload};
 use crate::placement::Placement;
@@ -20,9 +23,9 @@ use std::collections::{BinaryHeap, VecDeque};
 pub struct PacketConfig {
     /// Largest packet in bytes.
     pub packet_bytes: f64,
-    /// Packets that the buffer at the end of a link holds; at least 2.
+    /// Packets that fit in the buffer at the end of a link; at least 2.
     pub buffer_packets: u32,
-    /// Whether a blocked packet lets those behind it pass that go to other links.
+    /// Whether packets for other links can pass a blocked packet in a buffer.
     pub virtual_output_queues: bool,
     /// Sends of one rank that may be under way at a time.
     pub window: u32,
@@ -45,7 +48,7 @@ struct Link {
     busy: Option<Packet>,
     /// Places of its buffer that are taken or promised.
     taken: u32,
-    /// Packets that want to go over this link.
+    /// Packets that wait to go over this link.
     waiting: VecDeque<Packet>,
     /// Packets in the buffer at its end, unless there are virtual output queues.
     stored: VecDeque<Packet>,
@@ -55,7 +58,7 @@ struct Link {
 struct Packet {
     message: u32,
     bytes: f64,
-    /// Index of the link it waits for, or is on, in its message's path.
+    /// Index, in the path of its message, of the link that the packet waits for or is on.
     hop: u32,
 }
 
@@ -78,7 +81,7 @@ enum Event {
     Arrive(u32),
 }
 
-/// A packet-level simulation in progress; driven like [`crate::Simulation`].
+/// A packet-level simulation in progress. Drive it like [`crate::Simulation`].
 pub struct PacketSimulation<'a> {
     platform: &'a Platform,
     placement: Placement,
@@ -87,7 +90,8 @@ pub struct PacketSimulation<'a> {
     links: Vec<Link>,
     messages: Vec<Message>,
     free: Vec<u32>,
-    /// Times as bits: they are not negative, so their order is that of the numbers.
+    /// Events by time. Times are stored as bits: they are not negative, so the bits sort like the
+    /// numbers.
     queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
     queued: u64,
     actions: Vec<Action>,
@@ -132,16 +136,16 @@ impl<'a> PacketSimulation<'a> {
         })
     }
 
-    /// Hands every message to `sink` as it arrives.
+    /// Passes every message to `sink` as it arrives.
     pub fn with_sink(mut self, sink: Sink<'a>) -> Self {
         self.sink = Some(sink);
         self
     }
 
-    /// Runs to the end.
+    /// Runs the simulation to its end.
     ///
     /// # Errors
-    /// As [`PacketSimulation::step`].
+    /// The same as [`PacketSimulation::step`].
     pub fn run(&mut self) -> Result<Summary, RunError> {
         while self.step()? {}
         Ok(self.summary())
@@ -253,14 +257,14 @@ impl<'a> PacketSimulation<'a> {
         }
     }
 
-    /// Lets a packet wait for its next link.
+    /// Queues a packet for its next link.
     fn offer(&mut self, packet: Packet) {
         let link = self.messages[packet.message as usize].path[packet.hop as usize];
         self.links[link as usize].waiting.push_back(packet);
         self.grant(link);
     }
 
-    /// Starts the first waiting packet for which the link's buffer has room.
+    /// Starts the first waiting packet for which the link's buffer has space.
     fn grant(&mut self, l: LinkId) {
         let link = &self.links[l as usize];
         let room = self.config.buffer_packets - link.taken;
@@ -377,7 +381,7 @@ mod tests {
         // 10 packets over 4 links: 10 + 3 packet times.
         let summary = run(&platform, Workload::Script(script.clone()), config);
         assert_eq!((summary.makespan, summary.messages), (130.0, 1));
-        // Two places a buffer still keep the pipeline full.
+        // Two places in each buffer still keep the pipeline full.
         let narrow = PacketConfig {
             buffer_packets: 2,
             ..config

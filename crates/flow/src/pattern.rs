@@ -1,7 +1,7 @@
-//! Communication patterns in closed form: who sends what to whom, round by round.
+//! Communication patterns in closed form: the messages of every rank, round by round.
 //!
-//! Patterns hold parameters only, so a simulation's memory does not grow with the number of
-//! messages. In every round a rank sends at most one message (repeated `count` times) and waits
+//! A pattern holds only its parameters, so the memory of a simulation does not grow with the number
+//! of messages. In every round a rank sends at most one message (repeated `count` times) and waits
 //! for at most one sender. Ranks are numbered from 0; the root of a broadcast is rank 0.
 
 mod collective;
@@ -13,14 +13,15 @@ pub use spec::PATTERN_KINDS;
 
 use crate::error::SpecError;
 
-/// The families of patterns. `size` stands for the size given to [`Pattern::new`].
+/// The families of patterns. `size` is the size given to [`Pattern::new`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// All-to-all, `size` bytes per pair: round k to `(rank + k) mod N` (paper section 6.2, A2ASS).
+    /// All-to-all, `size` bytes per pair: round k sends to `(rank + k) mod N` (paper section 6.2,
+    /// A2ASS).
     SimpleSpread,
-    /// The same with both coordinates of a square grid advanced separately (A2ASS2D).
+    /// The same, but each coordinate of a square grid advances separately (A2ASS2D).
     SimpleSpread2d,
-    /// All-to-all: round k to `rank xor k`; N is a power of two (A2APW).
+    /// All-to-all: round k sends to `rank xor k`; N is a power of two (A2APW).
     Pairwise,
     /// All-to-all in `ceil(log2 N)` rounds of combined blocks (Bruck et al. 1997).
     BruckAllToAll,
@@ -32,9 +33,10 @@ pub enum Kind {
     ScatterAllgatherBroadcast,
     /// Allreduce of `size` bytes: ring reduce-scatter, then ring allgather.
     RingAllreduce,
-    /// Allreduce of `size` bytes in `log2 N` exchanges of the whole vector; other N fold first.
+    /// Allreduce of `size` bytes in `log2 N` exchanges of the whole vector. If N is not a power of
+    /// two, some ranks fold into others first.
     RecursiveDoublingAllreduce,
-    /// Allgather of `size` bytes per rank round a ring.
+    /// Allgather of `size` bytes per rank around a ring.
     RingAllgather,
     /// Allgather of `size` bytes per rank in `log2 N` exchanges; N is a power of two.
     RecursiveDoublingAllgather,
@@ -47,10 +49,10 @@ pub enum Kind {
     },
 }
 
-/// What a rank does in one round.
+/// The actions of a rank in one round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Round {
-    /// Destination and bytes of each of the messages sent.
+    /// Destination and bytes of each message that the rank sends.
     pub send: Option<(u32, f64)>,
     /// The rank whose messages must have arrived before the next round.
     pub receive: Option<u32>,
@@ -81,13 +83,15 @@ impl Pattern {
     /// A pattern over `ranks` ranks with messages of `size` bytes (see [`Kind`] for its meaning).
     ///
     /// # Errors
-    /// A sentence saying which number of ranks the kind needs.
+    /// A sentence that says which number of ranks the kind needs.
     pub fn new(kind: Kind, ranks: u32, size: f64) -> Result<Self, String> {
         if ranks == 0 {
             return Err("a pattern needs at least one rank".to_owned());
         }
         if !(size.is_finite() && size >= 0.0) {
-            return Err(format!("size {size}: a number of bytes, not negative"));
+            return Err(format!(
+                "size {size}: must be a number of bytes that is not negative"
+            ));
         }
         let side = (f64::from(ranks)).sqrt().round() as u32;
         match &kind {
@@ -103,7 +107,7 @@ impl Pattern {
                 if product != Some(u64::from(ranks)) {
                     let product = product.map_or("over 2^64".to_owned(), |n| n.to_string());
                     return Err(format!(
-                        "the grid has {product} ranks, the platform {ranks}"
+                        "the grid has {product} ranks, but the platform has {ranks}"
                     ));
                 }
             }
@@ -124,8 +128,9 @@ impl Pattern {
     /// `allreduce:ring`.
     ///
     /// # Errors
-    /// Lists the alternatives, or says which number of ranks the pattern needs. `file:` and
-    /// `goal:` are the caller's to read: [`crate::Script::parse_csv`], [`crate::Goal::parse`].
+    /// Lists the alternatives, or says which number of ranks the pattern needs. For `file:` and
+    /// `goal:` the caller reads the file and uses [`crate::Script::parse_csv`] or
+    /// [`crate::Goal::parse`].
     pub fn parse(spec: &str, ranks: u32, size: f64) -> Result<Self, SpecError> {
         spec::parse(spec, ranks, size)
     }
@@ -174,7 +179,8 @@ impl Pattern {
         !matches!(self.kind, Pairwise | Ring | SimpleSpread | SimpleSpread2d)
     }
 
-    /// Number of messages, where a formula gives it; patterns with idle ranks are counted.
+    /// Number of messages. A formula gives it where one exists; patterns with idle ranks are
+    /// counted.
     pub fn messages(&self) -> u64 {
         use Kind::{BinomialBroadcast, RecursiveDoublingAllreduce, ScatterAllgatherBroadcast};
         let ranks = u64::from(self.ranks);
@@ -195,7 +201,7 @@ impl Pattern {
         each * u64::from(self.count)
     }
 
-    /// What `rank` does in `round`.
+    /// The actions of `rank` in `round`.
     #[inline]
     pub fn round(&self, rank: u32, round: u64) -> Round {
         let n = self.ranks;

@@ -1,4 +1,4 @@
-//! Which node a rank runs on.
+//! The map from ranks to nodes.
 
 use crate::error::{SpecError, TextError};
 use farcall_random::SplitMix64;
@@ -15,12 +15,12 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Rank `i` on node `i`.
+    /// Places rank `i` on node `i`.
     pub fn regular() -> Self {
         Self { node_of: None }
     }
 
-    /// The documented shuffle of `n` ranks.
+    /// The shuffle of `n` ranks that [`Placement`] documents.
     pub fn random(n: usize, seed: u64) -> Self {
         let mut node_of: Vec<u32> = (0..n as u32).collect();
         let mut generator = SplitMix64::new(seed);
@@ -32,20 +32,22 @@ impl Placement {
         }
     }
 
-    /// A permutation of the caller's: `node_of[rank]`, with distinct nodes below `nodes`.
+    /// A permutation given by the caller: `node_of[rank]`, with distinct nodes below `nodes`.
     ///
     /// # Errors
-    /// Names the rank whose node is out of range or taken.
+    /// Names the rank whose node is out of range or used twice.
     pub fn explicit(node_of: Vec<u32>, nodes: usize) -> Result<Self, TextError> {
         let mut taken = vec![false; nodes];
         for (rank, &node) in node_of.iter().enumerate() {
             match taken.get_mut(node as usize) {
                 None => {
-                    let reason = format!("rank {rank}: node {node} of a platform with {nodes}");
+                    let reason = format!(
+                        "rank {rank}: there is no node {node}, the platform has {nodes} nodes"
+                    );
                     return Err(TextError::new(rank + 1, reason));
                 }
                 Some(true) => {
-                    let reason = format!("rank {rank}: node {node} is taken already");
+                    let reason = format!("rank {rank}: another rank has node {node} already");
                     return Err(TextError::new(rank + 1, reason));
                 }
                 Some(free) => *free = true,
@@ -56,7 +58,7 @@ impl Placement {
         })
     }
 
-    /// Reads a permutation: one node number a line, that of rank 0 first.
+    /// Reads a permutation: one node number per line, starting with rank 0.
     ///
     /// # Errors
     /// The line and the reason.
@@ -77,7 +79,7 @@ impl Placement {
             if node_of.len() > nodes {
                 return Err(TextError::new(
                     index + 1,
-                    format!("more ranks than {nodes} nodes"),
+                    format!("there are more ranks than the {nodes} nodes"),
                 ));
             }
         }
@@ -87,7 +89,8 @@ impl Placement {
     /// Reads `regular` or `random:SEED` for `nodes` nodes.
     ///
     /// # Errors
-    /// Lists the alternatives. `file:PERM.csv` is the caller's to read: [`Placement::parse_csv`].
+    /// Lists the alternatives. For `file:PERM.csv` the caller reads the file and uses
+    /// [`Placement::parse_csv`].
     pub fn parse(spec: &str, nodes: usize) -> Result<Self, SpecError> {
         match spec.split_once(':').unwrap_or((spec, "")) {
             ("regular", "") => Ok(Self::regular()),

@@ -1,8 +1,8 @@
-//! Interconnects: nodes, directed links, and the static route of every pair.
+//! Interconnects: nodes, directed links, and the static route of every pair of nodes.
 //!
-//! Routes are computed on the fly, so a platform needs memory for its parameters only (an edge
-//! list also for its next-hop table). A link and the switch output port that feeds it are one
-//! resource: whichever of the two is narrower sets its bandwidth.
+//! Routes are computed on demand, so a platform needs memory only for its parameters. An edge list
+//! also needs a next-hop table. A link and the switch output port that feeds it are one resource:
+//! the narrower of the two sets its bandwidth.
 
 mod crossbar;
 mod dragonfly;
@@ -27,7 +27,7 @@ use crate::error::SpecError;
 /// Index of a directed link, below [`Platform::links`].
 pub type LinkId = u32;
 
-/// Largest number of nodes or links of a platform that a specification may ask for.
+/// Largest number of nodes or links that a specification can ask for.
 pub const MAX_SIZE: u64 = 1 << 28;
 
 /// One interconnect.
@@ -46,7 +46,7 @@ pub enum Topology {
     Grid(Grid),
     /// One crossbar per line of nodes in every dimension.
     HyperCrossbar(HyperCrossbar),
-    /// Groups of fully connected routers, fully connected among each other.
+    /// Groups of routers. The routers of a group are fully connected, and so are the groups.
     Dragonfly(Dragonfly),
     /// Switches fully connected in every dimension.
     HyperX(HyperX),
@@ -97,7 +97,7 @@ impl Platform {
         each!(self, t => t.nodes())
     }
 
-    /// Number of link identifiers. Some may be unused, as at the rim of a mesh.
+    /// Number of link identifiers. Some can be unused, for example at the edge of a mesh.
     pub fn links(&self) -> usize {
         each!(self, t => t.links())
     }
@@ -117,15 +117,15 @@ impl Platform {
         each!(self, t => t.max_hops())
     }
 
-    /// Writes the links from `src` to `dst` in order into `out`, which holds at least
-    /// [`Platform::max_hops`] entries, and returns their number; none if `src == dst`.
+    /// Writes the links from `src` to `dst` in order into `out` and returns their number, 0 if `src
+    /// == dst`. `out` has at least [`Platform::max_hops`] entries.
     #[inline]
     pub fn route(&self, src: u32, dst: u32, out: &mut [LinkId]) -> usize {
         each!(self, t => t.route(src, dst, out))
     }
 
-    /// The ring that a link is part of, as a number shared by the links of one dimension and
-    /// direction of a wrapped grid; none where routes cannot close a cycle of buffers.
+    /// The number of the ring that a link is part of. The links of one dimension and direction of a
+    /// wrapped grid share it. `None` if routes cannot close a cycle of buffers.
     pub fn ring(&self, link: LinkId) -> Option<u32> {
         match &self.topology {
             Topology::Grid(grid) => grid.ring(link),
@@ -133,7 +133,7 @@ impl Platform {
         }
     }
 
-    /// A name for a link, for people: ends, level or dimension, and direction.
+    /// A readable name for a link: its ends, its level or dimension, and its direction.
     pub fn link_name(&self, link: LinkId) -> String {
         each!(self, t => t.link_name(link))
     }

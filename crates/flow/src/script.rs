@@ -1,8 +1,8 @@
-//! Pattern files: every rank's queue of sends and waits, as comma-separated rows.
+//! Pattern files: comma-separated rows that give every rank's queue of sends and waits.
 
 use crate::error::TextError;
 
-/// Bounds on what a text from outside may make the program allocate.
+/// Bounds on the memory that a text from outside can make the program allocate.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Largest number of ranks.
@@ -24,7 +24,7 @@ impl Default for Limits {
 /// One entry of a rank's queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Step {
-    /// Send `bytes` to rank `to`, `wait` seconds after the queue got here.
+    /// Send `bytes` to rank `to`, `wait` seconds after the queue reaches this step.
     Send {
         /// Destination rank.
         to: u32,
@@ -44,7 +44,7 @@ pub enum Step {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Script {
     steps: Vec<Step>,
-    /// Line of each step in the file it came from.
+    /// Line of each step in its file.
     lines: Vec<u32>,
     /// `steps[first[r]..first[r + 1]]` is the queue of rank `r`.
     first: Vec<usize>,
@@ -56,9 +56,9 @@ impl Script {
     /// Reads a pattern file. Rows are
     ///
     /// - `sender,destination,order,size[,wait]`: a send; size in bytes (`20KB`), wait in seconds;
-    /// - `recv,rank,source,order`: holds the queue of `rank` until a message from `source` came.
+    /// - `recv,rank,source,order`: holds the queue of `rank` until a message from `source` arrives.
     ///
-    /// A rank's rows are taken by `order`, then by line. `#` starts a comment; the header
+    /// The rows of a rank are sorted by `order`, then by line. `#` starts a comment. The header
     /// `sender,destination,order,size,wait` is optional.
     ///
     /// # Errors
@@ -91,8 +91,8 @@ impl Script {
         Ok(Self::from_rows(rows, ranks))
     }
 
-    /// The queues of `ranks` ranks from steps `(rank, order, row, step)`: a rank's steps are taken
-    /// by order, then by row, a number that deadlock reports name as the line.
+    /// The queues of `ranks` ranks from steps `(rank, order, row, step)`. The steps of a rank are
+    /// sorted by order, then by row. Deadlock reports name the row as the line.
     ///
     /// # Panics
     /// If a rank is not below `ranks`.
@@ -101,7 +101,7 @@ impl Script {
             let (Step::Send { to: peer, .. } | Step::Receive { from: peer }) = step;
             assert!(
                 rank < ranks && peer < ranks,
-                "rank {rank} or {peer} of {ranks}"
+                "rank {rank} or {peer} is not below {ranks}"
             );
         }
         rows.sort_by_key(|&(rank, order, line, _)| (rank, order, line));
@@ -138,7 +138,7 @@ impl Script {
         }
     }
 
-    /// The line a step of a rank's queue came from.
+    /// The line of a step of a rank's queue.
     pub fn line(&self, rank: u32, index: usize) -> u32 {
         self.lines[self.first[rank as usize] + index]
     }

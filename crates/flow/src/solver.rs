@@ -1,5 +1,8 @@
-//! Rates of the active flows: exact max-min fairness with local repair, the naive full solver
-//! that is its oracle, the certificate both must satisfy, and the two published approximations.
+//! The solvers for the rates of the active flows.
+//!
+//! [`MaxMin`] is exact max-min fairness with local repair. [`naive_rates`] is the simple full
+//! solver, the oracle of its tests. [`certify`] checks the result of both. [`EqualSplit`] and
+//! [`Iterated`] are the two published approximations.
 
 mod certificate;
 mod links;
@@ -14,5 +17,5 @@ pub use max_min::MaxMin;
 pub use naive::naive_rates;
 pub use published::{EqualSplit, Iterated};
 
-/// Index of an active flow's place; places are reused.
+/// Index of an active flow's place. Places are reused.
 pub type Slot = u32;

@@ -1,10 +1,11 @@
-//! Clients, servers and the network between them in virtual time: the simulator that the first Ninf
-//! paper announces (section 7).
+//! Simulates clients, servers and the network between them in virtual time. The first Ninf paper
+//! announces such a simulator (section 7).
 //!
-//! A call is placed, its arguments are sent, it waits for processor elements, computes, and its
-//! results are sent back. Placement, queues and what is learned of functions and links are the code
-//! of `farcall-schedule` that the server and the metaserver run; links are shared by the max-min
-//! solver of `farcall-flow`. No clock, no I/O, and no random number but those of a scenario's seed.
+//! The simulator places each call and sends its arguments. The call waits for processor elements
+//! and computes, and the simulator sends its results back. Placement, queues and the learned data
+//! about functions and links are the code of `farcall-schedule`, which the server and the
+//! metaserver also run. The max-min solver of `farcall-flow` shares the links. The crate reads no
+//! clock, does no I/O, and its only random numbers come from the seed of a scenario.
 //!
 //! ```
 //! use farcall_gridsim::{Scenario, simulate};

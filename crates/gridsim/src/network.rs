@@ -1,9 +1,9 @@
-//! Transfers that share links by max-min, in virtual time.
+//! Transfers in virtual time that share links by max-min fairness.
 
 use farcall_flow::platform::LinkId;
 use farcall_flow::solver::MaxMin;
 
-/// Seconds of a transfer that are too few to tell from none.
+/// A transfer with less than this time left, in seconds, has ended.
 const NOTHING_S: f64 = 1e-9;
 
 /// A transfer under way.
@@ -11,20 +11,20 @@ const NOTHING_S: f64 = 1e-9;
 pub(crate) struct Transfer {
     pub(crate) call: usize,
     pub(crate) left: f64,
-    /// The link of its server, the second of its path.
+    /// The link of the server, which is the second one of the path.
     link: LinkId,
-    /// The integral of the part of that link which falls to each transfer on it, in seconds.
+    /// The integral over time of this transfer's share of the server's link, in seconds.
     alone_s: f64,
     begun_s: f64,
 }
 
 impl Transfer {
-    /// How many transfers, on average, had to share the server's link.
+    /// Average number of transfers that shared the server's link.
     pub(crate) fn sharing(&self, now_s: f64) -> f64 {
         ((now_s - self.begun_s) / self.alone_s).max(1.0)
     }
 
-    /// Seconds since it began.
+    /// Seconds since the transfer began.
     pub(crate) fn age(&self, now_s: f64) -> f64 {
         now_s - self.begun_s
     }
@@ -35,13 +35,13 @@ impl Transfer {
 pub(crate) struct Network {
     solver: MaxMin,
     transfers: Vec<Option<Transfer>>,
-    /// Transfers whose server has this link.
+    /// Number of transfers whose server has this link.
     on: Vec<u32>,
     now_s: f64,
 }
 
 impl Network {
-    /// Links of so many bytes per second.
+    /// A network with one link for each rate, in bytes per second.
     pub(crate) fn new(rates: &[f64]) -> Network {
         Network {
             solver: MaxMin::new(rates.iter().copied(), 2),
@@ -51,7 +51,8 @@ impl Network {
         }
     }
 
-    /// A transfer begins over a client's and a server's link; its place until it has ended.
+    /// Starts a transfer over a client's and a server's link. Returns its slot, which is valid
+    /// until the transfer ends.
     pub(crate) fn begin(&mut self, call: usize, path: [LinkId; 2], bytes: u64) -> usize {
         let free = self.transfers.iter().position(Option::is_none);
         let slot = free.unwrap_or(self.transfers.len());
@@ -72,12 +73,12 @@ impl Network {
         slot
     }
 
-    /// Bytes left of a transfer.
+    /// Number of bytes that a transfer has left.
     pub(crate) fn left(&self, slot: usize) -> f64 {
         self.transfers[slot].as_ref().map_or(0.0, |one| one.left)
     }
 
-    /// When the next transfer ends.
+    /// Time at which the next transfer ends.
     pub(crate) fn next_s(&self) -> f64 {
         let active = self.transfers.iter().enumerate();
         let ends = active.filter_map(|(slot, one)| {
@@ -87,7 +88,7 @@ impl Network {
         ends.fold(f64::INFINITY, f64::min)
     }
 
-    /// Time goes by, no further than to the next end.
+    /// Advances the time, at most to the end of the next transfer.
     pub(crate) fn advance(&mut self, to_s: f64) {
         let seconds = to_s - self.now_s;
         self.now_s = to_s;
@@ -99,7 +100,7 @@ impl Network {
         }
     }
 
-    /// A transfer that has ended, if one has.
+    /// Removes and returns a transfer that has ended, if there is one.
     pub(crate) fn take_ended(&mut self) -> Option<Transfer> {
         let slot = self.transfers.iter().enumerate().position(|(slot, one)| {
             one.as_ref()

@@ -1,13 +1,13 @@
-//! Who calls what when, and what there is to compute on.
+//! The input of a simulation: servers, sites, and the calls with their times.
 
 use farcall_random::SplitMix64;
 
 /// A host's connection to the network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Port {
-    /// Bytes per second from clients to servers: out of a site, into a server.
+    /// Bytes per second in the direction from clients to servers: out of a site, into a server.
     pub up: f64,
-    /// Bytes per second the other way.
+    /// Bytes per second in the other direction.
     pub down: f64,
     /// Seconds to the middle of the network.
     pub latency_s: f64,
@@ -16,55 +16,56 @@ pub struct Port {
 /// A server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
-    /// Processor elements.
+    /// Number of processor elements.
     pub pes: u32,
-    /// Operations per second of each, by function in the order of [`Function::ALL`].
+    /// Operations per second of each processor element, by function in the order of
+    /// [`Function::ALL`].
     pub speeds: [f64; Function::ALL.len()],
     /// Its connection.
     pub port: Port,
 }
 
-/// Where clients are that share a connection.
+/// A site: a place whose clients share a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Site {
     /// Their connection.
     pub port: Port,
 }
 
-/// What is called.
+/// The functions that clients call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
-    /// The papers' Linpack: a matrix and a vector there, a vector back.
+    /// The papers' Linpack: it sends a matrix and a vector, and returns a vector.
     Linpack,
-    /// The papers' EP: no data.
+    /// The papers' EP: it has no array data.
     Ep,
-    /// A product of matrices: two there, one back.
+    /// A product of matrices: it sends two and returns one.
     Product,
 }
 
 impl Function {
-    /// All of them.
+    /// All functions.
     pub const ALL: [Function; 3] = [Function::Linpack, Function::Ep, Function::Product];
 }
 
-/// A call that somebody makes.
+/// A call of a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrival {
-    /// When.
+    /// Time of the call, in seconds.
     pub at_s: f64,
-    /// At which site.
+    /// Index of the client's site.
     pub site: usize,
-    /// Of what.
+    /// The function that is called.
     pub function: Function,
-    /// Operations.
+    /// Number of operations.
     pub work: f64,
     /// Bytes of its arguments.
     pub up_bytes: u64,
     /// Bytes of its results.
     pub down_bytes: u64,
-    /// Most processor elements of which it makes use.
+    /// Largest number of processor elements that the call can use.
     pub most: u32,
-    /// By how much its computation takes longer than others with as much work.
+    /// Ratio of its computing time to that of other calls with the same work.
     pub noise: f64,
 }
 
@@ -99,17 +100,20 @@ impl Arrival {
 pub struct Scenario {
     /// The servers.
     pub machines: Vec<Machine>,
-    /// Where the clients are.
+    /// The sites of the clients.
     pub sites: Vec<Site>,
-    /// The calls in the order in which they are made.
+    /// The calls, in the order of their times.
     pub arrivals: Vec<Arrival>,
 }
 
 impl Scenario {
-    /// So many servers of one to eight processor elements that differ by a factor of 20 in speed,
-    /// another 2 from function to function, and 100 in bandwidth, up and down unequal; one to four
-    /// sites; 200 calls, or 10 for each server where that is more, made in half to all of the time
-    /// that all processor elements together would take.
+    /// A random scenario with this number of servers.
+    ///
+    /// Servers have one to eight processor elements. Their speeds differ by a factor of 20, and by
+    /// another 2 from function to function. Bandwidths differ by a factor of 100 and are different
+    /// up and down. There are one to four sites. There are 200 calls, or 10 for each server if that
+    /// is more. They are made within half to all of the time that all processor elements together
+    /// need for them.
     pub fn random(seed: u64, servers: usize) -> Scenario {
         let random = &mut SplitMix64::new(seed);
         let machines: Vec<Machine> = (0..servers).map(|_| machine(random)).collect();
@@ -169,7 +173,7 @@ fn port(random: &mut SplitMix64, low: f64, high: f64) -> Port {
     }
 }
 
-/// Every factor is as likely.
+/// A random number between `low` and `high`, uniform on a logarithmic scale.
 fn between(random: &mut SplitMix64, low: f64, high: f64) -> f64 {
     low * (high / low).powf(random.unit())
 }

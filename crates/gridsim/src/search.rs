@@ -1,11 +1,13 @@
-//! The best that can be done by who knows all calls beforehand.
+//! Searches for the best placement with knowledge of all calls in advance.
 
 use crate::{Outcome, Scenario, simulate_assigned};
 use farcall_random::SplitMix64;
 
-/// The least cost that a search finds which gives every call a server: from an assignment, one
-/// that belongs to each call, it moves one call or two at a time to another server as long as that
-/// helps. `each_step` is called after every one of the steps.
+/// The least cost that a random local search finds.
+///
+/// `servers` is the assignment to start from: the server of each call. Each step moves one or two
+/// random calls to other servers and keeps the change unless the cost rises. The search calls
+/// `each_step` after every step.
 pub fn best_assignment(
     scenario: &Scenario,
     mut servers: Vec<usize>,

@@ -1,4 +1,4 @@
-//! The way of every call in virtual time.
+//! Simulates every call from its placement to its results, in virtual time.
 
 use crate::network::{Network, Transfer};
 use crate::scenario::Scenario;
@@ -10,28 +10,28 @@ use farcall_schedule::queue::{Nanos, Request, Settings};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record {
-    /// The server it was placed on.
+    /// The server where the call was placed.
     pub server: usize,
-    /// Seconds that it was predicted to take when it was placed.
+    /// Predicted duration at the time of placement, in seconds.
     pub predicted_s: f64,
-    /// Seconds that it took.
+    /// Actual duration, in seconds.
     pub seconds: f64,
-    /// When it was done.
+    /// Time at which the call was done, in seconds.
     pub done_s: f64,
 }
 
-/// What became of all calls, in the order in which they were made.
+/// The results of all calls, in the order of their times.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// One for each.
+    /// One record for each call.
     pub records: Vec<Record>,
 }
 
 impl Outcome {
-    /// When the last call was done.
+    /// Time at which the last call was done.
     pub fn makespan_s(&self) -> f64 {
         self.records
             .iter()
@@ -45,8 +45,8 @@ impl Outcome {
         sum / self.records.len().max(1) as f64
     }
 
-    /// The median of how far the predicted times were off, as a part of the actual ones, without
-    /// the first so many calls; 0 where there are no more.
+    /// Median relative error of the predicted times. It leaves out the first `first` calls and is 0
+    /// if no others exist.
     pub fn median_error(&self, first: usize) -> f64 {
         let records = self.records.iter().skip(first);
         let mut errors: Vec<f64> = records
@@ -57,12 +57,12 @@ impl Outcome {
     }
 }
 
-/// Where a call is.
+/// The stage of a call.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// The transfer of its arguments, by its place in the network.
+    /// Sends its arguments; the number is its slot in the network.
     Up(usize),
-    /// Its arguments are on the last part of the way.
+    /// The last byte of its arguments has been sent and is still travelling.
     Arriving,
     Waiting,
     Running {
@@ -71,13 +71,13 @@ enum Stage {
         seconds: f64,
         predicted_s: f64,
     },
-    /// The transfer of its results.
+    /// Sends its results; the number is its slot in the network.
     Down(usize),
-    /// Its results are on the last part of the way, or there.
+    /// The last byte of its results has been sent; it is still travelling or has arrived.
     Done,
 }
 
-/// What happens to a call, apart from the ends of transfers.
+/// An event of a call. The ends of transfers are not among these events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Made,
@@ -97,18 +97,18 @@ struct Simulation<'a> {
     network: Network,
     queues: Vec<Queue>,
     view: View,
-    /// Servers of calls where they are not to be chosen.
+    /// The server of each call. `None` if the policy chooses.
     assigned: Option<&'a [usize]>,
-    /// Those that were made, in their order.
+    /// The calls made so far, in their order.
     calls: Vec<Call>,
-    /// By server, in the order in which they were placed.
+    /// The calls of each server, in the order of their placement.
     placed: Vec<Vec<usize>>,
-    /// Time as its bits, which have the same order.
+    /// Pending events. Times are stored as bits, which sort like the numbers.
     events: BinaryHeap<Reverse<(u64, usize, Event)>>,
     now_s: f64,
 }
 
-/// Runs a scenario with a placement policy until all results are back.
+/// Runs a scenario with a placement policy until all results are back at the clients.
 pub fn simulate(scenario: &Scenario, policy: Policy) -> Outcome {
     let mut simulation = Simulation::new(scenario, policy);
     simulation.run();
@@ -117,8 +117,8 @@ pub fn simulate(scenario: &Scenario, policy: Policy) -> Outcome {
     }
 }
 
-/// Runs a scenario with a server for every call, as a search for the best assignment tries them;
-/// what is not named goes to the first.
+/// Runs a scenario with a given server for every call, as a search for the best assignment needs
+/// it. Calls beyond the end of `servers` go to the first server.
 pub fn simulate_assigned<'a>(scenario: &'a Scenario, servers: &'a [usize]) -> Outcome {
     let mut simulation = Simulation::new(scenario, Policy::default());
     simulation.assigned = Some(servers);
@@ -197,7 +197,7 @@ impl<'a> Simulation<'a> {
         self.events.push(Reverse((at, call, event)));
     }
 
-    /// Calls are made in their order, so that the new one is the last.
+    /// Places a call. Calls are made in their order, so the new one is the last.
     fn place(&mut self, call: usize) {
         let arrival = &self.scenario.arrivals[call];
         let Some((server, predicted_s)) = self.choose(call) else {
@@ -216,7 +216,7 @@ impl<'a> Simulation<'a> {
         });
     }
 
-    /// The server for a call and the seconds that it is predicted to take there.
+    /// The server for a call, and its predicted duration there in seconds.
     fn choose(&mut self, call: usize) -> Option<(usize, f64)> {
         if let Some(assigned) = self.assigned {
             let server = assigned.get(call).copied().unwrap_or(0);
@@ -229,7 +229,7 @@ impl<'a> Simulation<'a> {
         Some((choice.id as usize, choice.terms.seconds()))
     }
 
-    /// Begins a transfer, up or down, over the links of the call's site and server.
+    /// Starts a transfer, up or down, over the links of the call's site and server.
     fn begin(&mut self, call: usize, server: usize, down: usize, bytes: u64) -> usize {
         let site = self.scenario.arrivals[call].site;
         let link = |host: usize| (2 * host + down) as LinkId;
@@ -290,7 +290,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Twice the processor elements are 1.87 times as fast.
+    /// Starts to compute. Twice the processor elements are 1.87 times as fast.
     fn start(&mut self, call: usize, pes: u32) {
         let arrival = &self.scenario.arrivals[call];
         let server = self.calls[call].record.server;
@@ -319,7 +319,8 @@ impl<'a> Simulation<'a> {
         self.calls[call].stage = Stage::Down(slot);
     }
 
-    /// A server as it stands: the transfers with what is left of them, and the predicted backlog.
+    /// The present state of a server for the placement: its transfers with their remaining bytes,
+    /// and its predicted backlog.
     fn server(&self, server: usize) -> Server {
         let [up, down] = self.view.server_links(server);
         let placed = &self.placed[server];
@@ -337,7 +338,7 @@ impl<'a> Simulation<'a> {
                 ..
             } = self.calls[call].stage
             {
-                // What takes longer than predicted takes a while yet.
+                // A call that runs for longer than predicted probably needs some more time.
                 let left_s = predicted_s - (self.now_s - since_s);
                 state.backlog.take(0.0, pes, left_s.max(0.1 * predicted_s));
             }
@@ -357,7 +358,7 @@ impl<'a> Simulation<'a> {
         state
     }
 
-    /// The links of a site with the transfers on them.
+    /// The links of a site with their present transfers.
     fn site(&self, site: usize) -> [Link; 2] {
         let [up, down] = self.view.site_links(site);
         let all = self.placed.iter().flatten().copied();
@@ -366,7 +367,8 @@ impl<'a> Simulation<'a> {
         [up.with(ups), down.with(downs)]
     }
 
-    /// Bytes left of the transfers of these calls, up and down; with those of results to come.
+    /// Remaining bytes of the transfers of these calls, up and down. With `to_come` they include
+    /// the results that are not sent yet.
     fn left(&self, calls: impl Iterator<Item = usize>, to_come: bool) -> (Vec<f64>, Vec<f64>) {
         let (mut ups, mut downs) = (Vec::new(), Vec::new());
         for call in calls {

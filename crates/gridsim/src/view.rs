@@ -1,4 +1,4 @@
-//! What the metaserver of a simulation knows: no more than a real one could.
+//! The knowledge of the simulated metaserver. It is limited to what a real one can know.
 
 use crate::scenario::{Arrival, Function, Scenario};
 use farcall_schedule::Profile;
@@ -12,17 +12,17 @@ use farcall_schedule::placement::{
 #[derive(Debug)]
 pub(crate) struct View {
     forecasts: Forecasts,
-    /// By server, then by function.
+    /// Profiles by server, then by function.
     profiles: Vec<[Profile; Function::ALL.len()]>,
     placer: Placer,
-    /// By server.
+    /// Arrivals of calls by server.
     arrivals: Vec<Arrivals>,
     sites: usize,
 }
 
 impl View {
-    /// Nothing is known but two probes in each direction between every site and every server, and
-    /// a small EP that every server has computed when it came.
+    /// The knowledge at the start: two probes in each direction between every site and every
+    /// server, and a small EP that every server computed when it joined.
     pub(crate) fn new(scenario: &Scenario, policy: Policy) -> View {
         let (sites, machines) = (&scenario.sites, &scenario.machines);
         let mut view = View {
@@ -66,7 +66,7 @@ impl View {
         self.profiles[server][call.function as usize].observe(call.work, pes, seconds);
     }
 
-    /// The ways between a site and a server.
+    /// The paths between a site and a server, in both directions.
     fn route(&self, site: usize, server: usize) -> Route {
         let (site, server) = (site as u64, (self.sites + server) as u64);
         let way = |from, to| {
@@ -80,7 +80,7 @@ impl View {
         }
     }
 
-    /// The links of a server, up and down: as fast as the fastest way over them.
+    /// The links of a server, up and down. Their rate is that of the fastest path over them.
     pub(crate) fn server_links(&self, server: usize) -> [Link; 2] {
         fastest((0..self.sites).map(|site| self.route(site, server)))
     }
@@ -90,26 +90,26 @@ impl View {
         fastest((0..self.profiles.len()).map(|server| self.route(site, server)))
     }
 
-    /// What a call is taken to compute at a server.
+    /// The estimated computing time of a call at a server.
     pub(crate) fn seconds(&self, server: usize, call: &Arrival, pes: u32) -> f64 {
         let profile = &self.profiles[server][call.function as usize];
         let known = profile.predict(call.work, pes);
         known.map_or_else(|| self.unknown_s(server, call), |known| known.seconds)
     }
 
-    /// The time of other functions with as much work.
+    /// The computing time of other functions with as much work.
     fn unknown_s(&self, server: usize, call: &Arrival) -> f64 {
         let profiles = self.profiles[server].iter();
         let known = profiles.filter_map(|one| one.predict(call.work, 1));
         known.map(|one| one.seconds).fold(0.0, f64::max)
     }
 
-    /// How often calls went to a server.
+    /// The arrivals of calls at a server.
     pub(crate) fn arrivals(&self, server: usize) -> Arrivals {
         self.arrivals[server]
     }
 
-    /// Where a call goes.
+    /// Chooses the server for a call.
     pub(crate) fn choose(
         &mut self,
         call: &Arrival,

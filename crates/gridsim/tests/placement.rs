@@ -1,9 +1,9 @@
-//! The default placement against the simple ones, on random scenarios with seeds.
+//! Compares the default placement with the simple policies, on random scenarios with fixed seeds.
 
 use farcall_gridsim::{Outcome, Scenario, simulate};
 use farcall_schedule::placement::Policy;
 
-/// Two to fifty servers.
+/// Number of servers, from two to fifty.
 fn servers(seed: u64) -> usize {
     (2.0 * 25f64.powf(seed as f64 / 19.0)).round() as usize
 }
@@ -20,7 +20,7 @@ fn the_default_is_better_than_round_robin_and_least_load() {
         let scenario = Scenario::random(seed, servers(seed));
         let default = simulate(&scenario, Policy::Completion);
         assert_eq!(default.records.len(), scenario.arrivals.len());
-        // What comes later and shares a link is not foreseen.
+        // A prediction does not know later calls that share a link.
         off.push(default.median_error(50));
         let mine = figures(&default);
         let others = [

@@ -1,5 +1,5 @@
-//! Two servers, one near and slow, one far and fast: the default placement against the simple ones
-//! and against the best assignment that a long search finds.
+//! Two servers, one near and slow, one far and fast. The tests compare the default placement with
+//! the simple policies and with the best assignment that a long search finds.
 
 use farcall_gridsim::best_assignment;
 use farcall_gridsim::{Arrival, Function, Machine, Outcome, Port, Scenario, Site, simulate};
@@ -11,9 +11,9 @@ const MBIT: f64 = 1e6 / 8.0;
 type Cost = fn(&Outcome) -> f64;
 
 /// Links of 100 and 10 Mbit/s up, 60 and 25 down; half a processor and a whole one; 200 calls of
-/// Linpack and EP within a minute, about four fifths of what both servers together can do. Where
-/// more is asked of them than they can do, a search that knows what will come finds far better mean
-/// times than any policy that does not.
+/// Linpack and EP within a minute, which is about four fifths of the capacity of both servers. If
+/// the calls exceed the capacity, a search that knows the future finds far better mean times than
+/// any policy that does not.
 fn scenario(seed: u64) -> Scenario {
     let machine = |speed: f64, up: f64, down: f64| Machine {
         pes: 1,

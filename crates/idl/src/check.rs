@@ -1,4 +1,4 @@
-//! From declarations to the checked model: names are resolved, meaning is checked.
+//! Turns declarations into the checked model: resolves names and checks meaning.
 
 use crate::diagnostic::{Diagnostic, Findings, Severity};
 use crate::parser::{Declaration, Function, Name, Options, Parser, Span};
@@ -12,22 +12,22 @@ mod function;
 mod parameter;
 mod resolve;
 
-/// Longest text of a file, after the preprocessor.
+/// Longest text of a file, after the preprocessor, in bytes.
 pub const MAX_DOCUMENT: usize = 16 << 20;
-/// Longest text of one interface.
+/// Longest text of one interface, in bytes.
 pub const MAX_INTERFACE: usize = 256 << 10;
 
-/// What a file says and what is wrong with it.
+/// The contents of an interface file and the findings about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parsed {
-    /// Everything that was understood; functions with errors are left out.
+    /// All declarations that were understood. Functions with errors are left out.
     pub document: Document,
     /// Findings in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Parsed {
-    /// Whether the file is not accepted.
+    /// Whether a finding is an error, so that the file is not accepted.
     pub fn has_errors(&self) -> bool {
         self.diagnostics
             .iter()
@@ -35,7 +35,7 @@ impl Parsed {
     }
 }
 
-/// Why the text of one interface is not accepted.
+/// The reason why the text of one interface is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceError(String);
 
@@ -47,10 +47,10 @@ impl core::fmt::Display for InterfaceError {
 
 impl core::error::Error for InterfaceError {}
 
-/// Reads a file of interfaces that has been through the C preprocessor.
+/// Reads an interface file after the C preprocessor.
 ///
-/// Never fails as a whole: what could be read is in the document, and everything that is wrong, up
-/// to a bound, is in the diagnostics.
+/// It never fails as a whole. The document holds all declarations that could be read; the
+/// diagnostics hold all findings, up to a bound.
 pub fn parse_document(text: &str) -> Parsed {
     if text.len() > MAX_DOCUMENT {
         let message = format!("the file is longer than {MAX_DOCUMENT} bytes");
@@ -73,9 +73,10 @@ pub fn parse_document(text: &str) -> Parsed {
     }
 }
 
-/// Reads the text of exactly one interface, as [`Interface::text`] writes it.
+/// Reads the text of exactly one interface, in the form that [`Interface::text`] writes.
 ///
-/// The text may come from a peer: its length, its nesting and all it leads to are bounded.
+/// The text can come from a peer, so its length, its nesting and everything derived from it are
+/// bounded.
 pub fn parse_interface(text: &str) -> Result<Interface, InterfaceError> {
     if text.len() > MAX_INTERFACE {
         return Err(InterfaceError(format!(

@@ -1,4 +1,4 @@
-//! What is wrong with a file of interfaces, where, and what to do about it.
+//! Findings about an interface file: what is wrong, where it is, and what to do.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -7,25 +7,25 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use core::fmt;
 use core::ops::Range;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// The file is not accepted.
     Error,
-    /// The file is accepted; it may not mean what was meant.
+    /// The file is accepted, but it might not mean what its author intended.
     Warning,
 }
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// What is wrong, in one line.
+    /// The problem, in one line.
     pub message: String,
-    /// The bytes of the text it is about.
+    /// The byte range of the text that the finding is about.
     pub span: Range<usize>,
-    /// What to do.
+    /// Advice what to do.
     pub help: Option<String>,
 }
 
@@ -52,7 +52,7 @@ impl Diagnostic {
         self
     }
 
-    /// Asks "did you mean" where one of the candidates is close to the word.
+    /// Adds "did you mean" if one of the candidates is close to the word.
     pub(crate) fn suggest<'a>(
         self,
         word: &str,
@@ -69,10 +69,10 @@ impl Diagnostic {
     }
 }
 
-/// A place in a file, as people count it.
+/// A position in a file, counted as in an editor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// The file that a line marker of the C preprocessor names; none means the file itself.
+    /// The file that a line marker of the C preprocessor names. `None` is the file itself.
     pub file: Option<String>,
     /// Line, from 1.
     pub line: usize,
@@ -89,7 +89,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// Where a byte of the text is, with the C preprocessor's line markers taken into account.
+/// The position of a byte of the text. Line markers of the C preprocessor are taken into account.
 pub fn position(text: &str, offset: usize) -> Position {
     let segment = segment(text, offset);
     let end = floor(text, offset);
@@ -104,12 +104,12 @@ pub fn position(text: &str, offset: usize) -> Position {
     }
 }
 
-/// Errors, and warnings, of a file that are shown one by one. A file that is no file of interfaces
-/// has one in every line.
+/// Largest number of errors, and of warnings, that are shown in full. A file that is not an
+/// interface file has an error in every line.
 const MOST_SHOWN: usize = 20;
 
-/// Findings as text for a terminal: the line, a caret and what to do. Of more than twenty errors or
-/// warnings the rest is counted.
+/// Findings as text for a terminal: the line, a caret, and the advice. After 20 errors
+/// or warnings it prints only the number of the others.
 pub fn render(diagnostics: &[Diagnostic], path: &str, text: &str, colour: bool) -> String {
     let renderer = if colour {
         Renderer::styled()
@@ -146,7 +146,8 @@ fn group<'a>(
     let segment = segment(text, diagnostic.span.start);
     let start = floor(text, diagnostic.span.start).max(segment.start);
     let end = floor(text, diagnostic.span.end).clamp(start, segment.end.max(start));
-    // A few lines around the place: rendering must not depend on the size of the file.
+    // Only a few lines around the position: the cost of rendering must not depend on the size of
+    // the file.
     let first = text[segment.start..start]
         .rfind('\n')
         .map_or(segment.start, |at| {
@@ -177,7 +178,7 @@ fn group<'a>(
     }
 }
 
-/// Text between two line markers.
+/// The text between two line markers.
 struct Segment<'a> {
     file: Option<&'a str>,
     first_line: usize,
@@ -212,7 +213,7 @@ fn segment(text: &str, offset: usize) -> Segment<'_> {
     current
 }
 
-/// `# 12 "file" 1` or `#line 12 "file"`.
+/// Parses a line marker: `# 12 "file" 1` or `#line 12 "file"`.
 pub(crate) fn line_marker(line: &str) -> Option<(usize, Option<&str>)> {
     let rest = line.strip_prefix('#')?;
     let rest = rest.trim_start_matches([' ', '\t']);
@@ -227,7 +228,7 @@ pub(crate) fn line_marker(line: &str) -> Option<(usize, Option<&str>)> {
     Some((number, file))
 }
 
-/// The greatest boundary of a character that is not above the offset.
+/// The last character boundary that is not after the offset.
 fn floor(text: &str, offset: usize) -> usize {
     text.floor_char_boundary(offset.min(text.len()))
 }
@@ -239,7 +240,7 @@ pub(crate) struct Findings {
     errors: usize,
 }
 
-/// More findings than this help nobody.
+/// Largest number of findings to collect. A longer list does not help the reader.
 const MAX_FINDINGS: usize = 100;
 
 impl Findings {
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_outside_the_text_is_its_end() {
+    fn a_position_outside_the_text_is_its_end() {
         assert_eq!(position("ab", 9).to_string(), "1:3");
         let finding = [Diagnostic::error(7..90, "end")];
         assert!(render(&finding, "f", "ab", false).contains("f:1:3"));

@@ -1,9 +1,9 @@
 //! Dimension and cost expressions.
 //!
 //! An expression is a short list of operations in postfix order. Evaluation needs no recursion and
-//! a stack of fixed size, so hostile text can neither overflow the stack nor take memory.
-//! Dimensions are evaluated in checked 64-bit integers, costs in binary64: `2/3*n^3` is a cost
-//! that must not be 0.
+//! a stack of fixed size. A malicious text can therefore neither overflow the stack nor use much
+//! memory. Dimensions are evaluated in checked 64-bit integers and costs in binary64, because a
+//! cost such as `2/3*n^3` must not be 0.
 
 use crate::Scalar;
 use alloc::boxed::Box;
@@ -11,17 +11,17 @@ use alloc::vec::Vec;
 
 /// Longest expression, in operations.
 pub const MAX_OPS: usize = 256;
-/// Deepest evaluation stack an expression may need.
+/// Deepest evaluation stack that an expression can need.
 pub const MAX_DEPTH: usize = 32;
 /// A stack that is enough for most expressions.
 const SHALLOW: usize = 4;
 
-/// One operation. Values push, the others take their operands from the stack.
+/// One operation. Values push; the others take their operands from the stack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Op {
-    /// A whole number, not negative: a negative one is written with [`Op::Neg`].
+    /// A whole number, not negative. [`Op::Neg`] expresses a negative one.
     Const(i64),
-    /// A number with a fraction or an exponent, finite and not negative; only in costs.
+    /// A finite number with a fraction or an exponent, not negative. Only in costs.
     Real(f64),
     /// The code of a printable ASCII character, written `'A'`.
     Char(u8),
@@ -65,12 +65,12 @@ pub enum Op {
     Min,
     /// `max(a, b)`
     Max,
-    /// `c ? a : b`; a fault in the operand that is not chosen does not count.
+    /// `c ? a : b`. An error in the operand that is not chosen is ignored.
     Select,
 }
 
 impl Op {
-    /// How many values the operation takes from the stack.
+    /// Number of values that the operation takes from the stack.
     pub fn operands(self) -> usize {
         match self {
             Op::Const(_) | Op::Real(_) | Op::Char(_) | Op::Param(_) | Op::Element(_) => 0,
@@ -85,11 +85,11 @@ impl Op {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
     ops: Box<[Op]>,
-    /// Values on the stack at the most.
+    /// Largest number of values on the stack.
     depth: u8,
 }
 
-/// Why a list of operations is no expression.
+/// The reason why a list of operations is not an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExprError {
     /// More than [`MAX_OPS`] operations.
@@ -98,16 +98,16 @@ pub enum ExprError {
     /// Needs more than [`MAX_DEPTH`] values on the stack.
     #[error("the expression needs more than {MAX_DEPTH} values at once")]
     TooDeep,
-    /// Operands missing or left over, or a constant that cannot be written.
+    /// Operands are missing or left over, or a constant has no written form.
     #[error("the expression is not complete")]
     Malformed,
 }
 
-/// Why an expression has no value.
+/// The reason why an expression has no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvalError {
-    /// The result does not fit 64 bits.
-    #[error("does not fit 64 bits")]
+    /// The result does not fit in 64 bits.
+    #[error("does not fit in 64 bits")]
     Overflow,
     /// Division or remainder by zero.
     #[error("divides by zero")]
@@ -119,17 +119,17 @@ pub enum EvalError {
     #[error("is not a whole number")]
     NotWhole,
     /// The scalar with this index is missing or not a number.
-    #[error("needs argument {0}, which is no number")]
+    #[error("needs argument {0}, which is not a number")]
     Scalar(u16),
     /// The element with this index is missing.
     #[error("needs array element {0}")]
     Element(u16),
 }
 
-/// What the names in an expression stand for in one call.
+/// The values of the names in an expression in one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
-    /// Scalars by index of the parameter; arrays are `None`.
+    /// Scalars by index of the parameter. Arrays are `None`.
     pub scalars: &'a [Option<Scalar>],
     /// Elements by index of the reference.
     pub elements: &'a [i64],
@@ -169,7 +169,7 @@ impl Expr {
         })
     }
 
-    /// The expression that is this whole number; a negative one becomes a negation.
+    /// The expression of a whole number. A negative one becomes a negation.
     pub fn constant(value: i64) -> Expr {
         let magnitude = Op::Const(value.checked_abs().unwrap_or(i64::MAX));
         if value < 0 {
@@ -185,7 +185,7 @@ impl Expr {
         }
     }
 
-    /// The expression that is the scalar with this index.
+    /// The expression of the scalar with this index.
     pub fn param(index: u16) -> Expr {
         Expr {
             ops: Box::new([Op::Param(index)]),
@@ -203,7 +203,7 @@ impl Expr {
         if let [op] = *self.ops {
             return integer_operand(op, values);
         }
-        // Most expressions are small, and clearing a large stack takes longer than using it.
+        // Most expressions are small, and clearing a large stack takes longer than evaluating them.
         if usize::from(self.depth) <= SHALLOW {
             self.integer_on(&mut [Ok(0); SHALLOW], values)
         } else {
@@ -235,7 +235,7 @@ impl Expr {
         stack[0]
     }
 
-    /// The value in binary64; division by zero gives an infinity.
+    /// The value in binary64. Division by zero gives an infinity.
     pub fn real(&self, values: Values<'_>) -> Result<f64, EvalError> {
         if usize::from(self.depth) <= SHALLOW {
             self.real_on(&mut [Ok(0.0); SHALLOW], values)
@@ -361,7 +361,7 @@ fn real_binary(op: Op, a: f64, b: f64) -> f64 {
     }
 }
 
-/// Costs are mostly squares and cubes.
+/// Power with a fast path for squares and cubes, the most frequent cases in costs.
 fn real_power(base: f64, exponent: f64) -> f64 {
     match exponent {
         2.0 => base * base,

@@ -1,4 +1,4 @@
-//! The checked model: what a file of interfaces says, with every name resolved.
+//! The checked model: the contents of an interface file with every name resolved.
 
 mod fit;
 
@@ -10,14 +10,14 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A file of interfaces.
+/// The contents of an interface file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
     /// `Module lapack;`: the first part of the qualified name of every interface in the file.
     pub module: Option<String>,
-    /// Libraries the functions live in, in the order written.
+    /// Libraries that contain the functions, in the order written.
     pub libraries: Vec<Library>,
-    /// C text of the `Globals { }` blocks, compiled ahead of the bodies.
+    /// C text of the `Globals { }` blocks, compiled before the bodies.
     pub globals: Vec<String>,
     /// `Compiler "cc";`
     pub compiler: Option<String>,
@@ -25,8 +25,8 @@ pub struct Document {
     pub compile_options: Vec<String>,
     /// `Linker "cc";`
     pub linker: Option<String>,
-    /// `FortranFormat "%s_";`: how a Fortran name becomes a symbol; `%s` as written, `%l` in lower
-    /// case, `%u` in upper case.
+    /// `FortranFormat "%s_";`: the symbol of a Fortran name. `%s` is the name as written, `%l` in
+    /// lower case, `%u` in upper case.
     pub fortran_format: Option<String>,
     /// `FortranStringConvention last;`
     pub string_lengths: StringLengths,
@@ -36,7 +36,7 @@ pub struct Document {
     pub classes: Vec<Class>,
 }
 
-/// Where symbols come from.
+/// A source of symbols.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Library {
     /// `Library "libopenblas.so.0";`: a shared library to load, or linker options (`-lm`).
@@ -45,7 +45,7 @@ pub enum Library {
     File(String),
 }
 
-/// Where a Fortran compiler puts the hidden lengths of character arguments.
+/// Where a Fortran compiler passes the hidden lengths of character arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StringLengths {
     /// After all other arguments (gfortran, ifort on Unix).
@@ -55,16 +55,16 @@ pub enum StringLengths {
     JustAfter,
 }
 
-/// A remote object: state held between calls, and its methods.
+/// A class of remote objects: a state that is kept between calls, and its methods.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Class {
     /// Name of the class.
     pub name: String,
-    /// Description for people.
+    /// Description for the reader.
     pub description: Option<String>,
     /// `Required` object files.
     pub required: Vec<String>,
-    /// `Backend` that runs the object.
+    /// `Backend` that runs the methods.
     pub backend: Option<String>,
     /// `Shrink "yes"`, for every method.
     pub shrink: bool,
@@ -81,54 +81,54 @@ pub struct Class {
 pub struct Interface {
     /// Module the function belongs to.
     pub module: Option<String>,
-    /// Class whose method it is: it is called on an object.
+    /// Class, if this is a method. A method is called on an object.
     pub class: Option<String>,
     /// Name of the function, without module and class.
     pub name: String,
-    /// Description for people.
+    /// Description for the reader.
     pub description: Option<String>,
-    /// Parameters, in the order a caller gives them.
+    /// Parameters, in the order in which a caller passes them.
     pub params: Vec<Param>,
-    /// Functions of the caller that the running function may call; they follow the parameters.
+    /// Functions of the caller that the function can call while it runs. They follow the
+    /// parameters.
     pub callbacks: Vec<Callback>,
     /// `Required` object files.
     pub required: Vec<String>,
-    /// `Backend "MPI"` and the like; none means an ordinary call in one process.
+    /// `Backend`, such as `"MPI"`. `None` is an ordinary call in one process.
     pub backend: Option<String>,
-    /// `Shrink "yes"`: the library sees only the section, packed.
+    /// `Shrink "yes"`: the library gets only the section, packed.
     pub shrink: bool,
     /// `Language` of the function.
     pub language: Option<String>,
-    /// Operations one call needs, as an expression of the scalars.
+    /// Number of operations that one call needs, as an expression of the scalars.
     pub calc_order: Option<Expr>,
-    /// Bytes one call moves, where the dimensions do not say it.
+    /// Number of bytes that one call moves, if it does not follow from the dimensions.
     pub comm_order: Option<Expr>,
-    /// Processor elements one call is computed on; the most of them where `fewest_elements` is
-    /// given.
+    /// Processor elements that one call uses; with `fewest_elements`, the largest number of them.
     pub processor_elements: Option<Expr>,
-    /// `ProcessorElements 1, n`: the fewest that will do.
+    /// `ProcessorElements 1, n`: the smallest number of processor elements that one call can use.
     pub fewest_elements: Option<Expr>,
-    /// `Repeatable "yes"`: a call may be run again after a failure.
+    /// `Repeatable "yes"`: a call can run again after a failure.
     pub repeatable: bool,
-    /// Elements of IN arrays that expressions use; their values travel beside the scalars.
+    /// Elements of IN arrays that expressions use. The caller sends their values with the scalars.
     pub element_refs: Vec<ElementRef>,
-    /// What runs.
+    /// The code that runs.
     pub body: Body,
 }
 
-/// What runs when the interface is called.
+/// The code that runs when the interface is called.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// A function of a library.
     Calls {
         /// How arguments are passed.
         convention: Convention,
-        /// Name of the function as the IDL has it, before Fortran mangling.
+        /// Name of the function as in the interface file, before Fortran mangling.
         function: String,
-        /// Arguments in order: indices into [`Interface::params`], and above them, counted on from
-        /// the number of parameters, into [`Interface::callbacks`].
+        /// Arguments in order. A number below the number of parameters is an index into
+        /// [`Interface::params`]. Larger numbers continue with [`Interface::callbacks`].
         args: Vec<usize>,
-        /// The OUT array of one element that takes the value of the function.
+        /// The OUT array of one element that receives the return value of the function.
         returns: Option<usize>,
     },
     /// C text, compiled when the interface is registered.
@@ -140,16 +140,16 @@ pub enum Body {
 pub enum Convention {
     /// Scalars by value, arrays by pointer, row-major.
     C,
-    /// As C; the symbol has C linkage.
+    /// As [`Convention::C`]; the symbol has C linkage.
     Cpp,
     /// Everything by reference, hidden string lengths, column-major.
     Fortran,
-    /// Scalars as Python's numbers and texts, arrays as NumPy's, row-major.
+    /// Scalars as numbers and strings of Python, arrays as NumPy arrays, row-major.
     Python,
 }
 
 impl Convention {
-    /// The name as the IDL writes it.
+    /// The name in an interface file.
     pub fn name(self) -> &'static str {
         match self {
             Convention::C => "C",
@@ -160,24 +160,24 @@ impl Convention {
     }
 }
 
-/// A parameter: a scalar when it has no dimensions, an array otherwise. Arrays of [`Type::String`]
-/// are IN, and travel beside the call as scalars do; those of [`Type::FixedString`] are arrays as
-/// any others.
+/// A parameter: a scalar if it has no dimensions, an array otherwise.
 ///
-/// `OUT int *info` and `OUT int info[1]` are the same parameter.
+/// Arrays of [`Type::String`] are IN; the caller sends them with the scalars. Arrays of
+/// [`Type::FixedString`] are like any other array. `OUT int *info` and `OUT int info[1]` are the
+/// same parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Param {
     /// Name, unique within the interface.
     pub name: String,
     /// Direction. A scalar is always [`Mode::In`], unless it names a file.
     pub mode: Mode,
-    /// `allocate`: under MPI, memory is made on every rank.
+    /// `allocate`: under MPI, every rank allocates memory for it.
     pub allocate: bool,
-    /// `broadcast`: under MPI, the array is sent to every rank.
+    /// `broadcast`: under MPI, every rank gets the array.
     pub broadcast: bool,
     /// Type of the scalar or of an element.
     pub ty: Type,
-    /// Dimensions as declared: the last varies fastest.
+    /// Dimensions as declared. The last one varies fastest.
     pub dims: Vec<Dim>,
 }
 
@@ -187,7 +187,7 @@ impl Param {
         self.dims.is_empty()
     }
 
-    /// Whether its value travels beside the call: it is a scalar or an array of texts.
+    /// Whether its value travels with the scalars: it is a scalar or an array of texts.
     pub fn is_value(&self) -> bool {
         self.is_scalar() || self.is_texts()
     }
@@ -197,17 +197,18 @@ impl Param {
         !self.is_scalar() && self.ty == Type::String
     }
 
-    /// Whether it is an array of texts whose longest one is declared.
+    /// Whether it is an array of texts with a declared largest length.
     pub fn is_fixed_texts(&self) -> bool {
         self.ty == Type::FixedString
     }
 
-    /// Whether the parameter names a file, whose contents travel as the mode says.
+    /// Whether the parameter names a file. The contents of the file travel in the direction of the
+    /// mode.
     pub fn is_file(&self) -> bool {
         self.is_scalar() && matches!(self.ty, Type::Filename | Type::FilePointer)
     }
 
-    /// Whether a caller passes this parameter: all but work space.
+    /// Whether a caller passes this parameter: all except work space.
     pub fn is_passed(&self) -> bool {
         self.mode != Mode::Work
     }
@@ -221,9 +222,9 @@ pub enum Mode {
     In,
     /// From the function to the caller.
     Out,
-    /// Both ways.
+    /// In both directions.
     InOut,
-    /// Work space at the server; never travels and is not passed by the caller.
+    /// Work space at the server. It never travels, and the caller does not pass it.
     Work,
 }
 
@@ -238,7 +239,7 @@ impl Mode {
         matches!(self, Mode::Out | Mode::InOut)
     }
 
-    /// The name as the IDL writes it.
+    /// The name in an interface file.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -247,7 +248,7 @@ impl Mode {
 /// Type of a scalar or of an array's elements. Widths are the same on every machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
-    /// One byte; a character where a scalar is one.
+    /// One byte; as a scalar, a character.
     Char,
     /// 16 bit.
     Short,
@@ -275,19 +276,19 @@ pub enum Type {
     SComplex,
     /// Two binary64: real part, imaginary part.
     DComplex,
-    /// Text, ended by NUL for C; also in arrays, which are IN.
+    /// Text, ended by NUL for C. Also in arrays, which are then IN.
     String,
-    /// `string[length]`: text of at most so many bytes, in arrays, whose last dimension is the
-    /// length. Its place has as many bytes, those behind the text NUL.
+    /// `string[length]`: text of at most `length` bytes. Only in arrays, whose last dimension is
+    /// the length. Each text has a field of `length` bytes; the bytes after the text are NUL.
     FixedString,
-    /// Name of a file whose contents travel; only as a scalar.
+    /// Name of a file whose contents travel. Only as a scalar.
     Filename,
-    /// An open C stream on a file whose contents travel; only as a scalar.
+    /// An open C stream on a file whose contents travel. Only as a scalar.
     FilePointer,
 }
 
 impl Type {
-    /// All types but [`Type::FixedString`], which is not known by its name alone.
+    /// All types except [`Type::FixedString`], which has no name of its own.
     pub const ALL: [Type; 17] = [
         Type::Char,
         Type::Short,
@@ -308,8 +309,8 @@ impl Type {
         Type::FilePointer,
     ];
 
-    /// Bytes of one element, of a text of fixed length those of one byte of it; none for other
-    /// texts and files, which have no fixed size.
+    /// Bytes of one element. For [`Type::FixedString`] this is 1, one byte of the text. `None` for
+    /// other texts and for files, which have no fixed size.
     pub fn size(self) -> Option<u32> {
         match self {
             Type::Char | Type::UnsignedChar | Type::FixedString => Some(1),
@@ -322,7 +323,8 @@ impl Type {
         }
     }
 
-    /// Bytes to reverse together when the byte order differs: a complex number has two parts.
+    /// Number of bytes to reverse together if the byte order differs. A complex number has two
+    /// parts.
     pub fn swap_unit(self) -> u32 {
         match self {
             Type::SComplex => 4,
@@ -336,7 +338,7 @@ impl Type {
         self.integer_range().is_some()
     }
 
-    /// Least and greatest value of an integer type that [`crate::Scalar::Int`] can hold: the
+    /// Least and greatest value of an integer type that [`crate::Scalar::Int`] can hold. The
     /// unsigned 64-bit types end at 2^63 - 1. `char` takes -128 to 255.
     pub fn integer_range(self) -> Option<(i64, i64)> {
         match self {
@@ -352,7 +354,7 @@ impl Type {
         }
     }
 
-    /// The name as the IDL writes it.
+    /// The name in an interface file.
     pub fn name(self) -> &'static str {
         match self {
             Type::Char => "char",
@@ -379,9 +381,9 @@ impl Type {
 /// One dimension of an array, `[size]` or `[size : start, end, step]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dim {
-    /// Elements along the dimension.
+    /// Number of elements along the dimension.
     pub size: Expr,
-    /// The part that travels; none means all.
+    /// The part that travels. `None` is the whole dimension.
     pub range: Option<Range>,
 }
 
@@ -390,11 +392,11 @@ pub struct Dim {
 /// A single value is the end. `end` is exclusive; an end of 0 means the size, a step of 0 means 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
-    /// First index; 0 where it is left out.
+    /// First index; 0 if it is left out.
     pub start: Option<Expr>,
     /// One past the last index.
     pub end: Expr,
-    /// Distance between indices; 1 where it is left out.
+    /// Distance between indices; 1 if it is left out.
     pub step: Option<Expr>,
 }
 
@@ -403,31 +405,31 @@ pub struct Range {
 pub struct ElementRef {
     /// The array: one dimension, integer elements, mode IN or INOUT, no range.
     pub param: usize,
-    /// Which element, as an expression of the scalars.
+    /// Index of the element, as an expression of the scalars.
     pub index: Expr,
 }
 
-/// A function of the caller that the running function may call.
+/// A function of the caller that the function can call while it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Callback {
-    /// Name.
+    /// Name of the callback.
     pub name: String,
-    /// Parameters; dimensions refer to the other parameters of the callback.
+    /// Parameters. Dimensions refer to the other parameters of the callback.
     pub params: Vec<Param>,
 }
 
-/// How a caller's matrix lies in memory.
+/// Memory order of a caller's matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Shapes are as declared, the last index varies fastest.
+    /// Shapes are as declared; the last index varies fastest.
     RowMajor,
-    /// Shapes are the declared dimensions reversed, the first index varies fastest.
+    /// Shapes are the declared dimensions reversed; the first index varies fastest.
     ColumnMajor,
 }
 
 impl Callback {
-    /// The callback as an interface of its own, which gives the layout of its arguments. Arrays lie
-    /// as in the interface that has it.
+    /// The callback as an interface, which gives the layout of its arguments. Arrays have the order
+    /// of the interface `of` that declares the callback.
     pub fn interface(&self, of: &Interface) -> Interface {
         let convention = match of.body {
             Body::Calls { convention, .. } => convention,
@@ -461,14 +463,14 @@ impl Callback {
 }
 
 impl Document {
-    /// Everything that can be called: the functions, and behind them the methods of all classes, in
-    /// the order written.
+    /// All callable functions: first the functions, then the methods of all classes, in the order
+    /// written.
     pub fn functions(&self) -> impl Iterator<Item = &Interface> {
         let methods = self.classes.iter().flat_map(|class| &class.methods);
         self.interfaces.iter().chain(methods)
     }
 
-    /// The same, for who keeps nothing else.
+    /// The same as [`Document::functions`], but consumes the document.
     pub fn into_functions(self) -> Vec<Interface> {
         let methods = self.classes.into_iter().flat_map(|class| class.methods);
         self.interfaces.into_iter().chain(methods).collect()
@@ -476,7 +478,7 @@ impl Document {
 }
 
 impl Interface {
-    /// Whether several processes compute it together: `Backend "MPI"` or `"BLACS"`.
+    /// Whether several processes compute a call together: `Backend "MPI"` or `"BLACS"`.
     pub fn is_parallel(&self) -> bool {
         let backend = self.backend.as_deref().unwrap_or_default();
         ["MPI", "BLACS"]
@@ -484,7 +486,7 @@ impl Interface {
             .any(|known| backend.eq_ignore_ascii_case(known))
     }
 
-    /// `module/name`, or the name alone where there is no module; of a method `module/class.name`.
+    /// `module/name`, or only the name if there is no module. A method is `module/class.name`.
     pub fn qualified_name(&self) -> Cow<'_, str> {
         match &self.module {
             Some(module) => Cow::Owned(format!("{module}/{}", self.plain_name())),
@@ -505,13 +507,13 @@ impl Interface {
         self.params.iter().any(Param::is_file)
     }
 
-    /// Index of the parameter of that name.
+    /// Index of the parameter with this name.
     pub fn param(&self, name: &str) -> Option<usize> {
         self.params.iter().position(|param| param.name == name)
     }
 
-    /// How a caller sees matrices: `Calls "FORTRAN"` is column-major, so that `a[n][lda:n]` has
-    /// shape (lda, n) and `a[i, j]` is A(i, j); everything else is as declared.
+    /// Order in which a caller sees matrices. `Calls "FORTRAN"` is column-major, so that
+    /// `a[n][lda:n]` has shape (lda, n) and `a[i, j]` is A(i, j). Everything else is as declared.
     pub fn order(&self) -> Order {
         match self.body {
             Body::Calls {

@@ -1,4 +1,4 @@
-//! The layout of one call: which bytes of which array travel, and where each array lies.
+//! The layout of one call: which bytes of each array travel, and where each array is in memory.
 
 use crate::{
     Dim, EvalError, Expr, Interface, Mode, Order, Param, Scalar, ScalarError, Type, Values,
@@ -14,32 +14,34 @@ pub use elements::ElementError;
 pub use runs::{Run, Runs};
 pub use texts::{MOST_TEXTS, read_texts, text_of};
 
-/// Greatest number of dimensions of an array.
+/// Largest number of dimensions of an array.
 pub const MAX_RANK: usize = 16;
 
-/// Every array starts at a multiple of this in the job buffer.
+/// Every array starts at a multiple of this number of bytes in the call buffer.
 const ALIGNMENT: u64 = 64;
 
-/// Where the arrays of one call lie.
+/// The positions of the arrays of one call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
-    /// The array parameters in the order of the interface, work space included.
+    /// The array parameters in the order of the interface, including work space.
     pub arrays: Vec<ArrayLayout>,
-    /// Bytes of the whole job buffer.
+    /// Bytes of the whole call buffer.
     pub bytes: u64,
-    /// Operations from CalcOrder; none where the interface states no cost or it has no value.
+    /// Number of operations from `CalcOrder`. `None` if the interface states no cost or the cost
+    /// has no value.
     pub cost: Option<f64>,
-    /// Processor elements the call is computed on, at most; at least 1.
+    /// Largest number of processor elements that the call can use; at least 1.
     pub processor_elements: Option<i64>,
-    /// The fewest that will do; the same where the interface leaves no choice.
+    /// Smallest number of processor elements that the call can use. The same as
+    /// `processor_elements` if the interface leaves no choice.
     pub fewest_elements: Option<i64>,
 }
 
 /// One array of one call.
 ///
 /// The client has the array in its declared size. Only the section travels, in the order of the
-/// declared indices. The job buffer holds the declared size with the section at its own places,
-/// or, under `Shrink "yes"`, the section alone, packed.
+/// declared indices. The call buffer has the declared size with the section in its place. Under
+/// `Shrink "yes"` it holds only the section, packed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArrayLayout {
     /// Index of the parameter.
@@ -50,27 +52,28 @@ pub struct ArrayLayout {
     pub element: Type,
     /// Bytes of an element.
     pub element_bytes: u32,
-    /// Whether the job buffer holds the packed section only.
+    /// Whether the call buffer holds only the packed section.
     pub packed: bool,
-    /// Declared dimensions, the last varying fastest, each with the part that travels.
+    /// Declared dimensions, each with the part that travels. The last one varies fastest.
     pub axes: Vec<Axis>,
-    /// Start in the job buffer, a multiple of 64; without meaning if it has a `place`.
+    /// Start in the call buffer, a multiple of 64. It has no meaning if the array has a `place`.
     pub offset: u64,
-    /// Bytes in the job buffer, or at its place.
+    /// Bytes in the call buffer, or at its place.
     pub bytes: u64,
     /// Bytes of the caller's array; 0 for work space.
     pub client_bytes: u64,
-    /// Bytes of the section, which travels in each direction of the mode unless the array has a
-    /// place; 0 for work space.
+    /// Bytes of the section; 0 for work space. The section travels in each direction of the mode,
+    /// unless the array has a place.
     pub wire_bytes: u64,
-    /// Where the array lies instead of the job buffer, in the same form; it does not travel then.
+    /// The place of the array outside the call buffer, in the same form. Such an array does not
+    /// travel.
     pub place: Option<SharedRange>,
 }
 
-/// A place in memory that both sides share.
+/// A range of memory that both sides share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedRange {
-    /// Which memory, by a number that both sides know.
+    /// Number of the shared memory, known to both sides.
     pub segment: u64,
     /// First byte in it.
     pub offset: u64,
@@ -92,7 +95,7 @@ pub struct Section {
     pub start: u64,
     /// One past the last index.
     pub end: u64,
-    /// Distance, at least 1.
+    /// Distance between indices, at least 1.
     pub step: u64,
     /// Number of indices.
     pub count: u64,
@@ -105,13 +108,13 @@ impl Axis {
     }
 }
 
-/// Why a call has no layout.
+/// The reason why a call has no layout.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// A scalar is missing or does not fit.
     #[error("{0}")]
     Scalar(ScalarError),
-    /// The list of scalars has another length than the list of parameters.
+    /// The list of scalars and the list of parameters differ in length.
     #[error("expected {expected} arguments, given {given}")]
     ArgumentCount {
         /// Parameters of the interface.
@@ -119,7 +122,7 @@ pub enum LayoutError {
         /// Entries given.
         given: usize,
     },
-    /// The list of elements has another length than [`Interface::element_refs`].
+    /// The list of elements and [`Interface::element_refs`] differ in length.
     #[error("expected the values of {expected} array elements, given {given}")]
     ElementCount {
         /// References of the interface.
@@ -135,19 +138,19 @@ pub enum LayoutError {
     Dimension {
         /// Name of the array.
         array: Box<str>,
-        /// Which dimension, from 0.
+        /// Index of the dimension, from 0.
         dimension: usize,
-        /// Which of its expressions.
+        /// The expression of the dimension that failed.
         part: DimensionPart,
         /// The expression as text.
         expression: Box<str>,
-        /// What is wrong.
+        /// The problem with its value.
         problem: Problem,
     },
-    /// The bytes of an array, or of all arrays together, do not fit 64 bits.
-    #[error("array `{array}`: its size in bytes does not fit 64 bits")]
+    /// The bytes of an array, or of all arrays together, do not fit in 64 bits.
+    #[error("array `{array}`: its size in bytes does not fit in 64 bits")]
     TooLarge {
-        /// Name of the array at which it happened.
+        /// Name of the array at which the sum overflowed.
         array: Box<str>,
     },
     /// `ProcessorElements` has no acceptable value.
@@ -155,12 +158,12 @@ pub enum LayoutError {
     ProcessorElements {
         /// The expression as text.
         expression: Box<str>,
-        /// What is wrong.
+        /// The problem with its value.
         problem: Problem,
     },
 }
 
-/// Which expression of a dimension.
+/// One of the expressions of a dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum DimensionPart {
@@ -174,16 +177,16 @@ pub enum DimensionPart {
     Step,
 }
 
-/// What is wrong with the value of an expression.
+/// A problem with the value of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// It has none.
+    /// The expression has no value.
     #[error("{0}")]
     Eval(EvalError),
-    /// It is this negative number, or zero where at least 1 is needed.
+    /// The value is this negative number, or zero if at least 1 is needed.
     #[error("is {0}")]
     Negative(i64),
-    /// It is `value`, outside `least ..= greatest`.
+    /// The value is `value`, outside `least ..= greatest`.
     #[error("is {value}, outside {least} to {greatest}")]
     OutOfRange {
         /// The value.
@@ -198,9 +201,9 @@ pub enum Problem {
 impl Interface {
     /// The layout of a call with these scalars.
     ///
-    /// `scalars` has one entry for each parameter, `None` for arrays; `elements` has the values of
-    /// [`Interface::element_refs`]. All sizes are computed in checked 64-bit arithmetic; nothing is
-    /// allocated in proportion to them.
+    /// `scalars` has one entry for each parameter, `None` for arrays. `elements` has the values of
+    /// [`Interface::element_refs`]. All sizes are computed in checked 64-bit arithmetic. The memory
+    /// that this function uses does not depend on them.
     pub fn layout(
         &self,
         scalars: &[Option<Scalar>],
@@ -240,7 +243,7 @@ impl Interface {
         })
     }
 
-    /// Whether every scalar is there and fits its type, and nothing is given for arrays.
+    /// Checks that every scalar is present and fits its type, and that arrays have no scalar.
     pub fn check_scalars(&self, scalars: &[Option<Scalar>]) -> Result<(), LayoutError> {
         if scalars.len() != self.params.len() {
             return Err(LayoutError::ArgumentCount {
@@ -314,7 +317,7 @@ impl Interface {
         (cost.is_finite() && cost >= 0.0).then_some(cost)
     }
 
-    /// The fewest processor elements and the most.
+    /// The smallest and the largest number of processor elements.
     fn elements(&self, values: Values<'_>) -> Result<(Option<i64>, Option<i64>), LayoutError> {
         let Some(most) = &self.processor_elements else {
             return Ok((None, None));
@@ -324,7 +327,7 @@ impl Interface {
             return Ok((Some(count), Some(count)));
         };
         let fewest = self.element_count(fewest, values, 1)?;
-        // A small problem has little use for many: `1, n / 500`.
+        // A small problem gains little from many elements: `1, n / 500`.
         let most = self.element_count(most, values, i64::MIN)?.max(fewest);
         Ok((Some(fewest), Some(most)))
     }
@@ -357,7 +360,7 @@ fn too_large(param: &Param) -> LayoutError {
     }
 }
 
-/// Evaluates the expressions of one dimension and says which one failed.
+/// Evaluates the expressions of one dimension. Its errors name the expression that failed.
 struct DimEvaluator<'a> {
     interface: &'a Interface,
     param: &'a Param,
@@ -432,8 +435,9 @@ impl Layout {
         self.arrays.iter().find(|array| array.param == param)
     }
 
-    /// Gives arrays a place outside the job buffer, in the order of [`Layout::arrays`]; the others
-    /// move together. A shorter list leaves the rest where they are.
+    /// Gives arrays a place outside the call buffer, in the order of [`Layout::arrays`], and moves
+    /// the other arrays together. If the list is shorter, the remaining arrays stay in the call
+    /// buffer.
     pub fn place(&mut self, places: impl IntoIterator<Item = Option<SharedRange>>) {
         for (array, place) in self.arrays.iter_mut().zip(places) {
             array.place = place;
@@ -441,12 +445,13 @@ impl Layout {
         self.bytes = 0;
         for array in self.arrays.iter_mut().filter(|array| array.place.is_none()) {
             array.offset = self.bytes;
-            // Without overflow: no more than all arrays together took.
+            // This cannot overflow: the sum is at most that of all arrays.
             self.bytes += array.bytes.next_multiple_of(ALIGNMENT);
         }
     }
 
-    /// The places of the arrays, as [`Layout::place`] takes them; empty if there is none.
+    /// The places of the arrays, in the form that [`Layout::place`] takes. Empty if no array has
+    /// one.
     pub fn places(&self) -> Vec<Option<SharedRange>> {
         let places = self.arrays.iter().map(|array| array.place);
         match self.arrays.iter().any(|array| array.place.is_some()) {
@@ -461,26 +466,26 @@ impl Layout {
         sent.fold(0, |sum, array| sum.saturating_add(array.wire_bytes))
     }
 
-    /// Bytes of array sections that travel back.
+    /// Bytes of array sections that travel back to the caller.
     pub fn returned_bytes(&self) -> u64 {
         let returned = self.travelling().filter(|array| array.mode.is_returned());
         returned.fold(0, |sum, array| sum.saturating_add(array.wire_bytes))
     }
 
-    /// The arrays in the job buffer, whose sections travel as their modes say.
+    /// The arrays in the call buffer. Their sections travel in the directions of their modes.
     pub fn travelling(&self) -> impl Iterator<Item = &ArrayLayout> {
         self.arrays.iter().filter(|array| array.place.is_none())
     }
 }
 
 impl ArrayLayout {
-    /// Whether the section is the whole array, so that it is one run of bytes.
+    /// Whether the section is the whole array and therefore one run of bytes.
     pub fn is_full(&self) -> bool {
         self.axes.iter().all(Axis::is_full)
     }
 
-    /// Shape of the caller's array, slowest index first for [`Order::RowMajor`] and fastest first
-    /// for [`Order::ColumnMajor`]: `a[n][lda:n]` under `Calls "FORTRAN"` is (lda, n).
+    /// Shape of the caller's array: slowest index first for [`Order::RowMajor`], fastest first for
+    /// [`Order::ColumnMajor`]. `a[n][lda:n]` under `Calls "FORTRAN"` is (lda, n).
     pub fn shape(&self, order: Order) -> Vec<u64> {
         let mut shape: Vec<u64> = self.axes.iter().map(|axis| axis.size).collect();
         if order == Order::ColumnMajor {
@@ -489,7 +494,7 @@ impl ArrayLayout {
         shape
     }
 
-    /// The byte ranges of the caller's array that travel, in the order they travel.
+    /// The byte ranges of the caller's array that travel, in the order in which they travel.
     pub fn client_runs(&self) -> Runs {
         match self.mode {
             Mode::Work => Runs::empty(),
@@ -497,9 +502,10 @@ impl ArrayLayout {
         }
     }
 
-    /// The byte ranges of the job buffer that travel, in the order they travel; they match the
-    /// client's in total length. Offsets count from the start of the job buffer, or of the shared
-    /// memory where the array has a place in it.
+    /// The byte ranges of the call buffer that travel, in the order in which they travel. Their
+    /// total length is that of [`ArrayLayout::client_runs`]. Offsets count from the start of the
+    /// call buffer. If the array has a place in shared memory, they count from the start of that
+    /// memory.
     pub fn buffer_runs(&self) -> Runs {
         let start = self.place.map_or(self.offset, |place| place.offset);
         match self.mode {

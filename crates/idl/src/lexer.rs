@@ -1,14 +1,14 @@
-//! From text to tokens.
+//! Splits text into tokens.
 //!
-//! `{` opens a block of C, one token up to its matching `}`; only after `DefClass` it opens a list
-//! of declarations. Comments and the C preprocessor's line markers are skipped.
+//! `{` opens a block of C, which is one token up to its matching `}`. Only after `DefClass` it
+//! opens a list of declarations. Comments and the line markers of the C preprocessor are skipped.
 
 use crate::diagnostic::{Diagnostic, Findings, line_marker};
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// What a token is. Words, strings and blocks are read from the text.
+/// The kind of a token. The parser reads words, strings and blocks from the text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
     Word,
@@ -21,23 +21,23 @@ pub(crate) enum Kind {
     End,
 }
 
-/// A token and its place.
+/// A token and its position.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Token {
     pub(crate) kind: Kind,
     pub(crate) span: Range<usize>,
 }
 
-/// Longest first, so that `<=` is not read as `<`.
+/// The symbols, longest first, so that `<=` is not read as `<`.
 const SYMBOLS: [&str; 26] = [
     "&&", "||", "<=", ">=", "==", "!=", "(", ")", "[", "]", "{", "}", ",", ";", ":", "?", "*", "+",
     "-", "/", "%", "^", "<", ">", "!", "=",
 ];
 
-/// Longest name.
+/// Longest name, in characters.
 const MAX_WORD: usize = 128;
 
-/// All tokens, with one [`Kind::End`] behind them.
+/// All tokens, followed by one [`Kind::End`].
 pub(crate) fn tokens(text: &str, findings: &mut Findings) -> Vec<Token> {
     let mut lexer = Lexer {
         text,
@@ -60,7 +60,7 @@ struct Lexer<'a, 'f> {
     text: &'a str,
     at: usize,
     findings: &'f mut Findings,
-    /// Between `DefClass` and its `{`.
+    /// Whether the lexer is between `DefClass` and its `{`.
     class_header: bool,
 }
 
@@ -190,7 +190,7 @@ impl<'a> Lexer<'a, '_> {
         }
         self.error(
             start..end,
-            "this number does not fit 64 bits",
+            "this number does not fit in 64 bits",
             "the greatest is 2^63 - 1",
         );
         Some(Kind::Integer(1))
@@ -279,7 +279,7 @@ impl<'a> Lexer<'a, '_> {
     }
 }
 
-/// Length of a block of C from its `{` to the matching `}`; braces in strings, characters and
+/// Length of a block of C from its `{` to the matching `}`. Braces in strings, characters and
 /// comments do not count.
 fn block_length(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
@@ -306,7 +306,7 @@ fn block_length(text: &str) -> Option<usize> {
     None
 }
 
-/// Bytes up to and with the closing quote; 0 where the line ends before it.
+/// Number of bytes up to and including the closing quote; 0 if the line ends before it.
 fn quoted_length(bytes: &[u8], quote: u8) -> usize {
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_is_an_error() {
+    fn an_unterminated_token_is_an_error() {
         for text in [
             "\"abc",
             "/* x",

@@ -1,16 +1,16 @@
 //! Interfaces of remote library functions.
 //!
-//! An interface is written in the Ninf IDL: the parameters of a library function, which of them
-//! travel in which direction, how large each array is as an expression of the other arguments,
-//! and how the function is called. This crate holds
+//! An interface is written in the Ninf IDL. It describes the parameters of a library function, the
+//! direction in which each travels, the size of each array as an expression of the other arguments,
+//! and how to call the function. This crate has
 //!
 //! - the checked model ([`Document`], [`Interface`], [`Param`]),
 //! - dimension and cost expressions ([`Expr`]) in checked 64-bit arithmetic,
-//! - the layout of one call ([`Interface::layout`]): how many bytes each array has, where it lies
-//!   in the job buffer and which of its bytes travel.
+//! - the layout of one call ([`Interface::layout`]): how many bytes each array has, where it is in
+//!   the call buffer and which of its bytes travel.
 //!
-//! It does no I/O and trusts none of its input: expressions, sizes and text may come from a peer.
-//! The text of an interface ([`Interface::text`]) is also its encoding on the wire.
+//! The crate does no I/O and trusts none of its input: expressions, sizes and text can come from a
+//! peer. The text of an interface ([`Interface::text`]) is also its encoding on the wire.
 
 #![no_std]
 

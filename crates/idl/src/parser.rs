@@ -1,7 +1,7 @@
-//! From tokens to declarations whose names are not resolved yet.
+//! Turns tokens into declarations whose names are not resolved yet.
 //!
-//! Recursion is bounded. After an error the parser goes on at the next declaration, so that one
-//! run reports what is wrong in the whole file.
+//! Recursion is bounded. After an error the parser continues at the next declaration, so that one
+//! run reports the errors of the whole file.
 
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::lexer::{Kind, Token, tokens};
@@ -17,17 +17,17 @@ mod parameter;
 
 pub(crate) use declaration::Declaration;
 
-/// A place in the text.
+/// A byte range of the text.
 pub(crate) type Span = Range<usize>;
 
-/// A name or string and where it stands.
+/// A name or string and its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
     pub(crate) text: String,
     pub(crate) span: Span,
 }
 
-/// `Define` or `DefMethod`.
+/// A function or method: `Define` or `DefMethod`.
 #[derive(Debug)]
 pub(crate) struct Function {
     pub(crate) name: Name,
@@ -39,7 +39,7 @@ pub(crate) struct Function {
     pub(crate) body: Body,
 }
 
-/// What may stand between the parameters and the body.
+/// The options between the parameters and the body.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     pub(crate) description: Option<String>,
@@ -73,18 +73,18 @@ pub(crate) struct Parameter {
     pub(crate) allocate: bool,
     pub(crate) broadcast: bool,
     pub(crate) ty: Option<Type>,
-    /// Of `string[length]`, the length is the last.
+    /// Dimensions. For `string[length]`, the last one is the length.
     pub(crate) dims: Vec<Dimension>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Dimension {
     pub(crate) span: Span,
-    /// None for `*` and `[]`.
+    /// Size; `None` for `*` and `[]`.
     pub(crate) size: Option<Expression>,
     /// Start, end, step.
     pub(crate) range: Option<(Option<Expression>, Expression, Option<Expression>)>,
-    /// Written as `[]`, not as `*`.
+    /// Whether it is written as `[]` and not as `*`.
     pub(crate) brackets: bool,
 }
 
@@ -102,7 +102,7 @@ pub(crate) enum Operation {
     Element(Name, Expression),
 }
 
-/// The error has been reported.
+/// An error that has been reported already.
 #[derive(Debug)]
 pub(crate) struct Reported;
 
@@ -110,7 +110,7 @@ pub(crate) type Parse<T> = Result<T, Reported>;
 
 /// Deepest nesting of expressions and declarators.
 const MAX_NESTING: usize = 48;
-/// Most parameters of a function.
+/// Largest number of parameters of a function.
 const MAX_PARAMS: usize = 256;
 
 pub(crate) struct Parser<'a> {
@@ -134,7 +134,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The token `ahead` places on; the end of the text repeats.
+    /// The token `ahead` places after the current one. After the end of the text it is always
+    /// [`Kind::End`].
     fn token(&self, ahead: usize) -> &Token {
         &self.tokens[(self.at + ahead).min(self.tokens.len() - 1)]
     }
@@ -143,7 +144,7 @@ impl<'a> Parser<'a> {
         self.token(0).span.clone()
     }
 
-    /// From a place to the end of the token before this one.
+    /// The range from a position to the end of the previous token.
     fn span_from(&self, start: usize) -> Span {
         start..self.tokens[self.at.saturating_sub(1)].span.end.max(start)
     }
@@ -182,7 +183,7 @@ impl<'a> Parser<'a> {
         Err(Reported)
     }
 
-    /// What stands here, for messages.
+    /// The current token, for messages.
     fn found(&self) -> String {
         match self.token(0).kind {
             Kind::End => "the end of the file".to_string(),
@@ -222,7 +223,7 @@ impl<'a> Parser<'a> {
         self.token(0).kind == Kind::Text
     }
 
-    /// A string; several in a row are one, as in C.
+    /// A string. Several strings in a row are one, as in C.
     fn text(&mut self, what: &str) -> Parse<Name> {
         if !self.is_text() {
             return self.expected(what);
@@ -248,7 +249,7 @@ impl<'a> Parser<'a> {
         Some(self.text[span.start + 1..span.end - 1].to_string())
     }
 
-    /// Runs with one more level of nesting, or fails where there are too many.
+    /// Parses with one more level of nesting, or fails if there are too many levels.
     fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<T> {
         if self.depth >= MAX_NESTING {
             let diagnostic = Diagnostic::error(self.span(), "this is nested too deeply");
@@ -261,7 +262,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The text of a literal whose quotes and escapes the lexer has checked.
+/// Appends the text of a literal. The lexer has checked its quotes and escapes.
 fn unescape(literal: &str, text: &mut String) {
     let inner = literal.strip_prefix('"').unwrap_or(literal);
     let mut characters = inner.strip_suffix('"').unwrap_or(inner).chars();

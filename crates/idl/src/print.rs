@@ -1,7 +1,7 @@
-//! The canonical text of an interface.
+//! Writes the canonical text of an interface.
 //!
-//! The text parses back to an equal interface, and it is how a server sends an interface to a
-//! client: there is no other encoding.
+//! The text parses back to an equal interface. A server sends an interface to a client as this
+//! text; there is no other encoding.
 
 use crate::{Body, Class, Dim, Document, Expr, Interface, Library, Param, Range, StringLengths};
 use alloc::string::{String, ToString};
@@ -12,7 +12,7 @@ mod expression;
 use expression::Scope;
 
 impl Interface {
-    /// The whole interface as IDL text, with its module.
+    /// The whole interface as text, with its module.
     pub fn text(&self) -> String {
         let mut text = String::new();
         if let Some(module) = &self.module {
@@ -22,7 +22,7 @@ impl Interface {
         }
         match &self.class {
             None => text.push_str(&self.to_string()),
-            // Writing to a String does not fail.
+            // Writing to a `String` does not fail.
             Some(class) => drop({
                 let _ = writeln!(text, "DefClass {class}\n{{");
                 let _ = self.write_as(&mut text, "DefMethod");
@@ -32,8 +32,8 @@ impl Interface {
         text
     }
 
-    /// The interface as a caller needs it: [`Interface::text`] with the C text of a body and the
-    /// names of object files left out.
+    /// The text for a caller: [`Interface::text`] without the C text of a body and the names of
+    /// object files.
     pub fn public_text(&self) -> String {
         match &self.body {
             Body::Code(_) => {
@@ -49,7 +49,7 @@ impl Interface {
     /// An expression of this interface as text.
     pub fn expr_text(&self, expr: &Expr) -> String {
         let mut text = String::new();
-        // Writing to a String does not fail.
+        // Writing to a `String` does not fail.
         let _ = self.scope().write(&mut text, expr);
         text
     }
@@ -62,7 +62,7 @@ impl Interface {
     }
 }
 
-/// `Define` and what follows, without the module.
+/// Writes `Define` and the text after it, without the module.
 impl fmt::Display for Interface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write_as(f, "Define")
@@ -161,7 +161,8 @@ impl Interface {
         f.write_str(");\n")
     }
 
-    /// Name of an entry of a call's argument list: a parameter or, counted on, a callback.
+    /// Name of an entry of a call's argument list: a parameter or, with a larger number, a
+    /// callback.
     pub fn argument_name(&self, arg: usize) -> &str {
         if let Some(param) = self.params.get(arg) {
             return &param.name;
@@ -302,7 +303,7 @@ fn write_dim(f: &mut impl Write, dim: &Dim, scope: &Scope<'_>) -> fmt::Result {
     f.write_str("]")
 }
 
-/// A string literal. Only what the lexer reads back is escaped.
+/// Writes a string literal. It uses only escapes that the lexer can read.
 fn write_string(f: &mut impl Write, before: &str, text: &str, after: &str) -> fmt::Result {
     f.write_str(before)?;
     f.write_str("\"")?;

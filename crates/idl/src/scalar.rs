@@ -7,7 +7,7 @@ use core::fmt;
 /// The value of a scalar argument.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scalar {
-    /// Any integer type; `char` as its code.
+    /// A value of any integer type. A `char` is its code.
     Int(i64),
     /// `float` and `double`.
     Float(f64),
@@ -18,14 +18,14 @@ pub enum Scalar {
         /// Imaginary part.
         im: f64,
     },
-    /// `string`, `filename`, `filepointer`; `char` as one character.
+    /// `string`, `filename`, `filepointer`, or a `char` as one character.
     Text(String),
-    /// An array of `string`, the last index varying fastest.
+    /// An array of `string`. The last index varies fastest.
     Texts(Vec<String>),
 }
 
 impl Scalar {
-    /// The value where an expression needs a whole number: an integer, or a character's code.
+    /// The value for an expression that needs a whole number: an integer, or a character's code.
     pub fn as_integer(&self) -> Option<i64> {
         match self {
             Scalar::Int(value) => Some(*value),
@@ -34,7 +34,7 @@ impl Scalar {
         }
     }
 
-    /// The value where an expression needs a number.
+    /// The value for an expression that needs a number.
     pub fn as_number(&self) -> Option<f64> {
         match self {
             Scalar::Float(value) => Some(*value),

@@ -1,4 +1,4 @@
-//! What a person sees: each file in `diagnostics/` has its expected output beside it.
+//! The output that users see: each file in `diagnostics/` has its expected output beside it.
 //!
 //! `UPDATE_EXPECTED=1 cargo test -p farcall-idl --test diagnostics` writes the expected outputs.
 
@@ -32,7 +32,7 @@ fn diagnostics_are_as_expected() {
 }
 
 #[test]
-fn colour_is_only_there_where_asked_for() {
+fn colour_appears_only_on_request() {
     let text = "Define f(IN nit n) {}";
     let parsed = parse_document(text);
     assert!(render(&parsed.diagnostics, "f.idl", text, true).contains('\x1b'));
@@ -40,7 +40,7 @@ fn colour_is_only_there_where_asked_for() {
 }
 
 #[test]
-fn a_file_of_another_kind_is_not_shown_line_by_line() {
+fn a_file_of_another_kind_shows_few_errors() {
     let text = "$HOME\n".repeat(500);
     let parsed = parse_document(&text);
     let rendered = render(&parsed.diagnostics, "f.sh", &text, false);

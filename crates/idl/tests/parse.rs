@@ -1,4 +1,4 @@
-//! Files as people write them: what the published IDL accepts, and what it means.
+//! Interface files as users write them: what the published IDL accepts, and what it means.
 
 use farcall_idl::{
     Body, Convention, Interface, Library, Mode, Parsed, Scalar, StringLengths, Type,
@@ -139,7 +139,7 @@ fn the_canonical_text_is_stable() {
 }
 
 #[test]
-fn the_text_of_an_interface_is_taken_strictly() {
+fn the_text_of_an_interface_is_parsed_strictly() {
     let error = |text: &str| parse_interface(text).unwrap_err().to_string();
     assert_eq!(error(""), "expected one interface, found 0");
     let one = "Define f(IN int n) Calls \"C\" f(n);";

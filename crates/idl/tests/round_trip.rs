@@ -174,7 +174,8 @@ fn interface() -> impl Strategy<Value = Interface> {
         })
 }
 
-/// Constant sizes below 0 and steps below 1 are refused: they are not what this is about.
+/// Whether the parser rejects the text because of a constant size below 0 or step below 1. This
+/// test is not about those.
 fn is_refused_for_a_constant(text: &str) -> bool {
     let parsed = parse_document(text);
     let mut errors = parsed

@@ -1,4 +1,4 @@
-//! From interfaces to prepared calls: libraries are loaded, symbols found, conventions settled.
+//! Binds interfaces to libraries: loads the libraries, finds the symbols and prepares the calls.
 
 pub(crate) mod callback;
 
@@ -13,43 +13,43 @@ use std::ffi::c_void;
 use std::path::Path;
 use thiserror::Error;
 
-/// The functions of one file of interfaces, ready to be called.
+/// The functions of one interface file, ready to be called.
 #[derive(Debug)]
 pub struct Binding {
     libraries: Vec<Loaded>,
-    /// By index of the interface; none where another engine runs it.
+    /// Prepared calls by index of the interface. `None` if another engine runs it.
     pub(crate) functions: Vec<Option<Function>>,
 }
 
-/// A symbol that no library has.
+/// A symbol that none of the libraries has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingSymbol {
     /// Qualified name of the interface.
     pub interface: String,
-    /// The symbols tried.
+    /// The symbols that were tried.
     pub symbols: Vec<String>,
 }
 
-/// Why a file of interfaces cannot be bound.
+/// The reason why an interface file cannot be bound.
 #[derive(Debug, Error)]
 pub enum BindError {
     /// A library cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// Symbols are missing; all of them are listed.
+    /// Symbols are missing. The error lists all of them.
     #[error("symbols are missing in {libraries}:{}", list(missing))]
     Missing {
         /// The libraries searched.
         libraries: String,
-        /// What was not found.
+        /// The missing symbols.
         missing: Vec<MissingSymbol>,
     },
-    /// An interface has something that cannot be called.
+    /// An interface has a property that makes it impossible to call.
     #[error("`{interface}`: {what}")]
     Unsupported {
         /// Qualified name of the interface.
         interface: String,
-        /// What it has.
+        /// The property.
         what: &'static str,
     },
 }
@@ -71,13 +71,14 @@ pub(crate) struct Function {
     pub(crate) address: *mut c_void,
     pub(crate) cif: Cif,
     pub(crate) args: Vec<Argument>,
-    /// The array that takes the value, counted among arrays, and its bytes.
+    /// The array that receives the return value (its index among the arrays), and the bytes of the
+    /// value.
     pub(crate) returns: Option<(usize, usize)>,
     pub(crate) params: usize,
     pub(crate) arrays: usize,
-    /// Whether the caller is told by an OUT argument `info` what went wrong.
+    /// Whether an OUT argument `info` reports errors to the caller.
     pub(crate) has_info: bool,
-    /// What the library calls for each callback of the interface.
+    /// The functions that the library calls for the callbacks of the interface.
     pub(crate) callbacks: Vec<*mut c_void>,
     /// Index into [`Binding::libraries`].
     pub(crate) library: usize,
@@ -88,7 +89,7 @@ unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
-/// Where the value of one argument of the call comes from.
+/// The source of one argument of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Argument {
     /// A scalar by value.
@@ -97,19 +98,19 @@ pub(crate) enum Argument {
     Reference { param: usize, ty: Type },
     /// The address of a private copy of a text, ended by NUL.
     Text { param: usize },
-    /// The address of an array of such addresses, ended by NULL.
+    /// The address of a NULL-terminated array of such addresses.
     Texts { param: usize },
-    /// Likewise, of an array of texts of fixed length, which come back as the mode says.
+    /// The same for an array of texts of fixed length, which travel back if the mode says so.
     FixedTexts { array: usize, mode: Mode },
-    /// The address of the fields themselves, where texts end with blanks.
+    /// The address of the fields themselves, with texts padded with blanks.
     BlankTexts { array: usize, mode: Mode },
-    /// A stream of the C library on the file of that name, open as the mode says.
+    /// A stream of the C library on the file with that name, opened as the mode requires.
     Stream { param: usize, mode: Mode },
-    /// The address of an array in the job buffer, counted among arrays.
+    /// The address of an array in the call buffer, by its index among the arrays.
     Array { array: usize },
-    /// A function of the caller, counted among the callbacks.
+    /// A function of the caller, by its index among the callbacks.
     Function { callback: usize },
-    /// Hidden length of the text.
+    /// Hidden length of a text.
     TextLength { param: usize },
     /// Hidden length of one character.
     OneCharacter,
@@ -118,10 +119,10 @@ pub(crate) enum Argument {
 }
 
 impl Binding {
-    /// Loads the libraries of a file of interfaces and finds all symbols.
+    /// Loads the libraries of an interface file and finds all symbols.
     ///
-    /// `folder` is where relative names of libraries start; `compiled` has the shared libraries
-    /// made from bodies. Interfaces with a `Backend` are left to the engine that runs it.
+    /// Relative names of libraries start at `folder`. `compiled` has the shared libraries built
+    /// from bodies. Interfaces with a `Backend` are left to the engine that runs them.
     pub fn load(
         document: &Document,
         folder: &Path,
@@ -189,14 +190,14 @@ impl Binding {
         })
     }
 
-    /// The address of a symbol of the libraries, or of those that they were linked with.
+    /// The address of a symbol in the libraries or in the libraries that they are linked with.
     pub(crate) fn symbol(&self, name: &str) -> Option<*mut c_void> {
         self.libraries
             .iter()
             .find_map(|library| library.symbol(name))
     }
 
-    /// Whether the interface with this index can be invoked here.
+    /// Whether the interface with this index can be invoked in this process.
     pub fn is_bound(&self, function: usize) -> bool {
         self.functions.get(function).is_some_and(Option::is_some)
     }
@@ -205,7 +206,7 @@ impl Binding {
         &self.libraries
     }
 
-    /// The address of some function of a library, if one is bound.
+    /// The address of any bound function of a library.
     pub(crate) fn symbol_of(&self, library: &Loaded) -> Option<*mut c_void> {
         let index = self
             .libraries
@@ -280,7 +281,7 @@ impl Binding {
     }
 }
 
-/// The type of the function's value, and the array that takes it with its bytes.
+/// The type of the return value, and the array that receives it with its bytes.
 fn value(interface: &Interface, ordinal: &Ordinals) -> (FfiType, Option<(usize, usize)>) {
     let Body::Calls {
         returns: Some(param),
@@ -294,7 +295,7 @@ fn value(interface: &Interface, ordinal: &Ordinals) -> (FfiType, Option<(usize, 
     (ffi_type(ty), Some((array, ty.size().unwrap_or(0) as usize)))
 }
 
-/// Whether an OUT argument `info` says what went wrong.
+/// Whether an OUT argument `info` reports errors.
 fn has_info(interface: &Interface) -> bool {
     let mut returned = interface
         .params
@@ -303,7 +304,7 @@ fn has_info(interface: &Interface) -> bool {
     returned.any(|param| param.name.eq_ignore_ascii_case("info"))
 }
 
-/// Whether the function can be called by a worker, or by the processes of a parallel one.
+/// Whether a worker, or the processes of a parallel function, can call the function.
 fn runs_here(interface: &Interface) -> bool {
     match interface.backend.as_deref() {
         None => true,
@@ -311,7 +312,8 @@ fn runs_here(interface: &Interface) -> bool {
     }
 }
 
-/// What a Fortran compiler makes of a name: gfortran's first, then g77's, then none.
+/// The symbols that Fortran compilers make of a name: first gfortran's, then g77's, then the name
+/// itself.
 fn fortran_names(name: &str, format: Option<&str>) -> Vec<String> {
     let lower = name.to_ascii_lowercase();
     if let Some(format) = format {
@@ -328,7 +330,7 @@ fn fortran_names(name: &str, format: Option<&str>) -> Vec<String> {
     names
 }
 
-/// The place of each array parameter among the arrays.
+/// The index of each array parameter among the arrays.
 struct Ordinals {
     by_param: Vec<Option<usize>>,
     count: usize,
@@ -377,7 +379,9 @@ pub(crate) fn arguments(
         let ty = *ty;
         if interface.params[param].is_texts() {
             if fortran {
-                return Err("a string of Fortran's arrays has a length: write string[length] a[n]");
+                return Err(
+                    "an array of Fortran strings needs a length: write string[length] a[n]",
+                );
             }
             arguments.push(Argument::Texts { param });
             continue;
@@ -395,7 +399,7 @@ pub(crate) fn arguments(
             ),
             (Some(array), _) => (Argument::Array { array }, None),
             (None, Type::FilePointer) if fortran => {
-                return Err("Fortran has no use for a filepointer parameter; use filename");
+                return Err("Fortran cannot use a filepointer parameter; use filename");
             }
             (None, Type::FilePointer) => (Argument::Stream { param, mode }, None),
             (None, Type::String | Type::Filename) => (
@@ -437,8 +441,8 @@ pub(crate) fn ffi_argument(argument: Argument) -> FfiType {
     }
 }
 
-/// A complex number goes and comes as a structure of its two parts: the ABIs of x86-64 and aarch64
-/// treat both alike.
+/// The type for libffi. A complex number is passed and returned as a structure of its two parts,
+/// which the ABIs of x86-64 and aarch64 treat alike.
 fn ffi_type(ty: Type) -> FfiType {
     match ty {
         Type::Char => FfiType::i8(),

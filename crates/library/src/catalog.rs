@@ -1,4 +1,4 @@
-//! The interfaces of several files, by name.
+//! A catalog of the interfaces of several files, by name.
 
 use crate::{Source, SourceError};
 use farcall_idl::{Document, Interface, Severity, render};
@@ -14,16 +14,16 @@ pub struct Catalog {
     qualified: HashMap<String, Entry>,
 }
 
-/// Where an interface is.
+/// The position of an interface in the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// Index of the file in the catalog.
     pub file: usize,
-    /// Index of the interface in the file, also in its binding.
+    /// Index of the interface in the file. It is the same in the file's binding.
     pub function: usize,
 }
 
-/// Why a file cannot be added.
+/// The reason why a file cannot be added.
 #[derive(Debug, Error)]
 pub enum CatalogError {
     /// The file cannot be read.
@@ -42,9 +42,9 @@ pub enum CatalogError {
     Twice {
         /// The qualified name.
         name: String,
-        /// The file that came first.
+        /// The file that was added first.
         first: PathBuf,
-        /// The file that came now.
+        /// The file that cannot be added.
         second: PathBuf,
     },
 }
@@ -61,7 +61,7 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// What a file says, if it can be added.
+    /// Checks whether a file can be added, and returns its contents.
     pub fn check(&self, source: &Source) -> Result<Document, CatalogError> {
         let parsed = source.parse();
         if parsed.has_errors() {
@@ -84,7 +84,7 @@ impl Catalog {
         Ok(parsed.document)
     }
 
-    /// Adds a file, all of it or nothing, and returns its index.
+    /// Adds all interfaces of a file, or none, and returns the index of the file.
     pub fn add(&mut self, source: Source) -> Result<usize, CatalogError> {
         let document = self.check(&source)?;
         let file = self.files.len();
@@ -116,7 +116,7 @@ impl Catalog {
     }
 }
 
-/// Checks files for a person at a terminal: all findings as text, and whether every file is
+/// Checks files for a user at a terminal. Returns all findings as text, and whether every file is
 /// accepted.
 pub fn check_files<P: Into<PathBuf>>(
     paths: impl IntoIterator<Item = P>,

@@ -1,4 +1,4 @@
-//! Bodies written in C, and object files, built into one shared library.
+//! Builds bodies written in C, and object files, into shared libraries.
 
 use crate::source::compiler;
 use farcall_idl::{Body, Callback, Document, Interface, Library, Mode, Param, Type};
@@ -10,17 +10,17 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use thiserror::Error;
 
-/// Shared libraries built from a file of interfaces, one for its functions and one for each class;
-/// they go away with this value.
+/// Shared libraries built from an interface file: one for its functions and one for each class.
+/// They are deleted when this value is dropped.
 #[derive(Debug)]
 pub struct Compiled {
     folder: TempDir,
 }
 
-/// Why bodies could not be built.
+/// The reason why bodies could not be built.
 #[derive(Debug, Error)]
 pub enum CompileError {
-    /// The operator has not allowed it.
+    /// The operator has not allowed the C compiler.
     #[error(
         "`{function}` needs the C compiler, which is off: a body runs with the rights of the \
          worker; allow it (`--allow-code`, or `allow_code` in the configuration), or name a \
@@ -38,12 +38,12 @@ pub enum CompileError {
     NoCompiler {
         /// The command.
         command: String,
-        /// What the system says.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
     /// The compiler or linker found errors.
-    #[error("`{command}` says\n{messages}")]
+    #[error("`{command}` failed:\n{messages}")]
     Failed {
         /// The command.
         command: String,
@@ -59,8 +59,9 @@ impl Compiled {
     }
 }
 
-/// The shared library with the bodies of the functions, or of the methods of a class. Each class
-/// has one, so that what its state is called is its own affair.
+/// The file name of the shared library with the bodies of the functions, or of the methods of a
+/// class. Each class has a library of its own, so that the names of its state cannot collide with
+/// others.
 pub(crate) fn bodies(class: Option<usize>) -> String {
     match class {
         None => "bodies.so".to_string(),
@@ -80,12 +81,12 @@ pub fn needs_compiler(document: &Document) -> Option<&Interface> {
     needing.find_map(|unit| unit.functions.first().map(|(_, interface)| *interface))
 }
 
-/// What becomes one shared library.
+/// The content of one shared library.
 struct Unit<'d> {
     class: Option<usize>,
     state: Option<&'d str>,
     required: Vec<&'d String>,
-    /// With their numbers in the document.
+    /// The functions with their indices in the document.
     functions: Vec<(usize, &'d Interface)>,
 }
 
@@ -125,10 +126,11 @@ impl Unit<'_> {
     }
 }
 
-/// Builds the bodies, `Required` files and `LibFile`s of a file of interfaces into shared libraries
-/// in a private folder; nothing where there are none.
+/// Builds the bodies, `Required` files and `LibFile`s of an interface file into shared libraries in
+/// a private folder. `None` if the file has none of them.
 ///
-/// `allowed` is the operator's word: with it false, a file that needs the compiler is refused.
+/// `allowed` says whether the operator permits the compiler. If it is false, a file that needs the
+/// compiler is an error.
 pub fn compile(
     document: &Document,
     folder: &Path,
@@ -254,7 +256,7 @@ fn text(document: &Document, unit: &Unit<'_>) -> String {
             .map(declaration)
             .chain(interface.callbacks.iter().map(function));
         let params = list(params);
-        // Writing to a String does not fail.
+        // Writing to a `String` does not fail.
         let _ = write!(
             text,
             "__attribute__((visibility(\"default\")))\nvoid {}({params})\n{{{code}}}\n",
@@ -264,7 +266,7 @@ fn text(document: &Document, unit: &Unit<'_>) -> String {
     text
 }
 
-/// A function of the caller as a parameter of the body.
+/// The declaration of a callback as a parameter of the body.
 fn function(callback: &Callback) -> String {
     let params = list(callback.params.iter().map(declaration));
     format!("void (*{})({params})", callback.name)

@@ -1,4 +1,4 @@
-//! Which library it really is: path and version.
+//! Identifies the loaded libraries: path, version and kernel.
 
 use crate::Binding;
 use crate::loader::Loaded;
@@ -6,16 +6,16 @@ use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
 use std::path::PathBuf;
 
-/// A loaded library as a person wants to see it.
+/// Facts about a loaded library for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// As the file of interfaces names it.
+    /// The name in the interface file.
     pub name: String,
     /// The file it was loaded from.
     pub path: Option<PathBuf>,
-    /// What the library says about itself.
+    /// The version that the library reports.
     pub version: Option<String>,
-    /// The processor for which it chose its code, where it chooses when it is loaded.
+    /// The processor for which the library selected its code, if it selects when it is loaded.
     pub kernel: Option<String>,
 }
 
@@ -32,21 +32,21 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Functions without arguments that return text.
+/// Functions without arguments that return a version as text.
 const FUNCTIONS: [&str; 2] = ["openblas_get_config", "mkl_get_version_string"];
-/// The same; what they return is a kernel.
+/// Functions without arguments that return the kernel as text.
 const KERNELS: [&str; 1] = ["openblas_get_corename"];
-/// Text.
+/// Variables that hold a version as text.
 const TEXTS: [&str; 3] = ["fftw_version", "fftwf_version", "farcall_library_version"];
 
 impl Binding {
-    /// The libraries behind the functions.
+    /// The libraries that provide the functions.
     pub fn identities(&self) -> Vec<Identity> {
         let libraries = self.libraries().iter();
         libraries.map(|library| self.identify(library)).collect()
     }
 
-    /// The library behind the function with this index.
+    /// The library that provides the function with this index.
     pub fn identity(&self, function: usize) -> Option<Identity> {
         let function = self.functions.get(function)?.as_ref()?;
         Some(self.identify(&self.libraries()[function.library]))
@@ -72,7 +72,7 @@ fn version(library: &Loaded) -> Option<String> {
     unsafe { copied(text) }
 }
 
-/// What the first of these functions that the library has returns.
+/// The result of the first of these functions that the library has.
 fn text_of(library: &Loaded, functions: &[&str]) -> Option<String> {
     let mut functions = functions.iter();
     let address = functions.find_map(|symbol| library.symbol(symbol))?;

@@ -1,4 +1,4 @@
-//! One call, in place: no argument is copied but scalars.
+//! Makes one call in place: scalars are copied, arrays are not.
 
 use crate::Binding;
 use crate::bind::callback::{Activation, Caller};
@@ -12,19 +12,20 @@ use std::ffi::c_void;
 use std::ptr;
 use thiserror::Error;
 
-/// Why a call was not made.
+/// The reason why a call was not made.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum InvokeError {
-    /// The interface is not bound here: there is none of that index, or another engine runs it.
+    /// The interface is not bound here: the index does not exist, or another engine runs it.
     #[error("function {0} cannot be called in this process")]
     NotBound(usize),
-    /// The scalars or the layout are those of another function.
-    #[error("the arguments are not those of the function")]
+    /// The scalars or the layout belong to another function.
+    #[error("the arguments belong to another function")]
     OtherFunction,
-    /// BLAS or LAPACK says that an argument has an illegal value, which no `info` tells.
+    /// BLAS or LAPACK reports that an argument has an illegal value, and the function has no `info`
+    /// that reports it.
     #[error("{0}")]
     WrongArgument(WrongArgument),
-    /// A scalar is missing or has another type than the interface says.
+    /// A scalar is missing or does not have the type of the interface.
     #[error("argument {0} is missing or has another type")]
     Scalar(usize),
     /// The stream on a file cannot be opened.
@@ -32,7 +33,7 @@ pub enum InvokeError {
     Stream(usize, String),
 }
 
-/// Room for one scalar, or for an address or a length.
+/// Storage for one scalar, address or length.
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(16))]
 struct Slot([u8; 16]);
@@ -78,7 +79,7 @@ impl Slot {
     }
 }
 
-/// What lives as long as the call, and has addresses among its arguments.
+/// Memory that lives as long as the call. Its addresses are among the arguments.
 #[derive(Default)]
 struct CallMemory {
     texts: Texts,
@@ -88,7 +89,7 @@ struct CallMemory {
 }
 
 impl CallMemory {
-    /// The argument that a scalar becomes; `own` is room that is not moved before the call is over.
+    /// The argument for a scalar. `own` is storage that does not move before the call ends.
     fn slot(
         &mut self,
         argument: &Argument,
@@ -124,7 +125,7 @@ impl CallMemory {
             }
             Argument::TextLength { param } => Slot::size(text(scalars, param)?.len()),
             Argument::OneCharacter => Slot::size(1),
-            // These do not depend on scalars.
+            // These arguments do not depend on scalars.
             Argument::Array { .. }
             | Argument::FixedTexts { .. }
             | Argument::BlankTexts { .. }
@@ -133,10 +134,10 @@ impl CallMemory {
         })
     }
 
-    /// The argument that an array of texts of fixed length becomes.
+    /// The argument for an array of texts of fixed length.
     ///
     /// # Safety
-    /// As [`Binding::invoke`], for this array.
+    /// The same as [`Binding::invoke`], for this array.
     unsafe fn fixed_texts(
         &mut self,
         argument: &Argument,
@@ -164,7 +165,7 @@ impl CallMemory {
 type Slots = SmallVec<[Slot; 32]>;
 type Texts = SmallVec<[Box<[u8]>; 2]>;
 
-/// A stream of the C library on a file, closed when the call is over.
+/// A stream of the C library on a file, closed when the call ends.
 struct Stream(*mut libc::FILE);
 
 impl Stream {
@@ -195,13 +196,14 @@ impl Drop for Stream {
 impl Binding {
     /// Calls the function with this index on arrays in place.
     ///
-    /// Scalars are copied, so the library may write to them without effect. A value of the function
-    /// goes into its OUT array. Callbacks go to `caller`.
+    /// Scalars are copied, so the caller does not see it if the library writes to them. The return
+    /// value goes into its OUT array. Callbacks go to `caller`.
     ///
     /// # Safety
-    /// `layout` is what the interface with this index gives for `scalars`; `starts` has an address
-    /// for each of its arrays, aligned for the element and good for reads and writes of the bytes
-    /// of the array until the call returns. The library is trusted to keep to its interface.
+    /// `layout` is the layout that the interface with this index gives for `scalars`. `starts` has
+    /// an address for each of its arrays, aligned for the element and good for reads and writes of
+    /// the bytes of the array until the call returns. The library is trusted to match its
+    /// interface.
     pub unsafe fn invoke(
         &self,
         function: usize,
@@ -221,7 +223,7 @@ impl Binding {
         let mut storage = Slots::from_elem(Slot::default(), function.args.len());
         let mut values = Slots::from_elem(Slot::default(), function.args.len());
         for (place, argument) in function.args.iter().enumerate() {
-            // The storage is not moved from here on.
+            // The storage does not move after this line.
             let own = &mut storage[place];
             values[place] = match *argument {
                 Argument::Array { array } => Slot::address(starts[array].cast_const().cast()),
@@ -250,7 +252,7 @@ impl Binding {
         drop(kept);
         match xerbla::take() {
             Some(wrong) if function.has_info => {
-                // The caller has its number in `info`.
+                // The caller gets the number in `info`.
                 eprintln!("{wrong}");
                 Ok(())
             }
@@ -261,7 +263,7 @@ impl Binding {
 }
 
 /// # Safety
-/// As [`Binding::invoke`]; `values` are the arguments of the function.
+/// The same as [`Binding::invoke`]. `values` are the arguments of the function.
 unsafe fn call(function: &Function, values: &mut Slots, starts: &[*mut u8]) {
     let mut pointers: SmallVec<[*mut c_void; 32]> = values
         .iter_mut()

@@ -1,15 +1,15 @@
-//! Numerical libraries made callable.
+//! Makes the functions of numerical libraries callable.
 //!
-//! From a file of interfaces to functions that can be called:
+//! The steps from an interface file to a callable function are:
 //!
-//! - [`Source`] reads a file, through the C preprocessor where it has directives;
+//! - [`Source`] reads a file, with the C preprocessor if it has directives;
 //! - [`Catalog`] holds the checked interfaces of several files;
-//! - [`compile`] builds bodies written in C, where the operator allows that;
+//! - [`compile`] builds bodies written in C, if the operator allows that;
 //! - [`Binding`] loads the libraries, finds every symbol and prepares every call;
-//! - [`Binding::invoke`] calls a function on a job buffer, in place.
+//! - [`Binding::invoke`] calls a function on a call buffer, in place.
 //!
-//! Loading a library runs its code, and calling a function trusts it with the process: the server
-//! does both in a worker process of its own.
+//! Loading a library runs its code, and calling a function trusts the library with the process. The
+//! server therefore does both in a worker process.
 
 mod bind;
 mod catalog;

@@ -1,24 +1,24 @@
-//! Shared libraries and their symbols.
+//! Loads shared libraries and finds their symbols.
 
 use std::ffi::{CStr, CString, c_void};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Folders, separated by colons, that are searched for libraries after the folder of the file of
-/// interfaces.
+/// Environment variable with folders, separated by colons, that are searched for libraries after
+/// the folder of the interface file.
 pub(crate) const SEARCH_PATH: &str = "FARCALL_LIBRARY_PATH";
 
-/// A library that cannot be loaded.
+/// The error of a library that cannot be loaded.
 #[derive(Debug, Error)]
 #[error("library `{name}`: {message}")]
 pub struct LoadError {
-    /// As the file of interfaces names it.
+    /// The name in the interface file.
     pub name: String,
-    /// What the dynamic linker says.
+    /// The message of the dynamic linker.
     pub message: String,
 }
 
-/// A loaded library. It is never unloaded: functions and exit handlers of it may still run.
+/// A loaded library. It is never unloaded, because its functions and exit handlers can still run.
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded {
     pub(crate) name: String,
@@ -31,12 +31,12 @@ unsafe impl Send for Loaded {}
 unsafe impl Sync for Loaded {}
 
 impl Loaded {
-    /// Loads a library by the name in `Library "..."`: one with a `/` is relative to the folder of
-    /// the file; one without is looked for in that folder, in `FARCALL_LIBRARY_PATH` and then where
-    /// the system looks.
+    /// Loads a library by the name in `Library "..."`. A name with a `/` is relative to the folder
+    /// of the file. A name without one is searched in that folder, then in `FARCALL_LIBRARY_PATH`,
+    /// then where the system searches.
     pub(crate) fn open(name: &str, folder: &Path) -> Result<Loaded, LoadError> {
         let candidates = candidates(name, folder);
-        // The first candidate says more than those after it: files that are there come first.
+        // Report the error of the first candidate: candidates that exist as files come first.
         let mut reason = None;
         for candidate in &candidates {
             match open(candidate) {
@@ -62,7 +62,7 @@ impl Loaded {
         })
     }
 
-    /// What the program itself and the libraries it was linked with offer.
+    /// The symbols of the program itself and of the libraries that it is linked with.
     pub(crate) fn process() -> Loaded {
         Loaded {
             name: "the C library".to_string(),
@@ -94,8 +94,8 @@ fn candidates(name: &str, folder: &Path) -> Vec<PathBuf> {
         .map(|folder| folder.join(&file))
         .filter(|path| path.is_file())
         .collect();
-    // A name without a slash is the system's to find; the development name of a system library
-    // may be a linker script, so the name of its interface is tried as well.
+    // The system searches for a name without a slash. The development name of a system library can
+    // be a linker script, so the name of its interface is tried too.
     candidates.push(PathBuf::from(&file));
     if name == "-lm" || name == "-lc" {
         candidates.insert(0, PathBuf::from(format!("{file}.6")));
@@ -105,7 +105,7 @@ fn candidates(name: &str, folder: &Path) -> Vec<PathBuf> {
 
 fn open(path: &Path) -> Result<*mut c_void, String> {
     use std::os::unix::ffi::OsStrExt;
-    // A path that is only a name would be searched for by the system.
+    // The system would search for a path that is only a name.
     let path = match path.is_relative() && path.components().count() > 1 {
         true => std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()),
         false => path.to_path_buf(),
@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_not_there_is_an_error_with_a_remedy() {
+    fn the_error_of_a_missing_library_names_a_remedy() {
         let folder = Path::new("/nothing");
         assert!(reason("libnot-there.so.1", folder).contains("FARCALL_LIBRARY_PATH"));
         assert!(reason("./libnot-there.so.1", folder).contains("correct its path"));
     }
 
     #[test]
-    fn a_library_that_is_there_and_cannot_be_loaded_is_told_of_itself() {
+    fn the_error_of_an_unloadable_library_is_its_own() {
         let folder = std::env::temp_dir().join(format!("farcall-loader-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("libtext.so"), "no library").unwrap();

@@ -1,27 +1,29 @@
-//! The processes of a parallel function, by the message-passing library that it was linked with.
+//! Communication between the processes of a parallel function, through the message-passing library
+//! that the function is linked with.
 //!
-//! No header of MPI is needed: its functions are found beside the function's own, and the handles
-//! of the two families of libraries are known. Those of MPICH's binary interface (MPICH, Intel MPI,
-//! MVAPICH, Cray) are numbers, Open MPI's are addresses of objects.
+//! No MPI header is needed. The MPI functions are found beside the parallel function, and the
+//! handles of the two families of libraries are known: MPICH's binary interface (MPICH, Intel MPI,
+//! MVAPICH, Cray) uses numbers, Open MPI uses addresses of objects.
 
 use crate::bind::Binding;
 use std::ffi::{CString, c_int, c_void};
 use std::ptr;
 use std::time::Duration;
 
-/// Longest nap of a process that waits for the next call: most libraries would spin.
+/// Longest sleep of a process that waits for the next call. Most message-passing libraries would
+/// spin instead.
 const LONGEST_NAP: Duration = Duration::from_millis(1);
 /// Tag of the messages between calls.
 const TAG: c_int = 32_749;
-/// Most bytes of one message; counts are C's `int`.
+/// Largest number of bytes in one message. Counts are a C `int`.
 const MOST_BYTES: usize = 1 << 30;
-/// Larger than the status of any message-passing library.
+/// Storage for a status, larger than that of any message-passing library.
 type Status = [u64; 16];
 
-/// A handle: an integer in a register, or an address.
+/// An MPI handle: an integer in a register, or an address.
 type Handle = usize;
 
-/// The processes that compute together. Only one thread of each uses this.
+/// The processes that compute together. Only one thread of each process uses this type.
 pub struct Processes {
     rank: c_int,
     size: c_int,
@@ -36,7 +38,7 @@ type Recv =
 type Iprobe = unsafe extern "C" fn(c_int, c_int, Handle, *mut c_int, *mut Status) -> c_int;
 type Bcast = unsafe extern "C" fn(*mut c_void, c_int, Handle, c_int, Handle) -> c_int;
 
-/// The functions of MPI (MPI 3.1, chapters 3 and 5) that are used between calls.
+/// The MPI functions (MPI 3.1, chapters 3 and 5) that are used between calls.
 struct Functions {
     send: Send,
     recv: Recv,
@@ -49,7 +51,7 @@ impl Processes {
     pub fn join(binding: &Binding) -> Result<Processes, String> {
         let symbol = |name: &str| {
             binding.symbol(name).ok_or_else(|| {
-                format!("no library of the file is linked with MPI: there is no {name}")
+                format!("no library of the file is linked with MPI: symbol {name} is missing")
             })
         };
         let init = symbol("MPI_Init")?;
@@ -76,7 +78,7 @@ impl Processes {
             }
             let (mut rank, mut size) = (0, 0);
             if ask[0](world, &mut rank) != 0 || ask[1](world, &mut size) != 0 {
-                return Err("MPI does not tell rank and number of its processes".to_string());
+                return Err("MPI_Comm_rank or MPI_Comm_size failed".to_string());
             }
             Ok(Processes {
                 rank,
@@ -88,17 +90,17 @@ impl Processes {
         }
     }
 
-    /// Whether this is the process that has the arrays.
+    /// Whether this process has the arrays.
     pub fn is_first(&self) -> bool {
         self.rank == 0
     }
 
-    /// How many there are.
+    /// Number of processes.
     pub fn size(&self) -> i32 {
         self.size
     }
 
-    /// The first one tells all others.
+    /// Sends a message from the first process to all others.
     pub fn tell(&self, message: &[u8]) {
         let length = message.len() as u64;
         for rank in 1..self.size {
@@ -119,7 +121,7 @@ impl Processes {
         }
     }
 
-    /// What the first one tells. Waits without using the processor.
+    /// Receives a message from the first process. It waits without using the processor.
     pub fn hear(&self) -> Vec<u8> {
         let mut nap = Duration::from_micros(20);
         while !self.has_message() {
@@ -151,10 +153,10 @@ impl Processes {
         }
     }
 
-    /// Gives all the first one's bytes; every process calls this.
+    /// Copies the bytes of the first process to all processes. Every process calls this.
     ///
     /// # Safety
-    /// `start` is good for reads and writes of so many bytes, the same number at all.
+    /// `start` is good for reads and writes of `bytes` bytes. `bytes` is the same at all processes.
     pub unsafe fn broadcast(&self, start: *mut u8, bytes: usize) {
         for offset in (0..bytes).step_by(MOST_BYTES) {
             let count = (bytes - offset).min(MOST_BYTES) as c_int;
@@ -167,7 +169,7 @@ impl Processes {
     }
 }
 
-/// Makes the symbols of MPI visible for modules that it loads itself, as Open MPI does.
+/// Makes the symbols of MPI visible to modules that MPI loads itself, as Open MPI does.
 fn make_global(symbol: *mut c_void) {
     // SAFETY: the information is of this frame; the name that it points to lives as long as the
     // library. A library that is loaded is only opened once more.

@@ -1,5 +1,5 @@
-//! Files of interfaces, through the C preprocessor where they have directives, and Python modules
-//! that declare interfaces by decorators.
+//! Reads interface files, with the C preprocessor if they have directives, and Python modules that
+//! declare interfaces with decorators.
 
 mod python;
 
@@ -12,7 +12,7 @@ use thiserror::Error;
 
 pub use python::python_worker;
 
-/// A file of interfaces as the parser takes it.
+/// An interface file in the form that the parser takes.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// Path of the file.
@@ -21,15 +21,15 @@ pub struct Source {
     pub text: String,
 }
 
-/// Why a file could not be read.
+/// The reason why a file could not be read.
 #[derive(Debug, Error)]
 pub enum SourceError {
-    /// The file is not there or may not be read.
+    /// The file does not exist, or the process must not read it.
     #[error("{}: {error}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
@@ -39,7 +39,7 @@ pub enum SourceError {
         /// The file.
         path: PathBuf,
     },
-    /// There is no C preprocessor.
+    /// The C preprocessor cannot be run.
     #[error(
         "{}: the file has preprocessor directives and `{compiler}` cannot be run: {error}; install \
          a C compiler (`apt-get install gcc libc6-dev`) or name one in CC",
@@ -50,11 +50,11 @@ pub enum SourceError {
         path: PathBuf,
         /// The command.
         compiler: String,
-        /// What the system says.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
-    /// There is no Python.
+    /// Python cannot be run.
     #[error(
         "{}: `{interpreter}` cannot be run: {error}; install Python and the farcall package, or \
          name the interpreter in FARCALL_PYTHON",
@@ -65,16 +65,16 @@ pub enum SourceError {
         path: PathBuf,
         /// The command.
         interpreter: String,
-        /// What the system says.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
-    /// A Python module cannot be imported or declares something wrong.
+    /// A Python module cannot be imported, or its declarations have errors.
     #[error("{}: {messages}", path.display())]
     Python {
         /// The module.
         path: PathBuf,
-        /// What Python says.
+        /// The messages of Python.
         messages: String,
     },
     /// The C preprocessor found errors.
@@ -88,8 +88,8 @@ pub enum SourceError {
 }
 
 impl Source {
-    /// Reads a file. `cc -E` (or the command in `CC`) runs only if a line starts with `#`; a Python
-    /// module is imported, in a process of its own.
+    /// Reads a file. It runs `cc -E` (or the command in `CC`) only if a line starts with `#`. It
+    /// imports a Python module in a separate process.
     pub fn read(path: impl Into<PathBuf>) -> Result<Source, SourceError> {
         let path = path.into();
         if is_python(&path) {
@@ -115,7 +115,7 @@ impl Source {
         Ok(Source { path, text })
     }
 
-    /// The folder the file is in: names of libraries and object files are looked up there first.
+    /// The folder of the file. Names of libraries and object files are looked up there first.
     pub fn folder(&self) -> &Path {
         match self.path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -123,12 +123,12 @@ impl Source {
         }
     }
 
-    /// Whether the functions are those of a Python module.
+    /// Whether the file is a Python module.
     pub fn is_python(&self) -> bool {
         is_python(&self.path)
     }
 
-    /// What the file says and what is wrong with it.
+    /// Parses the file: its contents and the findings about it.
     pub fn parse(&self) -> Parsed {
         parse_document(&self.text)
     }

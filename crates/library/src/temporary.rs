@@ -1,14 +1,14 @@
 //! Temporary files of libraries.
 //!
-//! The C library's `tmpfile` makes its files in `/tmp` whatever the environment says, where a
-//! worker may not write. The program that runs workers exports the one below, and the dynamic
-//! linker binds libraries to it before the C library's own.
+//! The C library's `tmpfile` creates its files in `/tmp` and ignores the environment, but a worker
+//! might not be able to write there. The program that runs workers exports the function below. The
+//! dynamic linker binds libraries to it before the C library's function.
 
 use std::ffi::{CString, c_char, c_int};
 use std::os::unix::ffi::OsStringExt;
 use std::ptr;
 
-/// Keeps the function in programs that call functions.
+/// Keeps the linker from removing the function.
 #[used]
 static TEMPORARY: extern "C" fn() -> *mut libc::FILE = tmpfile;
 

@@ -1,10 +1,10 @@
-//! Arrays of texts as C and Fortran have them.
+//! Arrays of texts in the form that C and Fortran expect.
 
 use farcall_idl::{ArrayLayout, Mode, text_of};
 use std::ffi::c_void;
 use std::ptr;
 
-/// Private copies of texts as C has them: pointers, the last of which is NULL.
+/// Private copies of texts in C's form: an array of pointers that ends with NULL.
 pub(crate) struct TextArray {
     pointers: Vec<*const u8>,
     _texts: Vec<Box<[u8]>>,
@@ -26,7 +26,7 @@ impl TextArray {
     }
 }
 
-/// The text with NUL at its end.
+/// The text followed by NUL.
 pub(crate) fn ended(text: &str) -> Box<[u8]> {
     let mut bytes = Vec::with_capacity(text.len() + 1);
     bytes.extend_from_slice(text.as_bytes());
@@ -34,14 +34,15 @@ pub(crate) fn ended(text: &str) -> Box<[u8]> {
     bytes.into_boxed_slice()
 }
 
-/// An array of texts of fixed length during a call: its fields hold each text and NULs behind it
-/// before and after.
+/// An array of texts of fixed length during a call. Before and after the call, each field holds a
+/// text followed by NULs.
 pub(crate) struct FixedTexts {
     fields: *mut u8,
     bytes: usize,
     length: usize,
     mode: Mode,
-    /// For C: pointers to copies of the fields, each one byte longer for the NUL at its end.
+    /// For C: pointers to copies of the fields. Each copy is one byte longer, for the NUL at its
+    /// end.
     apart: Option<Apart>,
 }
 
@@ -72,8 +73,8 @@ impl FixedTexts {
         bytes.chunks_exact_mut(self.length)
     }
 
-    /// As C has them: pointers to texts that end with NUL, the last of which is NULL. There is room
-    /// for the longest text and its NUL.
+    /// Converts to C's form: an array of pointers to NUL-terminated texts that ends with NULL. Each
+    /// text has space for the longest text and its NUL.
     pub(crate) fn apart(mut self) -> FixedTexts {
         let (room, is_sent) = (self.length + 1, self.mode.is_sent());
         let mut copies = vec![0; self.bytes / self.length * room];
@@ -89,7 +90,7 @@ impl FixedTexts {
         self
     }
 
-    /// As Fortran has them: the fields, where blanks stand behind each text.
+    /// Converts to Fortran's form: the fields, with each text padded with blanks.
     pub(crate) fn blank(mut self) -> FixedTexts {
         let is_sent = self.mode.is_sent();
         for field in self.fields() {
@@ -99,7 +100,7 @@ impl FixedTexts {
         self
     }
 
-    /// What the function gets.
+    /// The argument for the function.
     pub(crate) fn argument(&self) -> *const c_void {
         match &self.apart {
             Some(apart) => apart.pointers.as_ptr().cast(),
@@ -107,7 +108,7 @@ impl FixedTexts {
         }
     }
 
-    /// Takes over what the function has written.
+    /// Copies the texts that the function has written back to the fields.
     pub(crate) fn finish(&mut self) {
         if !self.mode.is_returned() {
             return;

@@ -1,9 +1,10 @@
-//! How many threads the loaded libraries use.
+//! Sets how many threads the loaded libraries use.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_int, c_void};
 
-/// `void (int)` in every release: OpenBLAS under its names, GNU and LLVM OpenMP, MKL.
+/// Functions that are `void (int)` in every release: OpenBLAS under its names, GNU and LLVM OpenMP,
+/// MKL.
 const SETTERS: [&CStr; 6] = [
     c"openblas_set_num_threads",
     c"openblas_set_num_threads64_",
@@ -12,10 +13,10 @@ const SETTERS: [&CStr; 6] = [
     c"omp_set_num_threads",
     c"MKL_Set_Num_Threads",
 ];
-/// `void (dim_t)`, which is as wide as a pointer: BLIS.
+/// Functions that are `void (dim_t)`, which is as wide as a pointer: BLIS.
 const WIDE_SETTERS: [&CStr; 1] = [c"bli_thread_set_num_threads"];
 
-/// Variables from which libraries take their number of threads when they are loaded.
+/// Environment variables from which libraries read their number of threads when they are loaded.
 pub const THREAD_VARIABLES: [&str; 4] = [
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -23,7 +24,7 @@ pub const THREAD_VARIABLES: [&str; 4] = [
     "BLIS_NUM_THREADS",
 ];
 
-/// The calls of loaded libraries that set their number of threads.
+/// The functions of the loaded libraries that set their number of threads.
 #[derive(Clone, Debug, Default)]
 pub struct Threads {
     setters: BTreeSet<usize>,
@@ -31,7 +32,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Those of all libraries that this process has loaded by now, by whomever.
+    /// The functions of all libraries that this process has loaded so far.
     pub fn of_process() -> Threads {
         let mut threads = Threads::default();
         for path in loaded() {
@@ -47,10 +48,11 @@ impl Threads {
         threads
     }
 
-    /// Has the libraries use so many threads from now on; false where none can be told.
+    /// Sets the number of threads of the libraries. Returns false if no library has such a
+    /// function.
     ///
     /// # Safety
-    /// Runs code of the libraries; no function of them may be running.
+    /// Runs code of the libraries. No function of them must be running.
     pub unsafe fn set(&self, threads: u32) -> bool {
         let threads = c_int::try_from(threads.max(1)).unwrap_or(c_int::MAX);
         for address in &self.setters {
@@ -71,7 +73,7 @@ impl Threads {
     }
 }
 
-/// The addresses of those symbols that a library, or one that it needs, has.
+/// The addresses of the symbols in `names` that a library, or a library that it needs, has.
 fn symbols(handle: *mut c_void, names: &[&CStr]) -> impl Iterator<Item = usize> {
     names.iter().filter_map(move |name| {
         // SAFETY: the handle is one of dlopen's, and the name ends with NUL.

@@ -1,9 +1,10 @@
 //! The error handler of BLAS and LAPACK.
 //!
-//! These call `XERBLA` with the name of a routine and the number of an argument that has an illegal
-//! value. LAPACK's own prints a line and stops the program, OpenBLAS's only prints. The program
-//! that runs workers exports the one below, and the dynamic linker binds libraries to it before
-//! their own. A call fails with the text, unless the function has an `info` that says the same.
+//! BLAS and LAPACK call `XERBLA` with the name of a routine and the number of an argument that has
+//! an illegal value. LAPACK's handler prints a line and stops the program; OpenBLAS's only prints.
+//! The program that runs workers exports the handler below. The dynamic linker binds libraries to
+//! it before their own. A call fails with the text of the handler, unless the function has an
+//! `info` that reports the same.
 
 use farcall_idl::{Body, Interface};
 use std::ffi::{c_char, c_int};
@@ -11,19 +12,19 @@ use std::fmt;
 use std::slice;
 use std::sync::{Mutex, PoisonError};
 
-/// What a routine said of an argument.
+/// A routine's report about an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongArgument {
-    /// The routine, as it calls itself.
+    /// The name that the routine gives.
     pub routine: String,
-    /// Its argument, from 1.
+    /// The number of its argument, from 1.
     pub number: c_int,
 }
 
-/// The first wrong argument of the call under way.
+/// The first wrong argument of the running call.
 static WRONG: Mutex<Option<WrongArgument>> = Mutex::new(None);
 
-/// Keeps the handler in programs that call functions.
+/// Keeps the linker from removing the handler.
 #[used]
 static HANDLER: unsafe extern "C" fn(*const c_char, *const c_int, usize) = xerbla_;
 
@@ -33,7 +34,8 @@ static HANDLER: unsafe extern "C" fn(*const c_char, *const c_int, usize) = xerbl
 /// As Fortran calls it: `name` has `length` characters, `number` points to an integer.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn xerbla_(name: *const c_char, number: *const c_int, length: usize) {
-    /// Names of routines have 6 characters, or a few more. A caller in C may pass no length.
+    /// Longest name to read. Names of routines have 6 characters or a few more, and a caller in C
+    /// might pass no length.
     const MOST: usize = 32;
     // SAFETY: the caller's promise.
     let (name, number) = unsafe {
@@ -45,7 +47,7 @@ unsafe extern "C" fn xerbla_(name: *const c_char, number: *const c_int, length: 
     wrong.get_or_insert(WrongArgument { routine, number });
 }
 
-/// What was said since it was last asked.
+/// Takes the report since the last call of this function.
 pub(crate) fn take() -> Option<WrongArgument> {
     WRONG.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
@@ -58,7 +60,7 @@ impl fmt::Display for WrongArgument {
 }
 
 impl WrongArgument {
-    /// What to tell the caller of the interface.
+    /// The error text for the caller of the interface.
     pub fn text(&self, interface: &Interface) -> String {
         let WrongArgument { routine, number } = self;
         let name = match &interface.body {
@@ -82,7 +84,7 @@ mod tests {
     use farcall_idl::parse_interface;
 
     #[test]
-    fn the_first_wrong_argument_is_told_by_its_name() {
+    fn the_first_wrong_argument_is_named() {
         let interface = "Define solve(IN int n, IN int lda, IN double a[n]) \
                          Calls \"FORTRAN\" dsolve(n, a, lda);";
         let interface = parse_interface(interface).unwrap();

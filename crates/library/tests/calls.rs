@@ -1,4 +1,4 @@
-//! Conventions, bodies and errors, with small libraries made for the purpose.
+//! Tests of conventions, bodies and errors, with small libraries made for the purpose.
 
 use farcall_idl::{Scalar, parse_document};
 use farcall_library::{
@@ -13,12 +13,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A job buffer of 64-byte lines, as doubles.
+/// A 64-byte line of a call buffer.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 struct Line([u8; 64]);
 
-/// Calls a function of an IDL text with a body, or of the libraries it names.
+/// Calls a function of an interface file with a body, or of the libraries it names.
 struct Called {
     bytes: Vec<u8>,
     layout: farcall_idl::Layout,
@@ -236,7 +236,7 @@ fn every_missing_symbol_is_listed() {
 }
 
 #[test]
-fn what_is_not_bound_or_does_not_fit_is_not_called() {
+fn an_unbound_function_or_a_wrong_argument_is_not_called() {
     let text = "Library \"libc.so.6\"; Define abs(IN int n, OUT int *r) Calls \"C\" r = abs(n);\n\
         Define far(IN int n) Backend \"GRAM\" Calls \"C\" far(n);";
     let document = parse_document(text).document;
@@ -290,7 +290,7 @@ Globals {
 Define huge(IN long n, each(IN long n, IN double x[n])) { double x; each(n, &x); }
 "#;
 
-/// One test, because a process runs one call at a time.
+/// This is one test, because a process runs one call at a time.
 #[test]
 fn functions_call_back() {
     let document = parse_document(CALLS_BACK).document;
@@ -342,7 +342,7 @@ fn from_fortran(document: &farcall_idl::Document, binding: &Binding) {
     assert_eq!(seen, [name, Some(Scalar::Int(4))]);
 }
 
-/// It is told before memory is taken.
+/// The error is reported before memory is allocated.
 fn more_than_is_allowed(document: &farcall_idl::Document, binding: &Binding) {
     let scalars = [Some(Scalar::Int(1 << 50))];
     let layout = document.interfaces[3].layout(&scalars, &[]).unwrap();
@@ -403,7 +403,7 @@ fn files_are_read_checked_and_found_by_name() {
 }
 
 #[test]
-fn the_library_says_what_it_is() {
+fn the_library_reports_its_identity() {
     let catalog = Catalog::load([root().join("libraries/blas.idl")]).unwrap();
     let (source, document) = catalog.files().next().unwrap();
     let Ok(binding) = Binding::load(document, source.folder(), None) else {

@@ -1,7 +1,8 @@
 //! Memory objects that processes share, and their mappings.
 //!
-//! Memory that could shrink would end the process that touches it: an object is sealed by who makes
-//! it, and looked at by who is handed it.
+//! If a memory object shrinks, every process that touches the missing part ends with a signal. The
+//! process that creates an object therefore seals its size, and a process that receives one checks
+//! the seal.
 
 use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
@@ -18,17 +19,17 @@ pub struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: a mapping is plain memory; whoever dereferences `start` answers for synchronisation.
+// SAFETY: a mapping is plain memory; the code that dereferences `start` must synchronise.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; the mapping itself never changes.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `bytes` bytes of `fd` for reading and writing; its pages come as they are touched, or
-    /// all at once where they are to be `present`.
+    /// Maps `bytes` bytes of `fd` for reading and writing. The system allocates all pages at once
+    /// if `present` is true, else each page at its first use.
     ///
     /// # Errors
-    /// The system has no room for it.
+    /// The system has not enough memory or address space.
     pub fn new(fd: BorrowedFd<'_>, bytes: usize, present: bool) -> io::Result<Mapping> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = match present {
@@ -42,12 +43,12 @@ impl Mapping {
         Ok(Mapping { start, bytes })
     }
 
-    /// The first byte.
+    /// Address of the first byte.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Its length.
+    /// Length in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -60,11 +61,11 @@ impl Drop for Mapping {
     }
 }
 
-/// A memory object whose size can no longer change, so that no side can make the other fault. Its
-/// pages are taken when they are first touched.
+/// Creates a memory object whose size can no longer change, so that no process can make another one
+/// fault. The system allocates each page at its first use.
 ///
 /// # Errors
-/// The system has no room for it.
+/// The system has not enough memory.
 pub fn sealed_memory(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&fd, bytes as u64)?;
@@ -72,10 +73,10 @@ pub fn sealed_memory(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Whether an object that was handed over has so many bytes, and keeps them.
+/// Whether a memory object of another process has `bytes` bytes and a sealed size.
 ///
 /// # Errors
-/// It is no memory object.
+/// The descriptor is not a memory object.
 pub fn is_sealed(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<bool> {
     let size = usize::try_from(fstat(fd)?.st_size).unwrap_or(0);
     Ok(size >= bytes && fcntl_get_seals(fd)?.contains(SealFlags::SHRINK))

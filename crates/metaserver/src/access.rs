@@ -1,10 +1,10 @@
-//! Who may come in, and whose servers may join.
+//! Decides which clients can connect and whose servers can join.
 
 use crate::Config;
 use farcall_access::{Evidence, Settings, TokenError, User};
 use std::net::SocketAddr;
 
-/// Who may come in, and whose servers may join.
+/// Decides which clients can connect and whose servers can join.
 #[derive(Debug)]
 pub(crate) struct Access {
     users: farcall_access::Access,
@@ -23,7 +23,7 @@ impl Access {
         })
     }
 
-    /// Says so where anybody on a network may have servers join.
+    /// Logs a warning if anybody on a network can join servers.
     pub(crate) fn warn_of_strangers(&self, listen: &[SocketAddr]) {
         let open = listen.iter().find(|at| !at.ip().is_loopback());
         if let Some(address) = open.filter(|_| self.is_open()) {
@@ -35,7 +35,7 @@ impl Access {
         }
     }
 
-    /// The user whom a token or a certificate shows. The error is for the client.
+    /// The user that a token or a certificate identifies. The error is for the client.
     pub(crate) fn user(
         &mut self,
         token: Option<&str>,
@@ -49,12 +49,12 @@ impl Access {
         Ok(user.to_string())
     }
 
-    /// Whether nobody has to prove anything, so that users are not told apart.
+    /// Whether clients need no credentials, so that the metaserver cannot tell users apart.
     pub(crate) fn is_open(&self) -> bool {
         self.users.is_open()
     }
 
-    /// Whether the servers of a user may join. The error is for the server.
+    /// Checks whether the servers of a user can join. The error is for the server.
     pub(crate) fn may_join(&self, user: &str) -> Result<(), String> {
         let is_named = self.server_users.iter().any(|name| name == user);
         match is_named || (self.is_open() && self.server_users.is_empty()) {
@@ -73,7 +73,7 @@ mod tests {
     use farcall_access::TokenFile;
 
     #[test]
-    fn where_proofs_are_asked_for_only_named_users_have_servers_join() {
+    fn with_credentials_only_servers_of_named_users_join() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
         let [alice, node] = ["alice", "node"].map(|name| TokenFile::add(&path, name).unwrap());

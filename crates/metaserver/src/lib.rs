@@ -1,12 +1,14 @@
-//! The metaserver: keeps the directory of servers, and tells clients where a call goes.
+//! The metaserver. It keeps the directory of servers and tells clients which server to use for a
+//! call.
 //!
 //! [`Metaserver::bind`] takes a typed [`Config`] and listens; [`Metaserver::run`] serves until
-//! SIGTERM or SIGINT. `farcall_directory` decides; here are sockets, threads and the store.
+//! SIGTERM or SIGINT. `farcall_directory` makes all decisions. This crate has the sockets, the
+//! threads and the store.
 //!
 //! Each connection has a thread, which reads a request, asks the directory under its lock, and
-//! answers; their number is bounded. One thread more passes what has changed on to the store, and
-//! takes in what other metaservers have put there. How a server joins is
-//! the server's own matter.
+//! answers. The number of connections is bounded. One more thread writes changes of the directory
+//! to the store, and reads what other metaservers have written there. The server decides on its own
+//! how it joins.
 
 mod access;
 mod session;
@@ -32,25 +34,27 @@ use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use store::keeper;
 
-/// What an operator can set.
+/// The settings of a metaserver.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to listen; port 0 picks a free one.
+    /// Addresses to listen on. Port 0 selects a free port.
     pub listen: Vec<SocketAddr>,
-    /// TLS, instead of clear text.
+    /// TLS settings. `None` uses clear text.
     pub tls: Option<Tls>,
-    /// File of tokens; only who has one may come in, or who shows a certificate that is believed.
+    /// File of tokens. If it is set, a client must have one of the tokens or a trusted certificate.
     pub tokens: Option<PathBuf>,
-    /// Users, by the names of their tokens or certificates, whose servers may join. Where nobody
-    /// has to prove anything, all may.
+    /// Users, by the names of their tokens or certificates, whose servers can join. If clients need
+    /// no credentials, all servers can join.
     pub server_users: Vec<String>,
-    /// Where the directory is kept and shared; without one it is forgotten at the end.
+    /// The store of the directory, which other metaservers can share. Without a store, the
+    /// directory is lost when the metaserver ends.
     pub store: Option<StoreAddress>,
-    /// How a server is chosen.
+    /// The policy that chooses a server.
     pub policy: Policy,
-    /// Seconds for which a server is believed to be there without a report.
+    /// Seconds for which the metaserver keeps a server in the directory without a report.
     pub lease_s: f64,
-    /// Open connections; more are told so and closed.
+    /// Largest number of open connections. The metaserver tells further clients that it is full and
+    /// closes their connections.
     pub connections: usize,
 }
 
@@ -69,15 +73,15 @@ impl Default for Config {
     }
 }
 
-/// Why a metaserver cannot start, or cannot go on.
+/// The reason why a metaserver cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address cannot be listened on.
+    /// The metaserver cannot listen on an address.
     #[error("cannot listen on {address}: {source}; choose another port, or port 0")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The certificate, its key or the certificates of clients cannot be used.
@@ -86,15 +90,15 @@ pub enum StartError {
     /// The tokens cannot be used.
     #[error("tokens: {0}")]
     Tokens(#[from] TokenError),
-    /// The lease is no time.
-    #[error("a lease of {0} s: give 0.1 to 86400 seconds")]
+    /// The lease is not an accepted time.
+    #[error("a lease of {0} s is out of range; use 0.1 to 86400 seconds")]
     Lease(f64),
-    /// The system refused something else.
+    /// Another operation of the system failed.
     #[error("cannot start the metaserver: {0}")]
     System(#[from] io::Error),
 }
 
-/// What the threads share.
+/// The state that the threads share.
 pub(crate) struct Shared {
     directory: Mutex<Directory>,
     access: Mutex<Access>,
@@ -103,16 +107,17 @@ pub(crate) struct Shared {
     most_connections: usize,
     lease_s: f64,
     start: Instant,
-    /// Seconds from 1970, UTC, until then.
+    /// Seconds since 1970, UTC, when the metaserver started.
     start_s: f64,
-    /// The store answers; always, where there is none.
+    /// Whether the store answers. Always true without a store.
     stored: AtomicBool,
     store: Option<StoreAddress>,
     ends: AtomicBool,
 }
 
 impl Shared {
-    /// Seconds since 1970, UTC. Leases go by it: when the calendar is set, it goes on as before.
+    /// Seconds since 1970, UTC. Leases use this clock. It continues steadily if the system's clock
+    /// is set.
     pub(crate) fn now(&self) -> f64 {
         self.start_s + self.start.elapsed().as_secs_f64()
     }
@@ -124,18 +129,18 @@ impl Shared {
     }
 }
 
-/// A metaserver that listens.
+/// A metaserver that is listening.
 pub struct Metaserver {
     listeners: Vec<TcpListener>,
     shared: Arc<Shared>,
 }
 
 impl Metaserver {
-    /// Listens, and reads what the store knows.
+    /// Starts to listen and reads the directory from the store.
     ///
     /// # Errors
-    /// The configuration cannot be used. A store that cannot be reached is no error: it is logged,
-    /// and tried again.
+    /// The configuration cannot be used. If the store cannot be reached, this is not an error: the
+    /// metaserver logs it and tries again.
     pub fn bind(config: Config) -> Result<Metaserver, StartError> {
         if !(0.1..=86400.0).contains(&config.lease_s) {
             return Err(StartError::Lease(config.lease_s));
@@ -185,13 +190,13 @@ impl Metaserver {
         Ok(Metaserver { listeners, shared })
     }
 
-    /// A way to ask, from any thread, for what Prometheus is to be told.
+    /// A function that returns the present metrics for Prometheus. Any thread can call it.
     pub fn readings(&self) -> impl Fn() -> Text + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move || status::metrics(&shared)
     }
 
-    /// Where it listens, as clients write it.
+    /// The addresses that it listens on, in the form that clients write.
     pub fn addresses(&self) -> Vec<String> {
         let scheme = if self.shared.identity.is_some() {
             "farcalls"
@@ -208,7 +213,7 @@ impl Metaserver {
     /// Serves until SIGTERM or SIGINT.
     ///
     /// # Errors
-    /// The system refuses a thread or a wait.
+    /// The system cannot create a thread or wait for events.
     pub fn run(self) -> io::Result<()> {
         let (signals, theirs) = UnixStream::pair()?;
         for signal in [libc::SIGTERM, libc::SIGINT] {
@@ -238,13 +243,13 @@ impl Metaserver {
         }
         self.shared.ends.store(true, Ordering::Relaxed);
         if let Some(keeper) = keeper {
-            // It writes what has changed last.
+            // The keeper writes the last changes before it ends.
             let _ = keeper.join();
         }
         Ok(())
     }
 
-    /// Takes the connections that wait; each has a number of its own.
+    /// Accepts the waiting connections and gives each a number. Returns the next number.
     fn accept(&self, listener: &TcpListener, mut number: u64) -> u64 {
         loop {
             match listener.accept() {
@@ -253,13 +258,15 @@ impl Metaserver {
                     let shared = self.shared.clone();
                     let serve = move || session::serve(&shared, stream, peer, number);
                     if let Err(error) = thread::Builder::new().spawn(serve) {
-                        tracing::warn!("{peer}: no thread for it: {error}");
+                        tracing::warn!(
+                            "{peer}: cannot create a thread for the connection: {error}"
+                        );
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return number,
                 Err(error) => {
                     tracing::warn!("cannot accept a connection: {error}");
-                    // Mostly for lack of descriptors, which passes when connections end.
+                    // The usual reason is a lack of descriptors, which ends when connections close.
                     thread::sleep(std::time::Duration::from_millis(100));
                     return number;
                 }
@@ -268,7 +275,7 @@ impl Metaserver {
     }
 }
 
-/// How often leases are looked at.
+/// Interval between checks of the leases.
 const TICK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,

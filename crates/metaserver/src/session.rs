@@ -1,4 +1,4 @@
-//! One connection: its thread reads a request, asks the directory, and answers.
+//! One connection. Its thread reads a request, asks the directory, and answers.
 
 use crate::{Shared, status};
 use farcall_client::Address;
@@ -12,14 +12,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// Within this time a connection must greet, and take each answer.
+/// Time within which a client must send its greeting, and must accept each answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A connection on which nothing comes for so long is closed; its client makes another.
+/// Time after which an idle connection is closed. The client then opens a new one.
 const IDLE: Duration = Duration::from_secs(3600);
-/// Bytes read at once.
+/// Largest number of bytes read at once.
 const INPUT_BYTES: usize = 64 << 10;
 
-/// A socket, with TLS where the metaserver speaks it.
+/// A socket, with TLS if the metaserver uses it.
 struct Wire {
     stream: TcpStream,
     tls: Option<Tls>,
@@ -45,22 +45,22 @@ impl Wire {
     }
 }
 
-/// A connection, as its thread knows it.
+/// The state of a connection.
 struct Session<'s> {
     shared: &'s Shared,
     wire: Wire,
     proto: Connection,
     peer: SocketAddr,
     number: u64,
-    /// What it may say, once its peer was let in.
+    /// What the client is allowed to do. `None` until it has been admitted.
     session: Option<session::Session>,
 }
 
-/// Why a connection ends.
+/// The reason why a connection ends.
 enum End {
-    /// The other side has closed it, or broke off.
+    /// The client closed the connection, or it broke.
     Left,
-    /// It is told why.
+    /// The metaserver ends it and sends this reason to the client.
     Told(String),
 }
 
@@ -68,7 +68,7 @@ impl From<io::Error> for End {
     fn from(error: io::Error) -> End {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                End::Told("nothing came for too long; connect anew".to_string())
+                End::Told("the connection was idle for too long; connect again".to_string())
             }
             _ => End::Left,
         }
@@ -98,7 +98,7 @@ pub(crate) fn serve(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr, n
         if let End::Told(reason) = end {
             tracing::debug!("{peer}: closed: {reason}");
             session.proto.goodbye(reason);
-            // Whoever does not take it is not waited for.
+            // Do not wait for a client that does not read the reason.
             let _ = session.flush();
         }
         if let Some(session) = session.session.take() {
@@ -148,7 +148,9 @@ impl Session<'_> {
         let mut left = &input[..count];
         while !left.is_empty() {
             if self.proto.incoming().is_some() {
-                return Err(End::Told("a metaserver takes no array data".to_string()));
+                return Err(End::Told(
+                    "a metaserver does not accept array data".to_string(),
+                ));
             }
             let (taken, event) = self.proto.handle_input(left, 0)?;
             left = &left[taken..];
@@ -185,8 +187,10 @@ impl Session<'_> {
                 self.proto.status_text(request, text);
                 Ok(())
             }
-            // Their features are not offered.
-            Some(_) => Err(End::Told("a metaserver does not do this".to_string())),
+            // The metaserver does not offer the features of these requests.
+            Some(_) => Err(End::Told(
+                "a metaserver does not serve this request; ask a server".to_string(),
+            )),
         }
     }
 
@@ -217,8 +221,8 @@ impl Session<'_> {
     }
 }
 
-/// Where clients reach a server that says it listens there: one that listens on every address of
-/// its host is reached at the one from which it came.
+/// The address at which clients reach a server that listens on `address`. If the server listens on
+/// every address of its host, this is the address that its connection comes from.
 fn reachable(address: &str, peer: IpAddr) -> Result<String, String> {
     let parsed: Address = address.parse().map_err(|error| format!("{error}"))?;
     let is_any = |host: &str| host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
@@ -227,7 +231,7 @@ fn reachable(address: &str, peer: IpAddr) -> Result<String, String> {
         Address::Tcp { host: any, port } if is_any(&any) => Address::Tcp { host, port }.to_string(),
         Address::Tls { host: any, port } if is_any(&any) => Address::Tls { host, port }.to_string(),
         Address::Unix(_) => {
-            return Err(format!("{address} is reached from its own host only"));
+            return Err(format!("{address} can be reached only from its own host"));
         }
         other => other.to_string(),
     })
@@ -238,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_listens_everywhere_is_reached_where_it_came_from() {
+    fn a_server_that_listens_everywhere_is_reached_at_its_peer_address() {
         let peer = "192.0.2.7".parse().unwrap();
         for (says, is) in [
             ("farcall://0.0.0.0:5", "farcall://192.0.2.7:5"),

@@ -1,4 +1,4 @@
-//! How a metaserver stands, as a JSON object.
+//! The status of a metaserver: as a JSON object, and as metrics.
 
 use crate::Shared;
 use farcall_directory::ServerStatus;
@@ -6,9 +6,9 @@ use farcall_metrics::Text;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 
-/// Servers and paths of which a status tells.
+/// Largest number of servers, and of paths, in a status.
 const MOST: usize = 1000;
-/// Servers that have series of their own.
+/// Largest number of servers that have metric series of their own.
 const MOST_SERIES: usize = 100;
 
 pub(crate) fn text(shared: &Shared) -> String {
@@ -58,7 +58,7 @@ pub(crate) fn text(shared: &Shared) -> String {
     .to_string()
 }
 
-/// What Prometheus is told.
+/// The metrics for Prometheus.
 pub(crate) fn metrics(shared: &Shared) -> Text {
     let mut text = Text::new("farcall_meta");
     let mut directory = shared.directory();
@@ -77,17 +77,17 @@ pub(crate) fn metrics(shared: &Shared) -> Text {
     let (placed, data) = (directory.calls(), directory.data_count());
     drop(directory);
     let states = states.map(|(state, count)| (vec![("state", state.to_string())], count));
-    text.gauges("servers", "Servers by how they stand.", states);
+    text.gauges("servers", "Servers by status.", states);
     let help = "Predicted time of the calls that a server has.";
     text.gauges("server_backlog_seconds", help, backlogs);
     text.gauge("functions", "Functions that can be called.", functions);
-    let help = "Calls that were placed and have not ended, as far as is known.";
+    let help = "Placed calls that have not ended, as far as the metaserver knows.";
     text.gauge("placed_calls", help, placed);
-    text.gauge("data", "Arrays that are known by name.", data);
+    text.gauge("data", "Named data in the directory.", data);
     let connections = shared.connections.load(Ordering::Relaxed);
     text.gauge("connections", "Open connections.", connections);
     let answers = u64::from(shared.stored.load(Ordering::Relaxed));
-    let help = "1 while the store answers, or where there is none.";
+    let help = "1 if the store answers or if there is no store.";
     text.gauge("store_answers", help, answers);
     text
 }
@@ -126,7 +126,7 @@ mod tests {
     use crate::{Config, Metaserver};
 
     #[test]
-    fn metrics_tell_of_servers_calls_and_the_store() {
+    fn metrics_cover_servers_calls_and_the_store() {
         let metaserver = Metaserver::bind(Config::default()).unwrap();
         let text = metaserver.readings()().encode();
         for line in [

@@ -1,4 +1,4 @@
-//! Where a directory is kept, and shared with other metaservers.
+//! The database in which a metaserver keeps its directory. Several metaservers can share it.
 
 pub(crate) mod keeper;
 mod postgres;
@@ -11,15 +11,15 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Rows that are read at once.
+/// Largest number of rows read at once.
 const MOST_ROWS: i64 = 100_000;
-/// Bytes of a row; a larger one is not ours.
+/// Largest number of bytes in a row. A larger row was not written by a metaserver and is ignored.
 const MOST_BYTES: i64 = 8 << 20;
 
-/// Where a directory is kept.
+/// The address of a store.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StoreAddress {
-    /// `sqlite:PATH`: a file, for one metaserver, or several of one host.
+    /// `sqlite:PATH`: a file, for one metaserver, or for several on one host.
     Sqlite(PathBuf),
     /// `postgres:URL`: PostgreSQL, for several metaservers.
     Postgres(String),
@@ -39,7 +39,7 @@ impl FromStr for StoreAddress {
     }
 }
 
-/// Without a password.
+/// Shows the address without its password.
 impl fmt::Display for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -60,18 +60,18 @@ impl fmt::Debug for StoreAddress {
     }
 }
 
-/// What a store says that cannot be used.
+/// An error of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Of SQLite.
+    /// An error of SQLite.
     #[error("{0}")]
     Sqlite(#[from] rusqlite::Error),
-    /// Of PostgreSQL.
+    /// An error of PostgreSQL.
     #[error("{}", told(.0))]
     Postgres(#[from] ::postgres::Error),
 }
 
-/// What the database says, and not only that it did.
+/// The message of the database. The `Display` text of the error does not contain it.
 fn told(error: &::postgres::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
@@ -79,13 +79,13 @@ fn told(error: &::postgres::Error) -> String {
     }
 }
 
-/// A store that was opened.
+/// An open store.
 pub(crate) enum Store {
     Sqlite(Sqlite),
     Postgres(Box<Postgres>),
 }
 
-/// A row: what the record says.
+/// The contents of a row: an encoded record.
 pub(crate) type Body = Vec<u8>;
 
 impl Store {
@@ -96,7 +96,7 @@ impl Store {
         })
     }
 
-    /// Puts a row in its place, unless the one there holds for longer.
+    /// Writes a row, unless the store has one with the same key that is valid for longer.
     pub(crate) fn put(&mut self, key: Key, until_ms: u64, body: &[u8]) -> Result<(), StoreError> {
         let (key, until) = (key.to_string(), clamp(until_ms));
         match self {
@@ -105,7 +105,7 @@ impl Store {
         }
     }
 
-    /// Removes a row, unless it holds for longer.
+    /// Removes a row, unless it is valid for longer.
     pub(crate) fn remove(&mut self, key: Key, until_ms: u64) -> Result<(), StoreError> {
         let (key, until) = (key.to_string(), clamp(until_ms));
         match self {
@@ -114,7 +114,7 @@ impl Store {
         }
     }
 
-    /// All rows that hold; those that do not are removed.
+    /// Returns all valid rows and removes the expired ones.
     pub(crate) fn load(&mut self, now_ms: u64) -> Result<Vec<Body>, StoreError> {
         match self {
             Store::Sqlite(store) => Ok(store.load(clamp(now_ms))?),
@@ -122,7 +122,7 @@ impl Store {
         }
     }
 
-    /// Rows that others have put there since it was asked last, as far as the store tells.
+    /// Rows that others have written since the last call, if the store reports them.
     pub(crate) fn news(&mut self, now_ms: u64) -> Result<Vec<Body>, StoreError> {
         match self {
             Store::Sqlite(store) => Ok(store.news(clamp(now_ms))?),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn sqlite_keeps_what_holds_longest() {
+    fn sqlite_keeps_the_row_that_is_valid_longest() {
         let folder = tempfile::tempdir().unwrap();
         let address = StoreAddress::Sqlite(folder.path().join("directory"));
         let mut store = Store::open(&address).unwrap();

@@ -1,20 +1,20 @@
-//! Series whose labels anybody may choose.
+//! Metric series whose labels anybody can choose.
 
 use std::collections::HashMap;
 
-/// A value for each name, of a bounded number of names: the first ones have their own, all others
-/// share one, so that no series ever falls.
+/// A value for each name, with a bounded number of names. The first [`Bounded::MOST`] names have a
+/// value each. All later names share one value, so that no series ever decreases.
 #[derive(Clone, Debug, Default)]
 pub struct Bounded<V> {
     own: HashMap<String, V>,
     others: Option<V>,
 }
 
-/// The name of what all others share.
+/// The name of the value that all later names share.
 const OTHERS: &str = "other";
 
 impl<V: Default> Bounded<V> {
-    /// Names that have a value of their own.
+    /// Largest number of names that have a value of their own.
     pub const MOST: usize = 100;
 
     /// The value of a name.

@@ -1,10 +1,10 @@
-//! How many calls took how long.
+//! A histogram of call durations.
 
 use prometheus_client::encoding::MetricEncoder;
 use prometheus_client::encoding::NoLabelSet;
 use std::fmt;
 
-/// Bounds in seconds, four a decade.
+/// Upper bounds in seconds, four per decade.
 const BOUNDS: [f64; 38] = [
     1e-5,
     1.8e-5,
@@ -46,7 +46,7 @@ const BOUNDS: [f64; 38] = [
     f64::INFINITY,
 ];
 
-/// How many calls took how long: at least four bounds a decade, from 10 us to 3 h.
+/// A histogram of call durations, with at least four bounds per decade from 10 us to 3 h.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     counts: [u64; BOUNDS.len()],
@@ -63,7 +63,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// A call took so many nanoseconds.
+    /// Adds a call that took `nanos` nanoseconds.
     pub fn add(&mut self, nanos: u64) {
         let seconds = nanos as f64 * 1e-9;
         let index = BOUNDS.partition_point(|bound| seconds > *bound);
@@ -71,14 +71,14 @@ impl Histogram {
         self.nanos = self.nanos.saturating_add(nanos);
     }
 
-    /// The calls of another one as well.
+    /// Adds the calls of another histogram.
     pub fn merge(&mut self, other: &Histogram) {
         let counts = self.counts.iter_mut().zip(other.counts);
         counts.for_each(|(count, more)| *count += more);
         self.nanos = self.nanos.saturating_add(other.nanos);
     }
 
-    /// How many calls.
+    /// Number of calls.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

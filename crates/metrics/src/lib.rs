@@ -1,5 +1,7 @@
-//! Numbers for Prometheus: collected by a daemon's own thread, written in the text format of
-//! OpenMetrics by whoever is asked for them.
+//! Metrics for Prometheus.
+//!
+//! A daemon's own thread collects the numbers. The thread that serves a request writes them in the
+//! text format of OpenMetrics.
 
 mod bounded;
 mod histogram;
@@ -13,21 +15,21 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::fmt;
 
-/// What the format is called in HTTP.
+/// The HTTP content type of the format.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Takes the numbers from the thread that has collected them.
+/// A function that takes the numbers from the thread that has collected them.
 pub type Answer = Box<dyn FnOnce(Text) + Send>;
 
-/// Names and values that tell one series of a metric from another.
+/// Names and values that distinguish the series of a metric.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// A number of a series.
+/// A value of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// Without a fraction.
+    /// A whole number.
     Whole(u64),
-    /// Any other.
+    /// Any other number.
     Real(f64),
 }
 
@@ -46,7 +48,7 @@ impl From<usize> for Value {
 impl From<f64> for Value {
     fn from(value: f64) -> Value {
         let whole = value as u64;
-        // Such numbers are the same either way, and shorter without a fraction.
+        // The value is the same in both forms, and the text is shorter without a fraction.
         match whole < 1 << 53 && whole as f64 == value {
             true => Value::Whole(whole),
             false => Value::Real(value),
@@ -54,7 +56,7 @@ impl From<f64> for Value {
     }
 }
 
-/// Metrics whose names all begin alike.
+/// Metrics whose names share a prefix.
 #[derive(Clone, Debug)]
 pub struct Text {
     prefix: &'static str,
@@ -76,7 +78,7 @@ enum Series {
 }
 
 impl Text {
-    /// Metrics whose names all begin so.
+    /// An empty set of metrics whose names start with `prefix`.
     pub fn new(prefix: &'static str) -> Text {
         Text {
             prefix,
@@ -84,7 +86,7 @@ impl Text {
         }
     }
 
-    /// Numbers that go up and down.
+    /// Adds a metric with several series that go up and down.
     pub fn gauges<V: Into<Value>>(
         &mut self,
         name: impl Into<String>,
@@ -97,12 +99,13 @@ impl Text {
         self.add(name, help, Series::Gauge(series.collect()));
     }
 
-    /// A number that goes up and down.
+    /// Adds a metric that goes up and down.
     pub fn gauge(&mut self, name: impl Into<String>, help: &'static str, value: impl Into<Value>) {
         self.gauges(name, help, [(Labels::new(), value)]);
     }
 
-    /// Numbers that only grow. Their series are called `name` with `_total` behind.
+    /// Adds a metric with several series that only grow. The series are called `name` with the
+    /// suffix `_total`.
     pub fn counters<V: Into<Value>>(
         &mut self,
         name: impl Into<String>,
@@ -115,7 +118,7 @@ impl Text {
         self.add(name, help, Series::Counter(series.collect()));
     }
 
-    /// A number that only grows. Its series is called `name` with `_total` behind.
+    /// Adds a metric that only grows. The series is called `name` with the suffix `_total`.
     pub fn counter(
         &mut self,
         name: impl Into<String>,
@@ -125,7 +128,7 @@ impl Text {
         self.counters(name, help, [(Labels::new(), value)]);
     }
 
-    /// Seconds, by how many were at most as long as each bound.
+    /// Adds histograms of seconds.
     pub fn histograms(
         &mut self,
         name: impl Into<String>,
@@ -144,12 +147,12 @@ impl Text {
         });
     }
 
-    /// The text.
+    /// The metrics in the text format of OpenMetrics.
     pub fn encode(self) -> String {
         let mut registry = Registry::with_prefix(self.prefix);
         registry.register_collector(Box::new(self));
         let mut text = String::new();
-        // Writing to a String cannot fail.
+        // Writing to a `String` does not fail.
         let _ = text::encode(&mut text, &registry);
         text
     }

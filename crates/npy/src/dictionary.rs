@@ -1,6 +1,6 @@
-//! The text of a header: a dictionary as Python writes it, of which three keys count.
+//! Parses the text of a header: a dictionary in Python's syntax, of which three keys matter.
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Dictionary {
     pub(crate) descr: String,
@@ -8,11 +8,13 @@ pub(crate) struct Dictionary {
     pub(crate) shape: Vec<u64>,
 }
 
-/// Lengths that are read of a shape, some more than there may be.
+/// Largest number of lengths to read of a shape. It is larger than the number of dimensions that is
+/// accepted.
 const MOST_LENGTHS: usize = 64;
 
 impl Dictionary {
-    /// Reads `{'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }`, in any order.
+    /// Reads `{'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }`, with the keys in any
+    /// order.
     pub(crate) fn read(text: &str) -> Option<Dictionary> {
         let mut left = Text(text);
         left.take("{")?;
@@ -42,7 +44,7 @@ impl Dictionary {
     }
 }
 
-/// What is left of the text.
+/// The text that is left to read.
 struct Text<'t>(&'t str);
 
 impl<'t> Text<'t> {
@@ -59,7 +61,7 @@ impl<'t> Text<'t> {
             .filter(|first| matches!(first, '\'' | '"'))?;
         let (string, rest) = text[1..].split_once(quote)?;
         self.0 = rest;
-        // Nothing that is known has anything to escape.
+        // No known string needs an escape.
         (!string.contains('\\')).then_some(string)
     }
 
@@ -79,7 +81,7 @@ impl<'t> Text<'t> {
             }
             lengths.push(self.number()?);
             if self.take(",").is_none() {
-                // `(3)` is a number and no shape to Python.
+                // To Python, `(3)` is a number and not a shape.
                 self.take(")")?;
                 return (lengths.len() > 1).then_some(lengths);
             }
@@ -94,7 +96,7 @@ impl<'t> Text<'t> {
             .unwrap_or(text.len());
         let (digits, rest) = text.split_at(end);
         self.0 = rest;
-        // As Python 2 wrote long integers.
+        // Python 2 wrote long integers with an `L`.
         let _ = self.take("L");
         digits.parse().ok()
     }
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn a_text_that_is_not_a_dictionary_is_refused() {
         let whole = "{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }";
         assert!(Dictionary::read(whole).is_some());
         for end in 0..whole.len() {

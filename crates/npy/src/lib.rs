@@ -1,55 +1,57 @@
-//! The header of a `.npy` file (NEP 1): type, shape and order of its array, and where the elements
-//! begin. The bytes may be anybody's: nothing here reads more than [`MOST_HEADER`] of them.
+//! The header of a `.npy` file (NEP 1): type, shape and order of its array, and the position of the
+//! elements.
 //!
-//! `npyz` is no substitute: it multiplies a shape without a check (the case `huge` of the fuzz
-//! corpus panics), and 20 nested brackets in a header keep its parser busy for 20 s.
+//! The bytes can come from anybody, so this crate reads at most [`MOST_HEADER`] of them. It does
+//! not use `npyz`, because that crate multiplies a shape without a check (the case `huge` of the
+//! fuzz corpus panics), and 20 nested brackets in a header keep its parser busy for 20 s.
 
 mod dictionary;
 
 use dictionary::Dictionary;
 use farcall_idl::Type;
 
-/// Bytes of a file in which its header has to end.
+/// Number of bytes at the start of a file within which its header must end.
 pub const MOST_HEADER: usize = 64 << 10;
-/// Dimensions of an array.
+/// Largest number of dimensions of an array.
 const MOST_DIMENSIONS: usize = 32;
 
-/// What a file says of its array.
+/// The description of the array in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Type of the elements.
     pub element: Type,
     /// The shape as NumPy shows it.
     pub shape: Vec<u64>,
-    /// Whether the first index varies fastest; the last does otherwise.
+    /// Whether the first index varies fastest. Otherwise the last one does.
     pub column_major: bool,
-    /// Whether the elements are in the other byte order than this machine's.
+    /// Whether the byte order of the elements differs from this machine's.
     pub is_swapped: bool,
-    /// Where the elements begin, in bytes.
+    /// Position of the first element in the file, in bytes.
     pub offset: u64,
     /// Bytes of all elements.
     pub bytes: u64,
 }
 
-/// Why a file is not an array that can be passed.
+/// The reason why a file is not an array that can be passed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NpyError {
-    /// The first bytes are no header.
-    #[error("it has no header of a .npy file within its first 64 KiB")]
+    /// The first bytes are not a header.
+    #[error("the file has no .npy header within its first 64 KiB")]
     Header,
-    /// Elements that no type of the interface language is for.
+    /// Interface files have no type for the elements.
     #[error("elements of type {0} cannot be passed")]
     Element(String),
-    /// More dimensions, or bytes, than there may be.
-    #[error("its shape is too large")]
+    /// The array has too many dimensions or bytes.
+    #[error("the shape of the array is too large")]
     Shape,
 }
 
 impl Header {
-    /// Reads the header from the first bytes of a file: all of it, or [`MOST_HEADER`] at most.
+    /// Reads the header from the first bytes of a file. `start` is the whole file or its first
+    /// [`MOST_HEADER`] bytes.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The reason why the bytes are not a header.
     pub fn read(start: &[u8]) -> Result<Header, NpyError> {
         let start = &start[..start.len().min(MOST_HEADER)];
         let (text, offset) = text(start).ok_or(NpyError::Header)?;
@@ -89,7 +91,7 @@ impl Header {
     }
 }
 
-/// The text of the header, and where it ends, if that is within the first bytes.
+/// The text of the header and the position of its end, if the end is within the first bytes.
 fn text(start: &[u8]) -> Option<(&str, u64)> {
     let rest = start.strip_prefix(b"\x93NUMPY")?;
     let (length, at) = match rest {
@@ -102,7 +104,7 @@ fn text(start: &[u8]) -> Option<(&str, u64)> {
     Some((std::str::from_utf8(text).ok()?, offset))
 }
 
-/// The first bytes of a file whose elements follow in the byte order of this machine; none where
+/// The first bytes of a file whose elements follow in the byte order of this machine. `None` if
 /// NumPy has no such elements.
 pub fn header(element: Type, shape: &[u64], column_major: bool) -> Option<Vec<u8>> {
     let size = element.size()?;
@@ -121,13 +123,13 @@ pub fn header(element: Type, shape: &[u64], column_major: bool) -> Option<Vec<u8
     let fortran = if column_major { "True" } else { "False" };
     let text = format!(
         "{{'descr': '{order}{kind}', 'fortran_order': {fortran}, 'shape': ({}), }}",
-        // `(3,)` is a shape of one length, `(3, 4)` of two.
+        // `(3,)` is a shape with one length, `(3, 4)` one with two.
         match shape {
             [_] => lengths.trim_end(),
             _ => lengths.trim_end_matches(", "),
         }
     );
-    // The elements begin at a multiple of 64, behind spaces and an end of line.
+    // The elements begin at a multiple of 64, after spaces and an end of line.
     let whole = (10 + text.len() + 1).next_multiple_of(64);
     let length = u16::try_from(whole - 10).ok()?;
     let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
@@ -138,7 +140,7 @@ pub fn header(element: Type, shape: &[u64], column_major: bool) -> Option<Vec<u8
     Some(bytes)
 }
 
-/// NumPy's kinds with their sizes, and the types of the interface language for them.
+/// NumPy's kinds with their sizes, and the corresponding types of interface files.
 const KINDS: [(&str, Type); 12] = [
     ("i1", Type::Char),
     ("i2", Type::Short),
@@ -154,7 +156,7 @@ const KINDS: [(&str, Type); 12] = [
     ("c16", Type::DComplex),
 ];
 
-/// The type of the interface language for elements of NumPy's kind and size, and that size.
+/// The type in interface files for elements of NumPy's kind and size, and that size.
 fn type_of(kind: &str) -> Option<(Type, u64)> {
     let (_, element) = KINDS.iter().find(|(name, _)| *name == kind)?;
     Some((*element, element.size()?.into()))
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_header_that_is_written_reads_back() {
         let shapes: [&[u64]; 4] = [&[], &[3], &[3, 4], &[0, 7, 2]];
         for (shape, element) in shapes.iter().flat_map(|s| Type::ALL.map(|ty| (s, ty))) {
             let Some(written) = header(element, shape, shape.len() == 2) else {
@@ -216,8 +218,8 @@ mod tests {
         }
     }
 
-    /// What other readers of this format fall over: a product that overflows, and brackets within
-    /// brackets, on which a parser that tries everything works for hours.
+    /// Other readers of this format fail on these headers: a product that overflows, and nested
+    /// brackets, on which a backtracking parser works for hours.
     #[test]
     fn a_hostile_header_is_an_error_at_once() {
         let nested = format!("{}'<f8'{}", "[".repeat(30_000), "]".repeat(30_000));
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_array_is_said_so() {
+    fn a_file_that_is_not_an_array_is_an_error() {
         for bytes in [&b""[..], b"\x93NUMPY", b"PK\x03\x04", &[0x93; 100]] {
             assert!(matches!(Header::read(bytes), Err(NpyError::Header)));
         }

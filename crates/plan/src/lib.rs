@@ -1,5 +1,5 @@
-//! A transaction written down in a file: calls with their scalars, the names of the arrays that go
-//! from one to the other, and the files from which arrays come and to which they go.
+//! A transaction saved as text: calls with their scalars, the names of the arrays that pass from
+//! call to call, and the files that arrays are read from and written to.
 //!
 //! ```toml
 //! schema = 1
@@ -15,8 +15,8 @@
 //! arguments = { transa = "N", transb = "N", m = 2, n = 2, k = 2, alpha = 1.0, a = "a", lda = 2 }
 //! ```
 //!
-//! What is a scalar, and what the name of an array, is for the interfaces to say. A plan may be
-//! anybody's: what it holds is bounded here, before anything is done.
+//! The interfaces decide whether an argument is a scalar or the name of an array. A plan can come
+//! from anybody, so this crate checks its bounds before anything is done with it.
 
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,25 +24,25 @@ use std::fmt;
 
 /// Longest text of a plan, in bytes.
 pub const MOST_BYTES: usize = 4 << 20;
-/// Calls of a plan.
+/// Largest number of calls in a plan.
 pub const MOST_CALLS: usize = 10_000;
-/// Files of a plan, each way.
+/// Largest number of files of a plan, for inputs and for outputs separately.
 pub const MOST_FILES: usize = 10_000;
 /// Longest name of an array or a function, in bytes.
 const MOST_NAME: usize = 200;
-/// The form that is read and written.
+/// The version of the format.
 const SCHEMA: u32 = 1;
 
-/// A transaction written down.
+/// A transaction saved as text.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     schema: u32,
-    /// Arrays that come from files, by name: paths, relative to the plan's folder; or from data at
-    /// servers, as [`data`] says.
+    /// Arrays that are read from files, by name. A value is a path relative to the plan's folder,
+    /// or named data at servers (see [`data`]).
     #[serde(default)]
     pub inputs: BTreeMap<String, String>,
-    /// Arrays that go to files in the end, likewise.
+    /// Arrays that are written to files at the end, in the same form.
     #[serde(default)]
     pub outputs: BTreeMap<String, String>,
     /// The calls, in the order in which they were made.
@@ -54,7 +54,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// Its function, `module/name` or `name` alone.
+    /// The function: `module/name`, or only `name`.
     pub function: String,
     /// Scalars and names of arrays, by parameter. Work space is left out.
     #[serde(default)]
@@ -69,47 +69,47 @@ pub enum Value {
     Integer(i64),
     /// A real number.
     Real(f64),
-    /// A text, a complex number as the shell takes it, or the name of an array.
+    /// A text, a complex number in the form of the command line, or the name of an array.
     Text(String),
     /// An array of texts.
     Texts(Vec<String>),
 }
 
-/// Why a text is no plan.
+/// The reason why a text is not a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// It is too long.
+    /// The text is too long.
     #[error("a plan has at most {MOST_BYTES} bytes")]
     Length,
-    /// It is not in the form.
+    /// The text does not have the format of a plan.
     #[error("{0}")]
     Form(String),
-    /// It is of another form than this one.
-    #[error("its schema is {0}, and {SCHEMA} is known; update farcall")]
+    /// The plan has another version of the format.
+    #[error("the plan has schema {0}, but this farcall knows only schema {SCHEMA}; update farcall")]
     Schema(u32),
-    /// There is too much in it.
-    #[error("it has {given} {what}; at most {most} are allowed")]
+    /// The plan has too many entries.
+    #[error("the plan has {given} {what}; at most {most} are allowed")]
     TooMany {
-        /// What there is too much of.
+        /// The kind of entries.
         what: &'static str,
-        /// How many there are.
+        /// The number of entries.
         given: usize,
-        /// How many there may be.
+        /// The largest number allowed.
         most: usize,
     },
-    /// A name that is none.
+    /// A name is not allowed.
     #[error(
-        "{what} `{name}` has no name that can be: letters, digits, `_`, `-`, `.` and `/`, up to \
-         {MOST_NAME} bytes"
+        "{what} `{name}`: this name is not allowed; use up to {MOST_NAME} bytes of letters, \
+         digits, `_`, `-`, `.` and `/`"
     )]
     Name {
-        /// What it should name.
+        /// The kind of thing that it names.
         what: &'static str,
-        /// What is given.
+        /// The name.
         name: String,
     },
-    /// A file is written twice, or is read and written.
-    #[error("the file `{0}` is named twice; each array that is written has a file of its own")]
+    /// A file is written twice, or is both read and written.
+    #[error("the file `{0}` is named twice; write each array to a separate file")]
     File(String),
 }
 
@@ -131,7 +131,7 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The reason why the text is not a plan.
     pub fn parse(text: &str) -> Result<Plan, PlanError> {
         if text.len() > MOST_BYTES {
             return Err(PlanError::Length);
@@ -166,7 +166,8 @@ impl Plan {
                 check_name("the argument", argument)?;
             }
         }
-        // Named data that are put are another version, and leave the one that was read alone.
+        // Named data can be both read and written: writing creates a new version and keeps the one
+        // that was read.
         let files = self.inputs.values().filter(|file| data(file).is_none());
         let mut files: BTreeSet<&String> = files.collect();
         match self.outputs.values().find(|file| !files.insert(file)) {
@@ -176,15 +177,15 @@ impl Plan {
     }
 }
 
-/// The name in `data:NAME`, where an array comes from named data at servers, or goes there.
+/// The name in `data:NAME`, which means named data at servers instead of a file.
 pub fn data(file: &str) -> Option<&str> {
     file.strip_prefix("data:")
 }
 
-/// Whether a name is one that plans have.
+/// Checks that a name is allowed in plans.
 ///
 /// # Errors
-/// It is not.
+/// The name is not allowed.
 pub fn check_name(what: &'static str, name: &str) -> Result<(), PlanError> {
     let is_letter = |letter: char| letter.is_alphanumeric() || "_-./".contains(letter);
     match (1..=MOST_NAME).contains(&name.len()) && name.chars().all(is_letter) {
@@ -232,7 +233,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// A text in quotes; a key that needs none has none.
+/// A key or text, in quotes unless it is a key that needs none.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_string()).to_string()
 }
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_read_as_it_is_written() {
+    fn a_plan_that_is_written_reads_back_equal() {
         let text = example().to_string();
         assert_eq!(Plan::parse(&text), Ok(example()), "{text}");
     }
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plan_is_refused() {
+    fn a_text_that_is_not_a_plan_is_refused() {
         let parse = |text: &str| Plan::parse(text).unwrap_err().to_string();
         assert!(parse("").contains("schema"));
         assert!(parse("schema = 2").contains("update farcall"));

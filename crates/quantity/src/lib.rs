@@ -1,8 +1,8 @@
-//! Numbers with units, as people write them on command lines and in specifications: `64KB`,
-//! `1GB/s`, `100Mbit/s`, `10ms`.
+//! Numbers with units, as users write them on command lines and in specifications: `64KB`, `1GB/s`,
+//! `100Mbit/s`, `10ms`.
 //!
-//! Units are decimal: 1 KB is 1000 bytes. `KiB`, `MiB`, `GiB` are powers of 1024. Bits are told in
-//! bytes.
+//! Units are decimal: 1 KB is 1000 bytes. `KiB`, `MiB`, `GiB` are powers of 1024. Bits are
+//! converted to bytes.
 #![no_std]
 
 extern crate alloc;
@@ -11,10 +11,10 @@ use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
 
-/// Whole numbers up to here are exact as `f64`.
+/// Whole numbers up to this one are exact as `f64`.
 const MOST_EXACT: f64 = (1u64 << 53) as f64;
 
-/// What a number counts.
+/// The quantity that a number measures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Plain,
@@ -23,19 +23,19 @@ enum Kind {
     Time,
 }
 
-/// Reads a number with an optional unit: `1e9`, `1GB/s`, `20KB`, `100Mbit/s`, `5us`, `2ms`.
-/// Returns bytes, bytes per second or seconds.
+/// Reads a number with an optional unit: `1e9`, `1GB/s`, `20KB`, `100Mbit/s`, `5us`, `2ms`. Returns
+/// bytes, bytes per second or seconds.
 ///
 /// # Errors
-/// Says what the text should look like.
+/// The error says which form the text must have.
 pub fn parse(text: &str) -> Result<f64, String> {
     read(text).map(|(value, _)| value)
 }
 
-/// Reads a number, or text with a unit, from a file.
+/// Reads a number, or a text with a unit, from a file.
 ///
 /// # Errors
-/// It is neither.
+/// The value is neither.
 #[cfg(feature = "serde")]
 pub fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     #[derive(serde::Deserialize)]
@@ -50,10 +50,10 @@ pub fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, 
     }
 }
 
-/// The same without a fraction, and not below 0: bytes per second.
+/// The same as [`number`], but a whole number that is not negative: bytes per second.
 ///
 /// # Errors
-/// It is no such number.
+/// The value is not such a number.
 #[cfg(feature = "serde")]
 pub fn whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let rate = number(deserializer)?;
@@ -63,15 +63,15 @@ pub fn whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D
     }
 }
 
-/// Reads bytes: `65536`, `64KB`, `2MB`, `1GiB`.
+/// Reads a number of bytes: `65536`, `64KB`, `2MB`, `1GiB`.
 ///
 /// # Errors
-/// Says what the text should look like.
+/// The error says which form the text must have.
 pub fn bytes(text: &str) -> Result<u64, String> {
     match read(text) {
         Ok((value, Kind::Plain | Kind::Bytes)) if is_whole(value) => Ok(value as u64),
         _ => Err(format!(
-            "`{text}` is no size: write 65536, 64KB, 2MB or 1GB"
+            "`{text}` is not a size: write 65536, 64KB, 2MB or 1GB"
         )),
     }
 }
@@ -79,13 +79,13 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 /// Reads a time: `100ms`, `0.5s`, `20us`.
 ///
 /// # Errors
-/// Says what the text should look like.
+/// The error says which form the text must have.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let time = match read(text) {
         Ok((value, Kind::Time)) => Duration::try_from_secs_f64(value).ok(),
         _ => None,
     };
-    time.ok_or_else(|| format!("`{text}` is no time: write 100ms or 0.5s"))
+    time.ok_or_else(|| format!("`{text}` is not a time: write 100ms or 0.5s"))
 }
 
 fn is_whole(value: f64) -> bool {
@@ -109,7 +109,7 @@ fn read(text: &str) -> Result<(f64, Kind), String> {
     }
 }
 
-/// Where the unit begins.
+/// Position at which the unit begins.
 fn number_ends(text: &str) -> usize {
     let begins_unit = |&(at, c): &(usize, char)| {
         let next = text[at + c.len_utf8()..].chars().next();
@@ -122,7 +122,7 @@ fn number_ends(text: &str) -> usize {
         .map_or(text.len(), |(at, _)| at)
 }
 
-/// What a number of this unit is multiplied with and divided by: both are exact.
+/// The multiplier and the divisor of a unit. Both are exact.
 fn factor(unit: &str) -> Option<(f64, f64, Kind)> {
     let (factor, divisor) = match unit {
         "" => return Some((1.0, 1.0, Kind::Plain)),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_whole_and_no_times() {
+    fn bytes_are_whole_numbers_and_not_times() {
         assert_eq!(bytes("64KB"), Ok(64_000));
         assert_eq!(bytes("65536"), Ok(65_536));
         assert_eq!(bytes("1.5MB"), Ok(1_500_000));

@@ -1,7 +1,8 @@
-//! Seeded numbers: the same seed gives the same numbers on every machine and in every version.
+//! Seeded random numbers: the same seed gives the same numbers on every machine and in every
+//! version.
 //!
-//! Simulations, `--placement random:SEED` and the tests draw from [`SplitMix64`]. What must not be
-//! guessed (tokens, keys) comes from the system instead.
+//! Simulations, `--placement random:SEED` and the tests use [`SplitMix64`]. Secrets such as tokens
+//! and keys come from the system instead.
 #![no_std]
 
 /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
@@ -25,17 +26,17 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, by the multiply-shift method; 0 where `n` is 0.
+    /// A number below `n`, by the multiply-shift method. It is 0 if `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
-    /// A number from 0 to below 1, a multiple of 2^-40.
+    /// A number in [0, 1), a multiple of 2^-40.
     pub fn unit(&mut self) -> f64 {
         self.below(1 << 40) as f64 / (1u64 << 40) as f64
     }
 
-    /// True in this share of cases: never at 0, always at 1.
+    /// True with this probability: never at 0, always at 1.
     pub fn chance(&mut self, share: f64) -> bool {
         self.unit() < share
     }
@@ -53,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_kept() {
+    fn chances_match_their_probability() {
         let mut generator = SplitMix64::new(1);
         let hits = (0..10_000).filter(|_| generator.chance(0.25)).count();
         assert!((2_300..2_700).contains(&hits), "{hits}");

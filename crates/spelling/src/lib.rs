@@ -1,15 +1,15 @@
-//! "Did you mean": the known word closest to one that is not known.
+//! "Did you mean": finds the known word closest to an unknown one.
 #![no_std]
 
 extern crate alloc;
 
 use alloc::vec::Vec;
 
-/// Longer words are not compared.
+/// Longest word that is compared, in characters.
 const MAX_LENGTH: usize = 64;
 
-/// The candidate fewest edits away, if there are at most `most`, the first of several; case does
-/// not count as an edit. A candidate of which nothing would be left is none.
+/// The candidate with the fewest edits, if there are at most `most`. The first one wins a tie. Case
+/// does not count as an edit. A candidate does not match if the edits replace all of it.
 pub fn closest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,

@@ -1,10 +1,11 @@
-//! Adaptive spinning: whether a thread that waits looks again, or sleeps until it is woken.
+//! Adaptive spinning: whether a waiting thread checks again or sleeps until another thread wakes
+//! it.
 //!
-//! Waking a thread on an idle core takes tens of microseconds, more than a short call does. A
-//! thread that looks again and again instead keeps its core awake, and lets every other thread
-//! that wants the core run in between. While those are the ends of the same call they give it
-//! back within microseconds. One that keeps it has work of its own to do: then the threads exceed
-//! the cores, and spinning stops for a while.
+//! Waking a thread on an idle core takes tens of microseconds, which is more than a short call
+//! takes. A thread that checks again and again keeps its core awake. Between two checks it yields
+//! the core to any other thread that wants it. If the other threads are the ends of the same call,
+//! they give the core back within microseconds. A thread that keeps the core has work of its own.
+//! There are then more threads than cores, and spinning stops for a while.
 
 mod seat;
 
@@ -13,13 +14,14 @@ pub use seat::{Bell, Seat, Waiter};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A thread let run that keeps the core for longer has work of its own.
+/// Time in nanoseconds. A thread that keeps the core for longer has work of its own.
 const LATE: u64 = 500_000;
-/// First pause of spinning; doubled as long as spinning turns out badly again.
+/// First pause of spinning, in nanoseconds. It doubles each time that spinning fails again soon
+/// after.
 const PAUSE: u64 = 10_000_000;
 const LONGEST_PAUSE: u64 = 1_000_000_000;
 
-/// How the threads of one kind wait; shared by them.
+/// The spinning state that the threads of one kind share.
 ///
 /// ```
 /// let spin = farcall_spin::Spin::new(std::time::Duration::from_micros(100));
@@ -27,29 +29,29 @@ const LONGEST_PAUSE: u64 = 1_000_000_000;
 /// let mut wait = spin.begin();
 /// while !news() {
 ///     if !wait.look_again() {
-///         // Sleep until somebody tells of news.
+///         // Sleep until another thread signals news.
 ///     }
 /// }
 /// ```
 #[derive(Debug)]
 pub struct Spin {
     most: u64,
-    /// Times are nanoseconds since this.
+    /// Start of the times, which are in nanoseconds.
     origin: Instant,
     paused_until: AtomicU64,
     pause: AtomicU64,
 }
 
-/// One wait, from [`Spin::begin`] on.
+/// One wait. [`Spin::begin`] starts it.
 #[derive(Debug)]
 pub struct Wait<'s> {
     spin: &'s Spin,
-    /// When to stop looking; 0 where spinning pauses.
+    /// Time at which the wait stops spinning; 0 while spinning is paused.
     until: u64,
 }
 
 impl Spin {
-    /// `most` bounds the spinning of each wait; zero never spins.
+    /// A state whose waits spin for at most `most`. With zero they never spin.
     pub fn new(most: Duration) -> Spin {
         Spin {
             most: u64::try_from(most.as_nanos()).unwrap_or(u64::MAX),
@@ -59,7 +61,7 @@ impl Spin {
         }
     }
 
-    /// A wait begins now.
+    /// Starts a wait.
     pub fn begin(&self) -> Wait<'_> {
         let until = self.deadline(self.now());
         Wait { spin: self, until }
@@ -76,14 +78,14 @@ impl Spin {
         }
     }
 
-    /// Others were let run from `start` to `end`. Returns whether they gave the core back at once;
-    /// if not, spinning pauses.
+    /// Records that this thread yielded the core from `start` to `end`. Returns whether it got the
+    /// core back at once. If not, spinning pauses.
     fn let_run(&self, start: u64, end: u64) -> bool {
         if end - start <= LATE {
             return true;
         }
         let pause = self.pause.load(Ordering::Relaxed);
-        // Trouble long after the last pause is new trouble.
+        // If the last pause ended long ago, start again with the first pause.
         let since = start.saturating_sub(self.paused_until.load(Ordering::Relaxed));
         let pause = match since > 4 * pause {
             true => PAUSE,
@@ -101,8 +103,8 @@ impl Wait<'_> {
         self.until > 0
     }
 
-    /// There was no news. Lets other threads run, and says whether to look again; if not, it is
-    /// time to sleep.
+    /// Yields the core after a check without news. Returns whether to check again; if not, the
+    /// thread should sleep.
     pub fn look_again(&mut self) -> bool {
         if !self.spins() {
             return false;
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_trouble_begins_with_a_short_pause() {
+    fn after_a_quiet_time_the_first_pause_is_short_again() {
         let spin = spin();
         (0..10).for_each(|_| assert!(!spin.let_run(0, LATE + 1)));
         let later = 100 * LONGEST_PAUSE;

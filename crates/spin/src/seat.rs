@@ -1,14 +1,16 @@
-//! The seat at a connection's socket: one thread waits there for all, the others sleep.
+//! The seat at a connection's socket: one thread waits there for all threads, and the others sleep.
 //!
-//! A [`Seat`] is part of a state behind one lock, and says who has the seat and who is to be woken
-//! for which key. It moves no bytes and does not wait: its callers do, and follow these rules.
+//! A [`Seat`] is part of a state behind one lock. It records which thread has the seat and which
+//! threads to wake for which key. It moves no bytes and does not wait. Its callers do both, and
+//! follow these rules:
 //!
-//! - A thread that waits takes the seat if it is free, and otherwise leaves a [`Waiter`] before it
-//!   gives the lock back and sleeps. After each sleep it looks again.
-//! - A thread that has the seat gives it back with the lock held. A thread that stops waiting while
-//!   the seat is free hands it over.
+//! - A waiting thread takes the seat if it is free. Otherwise it leaves a [`Waiter`] before it
+//!   releases the lock and sleeps. After each sleep it checks again.
+//! - A thread that has the seat gives it back while it holds the lock. A thread that stops waiting
+//!   while the seat is free hands it over.
 //!
-//! Invariant: if the seat is free and somebody waits, a thread that has been woken will look again.
+//! Invariant: if the seat is free and threads wait, then a thread that has been woken will check
+//! again.
 
 #[cfg(test)]
 mod tests;
@@ -22,26 +24,26 @@ use std::thread::{self, Thread};
 
 /// Wakes the thread that waits at a socket.
 pub trait Bell {
-    /// Lets the wait return, now or when it begins.
+    /// Makes the present wait, or else the next one, return.
     fn ring(&self);
 }
 
-/// A thread, and where to wake it.
+/// A thread, and how to wake it.
 #[derive(Debug)]
 pub struct Waiter<B> {
     thread: Thread,
-    /// Wakes it at a socket; without one it sleeps.
+    /// Wakes the thread if it waits at a socket. `None` if it sleeps.
     bell: Option<Arc<B>>,
 }
 
 impl<B: Bell> Waiter<B> {
-    /// This thread, which is about to sleep.
+    /// The current thread, which is about to sleep.
     pub fn asleep() -> Waiter<B> {
         let thread = thread::current();
         Waiter { thread, bell: None }
     }
 
-    /// This thread, which is about to wait at a socket.
+    /// The current thread, which is about to wait at a socket.
     pub fn at(bell: &Arc<B>) -> Waiter<B> {
         Waiter {
             thread: thread::current(),
@@ -70,7 +72,7 @@ impl<B> Clone for Waiter<B> {
     }
 }
 
-/// Who is at the socket, and which threads wait for which keys.
+/// Records whether a thread is at the socket, and which threads wait for which keys.
 #[derive(Debug)]
 pub struct Seat<K, B> {
     taken: bool,
@@ -92,18 +94,18 @@ impl<K: Copy + Ord, B: Bell> Seat<K, B> {
         self.taken
     }
 
-    /// This thread waits at the socket from now on.
+    /// Takes the seat: the current thread waits at the socket from now on.
     pub fn take(&mut self) {
         self.taken = true;
     }
 
-    /// The thread at the socket leaves it, to look.
+    /// Frees the seat: the thread leaves the socket to check the state.
     pub fn leave(&mut self) {
         self.taken = false;
     }
 
-    /// This thread waits no more: if nobody is at the socket, another one that waits is woken and
-    /// takes its place.
+    /// Ends the wait of the current thread. If no thread is at the socket, it wakes another waiting
+    /// thread, which takes the seat.
     pub fn hand_over(&mut self) {
         if self.taken {
             return;
@@ -120,14 +122,14 @@ impl<K: Copy + Ord, B: Bell> Seat<K, B> {
         }
     }
 
-    /// The thread is to be woken when there is news of `key`, or when the seat is free.
+    /// Registers a thread to be woken when there is news of `key` or the seat is free.
     pub fn add(&mut self, key: K, waiter: Waiter<B>) {
         let waiters = self.waiters.entry(key).or_default();
         waiters.retain(|known| !known.is_same(&waiter));
         waiters.push(waiter);
     }
 
-    /// The thread does not wait for `key` any more.
+    /// Removes a thread that no longer waits for `key`.
     pub fn remove(&mut self, key: K, waiter: &Waiter<B>) {
         if let Some(waiters) = self.waiters.get_mut(&key) {
             waiters.retain(|known| !known.is_same(waiter));
@@ -137,21 +139,21 @@ impl<K: Copy + Ord, B: Bell> Seat<K, B> {
         }
     }
 
-    /// There is news of `key`: wakes the threads that wait for it, which wait on.
+    /// Wakes the threads that wait for `key`, because there is news. They remain registered.
     pub fn tell(&self, key: K) {
         for waiter in self.waiters.get(&key).into_iter().flatten() {
             waiter.wake();
         }
     }
 
-    /// Nothing more will come of `key`: wakes the threads that wait for it.
+    /// Wakes and removes the threads that wait for `key`, because no more news will come.
     pub fn end(&mut self, key: K) {
         for waiter in self.waiters.remove(&key).unwrap_or_default() {
             waiter.wake();
         }
     }
 
-    /// Nothing more will come of any key.
+    /// The same as [`Seat::end`], for every key.
     pub fn end_all(&mut self) {
         for waiter in std::mem::take(&mut self.waiters).into_values().flatten() {
             waiter.wake();

@@ -1,4 +1,4 @@
-//! Certificates and keys from files.
+//! Reads certificates and keys from files.
 
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
@@ -8,7 +8,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig, version};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why files cannot be used. The text names the file.
+/// The reason why files cannot be used. The text names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// A file cannot be read, or is not PEM.
@@ -16,36 +16,36 @@ pub enum FileError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error of the read.
         source: pem::Error,
     },
-    /// A file holds no certificate.
-    #[error("{}: no certificate in it; PEM with BEGIN CERTIFICATE is expected", .0.display())]
+    /// A file contains no certificate.
+    #[error("{}: the file has no certificate; expected PEM with BEGIN CERTIFICATE", .0.display())]
     NoCertificate(PathBuf),
-    /// What a file holds cannot be used.
+    /// The contents of a file cannot be used.
     #[error("{}: {reason}", path.display())]
     Unusable {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// This machine has no certificates of authorities, and none were named.
+    /// This machine has no certificates of authorities, and the settings name none.
     #[error(
         "this machine has no list of certificate authorities: name a file with the certificate \
-         that the server's one rests on (FARCALL_CA)"
+         of the authority that issued the server's one (FARCALL_CA)"
     )]
     NoAuthorities,
 }
 
-/// What a server shows of itself, and whose clients it believes.
+/// The certificate of a server, and the authorities whose client certificates it trusts.
 #[derive(Clone, Debug)]
 pub struct Identity(pub(crate) Arc<ServerConfig>);
 
 impl Identity {
-    /// Reads the server's certificate, followed by those it rests on, and its private key. With
-    /// `clients`, the certificates of authorities, a client may show a certificate of theirs; one
-    /// that shows another is refused.
+    /// Reads the server's certificate, followed by the certificates of its issuers, and its private
+    /// key. `clients` names the certificates of authorities. With it, a client can present a
+    /// certificate of one of them; any other certificate is refused.
     pub fn load(
         certificate: &Path,
         key: &Path,
@@ -72,13 +72,13 @@ impl Identity {
     }
 }
 
-/// Whom a client believes, and what it shows of itself.
+/// The authorities that a client trusts, and its own certificate.
 #[derive(Clone, Debug)]
 pub struct Trust(pub(crate) Arc<ClientConfig>);
 
 impl Trust {
-    /// Believes the authorities of a file, or those of this machine where none is named; shows the
-    /// certificate, with its private key, to a server that asks for one.
+    /// Trusts the authorities in a file, or those of this machine if no file is named. If a server
+    /// asks for a certificate, the client presents its own one.
     pub fn load(
         authorities_file: Option<&Path>,
         certificate: Option<(&Path, &Path)>,

@@ -1,8 +1,8 @@
-//! TLS 1.3 over a socket that never blocks, with certificates and keys from PEM files.
+//! TLS 1.3 over a non-blocking socket, with certificates and keys from PEM files.
 //!
-//! [`Identity`] is what a server shows and whom it lets in, [`Trust`] whom a client believes and
-//! what it shows; a [`Session`] stands between one of them and a socket. The protocol itself is
-//! rustls'.
+//! [`Identity`] is the certificate of a server and the clients that it trusts. [`Trust`] is the
+//! authorities that a client trusts and its own certificate. A [`Session`] uses one of them to
+//! encrypt the bytes of a socket. rustls implements the protocol.
 
 mod files;
 mod session;

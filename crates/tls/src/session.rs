@@ -6,13 +6,14 @@ use rustls::{CertificateError, ClientConnection, Connection, InvalidMessage, Ser
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use webpki::EndEntityCert;
 
-/// Bytes that wait for room in the socket, at most; more are not taken.
+/// Largest number of bytes that wait for space in the socket. The session accepts no more.
 const UNSENT_BYTES: usize = 256 << 10;
 
-/// One side of a TLS connection, between its user and a socket that never blocks.
+/// One side of a TLS connection, between its user and a non-blocking socket.
 ///
-/// Both [`Session::read`] and [`Session::write`] go on with the greeting until it is complete.
-/// Whoever waits for the socket waits until it can be written too while [`Session::wants_write`].
+/// Both [`Session::read`] and [`Session::write`] continue the handshake until it is complete. While
+/// [`Session::wants_write`] is true, a thread that waits for the socket must also wait until it can
+/// write.
 #[derive(Debug)]
 pub struct Session(Box<Connection>);
 
@@ -23,7 +24,7 @@ impl Session {
         Ok(Session::new(connection.into()))
     }
 
-    /// The client's side; `host` is the name or address that the server's certificate must have.
+    /// The client's side. `host` is the name or address that the server's certificate must contain.
     pub fn client(trust: &Trust, host: &str) -> io::Result<Session> {
         let name = ServerName::try_from(host.to_string())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -36,18 +37,18 @@ impl Session {
         Session(Box::new(connection))
     }
 
-    /// Whether the greeting is over, so that the other side is known.
+    /// Whether the handshake is complete, so that the other side is known.
     pub fn is_established(&self) -> bool {
         !self.0.is_handshaking()
     }
 
-    /// Whether bytes wait for room in the socket.
+    /// Whether bytes wait for space in the socket.
     pub fn wants_write(&self) -> bool {
         self.0.wants_write()
     }
 
-    /// The name in the certificate that the other side has shown and proved to have: the first DNS
-    /// name of its subject alternative names (RFC 5280, 4.2.1.6).
+    /// The name in the certificate of the other side, which has proved that it owns the
+    /// certificate. It is the first DNS name of the subject alternative names (RFC 5280, 4.2.1.6).
     pub fn peer_name(&self) -> Option<String> {
         let certificate = self.0.peer_certificates()?.first()?;
         let certificate = EndEntityCert::try_from(certificate).ok()?;
@@ -55,8 +56,8 @@ impl Session {
         Some(name.to_string())
     }
 
-    /// Reads what the other side has written. Fails with `WouldBlock` where there is nothing;
-    /// zero bytes are its end.
+    /// Reads bytes of the other side. Fails with `WouldBlock` if there are none. Zero bytes mean
+    /// that the other side has ended the connection.
     pub fn read(
         &mut self,
         socket: &mut (impl Read + Write),
@@ -65,13 +66,14 @@ impl Session {
         loop {
             match self.0.reader().read_vectored(places) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The end without a farewell: what TLS carries here tells itself where it ends.
+                // The connection ended without a TLS close message. This is safe, because the
+                // protocol inside marks its own end.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 other => return other,
             }
             let count = self.0.read_tls(socket)?;
             let processed = self.0.process_new_packets();
-            // The greeting's next part, or why it failed.
+            // Send the next part of the handshake, or the reason why it failed.
             let written = self.flush(socket);
             processed.map_err(explain)?;
             match written {
@@ -79,13 +81,13 @@ impl Session {
                 _ => {}
             }
             if count == 0 && self.0.is_handshaking() {
-                let text = "the other side ended the greeting of TLS; does it speak TLS?";
+                let text = "the other side ended the TLS handshake; check that it uses TLS";
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
             }
         }
     }
 
-    /// Takes bytes to be written; fails with `WouldBlock` where it has no room for any.
+    /// Takes bytes to be written. Fails with `WouldBlock` if there is no space for any.
     pub fn write(&mut self, socket: &mut impl Write, sources: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut taken = self.0.writer().write_vectored(sources)?;
         let flushed = self.flush(socket);
@@ -103,7 +105,7 @@ impl Session {
         }
     }
 
-    /// Writes what waits; fails with `WouldBlock` where the socket has no room for all.
+    /// Writes the waiting bytes. Fails with `WouldBlock` if the socket has no space for all.
     pub fn flush(&mut self, socket: &mut impl Write) -> io::Result<()> {
         while self.0.wants_write() {
             match self.0.write_tls(socket) {
@@ -115,7 +117,7 @@ impl Session {
     }
 }
 
-/// What a failure of TLS most often means.
+/// Explains the most frequent cause of a TLS failure.
 fn explain(error: rustls::Error) -> io::Error {
     let text = match &error {
         rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {

@@ -1,4 +1,4 @@
-//! Both sides of a TLS connection over a socket pair that never blocks.
+//! Both sides of a TLS connection over a non-blocking socket pair.
 
 use farcall_tls::{Identity, Session, Trust};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -6,7 +6,7 @@ use std::io::{ErrorKind, IoSlice, IoSliceMut, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// Certificates of one authority in a folder of their own.
+/// Certificates of one authority in a separate folder.
 struct Authority {
     folder: tempfile::TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -51,7 +51,7 @@ struct Side {
 }
 
 impl Side {
-    /// Reads what there is. Returns whether there was anything.
+    /// Reads the available bytes. Returns whether there were any.
     fn read(&mut self) -> bool {
         let (mut first, mut second) = ([0; 100], vec![0; 10_000]);
         let mut places = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
@@ -87,7 +87,7 @@ fn pair(identity: &Identity, trust: &Trust, host: &str) -> (Side, Side) {
     (server, client)
 }
 
-/// Lets both sides speak for as many rounds as a greeting has at most.
+/// Runs both sides for as many rounds as a handshake needs at most.
 fn settle(server: &mut Side, client: &mut Side) {
     for _ in 0..4 {
         for side in [&mut *server, &mut *client] {
@@ -97,7 +97,7 @@ fn settle(server: &mut Side, client: &mut Side) {
 }
 
 #[test]
-fn bytes_arrive_however_large_the_pieces() {
+fn bytes_arrive_in_pieces_of_any_size() {
     let authority = Authority::new();
     let trust = Trust::load(Some(&authority.path("ca.pem")), None).unwrap();
     let (mut server, mut client) = pair(&authority.identity(None), &trust, "server.test");
@@ -129,7 +129,7 @@ fn bytes_arrive_however_large_the_pieces() {
 }
 
 #[test]
-fn a_certificate_tells_the_clients_name() {
+fn a_certificate_gives_the_clients_name() {
     let authority = Authority::new();
     let roots = authority.path("ca.pem");
     let (certificate, key) = authority.issue("alice");
@@ -141,7 +141,7 @@ fn a_certificate_tells_the_clients_name() {
 }
 
 #[test]
-fn a_certificate_of_others_is_refused() {
+fn a_certificate_of_another_authority_is_refused() {
     let (ours, theirs) = (Authority::new(), Authority::new());
     let roots = ours.path("ca.pem");
     let (certificate, key) = theirs.issue("alice");
@@ -153,7 +153,7 @@ fn a_certificate_of_others_is_refused() {
 }
 
 #[test]
-fn a_server_of_another_name_or_authority_is_not_believed() {
+fn a_server_of_another_name_or_authority_is_not_trusted() {
     let (ours, theirs) = (Authority::new(), Authority::new());
     for (trusted, host, reason) in [
         (&ours, "other.test", "not valid for name"),
@@ -169,7 +169,7 @@ fn a_server_of_another_name_or_authority_is_not_believed() {
 }
 
 #[test]
-fn bytes_without_tls_are_named() {
+fn the_error_of_a_peer_without_tls_says_so() {
     let authority = Authority::new();
     let trust = Trust::load(Some(&authority.path("ca.pem")), None).unwrap();
     let (mut server, mut client) = pair(&authority.identity(None), &trust, "server.test");
@@ -179,7 +179,7 @@ fn bytes_without_tls_are_named() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_named() {
+fn errors_name_the_file_that_cannot_be_used() {
     let authority = Authority::new();
     let (certificate, key) = authority.issue("server.test");
     let missing = authority.path("missing.pem");

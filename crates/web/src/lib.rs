@@ -1,5 +1,5 @@
-//! The one HTTP server of the product, on a thread of its own: no reader can hold up a daemon, nor
-//! another reader.
+//! The HTTP server for metrics. It runs on a separate thread, so that a slow reader delays neither
+//! the daemon nor other readers.
 
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -16,23 +16,23 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-/// How long a daemon may take to tell how it stands.
+/// Time within which the daemon must provide its metrics.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a reader may take to ask.
+/// Time within which a reader must send its request.
 const ASKING: Duration = Duration::from_secs(5);
-/// How long a reader may stay.
+/// Longest time of a connection.
 const STAY: Duration = Duration::from_secs(60);
-/// Readers at a time; more wait to be let in.
+/// Largest number of connections at a time. Further readers wait.
 const MOST_READERS: usize = 64;
-/// Time after which it is tried again to let one in, where the system refused.
+/// Time between attempts to accept a connection after the system failed to.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Serves `/metrics` from a thread of its own. For each reader `ask` is called, which passes the
-/// numbers to the [`Answer`], at once or by the daemon's own thread; a reader whose answer is
-/// dropped is told to come again.
+/// Serves `/metrics` from a separate thread. It calls `ask` for each request; `ask` passes the
+/// numbers to the [`Answer`], either at once or from the daemon's own thread. If the [`Answer`] is
+/// dropped, the reader is asked to try again later.
 ///
 /// # Errors
-/// The system refuses a thread, or what the thread needs.
+/// The system cannot create the thread or its resources.
 pub fn serve(
     listener: TcpListener,
     ask: impl Fn(Answer) + Send + Sync + 'static,
@@ -82,7 +82,7 @@ async fn accept(listener: TcpListener, router: Router) {
                 TowerToHyperService::new(router.clone()),
             );
         tokio::spawn(async move {
-            // A reader that goes away is no concern of the daemon.
+            // The daemon ignores a reader that disconnects.
             let _ = timeout(STAY, connection).await;
             drop(place);
         });
@@ -106,7 +106,7 @@ mod tests {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
-        // What is left unread of a flood is answered by a reset.
+        // The server resets the connection if it has not read all of the request.
         let _ = stream.read_to_string(&mut answer);
         answer
     }
@@ -120,19 +120,19 @@ mod tests {
     const GET: &str = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
     #[test]
-    fn a_reader_gets_the_page_or_is_told() {
+    fn a_reader_gets_the_page_or_an_error() {
         let address = start(up);
         let answer = ask(address, GET);
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
         assert!(answer.ends_with("farcall_up 1\n# EOF\n"), "{answer}");
         assert!(ask(address, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 404"));
-        // A flood of bytes without an end is cut off.
+        // The server cuts off a request that does not end.
         assert!(!ask(address, &"x".repeat(1 << 20)).starts_with("HTTP/1.1 200"));
         assert!(ask(start(drop), GET).starts_with("HTTP/1.1 503"));
     }
 
     #[test]
-    fn a_reader_that_sends_a_byte_now_and_then_holds_up_nobody() {
+    fn a_slow_reader_does_not_delay_others() {
         let address = start(up);
         let mut slow = TcpStream::connect(address).unwrap();
         let drips = std::thread::spawn(move || {

@@ -511,7 +511,7 @@ fn files_that_cannot_be_used_are_named_before_the_server_starts() {
         (
             "--tokens",
             "missing",
-            "`farcall access token add missing NAME` makes it",
+            "`farcall access token add missing NAME` creates it",
         ),
         ("--tls", ".", "server.pem: "),
         ("--tls", ".", "`farcall access certificate` makes"),

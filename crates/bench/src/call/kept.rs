@@ -1,4 +1,4 @@
-//! What the server keeps: arrays that stay, and durable calls.
+//! Measures data that the server keeps: stored arrays, and durable calls.
 
 use super::{Arguments, median_of, serve};
 use crate::failure::Failure;
@@ -15,7 +15,7 @@ const BYTES: usize = 8 * ELEMENTS;
 /// Exchanges of large arrays, and durable calls, in a round.
 const LARGE: usize = 3;
 const SUBMITTED: usize = 50;
-/// Bytes that a journal writes for a record.
+/// Bytes that the journal writes for a record.
 const PAGE: usize = 4096;
 
 /// A folder for this run, removed on drop.
@@ -36,7 +36,7 @@ impl Drop for Folder {
     }
 }
 
-/// Rounds of ours and of what stands beside it, in turns.
+/// Runs rounds of our calls and of the exchanges to compare with, in turn.
 pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
     let folder = Folder::make()?;
     let state = folder.0.join("state").to_string_lossy().into_owned();
@@ -95,7 +95,7 @@ pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
     ])
 }
 
-/// Arrays of 64 MiB at the server and here.
+/// Arrays of 64 MiB at the server and in this process.
 struct Arrays {
     echo: Function,
     source: Handle,
@@ -124,7 +124,7 @@ impl Arrays {
         })
     }
 
-    /// A call that reads one array at the server and writes another there.
+    /// A call that reads one stored array and writes another.
     fn call(&self) -> Result<f64, Failure> {
         let start = Instant::now();
         self.echo.call(&mut [
@@ -135,7 +135,7 @@ impl Arrays {
         Ok(start.elapsed().as_secs_f64())
     }
 
-    /// The same copy by this process.
+    /// The same copy in this process.
     fn copy(&mut self) -> Result<f64, Failure> {
         let start = Instant::now();
         self.copied
@@ -154,7 +154,7 @@ impl Arrays {
     }
 }
 
-/// Until a durable call is acknowledged, has run, and is fetched.
+/// Seconds until the server has acknowledged and run a durable call and its results are fetched.
 fn submit(null: &Function) -> Result<f64, Failure> {
     let one = || Argument::Scalar(Scalar::Int(1));
     let start = Instant::now();
@@ -165,7 +165,7 @@ fn submit(null: &Function) -> Result<f64, Failure> {
     Ok(seconds)
 }
 
-/// A page written anew and brought to the disk; the file does not grow.
+/// Seconds to overwrite a page and sync it to the disk. The file does not grow.
 fn synced(folder: &Path) -> Result<f64, Failure> {
     let file = File::options()
         .create(true)

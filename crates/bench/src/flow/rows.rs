@@ -1,4 +1,4 @@
-//! The rows of a benchmark: a value, a peer's value, and the bar between them.
+//! The rows of this benchmark: a value, the value of a peer, and a bar.
 
 use serde_json::{Value, json};
 
@@ -9,16 +9,16 @@ pub(crate) struct Row {
     pub(crate) value: f64,
     pub(crate) unit: &'static str,
     pub(crate) peer: Option<(String, f64)>,
-    /// The largest value or ratio that passes: lower is better for all of these figures.
+    /// The largest value or ratio that passes. Lower is better for all of these figures.
     pub(crate) bar: Option<Bar>,
 }
 
-/// What a row has to reach.
+/// The bar of a row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Bar {
-    /// The value itself.
+    /// A bar for the value itself.
     Value(f64),
-    /// Value / peer value.
+    /// A bar for value / peer value.
     Ratio(f64),
 }
 
@@ -27,7 +27,7 @@ impl Row {
         self.peer.as_ref().map(|(_, peer)| self.value / peer)
     }
 
-    /// Whether the bar is reached; none if there is no bar, or its peer is missing.
+    /// Whether the row passes. `None` if there is no bar, or the peer is missing.
     pub(crate) fn passes(&self) -> Option<bool> {
         let (have, bar) = match self.bar? {
             Bar::Value(bar) => (self.value, bar),

@@ -1,4 +1,4 @@
-//! What a channel costs beside a bare ring.
+//! Measures the cost of a channel compared with a bare ring.
 
 use super::rows::{Bar, Row};
 use crate::failure::Failure;
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 /// Bytes of the ring of a channel with the default FIFOs.
 const RING: usize = 64 << 10;
-/// The longest part that a channel sends at once.
+/// The longest part of a message that a channel sends at once.
 pub(super) const PART: usize = (8 << 10) - 8;
 pub(super) const ROUNDS: usize = 7;
 
@@ -66,7 +66,7 @@ pub(super) fn shape(size: u16, locals: std::ops::Range<u16>) -> Shape {
     }
 }
 
-/// Two channels in two threads, each on a core.
+/// Two channels in two threads, each on its own core.
 fn pair(
     one: impl FnOnce(Channel) + Send,
     other: impl FnOnce(Channel) + Send,
@@ -101,7 +101,7 @@ fn pin(processor: usize) {
     }
 }
 
-/// Microseconds of one way.
+/// One-way latency in microseconds.
 pub(super) fn channel_latency(count: usize) -> Result<f64, Failure> {
     let seconds = pair(
         |mut channel| {
@@ -122,7 +122,7 @@ pub(super) fn channel_latency(count: usize) -> Result<f64, Failure> {
     Ok(seconds / count as f64 / 2.0 * 1e6)
 }
 
-/// Megabytes a second.
+/// Bandwidth in megabytes per second.
 pub(super) fn channel_bandwidth(bytes: usize, count: usize) -> Result<f64, Failure> {
     let seconds = pair(
         |mut channel| {
@@ -246,7 +246,8 @@ fn table_three() -> Result<Vec<Row>, Failure> {
         ("full", "full", 6.12, 4.43),
     ];
     for (send, receive, save, restore) in paper {
-        // Ranks 0 and 1 are here and 2 is elsewhere: what is sent there stays in the send FIFO.
+        // Ranks 0 and 1 are in this segment and rank 2 is not, so messages to rank 2 remain in the
+        // send FIFO.
         let segment = segment(3, 0..2)?;
         let open = |rank| Channel::attach(segment.clone(), None, rank).map_err(Failure::failed);
         let (mut own, mut other) = (open(0)?, open(1)?);

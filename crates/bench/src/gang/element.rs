@@ -1,33 +1,33 @@
-//! The measured programs: what the paper calls EP and BAR, between two given times.
+//! The measured programs: the paper's EP and BAR, between two given times.
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use farcall_channel::{Channel, Reduction};
 use std::time::Duration;
 
-/// Run as an element of a measured job (started by the benchmark, not by hand).
+/// Run as a process of a measured gang job (started by the benchmark, not by hand).
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// What to do
+    /// Program to run
     #[arg(value_enum)]
     program: Program,
-    /// From this time of the monotonic clock on, in nanoseconds
+    /// Start time on the monotonic clock, in nanoseconds
     begin: u64,
-    /// Until this time; for `work`, nanoseconds of processor time
+    /// End time; for `work`, nanoseconds of processor time
     end: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Program {
-    /// Compute, send nothing.
+    /// Compute and send nothing.
     Ep,
-    /// Nothing but barriers.
+    /// Run only barriers.
     Bar,
-    /// Compute until so much processor time is used.
+    /// Compute until the given processor time is used.
     Work,
 }
 
-/// A barrier, or a step of computing, longer than this was interrupted.
+/// Nanoseconds. A barrier or a step of computing that takes longer was interrupted.
 const LONG: u64 = 40_000;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -92,13 +92,13 @@ fn bar(begin: u64, end: u64) -> Result<(), farcall_channel::ChannelError> {
     Ok(())
 }
 
-/// Steps that were interrupted: when they began, and how long they took.
+/// Steps that were interrupted: start and duration.
 #[derive(Default)]
 struct Gaps(Vec<(u64, u64)>);
 
 impl Gaps {
     fn note(&mut self, begin: u64, end: u64) {
-        // Enough for any run; a noisy machine must not fill the memory.
+        // This is enough for any run, and bounds the memory on a noisy machine.
         if end - begin > LONG && self.0.len() < 2000 {
             self.0.push((begin, end - begin));
         }
@@ -122,7 +122,7 @@ fn compute() {
     std::hint::black_box(number);
 }
 
-/// The monotonic clock in nanoseconds: the same in all processes.
+/// The monotonic clock in nanoseconds, which is the same in all processes.
 pub(super) fn now() -> u64 {
     clock(rustix::time::ClockId::Monotonic)
 }

@@ -1,4 +1,5 @@
-//! Time that elements lose by being switched out and in, beside the same elements without a gang.
+//! Measures the time that processes lose when they are switched out and in, compared with the same
+//! processes without a gang.
 
 use super::element::now;
 use crate::failure::Failure;
@@ -12,10 +13,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How long a daemon may take to end.
+/// Time within which a daemon must end.
 const END: Duration = Duration::from_secs(30);
 
-/// What is measured.
+/// The parameters of a measurement.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
     pub(super) program: &'static str,
@@ -25,17 +26,18 @@ pub(super) struct Load {
     pub(super) seconds: f64,
 }
 
-/// What came of it, as sums over the elements.
+/// The results, as sums over the processes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     /// Nanoseconds of processor time.
     pub(super) processor: f64,
     pub(super) steps: f64,
-    /// Steps that were interrupted, of all elements: begin and length in nanoseconds.
+    /// Interrupted steps of all processes: start and duration in nanoseconds.
     gaps: Vec<(f64, f64)>,
 }
 
-/// How long before a switch begins, and after jobs run again, an interruption counts as its.
+/// Nanoseconds. An interruption belongs to a switch if it is at most this long before the switch
+/// begins or after jobs run again.
 const BEFORE: f64 = 200e3;
 const AFTER: f64 = 5e6;
 
@@ -49,17 +51,19 @@ pub(super) struct Breakdown {
     pub(super) run: f64,
     pub(super) total: f64,
     pub(super) switches: f64,
-    /// The same from first to last, median.
+    /// Median of the time from first to last.
     pub(super) median: f64,
-    /// Interruptions that the elements saw around a switch: the sum over all, median.
+    /// Interruptions that the processes saw around a switch: the sum over all processes, median
+    /// over the switches.
     pub(super) seen: f64,
 }
 
-/// Before elements begin to measure: until all have been started.
+/// Nanoseconds from the start until the processes begin to measure. All of them have started by
+/// then.
 const LEAD: u64 = 600_000_000;
 
 impl Load {
-    /// Starts elements as processes of their own, as many as the load has.
+    /// Runs the processes of the load without a gang.
     pub(super) fn without_gang(&self) -> Result<Sums, Failure> {
         let shape = Shape {
             job: 1,
@@ -102,7 +106,7 @@ impl Load {
         self.sums(&text)
     }
 
-    /// Runs the same as a job that is switched out and in at every slice.
+    /// Runs the same load as a gang job that is switched out and in at every slice.
     pub(super) fn with_gang(&self) -> Result<(Sums, Breakdown, f64), Failure> {
         let daemon = BenchDaemon::start(self.slice_ms, self.form)?;
         let mut command = daemon.run(self.elements)?;
@@ -154,7 +158,7 @@ impl Load {
     }
 }
 
-/// Lets a child have the segment, and its processor.
+/// Passes the segment to a child process, and pins the child to its processor.
 fn inherit(keep: &[RawFd], processor: Option<u16>) -> std::io::Result<()> {
     // SAFETY: plain system calls on values that live long enough.
     unsafe {
@@ -176,11 +180,11 @@ pub(super) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// A daemon of the benchmark's own.
+/// A gang daemon that the benchmark starts for itself.
 pub(super) struct BenchDaemon {
     process: Daemon,
     control: String,
-    /// Without a name, so that nothing is left of it.
+    /// An unlinked file, so that nothing remains of it.
     trace: File,
 }
 
@@ -212,7 +216,8 @@ impl BenchDaemon {
         })
     }
 
-    /// The command that runs a job of this program; its arguments are still to be given.
+    /// The command that runs a gang job of this program. The caller adds the arguments of the
+    /// program.
     pub(super) fn run(&self, elements: u16) -> Result<Command, Failure> {
         let mut command = Command::new(program::farcall()?);
         command
@@ -223,7 +228,8 @@ impl BenchDaemon {
         Ok(command)
     }
 
-    /// Ends it: what the switches took, and its own processor time in nanoseconds.
+    /// Stops the daemon. Returns the times of the switches, and the daemon's processor time in
+    /// nanoseconds.
     pub(super) fn stop(mut self, sums: &Sums) -> Result<(Breakdown, f64), Failure> {
         let stat = format!("/proc/{}/schedstat", self.process.id());
         let stat = std::fs::read_to_string(stat).unwrap_or_default();
@@ -235,7 +241,7 @@ impl BenchDaemon {
     }
 
     fn end(&mut self) {
-        // It has nothing to do any more that takes time; what stays is killed.
+        // The daemon has no more work that takes time. If it does not end, it is killed.
         let _ = self.process.stop(END);
     }
 }
@@ -256,7 +262,7 @@ fn breakdown(text: &str, sums: &Sums) -> Breakdown {
             .skip(1)
             .flat_map(|field| field.parse())
             .collect();
-        // The first and the last switch have nobody to stop, or nobody to start.
+        // The first switch has no job to stop, and the last has none to start.
         let is_whole = fields.len() == 10 && !fields[7].is_empty() && !fields[8].is_empty();
         if !is_whole || times.len() < 6 {
             continue;
@@ -272,7 +278,7 @@ fn breakdown(text: &str, sums: &Sums) -> Breakdown {
         let around = times[0] - BEFORE..times[5] + AFTER;
         let hit = sums.gaps.iter().filter(|(begin, _)| around.contains(begin));
         let hit: f64 = hit.map(|(_, time)| time * 1e-3).sum();
-        // Where the elements do not measure yet, or no more, they see nothing.
+        // Processes that do not measure yet, or have stopped measuring, see no interruption.
         if hit > 0.0 {
             seen.push(hit);
         }

@@ -1,4 +1,4 @@
-//! Two engines, as on two nodes, beside plain UDP: over the loopback and between two network
+//! Two engines, as on two nodes, compared with plain UDP: over the loopback and between two network
 //! namespaces.
 
 use super::channel::{PART, median, shape};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const MESSAGES: usize = 8000;
 const ROUNDS: usize = 5;
-/// The largest datagram that an Ethernet frame takes whole.
+/// The largest UDP payload that fits in one Ethernet frame.
 const FRAME: usize = 1472;
 const NAMESPACES: &str = "two namespaces";
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -53,7 +53,7 @@ pub(super) fn rows() -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Makes something with a socket on a host.
+/// Runs a function that opens a socket on a host.
 fn on<T: Send + 'static>(
     lab: &Lab,
     host: usize,
@@ -99,7 +99,7 @@ fn measure(
             _ => ", 1 % lost",
         };
         let name = format!("two engines, {place}, FIFO {} KB{losses}", fifo >> 10);
-        // The better of two plain senders: in messages as ours, or in whole frames.
+        // The better of two plain senders: one with messages of our size, one with full frames.
         let (raw, frames) = (median(raw), median(frames));
         let row = Row::new(name, median(ours), "MB/s").higher();
         let row = row.beside("raw UDP", raw.max(frames));
@@ -111,13 +111,13 @@ fn measure(
     Ok(rows)
 }
 
-/// Megabytes a second of messages of [`PART`] bytes, each of which must come once and in order.
+/// Megabytes per second of messages of [`PART`] bytes. Each message must arrive once and in order.
 fn engine_bandwidth(engines: &[Engine; 2], fifo_bytes: u32) -> Result<f64, Failure> {
     let fifo = |default: Fifo| Fifo {
         bytes: fifo_bytes.max(default.bytes),
         messages: default.messages,
     };
-    // On as many cores as there are engines, elements that spin would only be in their way.
+    // If there are only as many cores as engines, processes that spin would slow the engines down.
     let segment = |locals| -> Result<Arc<Segment>, Failure> {
         Ok(Arc::new(Segment::create(Shape {
             send: fifo(Shape::SEND),
@@ -162,7 +162,7 @@ fn engine_bandwidth(engines: &[Engine; 2], fifo_bytes: u32) -> Result<f64, Failu
     }
 }
 
-/// Plain datagrams, counted where they arrive.
+/// Bandwidth of plain datagrams, counted at the receiver.
 fn udp_bandwidth(
     [sender, receiver]: [UdpSocket; 2],
     bytes: usize,

@@ -1,5 +1,6 @@
-//! What others do with the same work: MPICH's shared memory, Slurm's gang scheduling. Their
-//! programs are in `benches/gang`; a line says so where they cannot be had.
+//! Measures peers with the same work: MPICH's shared memory, and Slurm's gang scheduling. Their
+//! programs are in `benches/gang`. If a peer is not available, the benchmark prints a line that
+//! says so.
 
 use super::channel::{ROUNDS, channel_bandwidth, channel_latency, median};
 use super::rows::{Bar, Row};
@@ -10,7 +11,7 @@ use std::process::Command;
 const MPI: &str = "benches/gang/mpi.c";
 const SLURM: &str = "benches/gang/slurm.py";
 
-/// Runs a command to its end: what it printed, or a line that says why there is nothing.
+/// Runs a command to its end. Returns its output, or the reason why there is none.
 fn told(command: Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = farcall_lab::output_of(command).map_err(|error| format!("{program}: {error}"))?;
@@ -25,7 +26,7 @@ fn numbers(text: &str) -> Vec<f64> {
     words.filter_map(|word| word.parse().ok()).collect()
 }
 
-/// Channels beside MPI_Send and MPI_Recv of two processes on two cores.
+/// Channels compared with MPI_Send and MPI_Recv between two processes on two cores.
 pub(super) fn mpich() -> Result<Vec<Row>, Failure> {
     let [latency, small, large] = match run_mpich() {
         Ok(figures) => figures,
@@ -51,7 +52,9 @@ pub(super) fn mpich() -> Result<Vec<Row>, Failure> {
 
 fn run_mpich() -> Result<[f64; 3], String> {
     if !Path::new(MPI).is_file() {
-        return Err(format!("no {MPI}: run it in the project's folder"));
+        return Err(format!(
+            "cannot find {MPI}: run the benchmark in the project's folder"
+        ));
     }
     let program = std::env::temp_dir().join(format!("farcall-mpi-{}", std::process::id()));
     let mut build = Command::new("mpicc.mpich");
@@ -66,7 +69,7 @@ fn run_mpich() -> Result<[f64; 3], String> {
     found.map_err(|_| format!("it printed `{}`", figures.trim()))
 }
 
-/// The same two jobs under Slurm, with its shortest slice, beside ours.
+/// The same two gang jobs under Slurm, with its shortest slice, compared with ours.
 pub(super) fn slurm(seconds: f64, ours: f64) -> Result<Vec<Row>, Failure> {
     let nanos = ((seconds * 1e9) as u64).to_string();
     let mut run = Command::new("python3");
@@ -75,7 +78,9 @@ pub(super) fn slurm(seconds: f64, ours: f64) -> Result<Vec<Row>, Failure> {
         .args(["element", "work", "0", &nanos]);
     let told = match Path::new(SLURM).is_file() {
         true => told(run),
-        false => Err(format!("no {SLURM}: run it in the project's folder")),
+        false => Err(format!(
+            "cannot find {SLURM}: run the benchmark in the project's folder"
+        )),
     };
     match told.map(|text| numbers(&text)).as_deref() {
         Ok([theirs]) => {

@@ -3,14 +3,14 @@
 use crate::failure::Failure;
 use serde_json::json;
 
-/// What a row has to reach.
+/// The bar of a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Bar {
     /// At most this value.
     Most(f64),
-    /// At most so many times the peer's value.
+    /// At most this multiple of the peer's value.
     MostOfPeer(f64),
-    /// At least so many times the peer's value.
+    /// At least this multiple of the peer's value.
     LeastOfPeer(f64),
 }
 
@@ -57,7 +57,7 @@ impl Row {
 
     fn misses(&self) -> bool {
         let ratio = self.ratio().unwrap_or(f64::NAN);
-        // A figure that is no number misses every bar.
+        // A figure that is not a number misses every bar.
         match self.bar {
             None => false,
             Some(Bar::Most(bar)) => self.value.is_nan() || self.value > bar,
@@ -67,7 +67,7 @@ impl Row {
     }
 }
 
-/// Prints the rows; with `check`, a missed bar is a failure.
+/// Prints the rows. With `check`, a missed bar is a failure.
 pub(super) fn report(rows: &[Row], as_json: bool, check: bool) -> Result<(), Failure> {
     let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
     if as_json {

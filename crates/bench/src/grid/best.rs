@@ -1,4 +1,4 @@
-//! The best assignment of the same calls, in simulation with what was measured.
+//! Finds the best assignment of the same calls, in a simulation with the measured speeds.
 
 use super::calls::{Made, Planned, Speed};
 use super::round::Round;
@@ -11,19 +11,20 @@ use farcall_gridsim::{
 use farcall_schedule::placement::Policy;
 use indicatif::ProgressBar;
 
-/// Payload of full frames, as a part of what a link carries.
+/// Payload of full frames, as a part of the link's rate.
 const PAYLOAD: f64 = 1448.0 / 1538.0;
 
-/// What the calls cost by simulation: as they were placed, as the default policy places them there,
-/// and as a search does.
+/// Simulated costs of the calls: as they were placed, as the default policy places them in the
+/// simulation, and as a search places them.
 pub(super) struct Simulated {
     pub(super) placed: f64,
     pub(super) policy: f64,
     pub(super) best: f64,
 }
 
-/// The run under the default policy as the simulator sees it. Each computation takes as long as it
-/// did where the call was placed, and at the other server in proportion to the speeds.
+/// The run under the default policy as a scenario for the simulator. Each computation takes as long
+/// as it did at the server where the call was placed. At the other server its time is in proportion
+/// to the speeds.
 pub(super) fn scenario(plan: &[Planned], round: &Round) -> Scenario {
     let machine = |(speed, [_, down]): (&Speed, [u64; 2])| {
         let [linpack, ep] = speed.operations;

@@ -1,4 +1,4 @@
-//! The calls of the scenario: what is called when, and what became of it.
+//! The calls of the scenario: their functions, times and results.
 
 use super::world::{CLIENT, Grid, LINKS, World};
 use crate::failure::Failure;
@@ -9,25 +9,27 @@ use farcall_flow::SplitMix64;
 use indicatif::ProgressBar;
 use std::time::{Duration, Instant};
 
-/// Orders of Linpack's matrices, and logarithms of EP's trials.
+/// Orders of Linpack's matrices, and logarithms of EP's trials: the least value, and the number of
+/// values.
 const ORDERS: (usize, u64) = (100, 400);
 const TRIALS: (usize, u64) = (20, 6);
-/// Sizes by which the speed of a server and its link is measured before.
+/// Problems that measure the speed of a server and its link in advance.
 pub(super) const PROBES: [Problem; 2] = [Problem::Unblocked(600), Problem::Ep(24)];
-/// Calls of each of them.
+/// Number of calls of each of [`PROBES`].
 const PROBED: usize = 4;
-/// No call takes as long, and no server so long to join.
+/// Longer than any call takes, and than any server needs to join.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// A call that is to be made.
+/// A planned call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Planned {
-    /// When, as a part of the window.
+    /// Time of the call, as a part of the window.
     pub(super) at: f64,
     pub(super) problem: Problem,
 }
 
-/// So many calls, one half of them Linpack and the other EP on average, in their order.
+/// Plans this number of calls, on average half of them Linpack and half EP, in the order of their
+/// times.
 pub(super) fn plan(calls: usize, seed: u64) -> Vec<Planned> {
     let random = &mut SplitMix64::new(seed);
     let mut plan: Vec<Planned> = (0..calls)
@@ -46,29 +48,29 @@ pub(super) fn plan(calls: usize, seed: u64) -> Vec<Planned> {
     plan
 }
 
-/// What became of a call, in seconds.
+/// The result of a call. Times are in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Made {
-    /// At which of the servers.
+    /// Index of the server that ran the call.
     pub(super) server: usize,
     pub(super) predicted: TimeParts,
-    /// With the question to the metaserver.
+    /// Duration, including the request to the metaserver.
     pub(super) seconds: f64,
-    /// From the beginning of the window.
+    /// End, from the beginning of the window.
     pub(super) done_s: f64,
     pub(super) times: Times,
-    /// From the last argument to the start of the library.
+    /// Time from the last argument to the start of the library.
     pub(super) wait_s: f64,
 }
 
 impl Made {
-    /// By how much the prediction was off.
+    /// Error of the prediction.
     pub(super) fn error(&self) -> f64 {
         (self.predicted.seconds() / self.seconds - 1.0).abs()
     }
 }
 
-/// Makes all calls at their moments, and waits for them.
+/// Makes all calls at their times, and waits for them.
 pub(super) fn make(
     world: &World,
     grid: &Grid,
@@ -120,15 +122,15 @@ pub(super) fn make(
     })
 }
 
-/// What a server and its links can do: operations a second of each of [`PROBES`], and bytes a
-/// second to it.
+/// Speed of a server and its link: operations per second of each of [`PROBES`], and bytes per
+/// second to the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Speed {
     pub(super) operations: [f64; PROBES.len()],
     pub(super) up: f64,
 }
 
-/// Calls all servers at the same time, as the scenario does.
+/// Measures the speeds. Calls all servers at the same time, as the scenario does.
 pub(super) fn speeds(world: &World, grid: &Grid) -> Result<Vec<Speed>, Failure> {
     let speed = |address: &String| -> Result<Speed, Failure> {
         let server = connect(address)?;
@@ -159,8 +161,8 @@ pub(super) fn speeds(world: &World, grid: &Grid) -> Result<Vec<Speed>, Failure> 
 }
 
 impl Speed {
-    /// The same server with the operations a second that its calls in some runs came to, where it
-    /// had any: far more computations than those before.
+    /// The same speed, with the operations per second replaced by those of the server's calls in
+    /// some runs, if it had any. These are far more computations than the probes.
     pub(super) fn refined(self, server: usize, plan: &[Planned], runs: &[Vec<Made>]) -> Speed {
         let mut operations = self.operations;
         for (probe, operations) in PROBES.iter().zip(&mut operations) {
@@ -189,7 +191,7 @@ fn connect(address: &str) -> Result<Server, Failure> {
     Ok(Server::connect(address, options)?)
 }
 
-/// The function, once all servers have joined with it.
+/// The function, after all servers have joined with it.
 pub(super) fn joined(server: &Server, name: &str, servers: usize) -> Result<Function, Failure> {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -204,7 +206,7 @@ pub(super) fn joined(server: &Server, name: &str, servers: usize) -> Result<Func
     }
 }
 
-/// The numbers of the servers at the metaserver.
+/// The numbers that the metaserver gives the servers.
 fn numbers(function: &Function, grid: &Grid) -> Result<Vec<u64>, Failure> {
     let offers = offers(function)?;
     let number = |address: &String| {
@@ -216,8 +218,8 @@ fn numbers(function: &Function, grid: &Grid) -> Result<Vec<u64>, Failure> {
     grid.servers.iter().map(number).collect()
 }
 
-/// Each server computes a small EP, and the probes of the links to it end: what `gridsim` takes to
-/// be known before the first call.
+/// Lets each server compute a small EP and waits until the links to it are probed. `gridsim`
+/// assumes that the metaserver knows both before the first call.
 fn become_known(function: &Function, grid: &Grid) -> Result<(), Failure> {
     const SMALL: Problem = Problem::Ep(20);
     let system = System::new(SMALL);
@@ -229,7 +231,7 @@ fn become_known(function: &Function, grid: &Grid) -> Result<(), Failure> {
     let bits = PROBES[0].ways()[0] * 8.0;
     loop {
         let offers = offers(function)?;
-        // A way of which nothing is known is taken to be faster than these links.
+        // The metaserver assumes that an unknown path is faster than these links.
         let is_known = |(address, [up, _]): (&String, [u64; 2])| {
             let offer = offers.iter().find(|offer| offer.address == *address);
             let terms = offer.and_then(|offer| offer.terms);
@@ -245,7 +247,7 @@ fn become_known(function: &Function, grid: &Grid) -> Result<(), Failure> {
     }
 }
 
-/// What a call of the first of [`PROBES`] would take at each server.
+/// The offers of all servers for a call of the first of [`PROBES`].
 fn offers(function: &Function) -> Result<Vec<Offer>, Failure> {
     let size = Scalar::Int(PROBES[0].size() as i64);
     let mut scalars = vec![None; function.interface().params.len()];
@@ -253,7 +255,7 @@ fn offers(function: &Function) -> Result<Vec<Offer>, Failure> {
     Ok(function.offers(&scalars, &[])?)
 }
 
-/// Works in a thread of the client's host, whose sockets are the host's.
+/// Runs work in a thread that has moved to the client's host, so that its sockets are there.
 fn on_client<T: Send>(
     world: &World,
     work: impl FnOnce() -> Result<T, Failure> + Send,

@@ -1,4 +1,5 @@
-//! What a metaserver costs: a decision among many servers, and the question to it before a call.
+//! Measures the cost of a metaserver: a decision among many servers, and the request to it before a
+//! call.
 
 use super::world::Grid;
 use crate::failure::Failure;
@@ -14,10 +15,10 @@ use std::process::Command;
 use std::time::Instant;
 
 const SERVERS: u64 = 1000;
-/// Calls that are placed, and how many of them are under way at once.
+/// Number of placed calls, and number of them that run at once.
 const PLACED: usize = 1000;
 const UNDER_WAY: usize = 10;
-/// Null calls of a round, and rounds.
+/// Null calls in a round, and rounds.
 const CALLS: usize = 2000;
 const ROUNDS: usize = 5;
 const FUNCTION: &str = "linpack/linpack";
@@ -26,8 +27,8 @@ const SITE: &str = "site";
 /// Seconds since 1970, for a directory in virtual time.
 const T0: f64 = 1.7e9;
 
-/// A placement among a thousand servers that differ from each other and have up to four jobs; three
-/// of them report between two placements, and calls end.
+/// The time of a placement among a thousand different servers that have up to four calls each.
+/// Between two placements three servers report and calls end.
 pub(super) fn placement() -> Result<Row, Failure> {
     let mut directory = directory()?;
     let wanted = Choose {
@@ -66,7 +67,7 @@ pub(super) fn placement() -> Result<Row, Failure> {
         values.push(start.elapsed().as_secs_f64() * 1e6);
         under_way.push_back((chosen.offers[0].server, chosen.placement));
     }
-    // A round's figure is the median of its placements.
+    // The figure of a round is the median of its placements.
     let rounds = values.chunks(PLACED / ROUNDS).map(super::median);
     Ok(Row {
         name: format!("placement among {SERVERS} servers"),
@@ -152,8 +153,9 @@ fn observed(server: u64, placement: u64, (bytes, rate): (u64, f64)) -> Observe {
     }
 }
 
-/// A null call through a metaserver beside the same call of the server itself, over the loopback.
-/// All is started anew for each round: how fast a call is depends on where processes come to run.
+/// A null call through a metaserver compared with the same call directly to the server, over the
+/// loopback. Each round starts all processes again, because the speed of a call depends on the
+/// cores where they run.
 pub(super) fn question(libraries: &Path) -> Result<Row, Failure> {
     let bench = crate::program::interface_file(libraries, "bench.idl")?;
     let rounds = (0..ROUNDS).map(|_| asked(&bench));
@@ -170,7 +172,7 @@ pub(super) fn question(libraries: &Path) -> Result<Row, Failure> {
     })
 }
 
-/// A round of it: microseconds of a call through the metaserver, and of one of the server itself.
+/// One round: microseconds of a call through the metaserver, and of a direct call.
 fn asked(bench: &Path) -> Result<[f64; 2], Failure> {
     let program = crate::program::farcall()?;
     let mut meta = Command::new(&program);
@@ -194,13 +196,13 @@ fn asked(bench: &Path) -> Result<[f64; 2], Failure> {
     let direct = Server::connect(&grid.servers[0], options())?.function(NULL)?;
     let placed = Server::connect(&grid.address, options())?;
     let placed = super::calls::joined(&placed, NULL, 1)?;
-    // Connections are made and a worker is started by the first calls.
+    // The first calls open connections and start a worker.
     micros(&direct)?;
     micros(&placed)?;
     Ok([micros(&placed)?, micros(&direct)?])
 }
 
-/// The median of some calls.
+/// The median time of several calls in microseconds.
 fn micros(null: &Function) -> Result<f64, Failure> {
     let call = |_| {
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! A round: the same calls under each policy, at the load that was asked for.
+//! A round: the same calls under each policy, at the requested load.
 
 use super::calls::{self, Made, PROBES, Planned, Speed};
 use super::world::World;
@@ -8,39 +8,39 @@ use crate::load::problem::Problem;
 use indicatif::ProgressBar;
 use std::path::PathBuf;
 
-/// By how much the load of a round may be off, as a part of what was asked for.
+/// Accepted error of the load of a round, as a part of the requested load.
 pub(super) const TOLERANCE: f64 = 0.1;
-/// Rounds at another load before the machine is taken to be too unsteady.
+/// Number of rounds at another load after which the machine counts as too unsteady.
 const PATIENCE: usize = 6;
 
-/// What is the same in all rounds.
+/// The parameters that are the same in all rounds.
 pub(super) struct Course<'a> {
     pub(super) world: &'a World,
     pub(super) interfaces: &'a [PathBuf],
     pub(super) plan: &'a [Planned],
-    /// Part of what both servers can do that the calls ask for.
+    /// Load of the calls, as a part of the capacity of both servers.
     pub(super) load: f64,
-    /// By how much that may be off in a round.
+    /// Accepted error of the load in a round.
     pub(super) tolerance: f64,
-    /// Whether something is printed of each call, or nothing at all.
+    /// Whether to print each call, and whether to print nothing at all.
     pub(super) each: bool,
     pub(super) quiet: bool,
     pub(super) bar: &'a ProgressBar,
 }
 
-/// What came of the calls.
+/// The results of a round.
 pub(super) struct Round {
     pub(super) window_s: f64,
-    /// Under each of [`POLICIES`].
+    /// The calls under each of [`POLICIES`].
     pub(super) runs: Vec<Vec<Made>>,
-    /// What the servers and the links to them could do meanwhile.
+    /// The speeds of the servers and their links during the round.
     pub(super) speeds: Vec<Speed>,
 }
 
 impl Course<'_> {
-    /// So many rounds at the load that was asked for. How fast the servers are is known before a
-    /// round only from what came before: a round that turns out to have had another load is made
-    /// again, whatever its figures are.
+    /// Runs this number of rounds at the requested load. Before a round, the speed of the servers
+    /// is known only from earlier measurements. If a round turns out to have had another load, it
+    /// is repeated, whatever its figures are.
     pub(super) fn rounds(&self, rounds: usize) -> Result<Vec<Round>, Failure> {
         let grid = self.world.start(POLICIES[0], self.interfaces)?;
         let mut speeds = calls::speeds(self.world, &grid)?;
@@ -89,7 +89,7 @@ impl Course<'_> {
         })
     }
 
-    /// Seconds that the calls keep all processors busy, or all links where that is longer.
+    /// Seconds for which the calls keep all processors busy, or all links if that is longer.
     fn busy(&self, speeds: &[Speed]) -> f64 {
         let fastest = |kind: usize| {
             let speeds = speeds.iter().map(|speed| speed.operations[kind]);
@@ -118,7 +118,7 @@ impl Course<'_> {
 }
 
 impl Round {
-    /// What the servers and their links could do, and how much of it was asked for.
+    /// Prints the speed of the servers and their links, and the load of the round.
     fn tell_of_load(&self, load: f64, counts: bool) {
         for (server, Speed { operations, up }) in self.speeds.iter().enumerate() {
             let [linpack, ep] = operations.map(|rate| rate * 1e-6);
@@ -131,8 +131,8 @@ impl Round {
         let end = if counts {
             ""
         } else {
-            ": the round is made again"
+            ": this round is repeated"
         };
-        println!("the calls asked for {load:.2} of what both could do{end}");
+        println!("the load was {load:.2} of the capacity of both servers{end}");
     }
 }

@@ -1,11 +1,11 @@
-//! Two servers behind unequal links, a metaserver and a client, each on a host of its own.
+//! Two servers behind unequal links, a metaserver and a client, each on a separate host.
 
 use crate::failure::Failure;
 use farcall_lab::Daemon;
 use farcall_lab::{Lab, LabError, Quota};
 use std::path::PathBuf;
 
-/// Bits a second to each server and from it.
+/// Bits per second to each server and from it.
 pub(super) const LINKS: [[u64; 2]; 2] = [[100_000_000, 60_000_000], [10_000_000, 25_000_000]];
 /// Processors of each server.
 pub(super) const QUOTAS: [f64; 2] = [0.5, 1.0];
@@ -14,9 +14,9 @@ const META: usize = 1;
 /// The host of the first server.
 const SERVERS: usize = 2;
 
-/// The hosts, and what bounds the servers' processors where the machine can do that.
+/// The hosts, and the quotas of the servers' processors if the machine supports them.
 pub(super) struct World {
-    // What runs in them ends before.
+    // The processes in the quotas end before the quotas are dropped.
     quotas: Option<[Quota; 2]>,
     pub(super) lab: Lab,
 }
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// Starts a metaserver with this policy and the servers, which know nothing yet.
+    /// Starts a metaserver with this policy, and the servers. They have learned nothing yet.
     pub(super) fn start(&self, policy: &str, interfaces: &[PathBuf]) -> Result<Grid, Failure> {
         let program = crate::program::farcall()?;
         let program = program.to_string_lossy();
@@ -80,7 +80,7 @@ impl World {
 }
 
 impl Grid {
-    /// What runs already.
+    /// A grid of processes that already run.
     pub(super) fn of(address: String, servers: Vec<String>, processes: Vec<Daemon>) -> Grid {
         Grid {
             address,
@@ -90,7 +90,7 @@ impl Grid {
     }
 }
 
-/// A metaserver and its servers; they end when this is dropped.
+/// A metaserver and its servers. They end when this is dropped.
 pub(super) struct Grid {
     pub(super) address: String,
     /// Addresses of the servers.

@@ -1,4 +1,4 @@
-//! Clients, each a thread with a connection of its own.
+//! Clients, each a thread with its own connection.
 
 use super::problem::{Arrays, Problem, System};
 use super::server::ServerCall;
@@ -9,12 +9,13 @@ use std::ops::Range;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// When clients call.
+/// The times at which clients call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// Seconds of the case.
+    /// Duration of the case in seconds.
     seconds: f64,
-    /// Seconds of a step, and the probability of a call in it; none: one call after the other.
+    /// Seconds of a step, and the probability of a call in it. `None` makes one call after the
+    /// other.
     steps: Option<(f64, f64)>,
 }
 
@@ -27,8 +28,8 @@ impl Pace {
         }
     }
 
-    /// At every step a call with this probability (section 4.1 of the first Ninf paper). A step
-    /// that passes during a call is left out.
+    /// A call with this probability at every step (section 4.1 of the first Ninf paper). A step
+    /// that begins during a call is left out.
     pub(crate) fn steps(step: f64, probability: f64, count: usize) -> Pace {
         Pace {
             seconds: step * count as f64,
@@ -37,31 +38,31 @@ impl Pace {
     }
 }
 
-/// What all clients saw.
+/// The measurements of all clients.
 pub(crate) struct Run {
     problem: Problem,
-    /// The times of each client's calls that ended in time.
+    /// Times of the calls of each client that ended within the window.
     clients: Vec<Vec<Times>>,
-    /// Seconds that calls could end in.
+    /// Length of the window in seconds.
     window: f64,
-    /// Calls that the server saw, those to warm up included.
+    /// Number of calls that the server saw, including the warm-up.
     pub(crate) all_calls: usize,
-    /// Calls to warm up.
+    /// Number of warm-up calls.
     warm: usize,
-    /// From acceptance to start, of each call that the server saw.
+    /// Seconds from acceptance to start, for each call that the server saw.
     waits: Vec<f64>,
 }
 
-/// Where a client is, and the server for it.
+/// The host of a client, and the server's address from there.
 #[derive(Clone)]
 pub(crate) struct ClientSite<'l> {
     pub(crate) address: String,
-    /// The host of a lab; none: this one.
+    /// The host in a lab; `None` is this host.
     pub(crate) host: Option<(&'l Lab, usize)>,
 }
 
 impl ClientSite<'_> {
-    /// On this host.
+    /// A client on this host.
     pub(crate) fn here(address: &str) -> ClientSite<'static> {
         ClientSite {
             address: address.to_string(),
@@ -69,7 +70,7 @@ impl ClientSite<'_> {
         }
     }
 
-    /// Moves this thread there for good, and connects.
+    /// Moves this thread to the host for good, and connects.
     pub(crate) fn connect(&self) -> Result<Server, Failure> {
         let mut options = Options::default();
         if let Some((lab, host)) = self.host {
@@ -79,20 +80,21 @@ impl ClientSite<'_> {
         Ok(Server::connect(&self.address, options)?)
     }
 
-    /// Clients far away call as they come: over a long line the first call is like the others.
+    /// Whether the client makes warm-up calls. A distant client does not: over a long link the
+    /// first call is like the others.
     fn warms_up(&self) -> bool {
         self.host.is_none()
     }
 }
 
-/// Runs a client at each of these places.
+/// Runs one client at each of these places.
 pub(crate) fn run(places: &[ClientSite<'_>], problem: Problem, pace: Pace) -> Result<Run, Failure> {
     let count = places.len();
     let barrier = Barrier::new(count);
     let system = System::new(problem);
     let client = |seed: usize| -> Result<(Vec<Times>, usize), Failure> {
         let ready = prepare(&places[seed], &system);
-        // Whoever fails must not keep the others waiting.
+        // A client that fails must not keep the others waiting.
         barrier.wait();
         let (function, mut arrays) = ready?;
         work(&function, &mut arrays, pace, seed as u64)
@@ -125,7 +127,7 @@ pub(crate) fn run(places: &[ClientSite<'_>], problem: Problem, pace: Pace) -> Re
     Ok(run)
 }
 
-/// The times of the last of so many calls of one client.
+/// The times of the last of several calls of one client.
 pub(crate) fn few(address: &str, problem: Problem, calls: usize) -> Result<Times, Failure> {
     let system = System::new(problem);
     let (function, mut arrays) = prepare(&ClientSite::here(address), &system)?;
@@ -151,8 +153,8 @@ fn prepare<'s>(
     Ok((function, arrays))
 }
 
-/// Calls until the time is over. Returns the times of the calls that ended before, and how many
-/// calls were made.
+/// Makes calls until the time is over. Returns the times of the calls that ended before that, and
+/// the number of calls.
 fn work(
     function: &farcall_client::Function,
     arrays: &mut Arrays<'_>,
@@ -178,7 +180,7 @@ fn work(
         arrays.refill();
         let took = arrays.call(function)?.times;
         calls += 1;
-        // At a pace all calls count; otherwise a rate is measured.
+        // With steps all calls count. Otherwise a rate is measured.
         if Instant::now() < end || pace.steps.is_some() {
             times.push(took);
         }
@@ -187,7 +189,7 @@ fn work(
 }
 
 impl Run {
-    /// The same of some clients only; waits are those of all.
+    /// The measurements of some of the clients. Waits are still those of all clients.
     pub(crate) fn of(&self, clients: Range<usize>) -> Run {
         Run {
             clients: self.clients[clients].to_vec(),
@@ -200,43 +202,43 @@ impl Run {
         self.clients.iter().flatten()
     }
 
-    /// Adds what the server says of the waits.
+    /// Adds the waits that the server reports.
     pub(crate) fn take_waits(&mut self, calls: Vec<ServerCall>) {
         let warm = self.warm.min(calls.len());
         self.waits = calls[warm..].iter().map(|call| call.wait_s).collect();
     }
 
-    /// Operations a second of each call.
+    /// Operations per second of each call.
     pub(crate) fn rates(&self) -> impl Iterator<Item = f64> {
         self.calls()
             .map(|times| self.problem.operations() / times.total)
     }
 
-    /// Bytes a second of each call while it travels.
+    /// Bytes per second of each call during its transfers.
     pub(crate) fn throughputs(&self) -> impl Iterator<Item = f64> {
         let bytes = self.problem.bytes();
         self.calls()
             .map(move |times| bytes / (times.send + times.recv).max(1e-6))
     }
 
-    /// Operations a second of all clients together.
+    /// Operations per second of all clients together.
     pub(crate) fn aggregate(&self) -> f64 {
         self.calls().count() as f64 * self.problem.operations() / self.window
     }
 
-    /// Mean seconds from acceptance to start, as the server says.
+    /// Mean seconds from acceptance to start, as the server reports them.
     pub(crate) fn wait(&self) -> f64 {
         mean(&self.waits)
     }
 
-    /// Mean seconds from submission to acceptance: what is neither waiting nor computing nor
-    /// travelling.
+    /// Mean seconds from submission to acceptance: the time in which a call neither waits nor
+    /// computes nor transfers data.
     pub(crate) fn response(&self) -> f64 {
         let others: Vec<f64> = self.calls().map(|times| times.other).collect();
         (mean(&others) - self.wait()).max(0.0)
     }
 
-    /// The least and the greatest mean time of a client, beside the mean of all.
+    /// The least and the greatest mean time of a client, relative to the mean of all.
     pub(crate) fn unfairness(&self) -> (f64, f64) {
         let of_clients: Vec<f64> = self
             .clients
@@ -246,7 +248,7 @@ impl Run {
         let all = mean(&of_clients);
         let relative = of_clients.iter().map(|time| time / all);
         relative.fold((f64::INFINITY, 0.0), |(least, most), time| {
-            // A client without a call was served worst of all.
+            // A client without a completed call counts as infinitely slow.
             let time = if time.is_nan() { f64::INFINITY } else { time };
             (least.min(time), most.max(time))
         })

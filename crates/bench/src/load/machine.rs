@@ -1,4 +1,4 @@
-//! How busy the machine is, as its kernel counts.
+//! Measures how busy the machine is, from the counters of its kernel.
 
 use std::fs;
 use std::sync::Arc;
@@ -6,22 +6,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Time between two looks at what runs.
+/// Time between two samples of the running threads.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// A thread that looks now and then.
+/// A thread that takes samples.
 pub(crate) struct Machine {
     over: Arc<AtomicBool>,
     looker: JoinHandle<(f64, u32)>,
     before: (u64, u64),
 }
 
-/// How busy the machine was.
+/// The use of the machine during a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
-    /// Share of the time of all cores in which they did something.
+    /// Share of the time of all cores in which they were not idle, in percent.
     pub(crate) cpu_percent: f64,
-    /// Mean number of threads that ran or could have run.
+    /// Mean number of threads that were running or ready to run.
     pub(crate) load: f64,
 }
 
@@ -32,7 +32,7 @@ impl Machine {
         let looker = std::thread::spawn(move || {
             let (mut sum, mut count) = (0.0, 0);
             while !ends.load(Ordering::Relaxed) {
-                // This thread is one of those that run.
+                // Do not count this thread.
                 sum += running().map_or(0.0, |running| running - 1.0);
                 count += 1;
                 std::thread::park_timeout(PERIOD);
@@ -62,7 +62,7 @@ impl Machine {
     }
 }
 
-/// Threads that run or could: the fourth word of /proc/loadavg begins with them.
+/// Number of threads that run or are ready to run. It begins the fourth word of /proc/loadavg.
 fn running() -> Option<f64> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     text.split_whitespace()
@@ -73,7 +73,7 @@ fn running() -> Option<f64> {
         .ok()
 }
 
-/// Ticks in which cores did something, and all ticks.
+/// Ticks in which cores were not idle, and all ticks.
 fn cpu_time() -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let ticks: Vec<u64> = text
@@ -85,6 +85,6 @@ fn cpu_time() -> Option<(u64, u64)> {
         .map_while(|word| word.parse().ok())
         .collect();
     let all = ticks.iter().sum::<u64>();
-    // The fourth and fifth are idle, and idle while something is read from a disk.
+    // The fourth and fifth fields are idle time, and idle time that waits for a disk.
     Some((all - ticks.get(3)? - ticks.get(4)?, all))
 }

@@ -1,4 +1,4 @@
-//! What the clients ask for.
+//! The functions that the clients call, and their arrays.
 
 use crate::failure::Failure;
 use farcall_client::{Argument, Function, Outcome, Scalar};
@@ -6,17 +6,17 @@ use farcall_client::{Argument, Function, Outcome, Scalar};
 /// A function and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// LAPACK's, of this order: the factors come back as well.
+    /// LAPACK's dgesv of this order. The factors also come back.
     Dgesv(usize),
     /// The papers' Linpack, of this order.
     Linpack(usize),
-    /// The same column by column, without blocks.
+    /// The same as [`Problem::Linpack`], but column by column instead of in blocks.
     Unblocked(usize),
     /// NAS EP with 2^m trials.
     Ep(usize),
-    /// ScaLAPACK's for positive definite systems, of this order, with one right side.
+    /// ScaLAPACK's solver for positive definite systems of this order, with one right-hand side.
     Posv(usize),
-    /// ScaLAPACK's for all eigenvalues and vectors of a symmetric matrix of this order.
+    /// ScaLAPACK's solver for all eigenvalues and eigenvectors of a symmetric matrix of this order.
     Syev(usize),
 }
 
@@ -29,7 +29,7 @@ impl Problem {
         }
     }
 
-    /// The file that defines it.
+    /// The interface file that defines the function.
     pub(crate) fn file(self) -> &'static str {
         match self {
             Problem::Dgesv(_) => "lapack.idl",
@@ -50,7 +50,7 @@ impl Problem {
         }
     }
 
-    /// Operations, as the papers count them.
+    /// Number of operations, as the papers count them.
     pub(crate) fn operations(self) -> f64 {
         match self {
             Problem::Dgesv(n) | Problem::Linpack(n) | Problem::Unblocked(n) => {
@@ -75,19 +75,19 @@ impl Problem {
         [up as f64, down as f64]
     }
 
-    /// Bytes of arrays, both ways.
+    /// Bytes of arrays, in both directions.
     pub(crate) fn bytes(self) -> f64 {
         self.ways().iter().sum()
     }
 
-    /// Whether the matrix has to be symmetric.
+    /// Whether the matrix must be symmetric.
     fn is_symmetric(self) -> bool {
         matches!(self, Problem::Posv(_) | Problem::Syev(_))
     }
 }
 
-/// The system that all clients solve, whose solution is 1 everywhere. They share it, because what a
-/// client keeps besides the arrays of its calls is not what is measured.
+/// The system that all clients solve, whose solution is 1 everywhere. They share it, so that the
+/// memory of a client is that of the arrays of its calls.
 pub(crate) struct System {
     pub(crate) problem: Problem,
     matrix: Vec<u8>,
@@ -136,13 +136,13 @@ fn doubles(bytes: &[u8]) -> impl Iterator<Item = f64> {
     bytes.chunks_exact(8).map(value)
 }
 
-/// Whether two values differ by more than rounding explains; also where one is not a number.
+/// Whether two values differ by more than rounding explains, or one of them is not a number.
 fn is_far(one: f64, other: f64) -> bool {
     let off = (one - other).abs();
     off.is_nan() || off > 1e-6
 }
 
-/// Copies what lies below the diagonal to above it, and makes the matrix positive definite.
+/// Copies the lower triangle to the upper one, and makes the matrix positive definite.
 fn make_symmetric(matrix: &mut [f64], n: usize) {
     for column in 0..n {
         matrix[column * n + column] = n as f64;
@@ -159,7 +159,7 @@ pub(crate) struct Arrays<'s> {
     b: Vec<u8>,
     pivots: Vec<u8>,
     info: Vec<u8>,
-    /// Eigenvalues, and eigenvectors.
+    /// Eigenvalues and eigenvectors.
     values: Vec<u8>,
     vectors: Vec<u8>,
 }
@@ -191,7 +191,7 @@ impl Arrays<'_> {
         }
     }
 
-    /// Makes ready what the call before has overwritten.
+    /// Restores the arrays that the previous call has overwritten.
     pub(crate) fn refill(&mut self) {
         let stays = matches!(
             self.system.problem,
@@ -203,7 +203,7 @@ impl Arrays<'_> {
         self.b.copy_from_slice(&self.system.right);
     }
 
-    /// Calls the function and looks at the solution.
+    /// Calls the function and checks the solution.
     pub(crate) fn call(&mut self, function: &Function) -> Result<Outcome, Failure> {
         let problem = self.system.problem;
         let size = Scalar::Int(problem.size() as i64);
@@ -270,7 +270,7 @@ impl Arrays<'_> {
         }
     }
 
-    /// Whether the last eigenvector is one: A v = w v.
+    /// Whether the last eigenvector satisfies A v = w v.
     fn is_eigenvector(&self) -> bool {
         let n = self.system.problem.size();
         let (Some(value), from) = (doubles(&self.values).last(), 8 * n * (n - 1)) else {
@@ -282,7 +282,7 @@ impl Arrays<'_> {
             let product: f64 = doubles(row).zip(&vector).map(|(a, v)| a * v).sum();
             !is_far(product, value * element)
         });
-        // A vector of zeros is none.
+        // A vector of zeros is not an eigenvector.
         all.all(|near| near) && vector.iter().any(|element| element.abs() > 1e-6)
     }
 }

@@ -1,4 +1,4 @@
-//! A server for one experiment, which tells of each of its calls.
+//! A server for one experiment, which reports each of its calls in its log.
 
 use super::clients::ClientSite;
 use super::problem::Problem;
@@ -12,17 +12,17 @@ use std::process::{ChildStderr, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// How long the log may lag behind the clients.
+/// Largest delay of the log after the clients.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A call as the server saw it.
+/// The server's report of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerCall {
     /// Seconds from the last argument to the start.
     pub(crate) wait_s: f64,
 }
 
-/// A server on a free port, ended on drop.
+/// A server on a free port. It ends when this is dropped.
 pub(crate) struct LoadServer {
     process: Daemon,
     port: u16,
@@ -39,7 +39,7 @@ impl LoadServer {
         LoadServer::run(command, libraries, problem, "127.0.0.1:0", options)
     }
 
-    /// On the server's host of a lab.
+    /// Starts a server on the server's host of a lab.
     pub(crate) fn start_far(
         sites: &Sites,
         libraries: &Path,
@@ -81,12 +81,12 @@ impl LoadServer {
         Ok(LoadServer { process, port, log })
     }
 
-    /// Where clients on its own host reach it.
+    /// The server's address for clients on its own host.
     pub(crate) fn address(&self) -> &str {
         self.process.address()
     }
 
-    /// A client at a site of the lab that it runs in.
+    /// A client at a site of the lab where the server runs.
     pub(crate) fn seen_from<'l>(&self, sites: &'l Sites, site: usize) -> ClientSite<'l> {
         let port = self.port;
         ClientSite {
@@ -95,14 +95,14 @@ impl LoadServer {
         }
     }
 
-    /// The next so many calls that it has seen.
+    /// The reports of the next `count` calls.
     pub(crate) fn calls(&self, count: usize) -> Result<Vec<ServerCall>, Failure> {
         let end = Instant::now() + PATIENCE;
         let next = |_| {
             let left = end.saturating_duration_since(Instant::now());
             self.log
                 .recv_timeout(left)
-                .map_err(|_| Failure::failed("the server does not tell of all its calls"))
+                .map_err(|_| Failure::failed("the log of the server does not report all calls"))
         };
         (0..count).map(next).collect()
     }

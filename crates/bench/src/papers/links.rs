@@ -1,5 +1,5 @@
-//! The papers' links: how fast, how even and how long. docs/papers/world-paper.md and
-//! docs/papers/load-paper.md say where each figure comes from.
+//! The links of the papers: rate, variation and latency. docs/papers/world-paper.md and
+//! docs/papers/load-paper.md give the source of each figure.
 
 use super::statistics::{Chance, Spread};
 use farcall_lab::LineShape;
@@ -64,7 +64,8 @@ const fn even(name: &'static str, kb_s: f64, round_trip: Duration) -> Link {
 }
 
 impl Link {
-    /// As it is at some moment, so many times as fast as the paper's; light is not faster today.
+    /// The link at one moment, faster than the paper's by a factor. The latency is not scaled,
+    /// because the speed of light is the same.
     pub(super) fn shape(&self, faster: f64, chance: &mut Chance) -> LineShape {
         let [up, down] = self.kb_s.map(|kb_s| chance.draw(kb_s) * 1e3 * faster);
         LineShape {

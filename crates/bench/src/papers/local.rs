@@ -1,4 +1,4 @@
-//! Linpack in this process: what a client would do without a server.
+//! Linpack in this process, as a client computes it without a server.
 
 use crate::failure::Failure;
 use crate::load::problem::Problem;
@@ -7,7 +7,7 @@ use farcall_library::{Binding, Catalog, Entry, Source, Threads};
 use std::path::Path;
 use std::time::Instant;
 
-/// The library of linpack.idl, loaded here.
+/// The library of linpack.idl, loaded into this process.
 pub(super) struct Local {
     catalog: Catalog,
     binding: Binding,
@@ -24,13 +24,13 @@ impl Local {
         Ok(Local { catalog, binding })
     }
 
-    /// Has the library use so many threads.
+    /// Sets the number of threads of the library.
     pub(super) fn use_threads(&self, threads: usize) {
         // SAFETY: the library computes in no other thread of this process.
         unsafe { Threads::of_process().set(threads as u32) };
     }
 
-    /// Seconds to solve a system of this order by a function of the file.
+    /// Seconds to solve a system of this order with a function of the interface file.
     pub(super) fn solve(&self, name: &str, n: usize) -> Result<f64, Failure> {
         let mut entries = self.catalog.entries();
         let found = entries.find(|(_, one)| one.plain_name() == name);
@@ -38,7 +38,7 @@ impl Local {
         let mut scalars = vec![None; interface.params.len()];
         scalars[0] = Some(Scalar::Int(n as i64));
         let layout = interface.layout(&scalars, &[]).map_err(Failure::failed)?;
-        // As the server's buffers, aligned for every element.
+        // Aligned for every element, like the server's buffers.
         let mut memory = vec![0.0f64; (layout.bytes / 8) as usize];
         fill(
             &mut memory[..n * n],
@@ -63,7 +63,7 @@ impl Local {
     }
 }
 
-/// Values that give a matrix which is not singular.
+/// Fills a matrix with values that make it non-singular.
 fn fill(matrix: &mut [f64], seed: u64) {
     let mut state = seed;
     for value in matrix {

@@ -9,11 +9,11 @@ use crate::load::{Arguments, Case, ServeOptions, cores, show, tell};
 use crate::raw::RawPeer;
 use crate::table::{Better, Row, median};
 
-/// The model of section 4.1: steps of 3 s, in each a call with probability 1/2.
+/// The model of section 4.1: steps of 3 s, each with a call with probability 1/2.
 pub(super) const STEP_S: f64 = 3.0;
 pub(super) const PROBABILITY: f64 = 0.5;
 pub(super) const STEPS: usize = 20;
-/// Steps that keep a machine of today as busy, in less time.
+/// Shorter steps that keep a modern machine as busy in less time.
 const QUICK_STEP_S: f64 = 0.1;
 
 impl Arguments {
@@ -25,7 +25,8 @@ impl Arguments {
     }
 }
 
-/// Tables 3 to 5: Linpack of three orders, on one PE or on all, beside the original way.
+/// Tables 3 to 5: Linpack of three orders, on one processor element or on all, also in the mode of
+/// the first Ninf servers.
 pub(crate) fn many(arguments: &Arguments) -> Result<(), Failure> {
     let ways = [
         ServeOptions::new("1 PE", &[("--threads", 1)], "fcfs"),
@@ -55,7 +56,7 @@ pub(crate) fn many(arguments: &Arguments) -> Result<(), Failure> {
     show(arguments, &cases, &[])
 }
 
-/// Fig. 6: clients times threads, each call starting at once as there, and with a queue.
+/// Fig. 6: clients times threads. Each call starts at once as in the paper, and then with a queue.
 pub(crate) fn threads(arguments: &Arguments) -> Result<(), Failure> {
     const N: usize = 600;
     const NAMES: [[&str; 2]; 5] = [
@@ -90,7 +91,7 @@ pub(crate) fn threads(arguments: &Arguments) -> Result<(), Failure> {
     show(arguments, &cases, &[])
 }
 
-/// Table 8: EP with 2^24 trials on one PE.
+/// Table 8: EP with 2^24 trials on one processor element.
 pub(crate) fn ep(arguments: &Arguments) -> Result<(), Failure> {
     let problem = Problem::Ep(24);
     if !arguments.json {
@@ -109,7 +110,8 @@ pub(crate) fn ep(arguments: &Arguments) -> Result<(), Failure> {
     show(arguments, &cases, &[])
 }
 
-/// Figs. 3 and 4 and Table 2: one client beside code of its own, and throughput beside plain TCP.
+/// Figs. 3 and 4 and Table 2: one client compared with local code, and throughput compared with
+/// plain TCP.
 pub(crate) fn single(arguments: &Arguments) -> Result<(), Failure> {
     let sizes: Vec<usize> = match arguments.quick {
         true => vec![100, 200, 400, 800, 1600],
@@ -165,7 +167,8 @@ pub(crate) fn single(arguments: &Arguments) -> Result<(), Failure> {
     show(arguments, &[], &rows)
 }
 
-/// Mflop/s of a call, of code without blocks and of LAPACK here, and MB/s of the call, by rounds.
+/// By rounds: Mflop/s of a call, of local code without blocks and of local LAPACK, and MB/s of the
+/// call.
 fn rates(
     server: &LoadServer,
     local: &Local,
@@ -194,7 +197,7 @@ fn rates(
     Ok(figures)
 }
 
-/// Megabytes a second of plain TCP that carries as many bytes, half of them each way.
+/// Megabytes per second of plain TCP that carries as many bytes, half of them in each direction.
 fn plain(problem: Problem, rounds: usize) -> Result<Vec<f64>, Failure> {
     let mut peer = RawPeer::start(problem.bytes() as usize / 2)?;
     let seconds = (0..rounds)

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 const SIZES: [usize; 3] = [600, 1000, 1400];
 
-/// Tables 6 and 7: Linpack of three orders from one site, on one PE or on all.
+/// Tables 6 and 7: Linpack of three orders from one site, on one processor element or on all.
 pub(crate) fn wan(arguments: &Arguments) -> Result<(), Failure> {
     let ways = [
         ServeOptions::new("1 PE", &[("--threads", 1)], "fcfs"),
@@ -35,7 +35,7 @@ pub(crate) fn wan(arguments: &Arguments) -> Result<(), Failure> {
     show(arguments, &cases, &[])
 }
 
-/// Fig. 8: each of four sites alone, then all at once, with one client or four at each.
+/// Fig. 8: each of four sites alone, then all at once, with one or four clients at each.
 pub(crate) fn sites(arguments: &Arguments) -> Result<(), Failure> {
     const ALONE: [&str; 4] = ["ocha-u", "u-tokyo", "nitech", "titech"];
     const TOGETHER: [&str; 4] = ["ocha-u/4", "u-tokyo/4", "nitech/4", "titech/4"];
@@ -95,14 +95,15 @@ impl Lab {
         let server = LoadServer::start_far(&sites, &arguments.libraries, problem, &way.options)?;
         Ok(Lab {
             problem,
-            // Calls as often as in the paper beside the time that one takes.
+            // The ratio of the pace to the duration of a call is that of the paper.
             pace: Pace::steps(STEP_S / faster, PROBABILITY, STEPS),
             server,
             sites,
         })
     }
 
-    /// So many clients at each of these sites, all at once: a case for each site.
+    /// Runs this number of clients at each of these sites, all at once. Returns a case for each
+    /// site.
     fn measure(
         &self,
         experiment: &'static str,

@@ -1,4 +1,4 @@
-//! What the papers' tables say of a set of figures, and figures drawn as such a table says.
+//! The statistics of the papers' tables, and random figures with such statistics.
 
 use serde_json::{Value, json};
 
@@ -8,12 +8,12 @@ pub(super) struct Spread {
     pub(super) min: f64,
     pub(super) max: f64,
     pub(super) mean: f64,
-    /// Of a sample: over one less than there are; 0 for one figure.
+    /// Sample deviation, with n - 1 in the denominator; 0 for one figure.
     pub(super) deviation: f64,
 }
 
 impl Spread {
-    /// Of some figures; not a number where there is none.
+    /// The statistics of some figures. They are NaN if there is no figure.
     pub(super) fn of(figures: &[f64]) -> Spread {
         let count = figures.len() as f64;
         let mean = figures.iter().sum::<f64>() / count;
@@ -34,11 +34,11 @@ impl Spread {
     }
 }
 
-/// Numbers by chance, the same ones for a seed (SplitMix64).
+/// Random numbers from a seed (SplitMix64).
 pub(super) struct Chance(pub(super) u64);
 
 impl Chance {
-    /// Between 0 and 1, never 0.
+    /// A number between 0 and 1, never 0.
     fn uniform(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -47,8 +47,8 @@ impl Chance {
         (((z ^ z >> 31) >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 
-    /// From a beta distribution between the least and the greatest figure, with their mean and
-    /// deviation; the mean itself where they do not differ.
+    /// A number from a beta distribution between the least and the greatest figure, with their mean
+    /// and deviation. If all figures are equal, the mean itself.
     pub(super) fn draw(&mut self, spread: Spread) -> f64 {
         let width = spread.max - spread.min;
         if width <= 0.0 || spread.deviation <= 0.0 {
@@ -60,7 +60,7 @@ impl Chance {
         spread.min + width * self.beta(a, b)
     }
 
-    /// M. D. Jöhnk's way to a beta distribution (1964): few of the pairs fit where a and b are
+    /// M. D. Jöhnk's method for a beta distribution (1964). It accepts few pairs if a and b are
     /// large, which they are not here.
     fn beta(&mut self, a: f64, b: f64) -> f64 {
         loop {
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spread_is_that_of_a_sample() {
+    fn a_spread_has_the_sample_deviation() {
         let spread = Spread::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
         assert_eq!((spread.min, spread.max, spread.mean), (2.0, 9.0, 5.0));
         assert!((spread.deviation - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_has_the_spread_that_was_asked_for() {
+    fn drawn_figures_have_the_requested_spread() {
         let [up, down] = crate::papers::links::WORLD_KB_S;
         for asked in [up, down] {
             let mut chance = Chance(7);

@@ -12,14 +12,14 @@ use farcall_lab::{LineShape, Sites};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-/// Calls of each function and size.
+/// Number of calls of each function and size.
 const CALLS: usize = 24;
 const QUICK_CALLS: usize = 6;
 const SIZES: [usize; 4] = [200, 500, 700, 1000];
-/// The processes that compute: the paper had four at one server and two at the other.
+/// Number of processes that compute. The paper had four at one server and two at the other.
 const ELEMENTS: &str = "2";
 
-/// A call, and how fast its link was.
+/// A call, and the rate of its link.
 struct Called {
     network: &'static str,
     problem: Problem,
@@ -61,8 +61,8 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// So many calls of one function over one network, one after the other. The link is as fast as it
-/// happens to be from call to call.
+/// Makes this number of calls of one function over one network, one after the other. The rate of
+/// the link is drawn anew for each call.
 fn series(
     arguments: &Arguments,
     link: &Link,
@@ -71,7 +71,7 @@ fn series(
     bar: &ProgressBar,
 ) -> Result<Vec<Called>, Failure> {
     let faster = arguments.faster();
-    // The same links for both functions and all sizes.
+    // Both functions and all sizes get the same links.
     let mut chance = Chance(1);
     let shapes: Vec<LineShape> = (0..count)
         .map(|_| link.shape(faster, &mut chance))
@@ -83,7 +83,7 @@ fn series(
     let place = server.seen_from(&sites, 0);
     bar.set_message(format!("{} {}", link.name, problem.function()));
     let client = || calls(&sites, &place, problem, &shapes, bar);
-    // A thread of its own, because it moves to its site.
+    // The client needs its own thread, because the thread moves to the host of its site.
     let times = std::thread::scope(|scope| scope.spawn(client).join())
         .unwrap_or_else(|_| Err(Failure::failed("the client panicked")))?;
     let called = times.into_iter().zip(shapes).map(|(times, line)| Called {
@@ -115,7 +115,7 @@ fn calls(
     shapes.iter().map(call).collect()
 }
 
-/// A bar on standard error where that is a terminal.
+/// A progress bar on standard error, if that is a terminal.
 fn progress(steps: usize) -> Result<ProgressBar, Failure> {
     let style = "{bar:30} {pos}/{len}, {elapsed}, {msg}";
     let style = ProgressStyle::with_template(style).map_err(Failure::failed)?;
@@ -127,7 +127,7 @@ fn groups(calls: &[Called]) -> impl Iterator<Item = &[Called]> {
     calls.chunk_by(|one, other| one.network == other.network && one.problem == other.problem)
 }
 
-/// KB/s up and down while the arrays travelled.
+/// KB/s up and down during the transfers.
 fn rates(call: &Called) -> [f64; 2] {
     let [up, down] = call.problem.ways();
     [up / call.times.send * 1e-3, down / call.times.recv * 1e-3]
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_are_made_of_the_calls() {
+    fn tables_are_computed_from_the_calls() {
         let calls = [
             called(1000, 8.0, 10.0),
             called(1000, 4.0, 10.0),

@@ -1,4 +1,4 @@
-//! Programs of calls on arrays, made one by one or as a transaction.
+//! Programs of calls on arrays, run one call after the other or as a transaction.
 
 use crate::failure::Failure;
 use farcall_client::{Argument, ArgumentOptions, Function, Report, Scalar, Server, Transaction};
@@ -11,7 +11,7 @@ enum Word {
     Letter(&'static str),
     Int(usize),
     Real(f64),
-    /// The array of that number.
+    /// The array with this number.
     Array(usize),
 }
 
@@ -21,17 +21,17 @@ struct Call {
     words: Vec<Word>,
 }
 
-/// Calls in their order, and the arrays that they work on.
+/// Calls in their order, and the arrays that they use.
 pub(super) struct Program {
     calls: Vec<Call>,
     memory: Vec<Vec<u8>>,
-    /// Arrays that only carry what one call hands to the next.
+    /// Arrays that only pass data from one call to the next.
     between: Vec<usize>,
 }
 
 impl Program {
-    /// The LU factors of a random matrix of so many by so many square blocks, in place. The
-    /// diagonal is large enough that no pivots are needed.
+    /// The LU factors of a random matrix of `count` by `count` square blocks, in place. The
+    /// diagonal is so large that no pivots are needed.
     pub(super) fn blocked_lu(count: usize, size: usize) -> Program {
         let mut program = Program::empty();
         let mut random = Random(1);
@@ -61,7 +61,8 @@ impl Program {
         program
     }
 
-    /// A product of so many random matrices after the first, from the left, in two arrays by turns.
+    /// A product of `count` random matrices with a first one, from the left, alternating between
+    /// two arrays.
     pub(super) fn products(count: usize, size: usize) -> Program {
         let mut program = Program::empty();
         let mut random = Random(2);
@@ -131,7 +132,7 @@ impl Program {
         });
     }
 
-    /// The functions that are called, at a server.
+    /// The functions of the calls at a server.
     pub(super) fn functions(&self, server: &Server) -> Result<Functions, Failure> {
         let mut functions = HashMap::new();
         for call in &self.calls {
@@ -142,7 +143,7 @@ impl Program {
         Ok(functions)
     }
 
-    /// Bytes of arrays that go to servers and come back where each call is made for itself.
+    /// Bytes of arrays sent to servers and back if each call is made on its own.
     pub(super) fn bytes(&self, functions: &Functions) -> u64 {
         let mut bytes = 0;
         for call in &self.calls {
@@ -159,7 +160,7 @@ impl Program {
         bytes
     }
 
-    /// Makes one call after the other; what the arrays hold in the end.
+    /// Makes one call after the other. Returns the final contents of the arrays.
     pub(super) fn call_by_call(&self, functions: &Functions) -> Result<Vec<Vec<u8>>, Failure> {
         let mut memory = self.memory.clone();
         for call in &self.calls {
@@ -196,7 +197,7 @@ impl Program {
         Ok((report, self.results(memory)?))
     }
 
-    /// What is left of the arrays without those that only carry.
+    /// The results: the arrays without those that only pass data between calls.
     fn results(&self, memory: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure> {
         let is_result = |place: &usize| !self.between.contains(place);
         let numbers = (0..memory.len()).filter(is_result);
@@ -231,7 +232,7 @@ impl Call {
                     // SAFETY: the array is there, as the caller promises; no call of a program
                     // names an array twice.
                     Mode::In => Argument::In(unsafe { std::slice::from_raw_parts(start, len) }),
-                    // SAFETY: likewise.
+                    // SAFETY: the same as above.
                     _ => Argument::Out(unsafe { std::slice::from_raw_parts_mut(start, len) }),
                 }
             }

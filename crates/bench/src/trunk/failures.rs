@@ -1,4 +1,5 @@
-//! How long an application waits when a link fails silently, and how soon a repaired one is used.
+//! Measures how long an application waits when a link fails silently, and how soon the trunk uses a
+//! repaired link.
 
 use super::{Arguments, Program, at_most, row};
 use crate::failure::Failure;
@@ -7,7 +8,7 @@ use farcall_lab::{Direction, Flow, FlowKind, Lab, LabError, Shape, TOPOLOGIES};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// Bars in milliseconds: the stall in the median and at the 95th percentile, and the recovery.
+/// Bars in milliseconds: median and 95th percentile of the stall, and the recovery.
 const STALL: f64 = 60.0;
 const STALL_LONG: f64 = 100.0;
 const RECOVERY: f64 = 200.0;
@@ -18,11 +19,12 @@ const DIRECTIONS: [(&str, Direction); 3] = [
     ("both ways", Direction::Both),
 ];
 
-/// Before the first failure, and between repair and the next one.
+/// Time before the first failure, and between a repair and the next failure.
 const SETTLE: Duration = Duration::from_millis(1500);
-/// How long a failed link stays so.
+/// Duration of a link failure.
 const BROKEN: Duration = Duration::from_millis(700);
-/// A repaired link that carries nothing so long is counted with this.
+/// Longest wait for a repaired link to carry traffic. A link that carries none counts with this
+/// time.
 const PATIENCE: Duration = Duration::from_secs(6);
 
 pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Row>, Failure> {
@@ -129,7 +131,7 @@ fn measure_direction(
     Ok(times)
 }
 
-/// Time from now until more arrives than one link carries.
+/// Time from now until the rate exceeds that of one link.
 fn recovery(flow: &Flow, shape: Shape) -> Result<Duration, LabError> {
     let repaired = flow.now();
     let window = Duration::from_millis(40);
@@ -146,10 +148,10 @@ fn recovery(flow: &Flow, shape: Shape) -> Result<Duration, LabError> {
     }
 }
 
-/// Other work keeps every core busy for so long.
+/// Time during which other work keeps every core busy.
 const BUSY: Duration = Duration::from_secs(60);
 
-/// Whether links are taken for dead while other work takes the processor.
+/// Measures whether the trunk declares links dead while other work uses the processors.
 fn while_busy(farcall: &Program) -> Result<Row, Failure> {
     let lab = Lab::build(TOPOLOGIES[1].links, Some(Shape::FAST_ETHERNET))?;
     let _trunks = lab.start_trunks(farcall, &[])?;
@@ -180,7 +182,7 @@ fn while_busy(farcall: &Program) -> Result<Row, Failure> {
             failures += link["failures"].as_f64().unwrap_or(f64::NAN);
         }
     }
-    // Against half a failure, since a ratio needs a limit above nothing.
+    // The limit is half a failure, because a ratio needs a limit above 0.
     let (limit, bar) = at_most(0.5);
     Ok(row(
         "busy for a minute: false failures".into(),

@@ -1,5 +1,6 @@
-//! What the RI2N paper leaves open: bytes or packets as the measure, traffic sparser than the
-//! span, several stages of switches; and its Fig. 9, weights while the topology changes.
+//! Questions that the RI2N paper leaves open: bytes or packets as the measure, traffic sparser than
+//! the span, several stages of switches. Also its Fig. 9, the weights during changes of the
+//! topology.
 
 use super::{Arguments, Program, at_least, row};
 use crate::failure::Failure;
@@ -40,7 +41,7 @@ fn none(what: &'static str, value: f64) -> ((&'static str, f64), (Better, Option
     ((what, value), (Better::Higher, None))
 }
 
-/// Datagrams a second, their payload, and what each takes on the wire with all headers.
+/// Datagrams per second, their payload, and the bytes of each on the wire with all headers.
 const SMALL: (u32, usize, f64) = (5000, 64, 64.0 + 28.0 + 12.0 + 38.0);
 
 /// (d): B sends many small datagrams over its only link, C a stream of full frames over both.
@@ -60,7 +61,7 @@ fn beside_small_packets(
     let sink = lab.spawn(0, move || {
         let socket = UdpSocket::bind((address, 0))?;
         let _ = send_port.send(socket.local_addr()?.port());
-        // What comes is left in the socket's buffer: nobody answers, nobody reads.
+        // Datagrams that arrive remain in the socket's buffer. Nothing reads or answers them.
         let _ = stopped.recv_timeout(end.saturating_duration_since(Instant::now()));
         Ok(())
     })?;
@@ -81,7 +82,7 @@ fn beside_small_packets(
         }
         Ok(())
     })?;
-    // The weights of the published policies need some spans.
+    // The weights of the published policies need several spans to settle.
     let rate = super::single::bulk(&lab, 2, arguments.duration())?;
     drop((stop, stop_source));
     for thread in [sink, source] {
@@ -100,13 +101,13 @@ fn beside_small_packets(
     ))
 }
 
-/// A burst every so often, three spans apart.
+/// Bytes of a burst, and the pause between bursts, which is three spans.
 const BURST: usize = 4 << 20;
 const SPAN: &str = "0.5";
 const PAUSE: Duration = Duration::from_millis(1500);
 const BURSTS: usize = 8;
 
-/// (h): B and D send all the time; C sends a burst now and then, and waits for an answer.
+/// (h): B and D send all the time. C sends a burst from time to time and waits for an answer.
 fn sparse(farcall: &Program, policy: &str) -> Result<Row, Failure> {
     let lab = Lab::build(TOPOLOGIES[7].links, Some(SHAPE))?;
     let _trunks = lab.start_trunks(farcall, &["--policy", policy, "--hbspan", SPAN])?;
@@ -152,8 +153,8 @@ fn sparse(farcall: &Program, policy: &str) -> Result<Row, Failure> {
 /// Rate of the line between the two stages, in bits a second.
 const NARROW: u64 = 50_000_000;
 
-/// (c) with a second switch behind switch 1, and half a link between the two; the clients behind
-/// it, and the shares that are fair then.
+/// (c) with a second switch behind switch 1 and a link of half the rate between them. Each entry
+/// has the clients behind the second switch and the fair shares.
 const STAGES: [(&str, &[usize], [f64; 2]); 2] = [
     ("both clients behind", &[1, 2], [0.75, 0.75]),
     ("one client behind", &[2], [1.0, 1.0]),
@@ -192,13 +193,13 @@ fn in_stages(arguments: &Arguments, farcall: &Program, policy: &str) -> Result<V
     Ok(rows)
 }
 
-/// Fig. 9: (e) for so long, then (f), then (h); and how often it is looked at.
+/// Fig. 9: duration of each phase, (e), then (f), then (h); and the time between two samples.
 const PHASE: Duration = Duration::from_secs(12);
 const LOOK: Duration = Duration::from_secs(2);
-/// Looks are told at the middle of the pause between two.
+/// Number of samples. Each is reported at the middle of its interval.
 const LOOKS: u32 = (3 * PHASE.as_secs() / LOOK.as_secs()) as u32;
 
-/// The share of link 1 in what each client sends, as the policy weighs it.
+/// The share of link 1 in the traffic of each client, by the weights of the policy.
 fn weights_over_time(farcall: &Program, policy: &str) -> Result<Vec<Row>, Failure> {
     let lab = Lab::build(TOPOLOGIES[4].links, Some(SHAPE))?;
     let _trunks = lab.start_trunks(farcall, &["--policy", policy])?;
@@ -227,7 +228,8 @@ fn weights_over_time(farcall: &Program, policy: &str) -> Result<Vec<Row>, Failur
     Ok(rows)
 }
 
-/// Weight of link 1 with both links' weights 1 in sum; of rates, where there are no weights.
+/// Weight of link 1, with the weights of both links scaled to a sum of 1. Rates are used if there
+/// are no weights.
 fn weight(lab: &Lab, farcall: &Program, client: usize) -> Result<f64, Failure> {
     let farcall = farcall.to_string_lossy();
     let text = lab.output(client, &farcall, &["trunk", "status", "--json"])?;

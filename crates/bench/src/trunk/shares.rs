@@ -1,4 +1,4 @@
-//! What each client gets on each topology, under each policy and with each peer system.
+//! Measures the rate of each client on each topology, under each policy and with each peer system.
 
 use super::{Arguments, Program, at_least, row};
 use crate::failure::Failure;
@@ -7,17 +7,17 @@ use farcall_lab::{Flow, FlowKind, Lab, LabError, Shape, TOPOLOGIES, Topology, Tr
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// Part of the ideal sum that max-min has to reach, and of a perfect Jain's index.
+/// Required part of the ideal sum, and of a perfect Jain's index, for max-min.
 const FULL: f64 = 0.97;
 const FAIR: f64 = 0.98;
-/// All flows connect before any begins to send.
+/// Time within which all flows connect, before any begins to send.
 const CONNECT: Duration = Duration::from_millis(600);
 
-/// What carries the flows.
+/// The system that carries the flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum System {
     Trunk(&'static str),
-    /// Max-min with the speeds learned.
+    /// Max-min with learned speeds.
     Learned,
     Mptcp,
     Tcp,
@@ -35,7 +35,7 @@ impl System {
 }
 
 const OURS: System = System::Trunk("max-min");
-/// Part of the ideal sum where trunks are told no rates.
+/// Required part of the ideal sum if the configuration of the trunks has no rates.
 const FULL_LEARNED: f64 = 0.95;
 const OTHERS: [System; 5] = [
     System::Trunk("traffic"),
@@ -140,7 +140,7 @@ fn weights(lab: &Lab, farcall: &Program, name: &str) -> Result<Vec<Row>, Failure
     Ok(rows)
 }
 
-/// Starts what the system needs on every host.
+/// Starts the processes that the system needs on every host.
 fn start(lab: &Lab, farcall: &Program, system: System) -> Result<Vec<TrunkProcess>, LabError> {
     match system {
         System::Trunk(policy) => lab.start_trunks(farcall, &["--policy", policy]),
@@ -150,7 +150,7 @@ fn start(lab: &Lab, farcall: &Program, system: System) -> Result<Vec<TrunkProces
     }
 }
 
-/// Lets the kernel use every link of multipath TCP to the server.
+/// Lets the kernel use every link to the server for multipath TCP.
 pub(super) fn start_mptcp(lab: &Lab) -> Result<Vec<TrunkProcess>, LabError> {
     for host in 0..lab.hosts() {
         let limits = [
@@ -192,7 +192,7 @@ fn start_flows(lab: &Lab, clients: usize, system: System) -> Result<Vec<Flow>, L
         .collect()
 }
 
-/// Bytes a second of each flow between two moments.
+/// Bytes per second of each flow between two times.
 fn rates(flows: &[Flow], from: Duration, to: Duration) -> Vec<f64> {
     let seconds = (to - from).as_secs_f64();
     flows
@@ -201,7 +201,7 @@ fn rates(flows: &[Flow], from: Duration, to: Duration) -> Vec<f64> {
         .collect()
 }
 
-/// `full`: the part of the ideal sum that is asked for.
+/// The rows of a topology. `full` is the required part of the ideal sum.
 fn rows(name: &str, rates: &[f64], ideal: &[f64], link: f64, full: Option<f64>) -> Vec<Row> {
     let mbit = |bytes: f64| bytes * 8.0 / 1e6;
     let sum: f64 = rates.iter().sum();
@@ -236,11 +236,11 @@ fn rows(name: &str, rates: &[f64], ideal: &[f64], link: f64, full: Option<f64>) 
     rows
 }
 
-/// Shares have to be there so long after a change.
+/// Time within which the shares must settle after a change.
 const SETTLED: Duration = Duration::from_millis(300);
 const WINDOW: Duration = Duration::from_millis(500);
 
-/// (e) becomes (f), and that (h), while traffic flows.
+/// Changes (e) to (f), and then to (h), during traffic.
 fn measure_changes(farcall: &Program) -> Result<Vec<Row>, Failure> {
     let shape = Shape::FAST_ETHERNET;
     let lab = Lab::build(TOPOLOGIES[4].links, Some(shape))?;
@@ -254,7 +254,8 @@ fn measure_changes(farcall: &Program) -> Result<Vec<Row>, Failure> {
         std::thread::sleep(SETTLED + WINDOW);
         let rates = rates(&flows, changed + SETTLED, changed + SETTLED + WINDOW);
         let ideal = TOPOLOGIES[topology].ideal;
-        // Of what a trunk can carry beside its own overhead, which the sum's bar judges.
+        // Relative to what a trunk can carry apart from its overhead, which the bar of the sum
+        // judges.
         let carried: f64 = rates.iter().sum::<f64>() / ideal.iter().sum::<f64>();
         let off = |(rate, ideal): (&f64, &f64)| (rate / (ideal * carried) - 1.0).abs() * 100.0;
         let worst = rates.iter().zip(ideal).map(off).fold(0.0, f64::max);

@@ -1,4 +1,4 @@
-//! Figures of one client: a quiet neighbour, random loss, and links as fast as the machine.
+//! Figures of one client: beside a quiet neighbour, with random loss, and on unshaped links.
 
 use super::{Arguments, Program, at_least, at_most, row};
 use crate::failure::Failure;
@@ -26,7 +26,7 @@ pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Ro
     Ok(rows)
 }
 
-/// Bytes a second of one flow, from its first moment on.
+/// Bytes per second of one flow, from its start.
 pub(super) fn bulk(lab: &Lab, client: usize, duration: Duration) -> Result<f64, LabError> {
     let origin = Instant::now();
     let kind = FlowKind::Tcp(lab.trunk_address(0));
@@ -38,7 +38,7 @@ pub(super) fn bulk(lab: &Lab, client: usize, duration: Duration) -> Result<f64, 
     Ok(bytes as f64 / duration.as_secs_f64())
 }
 
-/// Table 8 of the paper: in (d), B pings once a second and C sends all it can.
+/// Table 8 of the paper: in (d), B pings once per second and C sends as much as it can.
 fn beside_a_ping(arguments: &Arguments, farcall: &Program, policy: &str) -> Result<Row, Failure> {
     let shape = Shape::FAST_ETHERNET;
     let lab = Lab::build(TOPOLOGIES[3].links, Some(shape))?;
@@ -73,10 +73,10 @@ fn with_loss(arguments: &Arguments, farcall: &Program) -> Result<Row, Failure> {
     ))
 }
 
-/// Times that the round trips over a link and over the trunk are taken in turns.
+/// Number of alternating measurements of the round trips over a link and over the trunk.
 const ROUNDS: usize = 5;
 
-/// (b) with links as fast as the machine.
+/// (b) with unshaped links, which are as fast as the machine.
 fn unshaped(arguments: &Arguments, farcall: &Program) -> Result<Vec<Row>, Failure> {
     let lab = Lab::build(TOPOLOGIES[1].links, None)?;
     let trunks = lab.start_trunks(farcall, &[])?;
@@ -86,7 +86,7 @@ fn unshaped(arguments: &Arguments, farcall: &Program) -> Result<Vec<Row>, Failur
     });
     let added = added.collect::<Result<Vec<f64>, Failure>>()?;
     let rate = bulk(&lab, 1, arguments.duration().min(Duration::from_secs(5)))? * 8.0 / 1e9;
-    // Heartbeats become slow a second after the last frame.
+    // Heartbeats slow down one second after the last frame.
     std::thread::sleep(Duration::from_millis(1500));
     let before = cpu_seconds(trunks[0].id())?;
     let idle = Duration::from_secs(3);
@@ -131,9 +131,9 @@ fn round_trip(lab: &Lab, address: &str) -> Result<f64, Failure> {
     }
 }
 
-/// Processor time that a process has taken.
+/// Processor time of a process in seconds.
 fn cpu_seconds(pid: u32) -> Result<f64, Failure> {
-    // Nanoseconds on a processor are the first number.
+    // The first number is the nanoseconds on a processor.
     let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
     let nanoseconds = text
         .split_whitespace()

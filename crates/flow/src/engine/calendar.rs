@@ -1,20 +1,20 @@
-//! When each active flow ends: a tree of minima over blocks of 64 places.
+//! The finish times of the active flows: a tree of minima over blocks of 64 places.
 
 const BLOCK: usize = 64;
 
-/// Finish times by slot. Setting one is a store; minima of the touched blocks are found when the
-/// next finish time is asked for.
+/// Finish times by slot. Setting one only stores it. The calendar computes the minima of the
+/// changed blocks when the next finish time is asked for.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Calendar {
     finish: Vec<f64>,
-    /// Minimum of each block of `finish`, then of each block of blocks, ...
+    /// Minimum of each block of `finish`, then of each block of those minima, and so on.
     minima: Vec<Vec<f64>>,
     touched: Vec<u32>,
     is_touched: Vec<bool>,
 }
 
 impl Calendar {
-    /// Makes room for `slots` places, all without a flow.
+    /// Makes space for `slots` places, all without a flow.
     pub(super) fn grow(&mut self, slots: usize) {
         if slots <= self.finish.len() {
             return;
@@ -98,7 +98,7 @@ impl Calendar {
     }
 }
 
-/// Minimum of one block; several running minima let it be vectorised.
+/// Minimum of one block. Several running minima let the compiler vectorise it.
 #[inline]
 fn minimum(values: &[f64], block: usize) -> f64 {
     let end = ((block + 1) * BLOCK).min(values.len());
@@ -123,7 +123,7 @@ mod tests {
     use farcall_random::SplitMix64;
 
     #[test]
-    fn finds_what_a_scan_finds() {
+    fn finds_the_same_flows_as_a_scan() {
         let mut generator = SplitMix64::new(3);
         let mut calendar = Calendar::default();
         let mut plain = vec![f64::INFINITY; 9000];

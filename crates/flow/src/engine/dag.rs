@@ -1,21 +1,23 @@
-//! Ranks that work through the dependency graph of a GOAL trace.
+//! The driver for GOAL traces. It runs each rank through the dependency graph of its operations.
 
 use super::driver::Action;
 use super::report::{Blocked, Deadlock};
 use crate::goal::{Goal, Operation};
 use std::collections::{HashMap, VecDeque};
 
+/// State of the dependency graph.
+///
 /// Sends are eager: a message travels whether its receive is posted or not. A rank has at most
-/// `window` sends under way; further ones wait in the order in which they became ready.
+/// `window` sends under way. Further sends wait in the order in which they became ready.
 pub(crate) struct Dag {
     goal: Goal,
     window: u32,
-    /// Operations each one still waits for.
+    /// Number of operations that each operation still waits for.
     waits: Vec<u32>,
     rank_of: Vec<u32>,
     active: Vec<u32>,
     sends: Vec<VecDeque<u32>>,
-    /// Computations that wait for their cpu; the key is present while the cpu is busy.
+    /// Computations that wait for their cpu. The key is present while the cpu is busy.
     cpus: HashMap<(u32, u32), VecDeque<u32>>,
     /// Posted receives and early messages by (receiver, sender, tag).
     posted: HashMap<(u32, u32, u32), VecDeque<u32>>,
@@ -83,7 +85,7 @@ impl Dag {
         }
     }
 
-    /// A computation is over.
+    /// Handles the end of a computation.
     pub(super) fn wake(&mut self, operation: u32, out: &mut Vec<Action>) {
         if let Operation::Calc { cpu, .. } = self.goal.operations[operation as usize] {
             let key = (self.rank_of[operation as usize], cpu);
@@ -98,7 +100,7 @@ impl Dag {
         self.drain(out);
     }
 
-    /// Lets go of the operations that waited for this one to start, or to be done.
+    /// Releases the operations that waited for this one to start, or to finish if `done`.
     fn release(&mut self, operation: u32, done: bool) {
         for &(later, needs_done) in self.goal.successors_of(operation).iter().rev() {
             if needs_done == done {

@@ -1,14 +1,16 @@
-//! What the ranks do next: one face for queues and dependency graphs.
+//! The interface between the engine and the operations of the ranks. It is the same for queues and
+//! for dependency graphs.
 
 use super::Workload;
 use super::dag::Dag;
 use super::queues::Queues;
 use super::report::Deadlock;
 
-/// What a driver asks of the engine.
+/// An action that a driver asks the engine to do.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Action {
-    /// Start a message now; `token` comes back when it is sent and when it has arrived.
+    /// Start a message now. The engine passes `token` back when the message is sent and when it has
+    /// arrived.
     Send {
         rank: u32,
         to: u32,

@@ -1,4 +1,5 @@
-//! Ranks that work through a queue of sends and waits.
+//! The driver for patterns and pattern files. It runs each rank through its queue of sends and
+//! waits.
 
 use super::driver::Action;
 use super::report::{Blocked, Deadlock};
@@ -27,7 +28,7 @@ enum State {
 
 #[derive(Debug, Clone, Copy)]
 struct Cursor {
-    /// Round of a pattern, index into a script's queue.
+    /// Round of a pattern, or index into a script's queue.
     at: u64,
     /// Position within the round of a pattern.
     within: u32,
@@ -40,9 +41,9 @@ pub(crate) struct Queues {
     source: Source,
     window: u32,
     cursors: Vec<Cursor>,
-    /// Messages that came before the queue waited for them, by (receiver, sender).
+    /// Messages that arrived before the queue waited for them, by (receiver, sender).
     early: HashMap<(u32, u32), u32>,
-    /// Pairs (receiver, sender) for which some queue waits; other arrivals are not counted.
+    /// Pairs (receiver, sender) for which some queue waits. Other arrivals are not counted.
     awaited: Option<HashSet<(u32, u32)>>,
     receives: bool,
 }
@@ -184,7 +185,7 @@ impl Queues {
         }
     }
 
-    /// Goes on with a rank's queue until it has to wait.
+    /// Advances a rank's queue until it has to wait.
     fn advance(&mut self, rank: u32, out: &mut Vec<Action>) {
         loop {
             let step = self.current(rank);
@@ -196,7 +197,8 @@ impl Queues {
                 }
                 Some(Step::Send { to, bytes, wait }) => {
                     if wait > 0.0 && cursor.state != State::Delayed {
-                        // A delay starts when the send could start: after a free window.
+                        // A delay starts when the send could start, which is after the window has
+                        // space.
                         if cursor.active == self.window {
                             cursor.state = State::Window;
                         } else {
@@ -236,7 +238,7 @@ impl Queues {
         }
     }
 
-    /// How many more rounds will repeat the current one on all ranks, if all are in step.
+    /// Number of further rounds that repeat the current one on all ranks, if all ranks are in step.
     pub(super) fn rounds_to_skip(&self) -> u64 {
         let (Source::Pattern(pattern), Some(first)) = (&self.source, self.cursors.first()) else {
             return 0;
@@ -250,7 +252,7 @@ impl Queues {
         if all { repeated.end - 1 - first.at } else { 0 }
     }
 
-    /// Moves all ranks on by some of the [`Self::rounds_to_skip`].
+    /// Moves all ranks ahead by `rounds`, at most [`Self::rounds_to_skip`].
     pub(super) fn skip(&mut self, rounds: u64) {
         self.cursors
             .iter_mut()

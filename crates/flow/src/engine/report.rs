@@ -1,9 +1,9 @@
-//! Why a simulation cannot go on.
+//! The reasons why a simulation cannot start or continue.
 
 use crate::solver::Violation;
 use std::fmt;
 
-/// A rank that waits for a message that will never come.
+/// A rank that waits for a message that nobody sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocked {
     /// The waiting rank.
@@ -16,14 +16,14 @@ pub struct Blocked {
     pub line: Option<u32>,
 }
 
-/// No flow is active, no timer is set, but ranks still wait.
+/// A state in which no flow is active and no timer is set, but ranks still wait.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Deadlock {
-    /// When everything stopped, in seconds.
+    /// Time at which the simulation stopped, in seconds.
     pub time: f64,
     /// All receives that wait.
     pub blocked: Vec<Blocked>,
-    /// Messages that arrived and were not received: source, destination, tag, how many.
+    /// Messages that arrived but that no rank received: source, destination, tag, count.
     pub unreceived: Vec<(u32, u32, u32, u64)>,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Deadlock {
     }
 }
 
-/// A simulation that could not be set up or finished.
+/// The error of a simulation that cannot start or finish.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RunError {
     /// The workload has more ranks than there are nodes to place them on.
@@ -77,12 +77,12 @@ pub enum RunError {
     /// The workload deadlocks.
     #[error("{0}")]
     Deadlock(Deadlock),
-    /// The rates are not max-min fair: a fault of this library.
+    /// The rates are not max-min fair. This is a defect of this library.
     #[error("rates at {time} s are not max-min fair (please report): {violation}")]
     Violation {
         /// Simulated time in seconds.
         time: f64,
-        /// What is wrong.
+        /// The condition that the rates violate.
         violation: Violation,
     },
 }

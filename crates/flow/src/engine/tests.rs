@@ -74,7 +74,7 @@ fn torus_16x16_has_the_known_digits() {
         "{}",
         pairwise.events
     );
-    // Chaotic: no digits, but the neighbourhood is known.
+    // This pattern is chaotic: the exact value differs between platforms, but its range is known.
     let spread = run("all-to-all:simple-spread", checked());
     assert!(
         (38.0e-3..39.0e-3).contains(&spread.makespan),
@@ -228,7 +228,7 @@ fn collectives_take_their_closed_form_on_a_crossbar() {
 }
 
 #[test]
-fn published_modes_agree_with_exact_where_nothing_contends() {
+fn published_modes_agree_with_exact_without_contention() {
     for mode in [Mode::EqualSplit, Mode::Iterated { threshold: 0.01 }] {
         let config = Config {
             mode,
@@ -311,7 +311,7 @@ fn steps_cut_a_pattern_after_rounds() {
 }
 
 #[test]
-fn repeated_rounds_give_what_one_by_one_gives() {
+fn skipping_repeated_rounds_gives_the_same_result() {
     for (spec, pattern) in [
         ("torus:4x4", "allreduce:ring"),
         ("fat-tree:ports=4,levels=3", "allgather:ring"),

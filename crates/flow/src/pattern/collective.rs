@@ -80,7 +80,7 @@ pub(super) fn round(kind: &Kind, n: u32, size: f64, rank: u32, round: u64) -> Ro
     }
 }
 
-/// Send to the rank `by` further on and receive from the one as far back.
+/// Sends to the rank `by` places ahead and receives from the rank `by` places behind.
 fn shift(n: u32, rank: u32, by: u64, bytes: f64) -> Round {
     let (n, rank) = (u64::from(n), u64::from(rank));
     let by = by % n;
@@ -99,7 +99,7 @@ fn exchange(partner: u32, bytes: f64) -> Round {
     }
 }
 
-/// How many of `0..n` have the given bit set.
+/// Count of the numbers in `0..n` that have the given bit set.
 fn blocks_with_bit(n: u64, bit: u32) -> u64 {
     let period = 2u64 << bit;
     let half = 1u64 << bit;
@@ -128,7 +128,8 @@ fn binomial(n: u32, rank: u32, round: u64, bytes: impl Fn(u32) -> f64) -> Round 
     }
 }
 
-/// Round j of a binomial scatter: the span halves; a parent keeps the lower part of its blocks.
+/// Round j of a binomial scatter. The span halves in every round, and a parent keeps the lower part
+/// of its blocks.
 fn scatter(n: u32, rank: u32, round: u64, block: f64) -> Round {
     let span = 1u64 << (ceil_log2(n) - 1 - round);
     let rank64 = u64::from(rank);
@@ -151,8 +152,8 @@ fn scatter(n: u32, rank: u32, round: u64, block: f64) -> Round {
     }
 }
 
-/// Recursive doubling; if N is no power of two, the even ones of the first `2 (N - 2^k)` ranks
-/// fold into their neighbours first and get the result at the end (Thakur, Rabenseifner, Gropp).
+/// Recursive doubling (Thakur, Rabenseifner, Gropp). If N is not a power of two, the even ranks
+/// among the first `2 (N - 2^k)` fold into their neighbours first and get the result at the end.
 fn doubling(n: u32, size: f64, rank: u32, round: u64) -> Round {
     let power = floor_power(n);
     let folded = n - power;
@@ -190,7 +191,7 @@ fn doubling(n: u32, size: f64, rank: u32, round: u64) -> Round {
     )
 }
 
-/// Two rounds per dimension longer than 1: to the next rank and to the one before.
+/// Two rounds for each dimension longer than 1: to the next rank and to the previous one.
 fn halo(dims: &[u32], size: f64, rank: u32, round: u64) -> Round {
     let (mut stride, mut index) = (1u32, 0u64);
     for &n in dims {

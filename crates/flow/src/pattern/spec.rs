@@ -1,9 +1,9 @@
-//! The written form of a pattern.
+//! Parses the text form of a pattern.
 
 use super::{Kind, Pattern};
 use crate::error::SpecError;
 
-/// The patterns a specification may name.
+/// The patterns that a specification can name.
 pub const PATTERN_KINDS: [&str; 16] = [
     "all-to-all:simple-spread",
     "all-to-all:simple-spread-2d",
@@ -20,7 +20,7 @@ pub const PATTERN_KINDS: [&str; 16] = [
     "exchange:AxBxC",
     "file:PATTERN.csv",
     "goal:TRACE.goal",
-    "all-to-all (simple-spread, or pairwise where the number of ranks is a power of two)",
+    "all-to-all (simple-spread, or pairwise if the number of ranks is a power of two)",
 ];
 
 pub(super) fn parse(spec: &str, ranks: u32, size: f64) -> Result<Pattern, SpecError> {

@@ -72,7 +72,7 @@ fn all_to_all_reaches_everyone_once() {
 
 /// Bytes per rank and total volumes that the algorithms are known to move.
 #[test]
-fn volumes_are_those_of_the_literature() {
+fn volumes_match_the_literature() {
     let volume = |name: &str, ranks: u32, size: f64| -> f64 {
         let pattern = Pattern::parse(name, ranks, size).unwrap();
         let sends = (0..ranks).flat_map(|rank| {
@@ -103,7 +103,8 @@ fn volumes_are_those_of_the_literature() {
         );
     }
     assert_eq!(volume("all-to-all:bruck", 8, 1.0), 8.0 * 3.0 * 4.0);
-    // Scatter: every block of the 8 crosses as many edges as its owner is deep: 12; then the ring.
+    // Scatter: each of the 8 blocks crosses as many edges as the depth of its owner, 12 in total.
+    // Then the ring follows.
     assert_eq!(
         volume("broadcast:scatter-allgather", 8, 8.0),
         12.0 + 8.0 * 7.0
@@ -111,7 +112,7 @@ fn volumes_are_those_of_the_literature() {
 }
 
 #[test]
-fn wrong_patterns_say_what_is_right() {
+fn errors_of_patterns_list_the_alternatives() {
     for (spec, ranks, part) in [
         ("alltoall", 4, "all-to-all:pairwise"),
         ("all-to-all:pairwise", 6, "power of two"),

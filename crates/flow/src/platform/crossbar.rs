@@ -1,10 +1,10 @@
-//! Hypercrossbars: in every dimension a crossbar joins the nodes of a line.
+//! Hypercrossbars: in every dimension a crossbar connects the nodes of a line.
 
 use super::LinkId;
 
-/// A hypercrossbar. A route corrects one dimension after the other; each correction takes the
-/// link from the node to the crossbar of that line, and the crossbar's output port to the node
-/// with the right coordinate. Link `2 D node + 2 d + w`: `w = 0` into the crossbar, `w = 1` out.
+/// A hypercrossbar. A route corrects one dimension after the other. Each correction takes the link
+/// from the node to the crossbar of that line, and then the crossbar's output port to the node with
+/// the right coordinate. Link `2 D node + 2 d + w`: `w = 0` into the crossbar, `w = 1` out.
 #[derive(Debug, Clone)]
 pub struct HyperCrossbar {
     dims: Vec<u32>,
@@ -13,10 +13,11 @@ pub struct HyperCrossbar {
 }
 
 impl HyperCrossbar {
-    /// `dims[d]` nodes on a line of dimension `d`; bytes/s per dimension, or one value for all.
+    /// A hypercrossbar with `dims[d]` nodes on a line of dimension `d`. `bandwidth` holds bytes/s
+    /// per dimension, or one value for all.
     ///
     /// # Errors
-    /// A sentence saying which parameter is out of range.
+    /// A sentence that says which parameter is out of range.
     pub fn new(dims: &[u32], bandwidth: &[f64]) -> Result<Self, String> {
         let nodes = super::spec::product(dims)?;
         if nodes * 2 * dims.len() as u64 > super::MAX_SIZE {

@@ -2,12 +2,12 @@
 
 use super::LinkId;
 
-/// A dragonfly of `groups` groups of `routers` routers with `terminals` nodes and `global`
-/// global ports each. Routers of a group are fully connected.
+/// A dragonfly of `groups` groups. A group has `routers` fully connected routers, and a router has
+/// `terminals` nodes and `global` global ports.
 ///
 /// Global port `k` of group `i` (port `k mod h` of router `k / h`) leads to group `k` if `k < i`,
 /// else to group `k + 1`: the consecutive arrangement. Routes are minimal: at most one local hop,
-/// one global hop, one local hop, between the injection and the ejection link.
+/// one global hop and one local hop between the injection link and the ejection link.
 #[derive(Debug, Clone)]
 pub struct Dragonfly {
     groups: u32,
@@ -18,10 +18,11 @@ pub struct Dragonfly {
 }
 
 impl Dragonfly {
-    /// `bandwidth`: bytes/s of node, local and global links, or one value for all.
+    /// A dragonfly. `bandwidth` holds bytes/s of node, local and global links, or one value for
+    /// all.
     ///
     /// # Errors
-    /// A sentence saying which parameter is out of range.
+    /// A sentence that says which parameter is out of range.
     pub fn new(
         groups: u32,
         routers: u32,
@@ -30,7 +31,7 @@ impl Dragonfly {
         bandwidth: &[f64],
     ) -> Result<Self, String> {
         if groups == 0 || routers == 0 || terminals == 0 {
-            return Err("groups, routers and terminals are at least 1".to_owned());
+            return Err("groups, routers and terminals must be at least 1".to_owned());
         }
         let ports = u64::from(routers) * u64::from(global);
         if u64::from(groups - 1) > ports {

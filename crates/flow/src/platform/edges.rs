@@ -4,10 +4,10 @@ use super::{LinkId, Platform, Topology};
 use crate::error::TextError;
 use std::collections::{HashMap, VecDeque};
 
-/// Largest next-hop table, in entries (nodes x vertices), that is built.
+/// Largest next-hop table, in entries (nodes x vertices).
 const MAX_TABLE: usize = 1 << 27;
 
-/// A user's own network, with the next link of every vertex towards every node.
+/// A network given by the user, with the next link of every vertex towards every node.
 #[derive(Debug, Clone)]
 pub struct EdgeList {
     nodes: usize,
@@ -21,13 +21,14 @@ pub struct EdgeList {
 
 impl EdgeList {
     /// Reads lines `from,to,bandwidth`, one directed link each; `both,from,to,bandwidth` makes one
-    /// link per direction. Names that are whole numbers are nodes and must be `0 .. n-1`; any
-    /// other name is a switch. `#` starts a comment. Bandwidth in bytes/s, `1e9` or `1GB/s`.
+    /// link per direction. Names that are whole numbers are nodes and must be `0 .. n-1`; any other
+    /// name is a switch. `#` starts a comment. Bandwidth is in bytes/s, `1e9` or `1GB/s`.
     ///
-    /// Routes have the fewest links; among equal ones the edge that stands first in the file wins.
+    /// Routes have the fewest links. Among equal routes the edge that comes first in the file wins.
     ///
     /// # Errors
-    /// The line and reason: a malformed row, a missing node number, a node that cannot be reached.
+    /// The line and the reason: a malformed row, a missing node number, or a node that cannot be
+    /// reached.
     pub fn parse(text: &str) -> Result<Platform, TextError> {
         let mut reader = Reader::default();
         for (index, line) in text.lines().enumerate() {
@@ -138,7 +139,7 @@ impl Reader {
         if numbers.is_empty() {
             return Err(TextError::new(
                 0,
-                "no node: names that are whole numbers are nodes",
+                "there is no node; the names of nodes are whole numbers",
             ));
         }
         let nodes = numbers.len();
@@ -151,7 +152,7 @@ impl Reader {
             .enumerate()
             .map(|(i, v)| (v.as_str(), i as u32))
             .collect();
-        // A node may be written with leading zeros or a plus sign: go through its number.
+        // A node number can have leading zeros or a plus sign, so look nodes up by number.
         let find = |name: &str| match name.parse::<u32>() {
             Ok(number) => number,
             Err(_) => index[name],

@@ -5,9 +5,9 @@ use super::LinkId;
 /// A fat tree of `levels` levels of switches with `2p` ports and `2 p^levels` nodes.
 ///
 /// Level 1 holds the nodes; the top switches use all `2p` ports downwards. A message climbs to the
-/// nearest common ancestor; at level `i` it takes up port `(dst / p^(i-1)) mod p`. The resources
-/// are the node links and the switch-to-switch links, one per direction (paper section 4.1).
-/// With `taper = t` a leaf switch has `p / t` up ports only.
+/// nearest common ancestor and takes up port `(dst / p^(i-1)) mod p` at level `i`. The resources
+/// are the node links and the switch-to-switch links, one per direction (paper section 4.1). With
+/// `taper = t` a leaf switch has only `p / t` up ports.
 #[derive(Debug, Clone)]
 pub struct FatTree {
     /// Nodes below one subtree of height `i`.
@@ -25,11 +25,11 @@ pub struct FatTree {
 }
 
 impl FatTree {
-    /// A fat tree of switches with `ports = 2p` ports, with one bandwidth (bytes/s) per level of
-    /// links, the node links first; a single value serves all levels.
+    /// A fat tree of switches with `ports = 2p` ports. `bandwidth` holds bytes/s per level of
+    /// links, the node links first, or one value for all levels.
     ///
     /// # Errors
-    /// A sentence saying which parameter is out of range.
+    /// A sentence that says which parameter is out of range.
     pub fn new(ports: u32, levels: u32, taper: u32, bandwidth: &[f64]) -> Result<Self, String> {
         if ports < 2 || !ports.is_multiple_of(2) {
             return Err(format!(
@@ -96,7 +96,7 @@ impl FatTree {
         })
     }
 
-    /// Levels of switches.
+    /// Number of levels of switches.
     pub fn levels(&self) -> usize {
         self.base.len()
     }

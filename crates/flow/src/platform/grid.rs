@@ -1,24 +1,25 @@
-//! Tori, meshes and grids with some dimensions wrapped, routed dimension by dimension.
+//! Tori, meshes and grids with some wrapped dimensions. Routes correct one dimension after the
+//! other.
 
 use super::LinkId;
 
-/// Which way a message goes when both ways round an even ring are equally long.
+/// The direction of a message when both directions around an even ring are equally long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ties {
-    /// Every source goes in the positive direction: translation invariant, so a regular pattern
-    /// stays regular. The default.
+    /// Every source uses the positive direction. This is translation invariant, so a regular
+    /// pattern stays regular. The default.
     Even,
-    /// Sources with an even coordinate go in the positive direction, others in the negative one:
-    /// balanced over the two directions, but no longer translation invariant.
+    /// Sources with an even coordinate use the positive direction, the others the negative one.
+    /// This balances the two directions, but it is not translation invariant.
     Parity,
 }
 
 /// A torus (all dimensions wrapped), a mesh (none) or a mixture.
 ///
-/// Node number: `x + nx (y + ny z ...)`. A route corrects x first, then y and so on, the shorter
-/// way round a wrapped dimension. Link `2 D node + 2 d + w` leaves `node` in dimension `d`, in the
-/// positive (`w = 0`) or negative direction; with `nic` there are injection and ejection links
-/// after those.
+/// Node number: `x + nx (y + ny z ...)`. A route corrects x first, then y and so on, and takes the
+/// shorter direction in a wrapped dimension. Link `2 D node + 2 d + w` leaves `node` in dimension
+/// `d`, in the positive (`w = 0`) or negative direction. With `nic`, injection and ejection links
+/// follow those.
 #[derive(Debug, Clone)]
 pub struct Grid {
     dims: Vec<u32>,
@@ -30,12 +31,12 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// A grid with `dims[d]` nodes in dimension `d`; `wrap[d]` closes it to a ring; `bandwidth`
-    /// holds bytes/s per dimension, or one value for all; `nic` is the bandwidth of injection
-    /// and ejection links, where they limit a node.
+    /// A grid with `dims[d]` nodes in dimension `d`. `wrap[d]` closes that dimension to a ring.
+    /// `bandwidth` holds bytes/s per dimension, or one value for all. `nic` is the bandwidth of
+    /// injection and ejection links, if they limit a node.
     ///
     /// # Errors
-    /// A sentence saying which parameter is out of range.
+    /// A sentence that says which parameter is out of range.
     pub fn new(
         dims: &[u32],
         wrap: &[bool],

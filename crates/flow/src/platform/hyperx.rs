@@ -2,8 +2,8 @@
 
 use super::LinkId;
 
-/// A HyperX with `dims` switches per dimension and `terminals` nodes on each switch. Node `i`
-/// hangs on switch `i / terminals`. A route takes the injection link, one direct link in every
+/// A HyperX with `dims` switches per dimension and `terminals` nodes on each switch. Node `i` is
+/// attached to switch `i / terminals`. A route takes the injection link, one direct link in every
 /// dimension where the coordinates differ (x first), and the ejection link.
 #[derive(Debug, Clone)]
 pub struct HyperX {
@@ -18,11 +18,11 @@ pub struct HyperX {
 }
 
 impl HyperX {
-    /// `bandwidth`: bytes/s per dimension or one value for all; `nic`: bytes/s of node links,
-    /// by default that of the first dimension.
+    /// A HyperX. `bandwidth` holds bytes/s per dimension, or one value for all. `nic` is bytes/s of
+    /// the node links, by default the bandwidth of the first dimension.
     ///
     /// # Errors
-    /// A sentence saying which parameter is out of range.
+    /// A sentence that says which parameter is out of range.
     pub fn new(
         dims: &[u32],
         terminals: u32,
@@ -31,7 +31,7 @@ impl HyperX {
     ) -> Result<Self, String> {
         let switches = super::spec::product(dims)?;
         if terminals == 0 {
-            return Err("terminals=0: at least one node on a switch".to_owned());
+            return Err("terminals=0: a switch needs at least one node".to_owned());
         }
         let mut links = 2 * switches * u64::from(terminals);
         let mut base = Vec::new();

@@ -1,9 +1,9 @@
-//! The written form of a platform.
+//! Parses the text form of a platform.
 
 use super::{Dragonfly, FatTree, Grid, HyperCrossbar, HyperX, Platform, Ties, Topology};
 use crate::error::SpecError;
 
-/// The kinds of platform a specification may start with, each with an example.
+/// The kinds of platform that a specification can start with, each with an example.
 pub const PLATFORM_KINDS: [(&str, &str); 7] = [
     (
         "fat-tree",
@@ -76,7 +76,7 @@ fn grid(options: &mut Options<'_>, bandwidth: &[f64], torus: bool) -> Result<Top
     let ties = match options.take("ties") {
         None | Some("even") => Ties::Even,
         Some("parity") => Ties::Parity,
-        Some(other) => return Err(format!("ties={other}: `even` or `parity`")),
+        Some(other) => return Err(format!("ties={other}: use `even` or `parity`")),
     };
     let nic = match options.take("nic") {
         None | Some("none") => None,
@@ -113,12 +113,12 @@ fn hyperx(options: &mut Options<'_>, bandwidth: &[f64]) -> Result<Topology, Stri
 /// Number of nodes of a grid of these dimensions, at most [`super::MAX_SIZE`].
 pub(super) fn product(dims: &[u32]) -> Result<u64, String> {
     if dims.is_empty() || dims.len() > 6 {
-        return Err("between one and six dimensions".to_owned());
+        return Err("use between one and six dimensions".to_owned());
     }
     let mut nodes = 1u64;
     for &n in dims {
         if n == 0 {
-            return Err("every dimension has at least one node".to_owned());
+            return Err("every dimension needs at least one node".to_owned());
         }
         nodes *= u64::from(n);
         if nodes > super::MAX_SIZE {
@@ -137,7 +137,7 @@ pub(super) fn per_dimension(bandwidth: &[f64], dims: usize) -> Result<Vec<f64>, 
     }
 }
 
-/// `x`, `y`, `z`, `u`, `v`, `w`.
+/// The letter of a dimension: `x`, `y`, `z`, `u`, `v`, `w`.
 pub(super) fn dimension_name(dim: usize) -> char {
     b"xyzuvw"[dim.min(5)] as char
 }
@@ -150,7 +150,8 @@ fn positive(key: &str, text: &str) -> Result<f64, String> {
     }
 }
 
-/// The comma-separated part of a specification: at most one value without a key, then `key=value`.
+/// The comma-separated part of a specification: at most one value without a key, then pairs
+/// `key=value`.
 pub(crate) struct Options<'a> {
     bare: Option<&'a str>,
     pairs: Vec<(&'a str, &'a str)>,

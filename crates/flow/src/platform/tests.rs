@@ -67,7 +67,7 @@ fn fat_tree_down_links_serve_one_destination_each() {
 }
 
 #[test]
-fn torus_goes_the_shorter_way_and_positive_at_half() {
+fn a_torus_route_takes_the_shorter_direction_and_positive_at_half() {
     let platform = Platform::parse("torus:4x4").unwrap();
     assert_eq!(route(&platform, 0, 3), [1]);
     assert_eq!(route(&platform, 3, 1), [12, 0]);
@@ -89,7 +89,7 @@ fn dragonfly_routes_are_at_most_local_global_local() {
 }
 
 #[test]
-fn edge_list_takes_the_shortest_way_and_names_its_links() {
+fn edge_list_routes_are_shortest_and_links_have_names() {
     let text = "# two nodes on each of two switches\nboth,0,left,1GB/s\nboth,1,left,1e9\n\
                 both,2,right,1e9\nboth,3,right,1e9\nboth,left,right,5e8\n";
     let platform = EdgeList::parse(text).unwrap();
@@ -119,7 +119,7 @@ fn edge_list_errors_name_the_line() {
 }
 
 #[test]
-fn wrong_specifications_say_what_is_right() {
+fn errors_of_specifications_list_the_alternatives() {
     for (spec, part) in [
         ("fattree:ports=4", "fat-tree:ports=24"),
         ("fat-tree", "needs ports"),

@@ -1,11 +1,11 @@
-//! The proof that a set of rates is max-min fair.
+//! The check that a set of rates is max-min fair.
 
 use crate::platform::LinkId;
 
-/// Why a set of rates is not max-min fair.
+/// The reason why a set of rates is not max-min fair.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Violation {
-    /// More flows through a link than its bandwidth carries.
+    /// The flows on a link exceed its bandwidth.
     #[error("link {link} carries {load} bytes/s of {bandwidth}")]
     Overload {
         /// The link.
@@ -18,7 +18,7 @@ pub enum Violation {
     /// A flow that has no saturated link on which its rate is the largest.
     #[error("flow {flow} at {rate} bytes/s has no bottleneck link")]
     NoBottleneck {
-        /// Index of the flow among those given.
+        /// Index of the flow in the caller's list.
         flow: usize,
         /// Its rate, bytes/s.
         rate: f64,
@@ -26,7 +26,8 @@ pub enum Violation {
 }
 
 /// Checks that rates are feasible and that every flow has a saturated link on which its rate is
-/// maximal: necessary and sufficient for max-min fairness. `tolerance` is relative.
+/// maximal. Both together are necessary and sufficient for max-min fairness. `tolerance` is
+/// relative.
 ///
 /// # Errors
 /// The first violation found.

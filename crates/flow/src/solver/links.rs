@@ -1,4 +1,4 @@
-//! Paths of flows, and for every link the list of flows on it.
+//! The paths of the flows, and for every link the list of flows on it.
 
 use super::Slot;
 use crate::platform::LinkId;
@@ -20,12 +20,12 @@ impl Paths {
         }
     }
 
-    /// Number of places ever used.
+    /// Number of places that have ever been used.
     pub(super) fn slots(&self) -> usize {
         self.hops.len()
     }
 
-    /// Room of one place.
+    /// Capacity of one place, in links.
     pub(super) fn stride(&self) -> usize {
         self.stride
     }
@@ -70,7 +70,7 @@ impl Paths {
 pub(super) struct List {
     start: u32,
     len: u32,
-    /// Room for `4 << class` entries once `start` is set; `0xff` before.
+    /// Size class: the list has `4 << class` entries. `0xff` before `start` is set.
     class: u8,
 }
 
@@ -106,7 +106,7 @@ impl ListPool {
         list.len += 1;
     }
 
-    /// Removes one entry; the order of the others is not kept.
+    /// Removes one entry. The order of the others can change.
     #[inline]
     pub(super) fn remove(&mut self, list: &mut List, slot: Slot) {
         let (start, len) = (list.start as usize, list.len as usize);

@@ -1,13 +1,14 @@
 //! Exact max-min rates, repaired locally after every batch of departures and arrivals.
 //!
-//! Every flow belongs to one saturated link, its bottleneck; that link's level is the rate of all
-//! flows that belong to it, and no other flow on it is faster. A batch makes some links dirty.
-//! Dirty links are taken in the order of their expected level and levelled anew: the level `x` of
-//! a link with bandwidth `C` solves `sum min(d, x) = C`, where `d` is a flow's rate if another
-//! link limits it and infinite otherwise. Flows above `x` join the link; where a flow changed,
-//! the other links of its path become dirty if they are anyone's bottleneck or overloaded. When
-//! no link is dirty the certificate holds. Levels only depend on lower levels, so taking the
-//! lowest first visits most links once; a link visited too early is corrected by a later visit.
+//! Every flow belongs to one saturated link, its bottleneck. That link's level is the rate of all
+//! flows that belong to it, and no other flow on it is faster. A batch makes some links dirty. The
+//! solver takes dirty links in the order of their expected level and computes their level again.
+//! The level `x` of a link with bandwidth `C` solves `sum min(d, x) = C`, where `d` is a flow's
+//! rate if another link limits it and infinite otherwise. Flows above `x` join the link. If a flow
+//! changes, the other links of its path become dirty if they are the bottleneck of any flow or
+//! overloaded. When no link is dirty, the certificate holds. Levels depend only on lower levels, so
+//! taking the lowest first visits most links once. A later visit corrects a link that was visited
+//! too early.
 
 use super::Slot;
 use super::links::{List, ListPool, Paths};
@@ -25,22 +26,23 @@ const NONE: LinkId = LinkId::MAX;
 struct Link {
     bandwidth: f64,
     load: f64,
-    /// Rate of the flows that belong to this link; meaningless while `own` is 0.
+    /// Rate of the flows that belong to this link. It has no meaning while `own` is 0.
     level: f64,
-    /// Key under which the link waits in the heap, while dirty.
+    /// Key of the link in the heap while it is dirty.
     key: f64,
     list: List,
     /// Flows whose bottleneck is this link.
     own: u32,
     /// Flows on the link that have no rate yet.
     pending: u32,
-    /// All flows on the link; kept when the lists are not.
+    /// All flows on the link. It stays correct when the lists do not.
     count: u32,
     dirty: bool,
 }
 
 impl Link {
-    /// Level expected from sums alone: exact if no flow joins or leaves, else a lower bound.
+    /// Level that the sums alone predict. It is exact if no flow joins or leaves, else a lower
+    /// bound.
     #[inline]
     fn estimate(&self) -> f64 {
         let sharing = self.own + self.pending;
@@ -52,7 +54,7 @@ impl Link {
     }
 }
 
-/// What a flow gets: its rate, and the link that limits it.
+/// The share of a flow: its rate, and the link that limits it.
 #[derive(Debug, Clone, Copy)]
 struct Share {
     rate: f64,
@@ -77,7 +79,7 @@ pub struct MaxMin {
     active: usize,
     /// Whether the lists of the links are up to date.
     listed: bool,
-    /// Whether this batch replaces so many flows that the lists are left alone at first.
+    /// Whether this batch replaces so many flows that updating the lists is put off.
     bulk: bool,
     arrived: Vec<Slot>,
     heap: BinaryHeap<Reverse<(u64, LinkId)>>,
@@ -88,8 +90,8 @@ pub struct MaxMin {
 }
 
 impl MaxMin {
-    /// A solver without flows over links of the given bandwidths (bytes/s); `max_hops` is the
-    /// longest path that will be added.
+    /// A solver without flows, over links of the given bandwidths (bytes/s). `max_hops` is the
+    /// length of the longest path that [`MaxMin::add`] gets.
     pub fn new(bandwidth: impl Iterator<Item = f64>, max_hops: usize) -> Self {
         let link = |bandwidth| Link {
             bandwidth,
@@ -125,7 +127,7 @@ impl MaxMin {
         self.shares[slot as usize].rate
     }
 
-    /// The flows that the last [`Self::solve`] set anew.
+    /// The flows whose rate the last [`Self::solve`] set.
     pub fn changed(&self) -> &[Slot] {
         &self.changed
     }
@@ -142,7 +144,7 @@ impl MaxMin {
         active.map(|slot| (slot, self.paths.get(slot), self.rate(slot)))
     }
 
-    /// Starts a batch in which `leaving` flows will be removed and then `arriving` added.
+    /// Starts a batch that removes `leaving` flows and then adds `arriving` flows.
     pub fn begin(&mut self, leaving: usize, arriving: usize) {
         let after = self.active - leaving + arriving;
         self.bulk = 2 * arriving >= after
@@ -183,7 +185,7 @@ impl MaxMin {
         self.paths.clear(slot);
     }
 
-    /// Adds a flow over distinct links, at least one, in a place that is free.
+    /// Adds a flow over distinct links, at least one, in a free place.
     #[inline]
     pub fn add(&mut self, slot: Slot, path: &[LinkId]) {
         self.paths.grow(slot);
@@ -209,8 +211,8 @@ impl MaxMin {
         self.arrived.push(slot);
     }
 
-    /// Brings all rates up to date and returns the flows whose rate was set anew, each once;
-    /// a rate may have come back to what it was.
+    /// Updates all rates. Returns each flow whose rate was set, once. A rate can be the same as
+    /// before.
     pub fn solve(&mut self) -> &[Slot] {
         self.changed.clear();
         self.round = self.round.wrapping_add(1);
@@ -228,8 +230,8 @@ impl MaxMin {
         &self.changed
     }
 
-    /// Tries the equal split: if every flow's narrowest share belongs to a link that the split
-    /// fills, the split is max-min fair. Regular patterns end here, without lists.
+    /// Tries the equal split. If the split fills the link that limits each flow, the split is
+    /// max-min fair. This solves regular patterns without lists.
     fn equal_split_is_fair(&mut self) -> bool {
         for slot in 0..self.paths.slots() as u32 {
             let (mut share, mut narrowest) = (f64::INFINITY, NONE);
@@ -267,7 +269,7 @@ impl MaxMin {
         })
     }
 
-    /// Forgets all rates and lists and makes every active flow an arrival.
+    /// Discards all rates and lists and makes every active flow an arrival.
     fn rebuild(&mut self) {
         self.changed.clear();
         self.arrived.clear();
@@ -290,7 +292,7 @@ impl MaxMin {
         self.listed = true;
     }
 
-    /// Makes lists, loads and levels from the rates an equal split left.
+    /// Builds lists, loads and levels from the rates of an equal split.
     fn build_lists(&mut self) {
         for link in &mut self.links {
             self.pool.clear(&mut link.list);
@@ -313,7 +315,7 @@ impl MaxMin {
         self.listed = true;
     }
 
-    /// Levels dirty links until none is left; gives up after `limit` visits.
+    /// Levels dirty links until none is left. Gives up after `limit` visits and returns `false`.
     fn repair(&mut self, limit: u64) -> bool {
         let mut arrived = std::mem::take(&mut self.arrived);
         for slot in arrived.drain(..) {
@@ -360,7 +362,7 @@ impl MaxMin {
         true
     }
 
-    /// Makes dirty the link of a new flow's path that is likely to be its bottleneck.
+    /// Marks dirty the link of a new flow's path that is likely to be its bottleneck.
     fn aim(&mut self, slot: Slot) {
         let (mut lowest, mut at) = (f64::INFINITY, NONE);
         for &l in self.paths.get(slot) {
@@ -372,8 +374,8 @@ impl MaxMin {
         mark(&mut self.heap, &mut self.links[at as usize], at);
     }
 
-    /// The level at which the link is full, infinite if it is not; refreshes its load and leaves
-    /// the demands of its flows in `self.demand`.
+    /// The level at which the link is full, infinite if it is not. Updates its load and leaves the
+    /// demands of its flows in `self.demand`.
     fn level(&mut self, l: LinkId) -> f64 {
         let link = &mut self.links[l as usize];
         let list = self.pool.get(link.list);
@@ -399,7 +401,8 @@ impl MaxMin {
         if x <= 0.0 {
             x = bandwidth / list.len() as f64;
         }
-        // Newton's method from the left on a concave function: increasing, ends at the root.
+        // Newton's method from the left on a concave function: the values increase and end at the
+        // root.
         loop {
             let (mut below, mut above) = (0.0, 0u32);
             for &d in &self.demand {
@@ -418,7 +421,7 @@ impl MaxMin {
         }
     }
 
-    /// Gives level `x` to the flows of link `l` that want more, as left by [`Self::level`].
+    /// Gives level `x` to the flows of link `l` that want more. [`Self::level`] left their demands.
     fn apply(&mut self, l: LinkId, x: f64) {
         let list = self.links[l as usize].list;
         self.links[l as usize].level = x;
@@ -477,7 +480,7 @@ impl MaxMin {
     }
 }
 
-/// Puts a link into the heap, or moves it forward there.
+/// Puts a link into the heap, or moves it forward in the heap.
 #[inline]
 fn mark(heap: &mut BinaryHeap<Reverse<(u64, LinkId)>>, link: &mut Link, l: LinkId) {
     let key = link.estimate();

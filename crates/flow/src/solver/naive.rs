@@ -1,12 +1,12 @@
-//! The full solver as a textbook writes it: the oracle for the fast one.
+//! The full solver as in a textbook. Tests use it as the oracle for [`super::MaxMin`].
 
 use crate::platform::LinkId;
 
 /// Max-min fair rates by progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2).
 ///
-/// `bandwidth[l]` in bytes/s, `paths[f]` the links of flow `f` (each at most once). Every round
-/// finds the link with the least room per unfixed flow and fixes its flows at that share. Cost:
-/// rounds times links times flows.
+/// `bandwidth[l]` is in bytes/s; `paths[f]` holds the links of flow `f`, each at most once. Every
+/// round finds the link with the least free bandwidth per flow without a rate, and gives its flows
+/// that share. Cost: rounds times links times flows.
 pub fn naive_rates(bandwidth: &[f64], paths: &[Vec<LinkId>]) -> Vec<f64> {
     let mut rates = vec![f64::NAN; paths.len()];
     loop {

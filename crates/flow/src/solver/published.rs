@@ -1,11 +1,11 @@
-//! The two ways of sharing bandwidth that the paper describes; neither is exact max-min.
+//! The two approximations of bandwidth sharing that the paper describes. Neither is exact max-min.
 
 use super::Slot;
 use super::links::{List, ListPool, Paths};
 use crate::platform::LinkId;
 
-/// Mode F (paper section 3.3, steps 2-4): every link divides its bandwidth equally among its
-/// flows, and a flow gets the least share on its path. What a flow cannot use is lost.
+/// Mode F (paper section 3.3, steps 2-4): every link divides its bandwidth equally among its flows,
+/// and a flow gets the least share on its path. Bandwidth that a flow cannot use is lost.
 #[derive(Debug, Clone)]
 pub struct EqualSplit {
     paths: Paths,
@@ -22,7 +22,7 @@ pub struct EqualSplit {
 }
 
 impl EqualSplit {
-    /// No flows over links of the given bandwidths (bytes/s).
+    /// A solver without flows, over links of the given bandwidths (bytes/s).
     pub fn new(bandwidth: impl Iterator<Item = f64>, max_hops: usize) -> Self {
         let bandwidth: Vec<f64> = bandwidth.collect();
         let links = bandwidth.len();
@@ -47,7 +47,7 @@ impl EqualSplit {
         self.rate[slot as usize]
     }
 
-    /// The flows that the last [`Self::solve`] set anew.
+    /// The flows whose rate the last [`Self::solve`] set.
     pub fn changed(&self) -> &[Slot] {
         &self.changed
     }
@@ -81,7 +81,7 @@ impl EqualSplit {
         self.paths.clear(slot);
     }
 
-    /// Adds a flow over distinct links, at least one, in a place that is free.
+    /// Adds a flow over distinct links, at least one, in a free place.
     pub fn add(&mut self, slot: Slot, path: &[LinkId]) {
         self.paths.grow(slot);
         self.rate.resize(self.paths.slots(), 0.0);
@@ -95,7 +95,7 @@ impl EqualSplit {
         }
     }
 
-    /// Brings all rates up to date and returns the flows whose rate changed, each once.
+    /// Updates all rates and returns each flow whose rate changed, once.
     pub fn solve(&mut self) -> &[Slot] {
         self.changed.clear();
         self.round = self.round.wrapping_add(1);
@@ -125,11 +125,12 @@ impl EqualSplit {
     }
 }
 
-/// Mode N (paper section 3.3, step 5): the equal split, then rounds in which every link gives its
-/// unused part equally to its flows that no full link limits; a flow is raised by the least that
-/// its links offer. Rounds end when no rate grew by more than the threshold, relatively.
+/// Mode N (paper section 3.3, step 5): the equal split, then further rounds. In each round every
+/// link divides its unused bandwidth equally among its flows that no full link limits. A flow's
+/// rate rises by the least that its links offer. Rounds end when no rate grows by more than the
+/// relative threshold.
 ///
-/// The paper's Fig. 1 is lost; this rule is inferred from its text and worked example.
+/// Fig. 1 of the paper is lost; this rule is inferred from its text and worked example.
 #[derive(Debug, Clone)]
 pub struct Iterated {
     paths: Paths,
@@ -144,11 +145,12 @@ pub struct Iterated {
     changed: Vec<Slot>,
 }
 
-/// Relative room below which a link counts as full.
+/// Relative free bandwidth below which a link counts as full.
 const FULL: f64 = 1e-12;
 
 impl Iterated {
-    /// No flows over links of the given bandwidths (bytes/s); `threshold` is the paper's th.
+    /// A solver without flows, over links of the given bandwidths (bytes/s). `threshold` is the
+    /// paper's th.
     pub fn new(bandwidth: impl Iterator<Item = f64>, max_hops: usize, threshold: f64) -> Self {
         let bandwidth: Vec<f64> = bandwidth.collect();
         let links = bandwidth.len();
@@ -172,7 +174,7 @@ impl Iterated {
         self.rate[slot as usize]
     }
 
-    /// The flows that the last [`Self::solve`] set anew.
+    /// The flows whose rate the last [`Self::solve`] set.
     pub fn changed(&self) -> &[Slot] {
         &self.changed
     }
@@ -196,7 +198,7 @@ impl Iterated {
         self.paths.clear(slot);
     }
 
-    /// Adds a flow over distinct links, at least one, in a place that is free.
+    /// Adds a flow over distinct links, at least one, in a free place.
     pub fn add(&mut self, slot: Slot, path: &[LinkId]) {
         self.paths.grow(slot);
         self.rate.resize(self.paths.slots(), 0.0);
@@ -208,7 +210,7 @@ impl Iterated {
         }
     }
 
-    /// Computes all rates anew, as published, and returns the flows whose rate changed.
+    /// Computes all rates again, as published, and returns the flows whose rate changed.
     pub fn solve(&mut self) -> &[Slot] {
         self.load.fill(0.0);
         for slot in self.paths.active() {
@@ -300,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn incremental_equal_split_is_the_full_one() {
+    fn incremental_equal_split_matches_the_full_one() {
         let mut split = EqualSplit::new([2.0, 1.0, 4.0].into_iter(), 3);
         split.add(0, &[0, 1]);
         split.add(1, &[0, 2]);

@@ -1,4 +1,4 @@
-//! One function.
+//! Checks one function.
 
 use super::Checker;
 use super::resolve::{Kind, Resolver, Shape};
@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 impl Checker<'_> {
-    /// The interface, or nothing where an error was reported for it.
+    /// The interface, or `None` if an error was reported for it.
     pub(super) fn function(
         &mut self,
         function: Function,
@@ -181,7 +181,7 @@ impl Checker<'_> {
         found
     }
 
-    /// The parameter that takes the value of the function.
+    /// Index of the parameter that receives the return value of the function.
     fn value(&mut self, name: &Name, names: &[&str], params: &[Param]) -> Option<usize> {
         let index = self.argument(name, names)?;
         let one = |param: &Param| {
@@ -201,7 +201,7 @@ impl Checker<'_> {
         None
     }
 
-    /// Parameters that nothing uses are most likely a slip.
+    /// Warns about parameters that nothing uses, because they are probably a mistake.
     fn unused(&mut self, parameters: &[Parameter], interface: &Interface) {
         let Body::Calls { args, returns, .. } = &interface.body else {
             return;
@@ -250,7 +250,7 @@ fn is_used(interface: &Interface, index: usize) -> bool {
         .any(uses)
 }
 
-/// The name of a mode or type for a message.
+/// The name of a mode or type, quoted for a message.
 pub(super) fn quoted(name: &str) -> String {
     format!("`{name}`")
 }

@@ -1,4 +1,4 @@
-//! One parameter: what a mode and a type may be together.
+//! Checks one parameter: which modes and types can be combined.
 
 use super::Checker;
 use crate::diagnostic::Diagnostic;
@@ -78,13 +78,13 @@ impl Checker<'_> {
             .is_some_and(|dim| has_length && dim.size.is_none())
         {
             (
-                format!("the length of the strings `{name}` is not there"),
+                format!("the length of the strings `{name}` is missing"),
                 format!("write `{} string[64] {name}[n]`", mode.name()),
             )
         } else if parameter.dims.iter().any(|dim| dim.range.is_some()) {
             (
                 format!("the array of strings `{name}` cannot have a range"),
-                "leave it out: all of them travel".into(),
+                "leave it out, because all of them travel".into(),
             )
         } else {
             return;

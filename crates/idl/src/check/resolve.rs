@@ -1,4 +1,4 @@
-//! Expressions: names become indices, values of elements become references.
+//! Resolves the names in expressions to indices, and element values to references.
 
 use super::Checker;
 use super::function::quoted;
@@ -9,7 +9,7 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-/// What an expression is for.
+/// The purpose of an expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Sizes: whole numbers.
@@ -18,11 +18,11 @@ pub(super) enum Kind {
     Real,
 }
 
-/// What a parameter is, as far as expressions may use it.
+/// The kind of a parameter, as far as expressions need it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Scalar,
-    /// One dimension without a range.
+    /// An array of one dimension without a range.
     Plain,
     Array,
 }
@@ -38,14 +38,14 @@ impl Shape {
     }
 }
 
-/// Most references to elements of arrays in one interface.
+/// Largest number of references to array elements in one interface.
 const MAX_ELEMENTS: usize = 64;
 
 pub(super) struct Resolver<'c, 'a, 'p> {
     pub(super) checker: &'c mut Checker<'a>,
     pub(super) params: &'p [Param],
     pub(super) shapes: &'p [Shape],
-    /// None where elements of arrays may not be used.
+    /// `None` in expressions that must not use elements of arrays.
     pub(super) elements: Option<&'p mut Vec<ElementRef>>,
 }
 
@@ -96,7 +96,7 @@ impl Resolver<'_, '_, '_> {
 
     fn warn_of_zeros(&mut self, range: &Range, end: &Span, step: Option<&Span>) {
         if constant(&range.end) == Some(0) {
-            let message = "an end of 0 means the size: everything travels";
+            let message = "an end of 0 means the size, so everything travels";
             self.checker.warn(
                 end,
                 message,
@@ -106,7 +106,7 @@ impl Resolver<'_, '_, '_> {
         if let (Some(expr), Some(span)) = (&range.step, step) {
             match constant(expr) {
                 Some(0) => {
-                    let message = "a step of 0 means 1: every element travels";
+                    let message = "a step of 0 means 1, so every element travels";
                     self.checker.warn(
                         span,
                         message,
@@ -128,7 +128,7 @@ impl Resolver<'_, '_, '_> {
         }
     }
 
-    /// The expression with indices for names; nothing where an error was reported.
+    /// The expression with indices for names, or `None` if an error was reported.
     pub(super) fn expression(&mut self, expression: &Expression, kind: Kind) -> Option<Expr> {
         let mut ops = Vec::with_capacity(expression.ops.len());
         let mut complete = true;
@@ -175,7 +175,7 @@ impl Resolver<'_, '_, '_> {
         let param = &self.params[index];
         let message = match (kind, param.ty) {
             _ if self.shapes[index] != Shape::Scalar => {
-                format!("array `{text}` stands where a number is needed")
+                format!("`{text}` is an array, but a number is needed here")
             }
             (_, ty) if ty.is_integer() => return u16::try_from(index).ok().map(Op::Param),
             (Kind::Real, Type::Float | Type::Double) => {
@@ -198,7 +198,7 @@ impl Resolver<'_, '_, '_> {
             .any(|(op, _)| matches!(op, Operation::Element(..)));
         if nested || self.elements.is_none() {
             self.checker
-                .error(span, "an element of an array cannot stand here");
+                .error(span, "an element of an array cannot be used here");
             return None;
         }
         if !self.is_plain_array(param, &name.span) {
@@ -220,7 +220,8 @@ impl Resolver<'_, '_, '_> {
         u16::try_from(position).ok().map(Op::Element)
     }
 
-    /// Whether elements of the parameter may be used: IN, one dimension without a range, integers.
+    /// Whether expressions can use elements of the parameter: an IN array of integers with one
+    /// dimension and no range.
     fn is_plain_array(&mut self, param: usize, span: &Span) -> bool {
         let Param { mode, ty, .. } = &self.params[param];
         let plain = matches!(mode, Mode::In | Mode::InOut) && ty.is_integer();
@@ -228,7 +229,7 @@ impl Resolver<'_, '_, '_> {
             return true;
         }
         let message = format!(
-            "no element of {} can stand here",
+            "an element of {} cannot be used here",
             quoted(&self.params[param].name)
         );
         let help = "it must be an IN array of integers with one dimension and no range";

@@ -83,7 +83,7 @@ fn arithmetic_is_checked() {
 }
 
 #[test]
-fn the_operand_not_chosen_does_not_count() {
+fn an_error_in_the_operand_not_chosen_is_ignored() {
     let guarded = |n: i64| {
         vec![
             Op::Const(n),

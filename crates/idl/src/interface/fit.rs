@@ -1,4 +1,4 @@
-//! Whether values fit the parameters that they are given for.
+//! Checks and converts values for the parameters that they are passed to.
 
 use super::{Param, Type};
 use crate::Scalar;
@@ -12,17 +12,17 @@ use alloc::string::{String, ToString};
 pub struct ScalarError {
     /// Name of the argument.
     pub argument: Box<str>,
-    /// What the parameter takes, in words.
+    /// The values that the parameter accepts, in words.
     pub expected: Box<str>,
-    /// What was given, in words.
+    /// The value that was given, in words.
     pub given: Box<str>,
 }
 
-/// Integers up to this size are exact in binary64.
+/// Integers up to this absolute value are exact in binary64.
 const EXACT: i64 = 1 << 53;
 
 impl Scalar {
-    /// Whether the value is one that the parameter holds as it stands.
+    /// Checks that the parameter can hold the value without conversion.
     pub fn check(&self, param: &Param) -> Result<(), ScalarError> {
         let fits = match self {
             Scalar::Int(value) => match param.ty.integer_range() {
@@ -56,8 +56,9 @@ impl Scalar {
         }
     }
 
-    /// The value as the parameter holds it: an integer becomes a float or a complex number where
-    /// that loses nothing, a float a complex number. Everything else is as in [`Scalar::check`].
+    /// Converts the value to the type of the parameter. An integer becomes a float or a complex
+    /// number if that is exact, and a float becomes a complex number. Everything else is as in
+    /// [`Scalar::check`].
     pub fn convert(self, param: &Param) -> Result<Scalar, ScalarError> {
         let converted = match (&self, param.ty) {
             (Scalar::Int(value), Type::Float | Type::Double) if exact(*value) => {
@@ -94,7 +95,7 @@ impl Scalar {
 }
 
 impl ScalarError {
-    /// The argument is not there.
+    /// The error of an argument that is missing.
     pub fn missing(param: &Param) -> ScalarError {
         ScalarError {
             argument: param.name.as_str().into(),
@@ -103,7 +104,7 @@ impl ScalarError {
         }
     }
 
-    /// A scalar was given for an array.
+    /// The error of a scalar that was given for an array.
     pub fn not_array(param: &Param, given: &Scalar) -> ScalarError {
         ScalarError {
             argument: param.name.as_str().into(),
@@ -117,7 +118,8 @@ fn exact(value: i64) -> bool {
     (-EXACT..=EXACT).contains(&value)
 }
 
-/// Infinities and NaN pass; a finite value must not become infinite.
+/// Whether a value fits in binary32. Infinities and NaN do; a finite value must not become
+/// infinite.
 fn fits_binary32(value: f64) -> bool {
     !value.is_finite() || (value as f32).is_finite()
 }

@@ -1,14 +1,15 @@
 //! Elements of IN arrays that dimensions depend on.
 //!
-//! Their values are needed before the array is there: the caller sends them beside the scalars,
-//! and the side that runs the function verifies them against the array once it has come.
+//! The server needs their values before it has the array, so the caller sends them with the
+//! scalars. After the array has arrived, the side that runs the function compares them with the
+//! array.
 
 use super::Layout;
 use crate::{EvalError, Interface, Scalar, Type, Values};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Why the elements used by the layout are not those of the array.
+/// The reason why the elements in the layout do not match the array.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ElementError {
     /// The index has no value.
@@ -16,29 +17,29 @@ pub enum ElementError {
     Eval {
         /// Name of the array.
         array: Box<str>,
-        /// What went wrong.
+        /// The error of the evaluation.
         error: EvalError,
     },
-    /// The index is not one of the array's.
+    /// The index is out of the bounds of the array.
     #[error("array `{array}`: element {index} is used as a size but it has {size} elements")]
     OutOfBounds {
         /// Name of the array.
         array: Box<str>,
         /// The index.
         index: i64,
-        /// Elements of the array.
+        /// Number of elements of the array.
         size: u64,
     },
-    /// The caller stated another value than the array has.
-    #[error("array `{array}`: element {index} is {actual}, the call was laid out for {stated}")]
+    /// The caller stated a value that differs from the array.
+    #[error("array `{array}`: element {index} is {actual}, but the caller stated {stated}")]
     Differs {
         /// Name of the array.
         array: Box<str>,
         /// The index.
         index: i64,
-        /// What the caller stated.
+        /// The value that the caller stated.
         stated: i64,
-        /// What the array has.
+        /// The value in the array.
         actual: i64,
     },
 }
@@ -60,7 +61,7 @@ impl Interface {
         self.element_refs.iter().map(index).collect()
     }
 
-    /// The values of [`Interface::element_refs`], read from the caller's arrays: `bytes_of` gives
+    /// The values of [`Interface::element_refs`], read from the caller's arrays. `bytes_of` gives
     /// the bytes of the array with a parameter index, in the byte order of this machine.
     pub fn element_values<'a>(
         &self,
@@ -96,9 +97,9 @@ impl Interface {
             })
     }
 
-    /// Checks the elements a layout was made with against the arrays in the job buffer, which are
-    /// in the byte order of this machine by now. An array that lies elsewhere may change at any
-    /// time, so none of its elements is accepted.
+    /// Compares the elements of the layout with the arrays in the call buffer. The arrays must
+    /// already be in the byte order of this machine. An array in another place can change at any
+    /// time, so this function accepts no element of it.
     pub fn verify_elements(
         &self,
         scalars: &[Option<Scalar>],
@@ -151,7 +152,7 @@ fn element(layout: &Layout, param: usize, index: i64, buffer: &[u8]) -> Option<i
     read_integer(array.element, bytes)
 }
 
-/// An integer of the type in native byte order; `None` for other types and for unsigned values
+/// An integer of the type in native byte order. `None` for other types and for unsigned values
 /// above 2^63 - 1.
 fn read_integer(ty: Type, bytes: &[u8]) -> Option<i64> {
     Some(match ty {

@@ -1,4 +1,4 @@
-//! Contiguous byte ranges of a section.
+//! The contiguous byte ranges of a section.
 
 use super::{Axis, MAX_RANK};
 
@@ -11,18 +11,18 @@ pub struct Run {
     pub len: u64,
 }
 
-/// Iterator over the runs of a section, in index order; a full section is exactly one run.
+/// Iterator over the runs of a section, in index order. A full section is exactly one run.
 #[derive(Clone, Debug)]
 pub struct Runs {
     /// Bytes of each run.
     len: u64,
     /// Offset of the next run.
     offset: u64,
-    /// Runs still to come.
+    /// Number of runs left.
     left: u64,
     /// Outer dimensions in use, fastest first.
     rank: usize,
-    /// Fastest first: distance in bytes, number of indices, the current one.
+    /// The outer dimensions, fastest first: distance in bytes, number of indices, current index.
     outer: [Outer; MAX_RANK],
 }
 
@@ -49,7 +49,8 @@ impl Runs {
         }
     }
 
-    /// Sizes were checked by the layout: no product below exceeds the declared bytes.
+    /// The runs of a section. The layout has checked the sizes, so no product below exceeds the
+    /// declared bytes.
     pub(super) fn section(base: u64, element_bytes: u32, axes: &[Axis]) -> Runs {
         if axes.iter().any(|axis| axis.section.count == 0) {
             return Runs::empty();

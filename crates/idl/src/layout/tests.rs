@@ -69,7 +69,7 @@ fn interface(params: Vec<Param>) -> Interface {
     }
 }
 
-/// n, lda, a[n][lda:n], info[1]
+/// The interface `n, lda, a[n][lda:n], info[1]`.
 fn matrix() -> Interface {
     interface(vec![
         scalar("n", Type::Int),
@@ -114,7 +114,7 @@ fn a_full_section_is_one_run() {
 }
 
 #[test]
-fn a_section_travels_alone_and_lies_at_its_own_places() {
+fn only_the_section_travels_and_it_keeps_its_place() {
     let layout = matrix().layout(&ints(&[2, 5], 4), &[]).unwrap();
     let a = &layout.arrays[0];
     assert_eq!((a.bytes, a.client_bytes, a.wire_bytes), (80, 80, 32));
@@ -125,7 +125,7 @@ fn a_section_travels_alone_and_lies_at_its_own_places() {
 }
 
 #[test]
-fn shrink_packs_the_job_buffer() {
+fn shrink_packs_the_call_buffer() {
     let mut interface = matrix();
     interface.shrink = true;
     let layout = interface.layout(&ints(&[2, 5], 4), &[]).unwrap();
@@ -282,7 +282,7 @@ fn elements_are_stated_and_verified() {
             .verify_elements(&scalars, &[7], &layout, &buffer)
             .unwrap_err()
             .to_string(),
-        "array `ptr`: element 2 is 8, the call was laid out for 7"
+        "array `ptr`: element 2 is 8, but the caller stated 7"
     );
     assert_eq!(
         interface.layout(&scalars, &[]),
@@ -327,7 +327,7 @@ fn a_cost_without_a_value_does_not_fail_the_call() {
 }
 
 #[test]
-fn texts_of_fixed_length_lie_in_fields() {
+fn texts_of_fixed_length_have_fields() {
     let names = |count, length| {
         let dims = vec![dim(Op::Const(count)), dim(Op::Const(length))];
         interface(vec![array("names", Mode::InOut, Type::FixedString, dims)])

@@ -1,14 +1,14 @@
-//! Arrays of texts: how many there are, and the fields of those of fixed length.
+//! Arrays of texts: their number of texts, and the fields of texts of fixed length.
 
 use super::{ArrayLayout, Axis, DimEvaluator, DimensionPart, LayoutError, Problem, too_large};
 use crate::{Interface, Param, Scalar, ScalarError, Values};
 
-/// Most texts of one array.
+/// Largest number of texts in one array.
 pub const MOST_TEXTS: usize = 1 << 14;
 
 impl Interface {
-    /// How many texts the parameter with this index, an array of texts, has. Dimensions may depend
-    /// on scalars alone here.
+    /// Number of texts of the parameter with this index, which is an array of texts. Its dimensions
+    /// can depend only on scalars.
     pub fn text_count(
         &self,
         param: usize,
@@ -40,7 +40,7 @@ impl Interface {
         Ok(count)
     }
 
-    /// Whether an array of texts has as many as its dimensions say.
+    /// Checks that an array of texts has as many texts as its dimensions state.
     pub(super) fn check_texts(
         &self,
         index: usize,
@@ -61,7 +61,7 @@ impl Interface {
         }
     }
 
-    /// Whether there are few enough fields, and each holds a byte.
+    /// Checks that there are at most [`MOST_TEXTS`] fields and that each has at least one byte.
     pub(super) fn check_fixed_texts(
         &self,
         param: &Param,
@@ -94,18 +94,18 @@ impl Interface {
 }
 
 impl ArrayLayout {
-    /// Of an array of texts of fixed length: bytes of the field of each.
+    /// Bytes of each field of an array of texts of fixed length.
     pub fn text_length(&self) -> usize {
-        // A layout has fields of at least one byte.
+        // The fields of a layout have at least one byte.
         self.axes.last().map_or(1, |axis| axis.size.max(1) as usize)
     }
 
-    /// Of an array of texts of fixed length: how many there are.
+    /// Number of texts in an array of texts of fixed length.
     pub fn text_count(&self) -> usize {
         self.client_bytes as usize / self.text_length()
     }
 
-    /// Puts texts into the fields of an array of texts of fixed length.
+    /// Writes texts into the fields of an array of texts of fixed length.
     pub fn write_texts<'t>(
         &self,
         param: &Param,
@@ -140,12 +140,12 @@ impl ArrayLayout {
     }
 }
 
-/// The texts in fields of so many bytes.
+/// The texts in fields of `length` bytes.
 pub fn read_texts(fields: &[u8], length: usize) -> impl ExactSizeIterator<Item = &[u8]> {
     fields.chunks_exact(length.max(1)).map(text_of)
 }
 
-/// The text in a field: what stands before the first NUL.
+/// The text in a field: the bytes before the first NUL.
 pub fn text_of(field: &[u8]) -> &[u8] {
     let end = field.iter().position(|byte| *byte == 0);
     &field[..end.unwrap_or(field.len())]

@@ -1,4 +1,4 @@
-//! The declarations of a file.
+//! Parses the declarations of a file.
 
 use super::{Function, Name, Options, Parse, Parser};
 use crate::diagnostic::Diagnostic;
@@ -27,7 +27,7 @@ pub(crate) enum Declaration {
     },
 }
 
-/// Words a declaration starts with.
+/// Words that start a declaration.
 const KEYWORDS: [&str; 11] = [
     "Module",
     "Define",
@@ -60,7 +60,8 @@ impl Parser<'_> {
         declarations
     }
 
-    /// Goes on behind the next `;` or block, or at the next word that starts a declaration.
+    /// Skips to the token after the next `;` or block, or to the next word that starts a
+    /// declaration.
     fn recover(&mut self, start: usize, keywords: &[&str]) {
         if self.at == start {
             self.advance();
@@ -120,7 +121,7 @@ impl Parser<'_> {
         let end = self.tokens[self.at.saturating_sub(1)].span.end;
         let message = ["expected `;`, found ", &self.found()].concat();
         let help = ["`", keyword, "` ends with `;`"].concat();
-        // Nothing is lost where the next declaration follows at once.
+        // If the next declaration follows directly, nothing else is lost.
         let diagnostic = Diagnostic::error(end..end, message).help(help);
         self.findings.push(diagnostic);
         let follows = self.word_ahead(0).is_some_and(|word| {
@@ -152,7 +153,7 @@ impl Parser<'_> {
         if word.text.eq_ignore_ascii_case("justAfter") {
             return Ok(StringLengths::JustAfter);
         }
-        let message = ["`", &word.text, "` is no string convention"].concat();
+        let message = ["`", &word.text, "` is not a string convention"].concat();
         let diagnostic = Diagnostic::error(word.span, message).help("write `last` or `justAfter`");
         self.fail(diagnostic)
     }
@@ -207,7 +208,7 @@ impl Parser<'_> {
                 Ok(())
             }
             Some(word) => {
-                let message = ["`", word, "` has no place in a class"].concat();
+                let message = ["`", word, "` cannot be used in a class"].concat();
                 let diagnostic = Diagnostic::error(span, message);
                 self.fail(diagnostic.suggest(word, ["DefMethod", "DefState"]))
             }

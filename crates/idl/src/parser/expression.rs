@@ -1,4 +1,4 @@
-//! Expressions, by precedence climbing into postfix order.
+//! Parses expressions into postfix order by precedence climbing.
 
 use super::{Expression, Operation, Parse, Parser, Span};
 use crate::diagnostic::Diagnostic;
@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 type Ops = Vec<(Operation, Span)>;
 
-/// Binary operators and how tightly they bind; all of them group to the left.
+/// Binary operators and their precedence. All of them are left-associative.
 const BINARY: [(&str, u8, Op); 13] = [
     ("||", 2, Op::Or),
     ("&&", 3, Op::And),
@@ -136,7 +136,7 @@ impl Parser<'_> {
             "min" => Op::Min,
             "max" => Op::Max,
             other => {
-                let message = ["`", other, "` is no function of expressions"].concat();
+                let message = ["`", other, "` is not a function for expressions"].concat();
                 let diagnostic = Diagnostic::error(span, message).help("there are min and max");
                 return self.fail(diagnostic);
             }

@@ -1,4 +1,4 @@
-//! A function: name, parameters, options, body.
+//! Parses a function: name, parameters, options, body.
 
 use super::{Body, Function, MAX_PARAMS, Name, Options, Parse, Parser, Span};
 use crate::Convention;
@@ -7,7 +7,7 @@ use crate::lexer::Kind;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Words an option or a body starts with.
+/// Words that start an option or a body.
 const OPTIONS: [&str; 10] = [
     "Required",
     "Backend",
@@ -21,11 +21,11 @@ const OPTIONS: [&str; 10] = [
     "Define",
 ];
 
-/// What a function ends with.
+/// The error if a function has no body.
 const BODY: &str = "a function ends with `Calls \"C\" name(arguments);` or `{ C text }`";
 
 impl Parser<'_> {
-    /// What follows `Define` or `DefMethod`.
+    /// Parses the text after `Define` or `DefMethod`.
     pub(super) fn function(&mut self) -> Parse<Function> {
         let name = self.name("the name of the function")?;
         self.expect("(")?;
@@ -63,7 +63,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `)` or `void)`: there are no parameters.
+    /// Whether the list has no parameters: `)` or `void)`.
     fn takes_void_list(&mut self) -> bool {
         if self.word_ahead(0) == Some("void") && self.is_ahead(1, ")") {
             self.advance();
@@ -105,7 +105,7 @@ impl Parser<'_> {
         Ok((name, params))
     }
 
-    /// Options in any order; the description is a string without a word before it.
+    /// Options in any order. The description is a string without a word before it.
     pub(super) fn options(&mut self) -> Parse<Options> {
         let mut options = Options::default();
         loop {
@@ -167,9 +167,9 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Reports the word and goes on at the next option.
+    /// Reports the word and continues at the next option.
     fn unknown_option(&mut self, word: &str, span: Span) -> Parse<()> {
-        let message = ["`", word, "` is no option of a function"].concat();
+        let message = ["`", word, "` is not an option of a function"].concat();
         if word == "Define" || word == "DefMethod" {
             self.at = self.at.saturating_sub(1);
             return self.fail(Diagnostic::error(span, "a body is missing").help(BODY));
@@ -267,7 +267,7 @@ impl Parser<'_> {
             "FORTRAN" => Ok(Convention::Fortran),
             "PYTHON" => Ok(Convention::Python),
             _ => {
-                let message = ["\"", &convention.text, "\" is no calling convention"].concat();
+                let message = ["\"", &convention.text, "\" is not a calling convention"].concat();
                 let help = "known are \"C\", \"C++\", \"FORTRAN\" and \"Python\"";
                 self.fail(Diagnostic::error(convention.span, message).help(help))
             }

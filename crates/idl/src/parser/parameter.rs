@@ -1,11 +1,11 @@
-//! Parameters: modes and types in any order, then a declarator as in C.
+//! Parses parameters: modes and types in any order, then a declarator as in C.
 
 use super::{Dimension, Name, Parameter, Parse, Parser, Span};
 use crate::diagnostic::Diagnostic;
 use crate::{MAX_RANK, Mode, Type};
 use alloc::vec::Vec;
 
-/// Words for the direction; case does not matter.
+/// Words for the direction, in upper or lower case.
 const MODES: [(&str, Mode); 8] = [
     ("IN", Mode::In),
     ("OUT", Mode::Out),
@@ -17,7 +17,7 @@ const MODES: [(&str, Mode); 8] = [
     ("mode_work", Mode::Work),
 ];
 
-/// Words types are made of.
+/// Words of which types consist.
 const TYPES: [&str; 15] = [
     "char",
     "short",
@@ -36,16 +36,16 @@ const TYPES: [&str; 15] = [
     "signed",
 ];
 
-/// What has been read ahead of a declarator.
+/// The words before a declarator.
 #[derive(Default)]
 struct Specifiers<'a> {
     mode: Option<Mode>,
     allocate: bool,
     broadcast: bool,
     types: Vec<&'a str>,
-    /// Of `string[length]`.
+    /// The length in `string[length]`.
     length: Option<Dimension>,
-    /// A word was not known; what is left out is not reported as well.
+    /// Whether a word was unknown. The parser then does not also report what is missing.
     unknown: bool,
 }
 
@@ -65,7 +65,7 @@ fn is_flag(word: &str) -> bool {
 }
 
 impl<'a> Parser<'a> {
-    /// A name and a list of parameters.
+    /// Whether a callback follows: a name and a list of parameters.
     pub(super) fn is_callback(&self) -> bool {
         self.word_ahead(0).is_some_and(|word| !is_specifier(word)) && self.is_ahead(1, "(")
     }
@@ -102,7 +102,8 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Words up to the declarator: a word is one as long as a word, `*` or `(` follows.
+    /// The words before the declarator. A word belongs to them if another word, `*` or `(` follows
+    /// it.
     fn specifiers(&mut self) -> Parse<Specifiers<'a>> {
         let mut specifiers = Specifiers::default();
         while let Some(word) = self.word_ahead(0) {
@@ -117,7 +118,7 @@ impl<'a> Parser<'a> {
             if let Some(mode) = mode_word(word) {
                 if specifiers.mode.replace(mode).is_some() {
                     let message = "a parameter has one mode";
-                    let help = "for data that travel both ways write INOUT";
+                    let help = "for data that travel in both directions write INOUT";
                     return self.fail(Diagnostic::error(span, message).help(help));
                 }
             } else if is_flag(word) {
@@ -143,7 +144,7 @@ impl<'a> Parser<'a> {
         Ok(specifiers)
     }
 
-    /// The type that words such as `unsigned long int` make together; none if there are none.
+    /// The type that words such as `unsigned long int` form together. `None` if there are no words.
     fn combined(&mut self, words: &[&str], span: Span) -> Parse<Option<Type>> {
         let unsigned = words.contains(&"unsigned");
         let mut base: Vec<&str> = words
@@ -185,7 +186,7 @@ impl<'a> Parser<'a> {
         Ok(Some(ty))
     }
 
-    /// Name and dimensions, outermost first: brackets bind before `*`, as in C.
+    /// Name and dimensions, outermost first. Brackets bind more tightly than `*`, as in C.
     fn declarator(&mut self) -> Parse<(Name, Vec<Dimension>)> {
         self.nested(|parser| {
             if parser.is("*") {

@@ -1,4 +1,4 @@
-//! Expressions as text, with no more parentheses than they need.
+//! Writes expressions with as few parentheses as possible.
 
 use crate::{ElementRef, Expr, Op, Param};
 use alloc::format;
@@ -6,13 +6,13 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
-/// What the indices in an expression mean.
+/// The names of the indices in an expression.
 pub(super) struct Scope<'a> {
     pub(super) params: &'a [Param],
     pub(super) elements: &'a [ElementRef],
 }
 
-/// How tightly an operator binds; an atom binds most.
+/// Precedence of an atom, which is the highest.
 const ATOM: u8 = 10;
 const POWER: u8 = 9;
 const UNARY: u8 = 8;
@@ -26,7 +26,7 @@ impl Scope<'_> {
     fn text(&self, expr: &Expr) -> String {
         let mut stack: Vec<(String, u8)> = Vec::new();
         for &op in expr.ops() {
-            // Expr::new has checked that the operands are there.
+            // `Expr::new` has checked that the operands exist.
             let mut take = |least: u8| match stack.pop() {
                 Some((text, binding)) if binding >= least => text,
                 Some((text, _)) => format!("({text})"),
@@ -50,7 +50,7 @@ impl Scope<'_> {
                     let (b, a, c) = (take(SELECT), take(SELECT), take(SELECT + 1));
                     (format!("{c} ? {a} : {b}"), SELECT)
                 }
-                // The base must be an atom, the exponent may be a power or a negation.
+                // The base must be an atom; the exponent can be a power or a negation.
                 Op::Pow => {
                     let (b, a) = (take(UNARY), take(ATOM));
                     (format!("{a}^{b}"), POWER)
@@ -75,7 +75,7 @@ impl Scope<'_> {
     fn element(&self, index: usize) -> String {
         match self.elements.get(index) {
             Some(reference) => {
-                // The index of an element has no elements of its own.
+                // The index of an element cannot contain elements.
                 let scope = Scope {
                     params: self.params,
                     elements: &[],

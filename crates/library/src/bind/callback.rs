@@ -1,7 +1,7 @@
-//! Functions of the caller that the library may call while it runs.
+//! Callbacks: functions of the caller that the library can call while it runs.
 //!
-//! Each is a closure of libffi, made once when the function is bound. What it does with a call is
-//! the business of whoever invokes the function: it has [`Caller`].
+//! Each callback is a libffi closure, created once when the function is bound. The closure passes
+//! each call to the [`Caller`] of the present invocation, which decides what to do with it.
 
 use super::{Argument, arguments, ffi_argument};
 use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Scalar, StringLengths, Type};
@@ -12,13 +12,13 @@ use std::ptr;
 use std::slice;
 use std::sync::{Mutex, PoisonError};
 
-/// Most bytes of the arrays and texts of one callback, in their declared sizes.
+/// Largest number of bytes of the arrays and texts of one callback, in their declared sizes.
 pub const MOST_CALLBACK_BYTES: u64 = 1_000_000;
 
-/// The library calls a function of its caller.
+/// A call of the library to a function of its caller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallbackRequest {
-    /// Which one, counted among the callbacks of the interface.
+    /// Index among the callbacks of the interface.
     pub index: usize,
     /// One value per parameter, `None` for arrays.
     pub scalars: Vec<Option<Scalar>>,
@@ -26,21 +26,22 @@ pub struct CallbackRequest {
     pub data: Vec<u8>,
 }
 
-/// What the caller's function has done.
+/// The result of the caller's function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallbackAnswer {
     /// The sections of the INOUT and OUT arrays, one after the other.
     pub data: Vec<u8>,
-    /// Whether its elements are in the other byte order.
+    /// Whether the elements are in the other byte order.
     pub swap: bool,
 }
 
-/// Answers callbacks. Told why a callback cannot be made, or its answer not be used, it ends the
-/// process or never returns: the library cannot be left in the middle.
+/// A function that answers callbacks. An `Err` says why a callback cannot be made or its answer
+/// cannot be used. The function must then end the process or never return, because the library
+/// cannot be interrupted.
 pub type Caller<'a> = dyn FnMut(Result<CallbackRequest, String>) -> CallbackAnswer + Send + 'a;
 
-/// Who answers the callbacks of the call under way. The lock also makes the threads of a library
-/// take turns.
+/// The caller that answers the callbacks of the running call. The lock also serialises the threads
+/// of a library.
 static ACTIVE: Mutex<Active> = Mutex::new(Active(None));
 
 struct Active(Option<*mut Caller<'static>>);
@@ -48,7 +49,7 @@ struct Active(Option<*mut Caller<'static>>);
 // SAFETY: the pointer is only used under the lock, and a `Caller` may change threads.
 unsafe impl Send for Active {}
 
-/// For as long as it lives, callbacks go to the caller it was made with.
+/// A guard. While it lives, callbacks go to the caller that it was created with.
 pub(crate) struct Activation<'a>(std::marker::PhantomData<&'a mut Caller<'a>>);
 
 impl<'a> Activation<'a> {
@@ -71,15 +72,15 @@ fn lock() -> std::sync::MutexGuard<'static, Active> {
     ACTIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a closure needs to know of its callback.
+/// The data that a closure needs about its callback.
 struct Site {
     index: usize,
     interface: Interface,
     args: Vec<Argument>,
 }
 
-/// Makes the function that the library will call for a callback of `of`. It is never freed: the
-/// library may keep it.
+/// Creates the function that the library calls for a callback of `of`. It is never freed, because
+/// the library can keep its address.
 pub(crate) fn closure(
     of: &Interface,
     index: usize,
@@ -117,14 +118,14 @@ unsafe extern "C" fn called(_: &ffi_cif, _: &mut c_void, args: *const *const c_v
     let caller = unsafe { &mut *caller };
     // SAFETY: the caller's promise.
     let args = unsafe { slice::from_raw_parts(args, site.args.len()) };
-    // SAFETY: likewise.
+    // SAFETY: the same as above.
     let given = unsafe { site.read(args) };
     let request = match given {
         Ok(given) => given,
         Err(text) => return drop(caller(Err(site.problem(&text)))),
     };
     let (scalars, layout, starts) = request;
-    // SAFETY: likewise.
+    // SAFETY: the same as above.
     let data = unsafe { gather(&layout, &starts) };
     let answer = caller(Ok(CallbackRequest {
         index: site.index,
@@ -133,10 +134,13 @@ unsafe extern "C" fn called(_: &ffi_cif, _: &mut c_void, args: *const *const c_v
     }));
     let returned = layout.returned_bytes();
     if answer.data.len() as u64 != returned {
-        let text = format!("{} bytes came back, expected {returned}", answer.data.len());
+        let text = format!(
+            "the callback returned {} bytes, expected {returned}",
+            answer.data.len()
+        );
         return drop(caller(Err(site.problem(&text))));
     }
-    // SAFETY: likewise.
+    // SAFETY: the same as above.
     unsafe { scatter(&layout, &starts, answer) };
 }
 
@@ -221,7 +225,7 @@ fn not_null(pointer: *const c_void, param: usize, site: &Site) -> Result<*const 
     }
 }
 
-/// The text at `start`: of Fortran's, without the blanks that fill it.
+/// The text at `start`. A Fortran text loses its trailing blanks.
 ///
 /// # Safety
 /// There are `length` characters, or text ended by NUL.
@@ -233,7 +237,7 @@ unsafe fn text(start: *const c_char, length: Option<usize>) -> String {
             None => CStr::from_ptr(start).to_bytes(),
         }
     };
-    // Nothing larger is accepted: what is beyond it need not be copied.
+    // A longer text is rejected anyway, so the rest need not be copied.
     let bytes = &bytes[..bytes.len().min(MOST_CALLBACK_BYTES as usize + 1)];
     let text = String::from_utf8_lossy(bytes).replace('\0', " ");
     match length {
@@ -264,7 +268,7 @@ unsafe fn scalar(ty: Type, value: *const c_void) -> Scalar {
                 let [re, im] = value.cast::<[f64; 2]>().read_unaligned();
                 Scalar::Complex { re, im }
             }
-            // An unsigned value past 2^63 - 1 becomes negative, and the layout refuses it.
+            // An unsigned value above 2^63 - 1 becomes negative, and the layout rejects it.
             _ => Scalar::Int(value.cast::<i64>().read_unaligned()),
         }
     }

@@ -1,4 +1,4 @@
-//! Functions of Python modules: who runs them, and what they declare.
+//! Python modules: the interpreter that runs their functions, and the interfaces that they declare.
 
 use super::SourceError;
 use farcall_idl::MAX_DOCUMENT;
@@ -7,11 +7,11 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The module of the `farcall` package that has functions declare themselves, and runs them.
+/// The module of the `farcall` package that lists the declared functions and runs them.
 const MODULE: &str = "farcall._worker";
 
-/// The interpreter: `FARCALL_PYTHON`, or the one beside this program (both lie in the folder of an
-/// environment), or `python3`.
+/// The interpreter: `FARCALL_PYTHON`, or the one beside this program (in a virtual environment both
+/// are in one folder), or `python3`.
 fn interpreter() -> OsString {
     if let Some(named) = std::env::var_os("FARCALL_PYTHON").filter(|name| !name.is_empty()) {
         return named;
@@ -23,7 +23,7 @@ fn interpreter() -> OsString {
     }
 }
 
-/// Program and arguments that become a worker for the functions of Python modules.
+/// Program and arguments that start a worker for the functions of Python modules.
 pub fn python_worker() -> (OsString, Vec<String>) {
     let arguments = ["-u", "-m", MODULE, "worker"];
     (interpreter(), arguments.map(str::to_string).into())

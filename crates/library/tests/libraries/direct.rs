@@ -1,4 +1,4 @@
-//! The same call made by hand: symbols by dlsym, function pointers of plain machine words.
+//! The same call without Farcall: symbols by dlsym, function pointers of plain machine words.
 
 use crate::{Line, bytes};
 use farcall_idl::{Body, Convention, Document, Interface, Layout, Library, Scalar, Type};

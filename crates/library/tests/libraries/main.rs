@@ -1,6 +1,7 @@
-//! Every routine of `libraries/`, called through its interface and directly, gives the same bits.
+//! Calls every routine of `libraries/` through its interface and directly. Both must give the same
+//! bits.
 //!
-//! The cases are in `testing/conformance/cases.json`; arrays are filled by rule.
+//! The cases are in `testing/conformance/cases.json`. A rule fills the arrays.
 
 mod direct;
 
@@ -16,7 +17,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Memory as a job buffer has it: 64-byte aligned, zero.
+/// Memory like a call buffer: 64-byte aligned, zero.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Line([u8; 64]);
@@ -30,7 +31,7 @@ fn bytes(buffer: &mut [Line]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast(), buffer.len() * 64) }
 }
 
-/// One thread, and the same code path, whatever the machine.
+/// Makes the library use one thread, and so the same code path on every machine.
 fn one_thread() {
     static ONCE: Once = Once::new();
     // SAFETY: before any other thread of this test reads the environment.
@@ -64,8 +65,8 @@ fn scalars(interface: &Interface, case: &Value) -> Vec<Option<Scalar>> {
     interface.params.iter().map(value).collect()
 }
 
-/// Numbers in [-1, 1); matrices `a` get a heavy diagonal, so that systems can be solved; integers
-/// count from 1, which makes them valid pivots.
+/// Fills the arrays with numbers in [-1, 1). Matrices `a` get a dominant diagonal, so that systems
+/// can be solved. Integers count from 1, so that they are valid pivots.
 fn fill(interface: &Interface, layout: &farcall_idl::Layout, buffer: &mut [u8]) {
     let mut random = SplitMix64::new(1);
     let mut random = || 2.0 * random.unit() - 1.0;
@@ -95,7 +96,7 @@ fn fill(interface: &Interface, layout: &farcall_idl::Layout, buffer: &mut [u8]) 
     }
 }
 
-/// Calls every case of a library both ways; returns how many routines were called.
+/// Calls every case of a library in both forms and returns the number of routines.
 fn compare(library: &str) -> usize {
     one_thread();
     let path = root().join("libraries").join(format!("{library}.idl"));
@@ -260,10 +261,10 @@ fn small_problems_compute_on_one_element_and_large_ones_on_more() {
             "{n}"
         );
     }
-    // A long and narrow matrix has no use for more, however much work it is.
+    // A long and narrow matrix gains nothing from more elements, however much work it is.
     let narrow = serde_json::json!({ "m": 1_000_000, "n": 50, "lda": 1_000_000, "lwork": 3200 });
     assert_eq!(elements(&lapack, "dgeqrf", narrow), (Some(1), Some(1)));
-    // What threads do not help is left to the operator.
+    // If threads do not help, the operator decides.
     let dot = serde_json::json!({ "n": 1000, "incx": 1, "incy": 1 });
     assert_eq!(elements(&blas, "ddot", dot), (None, None));
 }

@@ -1,4 +1,4 @@
-//! The thread between the directory and its store.
+//! The thread that synchronises the directory with its store.
 
 use super::{Store, StoreAddress, StoreError};
 use crate::Shared;
@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How often the directory and the store are looked at.
+/// Interval between checks of the directory and the store.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Time before a store that does not answer is tried again.
+/// Time between attempts to reach a store that does not answer.
 const RETRY: Duration = Duration::from_secs(1);
 
 struct Keeper {
@@ -22,8 +22,8 @@ struct Keeper {
     retry_at: Instant,
 }
 
-/// Starts the thread, where there is a store. What the store knows is known when this returns, if
-/// it answers.
+/// Starts the thread, if there is a store. If the store answers, its rows are in the directory when
+/// this returns.
 pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Option<JoinHandle<()>>> {
     let Some(address) = shared.store.clone() else {
         return Ok(None);
@@ -54,12 +54,12 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Option<JoinHandle<()>>> 
 }
 
 impl Keeper {
-    /// Writes what is due, all at the end, and reads what is new.
+    /// Writes the changes that are due, or all of them if the metaserver ends, and reads new rows.
     fn turn(&mut self, ends: bool) {
         self.exchange.collect(&mut self.shared.directory());
         if let Err(error) = self.exchange(ends) {
             tracing::error!(
-                "{}: {error}; the metaserver goes on with what it knows",
+                "{}: {error}; the metaserver continues with its present directory",
                 self.address
             );
             self.store = None;
@@ -94,7 +94,10 @@ impl Keeper {
                 .exchange
                 .read(&mut self.shared.directory(), self.shared.now(), &row);
             if let Err(error) = read {
-                tracing::warn!("{}: a row is left out: {error}", self.address);
+                tracing::warn!(
+                    "{}: ignoring a row that cannot be read: {error}",
+                    self.address
+                );
             }
         }
         for key in self.exchange.due(now_s, ends) {

@@ -1,4 +1,4 @@
-//! A table of PostgreSQL, whose listeners hear of each change.
+//! A store in a PostgreSQL table. The database notifies the metaservers of each change.
 
 use super::{Body, MOST_BYTES, MOST_ROWS};
 use postgres::fallible_iterator::FallibleIterator;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How long the database may take to answer.
+/// Time within which the database must answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(crate) struct Postgres(Client);
@@ -20,8 +20,8 @@ impl Postgres {
             .application_name("farcall meta");
         config.tcp_user_timeout(PATIENCE).keepalives_idle(PATIENCE);
         let mut client = config.connect(NoTls)?;
-        // All of it is one transaction, until whose end the lock is held: one of two that make the
-        // table at once finds it there.
+        // This is one transaction, which holds the lock until its end. If two metaservers create
+        // the table at once, the second one finds that it exists.
         client.batch_execute(&format!(
             "SET statement_timeout = {};
              SELECT pg_advisory_xact_lock(3717);
@@ -60,9 +60,9 @@ impl Postgres {
         rows.iter().map(|row| row.try_get(0)).collect()
     }
 
-    /// The rows whose keys were told of since.
+    /// The rows of the keys that notifications have named since the last call.
     pub(super) fn news(&mut self) -> Result<Vec<Body>, Error> {
-        // What has come is read with an answer.
+        // The client reads pending notifications together with an answer.
         self.0.simple_query("")?;
         let told = self.0.notifications();
         let keys: BTreeSet<String> = {

@@ -1,16 +1,16 @@
-//! A file of SQLite.
+//! A store in an SQLite file.
 
 use super::{Body, MOST_BYTES, MOST_ROWS};
 use rusqlite::{Connection, Result, params};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long another process may write.
+/// Time to wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) struct Sqlite {
     connection: Connection,
-    /// Changes when another connection has written.
+    /// Data version of SQLite. It changes when another connection has written.
     version: i64,
 }
 
@@ -19,7 +19,7 @@ impl Sqlite {
         let connection = Connection::open(path)?;
         connection.busy_timeout(PATIENCE)?;
         connection.pragma_update(None, "journal_mode", "wal")?;
-        // What was learned may be lost with the power, never the file.
+        // A power failure can lose the latest records, but it cannot damage the file.
         connection.pragma_update(None, "synchronous", "normal")?;
         connection.execute_batch(
             "CREATE TABLE IF NOT EXISTS farcall_directory (

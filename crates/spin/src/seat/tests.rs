@@ -1,5 +1,5 @@
-//! Threads that wait for requests of lines, as the client's connections do it. Under loom in every
-//! interleaving; a thread that nobody wakes is a deadlock, which loom finds.
+//! Threads that wait for requests on lines, in the same manner as the client's connections. Loom
+//! runs them in every interleaving. A thread that nobody wakes is a deadlock, which loom finds.
 
 use super::*;
 #[cfg(loom)]
@@ -20,14 +20,14 @@ fn model(test: impl Fn()) {
     (0..200).for_each(|_| test());
 }
 
-/// What lies in a line's socket, and whether its bell has rung.
+/// The contents of a line's socket, and whether its bell has rung.
 #[derive(Default)]
 struct Socket {
     unread: VecDeque<u32>,
     rung: bool,
 }
 
-/// What `poll` waits for.
+/// The sockets and bells that `poll` waits for.
 struct Host {
     sockets: Mutex<[Socket; 2]>,
     news: Condvar,
@@ -70,7 +70,7 @@ impl Host {
         })
     }
 
-    /// Waits at the sockets of some lines.
+    /// Waits at the sockets of several lines.
     fn poll(&self, lines: &[usize]) {
         let mut sockets = self.sockets.lock().expect("no panic");
         let has_news = |socket: &Socket| socket.rung || !socket.unread.is_empty();
@@ -88,7 +88,7 @@ impl Line {
         self.state.lock().expect("no panic")
     }
 
-    /// The server ends a request.
+    /// The server's answer, which ends a request.
     fn answer(&self, id: u32) {
         let mut sockets = self.host.sockets.lock().expect("no panic");
         sockets[self.index].unread.push_back(id);
@@ -210,7 +210,7 @@ fn every_thread_sees_the_end_of_its_request() {
 }
 
 #[test]
-fn who_is_given_up_leaves_the_seat_to_another() {
+fn a_cancelled_thread_hands_over_the_seat() {
     model(|| {
         let [line, _] = Host::lines();
         let [given_up, other] = [1, 2].map(|id| {
@@ -225,7 +225,7 @@ fn who_is_given_up_leaves_the_seat_to_another() {
 }
 
 #[test]
-fn a_thread_at_one_line_is_told_of_another() {
+fn threads_at_one_line_and_at_two_lines_both_wake() {
     model(|| {
         let lines = Host::lines();
         let alone = lines[0].clone();
