@@ -1,4 +1,4 @@
-//! The files that are made from others.
+//! Generated files: which files they are, and their generators.
 
 mod header;
 

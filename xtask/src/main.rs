@@ -1,6 +1,6 @@
-//! The project's own chores: `cargo xtask tidy` checks the house rules of `CONTRIBUTING.md`,
-//! `cargo xtask generate` writes the generated files again, `cargo xtask simulate` plays servers
-//! in virtual time.
+//! Tasks of the project: `cargo xtask tidy` checks the house rules of `CONTRIBUTING.md`, `cargo
+//! xtask generate` writes the generated files, and `cargo xtask simulate` plays servers in virtual
+//! time.
 
 mod generate;
 mod tidy;

@@ -1,4 +1,4 @@
-//! The house rules that a compiler does not check.
+//! The house rules that the compiler and linters do not check. Each rule has a module.
 
 mod generated;
 mod layers;
@@ -14,12 +14,12 @@ mod words;
 use std::fmt;
 use std::path::Path;
 
-/// What went wrong in the check itself, as text.
+/// An error of the check itself, as text.
 type Failure = String;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
-    /// Said, and let pass.
+    /// Printed, but does not fail the check.
     Warning,
     /// Fails the check.
     Error,
@@ -62,7 +62,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Runs every check; true when none found an error.
+/// Runs every check. Returns true if none found an error.
 pub(crate) fn run(root: &Path) -> Result<bool, Failure> {
     let sources = sources::read(root)?;
     let workspace = layers::workspace(root)?;

@@ -73,8 +73,8 @@ pub enum Answer {
     Named(NameRecord),
     /// A page of named data.
     Names(NamePage),
-    /// What the client knows of persistent objects. An attached object is named by the number of its
-    /// request until [`Connection::delete`].
+    /// What the client knows of persistent objects. An attached object is named by the number of
+    /// its request until [`Connection::delete`].
     Objects(ObjectPage),
     /// What is known of reservations.
     Reservations(ReservationPage),

@@ -1,5 +1,5 @@
-//! A packet from the network is read or refused; what is read is written the same, and neither end
-//! of a pair is thrown off by it.
+//! Any bytes as a packet: they are read or refused. A packet that is read encodes to the same
+//! bytes, and neither end of a channel panics on it.
 
 use farcall_channel_proto::{Config, Header, Receiver, Sender};
 

@@ -1,5 +1,5 @@
-//! What servers and clients tell a metaserver, and records of its store: read, written again, and
-//! put to a directory.
+//! Any bytes as messages to a metaserver and as records of its store: they are read or refused,
+//! encode to the same bytes, and a directory handles them without a panic.
 
 use farcall_directory::message::{
     Choose, Chosen, DataFound, DataListed, Find, FindData, Found, Hold, Join, Leave, ListData,
@@ -13,7 +13,7 @@ const NOW: f64 = 1.7e9;
 fn read<M: Message + Debug + PartialEq>(bytes: &[u8]) -> Option<M> {
     let message = M::from_bytes(bytes).ok()?;
     let again = M::from_bytes(&message.to_bytes()).expect("what was read can be written");
-    // A number that is none differs from itself.
+    // NaN is not equal to itself.
     if !format!("{message:?}").contains("NaN") {
         assert_eq!(again, message);
     }
@@ -50,7 +50,7 @@ fn put(directory: &mut Directory, kind: u8, bytes: &[u8], now: f64) {
     }
 }
 
-/// Messages one after the other, each with its kind and its length before it, of up to 65535 bytes.
+/// A sequence of messages. Each has its kind and its length, at most 65535 bytes, in front.
 pub fn run(data: &[u8]) {
     let mut directory = Directory::new(Settings {
         most_servers: 4,
@@ -68,7 +68,7 @@ pub fn run(data: &[u8]) {
     }
     for change in directory.changes() {
         if let farcall_directory::Change::Put(key) = change {
-            // What it tells others they can read.
+            // Records for other metaservers must be readable.
             if let Some(record) = directory.record(key) {
                 let read = Record::from_bytes(&record.to_bytes());
                 assert!(read.is_ok(), "{read:?}");

@@ -1,5 +1,5 @@
-//! A GOAL trace of the caller's choice is read or refused with a line; what is read runs to its
-//! end or to a deadlock, as flows and as packets alike.
+//! Any text as a GOAL trace: it is read, or refused with a line number. A trace that is read runs
+//! to its end or to a deadlock, as flows and as packets.
 
 use farcall_flow::{
     Config, Goal, Limits, PacketConfig, PacketSimulation, Placement, Platform, RunError,

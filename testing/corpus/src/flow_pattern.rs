@@ -1,5 +1,5 @@
-//! A pattern file of the caller's choice is read or refused with a reason; what is read runs to
-//! its end or to a deadlock, with the certificate on every batch.
+//! Any text as a pattern file: it is read, or refused with a reason. A pattern that is read runs to
+//! its end or to a deadlock, and each batch of flows passes the max-min certificate.
 
 use farcall_flow::{Config, Limits, Placement, Platform, RunError, Script, Simulation, Workload};
 

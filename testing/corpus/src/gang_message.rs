@@ -1,5 +1,5 @@
-//! A message from a front end or another daemon is read or refused; what is read is written and
-//! read the same.
+//! Any bytes as a message of a front end or a daemon: they are read or refused. A message that is
+//! read encodes to bytes that read the same.
 
 use farcall_gang_proto::Message;
 
@@ -11,7 +11,7 @@ pub fn run(data: &[u8]) {
     assert!(length <= data.len());
     let mut written = Vec::new();
     message.encode(&mut written);
-    // A number that is none is not equal to itself.
+    // NaN is not equal to itself.
     if !format!("{message:?}").contains("NaN") {
         let (again, _) = Message::decode(&written).unwrap().unwrap();
         assert_eq!(again, message);

@@ -1,7 +1,7 @@
-//! An interface of the caller's choice with scalars of the caller's choice: every expression has a
-//! value or an error, a layout is consistent or refused, and nothing is allocated by its sizes.
+//! Any interface with any scalars: every expression has a value or an error, a layout is consistent
+//! or refused, and no memory is allocated in proportion to its sizes.
 //!
-//! The input is two bytes of length, that much text of an interface, and then eight bytes for each
+//! The input has two bytes of length, the text of an interface, and then eight bytes for each
 //! scalar and element.
 
 use farcall_idl::{ArrayLayout, Layout, Mode, Param, Run, Scalar, Type, Values, parse_interface};
@@ -77,7 +77,7 @@ fn consistent(layout: &Layout) {
     assert!(end <= layout.bytes);
 }
 
-/// Runs may be very many; the first ones tell.
+/// An array can have very many runs. The first ones are enough.
 fn first_runs(array: &ArrayLayout) {
     const FEW: usize = 1000;
     let sum = |runs: &mut dyn Iterator<Item = Run>, start: u64, bytes: u64| {

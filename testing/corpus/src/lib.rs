@@ -1,4 +1,4 @@
-//! The fuzz targets without a fuzzer: their bodies, their corpus, and a test that replays it.
+//! The bodies of the fuzz targets, without a fuzzer, so that a test can replay their corpus.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub mod trunk_frame;
 /// The body of a fuzz target.
 pub type Body = fn(&[u8]);
 
-/// Every fuzz target: its name, which is also that of its corpus, and its body.
+/// Every fuzz target: its name, which is also the name of its corpus, and its body.
 pub const TARGETS: [(&str, Body); 17] = [
     ("channel_packet", channel_packet::run),
     ("directory_message", directory_message::run),

@@ -1,4 +1,4 @@
-//! The first bytes of a file that is called a `.npy` file: a header or an error, whatever they are.
+//! Any bytes as the beginning of a `.npy` file: a header or an error.
 
 use farcall_npy::{Header, MOST_HEADER};
 
@@ -15,7 +15,7 @@ pub fn run(data: &[u8]) {
     if !header.shape.contains(&0) {
         assert_eq!(header.shape.iter().product::<u64>(), count);
     }
-    // What follows the header does not matter.
+    // Bytes after the header do not matter.
     let again = Header::read(&data[..header.offset as usize]);
     assert_eq!(again, Ok(header));
 }

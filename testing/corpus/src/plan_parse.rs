@@ -1,4 +1,5 @@
-//! The text of a plan: read, bounded, and read again as it is written.
+//! Any text as a plan: it is read or refused within bounds. A plan that is read prints to text that
+//! reads the same.
 
 use farcall_plan::{MOST_CALLS, Plan};
 
@@ -13,7 +14,7 @@ pub fn run(data: &[u8]) {
     assert!(plan.calls.len() <= MOST_CALLS);
     let written = plan.to_string();
     let again = Plan::parse(&written).expect("what was read can be written");
-    // A number that is none differs from itself.
+    // NaN is not equal to itself.
     if !written.contains("nan") {
         assert_eq!(again, plan);
     }

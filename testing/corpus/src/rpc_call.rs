@@ -1,9 +1,9 @@
-//! Any bytes as a call: decoding ends without a panic and without memory beyond its input, and
-//! what is accepted encodes to bytes that decode and encode to themselves.
+//! Any bytes as a call: decoding ends without a panic and without memory beyond its input. A call
+//! that is accepted encodes to bytes that decode and encode to themselves.
 
 use farcall_rpc_proto::Call;
 
-/// Entries that a call may have in each of its lists.
+/// Most entries in each list of a call.
 const MOST: usize = 4096;
 
 /// The body of the target.

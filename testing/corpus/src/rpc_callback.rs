@@ -1,9 +1,9 @@
 //! Any bytes as a callback or its answer: decoding ends without a panic and without memory beyond
-//! its input, and what is accepted encodes to bytes that decode to the same.
+//! its input. A message that is accepted encodes to bytes that decode to the same.
 
 use farcall_rpc_proto::{Callback, CallbackAnswer};
 
-/// Scalars that a callback may have.
+/// Most scalars of a callback.
 const MOST: usize = 4096;
 
 /// The body of the target.

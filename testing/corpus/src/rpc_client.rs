@@ -1,8 +1,8 @@
-//! Any bytes from a server, cut anywhere, into the calling end that has requests of every kind
-//! open: no panic, each request ends once at most, and no call gets more data than it expects.
+//! Any bytes from a server, cut anywhere, to a client that has requests of every kind open: no
+//! panic, each request ends at most once, and no call receives more data than it expects.
 //!
-//! The first byte of the input chooses the cuts and whether a call is given up on the way; the rest
-//! is what the server says.
+//! The first byte of the input chooses the cuts and whether a call is cancelled on the way. The
+//! other bytes come from the server.
 
 use farcall_idl::Scalar;
 use farcall_rpc_proto::client::{Answer, Connection, Event};
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 /// Result bytes of the calls; 60 is that of the golden call of dgesv.
 const RESULTS: [u64; 3] = [60, 0, 1000];
 
-/// Shared memory that is asked for.
+/// Bytes of shared memory that it asks for.
 const MEMORY_BYTES: u64 = 4096;
 
 const ARRAY: HandleId = HandleId([4; 16]);
@@ -27,7 +27,7 @@ const FETCHED: u64 = 70;
 
 struct Driver {
     proto: Connection,
-    /// Requests that are open: result bytes still expected.
+    /// Open requests, with the result bytes that they still expect.
     open: BTreeMap<CallId, u64>,
     cancelled: Option<CallId>,
 }
@@ -97,7 +97,7 @@ impl Driver {
         driver
     }
 
-    /// A request was made, of which so many result bytes are expected.
+    /// Records a request that expects this many result bytes.
     fn opened(&mut self, id: Result<CallId, ProtocolError>, result_bytes: u64) {
         self.open.insert(id.unwrap(), result_bytes);
     }
@@ -203,7 +203,7 @@ impl Driver {
         self.proto.observe(b"o");
     }
 
-    /// Gives input; returns how much was taken, or nothing once the connection is over.
+    /// Handles input. Returns how many bytes were handled, or `None` once the connection is over.
     fn input(&mut self, bytes: &[u8]) -> Option<usize> {
         if let Some(chunk) = self.proto.incoming() {
             let count = (bytes.len() as u64).min(chunk.length);
@@ -266,13 +266,13 @@ impl Driver {
         assert!(self.open.remove(&id).is_some(), "one end for each request");
     }
 
-    /// Gives up the last call, wherever it is.
+    /// Cancels the last call, in any state.
     fn cancel(&mut self) {
         let call = RESULTS.len() as CallId + 1;
         if self.open.contains_key(&call) && self.cancelled.is_none() {
             match self.proto.cancel(call) {
                 true => self.cancelled = Some(call),
-                // It was not opened yet, and that is its end.
+                // It was not sent yet, so it ends here.
                 false => drop(self.open.remove(&call)),
             }
         }

@@ -1,8 +1,8 @@
-//! Any bytes from a client, cut anywhere, into the serving end: no panic, every call has one course
-//! (offered, received whole, ready, answered), and what is kept is bounded.
+//! Any bytes from a client, cut anywhere, to a server: no panic, every call has one course
+//! (offered, received whole, ready, answered), and memory is bounded.
 //!
-//! The first byte of the input chooses the cuts and whether answers are taken away at once; the
-//! rest is what the client says.
+//! The first byte of the input chooses the cuts and whether output is removed at once. The other
+//! bytes come from the client.
 
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
@@ -17,19 +17,19 @@ use std::collections::BTreeMap;
 
 const CONTROL_BYTES: usize = 4096;
 const CALLS: usize = 8;
-/// More than the longest answer that the driver gives.
+/// More bytes than the longest answer of the driver has.
 const ANSWER_BYTES: usize = 3 * CONTROL_BYTES;
 
-/// What the driver knows of a call it has accepted.
+/// The state of a call that the driver has accepted.
 struct Open {
     expected: u64,
     received: u64,
     ready: bool,
-    /// It is answered with what is kept of it: a durable call, or an array.
+    /// It is a durable call or an array, and is answered with its record.
     kept: Option<SeenCall>,
     /// A callback waits for its answer.
     calls_back: bool,
-    /// Result bytes put out; none before the call is completed.
+    /// Result bytes so far; `None` before the call has completed.
     sent: Option<u64>,
 }
 
@@ -133,7 +133,7 @@ pub fn run(data: &[u8]) {
 }
 
 impl Driver {
-    /// Gives input; returns how much was taken, or nothing once the connection is over.
+    /// Handles input. Returns how many bytes were handled, or `None` once the connection is over.
     fn input(&mut self, bytes: &[u8]) -> Option<usize> {
         self.now += 7;
         if let Some(chunk) = self.proto.incoming() {
@@ -268,7 +268,7 @@ impl Driver {
             .reservations(id, &ReservationPage { reservations, next });
     }
 
-    /// Whatever its form says, its length is that of the stream.
+    /// The length is that of the stream, for any form.
     fn put(&mut self, id: CallId, put: &Put) {
         let _ = put.form.bytes();
         let rank = put.form.shape.len() as u64;
@@ -333,7 +333,7 @@ impl Driver {
         assert!(answer.data.len() <= CONTROL_BYTES);
         let call = self.open.get_mut(&id).expect("an answer to an open call");
         assert!(std::mem::take(&mut call.calls_back));
-        // Half of the calls go on.
+        // Half of the calls continue.
         match answer.data.len() % 2 {
             0 => self.call_back(id),
             _ => self.fail(id),
@@ -400,7 +400,7 @@ impl Driver {
             };
         }
         match id % 4 {
-            // Goes on running, and calls back.
+            // The call continues, and asks for a callback.
             0 => self.call_back(id),
             1 => self.fail(id),
             2 => {

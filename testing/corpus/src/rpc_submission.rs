@@ -1,5 +1,6 @@
-//! Any bytes as a submission: decoding ends without a panic and without memory beyond its input,
-//! and what is accepted encodes to bytes that decode and encode to themselves.
+//! Any bytes as a request for a durable call: decoding ends without a panic and without memory
+//! beyond its input. A request that is accepted encodes to bytes that decode and encode to
+//! themselves.
 
 use farcall_rpc_proto::SubmitRequest;
 

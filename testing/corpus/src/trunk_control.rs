@@ -1,4 +1,5 @@
-//! Any bytes as a control message of a trunk: no panic, and what is read is what is written.
+//! Any bytes as a control message of a trunk: no panic, and a message that is read encodes to the
+//! same bytes.
 
 use farcall_trunk_proto::Message;
 

@@ -1,8 +1,8 @@
-//! Any frames into a trunk that has a peer: no panic, bounded memory, and frames of the peer come
-//! out at most once.
+//! Any frames to a trunk that has a peer: no panic, bounded memory, and each frame of the peer is
+//! delivered at most once.
 //!
 //! The input is a list of frames: a byte that chooses link, source and pause, a length, the bytes.
-//! A frame that begins with 0xff is an honest one of the peer's instead.
+//! A frame that begins with 0xff is replaced by a genuine frame of the peer.
 
 use bytes::Bytes;
 use farcall_trunk_proto::{Config, Limits, LinkConfig, Mac, Nanos, Policy, Transmit, Trunk};
@@ -63,7 +63,7 @@ pub fn run(mut data: &[u8]) {
     while steps < 12 || !data.is_empty() {
         steps += 1;
         now += MILLISECOND * if steps < 12 { 10 } else { 1 };
-        // The two find each other first.
+        // First the two trunks find each other.
         if steps >= 12 {
             let [choice, length, rest @ ..] = data else {
                 break;

@@ -1,4 +1,4 @@
-//! The corpus through the bodies of the fuzz targets, as it is and changed at random.
+//! Replays the corpus through the bodies of the fuzz targets, unchanged and with random changes.
 
 use farcall_corpus::{TARGETS, inputs};
 use farcall_random::SplitMix64;
@@ -36,7 +36,7 @@ fn many_mutations_of_the_corpus_are_taken() {
     mutate(100_000);
 }
 
-/// Random changes of the corpus, where no fuzzer is installed.
+/// Changes inputs of the corpus at random, for machines without a fuzzer.
 fn mutate(rounds: usize) {
     let mut generator = SplitMix64::new(1);
     for (name, run) in TARGETS {

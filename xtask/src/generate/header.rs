@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// What stands before the functions of cbindgen's header, and after them.
+/// The lines before and after the functions in cbindgen's header.
 const BEGIN: &str = "extern \"C\" {\n#endif // __cplusplus\n";
 const END: &str = "#ifdef __cplusplus\n}  // extern \"C\"";
 
@@ -46,7 +46,7 @@ fn declarations(library: &Path) -> Result<String, String> {
         .map_err(|error| error.to_string())?
         .write(&mut text);
     let text = String::from_utf8(text).map_err(|error| error.to_string())?;
-    // In C the whole contract is the comment: there is no section for what is unsafe.
+    // In C the comment is the whole contract, so there is no section about safety.
     Ok(text.replace("// # Safety\n", ""))
 }
 

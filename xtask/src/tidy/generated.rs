@@ -1,4 +1,4 @@
-//! Generated files must be what their generator writes.
+//! Generated files must equal the output of their generators.
 
 use super::{Failure, Finding};
 use crate::generate;

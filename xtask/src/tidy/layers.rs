@@ -1,4 +1,4 @@
-//! Which crate may depend on which: downward only.
+//! The layers of crates: a crate may depend only on crates of lower layers.
 
 use super::purity::PURE;
 use super::sources::Source;
@@ -97,10 +97,10 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("crates/server-proto", "crates/schedule"),
 ];
 
-/// What users build programs with: nothing of an asynchronous runtime comes with it.
+/// Crates that users link into their programs. They must not bring an asynchronous runtime.
 const EMBEDDED: &[&str] = &["bindings/c", "bindings/python"];
 
-/// Packages of such runtimes.
+/// Packages of asynchronous runtimes.
 const RUNTIMES: &[&str] = &["axum", "hyper", "postgres", "tokio"];
 
 /// Crates that build without `std`, besides the protocol cores.
@@ -111,7 +111,7 @@ const BARE: &[&str] = &[
     "crates/spelling",
 ];
 
-/// Packages that do I/O, or read clocks or entropy: not for a pure core.
+/// Packages that do I/O, or read clocks or entropy. Pure cores must not use them.
 const IMPURE_PACKAGES: &[&str] = &[
     "fastrand",
     "getrandom",
@@ -215,10 +215,10 @@ pub(super) fn check(
     Ok(findings)
 }
 
-/// Dependencies on crates of ours that no file of a package names.
+/// Dependencies on our crates that no file of the package names.
 fn unused(workspace: &[Package], sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    // The corpus takes in the files of fuzz/.
+    // The corpus includes the files of fuzz/.
     let others = |package: &&Package| !package.folder.starts_with("testing/");
     for package in workspace.iter().filter(others) {
         let folder = format!("{}/", package.folder);
@@ -241,7 +241,7 @@ fn unused(workspace: &[Package], sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
-/// What the tables of this file name and is not there, or is not needed.
+/// Entries in the tables of this file that name nothing, or that are not needed.
 fn stale(root: &Path, workspace: &[Package]) -> Vec<Finding> {
     let place = "xtask/src/tidy/layers.rs";
     let mut findings = Vec::new();
@@ -307,7 +307,7 @@ fn undescribed(text: &str, workspace: &[Package]) -> Vec<Finding> {
     missing.chain(gone).collect()
 }
 
-/// Embedded packages that an asynchronous runtime comes with.
+/// Embedded packages that depend on an asynchronous runtime.
 fn runtimes(workspace: &[Package]) -> Vec<Finding> {
     let find = |folder: &str| workspace.iter().find(|package| package.folder == folder);
     let mut findings = Vec::new();
@@ -375,7 +375,7 @@ fn breach(package: &Package, dependency: &Dependency) -> Option<String> {
     if lower < upper || sideways {
         return None;
     }
-    // A test may look at a neighbour, never at a layer above.
+    // A test may use a neighbour in its layer, but never a higher layer.
     if dependency.for_tests && upper == lower {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Lengths of lines, functions and files.
+//! Limits on the lengths of lines, functions and files.
 
 use super::Finding;
 use super::sources::Source;
@@ -20,14 +20,14 @@ const CODE: &[&str] = &[
     "rs", "py", "pyi", "c", "h", "cpp", "hpp", "f90", "java", "idl",
 ];
 
-/// Files that a program writes, as wide and long as they come.
+/// Generated files, which have no limits.
 const GENERATED: &[&str] = &[
     "libraries/blas.idl",
     "libraries/fft.idl",
     "libraries/lapack.idl",
 ];
 
-/// Folders of other people's text.
+/// Folders with text of other projects.
 const FOREIGN: &[&str] = &["/fixtures/", "/corpus/"];
 
 pub(super) fn check(source: &Source) -> Vec<Finding> {

@@ -1,15 +1,15 @@
-//! No circle between the top-level modules of a crate: `a` may use `b`, or `b` may use `a`.
+//! No circles between the top-level modules of a crate: `a` may use `b`, or `b` may use `a`.
 //!
-//! What counts are `use` lines and paths that begin with `crate` or lead there by `super`. A name
-//! that the root exports counts for the module that it comes from. Tests may look anywhere.
+//! The check counts `use` lines and paths that begin with `crate` or lead there by `super`. A name
+//! that the root exports counts for its module. Tests may use any module.
 
 use super::Finding;
 use super::sources::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::Visit;
 
-/// Circles that are known: a crate, the modules, the reason. One that is no circle any more, or has
-/// grown, is an error; with no modules named, the crate may have any.
+/// Known circles: a crate, the modules, the reason. An entry that is not a circle any more, or that
+/// has grown, is an error. An entry without modules allows any circle in the crate.
 const CIRCLES: &[(&str, &[&str], &str)] = &[
     (
         "bindings/c",
@@ -110,7 +110,7 @@ fn graph(sources: &[&Source]) -> Graph {
     graph
 }
 
-/// The modules that a file is, from the root down; none for the root itself.
+/// The path of a file's module from the root; empty for the root itself.
 fn modules_of(path: &str) -> Vec<String> {
     let inner = path.split_once("/src/").map_or(path, |(_, inner)| inner);
     let inner = inner.strip_suffix(".rs").unwrap_or(inner);
@@ -122,7 +122,7 @@ fn modules_of(path: &str) -> Vec<String> {
     }
 }
 
-/// Names that the root takes from its modules: from which.
+/// Names that the root exports, with their modules.
 fn exports(root: &syn::File) -> BTreeMap<String, String> {
     let modules = root.items.iter().filter_map(|item| match item {
         syn::Item::Mod(module) => Some(module.ident.to_string()),
@@ -148,7 +148,7 @@ fn exports(root: &syn::File) -> BTreeMap<String, String> {
     exported
 }
 
-/// Every path of a `use`; the last part of a renamed one is its new name.
+/// Every path of a `use`. The last part of a renamed path is the new name.
 fn paths(tree: &syn::UseTree) -> Vec<Vec<String>> {
     match tree {
         syn::UseTree::Path(path) => {
@@ -166,7 +166,7 @@ fn paths(tree: &syn::UseTree) -> Vec<Vec<String>> {
 
 /// Collects the first names below the root that a file uses.
 struct Uses {
-    /// The module that is looked at.
+    /// The module that is being visited.
     within: Vec<String>,
     found: BTreeSet<String>,
 }
@@ -231,7 +231,7 @@ fn circles(graph: &Graph) -> Vec<Vec<&str>> {
     circles.into_iter().collect()
 }
 
-/// What a module uses, and what those use.
+/// The modules that a module uses, directly or indirectly.
 fn reach<'g>(graph: &'g Graph, module: &str) -> BTreeSet<&'g str> {
     let mut reached = BTreeSet::new();
     let mut left: Vec<&str> = graph[module].iter().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! Names that say nothing.
+//! Names of files and modules that do not say what is in them, such as `utils`.
 
 use super::Finding;
 use super::sources::Source;

@@ -1,8 +1,8 @@
 //! Proof that the protocol cores need no `std`.
 //!
-//! Where a bare-metal target is installed, they are built for it. Elsewhere a program without
-//! `std` that links them is built for this machine: it brings a panic handler and an allocator of
-//! its own, so that a core, or a dependency of it, that pulls in `std` is a compile or link error.
+//! If a bare-metal target is installed, the check builds the cores for it. Otherwise it links them
+//! into a program without `std` for this machine. The program has its own panic handler and
+//! allocator, so a core or dependency that uses `std` is a compile or link error.
 
 use super::layers::Package;
 use super::{Failure, Finding};
@@ -62,7 +62,7 @@ fn build_bare(root: &Path, core: &Package, target: &str) -> Result<Option<String
     run(cargo.current_dir(root))
 }
 
-/// Builds the probe for one core; the text of the error where it does not build.
+/// Builds the probe for one core. Returns the text of the error, if there is one.
 fn link_probe(root: &Path, core: &Package) -> Result<Option<String>, Failure> {
     let folder = root.join("target/no-std").join(&core.name);
     let written = fs::create_dir_all(folder.join("src"))
@@ -95,7 +95,7 @@ fn program(core: &str) -> String {
     PROGRAM.replace("CORE", &core.replace('-', "_"))
 }
 
-/// `rust_eh_personality` and `_Unwind_Resume` are named by the precompiled `alloc`, never called.
+/// The precompiled `alloc` names `rust_eh_personality` and `_Unwind_Resume`, but never calls them.
 const PROGRAM: &str = r#"#![no_std]
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Cores without I/O, clocks, threads, or randomness of their own.
+//! Pure cores: no I/O, clocks, threads or randomness.
 
 use super::Finding;
 use super::sources::Source;

@@ -226,12 +226,11 @@ impl Trunk {
 
     fn handle_heartbeat(
         &mut self,
-        came: Arrival,
+        Arrival { now, arrived, link }: Arrival,
         index: usize,
         shim: &Shim,
         heartbeat: &Heartbeat,
     ) {
-        let Arrival { now, arrived, link } = came;
         let Some(peer) = &mut self.peers[index] else {
             return;
         };
