@@ -1,5 +1,6 @@
 //! The house rules that the compiler and linters do not check. Each rule has a module.
 
+mod docs;
 mod generated;
 mod layers;
 mod lengths;
@@ -69,6 +70,7 @@ pub(crate) fn run(root: &Path) -> Result<bool, Failure> {
 
     let mut findings = Vec::new();
     for source in &sources {
+        findings.extend(docs::check(source));
         findings.extend(lengths::check(source));
         findings.extend(names::check(source));
         findings.extend(purity::check(source));

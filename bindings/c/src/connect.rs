@@ -1,4 +1,5 @@
-//! Connections to servers.
+//! Connections to servers and their options. A `farcall_server` owns one connection; handles and
+//! functions keep it open until they are freed.
 
 use crate::error::{Problem, guard};
 use crate::function::Function;

@@ -1,4 +1,5 @@
-//! Stored arrays and named data.
+//! Stored arrays and named data. The table of known handles tells an array pointer from a handle
+//! where a call takes either.
 
 use crate::call::list;
 use crate::connect::Server;

@@ -1,4 +1,5 @@
-//! Durable calls.
+//! Durable calls: submit, fetch, state, cancel and drop, by job id. Nothing here outlives a call,
+//! so no object has to be freed.
 
 use crate::argument::{self, Use};
 use crate::call::{list, unchecked};

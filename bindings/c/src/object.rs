@@ -1,4 +1,5 @@
-//! Remote objects.
+//! Remote objects and their methods. A method is a function handle, and calls of it work as any
+//! other call.
 
 use crate::connect::Server;
 use crate::error::{Problem, guard};

@@ -1,4 +1,5 @@
-//! The output of called functions.
+//! The printed output of called functions: forwarded to a function of the caller, or left at the
+//! server.
 
 use crate::Status;
 use crate::error::{Problem, status};

@@ -1,4 +1,5 @@
-//! Asynchronous calls: probing, waiting, cancelling.
+//! Asynchronous calls by session number: probe, wait, cancel, times. `sessions` has the table
+//! behind it.
 
 use crate::connect::Server;
 use crate::error::{Problem, guard, status};

@@ -1,4 +1,5 @@
-//! Durable calls.
+//! Durable calls as Python objects: status, results and cancelling. The job id is enough to make
+//! such an object in another process.
 
 use crate::array::{self, Slot};
 use crate::error;

@@ -1,4 +1,5 @@
-//! Function handles, and calls.
+//! Function handles and the ways to call them: at once, asynchronously, as durable calls, and as a
+//! map over many arguments.
 
 mod arguments;
 mod recording;

@@ -1,4 +1,4 @@
-//! Futures: calls under way.
+//! Futures of calls in progress. A future holds the arrays of its call until the call has ended.
 
 use crate::array::{Kept, Slot};
 use crate::error;

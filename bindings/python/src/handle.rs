@@ -1,4 +1,5 @@
-//! Stored arrays and named data.
+//! Stored arrays and named data as Python objects. A handle that owns its array drops it when the
+//! last reference goes.
 
 use crate::array;
 use crate::error;

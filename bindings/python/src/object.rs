@@ -1,4 +1,5 @@
-//! Remote objects.
+//! Remote objects. Methods of their class are attributes; `close` or the end of a `with` block
+//! releases the object.
 
 use crate::function::Function;
 use crate::origin::Origin;

@@ -1,4 +1,5 @@
-//! Reservations.
+//! Reservations of processor elements and bandwidth: what is asked for, what was granted, and its
+//! release.
 
 use crate::error;
 use crate::origin::Origin;

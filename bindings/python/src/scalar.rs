@@ -1,4 +1,5 @@
-//! Python values as scalar arguments.
+//! Conversion of Python values to scalar arguments. A value that does not fit the declared type is
+//! an error, never rounded.
 
 use crate::{error, texts};
 use farcall_idl::{Param, Scalar, Type};

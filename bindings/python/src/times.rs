@@ -1,4 +1,4 @@
-//! The times of a call.
+//! The times of a finished call in seconds, by its parts.
 
 use pyo3::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The failure of a command.
+//! The failure of a command: a message and an exit code. It tells wrong usage from failed work.
 
 use std::fmt;
 use std::process::ExitCode;

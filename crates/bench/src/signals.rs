@@ -1,4 +1,5 @@
-//! Handles signals for the benchmarks.
+//! Signals for the benchmarks: an interrupted run leaves no network namespaces, and a closed pipe
+//! ends a run quietly.
 
 use crate::failure::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -1,4 +1,4 @@
-//! The errors of channels.
+//! The errors of channels, and damage found in shared memory.
 
 use std::io;
 

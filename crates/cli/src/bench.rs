@@ -1,4 +1,5 @@
-//! `farcall bench`: runs `farcall-bench`.
+//! `farcall bench`: starts `farcall-bench`, the program with the benchmarks, with the same
+//! arguments.
 
 use crate::failure::Failure;
 use clap::Args;

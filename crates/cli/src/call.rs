@@ -1,4 +1,5 @@
-//! `farcall call`
+//! `farcall call`: reads arguments from words and files, calls, and prints or writes the results.
+//! `jobs::submit` uses the same arguments.
 
 use crate::arrays::{self, Stored};
 use crate::failure::Failure;

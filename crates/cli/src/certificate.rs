@@ -1,4 +1,5 @@
-//! `farcall access certificate`
+//! `farcall access certificate`: makes a certificate authority, and certificates of servers and
+//! clients that it signs.
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};

@@ -1,4 +1,4 @@
-//! `farcall completions`
+//! `farcall completions`: prints completions for a shell. clap writes them from the commands.
 
 use crate::failure::Failure;
 use crate::{Cli, commands};

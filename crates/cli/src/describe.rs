@@ -1,4 +1,5 @@
-//! `farcall describe`
+//! `farcall describe`: prints the interface of a function, or the estimate of a call at each
+//! server.
 
 use crate::failure::Failure;
 use crate::target::Target;

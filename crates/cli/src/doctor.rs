@@ -1,4 +1,5 @@
-//! `farcall doctor`
+//! `farcall doctor`: checks what works on this machine and at a server, and says how to mend the
+//! rest. Each check is one `Finding`.
 
 use crate::failure::Failure;
 use crate::target::Named;

@@ -1,4 +1,4 @@
-//! `farcall server drain`
+//! `farcall server drain`: asks a server to finish its calls and stop.
 
 use crate::failure::Failure;
 use crate::target::Named;

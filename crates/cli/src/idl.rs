@@ -1,4 +1,4 @@
-//! `farcall idl`
+//! `farcall idl`: checks interface files, and shows each error with its place. It needs no server.
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};

@@ -1,4 +1,5 @@
-//! `farcall ls`
+//! `farcall ls`: lists the functions of a server, of all servers behind a metaserver, or named
+//! data.
 
 use crate::arrays::list;
 use crate::failure::Failure;

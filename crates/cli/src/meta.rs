@@ -1,4 +1,4 @@
-//! `farcall meta`
+//! `farcall meta`: starts a metaserver, from options to its configuration.
 
 use crate::failure::Failure;
 use crate::log::Log;

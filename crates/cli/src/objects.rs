@@ -1,4 +1,5 @@
-//! Persistent objects: `farcall object`.
+//! `farcall object`: persistent objects, and how other commands name an object in place of a
+//! function.
 
 mod drop;
 mod list;

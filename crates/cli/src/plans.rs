@@ -1,4 +1,5 @@
-//! `farcall plan`: transactions as text.
+//! `farcall plan`: runs, checks or draws a transaction that is saved as text. It never overwrites a
+//! file that the plan reads.
 
 use crate::failure::Failure;
 use crate::npy::{self, Array, same_shape};

@@ -1,4 +1,4 @@
-//! `farcall register`
+//! `farcall register`: adds the functions of an interface file to a running server.
 
 use crate::failure::Failure;
 use crate::form::Form;

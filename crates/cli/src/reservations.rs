@@ -1,4 +1,5 @@
-//! Reservations: `farcall reservation`.
+//! `farcall reservation`: how reservations are printed, for the commands that make, list and
+//! release them.
 
 mod list;
 mod make;

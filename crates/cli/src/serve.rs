@@ -1,4 +1,5 @@
-//! `farcall serve`
+//! `farcall serve`: starts a server, from options and a configuration file. Options win over the
+//! file.
 
 use crate::failure::Failure;
 use crate::log::Log;

@@ -1,4 +1,5 @@
-//! `farcall sim`
+//! `farcall sim`: runs a scenario under placement policies in virtual time, and prints their
+//! response times.
 
 mod scenario;
 

@@ -1,4 +1,4 @@
-//! `farcall status`
+//! `farcall status`: prints the status of a server, or of a metaserver and its servers.
 
 use crate::arrays::list;
 use crate::failure::Failure;

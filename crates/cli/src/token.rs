@@ -1,4 +1,4 @@
-//! `farcall access token`
+//! `farcall access token`: adds, lists and removes tokens of users in a server's token file.
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};

@@ -1,4 +1,5 @@
-//! `farcall up`
+//! `farcall up`: starts a metaserver and several servers on this machine, and ends all of them
+//! together.
 
 use crate::failure::Failure;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! Options of a connection.
+//! Options of a connection: credentials, time limits, shared memory, the metaserver's policy.
 
 use crate::credentials::Credentials;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Values of scalar arguments.
+//! Values of scalar arguments, as expressions and calls use them.
 
 use alloc::string::String;
 use alloc::vec::Vec;

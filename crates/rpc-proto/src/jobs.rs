@@ -1,4 +1,5 @@
-//! Messages about durable calls.
+//! Messages about durable calls: submit, record, page, description. A decoder accepts only what its
+//! encoder writes.
 
 use crate::call::Call;
 use crate::failure::Failure;

@@ -1,4 +1,4 @@
-//! Messages about reservations.
+//! Messages about reservations: make, list, release and attach.
 
 use crate::{CallId, Kind, ProtocolError, message};
 use alloc::vec::Vec;

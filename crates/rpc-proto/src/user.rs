@@ -1,4 +1,5 @@
-//! Users: who makes a call.
+//! Users: the name for whom a call runs. How a name is proved is the concern of `access` and of the
+//! shell.
 
 use alloc::format;
 use alloc::sync::Arc;

@@ -1,4 +1,5 @@
-//! Ids that nobody can guess.
+//! Ids that nobody can guess, from a seed of the shell's entropy. The same seed gives the same ids,
+//! for simulation.
 
 use sha2::{Digest, Sha256};
 

@@ -1,4 +1,4 @@
-//! Function handles: GFD-R-P.052, 3.2.
+//! Function handles of GridRPC (GFD-R-P.052, section 3.2): a function, by name, of a server.
 
 use super::{Code, Fault, Grid, INVALID_FUNCTION_HANDLE, NO_ERROR, grid, run};
 use crate::error::Problem;

@@ -1,4 +1,5 @@
-//! Deliberate network faults for tests.
+//! Deliberate network faults for tests: frames of the engine that are lost or sent twice, at a
+//! requested share.
 
 use farcall_random::SplitMix64;
 

@@ -1,4 +1,4 @@
-//! `farcall data drop`
+//! `farcall data drop`: drops stored arrays by id, and named data by name.
 
 use super::{Stored, stored};
 use crate::failure::Failure;

@@ -1,4 +1,4 @@
-//! `farcall data get`
+//! `farcall data get`: prints a stored array, or writes it to a `.npy` file.
 
 use super::{Stored, shown, stored};
 use crate::failure::Failure;

@@ -1,4 +1,4 @@
-//! `farcall data put`
+//! `farcall data put`: stores an array from a `.npy` file, with a name on request.
 
 use super::shown;
 use crate::failure::Failure;

@@ -1,4 +1,5 @@
-//! `farcall flow run`
+//! `farcall flow run`: simulates a pattern on a platform, prints its times, and writes tables of
+//! links and messages. The simulator itself is the crate `flow`.
 
 use super::workload::{Options, Outcome};
 use crate::failure::Failure;

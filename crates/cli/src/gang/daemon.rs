@@ -1,4 +1,5 @@
-//! `farcall gang daemon`
+//! `farcall gang daemon`: starts the daemon of one node of a gang, from options to its
+//! configuration.
 
 use crate::failure::Failure;
 use crate::log::Filter;

@@ -1,4 +1,4 @@
-//! `farcall gang run`
+//! `farcall gang run`: asks the root daemon to run a gang job, and waits for its end.
 
 use super::Control;
 use crate::failure::{self, Failure};

@@ -1,4 +1,4 @@
-//! `farcall cancel`
+//! `farcall cancel`: cancels durable calls, or forgets them with their results.
 
 use super::{id, to_json};
 use crate::failure::Failure;

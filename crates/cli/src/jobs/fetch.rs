@@ -1,4 +1,4 @@
-//! `farcall fetch`
+//! `farcall fetch`: waits for the end of a durable call, and prints or writes its results.
 
 use super::id;
 use crate::call::{outputs, show_progress};

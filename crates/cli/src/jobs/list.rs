@@ -1,4 +1,4 @@
-//! `farcall jobs`
+//! `farcall jobs`: lists the caller's durable calls at a server, with their states.
 
 use super::{ago, to_json};
 use crate::failure::Failure;

@@ -1,4 +1,5 @@
-//! `farcall submit`
+//! `farcall submit`: submits a durable call, with the arguments of `farcall call`, and prints its
+//! job id.
 
 use crate::call::Call;
 use crate::failure::Failure;

@@ -1,4 +1,4 @@
-//! `farcall object drop`
+//! `farcall object drop`: drops persistent objects, which ends their processes.
 
 use super::object;
 use crate::failure::Failure;

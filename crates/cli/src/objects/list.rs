@@ -1,4 +1,4 @@
-//! `farcall object list`
+//! `farcall object list`: lists the caller's persistent objects at a server.
 
 use crate::failure::Failure;
 use crate::form::Form;

@@ -1,4 +1,4 @@
-//! `farcall object new`
+//! `farcall object new`: makes a persistent object of a class and prints its id.
 
 use crate::failure::Failure;
 use crate::form::Form;

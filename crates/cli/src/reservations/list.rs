@@ -1,4 +1,5 @@
-//! `farcall reservation list`
+//! `farcall reservation list`: lists the caller's reservations, at one server or at all that have a
+//! function.
 
 use super::{line, to_json};
 use crate::failure::Failure;

@@ -1,4 +1,4 @@
-//! `farcall reservation make`
+//! `farcall reservation make`: reserves processor elements or bandwidth for a time ahead.
 
 use super::to_json;
 use crate::failure::Failure;

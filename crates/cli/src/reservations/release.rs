@@ -1,4 +1,4 @@
-//! `farcall reservation release`
+//! `farcall reservation release`: gives a reservation back before its end.
 
 use crate::failure::Failure;
 use crate::target::Target;

@@ -1,4 +1,5 @@
-//! The file of a scenario.
+//! The file of a scenario: clients, servers and links as TOML. It is checked before it becomes a
+//! scenario of `gridsim`.
 
 use farcall_gridsim::{Arrival, Function, Machine, Port, Scenario, Site};
 use farcall_random::SplitMix64;

@@ -1,4 +1,4 @@
-//! `farcall trunk down`
+//! `farcall trunk down`: stops a running trunk through its control socket.
 
 use crate::failure::Failure;
 use clap::Args;

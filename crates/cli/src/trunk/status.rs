@@ -1,4 +1,4 @@
-//! `farcall trunk status`
+//! `farcall trunk status`: prints the links and peers of a running trunk, once or as a live view.
 
 use crate::failure::Failure;
 use anstyle::{AnsiColor, Style};

@@ -1,4 +1,4 @@
-//! `farcall trunk up`
+//! `farcall trunk up`: starts a trunk, from options to its configuration.
 
 use crate::failure::Failure;
 use crate::log::Filter;

@@ -1,4 +1,5 @@
-//! Failures that a server reports.
+//! Failures that a server reports. They are the client's own type, so that users do not depend on
+//! messages of the wire.
 
 use farcall_rpc_proto::{self as proto, FailureKind};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Functions behind a metaserver.
+//! Functions behind a metaserver. Such a function is bound to a server for each call.
 
 use crate::call::LaidOut;
 use crate::description::Description;

@@ -1,4 +1,5 @@
-//! Named data at one server.
+//! Named data at one server: put, look up and list. Where named data are in a grid is known to
+//! `grid::data`.
 
 use crate::data::{DataStatus, Named};
 use crate::error::Error;

@@ -1,4 +1,5 @@
-//! Reservations at one server.
+//! Reservations at one server: make, list and release. Times are converted to those of this
+//! machine.
 
 use crate::error::Error;
 use crate::remote::pages;

@@ -1,4 +1,5 @@
-//! Messages about named data.
+//! Messages about named data between servers, clients and metaservers: what a server holds, and who
+//! holds a name.
 
 use super::{Invalid, MOST_EXCLUDED, Message, Offer, count, name};
 use minicbor::{Decode, Encode};

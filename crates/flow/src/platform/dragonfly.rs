@@ -1,4 +1,5 @@
-//! Dragonflies with minimal routing.
+//! Dragonflies with minimal routing: groups of fully connected routers, and one link between each
+//! two groups.
 
 use super::LinkId;
 

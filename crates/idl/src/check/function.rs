@@ -1,4 +1,4 @@
-//! Checks one function.
+//! Checks one function: parameters, callbacks, body, and names that nothing uses.
 
 use super::Checker;
 use super::resolve::{Kind, Resolver, Shape};

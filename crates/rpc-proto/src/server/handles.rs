@@ -1,4 +1,4 @@
-//! Requests about stored arrays.
+//! Requests about stored arrays at the serving end: parsed to events, and answered.
 
 use super::{Connection, Core, Event, State};
 use crate::handles::{

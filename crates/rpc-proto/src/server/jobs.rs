@@ -1,4 +1,4 @@
-//! Requests about durable calls.
+//! Requests about durable calls at the serving end: parsed to events, and answered.
 
 use super::{Connection, Core, Event, State};
 use crate::ids::JobId;

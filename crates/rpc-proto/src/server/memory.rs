@@ -1,4 +1,4 @@
-//! Requests about shared memory.
+//! Requests about shared memory at the serving end: parsed to events, and answered.
 
 use super::{Connection, Event};
 use crate::memory::MemoryMessage;

@@ -1,4 +1,4 @@
-//! Requests about named data.
+//! Requests about named data at the serving end: parsed to events, and answered.
 
 use super::{Connection, Event};
 use crate::message;

@@ -1,4 +1,4 @@
-//! Requests about reservations.
+//! Requests about reservations at the serving end: parsed to events, and answered.
 
 use super::{Connection, Event};
 use crate::message;

@@ -1,4 +1,5 @@
-//! Creates and sends control messages.
+//! Creates and sends control messages: heartbeats, hellos and goodbyes. `inbound` handles those of
+//! peers.
 
 use super::{Transmit, Trunk};
 use crate::control::{Heartbeat, Message, PathReport, Sender, SpanReport, Traits};

@@ -1,4 +1,4 @@
-//! Events of clients of metaservers.
+//! Events of clients of metaservers: when they act, connect, receive and lose connections.
 
 use super::grid::End;
 use super::links::{Maker, To};

@@ -1,4 +1,4 @@
-//! Requests about stored arrays.
+//! Requests about stored arrays: put, get, drop, and arrays that go from server to server.
 
 use super::directory::check_one_server;
 use crate::argument::Argument;

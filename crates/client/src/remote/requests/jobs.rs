@@ -1,4 +1,4 @@
-//! Requests about durable calls.
+//! Requests about durable calls. Each first checks that the server takes durable calls.
 
 use super::directory::check_one_server;
 use crate::argument::Argument;

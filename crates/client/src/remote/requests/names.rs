@@ -1,4 +1,4 @@
-//! Requests about named data.
+//! Requests about named data. Each first checks that the server supports names.
 
 use crate::error::Error;
 use crate::remote::connection::{Connection, answered};

@@ -1,4 +1,4 @@
-//! Requests about reservations.
+//! Requests about reservations, and the attachment of a connection to one.
 
 use super::directory::check_one_server;
 use crate::error::Error;
