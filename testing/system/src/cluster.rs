@@ -1,11 +1,11 @@
-//! A metaserver and servers that have joined it, and calls that take some time.
+//! A metaserver, servers that have joined it, and calls that take some time.
 
 use crate::server::connect;
 use crate::{Daemon, ServerProcess, daemon, wait_until};
 use farcall_client::{Argument, Error, Function, Pending, Scalar};
 use tempfile::TempDir;
 
-/// `again` may be run again, `once` may not; both take some time and change their array.
+/// `again` is repeatable, `once` is not. Both take some time and change their array.
 const WORK: &str = r#"
 Module work;
 Globals {
@@ -29,17 +29,17 @@ Define once(IN int n, IN double seconds, INOUT double x[n]) "the same, never aga
 { change(n, seconds, x); }
 "#;
 
-/// A folder with the interface file, and what runs in it.
+/// A folder with the interface file, and the processes that run in it.
 #[derive(Debug)]
 pub struct Cluster {
     /// Its folder.
     pub folder: TempDir,
-    /// Its servers, in the order in which they came.
+    /// Its servers, in the order in which they joined.
     pub servers: Vec<ServerProcess>,
 }
 
 impl Cluster {
-    /// A folder with the interface file `work.idl`, and nothing that runs yet.
+    /// A folder with the interface file `work.idl`, without processes yet.
     #[allow(clippy::new_without_default, reason = "it makes a folder")]
     pub fn new() -> Cluster {
         let folder = crate::server::folder();
@@ -50,7 +50,7 @@ impl Cluster {
         }
     }
 
-    /// One more metaserver.
+    /// Starts one more metaserver.
     pub fn metaserver(&self, options: &[&str]) -> Daemon {
         let always = ["meta", "--log", "off"];
         let listen: &[&str] = match options.contains(&"--listen") {
@@ -64,7 +64,7 @@ impl Cluster {
         )
     }
 
-    /// One more server that joins these metaservers.
+    /// Starts one more server, which joins these metaservers.
     pub fn serve(&mut self, metaservers: &[&str], options: &[&str]) {
         let mut words = vec!["--allow-code", "--log", "error"];
         for metaserver in metaservers {
@@ -76,20 +76,20 @@ impl Cluster {
     }
 }
 
-/// How a metaserver or a server stands.
+/// The status of a metaserver or a server.
 pub fn status(address: &str) -> serde_json::Value {
     let text = connect(address).status().unwrap();
     serde_json::from_str(&text).unwrap()
 }
 
-/// Calls that a server has done.
+/// The number of calls that a server has completed.
 pub fn done(address: &str) -> u64 {
     let status = status(address);
     let functions = status["functions"].as_array().unwrap().iter();
     functions.map(|one| one["done"].as_u64().unwrap()).sum()
 }
 
-/// The servers that a metaserver has call, by their addresses.
+/// The active calls that a metaserver counts at each server, by address.
 pub fn serving(address: &str) -> Vec<String> {
     let status = status(address);
     let servers = status["servers"].as_array().unwrap().iter();
@@ -106,22 +106,22 @@ pub fn busiest(address: &str) -> String {
     busiest.unwrap()["address"].as_str().unwrap().to_string()
 }
 
-/// Waits until so many servers have joined a metaserver.
+/// Waits until this many servers have joined a metaserver.
 pub fn wait_for_servers(address: &str, count: usize) {
     wait_until("the servers have joined", || {
         serving(address).len() == count
     });
 }
 
-/// A call under way, and its array.
+/// A call in progress, and its array.
 pub struct Running {
-    /// The call. It comes before the array, for it must be gone when that is.
+    /// The call. It comes before the array, because it must be dropped first.
     pub pending: Pending,
     array: Box<[u8]>,
     first: f64,
 }
 
-/// Begins a call for an array of so many elements.
+/// Begins a call with an array of this many elements.
 pub fn begin(function: &Function, n: usize, seconds: f64, first: f64) -> Running {
     let values = (0..n).flat_map(|index| (first + index as f64).to_ne_bytes());
     let mut array: Box<[u8]> = values.collect();
@@ -130,7 +130,7 @@ pub fn begin(function: &Function, n: usize, seconds: f64, first: f64) -> Running
         Argument::Scalar(Scalar::Float(seconds)),
         Argument::Out(&mut array),
     ];
-    // SAFETY: the array goes with the call, and is looked at when that has ended.
+    // SAFETY: the array lives as long as the call, and is read after the call has ended.
     let pending = unsafe { function.start(arguments) }.unwrap();
     Running {
         pending,
@@ -140,7 +140,7 @@ pub fn begin(function: &Function, n: usize, seconds: f64, first: f64) -> Running
 }
 
 impl Running {
-    /// Waits for the end; checks the results where there are any.
+    /// Waits for the end. Checks the results if the call succeeded.
     pub fn end(self) -> Result<(), Error> {
         self.pending.wait()?;
         let values = self.array.chunks_exact(8);

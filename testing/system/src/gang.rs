@@ -1,4 +1,4 @@
-//! Daemons of gangs, and jobs on them.
+//! Daemons of gangs, and gang jobs on them.
 
 use crate::{BOUND, daemon, farcall, wait_until};
 use rustix::process::Signal;
@@ -8,12 +8,12 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How long a daemon may take to end its jobs and itself.
+/// The longest time that a daemon may take to end its jobs and itself.
 const END: Duration = Duration::from_secs(6);
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// The daemon of a node; it is ended with the test.
+/// The daemon of a node. It ends with the test.
 #[derive(Debug)]
 pub struct Node {
     daemon: crate::Daemon,
@@ -21,12 +21,12 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts one with these options.
+    /// Starts a daemon with these options.
     pub fn start(options: &[&str]) -> Node {
         Node::start_with(options, &[])
     }
 
-    /// With variables of the environment.
+    /// Starts a daemon with these options and environment variables.
     pub fn start_with(options: &[&str], variables: &[(&str, &str)]) -> Node {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let control = format!("@farcall-test-{}-{number}", std::process::id());
@@ -45,7 +45,7 @@ impl Node {
         }
     }
 
-    /// Where other daemons reach it: `127.0.0.1:3717`.
+    /// Its address for other daemons, such as `127.0.0.1:3717`.
     pub fn address(&self) -> &str {
         let address = self.daemon.address();
         address.strip_prefix("farcall://").unwrap_or(address)
@@ -66,7 +66,7 @@ impl Node {
         self.daemon.signal(signal);
     }
 
-    /// Kills it in the middle of whatever it does.
+    /// Kills it at any moment.
     pub fn kill(&mut self) {
         self.daemon.kill();
     }
@@ -95,8 +95,8 @@ impl Node {
         self.gang(&all).output().expect("timeout(1) is there")
     }
 
-    /// Starts a job and leaves it alone. The child is the front end itself: timeout(1) in between
-    /// would not pass on a signal that comes before it is ready for one.
+    /// Starts a job and returns. The child is the front end itself: timeout(1) in between would
+    /// lose a signal that comes before it is ready for one.
     pub fn submit(&self, arguments: &[&str]) -> Child {
         let mut all = vec!["run", "--quiet"];
         all.extend(arguments);
@@ -115,7 +115,7 @@ impl Node {
         told["jobs"].as_array().expect("jobs").clone()
     }
 
-    /// The number of the job that was submitted last, once there are so many.
+    /// The number of the job that was submitted last, once there are this many.
     pub fn last_job(&self, jobs: usize) -> String {
         let mut last = None;
         wait_until("the job is listed", || {
@@ -126,7 +126,7 @@ impl Node {
         last.expect("a job").to_string()
     }
 
-    /// Nodes on which a job that is as large as four slots runs, once it is listed.
+    /// The nodes of a job that fills four slots, once it is listed.
     pub fn nodes(&self) -> usize {
         let mut job = self.submit(&["-n", "4", "--", "sleep", "1000"]);
         let mut nodes = 0;
@@ -136,7 +136,7 @@ impl Node {
             nodes = first.map_or(0, |row| row["nodes"].as_array().map_or(0, Vec::len));
             nodes > 0
         });
-        // Its front end is its life.
+        // The job ends with its front end.
         job.kill().expect("it runs");
         job.wait().expect("it ends");
         wait_until("it is gone", || self.jobs().is_empty());
@@ -150,13 +150,13 @@ impl Node {
         text.split_whitespace().map(str::to_string).collect()
     }
 
-    /// How many files it has open.
+    /// The number of files that it has open.
     pub fn descriptors(&self) -> usize {
         let folder = format!("/proc/{}/fd", self.id());
         std::fs::read_dir(folder).map_or(0, Iterator::count)
     }
 
-    /// Ends it as an operator does.
+    /// Stops it as an operator does.
     pub fn stop(&mut self) {
         let status = self.daemon.stop(BOUND).expect("a child");
         assert!(status.is_some(), "the daemon ends");
@@ -165,17 +165,17 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // One that stays is killed.
+        // A daemon that does not stop is killed.
         let _ = self.daemon.stop(END);
     }
 }
 
-/// What bytes say.
+/// Bytes as text.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Lines of the output in an order that does not depend on who was first.
+/// The lines of the output, sorted, so that the order of processes does not matter.
 pub fn lines(output: &Output) -> Vec<String> {
     let mut lines: Vec<String> = text(&output.stdout).lines().map(str::to_string).collect();
     lines.sort();

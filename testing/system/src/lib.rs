@@ -1,11 +1,11 @@
-//! What tests of real processes need: servers, metaservers and gangs of their own, and a peer whose
-//! bytes are made by hand.
+//! Tools for tests of real processes: servers, metaservers and gangs, and a peer that sends
+//! handmade bytes.
 //!
-//! Every process is a [`Daemon`]: it listens at a free port, its first line says where, and it ends
-//! with the test. [`ServerProcess`] is one that serves interfaces, with a folder of its own;
-//! [`cluster`] has a metaserver and servers, [`gang`] the daemons of parallel jobs, [`program`] the
-//! programs of this tree. Tests wait with [`wait_until`], which has a time limit. All of it panics
-//! where it fails, as a test does.
+//! Every process is a [`Daemon`]: it listens at a free port, prints the address on its first line,
+//! and ends with the test. [`ServerProcess`] serves interfaces in a folder of its own. [`cluster`]
+//! has a metaserver and servers, [`gang`] the daemons of gang jobs, [`program`] the programs of
+//! this tree. Tests wait with [`wait_until`], which has a time limit. A failure here panics, as in
+//! a test.
 
 pub mod cluster;
 pub mod gang;
@@ -19,10 +19,10 @@ pub use server::ServerProcess;
 
 use std::time::{Duration, Instant};
 
-/// Bound of every wait.
+/// The time limit of every wait.
 pub const BOUND: Duration = Duration::from_secs(60);
 
-/// Ends a daemon as an operator does; whether it was content.
+/// Stops a daemon as an operator does. Returns whether it exited with success.
 pub fn stop(daemon: &mut Daemon) -> bool {
     let status = daemon.stop(BOUND).expect("a child");
     status.expect("it ends").success()

@@ -1,4 +1,4 @@
-//! A client written by hand after docs/spec/protocol.md: whatever bytes it wants to send.
+//! A client written by hand from docs/spec/protocol.md, which can send any bytes.
 
 use crate::{BOUND, ServerProcess};
 use std::io::{self, Read, Write};
@@ -22,7 +22,7 @@ pub const RESULT: u8 = 8;
 pub const DONE: u8 = 9;
 /// Why a request failed.
 pub const FAILURE: u8 = 10;
-/// Gives up a call.
+/// Cancels a call.
 pub const CANCEL: u8 = 11;
 /// The last frame.
 pub const GOODBYE: u8 = 12;
@@ -30,11 +30,11 @@ pub const GOODBYE: u8 = 12;
 pub const SHARE: u8 = 13;
 /// Shared memory.
 pub const SHARED: u8 = 14;
-/// Gives shared memory back.
+/// Returns shared memory.
 pub const UNSHARE: u8 = 15;
 
 impl ServerProcess {
-    /// A connection that has not greeted.
+    /// A connection without greetings.
     pub fn stranger(&self) -> TcpStream {
         let stream = TcpStream::connect(self.host_and_port()).unwrap();
         stream.set_read_timeout(Some(BOUND)).unwrap();
@@ -89,7 +89,8 @@ impl Frame {
 pub struct Peer<S = TcpStream>(pub S);
 
 impl Peer<UnixStream> {
-    /// One that has exchanged greetings at a Unix socket, with the feature of shared memory.
+    /// A connection at a Unix socket that has exchanged greetings, with the feature of shared
+    /// memory.
     pub fn at_socket(path: &Path) -> Peer<UnixStream> {
         let stream = UnixStream::connect(path).unwrap();
         stream.set_read_timeout(Some(BOUND)).unwrap();
@@ -114,7 +115,7 @@ impl<S: Read + Write> Peer<S> {
         self.try_frame().expect("a frame")
     }
 
-    /// The next frame, or why there is none.
+    /// The next frame, or the reason why there is none.
     pub fn try_frame(&mut self) -> io::Result<Frame> {
         let mut header = [0; 16];
         self.0.read_exact(&mut header)?;
@@ -138,7 +139,7 @@ impl<S: Read + Write> Peer<S> {
         ));
         let answer = self.frame();
         assert_eq!((answer.kind, answer.call), (INTERFACE, request));
-        // An array of three whose first is a number of eight bytes.
+        // An array of three items, of which the first is a number of eight bytes.
         assert_eq!(answer.payload[..2], [0x83, 0x1b]);
         u64::from_be_bytes(answer.payload[2..10].try_into().unwrap())
     }
@@ -161,7 +162,7 @@ impl<S: Read + Write> Peer<S> {
         }
     }
 
-    /// Calls `copy` with these bytes and checks that they return.
+    /// Calls `copy` with these bytes and checks that the same bytes return.
     pub fn copy(&mut self, request: u64, function: u64, data: &[u8]) {
         self.send(&copy_call(request, function, data.len() as u64));
         // A Data frame has at least one byte.
@@ -171,7 +172,7 @@ impl<S: Read + Write> Peer<S> {
         assert!(self.result(request) == data);
     }
 
-    /// Whether the server has closed, reading what is there.
+    /// Reads what is left, and returns whether the server has closed the connection.
     pub fn is_closed(&mut self) -> bool {
         loop {
             match self.0.read(&mut [0; 4096]) {
@@ -188,12 +189,12 @@ pub fn frame(kind: u8, call: u64, payload: &[u8]) -> Vec<u8> {
     header(kind, 0, call, payload.len(), payload)
 }
 
-/// A frame of data whose numbers begin with their high bytes.
+/// A frame of data in big-endian byte order.
 pub fn big_endian_data(call: u64, payload: &[u8]) -> Vec<u8> {
     header(DATA, 1, call, payload.len(), payload)
 }
 
-/// A frame that announces more than it has.
+/// A frame that announces more bytes than it has.
 pub fn part_of_data(call: u64, length: usize, payload: &[u8]) -> Vec<u8> {
     header(DATA, 0, call, length, payload)
 }
@@ -206,7 +207,7 @@ fn header(kind: u8, flags: u8, call: u64, length: usize, payload: &[u8]) -> Vec<
     bytes
 }
 
-/// What a greeting says.
+/// The content of a greeting.
 pub fn hello(version_min: u8, version_max: u8) -> Vec<u8> {
     let magic = text("farcall");
     [
@@ -241,7 +242,7 @@ pub fn call(request: u64, function: u64, scalars: &[u8], data_bytes: u64) -> Vec
     frame(CALL, request, &payload)
 }
 
-/// A call whose arrays lie in shared memory; `places` is CBOR.
+/// A call whose arrays are in shared memory; `places` is CBOR.
 pub fn placed_call(request: u64, function: u64, n: u64, places: &[u8]) -> Vec<u8> {
     let scalars = [&[0x83, 0xf6, 0xf6], &uint(n)[..]].concat();
     let parts = [
@@ -264,7 +265,7 @@ pub fn copy_call(request: u64, function: u64, bytes: u64) -> Vec<u8> {
     copy_call_with(request, function, bytes, bytes)
 }
 
-/// The same that announces so many bytes.
+/// The same call, which announces this many bytes.
 pub fn copy_call_with(request: u64, function: u64, n: u64, data_bytes: u64) -> Vec<u8> {
     call(
         request,

@@ -1,4 +1,4 @@
-//! The programs of this tree, built.
+//! The programs of this tree: builds them and finds them.
 
 use farcall_lab::Daemon;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ pub fn farcall() -> Command {
     Command::new(farcall_path())
 }
 
-/// Where `farcall` is.
+/// The path of `farcall`.
 pub fn farcall_path() -> &'static str {
     static PATH: LazyLock<String> = LazyLock::new(|| {
         let folder = built(&["--package", "farcall-cli", "--bin", "farcall"]);
@@ -42,9 +42,9 @@ pub fn daemon(folder: &Path, words: &[&str], variables: &[(&str, &str)]) -> Daem
     Daemon::start(command).expect("it listens")
 }
 
-/// Builds what is named, as this test was built, and says in which folder it is. A run of one test
-/// alone does not build the programs of other packages. Where they are
-/// built already, as in `make test`, `FARCALL_BUILT` is their folder.
+/// Builds these programs as this test was built, and returns their folder. A run of a single test
+/// does not build the programs of other packages. If they are built already, as in `make test`,
+/// `FARCALL_BUILT` names their folder.
 fn built(what: &[&str]) -> PathBuf {
     if let Some(folder) = std::env::var_os("FARCALL_BUILT") {
         return folder.into();
@@ -64,7 +64,8 @@ fn build(what: &[&str]) -> PathBuf {
         Some(other) => other,
     };
     let mut cargo = Command::new(env!("CARGO"));
-    // What cargo tells a test of its package would have build scripts of others run again.
+    // With the variables that cargo sets for a test, build scripts of other packages would run
+    // again.
     let of_package =
         |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
     for (name, _) in std::env::vars().filter(|(name, _)| of_package(name)) {

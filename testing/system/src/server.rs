@@ -1,4 +1,4 @@
-//! A `farcall serve` of a test's own.
+//! A `farcall serve` for one test.
 
 use crate::{BOUND, farcall};
 use farcall_client::Options;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A server that is to be started: [`ServerProcess::of`] makes one.
+/// A server that will be started. [`ServerProcess::of`] makes one.
 #[derive(Debug)]
 pub struct Serving {
     folder: Folder,
@@ -19,22 +19,22 @@ pub struct Serving {
     keeps_log: bool,
 }
 
-/// A server, killed when this is dropped.
+/// A server, which is killed on drop.
 #[derive(Debug)]
 pub struct ServerProcess {
-    // Before its folder: it must have ended when that goes.
+    // Before its folder, because the server must end before the folder is removed.
     daemon: Daemon,
     serving: Serving,
 }
 
-/// In which folder it runs.
+/// The folder in which it runs.
 #[derive(Debug)]
 enum Folder {
     /// Removed with the server.
     Own(TempDir),
-    /// One that outlives the server.
+    /// A folder that outlives the server.
     Given(PathBuf),
-    /// Its own, in which the folder of the state is a disk.
+    /// A folder of its own, with a small disk for the state folder.
     WithDisk(TempDir),
 }
 
@@ -50,13 +50,13 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if let Folder::WithDisk(folder) = self {
-            // A disk that stays leaves its folder behind, and nothing else.
+            // If the disk cannot be unmounted, only its folder is left behind.
             let _ = Command::new("umount").arg(state(folder.path())).status();
         }
     }
 }
 
-/// A folder that is removed in the end, into which other users can look.
+/// A folder that is removed in the end, and that other users can read.
 pub fn folder() -> TempDir {
     let mode = fs::Permissions::from_mode(0o755);
     let mut builder = tempfile::Builder::new();
@@ -82,7 +82,7 @@ impl Serving {
         }
     }
 
-    /// One that serves these texts.
+    /// A server of these interface files, given as texts.
     fn of(folder: Folder, interfaces: &[&str]) -> Serving {
         let mut serving = Serving::new(folder, &[]);
         for (number, text) in interfaces.iter().enumerate() {
@@ -93,7 +93,7 @@ impl Serving {
         serving
     }
 
-    /// With this configuration.
+    /// Sets the configuration.
     #[must_use]
     pub fn config(self, text: &str) -> Serving {
         let file = self.folder.path().join("farcall.toml");
@@ -101,8 +101,8 @@ impl Serving {
         self.options(&["--config", "farcall.toml"])
     }
 
-    /// With these options of `farcall serve`. It listens at a free port of the loopback and logs
-    /// errors unless they say otherwise.
+    /// Adds options of `farcall serve`. Without others, the server listens at a free port of the
+    /// loopback and logs errors.
     #[must_use]
     pub fn options(mut self, options: &[&str]) -> Serving {
         let options = options.iter().map(|option| (*option).to_owned());
@@ -110,27 +110,27 @@ impl Serving {
         self
     }
 
-    /// Keeps durable calls, and listens at a Unix socket too.
+    /// Adds a state folder for durable calls, and a Unix socket.
     #[must_use]
     pub fn durable(self) -> Serving {
         self.options(&["--state", "state", "--unix", "socket"])
     }
 
-    /// With at most so many open files.
+    /// Limits the number of open files.
     #[must_use]
     pub fn open_files(mut self, most: u32) -> Serving {
         self.open_files = Some(most);
         self
     }
 
-    /// Its log, with warnings, goes to a file, which [`ServerProcess::log`] reads.
+    /// Writes the log, with warnings, to a file that [`ServerProcess::log`] reads.
     #[must_use]
     pub fn keep_log(mut self) -> Serving {
         self.keeps_log = true;
         self
     }
 
-    /// Starts it, and returns once it listens.
+    /// Starts the server, and returns once it listens.
     pub fn start(mut self) -> ServerProcess {
         if is_sanitized() && !self.words.iter().any(|word| word == "--config") {
             self = self.config("");
@@ -166,7 +166,7 @@ impl Serving {
         let has_socket = words.iter().any(|word| word == "--unix");
         let mut daemon = Daemon::start(command).expect("it listens");
         if has_socket {
-            // The socket is there when it says so.
+            // The socket exists once the server says that it listens.
             daemon.next_line().expect("it listens at its socket too");
         }
         daemon
@@ -184,8 +184,8 @@ impl ServerProcess {
         Serving::new(Folder::Given(folder.to_path_buf()), files)
     }
 
-    /// One as [`ServerProcess::of`] makes it, whose folder for durable calls is a disk of 24 MiB;
-    /// none where that cannot be made.
+    /// A server as [`ServerProcess::of`] makes it, whose state folder is a disk of 24 MiB. `None`
+    /// if such a disk cannot be made here.
     pub fn with_small_disk(interfaces: &[&str]) -> Option<Serving> {
         let folder = folder();
         let disk = state(folder.path());
@@ -198,7 +198,7 @@ impl ServerProcess {
         is_there.then(|| Serving::of(Folder::WithDisk(folder), interfaces).durable())
     }
 
-    /// Where it listens: `farcall://127.0.0.1:3717`.
+    /// Its address, such as `farcall://127.0.0.1:3717`.
     pub fn address(&self) -> &str {
         self.daemon.address()
     }
@@ -209,7 +209,7 @@ impl ServerProcess {
         address.split_once("://").map_or(address, |(_, rest)| rest)
     }
 
-    /// Its Unix socket, where it is [`Serving::durable`].
+    /// Its Unix socket, if it is [`Serving::durable`].
     pub fn socket(&self) -> String {
         format!("unix://{}", socket(self.folder()).display())
     }
@@ -229,7 +229,7 @@ impl ServerProcess {
         self.folder().join(&self.serving.words[0])
     }
 
-    /// Where it keeps durable calls.
+    /// Its state folder.
     pub fn state(&self) -> PathBuf {
         state(self.folder())
     }
@@ -245,33 +245,33 @@ impl ServerProcess {
         self.daemon.id()
     }
 
-    /// Asks it to end, as an operator does.
+    /// Asks it to stop, as an operator does.
     pub fn terminate(&mut self) {
         self.daemon.signal(Signal::TERM);
     }
 
-    /// Has it take no more calls, and end when those that were begun have ended.
+    /// Drains it: it takes no more calls, and stops when its calls have ended.
     pub fn drain(&mut self) {
         self.daemon.signal(Signal::USR1);
     }
 
-    /// Whether it runs.
+    /// Whether it is running.
     pub fn is_running(&mut self) -> bool {
         self.daemon.ended().expect("a child").is_none()
     }
 
-    /// Waits until it has ended; whether it was content.
+    /// Waits until it has ended. Returns whether it exited with success.
     pub fn ended(&mut self) -> bool {
         let status = self.daemon.wait(BOUND).expect("a child");
         status.expect("the server ends").success()
     }
 
-    /// Ends it as an operator does; whether it was content.
+    /// Stops it as an operator does. Returns whether it exited with success.
     pub fn stop(&mut self) -> bool {
         crate::stop(&mut self.daemon)
     }
 
-    /// Kills it in the middle of whatever it does.
+    /// Kills it at any moment.
     pub fn kill(&mut self) {
         self.daemon.kill();
     }
@@ -281,7 +281,7 @@ impl ServerProcess {
         self.daemon = self.serving.run(&self.serving.words);
     }
 
-    /// Starts another in its place, which has it drain.
+    /// Starts another server in its place, which makes it drain.
     pub fn take_over(&mut self) {
         let mut words = self.serving.words.clone();
         for word in &mut words {
@@ -296,11 +296,11 @@ impl ServerProcess {
         assert!(status.expect("it ends").success());
     }
 
-    /// What a command says that another user gives at the Unix socket.
+    /// The output of a command that another user runs at the Unix socket.
     pub fn as_user(&self, uid: u32, words: &[&str]) -> String {
         let mode = fs::Permissions::from_mode(0o666);
         fs::set_permissions(socket(self.folder()), mode).expect("the socket is there");
-        // The program may lie where that user cannot read it.
+        // The program might be in a folder that this user cannot read.
         let program = self.folder().join("farcall");
         if !program.exists() {
             fs::copy(farcall().get_program(), &program).expect("room for a program");
@@ -327,7 +327,8 @@ fn is_sanitized() -> bool {
     std::env::var_os("FARCALL_SANITIZED").is_some()
 }
 
-/// A configuration in which workers have room for the terabytes of AddressSanitizer's shadow.
+/// A configuration without a memory limit of workers, because AddressSanitizer maps terabytes of
+/// shadow memory.
 fn with_shadow(text: &str) -> String {
     const UNBOUND: &str = "[workers]\nmemory = 0\n";
     match is_sanitized() {

@@ -1,4 +1,4 @@
-//! Who is let in by a real server: tokens, TLS and certificates.
+//! Access to a real server: tokens, TLS and certificates.
 
 use farcall_client::{Argument, Credentials, Error, Options, Scalar, Server};
 use farcall_system::{BOUND, ServerProcess};
@@ -61,7 +61,7 @@ fn npy(bytes: &[u8]) -> Vec<u8> {
     [b"\x93NUMPY\x01\x00v\x00", head.as_bytes(), bytes].concat()
 }
 
-/// The lines of a file, once it has so many.
+/// The lines of a file, once it has this many.
 fn wait_for_lines(path: &Path, count: usize) -> Vec<String> {
     let end = Instant::now() + BOUND;
     loop {
@@ -82,7 +82,7 @@ fn start(folder: &Path, options: &[&str]) -> ServerProcess {
         .start()
 }
 
-/// What `farcall ls` says of a server.
+/// The output of `farcall ls` at a server.
 fn list(server: &ServerProcess, variables: &[(&str, &str)]) -> Output {
     run(farcall(&["ls", server.address()]).envs(variables.iter().copied()))
 }
@@ -193,7 +193,7 @@ fn what_a_user_leaves_at_the_server_is_nobody_elses() {
     assert!(seen.iter().all(|byte| *byte == 0));
 }
 
-/// Tries what a function that has run astray might: each returns the error number, or 0.
+/// Functions that try what a broken library might. Each returns the error number, or 0.
 const ASTRAY: &str = r#"Module astray;
 Library "libc.so.6";
 Globals {
@@ -222,7 +222,7 @@ Define user(OUT int *id) { *id = (int)getuid(); }
 Define server(OUT int *id) { *id = getppid(); }
 "#;
 
-/// A client of functions that have run astray.
+/// A client of these functions.
 struct Astray(Server);
 
 impl Astray {

@@ -1,5 +1,5 @@
-//! Brief calls are posted to a worker behind each other: who crashes, hangs or is given up is
-//! alone.
+//! Brief calls are posted to a worker one behind the other. A call that crashes, hangs or is
+//! cancelled does not affect the others.
 
 use farcall_client::{Argument, Function, Options, Pending, Scalar};
 use farcall_system::{ServerProcess, wait_until};
@@ -30,7 +30,7 @@ fn start(function: &Function, value: i64) -> Pending {
     unsafe { function.start(&mut [Argument::Scalar(Scalar::Int(value))]) }.unwrap()
 }
 
-/// The server learns that calls of the function take little time.
+/// Lets the server learn that calls of the function are brief.
 fn learn(function: &Function) {
     for _ in 0..50 {
         function
@@ -81,7 +81,7 @@ fn a_call_given_up_takes_no_other_with_it() {
     learn(&sleep);
     let long = start(&sleep, 1000);
     let mut behind: Vec<Pending> = (0..10).map(|_| start(&sleep, 0)).collect();
-    // One that nothing runs yet, perhaps, and the one that runs.
+    // The call that runs, and perhaps one that waits behind it.
     behind.remove(5).cancel();
     long.cancel();
     for call in behind {

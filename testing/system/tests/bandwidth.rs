@@ -1,5 +1,4 @@
-//! Bandwidth reserved ahead of time: a real server, a user with a reservation, and others with bulk
-//! data.
+//! Reserved bandwidth: a real server, a user with a reservation, and others with large arrays.
 
 use farcall_client::{
     Argument, Credentials, Error, FailureKind, Function, Options, ReservationSpec, Scalar, Server,
@@ -10,18 +9,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Takes so many doubles and gives so many.
+/// Takes and returns the given numbers of doubles.
 const IDL: &str = "
 Module moving;
 Define move(IN long n, IN double a[n], IN long m, OUT double b[m]) { b[m - 1] = a[n - 1]; }
 ";
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// A transfer takes as long as its rate says, but for what may pass at once at its start; and at
-/// most so many times as long, on a machine that is busy.
+/// Bounds of a transfer's time, relative to its rate: a little shorter because of the burst at its
+/// start, and this much longer on a busy machine.
 const SLOWER: f64 = 1.5;
 const MB: u64 = 1_000_000;
-/// Seconds of a rate that may pass at once: 20 ms at the client and at the server each.
+/// Seconds of a rate that can pass as a burst: 20 ms at the client and at the server.
 const BURSTS: f64 = 0.1;
 
 fn start(limits: &str) -> ServerProcess {
@@ -33,7 +32,7 @@ fn start_with(limits: &str, options: &[&str]) -> ServerProcess {
     server.options(&["--allow-code"]).options(options).start()
 }
 
-/// By TCP: what goes by a Unix socket crosses no link.
+/// Over TCP, because arrays over a Unix socket cross no link.
 fn connect(process: &ServerProcess) -> Server {
     let options = Options {
         same_host: false,
@@ -42,7 +41,7 @@ fn connect(process: &ServerProcess) -> Server {
     Server::connect(process.address(), options).unwrap()
 }
 
-/// Seconds that so many bytes took there, and so many back.
+/// Seconds that this many bytes took to the server and back.
 fn transfer(function: &Function, up: u64, down: u64) -> Result<[f64; 2], Error> {
     let (n, m) = ((up / 8).max(1) as usize, (down / 8).max(1) as usize);
     let (a, mut b) = (vec![1u8; 8 * n], vec![0u8; 8 * m]);
@@ -65,7 +64,7 @@ fn of_bandwidth(up: u64, down: u64, length: Duration) -> ReservationSpec {
     }
 }
 
-/// Others that move a megabyte each way, again and again.
+/// Clients that move a megabyte in each direction, again and again.
 struct Bulk<'s> {
     moved: &'static AtomicU64,
     ends: &'static AtomicBool,
@@ -94,7 +93,7 @@ impl<'s> Bulk<'s> {
         }
     }
 
-    /// Bytes per second each way while something is done.
+    /// Bytes per second in each direction while `work` runs.
     fn rate_during<T>(&self, work: impl FnOnce() -> T) -> (f64, T) {
         let (start, before) = (Instant::now(), self.moved.load(Ordering::Relaxed));
         let done = work();
@@ -111,7 +110,7 @@ impl<'s> Bulk<'s> {
     }
 }
 
-/// Whether so many seconds are what a rate says.
+/// Whether this many seconds agree with a rate.
 fn assert_rate(seconds: f64, bytes: u64, rate: u64) {
     let due = bytes as f64 / rate as f64;
     let bounds = due - BURSTS..due * SLOWER + 0.2;
@@ -131,11 +130,12 @@ fn a_reserved_call_has_its_rate_and_all_others_the_rest() {
     let (others, times) = bulk.rate_during(|| transfer(&within, 12 * MB, 6 * MB).unwrap());
     assert_rate(times[0], 12 * MB, 8 * MB);
     assert_rate(times[1], 6 * MB, 4 * MB);
-    // Theirs there and back take turns; up is the narrower way.
+    // Their arrays to the server and back take turns; the direction to the server is the slower
+    // one.
     let rest = 12e6;
     assert!(others < rest * 1.1, "others had {others} of {rest}");
     assert!(others > rest / 4.0, "others had {others} of {rest}");
-    // Small calls of others do not wait behind all that.
+    // Small calls of others do not wait behind these arrays.
     let small = Instant::now();
     for _ in 0..10 {
         transfer(&function, 8, 8).unwrap();
@@ -159,7 +159,7 @@ fn the_server_holds_clients_to_their_rate() {
         .reserve(&of_bandwidth(4 * MB, 4 * MB, MINUTE))
         .unwrap();
     let start = Instant::now();
-    // Each of them writes at the whole rate, and together they have it once.
+    // Each of them could use the whole rate; together they have it once.
     let threads: Vec<_> = (0..2)
         .map(|_| {
             let function = connect(&process).function("move").unwrap();
@@ -170,7 +170,7 @@ fn the_server_holds_clients_to_their_rate() {
     for thread in threads {
         thread.join().unwrap();
     }
-    // There and back take turns at times, and at others not.
+    // The two directions sometimes take turns, and sometimes do not.
     let seconds = start.elapsed().as_secs_f64();
     assert!(seconds > 2.0 - 2.0 * BURSTS, "{seconds} s");
     assert!(seconds < 4.0 * SLOWER + 0.2, "{seconds} s");
@@ -203,7 +203,7 @@ fn rates_hold_under_tls() {
     let [up, down] = transfer(&within, 4 * MB, 4 * MB).unwrap();
     assert_rate(up, 4 * MB, 4 * MB);
     assert_rate(down, 4 * MB, 4 * MB);
-    // Of all others, too: 16 MB/s are left.
+    // The same for all others: 16 MB/s are left.
     let [up, down] = transfer(&function, 16 * MB, 16 * MB).unwrap();
     assert_rate(up, 16 * MB, 16 * MB);
     assert_rate(down, 16 * MB, 16 * MB);

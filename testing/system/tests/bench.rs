@@ -1,4 +1,4 @@
-//! What benchmarks leave behind when they are killed, and what they refuse.
+//! Benchmarks that are killed leave nothing behind, and refuse wrong options.
 
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The parent of a process, where it has not ended.
+/// The parent of a process, unless it has ended.
 fn parent(process: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

@@ -1,5 +1,5 @@
-//! The benchmarks of placement and of transactions, small. They need root and control groups;
-//! skipped loudly without.
+//! Small runs of the benchmarks of placement and of transactions. They need root and control
+//! groups; without them they print SKIPPED.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ fn libraries() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../libraries")
 }
 
-/// Whether the benchmarks can run here; says why not.
+/// Whether the benchmarks can run here. Prints the reason if not.
 fn can_run(libraries_needed: &[&str]) -> bool {
     if !rustix::process::geteuid().is_root() {
         println!("SKIPPED: network namespaces need root");
@@ -22,7 +22,7 @@ fn can_run(libraries_needed: &[&str]) -> bool {
     true
 }
 
-/// The rows of a benchmark, of which nothing is left.
+/// The rows of a benchmark. Checks that it leaves nothing behind.
 fn rows(arguments: &[&str]) -> Vec<serde_json::Value> {
     let bench = farcall_system::program::bench()
         .args(arguments)

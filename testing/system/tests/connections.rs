@@ -1,5 +1,5 @@
-//! Many connections at once, of which some call all the time: nothing fails, and the server does
-//! not grow. `FARCALL_SOAK_SECONDS=300` opens 2,000 connections for five minutes.
+//! Many connections at once, some of which call all the time: no call fails, and the server's
+//! memory does not grow. `FARCALL_SOAK_SECONDS=300` opens 2,000 connections for five minutes.
 
 use farcall_client::{Argument, Options, Scalar};
 use farcall_system::{BOUND, ServerProcess, wait_until};
@@ -12,7 +12,7 @@ Library \"libc.so.6\";
 Define copy(OUT char out[n], IN char in[n], IN long n) Calls \"C\" memcpy(out, in, n);
 ";
 
-/// Calls with arrays of all sizes up to so many bytes.
+/// Makes calls with arrays of all sizes up to this many bytes.
 const MOST_BYTES: usize = 40_000;
 
 #[test]
@@ -37,7 +37,7 @@ fn nothing_fails_and_nothing_grows_with_many_connections() {
                 .spawn_scoped(scope, move || call(server.address(), caller, stop, calls))
                 .expect("a thread");
         }
-        // It has what it needs once everybody has called.
+        // The server has allocated what it needs once every client has called.
         let all = 20 * callers as u64;
         wait_until("twenty calls each", || calls.load(Ordering::Relaxed) > all);
         thread::sleep(Duration::from_secs(seconds / 4));

@@ -1,5 +1,5 @@
-//! Calls wait for memory at the server on the client's side: any number of them may be under way,
-//! none fails for want of memory, and small ones go on meanwhile.
+//! Memory credit: calls wait on the client's side for memory at the server. Any number of them can
+//! be in progress, none fails, and small calls continue meanwhile.
 
 use farcall_client::{Argument, Function, Options, Pending, Scalar};
 use farcall_system::{ServerProcess, wait_until};
@@ -11,7 +11,7 @@ Define copy(OUT char out[n], IN char in[n], IN long n)
     Repeatable \"yes\" Calls \"C\" memcpy(out, in, n);
 Define abs(IN int n) Repeatable \"yes\" Calls \"C\" abs(n);
 ";
-/// A call needs twice as much, and the server has room for three.
+/// A call needs twice as much, and the server has memory for three.
 const BYTES: usize = 8 << 20;
 const CONFIG: &str = "[limits]\nmemory = 56000000\n";
 

@@ -1,4 +1,4 @@
-//! Durable calls and a server that is killed, by real processes.
+//! Durable calls and a server that is killed, with real processes.
 
 use farcall_client::{
     Argument, DurableCall, DurableState, DurableStatus, Error, FailureKind, JobId, Options, Scalar,
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// `once` says by its value whether it runs for the first time.
+/// The value of `once` tells whether it runs for the first time.
 const FUNCTIONS: &str = "Module test;
 Library \"libc.so.6\";
 Define copy(OUT char out[n], IN char in[n], IN long n) Repeatable \"yes\"
@@ -22,7 +22,7 @@ Define nap(IN int us) Calls \"C\" usleep(us);
 Define read_gate(IN string gate, IN int mode) Calls \"C\" open(gate, mode);
 ";
 
-/// A server that keeps durable calls.
+/// A server that takes durable calls.
 fn durable(options: &[&str]) -> Serving {
     ServerProcess::of(&[FUNCTIONS]).durable().options(options)
 }
@@ -50,7 +50,7 @@ fn fetch(job: &DurableCall, length: usize) -> Result<Vec<u8>, Error> {
     Ok(result)
 }
 
-/// A generator of moments (splitmix64).
+/// A generator of random moments (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -62,7 +62,7 @@ impl Random {
     }
 }
 
-/// What was submitted and acknowledged.
+/// Calls that were submitted and acknowledged.
 #[derive(Clone, Debug)]
 enum Expected {
     Copy(Vec<u8>),
@@ -70,7 +70,7 @@ enum Expected {
     Nap,
 }
 
-/// Submits calls for as long as it may, and notes those that the server has acknowledged.
+/// Submits calls until told to stop, and notes those that the server has acknowledged.
 struct Client {
     address: String,
     folder: PathBuf,
@@ -84,7 +84,7 @@ impl Client {
     fn run(&self) {
         let mut random = Random(self.number);
         while !self.stops.load(Ordering::Relaxed) {
-            // A server that is down, or goes down, ends one connection; the next one may be served.
+            // When the server ends, so does the connection; the next connection may succeed.
             if self.submit_until_failure(&mut random).is_err() {
                 std::thread::yield_now();
             }
@@ -120,7 +120,7 @@ impl Client {
     }
 }
 
-/// Every acknowledged call has one outcome, and the right one.
+/// Checks that every acknowledged call has exactly one outcome, and the right one.
 fn check(job: &DurableCall, status: &DurableStatus, expected: &Expected) {
     let id = job.id();
     let unknown = match status.state {
@@ -181,7 +181,7 @@ fn no_acknowledged_call_is_lost_when_the_server_is_killed() {
     println!("seed {seed}");
     let mut random = Random(seed);
     for _ in 0..kills {
-        // The moment is what is random here; nothing is waited for.
+        // The moment is random; this does not wait for a condition.
         std::thread::sleep(Duration::from_micros(random.next() % 200_000));
         server.kill();
         server.restart();
@@ -288,7 +288,7 @@ fn what_was_computed_is_kept_when_the_server_is_told_to_stop() {
 
 #[test]
 fn calls_that_wait_on_the_disk_for_memory_run_in_the_same_server() {
-    // Calls that wait may hold a quarter of the memory: two of these at a time.
+    // Waiting calls can use a quarter of the memory: two of these at a time.
     let server = durable(&["--workers", "1"])
         .config("[limits]\nmemory = 16000000\n")
         .start();
@@ -310,13 +310,13 @@ fn calls_that_wait_on_the_disk_for_memory_run_in_the_same_server() {
 
 #[test]
 fn a_server_that_drains_leaves_what_was_not_begun_to_the_next() {
-    // Calls that wait may hold a quarter of the memory: one of these at a time.
+    // Waiting calls can use a quarter of the memory: one of these at a time.
     let settings = "[limits]\nmemory = 40000000\n";
     let options = ["--workers", "1", "--no-sandbox"];
     let mut server = durable(&options).config(settings).start();
     let connection = connect(&server.socket());
     let copy = connection.function("copy").unwrap();
-    // It ends when somebody opens the other end.
+    // The call ends when the test opens the other end.
     let gate = server.folder().join("gate");
     rustix::fs::mkfifoat(rustix::fs::CWD, &gate, 0o600.into()).unwrap();
     let read_gate = connection.function("read_gate").unwrap();
@@ -515,7 +515,7 @@ fn nobody_reaches_the_calls_of_another_user() {
         server.as_user(65_534, &["fetch", &id]),
         "what exists and what does not looks alike"
     );
-    // Over TCP a process could be anybody's.
+    // Over TCP a client could belong to any user.
     let options = Options {
         same_host: false,
         ..Options::default()

@@ -1,5 +1,5 @@
-//! Real daemons and jobs: what a user sees, what a hostile or unlucky job does to others, and what
-//! is left behind.
+//! Real daemons and gang jobs: what a user sees, that a hostile or failing job does not harm
+//! others, and that nothing is left behind.
 
 use farcall_system::gang::{Node, lines, text};
 use farcall_system::program::example;
@@ -77,7 +77,7 @@ fn the_examples_run() {
     }
 }
 
-/// The same bytes whether the job is switched out every 20 ms or never, in both forms.
+/// The output is the same whether the job is preempted every 20 ms or never, in both forms.
 #[test]
 fn a_preempted_job_computes_the_same() {
     let program = example("all_to_all");
@@ -96,7 +96,7 @@ fn a_preempted_job_computes_the_same() {
     }
 }
 
-/// Sixteen elements, a minute, a switch every 20 ms.
+/// Sixteen processes for a minute, with a gang switch every 20 ms.
 #[test]
 #[ignore = "soak"]
 fn a_job_preempted_for_a_minute_computes_the_same() {
@@ -285,7 +285,7 @@ fn a_lost_node_ends_its_jobs_and_no_others() {
     local.wait_with_output().expect("it ends");
 }
 
-/// Jobs that are killed at any moment leave nothing. `FARCALL_SOAK_JOBS` makes it longer.
+/// Jobs that are killed at any moment leave nothing behind. `FARCALL_SOAK_JOBS` sets their number.
 #[test]
 fn nothing_of_killed_jobs_is_left() {
     let count =
@@ -315,7 +315,7 @@ fn nothing_of_killed_jobs_is_left() {
                 matches!(job.try_wait(), Ok(Some(_)))
             });
         } else {
-            // The front end goes without a word, at a moment that the seed chooses.
+            // The front end is killed, at a moment that the seed chooses.
             std::thread::sleep(std::time::Duration::from_micros(random >> 44 & 0xffff));
             // SAFETY: a plain system call on a child that has not been waited for.
             unsafe { libc::kill(job.id() as i32, libc::SIGTERM) };

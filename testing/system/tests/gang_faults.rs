@@ -1,4 +1,4 @@
-//! Jobs and daemons that fail, hang or keep their network full: the others go on.
+//! Gang jobs and daemons that fail, hang or fill their network: the other jobs continue.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use rustix::process::Signal;
 fn cluster(options: &[&str]) -> (Node, Node) {
     let root = ["--slice", "20ms", "--node", "a", "--slots", "2"];
     let root = Node::start(&[&root[..], options].concat());
-    // What a root decides holds on all nodes: the other has the defaults.
+    // The root's settings hold on all nodes, so the other node has the defaults.
     let other = ["--node", "b", "--slots", "2", "--parent", root.address()];
     let other = Node::start(&other);
     wait_until("the second node has joined", || root.nodes() == 2);
@@ -43,8 +43,8 @@ fn traffic_between_nodes_survives_every_form_of_switch() {
     }
 }
 
-/// The daemons have links of their own: a job that has filled its network is still heard of, judged
-/// and killed, in a drain too.
+/// The daemons have links of their own. If a job has filled its network, they still hear of it, and
+/// can judge and kill it, in a drain too.
 #[test]
 fn a_job_whose_channels_are_clogged_is_killed() {
     for freeze in ["epoch", "drain"] {
@@ -90,7 +90,7 @@ fn a_stalled_job_is_ended_and_one_that_works_is_not() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
 
-/// A node is lost while the network of its job is to come to rest.
+/// A node is lost while the network of its job is being drained.
 #[test]
 fn a_node_lost_in_a_drain_holds_nobody_up() {
     let (root, mut other) = cluster(&["--freeze", "drain"]);
@@ -123,7 +123,7 @@ fn a_node_lost_in_a_drain_holds_nobody_up() {
     local.wait_with_output().expect("it ends");
 }
 
-/// A daemon that hangs keeps its connection: only its silence tells.
+/// A daemon that hangs keeps its connection. Only its silence shows the failure.
 #[test]
 fn a_daemon_that_hangs_is_given_up() {
     let (root, mut other) = cluster(&["--silence", "3s"]);
@@ -138,7 +138,7 @@ fn a_daemon_that_hangs_is_given_up() {
     assert_eq!(lines(&output), ["still there"; 2]);
 }
 
-/// Processes whose command line holds a word.
+/// Processes whose command line contains a word.
 fn processes(word: &str) -> usize {
     let folders = std::fs::read_dir("/proc").expect("Linux").flatten();
     let lines = folders.filter_map(|folder| std::fs::read(folder.path().join("cmdline")).ok());
@@ -157,7 +157,7 @@ fn a_killed_daemon_takes_its_jobs_along() {
     let word = format!("31{}", daemon.id());
     let mut script = format!("exec sleep {word}");
     if folder.is_some() {
-        // What has left its element's process group is still in the control group.
+        // A process that has left its process group is still in the control group.
         script = format!("setsid sleep {word} & {script}");
     } else {
         println!("no control groups: what leaves its element is not looked for");
@@ -173,13 +173,13 @@ fn a_killed_daemon_takes_its_jobs_along() {
     });
 }
 
-/// A front end that reads nothing holds back the elements of its own job alone.
+/// A front end that reads nothing holds back only its own job.
 #[test]
 fn output_that_nobody_reads_stops_no_other_job() {
     let (root, _other) = cluster(&[]);
     let mut unread = root.submit(&["-n", "4", "--", "yes", "a line that nobody reads"]);
     wait_until("it runs", || root.jobs().len() == 1);
-    // Until its pipe, its front end's link and the links between the daemons are full.
+    // Writes until its pipe, its front end's link and the links between the daemons are full.
     let resident = || {
         let path = format!("/proc/{}/statm", root.id());
         let pages = std::fs::read_to_string(path).unwrap_or_default();
@@ -255,7 +255,7 @@ fn prometheus_reads_metrics() {
     job.wait_with_output().expect("it ends");
 }
 
-/// Jobs are started as their user, and are nobody else's business.
+/// Jobs run as their user, and other users cannot reach them.
 #[test]
 fn users_are_kept_apart() {
     // SAFETY: a plain system call.
@@ -266,7 +266,7 @@ fn users_are_kept_apart() {
     let nobody = 65_534;
     let daemon = Node::start(&[]);
     let as_nobody = |arguments: &[&str]| {
-        // A place that everybody may read, whatever the build folder allows.
+        // A folder that all users can read, unlike perhaps the build folder.
         let mut command = Command::new("/proc/self/fd/9");
         let program = std::fs::File::open(farcall_path()).expect("built");
         let program = std::os::fd::IntoRawFd::into_raw_fd(program);

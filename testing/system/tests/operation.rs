@@ -1,4 +1,4 @@
-//! How a server is watched, ended and followed by another.
+//! Operating a server: status, metrics, stop, and replacement by another server.
 
 use farcall_client::{Argument, Error, Options, Pending, Scalar, Server};
 use farcall_system::{ServerProcess, farcall_path, wait_until};
@@ -15,7 +15,7 @@ Define crash(IN int n) Calls \"C\" abort(n);
 Define read_gate(IN string gate, IN int mode) Calls \"C\" open(gate, mode);
 ";
 
-/// Serves the library with a folder for state.
+/// Serves the library with a state folder.
 fn start(listen: &str, options: &[&str]) -> ServerProcess {
     let server = ServerProcess::of(&[IDL]).options(&["--listen", listen, "--state", "state"]);
     server.options(options).start()
@@ -36,7 +36,7 @@ fn micros(count: i64) -> [Argument<'static>; 1] {
     [Argument::Scalar(Scalar::Int(count))]
 }
 
-/// A pipe: a call runs until its other end is opened. The sandbox would keep it from it.
+/// A pipe: a call runs until the other end is opened. The sandbox would deny access to it.
 struct Gate(PathBuf);
 
 impl Gate {
@@ -122,7 +122,7 @@ fn status_and_metrics_tell_of_calls() {
     running.wait().unwrap();
 }
 
-/// An address that nobody has at this moment.
+/// An address at which nothing listens now.
 fn free_address() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
@@ -199,7 +199,7 @@ fn another_server_takes_over_and_no_call_is_lost() {
         }
     };
     std::thread::scope(|scope| {
-        // Whatever happens, the clients are to end.
+        // The clients must end in any case.
         let guard = EndOnDrop(&over);
         for index in 0..4 {
             let server = servers[0].connect();
@@ -237,7 +237,7 @@ fn the_systemd_unit_is_accepted() {
     let folder = std::env::temp_dir().join(format!("farcall-unit-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("farcall.service");
-    // Only the place of the program is another one.
+    // Only the path of the program differs.
     let program = farcall_path();
     std::fs::write(&path, unit.replace("/usr/local/bin/farcall", program)).unwrap();
     let run = Command::new("systemd-analyze")

@@ -1,10 +1,10 @@
-//! Who computes when, and on how many processor elements: a real server and its queue.
+//! The queue of a real server: which call starts when, and on how many processor elements.
 
 use farcall_client::{Argument, Function, Pending, Scalar};
 use farcall_system::ServerProcess;
 use std::time::Duration;
 
-/// A library that can be told how many threads to use, and says for how long and on how many it has
+/// A library whose number of threads can be set, and that reports when and with how many it has
 /// computed.
 const IDL: &str = r#"
 Module queue;
@@ -43,15 +43,15 @@ fn start(options: &[&str]) -> ServerProcess {
     server.options(options).start()
 }
 
-/// A call under way, and where its results go.
+/// A call in progress, and its result arrays.
 struct Running {
-    // Before the arrays: it must be gone when they are.
+    // Before the arrays, because it must be dropped first.
     pending: Pending,
     span: Box<[u8; 16]>,
     used: Box<[u8; 4]>,
 }
 
-/// When a call has computed, and with how many threads.
+/// The time for which a call has computed, and its number of threads.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     start: f64,
@@ -111,7 +111,7 @@ fn libraries_use_as_many_threads_as_there_are_processor_elements_for_them() {
         let molded = connection.function("molded").unwrap();
         let calls: Vec<(i32, Running)> = (0..24)
             .map(|call| match call % 3 {
-                // More than there are means all.
+                // A number that is too large means all of them.
                 0 => (9, Running::begin(&molded, 9, 0.004)),
                 _ => {
                     let pes = 1 + call % 5;
@@ -131,7 +131,7 @@ fn libraries_use_as_many_threads_as_there_are_processor_elements_for_them() {
         let most = most_in_use(&spans);
         assert!(most <= 4, "{policy}: {most} of 4 in use");
         assert!(most >= 3, "{policy}: never more than {most} in use");
-        // Alone, a call that can be molded gets all.
+        // A moldable call that is alone gets all processor elements.
         assert_eq!(Running::begin(&molded, 3, 0.0).end().used, 3, "{policy}");
     }
 }
@@ -168,7 +168,8 @@ fn times_that_were_learned_outlive_the_server_and_order_the_calls() {
     };
     assert!((0.005..1.0).contains(&seconds(5)), "{}", seconds(5));
     assert!((0.4..2.0).contains(&seconds(400)), "{}", seconds(400));
-    // The first computes at once; of the rest, which come while it does, the short ones go first.
+    // The first call starts at once. Of the others, which come while it runs, the short ones go
+    // first.
     let order = [400, 400, 400, 5, 5];
     let calls = order.map(|ms| Running::begin(&timed, ms, f64::from(ms) * 1e-3));
     let spans = calls.map(Running::end);

@@ -1,4 +1,4 @@
-//! Processor elements reserved ahead of time: a real server, and two of its users.
+//! Reserved processor elements: a real server, and two of its users.
 
 use farcall_client::{
     Argument, DurableCall, DurableState, Error, FailureKind, Function, Options, Pending,
@@ -7,7 +7,7 @@ use farcall_client::{
 use farcall_system::ServerProcess;
 use std::time::Duration;
 
-/// A function that says when it has computed.
+/// A function that reports when it has computed.
 const IDL: &str = r#"
 Module reserved;
 Globals {
@@ -35,7 +35,7 @@ fn start(options: &[&str]) -> ServerProcess {
     server.options(options).start()
 }
 
-/// Processor elements in so long, for so long.
+/// Processor elements, after this time and for this long.
 fn of_pes(pes: u32, start: Duration, length: Duration) -> ReservationSpec {
     ReservationSpec {
         pes,
@@ -45,7 +45,7 @@ fn of_pes(pes: u32, start: Duration, length: Duration) -> ReservationSpec {
     }
 }
 
-/// Another user than those of [`ServerProcess::connect`], who are known by their sockets.
+/// Another user than that of [`ServerProcess::connect`], whom the server knows by the Unix socket.
 fn stranger(process: &ServerProcess) -> Server {
     let options = Options {
         same_host: false,
@@ -55,7 +55,7 @@ fn stranger(process: &ServerProcess) -> Server {
 }
 
 struct Running {
-    // Before the array: it must be gone when that is.
+    // Before the array, because it must be dropped first.
     pending: Pending,
     span: Box<[u8; 16]>,
 }
@@ -74,7 +74,7 @@ impl Running {
         Ok(Running { pending, span })
     }
 
-    /// When it has computed, from and until.
+    /// The start and the end of its computation.
     fn end(self) -> Result<[f64; 2], Error> {
         self.pending.wait_timeout(MINUTE)?;
         self.pending.wait()?;
@@ -121,7 +121,7 @@ fn a_call_waits_for_its_reservation_and_no_longer() {
     let ahead = Duration::from_millis(700);
     let reservation = server.reserve(&of_pes(2, ahead, MINUTE)).unwrap();
     let within = function.with_reservation(Some(reservation.id));
-    // It wants all processor elements there are, which are as many as are reserved.
+    // It asks for all processor elements, which are all reserved.
     let [start, _] = Running::begin(&within, 9, 0.0).unwrap().end().unwrap();
     assert!(start - now >= 0.69, "after {} s", start - now);
 }
@@ -198,7 +198,7 @@ fn what_is_taken_can_be_had_at_the_earliest_time_there_is() {
         made.begins <= earliest && made.begins > MINUTE / 2,
         "{made:?}"
     );
-    // What the refusal said holds for a program that asks again.
+    // A program that asks for the time in the refusal succeeds.
     let again = server.reserve(&of_pes(1, earliest, MINUTE)).unwrap();
     assert!(again.begins <= earliest, "{again:?}");
 }
@@ -209,7 +209,7 @@ fn a_call_of_a_reservation_waits_for_no_worker() {
     let server = stranger(&process);
     let function = server.function("wide").unwrap();
     let outside = Running::begin(&function, 1, 4.0).unwrap();
-    // The one that computes has one of both processor elements, and the one worker.
+    // The running call has one of two processor elements, and the only worker.
     let reservation = server.reserve(&of_pes(1, Duration::ZERO, MINUTE)).unwrap();
     let within = function.with_reservation(Some(reservation.id));
     let within = Running::begin(&within, 1, 0.05).unwrap().end().unwrap();
@@ -287,6 +287,6 @@ fn nobody_has_use_for_the_reservation_of_another_user() {
         kind(within.estimate(&scalars, &[])).0,
         FailureKind::NotFound
     );
-    // Of its one processor element nothing is reserved.
+    // Its one processor element is not reserved.
     Running::begin(&function, 1, 0.0).unwrap().end().unwrap();
 }

@@ -15,7 +15,7 @@ fn wanted(pes: u32) -> ReservationSpec {
     }
 }
 
-/// Processor elements of a server that are reserved, as a metaserver knows it.
+/// Reserved processor elements of a server, as a metaserver knows them.
 fn reserved(metaserver: &str, address: &str) -> u64 {
     let status = status(metaserver);
     let servers = status["servers"].as_array().unwrap();
@@ -40,7 +40,7 @@ fn calls_go_past_a_server_whose_elements_are_reserved() {
     for _ in 0..3 {
         begin(&function, 3, 0.01, 1.0).end().unwrap();
     }
-    // The one that is reserved would have let them wait.
+    // At the reserved server they would have waited.
     let [first, second] = [0, 1].map(|one| done(cluster.servers[one].address()));
     assert_eq!((first, second), (0, 3));
     booked.release(reservation.id).unwrap();
@@ -61,9 +61,9 @@ fn a_reservation_is_made_where_it_can_be_had_first_and_its_calls_go_there() {
     let server = connect(metaserver.address());
     let function = server.function("again").unwrap();
     let addresses: Vec<&str> = cluster.servers.iter().map(|one| one.address()).collect();
-    // One server after the other is taken.
+    // The servers are used one after the other.
     let first = function.reserve(&wanted(2)).unwrap();
-    // By far longer: servers say in how many seconds, each counted from when it is asked.
+    // Much longer, because servers answer in seconds from the moment at which they are asked.
     let longer = ReservationSpec {
         length: 3 * BOUND,
         ..wanted(1)

@@ -1,5 +1,5 @@
-//! Large arrays over several links, between network namespaces. Needs root, `ip` and `tc`; skipped
-//! loudly without them.
+//! Large arrays over several links, between network namespaces. Needs root, `ip` and `tc`; prints
+//! SKIPPED without them.
 
 use farcall_client::{Argument, Credentials, Function, Options, Pending, Scalar, Server, wait_any};
 use farcall_lab::{Lab, LabError, Shape};
@@ -18,11 +18,12 @@ Define copy(OUT char out[n], IN char in[n], IN long n)
 /// Slow enough that a busy machine makes no difference.
 const SHAPE: Shape = Shape::FAST_ETHERNET;
 const BYTES: usize = 33 << 20;
-/// Part of the bytes on the lesser link: at most where one is used, at least where both are.
+/// The share of bytes on the lesser link: at most the first if one link is used, at least the
+/// second if both are.
 const ONE: f64 = 0.02;
 const BOTH: f64 = 0.15;
 
-/// Two hosts with two links; none without root.
+/// Two hosts with two links; `None` without root.
 fn lab() -> Option<Lab> {
     match Lab::build(&[&[0, 1], &[0, 1]], Some(SHAPE)) {
         Ok(lab) => Some(lab),
@@ -82,8 +83,8 @@ fn on_client<T: Send + 'static>(lab: &Lab, work: impl FnOnce() -> T + Send + 'st
     worker.join().unwrap().unwrap()
 }
 
-/// What the client's host does, and the part of the bytes meanwhile that went over the link with
-/// fewer of them: how fast that is depends on what else the machine does.
+/// Runs `work` on the client's host, and returns the share of bytes that went over the lesser link.
+/// Rates are not judged, because they depend on the load of the machine.
 fn lesser<T: Send + 'static>(lab: &Lab, work: impl FnOnce() -> T + Send + 'static) -> (f64, T) {
     let before = carried(lab);
     let done = on_client(lab, work);
@@ -95,7 +96,7 @@ fn lesser<T: Send + 'static>(lab: &Lab, work: impl FnOnce() -> T + Send + 'stati
     (least / all, done)
 }
 
-/// Bytes that each of the client's links has carried, both ways.
+/// Bytes that each of the client's links has carried, in both directions.
 fn carried(lab: &Lab) -> Vec<f64> {
     let links = lab.link_names(1);
     on_client(lab, move || {
@@ -158,7 +159,7 @@ fn a_link_that_fails_does_not_fail_the_call() {
         copy(&function, 3);
         function
     });
-    // It fails without a sign; what it had goes the other way.
+    // The link fails silently; its data go over the other link.
     lab.set_carrier(0, 1, false).unwrap();
     on_client(&lab, move || copy(&function, 4));
 }
@@ -229,7 +230,7 @@ fn several(function: &Function) {
             unsafe { function.start(&mut arguments) }.unwrap()
         })
         .collect();
-    // All of them travel while one is waited for, over whatever connection.
+    // All of them travel while the test waits for one, over any connection.
     let mut left: Vec<&Pending> = calls.iter().collect();
     while !left.is_empty() {
         wait_any(&left, None).unwrap();
@@ -258,7 +259,7 @@ fn calls_behind_a_metaserver_use_both_links() {
     assert!(part > BOTH, "{part} of the bytes over the second link");
 }
 
-/// The function, once the metaserver knows a server that has it.
+/// The function, once the metaserver knows a server with it.
 fn found(server: &Server) -> Function {
     let end = Instant::now() + Duration::from_secs(20);
     loop {

@@ -1,5 +1,5 @@
-//! Trunks between network namespaces, with the programs that people use. Needs root and
-//! `/dev/net/tun`; skipped loudly without them.
+//! Trunks between network namespaces, with ordinary programs. Needs root and `/dev/net/tun`; prints
+//! SKIPPED without them.
 
 use farcall_lab::{Direction, Flow, FlowKind, Lab, LabError, Shape, TOPOLOGIES, TrunkProcess};
 use farcall_system::{farcall, farcall_path};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A lab, or none with the reason told where this machine has none.
+/// A lab, or `None` with a printed reason.
 fn lab(topology: usize, shape: Option<Shape>) -> Option<Lab> {
     if !Path::new("/dev/net/tun").exists() {
         println!("SKIPPED: /dev/net/tun is missing");
@@ -46,7 +46,7 @@ fn wait(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A flow over the trunk that has carried something.
+/// A flow over the trunk that has carried some bytes.
 fn flow(lab: &Lab, from: usize) -> Flow {
     let now = Instant::now();
     let kind = FlowKind::Tcp(lab.trunk_address(0));
@@ -161,13 +161,13 @@ fn speeds_that_no_interface_tells_are_learned() {
     flow.stop().unwrap();
 }
 
-/// Sends numbered datagrams from one host, and returns those that come to another.
+/// Sends numbered datagrams from one host, and returns those that arrive at another.
 fn datagrams(lab: &Lab, from: usize, to: usize, address: Ipv4Addr, count: u32) -> Vec<u32> {
     let own = lab.trunk_address(to);
     let group = address.is_multicast();
     let (send_port, port) = std::sync::mpsc::channel();
     let receiver = lab.spawn(to, move || {
-        // A socket with an address of its own hears no group.
+        // A socket with an address of its own receives no multicast.
         let bound = if address == own {
             own
         } else {
@@ -210,7 +210,7 @@ fn datagrams_multicast_and_broadcast_pass_in_order() {
         let routes = ["route", "add", "224.0.0.0/4", "dev", "fc0"];
         lab.output(host, "ip", &routes).unwrap();
     }
-    // The kernel itself may change the order while it looks for the neighbour's address.
+    // The kernel itself can change the order while it resolves the neighbour's address.
     let address = lab.trunk_address(0).to_string();
     lab.output(2, "ping", &["-c", "1", "-w", "5", &address])
         .unwrap();
@@ -249,7 +249,7 @@ fn a_silent_failure_is_bridged_and_repaired() {
     assert!(events.contains("down: "), "{events}");
 }
 
-/// Bytes that follow from their place (SplitMix64), so that every one can be checked.
+/// Bytes that follow from their offset (SplitMix64), so that each one can be checked.
 fn pattern(chunk: u64) -> Vec<u8> {
     let word = |index: u64| {
         let z = (chunk * 8192 + index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -287,7 +287,7 @@ fn transfer(lab: &Lab, chunks: u64) {
 #[test]
 fn bytes_arrive_unchanged() {
     let bad = "link1:loss=1%,duplicate=1%,reorder=1%,delay=0.5ms,seed=3";
-    // As fast as the machine, in datagrams and in Ethernet frames; then over bad links.
+    // At full speed, in datagrams and in Ethernet frames; then over bad links.
     let Some(fast) = lab(1, None) else { return };
     let trunks = trunks(&fast, &[]);
     transfer(&fast, 800);
@@ -351,7 +351,7 @@ fn what_is_missing_is_told() {
     assert_eq!(run(&["up"]).0, Some(2));
     assert_eq!(run(&["up", "--link", "eth0=fast"]).0, Some(2));
     let Some(lab) = lab(1, None) else { return };
-    // Without rights: root keeps the file's, and gives up those that a trunk needs.
+    // Without rights: root keeps access to files, and drops the capabilities that a trunk needs.
     let rights = "-net_admin,-net_raw";
     let mut plain = vec!["--inh-caps", rights, "--bounding-set", rights];
     plain.extend([farcall_path(), "trunk", "up", "--link", "link0"]);
@@ -361,7 +361,7 @@ fn what_is_missing_is_told() {
         refused.contains("setcap cap_net_admin,cap_net_raw+ep"),
         "{refused}"
     );
-    // Without the device, which a mount of this one command hides.
+    // Without the device, which a mount hides from this one command.
     let hidden = "mount -t tmpfs none /dev/net && exec \"$0\" trunk up --link link0";
     let refused = lab.output(0, "sh", &["-c", hidden, farcall_path()]);
     let refused = refused.unwrap_err().to_string();
@@ -369,7 +369,7 @@ fn what_is_missing_is_told() {
     assert!(refused.contains("modprobe tun"), "{refused}");
 }
 
-/// What a server on a host answers to a request for a page.
+/// The answer of a server on a host to a request for a page.
 fn get(lab: &Lab, host: usize, address: SocketAddr, page: &'static str) -> String {
     let answer = lab.spawn(host, move || {
         let mut stream = TcpStream::connect(address)?;
@@ -422,7 +422,7 @@ fn operators_see_metrics_a_live_view_and_a_log() {
     lab.fail(1, 1, Direction::Both).unwrap();
     let mut shown = String::new();
     let mut screen = view.stdout.take().unwrap();
-    // It is drawn anew until the failure is on it.
+    // The live view is drawn again until it shows the failure.
     let end = Instant::now() + Duration::from_secs(10);
     while !(shown.contains("down") && shown.contains("link1 to")) {
         let mut bytes = [0; 4096];

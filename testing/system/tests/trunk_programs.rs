@@ -1,5 +1,6 @@
-//! Programs that know nothing of trunks, over one between network namespaces: iperf3, ssh, scp and
-//! a file service. Needs root and the programs (`scripts/setup programs`); skipped loudly without.
+//! Programs that know nothing of trunks, over a trunk between network namespaces: iperf3, ssh, scp
+//! and a file service. Needs root and the programs (`scripts/setup programs`); prints SKIPPED
+//! without them.
 
 use farcall_lab::{Lab, LabError, Shape, TOPOLOGIES, TrunkProcess};
 use farcall_system::farcall_path;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 const START: Duration = Duration::from_secs(10);
 
-/// Installs what is missing, once, as a developer would.
+/// Installs missing programs once, as a developer would.
 fn has(programs: &[&str]) -> bool {
     static SETUP: Once = Once::new();
     let missing = || {
@@ -54,7 +55,7 @@ fn lab() -> Option<(Lab, Vec<TrunkProcess>)> {
     }
 }
 
-/// A port of the host that nothing uses.
+/// A free port of the host.
 fn free_port(lab: &Lab, host: usize) -> String {
     let bound = lab.spawn(host, || {
         TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?.local_addr()
@@ -62,11 +63,11 @@ fn free_port(lab: &Lab, host: usize) -> String {
     bound.unwrap().join().unwrap().unwrap().port().to_string()
 }
 
-/// A server on host 0, ended with this.
+/// A server on host 0, which ends on drop.
 struct Server(Child);
 
 impl Server {
-    /// Starts it, and returns once it has said `ready` on the stream that is piped.
+    /// Starts it, and returns once it has printed `ready` on the piped stream.
     fn start(command: &mut Command, ready: &'static str, on_stderr: bool) -> Server {
         let piped = if on_stderr {
             command.stderr(Stdio::piped())
@@ -82,7 +83,7 @@ impl Server {
         let (send, said) = mpsc::channel();
         std::thread::spawn(move || {
             let lines = BufReader::new(stream).lines().map_while(Result::ok);
-            // Read to the end, or the server would be stopped by a full pipe.
+            // Reads to the end, because a full pipe would stop the server.
             lines.for_each(|line| {
                 let _ = send.send(line);
             });
@@ -106,7 +107,7 @@ impl Drop for Server {
     }
 }
 
-/// A folder that goes with this.
+/// A folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -144,7 +145,7 @@ fn iperf3_runs_by_tcp_and_udp_in_order() {
             .unwrap();
         serde_json::from_str::<serde_json::Value>(&text).unwrap()["end"].take()
     };
-    // Figures are for a quiet machine (`farcall bench trunk`); here other tests run beside.
+    // Figures need a quiet machine (`farcall bench trunk`); here other tests run at the same time.
     let tcp = run(&[]);
     let rate = tcp["sum_received"]["bits_per_second"].as_f64().unwrap();
     assert!(rate > 30e6, "{rate}");
@@ -176,7 +177,7 @@ fn shell_server(lab: &Lab, folder: &Folder) -> (Server, String) {
         folder.path("user.pub"),
     );
     std::fs::write(folder.path("settings"), settings).unwrap();
-    // It separates its privileges in this folder, which a running service makes.
+    // sshd separates its privileges in this folder, which a running service would create.
     std::fs::create_dir_all("/run/sshd").unwrap();
     let mut server = lab.command(0, "/usr/sbin/sshd");
     server.args(["-D", "-e", "-f", &folder.path("settings")]);
@@ -228,7 +229,7 @@ fn shells_copies_and_a_file_service_work() {
         std::fs::create_dir(folder.path(name)).unwrap();
     }
     std::fs::write(folder.path("served/old"), &bytes).unwrap();
-    // The mount lives in a mount name space of the command's own, and ends with it.
+    // The mount is in a mount namespace of the command's own, and ends with it.
     let script = "set -e; mounted=$1; original=$2; what=$3; shift 3
         timeout 60 sshfs \"$what\" \"$mounted\" \"$@\"
         cmp \"$original\" \"$mounted/old\"

@@ -1,4 +1,4 @@
-//! What a server says of clients that misbehave: one line for each, of bounded length.
+//! The server's log about clients that misbehave: one line for each, of bounded length.
 
 use super::{LIBC, MIB, memory, serves};
 use farcall_system::peer::{DATA, HELLO, Peer, RESULT, copy_call, frame, hello, part_of_data};
@@ -8,8 +8,7 @@ use std::path::Path;
 use std::process::Output;
 use tempfile::TempDir;
 
-/// Waits until the server has warned, and expects this one line, and no other after others were
-/// served.
+/// Waits for this one warning, and checks that no other follows while other clients are served.
 fn warns_once(server: &ServerProcess, before: usize, expected: &str) {
     wait_until(expected, || server.log().len() > before);
     serves(server);
@@ -52,7 +51,7 @@ fn a_client_that_vanishes_in_the_middle_of_its_arguments_is_one_line() {
         drop(peer);
         warns_once(&server, before, "in the middle of 1 calls");
     }
-    // Who leaves with nothing under way is no news.
+    // A client that disconnects without active calls is not worth a warning.
     drop(server.peer());
     serves(&server);
     assert_eq!(server.log().len(), 3);
@@ -134,7 +133,7 @@ fn a_wrong_certificate_is_one_line() {
         assert!(warnings[0].contains("connection closed: "), "{warnings:?}");
         assert!(warnings[0].len() < 300, "{warnings:?}");
     };
-    // A client that the server does not believe, and one that does not believe the server.
+    // A client that the server does not trust, and one that does not trust the server.
     expect_one(0, ours, theirs);
     expect_one(1, theirs, ours);
 }

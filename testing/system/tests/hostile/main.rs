@@ -1,4 +1,4 @@
-//! A real server and clients that are strange, broken, slow, gone, or of the other byte order.
+//! A real server, and clients that are strange, broken, slow, gone, or of the other byte order.
 
 mod logged;
 
@@ -31,7 +31,7 @@ fn memory(mib: usize) -> String {
     format!("[limits]\nmemory = {}\n[workers]\ncount = 2\n", mib * MIB)
 }
 
-/// The server still serves others.
+/// Checks that the server still serves others.
 fn serves(server: &ServerProcess) {
     let mut peer = server.peer();
     let copy = peer.describe(1, "copy");
@@ -194,7 +194,7 @@ fn a_client_that_asks_and_never_reads_is_not_read_either() {
     let question = frame(DESCRIBE, 1, &[&[0x81], &text("copy")[..]].concat());
     let many = question.repeat(10_000);
     let mut sent = 0;
-    // All socket buffers on the way and 1 MiB of answers hold less than this.
+    // All socket buffers on the path and 1 MiB of answers hold less than this.
     while sent < 64 * MIB {
         match peer.0.write(&many[sent % question.len()..]) {
             Ok(count) => sent += count,
@@ -203,7 +203,7 @@ fn a_client_that_asks_and_never_reads_is_not_read_either() {
     }
     assert!(sent < 64 * MIB, "the server has read everything");
     serves(&server);
-    // The answers are there when the client wants them after all.
+    // The answers are still there when the client reads them.
     for _ in 0..sent / question.len() {
         assert_eq!(peer.frame().kind, INTERFACE);
     }
@@ -258,7 +258,7 @@ fn oversized_announcements_take_no_memory() {
         assert_eq!(peer.frame().failure().0, kind, "{bytes} bytes");
         peer.send(&frame(CANCEL, request, b""));
     }
-    // Announced and needed differ; the data that come are thrown away.
+    // The announced and the required size differ, so the server discards the data.
     peer.send(&copy_call_with(10, copy, 8, 1 << 62));
     assert_eq!(peer.frame().failure().0, 3);
     peer.send(&frame(DATA, 10, &[1; 100_000]));
@@ -296,7 +296,7 @@ fn a_server_that_is_told_to_stop_tells_its_clients() {
     let mut waiting = server.peer();
     waiting.send(&copy_call(1, copy, 6 * MIB as u64));
     let mut idle = server.peer();
-    // All that was sent has been seen when the answer to something later is there.
+    // When a later request is answered, the server has seen all earlier bytes.
     let mut later = server.peer();
     later.copy(1, copy, b"");
     let start = Instant::now();
@@ -324,7 +324,7 @@ fn calls_that_do_not_fit_together_run_one_after_the_other() {
         let data = data.clone();
         std::thread::spawn(move || second.copy(1, copy, &data))
     };
-    // Small calls wait their turn behind it.
+    // Small calls wait behind it.
     let third = {
         let mut third = server.peer();
         std::thread::spawn(move || third.copy(1, copy, b"small"))
@@ -383,7 +383,7 @@ fn a_call_that_is_given_up_ends_at_once() {
     let napping = |request| call(request, nap, &[0x81, 0x1a, 0x3b, 0x9a, 0xca, 0x00], 0);
     let start = Instant::now();
     for request in 3..6 {
-        // One runs, one waits for the worker.
+        // One call runs, one waits for the worker.
         peer.send(&napping(2 * request));
         peer.send(&napping(2 * request + 1));
         peer.send(&frame(CANCEL, 2 * request + 1, b""));
@@ -485,7 +485,7 @@ fn shared_memory_is_reached_only_where_it_was_given() {
     peer.send(&placed_call(21, copy, 4096, &good));
     assert_eq!(peer.frame().failure().0, 3);
 
-    // Half of the server's memory, and no more than 200 pieces.
+    // Half of the server's memory, and at most 200 segments.
     for (request, bytes, kind) in [(30, 33 << 20, 4), (31, u64::MAX, 4), (32, 31 << 20, 0)] {
         peer.send(&share(request, bytes));
         match kind {
@@ -521,7 +521,7 @@ fn shared_memory_is_not_for_strangers_to_the_feature() {
     serves(&server);
 }
 
-/// Frame kinds and feature bits of what the server keeps.
+/// Frame kinds and feature bits of durable calls.
 const SUBMIT: u8 = 32;
 const SUBMITTED: u8 = 33;
 const LIST_JOBS: u8 = 38;
@@ -551,7 +551,7 @@ fn a_submission_that_breaks_off_is_never_run() {
         peer.send(&submission(2, copy, length));
         peer.send(&part_of_data(2, length as usize, &data[..cut]));
     }
-    // One that is whole, and one that is given up when half of it has come.
+    // One call that arrives whole, and one that is cancelled when half of it has arrived.
     let mut peer = server.peer_with(KEEPS);
     let copy = peer.describe(1, "copy");
     peer.send(&submission(2, copy, length));

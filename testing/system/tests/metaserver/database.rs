@@ -1,4 +1,4 @@
-//! A PostgreSQL of the test's own, in a temporary folder.
+//! A PostgreSQL for one test, in a temporary folder.
 
 use farcall_system::{BOUND, wait_until};
 use std::fs;
@@ -15,7 +15,7 @@ pub(crate) struct Database {
     child: Option<Child>,
 }
 
-/// The folder of PostgreSQL's programs, which Debian keeps from the path.
+/// The folder of PostgreSQL's programs, which Debian does not put on the path.
 fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").ok()?;
     let folders = versions.filter_map(|version| Some(version.ok()?.path().join("bin")));
@@ -25,7 +25,7 @@ fn programs() -> Option<PathBuf> {
 }
 
 impl Database {
-    /// Starts one; the error says why there can be none.
+    /// Starts a database. The error is the reason why there can be none.
     pub(crate) fn start() -> Result<Database, String> {
         let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/setup");
         let setup = Command::new(setup)
@@ -57,7 +57,7 @@ impl Database {
         Ok(database)
     }
 
-    /// PostgreSQL does not run as root: its own user has the folder then.
+    /// PostgreSQL does not run as root, so the folder then belongs to its own user.
     fn own(&self) -> Result<(), String> {
         // SAFETY: a plain system call.
         if unsafe { libc::getuid() } != 0 {
@@ -103,7 +103,7 @@ impl Database {
         command.args(["-c", "listen_addresses=", "-c", "fsync=off", "-c"]);
         command.arg(format!("unix_socket_directories={}", folder.display()));
         command.arg("-D").arg(folder.join("data"));
-        // A signal to the test's terminal is for the test.
+        // A signal to the test's terminal is meant for the test.
         command.process_group(0);
         self.child = Some(command.spawn().unwrap());
         wait_until("PostgreSQL answers", || {
@@ -117,7 +117,7 @@ impl Database {
         });
     }
 
-    /// Ends it at once.
+    /// Kills it.
     pub(crate) fn stop(&mut self) {
         let Some(mut child) = self.child.take() else {
             return;
@@ -132,7 +132,7 @@ impl Database {
         let _ = child.wait();
     }
 
-    /// Where metaservers find it.
+    /// Its address for metaservers.
     pub(crate) fn store(&self) -> String {
         let folder = self.folder.path().to_string_lossy().replace('/', "%2F");
         format!("postgres://farcall@{folder}/postgres")

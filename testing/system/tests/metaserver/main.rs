@@ -1,5 +1,5 @@
-//! Metaservers, servers and clients as processes: who computes what, and what is lost when one of
-//! them is.
+//! Metaservers, servers and clients as processes: which server computes a call, and what happens
+//! when one of them is lost.
 
 mod database;
 
@@ -45,7 +45,7 @@ fn calls_of_one_function_run_at_all_servers() {
     });
 }
 
-/// Ends all calls; returns how many succeeded, and the errors.
+/// Waits for all calls. Returns how many succeeded, and the errors.
 fn end_all(calls: Vec<Running>) -> (usize, Vec<Error>) {
     let errors = calls.into_iter().map(Running::end);
     let (done, failed): (Vec<_>, Vec<_>) = errors.partition(Result::is_ok);
@@ -55,10 +55,10 @@ fn end_all(calls: Vec<Running>) -> (usize, Vec<Error>) {
     )
 }
 
-/// 300 calls, half of them of each function, with arrays that are copied and some that are sent.
+/// Makes 300 calls, half of each function. Some arrays are in shared memory, some are sent.
 fn many(again: &Function, once: &Function) -> (Vec<Running>, Vec<Running>) {
     let sizes = [10, 1000, 20_000];
-    // The last ones take long enough to be under way whatever else this machine does.
+    // The last calls take long enough to be in progress on any machine.
     let seconds = |index| if index < 135 { 0.01 } else { 0.2 };
     let begin =
         |function, index: usize| begin(function, sizes[index % 3], seconds(index), index as f64);
@@ -116,12 +116,12 @@ fn a_metaserver_that_is_started_again_knows_its_servers_and_loses_nothing() {
     let server = connect(&address);
     let again = server.function("again").unwrap();
     let calls: Vec<Running> = (0..20).map(|_| begin(&again, 10, 0.05, 1.0)).collect();
-    // What is written down is known to another one with the store.
+    // Another metaserver with the same store knows what is in it.
     let mut other = cluster.metaserver(&store);
     wait_for_servers(other.address(), 2);
     assert!(stop(&mut other));
     metaserver.kill();
-    // Clients go on with what they know.
+    // Clients continue with the data that they have.
     let more: Vec<Running> = (0..20).map(|_| begin(&again, 10, 0.05, 2.0)).collect();
     for calls in [calls, more] {
         let (done, errors) = end_all(calls);
@@ -166,7 +166,7 @@ fn who_proves_nothing_has_no_servers_join() {
     ];
     let words = words.concat();
     let folder = cluster.folder.path();
-    // Neither with the token of a client, nor without one.
+    // A server joins neither with the token of a client nor without a token.
     let wrong = daemon(folder, &words, &[("FARCALL_TOKEN", &alice)]);
     let nobody = daemon(folder, &words, &[("FARCALL_TOKEN", "")]);
     let right = daemon(folder, &words, &[("FARCALL_TOKEN", &node)]);
@@ -197,7 +197,7 @@ fn who_proves_nothing_has_no_servers_join() {
     cluster.servers.clear();
 }
 
-/// Those of the host, of a server's user and of another user, in the folder `tls`.
+/// The certificates of the host, of a server's user and of another user, in the folder `tls`.
 fn make_certificates(folder: &Path) {
     for words in [
         ["server", "tls", "127.0.0.1"],
@@ -257,7 +257,7 @@ fn servers_and_metaservers_know_each_other_by_certificates() {
             .collect();
         daemon(folder, &words, &set)
     };
-    // A client's certificate does not make a server of its owner.
+    // A client's certificate does not let its owner join servers.
     let (wrong, right) = (serve("alice"), serve("node"));
     let path = |name: &str| folder.join("tls").join(name);
     let options = farcall_client::Options {
@@ -310,7 +310,7 @@ fn up_brings_a_cluster_and_takes_it_with_it() {
         let gone = farcall_client::Server::connect(address, Default::default());
         assert!(gone.is_err(), "{address} is still there");
     }
-    // The same where it is killed itself.
+    // The same if it is killed itself.
     let mut up = daemon(cluster.folder.path(), &words, &[]);
     wait_for_servers(up.address(), 2);
     let mut addresses = serving(up.address());
@@ -343,7 +343,7 @@ fn two_metaservers_share_a_database_and_one_may_be_killed() {
     let both = [one.address(), two.address()];
     cluster.serve(&both, &["--pes", "1"]);
     cluster.serve(&both, &["--pes", "1"]);
-    // What has joined only one of them is known to the other by the database.
+    // Through the database, each metaserver knows the servers that have joined the other one.
     cluster.serve(&[two.address()], &["--pes", "1"]);
     both.iter().for_each(|address| wait_for_servers(address, 3));
     let server = connect(&both.join(","));
@@ -359,7 +359,7 @@ fn two_metaservers_share_a_database_and_one_may_be_killed() {
     let placed = server.status().unwrap();
     let placed: serde_json::Value = serde_json::from_str(&placed).unwrap();
     assert_eq!(placed["kind"], "metaserver", "the second one answers");
-    // A metaserver that comes later knows all at once.
+    // A metaserver that starts later knows all servers at once.
     let third = cluster.metaserver(&store);
     assert_eq!(serving(third.address()).len(), 3);
 }
@@ -384,7 +384,7 @@ fn a_database_that_is_away_stops_nothing() {
     wait_for_servers(metaserver.address(), 2);
     database.run();
     wait_until("it answers again", || answers(metaserver.address()));
-    // What has joined meanwhile is there as well.
+    // Servers that have joined meanwhile are known as well.
     let other = cluster.metaserver(&store);
     wait_for_servers(other.address(), 2);
 }
