@@ -58,7 +58,7 @@ def java():
 
 
 def command(source, folder):
-    """The command that runs a source file, compiled in `folder` where it has to be."""
+    """The command that runs a source file, compiled in `folder` if necessary."""
     program = folder / source.stem
     match source.suffix:
         case ".c":
@@ -77,7 +77,7 @@ def command(source, folder):
 
 
 def run(*command, timeout=60, cwd=None, **environment):
-    """Runs a program with a clean choice of servers, and returns how it ended."""
+    """Runs a program without inherited server settings, and returns its result."""
     names = ("FARCALL_SERVER", "NINF_SERVER", "NINF_SERVER_PORT", "FARCALL_CONFIG")
     kept = {name: value for name, value in os.environ.items() if name not in names}
     return subprocess.run(

@@ -28,7 +28,7 @@ Define segfault(IN int n) "Crash" Calls "C" fault_segfault(n);
 
 
 def wait_until(condition, seconds=30.0, what="the condition"):
-    """Waits for a condition, at most so many seconds, and returns its value."""
+    """Waits for a condition, at most this many seconds, and returns its value."""
     end = time.monotonic() + seconds
     while True:
         value = condition()
@@ -78,7 +78,7 @@ class ServerProcess:
         return farcall.connect(self.address, **options)
 
     def log(self):
-        """What it logged."""
+        """The text of its log."""
         self._log.seek(0)
         return self._log.read().decode(errors="replace")
 
@@ -106,7 +106,7 @@ class ServerProcess:
         return descriptors(self.process.pid)
 
     def stop(self, seconds=5.0):
-        """Ends it as an operator does; it must go within five seconds."""
+        """Stops it as an operator does; it must end within five seconds."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -185,7 +185,7 @@ def start():
 
 @pytest.fixture
 def nap_idl(tmp_path):
-    """An interface file of functions that take their time, or crash."""
+    """An interface file with functions that sleep or crash."""
     path = tmp_path / "nap.idl"
     path.write_text(NAP)
     return path

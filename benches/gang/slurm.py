@@ -1,4 +1,4 @@
-"""Slurm for a while, and two jobs of two nodes each that it lets take turns by its gang scheduling.
+"""Starts a temporary Slurm, whose gang scheduling lets two jobs of two nodes each take turns.
 
 python benches/gang/slurm.py PROGRAM [ARGUMENT ...]
 
@@ -49,7 +49,7 @@ NODE = "NodeName=farcall{index} NodeHostname={host} NodeAddr=127.0.0.1 Port={por
 
 
 def free_ports(count):
-    """Ports that nobody has at this moment."""
+    """Ports that are free now."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -58,13 +58,13 @@ def free_ports(count):
 
 
 def told(*command):
-    """What a command prints; empty where it fails."""
+    """The output of a command, empty if it fails."""
     ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
     return ran.stdout if ran.returncode == 0 else ""
 
 
 def wait_for_nodes(count):
-    """Until all nodes take jobs."""
+    """Waits until all nodes take jobs."""
     end = time.monotonic() + START
     while told("sinfo", "-h", "-N", "-o", "%t").split() != ["idle"] * count:
         if time.monotonic() > end:
@@ -73,7 +73,7 @@ def wait_for_nodes(count):
 
 
 def why_not():
-    """Why Slurm cannot be started here; nothing if it can."""
+    """The reason why Slurm cannot be started here, if there is one."""
     missing = [name for name in ("slurmctld", "slurmd", "sbatch", "srun") if not shutil.which(name)]
     if missing:
         return f"no {', '.join(missing)}: apt-get install slurmctld slurmd slurm-client"
@@ -82,7 +82,7 @@ def why_not():
 
 @contextlib.contextmanager
 def cluster(nodes, cpus, gang=False):
-    """A cluster of nodes that are all this machine; SLURM_CONF names it. Gives its folder."""
+    """A cluster whose nodes are all this machine; SLURM_CONF names it. Yields its folder."""
     with tempfile.TemporaryDirectory(prefix="farcall-slurm-") as name:
         folder = Path(name)
         (folder / "state").mkdir()

@@ -1,4 +1,4 @@
-"""The figures of the Ninf papers' experiments again, from what `farcall bench load` measured.
+"""Draws the figures of the Ninf papers again, from results of `farcall bench load`.
 
 python benches/load/paper.py FILE.json ... [--output FOLDER] [--format svg|png]
 
@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 
 
 def main():
-    """Draws and prints what is in the files."""
+    """Draws and prints the results in the files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--output", type=Path, default=Path("out"))
@@ -44,7 +44,7 @@ def main():
 
 
 def by_experiment(files):
-    """What the files hold, by what was measured."""
+    """The results in the files, by measurement."""
     experiments = {}
     for file in files:
         measured = json.loads(file.read_text())
@@ -104,7 +104,7 @@ def print_world(summary):
 
 
 def draw_world(calls, path):
-    """Figs. 5 to 8: every call, the shortest first, and what its time went to."""
+    """Figs. 5 to 8: every call, the shortest first, with the parts of its time."""
     networks = list(dict.fromkeys(call["network"] for call in calls))
     figures = sorted({(call["function"], call["n"]) for call in calls})
     size = (4 * len(networks), 2.5 * len(figures))
@@ -129,7 +129,7 @@ def draw_world(calls, path):
 
 
 def draw_sites(cases, path):
-    """Fig. 8: what each site gets alone and with the others."""
+    """Fig. 8: the performance of each site, alone and with the others."""
     groups = list(dict.fromkeys((case["n"], case["clients"]) for case in cases))
     figure, axes = plt.subplots(1, len(groups), figsize=(5 * len(groups), 4), squeeze=False)
     for axis, (n, clients) in zip(axes[0], groups, strict=True):
@@ -199,7 +199,7 @@ def draw_single(rows, path):
 
 
 def save(figure, path):
-    """Writes a figure and says where."""
+    """Writes a figure and prints its path."""
     figure.tight_layout()
     figure.savefig(path)
     print(f"\n{path}\n")

@@ -48,7 +48,7 @@ TABLE7 = {
 TABLE8 = {"round-robin": 235.5, "link-count": 213.8, "traffic": 234.2}
 SYSTEMS = ["max-min", "traffic", "link-count", "round-robin", "MPTCP", "TCP, one link"]
 PUBLISHED = {"round-robin": "RI2N", "link-count": "RI2N+", "traffic": "RI2N++"}
-# What the paper's Gigabit links carry at best, in MB/s: its (a), one link.
+# The best rate of the paper's Gigabit links in MB/s: topology (a), one link.
 LINK = TABLE2["a"]
 
 
@@ -80,7 +80,7 @@ class Page:
         self.compared = [t for t in self.topologies if f"({t}) traffic, sum" in rows]
 
     def cell(self, name, form="{:.1f}", field="value", scale=1.0):
-        """A figure, or nothing where it was not measured."""
+        """A figure, or None if it was not measured."""
         row = self.rows.get(name)
         return form.format(row[field] * scale) if row and row[field] is not None else ""
 
@@ -171,7 +171,7 @@ class Page:
         table(["", *(f"{s}, {client}" for s, client in columns)], lines)
 
     def learned(self):
-        """The same topologies without any rate told."""
+        """The same topologies without configured rates."""
         names = [f"({t}) max-min, speeds learned" for t in "abcdefgh"]
         names = [name for name in names if f"{name}, sum" in self.rows]
         if not names:
@@ -204,7 +204,7 @@ class Page:
             table(["ms", "stall, median", "stall, 95 %", "repaired link used after"], lines)
 
     def rest(self):
-        """What else the paper did not measure."""
+        """Other figures that the paper does not have."""
         wanted = ("change", "loss", "busy", "speed")
         rows = [row for name, row in self.rows.items() if name.startswith(wanted)]
         if rows:
@@ -216,7 +216,7 @@ class Page:
             table(["", "median", "range"], lines)
 
     def questions(self):
-        """What the paper leaves open."""
+        """Questions that the paper leaves open."""
         print("\n## Open questions of the paper")
         print(BYTES)
         small = "small packets beside a burst, {}, of what is left"

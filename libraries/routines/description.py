@@ -1,4 +1,4 @@
-"""One routine in one precision, and the words descriptions are made of.
+"""One routine in one precision, and the parts of descriptions.
 
 A description is text with these stand-ins:
 
@@ -19,14 +19,14 @@ PRECISIONS = {
     "z": ("dcomplex", "double"),
 }
 
-# So many rows make another processor element worth while: OpenBLAS's LU of 1400 rows is 1.5 times
+# With this many rows another processor element pays: OpenBLAS's LU of 1400 rows is 1.5 times
 # as fast on two as on one, of 600 rows 1.1 times.
 ROWS_PER_ELEMENT = 1200
 
 
 @dataclasses.dataclass
 class Routine:
-    """A routine as it is written to the IDL file."""
+    """The text of a routine in the interface file."""
 
     name: str
     params: list
@@ -66,7 +66,7 @@ def packed(parts):
 
 
 def sentence(text):
-    """Strings that make the text together."""
+    """Strings that together make the text."""
     lines = textwrap.wrap(text, 88)
     return [line + " " for line in lines[:-1]] + lines[-1:]
 

@@ -29,7 +29,7 @@ UPLO = [dict(case, uplo=uplo) for case in SQUARE for uplo in "UL"]
 
 
 def only(cases, *names):
-    """The cases with no other scalars than these."""
+    """The cases with only these scalars."""
     return [{name: case[name] for name in names} for case in cases]
 
 

@@ -1,4 +1,4 @@
-"""Arguments for every routine of libraries/, and what the same shared library makes of them.
+"""Arguments for every routine of libraries/, and the results of the same shared library for them.
 
     for case in cases("lapack"):
         arguments = case.arguments()          # by name, in IDL order, without work space
@@ -35,7 +35,7 @@ TYPES = {
     "scomplex": np.complex64,
     "dcomplex": np.complex128,
 }
-# What stands in the rows of a matrix that are not in use: they must stay as they are.
+# The value of unused rows of a matrix, which must not change.
 UNUSED = 7.5
 PARAM = re.compile(r"(IN|OUT|INOUT|WORK) (\w+) (\*?)(\w+)((?:\[.*\])?)$")
 
@@ -199,7 +199,7 @@ _shared = {}
 
 
 def shared(library):
-    """The shared library, loaded once; OSError where it is not installed."""
+    """The shared library, loaded once; OSError if it is not installed."""
     if library not in _shared:
         name = re.search(r'Library "(.*)";', MODULES[library].HEADER).group(1)
         beside = LIBRARIES / name
@@ -208,7 +208,7 @@ def shared(library):
 
 
 def cases(*libraries):
-    """Every case of the libraries, of all where none is named."""
+    """Every case of these libraries, or of all libraries."""
     for library in libraries or MODULES:
         for routine in MODULES[library].routines():
             for scalars in routine.cases:

@@ -1,4 +1,4 @@
-"""The call script in Python: prints what script.txt says. The server is the first argument."""
+"""The call script in Python: its output must equal script.txt. The server is the first argument."""
 
 import asyncio
 import pathlib

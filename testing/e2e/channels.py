@@ -1,4 +1,4 @@
-"""Every method of farcall.channel; an element of a job. Prints at rank 0 when all is well."""
+"""Uses every method of farcall.channel, as a process of a gang job. Rank 0 prints the result."""
 
 import contextlib
 import os
@@ -77,7 +77,7 @@ def refused(channel):
 
 
 def waiting_lets_others_run(channel):
-    """A thread works while this one waits, and may not use the channel meanwhile."""
+    """Another thread works while this one waits, and must not use the channel meanwhile."""
     channel.barrier()
     if channel.rank == 0:
         refusals, received = [], []
@@ -96,7 +96,7 @@ def waiting_lets_others_run(channel):
         thread = threading.Thread(target=use)
         thread.start()
         while not received:
-            # Until the thread was refused once, it may be the first.
+            # Until the other thread was refused once, it can be the first.
             with contextlib.suppress(farcall.ChannelError):
                 received.append(channel.receive(1))
         thread.join()

@@ -31,7 +31,7 @@ def test_dgesv(library_server, tmp_path, compiler, link):
 
 
 def frozen():
-    """The functions of the shared library, by their version."""
+    """The functions of the shared library, by version."""
     text = (ROOT / "bindings" / "c" / "farcall.map").read_text()
     nodes = re.findall(r"(FARCALL_[0-9.]+) \{(.*?)\}", text, re.DOTALL)
     return {

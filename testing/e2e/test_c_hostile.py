@@ -12,7 +12,7 @@ from programs import compile_c, run
 from servers import ROOT, ServerProcess
 
 PATIENCE = 0.5
-#: Every step of the program may use its time-out up.
+#: Every step of the program may use up its time-out.
 BOUND = 10 * PATIENCE + 5
 CONNECTION, TIMEOUT = 3, 4
 LANGUAGES = ROOT / "testing" / "conformance" / "languages.idl"
@@ -75,7 +75,7 @@ def peer():
 
 
 def through(languages, after, then):
-    """Passes bytes to a real server and back; does something else after so many of its answers."""
+    """Passes bytes to a real server and back. After a number of answers it does something else."""
 
     def serve(connection):
         host, port = languages.address.removeprefix("farcall://").rsplit(":", 1)

@@ -67,7 +67,7 @@ def test_every_type_travels(server):
         x[:] = 10
         total[0] = 0.25
 
-    # The last of three columns stays what it was: 2 and 5.
+    # The last of three columns does not change: 2 and 5.
     assert server.function("types")(n=2, all=everything).sum == 0.25 + 4 * 10 + 2 + 5
 
 
@@ -129,7 +129,7 @@ def test_a_callback_may_call_the_same_server(server):
     def nested(x, y):
         y[0] = plain(n=int(x)).twice
 
-    # As many at once as there are workers: none of them waits for another for ever.
+    # As many calls at once as there are workers: none waits for another for ever.
     futures = [server.function("evaluate").call_async(n=4, f=nested) for _ in range(2)]
     results = [future.result(timeout=20).values for future in futures]
     assert (np.array(results) == [[0, 2, 4, 6]] * 2).all()

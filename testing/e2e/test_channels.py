@@ -1,4 +1,4 @@
-"""Channels from C and Python, in jobs of a real daemon."""
+"""Channels from C and Python, in gang jobs of a real daemon."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def control():
 
 
 def command(control, elements, *program):
-    # An element that fails leaves the others waiting: they are ended, so that its words are seen.
+    # A process that fails leaves the others waiting. They are ended, so that its output is shown.
     run = [FARCALL, "gang", "run", "--control", control, "--quiet", "--detect-termination"]
     return [*run, "-n", str(elements), "--", *program]
 
@@ -74,7 +74,7 @@ def test_pi_of_the_examples(control):
 
 
 def test_python_that_waits_can_be_interrupted(control):
-    """Ctrl-C reaches every element of the job as KeyboardInterrupt."""
+    """Ctrl-C reaches every process of the job as KeyboardInterrupt."""
     with subprocess.Popen(
         command(control, 1, sys.executable, PYTHON, "interrupted"),
         stdout=subprocess.PIPE,

@@ -41,7 +41,7 @@ def test_a_server_that_is_not_there_and_what_is_missing(tmp_path):
 
 
 def commands(words=()):
-    """Every command, with those below it."""
+    """Every command, with its subcommands."""
     ran = subprocess.run(
         [FARCALL, *words, "--help"], capture_output=True, text=True, timeout=30, check=True
     )

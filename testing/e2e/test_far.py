@@ -1,4 +1,4 @@
-"""The papers' long links: `farcall bench load world` and `sites`, small, and what they leave."""
+"""The papers' long links: small runs of `farcall bench load world` and `sites`."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def namespaces(pid):
 
 
 def bench(*options):
-    """Runs a bench to its end; what it printed, and nothing left behind."""
+    """Runs a benchmark to its end. Returns its output, and checks that it leaves nothing behind."""
     command = [*BENCH, *options, "--json", "--libraries", LIBRARIES]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         printed, _ = process.communicate(timeout=60)
@@ -46,7 +46,7 @@ def test_calls_over_a_long_link_take_what_it_takes(tmp_path):
         assert parts == pytest.approx(call["total_s"])
         bytes_up = 8 * 200 * 200
         if call["network"] == "world":
-            # No call is over before a round trip and what the line needs for the bytes.
+            # No call ends before a round trip and the time that the line needs for the bytes.
             assert call["total_s"] >= 0.2 + bytes_up / call["link_up_kb_s"] / 1e3
     groups = {(group["function"], group["network"]): group for group in measured["summary"]}
     for function in ("pdposv", "pdsyev"):

@@ -1,4 +1,4 @@
-"""What a server survives: libraries that misbehave, killed workers, clients that go away."""
+"""Faults that a server survives: libraries that misbehave, killed workers, lost clients."""
 
 import contextlib
 import os
@@ -69,7 +69,7 @@ def test_a_worker_killed_among_a_hundred_calls_fails_one(start, nap_idl):
     threads = [threading.Thread(target=call, args=(20 + index % 5,)) for index in range(100)]
     for thread in threads:
         thread.start()
-    # A stopped worker keeps the call it has, and the others show that calls go on.
+    # A stopped worker keeps its call, and the others show that calls continue.
     wait_until(lambda: len(results) >= 8, what="the first results")
     victim = wait_until(server.workers)[0]
     os.kill(victim, signal.SIGSTOP)
@@ -128,7 +128,7 @@ def test_a_call_is_interrupted_from_the_keyboard(start, nap_idl):
         assert client.stdout.readline() == "interrupted 1\n"
         assert time.monotonic() - begin < 30
         assert client.wait(10) == 0
-    # Nobody waits for the long call any more: both workers take new ones.
+    # No client waits for the long call any more: both workers take new calls.
     naps = [threading.Thread(target=connection.call, args=("nap", 10)) for _ in range(4)]
     for thread in naps:
         thread.start()

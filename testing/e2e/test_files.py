@@ -89,7 +89,7 @@ Define waits(IN filename from, INOUT filename file, step(IN string path))
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where workers keep files."""
+    """The folder in which workers keep files."""
     return tmp_path_factory.mktemp("worker files")
 
 
@@ -116,12 +116,12 @@ def server(process, request):
 
 
 def calls(folder):
-    """Folders of calls under way."""
+    """Folders of active calls."""
     return list(folder.glob("*/call"))
 
 
 def test_files_travel_there_and_back(server, folder, tmp_path):
-    # Of no length, of pieces and parts of pieces.
+    # An empty file, and files of whole and partial pieces.
     for length in [0, 1, 960 << 10, (960 << 10) + 1, 20_000_003]:
         content = np.random.default_rng(1).bytes(length)
         (tmp_path / "from").write_bytes(content)

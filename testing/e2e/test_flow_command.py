@@ -1,4 +1,4 @@
-"""The flow command as scripts see it, and the recorder of MPI programs."""
+"""The output of `farcall flow` for scripts, and the recorder of MPI programs."""
 
 import json
 import subprocess

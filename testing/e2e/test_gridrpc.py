@@ -25,7 +25,7 @@ def languages(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["plain", "valgrind"])
 def checked(request):
-    """What to run a program under."""
+    """The tool under which a program runs."""
     if request.param == "plain":
         return []
     if shutil.which("valgrind") is None:

@@ -207,7 +207,7 @@ def test_from_the_shell(library_server, tmp_path):
     held = farcall_("put", "a.npy", "--order", "columns").strip()
     solve = ["call", "dgesv", f"n={n}", "nrhs=1", f"lda={n}", "b=@b.npy", f"ldb={n}"]
     assert "in rows" in farcall_(*solve, f"a=handle:{rows}", status=1)
-    # The factors stay, and the next call uses them.
+    # The factors remain at the server, and the next call uses them.
     farcall_(*solve, f"a=handle:{held}", "-o", "b=x.npy", "-o", "ipiv=p.npy")
     assert np.allclose(a @ np.load(tmp_path / "x.npy").ravel(), b)
     again = ["call", "dgetrs", "trans=N", *solve[2:], f"a=handle:{held}", "ipiv=@p.npy"]
@@ -242,7 +242,7 @@ def test_from_c(library_server, tmp_path):
 
 @pytest.mark.parametrize("source", ["handles.f90", "Handles.java"])
 def test_from_other_languages(library_server, tmp_path, source):
-    """Arguments are at the server before the call, whatever the language."""
+    """Arguments are at the server before the call, in every language."""
     program = command(ROOT / "testing" / "e2e" / source, tmp_path)
     ran = run(*program, library_server.address)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -13,12 +13,12 @@ from servers import FARCALL, LIBRARIES, ROOT, wait_until
 
 @pytest.fixture
 def state(tmp_path):
-    """The options of a server that keeps durable calls."""
+    """The options of a server that takes durable calls."""
     return ["--state", str(tmp_path / "state"), "--workers", "2"]
 
 
 def command(server, *words):
-    """What a command prints."""
+    """The output of a command."""
     ran = subprocess.run(
         [FARCALL, *map(str, words), "--server", server.address],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Memory shared with a server on the same host: what is copied, what is not, and who owns it."""
+"""Memory shared with a server on the same host: copies and ownership."""
 
 import gc
 import os
@@ -26,7 +26,7 @@ def process():
 
 @pytest.fixture
 def shared(process):
-    """A connection that has changed to shared memory by itself."""
+    """A connection that has switched to shared memory by itself."""
     return process.connect()
 
 

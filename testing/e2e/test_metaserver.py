@@ -55,13 +55,13 @@ def test_calls_run_on_all_servers(cluster, monkeypatch):
 
 
 def status(address):
-    """What `farcall status --json` says."""
+    """The output of `farcall status --json`."""
     words = [FARCALL, "status", "--json", "--server", address]
     return json.loads(subprocess.check_output(words, timeout=30))
 
 
 def serving(address):
-    """How many servers have told a metaserver of their functions."""
+    """The number of servers whose functions a metaserver knows."""
     return sum(each["functions"] > 0 for each in status(address)["servers"])
 
 

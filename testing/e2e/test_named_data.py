@@ -1,4 +1,4 @@
-"""Data with names, by real processes: at one server, behind a metaserver, of a data folder."""
+"""Named data, with real processes: at one server, behind a metaserver, in a data folder."""
 
 import json
 import os
@@ -121,7 +121,7 @@ def test_a_user_reads_what_another_shares_and_nothing_else(start, work, tmp_path
         opened.drop()
     with pytest.raises(farcall.Error, match="cannot change"):
         bob.function("twice")(3, opened)
-    # One's own goes first.
+    # The user's own data take precedence.
     bob.put(np.zeros(3), name="open")
     assert total(3, farcall.data("open")).sum == 0
     assert alice.function("total")(3, farcall.data("open")).sum == 6
@@ -184,10 +184,10 @@ def test_a_call_goes_where_its_data_are(cluster):
     [(version, at)] = holders(server, "atoms")
     assert version == 1 and len(at) == 1
     total = server.function("total")
-    # Nothing but the place of the data speaks for one of the servers yet.
+    # Only the location of the data distinguishes the servers so far.
     assert total(n, farcall.data("atoms")).sum == n
     assert holders(server, "atoms") == [(1, at)]
-    # A named handle is as good as the name.
+    # A handle of named data works like the name.
     assert total(n, handle).sum == n
     assert server.handle(name="atoms").version == 1
     again = server.put(np.zeros(n), name="atoms")
@@ -204,14 +204,14 @@ def test_data_come_to_a_call_that_cannot_go_to_them(cluster, work):
     [(_, [holder])] = holders(server, "atoms")
     status = json.loads(shell(cluster, "status", "--json").stdout)
     other = next(one["address"] for one in status["servers"] if one["address"] != holder)
-    # A function that another server alone has.
+    # A function that only another server has.
     more = work.parent / "more.idl"
     more.write_text(MORE)
     shell(other, "register", str(more))
     wait_until(lambda: len(server.ls()) == 3, what="that the function is known")
     copy = server.function("copy")
     assert copy(n=1000, bytes=8000, x=farcall.data("atoms")).y.sum() == 1000
-    # It holds them now as well.
+    # That server now holds the data as well.
     expected = [(1, sorted([holder, other]))]
     wait_until(lambda: holders(server, "atoms") == expected, what="that the copy has the name")
     # Twice in one call.

@@ -72,7 +72,7 @@ def process(tmp_path_factory):
 
 @pytest.fixture(params=["tcp", "same host"])
 def server(process, request):
-    """A connection; what objects its test has made are gone when the next one begins."""
+    """A connection. Objects of a test are gone when the next test begins."""
     before = len(process.workers())
     yield process.connect(timeout=30, same_host=request.param != "tcp")
     gc.collect()
@@ -120,7 +120,7 @@ def test_methods_run_one_after_the_other(server):
     counter = server.new("Counter")
     futures = [counter.nap.call_async(20) for _ in range(5)]
     assert [future.result(timeout=20).calls for future in futures] == [1, 2, 3, 4, 5]
-    # Others need not wait for what waits for its object.
+    # Other calls do not wait behind one that waits for its object.
     naps = [counter.nap.call_async(700) for _ in range(3)]
     assert server.function("nap")(1).slept == 1
     assert not naps[-1].done()
@@ -212,7 +212,7 @@ def test_a_cancelled_method_takes_its_object_along(server):
     idle = wait_until(lambda: sleeps_in(pid), what="that the process sleeps")
     nap = counter.nap.call_async(60_000)
     assert not nap.done()
-    # A call that has not begun is taken back, and the object stays.
+    # A call that has not started is taken back, and the object remains.
     wait_until(lambda: sleeps_in(pid) not in (None, idle), what="the nap")
     nap.cancel()
     with pytest.raises(farcall.LibraryError, match=r"lost.*cancelled the call"):
@@ -262,7 +262,7 @@ def test_wrong_uses_are_told(process, server):
 
 
 def shell(process, *words, status=0, token=""):
-    """What a command prints, or its error."""
+    """The output of a command, or its error."""
     command = [FARCALL, *words, "--server", process.address]
     environment = os.environ | ({"FARCALL_TOKEN": token} if token else {})
     done = subprocess.run(
@@ -353,7 +353,7 @@ def test_nobody_reaches_the_objects_of_another(tmp_path):
             assert f"no object {mine}" in shell(process, *words, token=bob, status=1)
         told = shell(process, "call", f"object:{mine}.add", "n=1", token=alice)
         assert told == "value [1] = [41]"
-        # A method that its caller gives up takes the state of the object along.
+        # A method that its caller cancels destroys the state of the object.
         counter = shell(process, "new", "Counter", token=alice)
         words = ["call", f"object:{counter}.nap", "ms=60000", "--server", process.address]
         given_up = subprocess.Popen([FARCALL, *words], env=os.environ | {"FARCALL_TOKEN": alice})

@@ -1,4 +1,4 @@
-"""What libraries print: in the server's log, and at clients that want it."""
+"""The printed output of libraries, in the server's log and at clients that ask for it."""
 
 import io
 import pathlib

@@ -24,7 +24,7 @@ def test_linpack_solves_and_leaves_the_matrix_alone(papers, name):
     assert result.info == 0
     assert np.array_equal(a, kept)
     assert np.allclose(b, x, rtol=1e-8)
-    # What travels is what the paper counts.
+    # The bytes that travel are those that the paper counts.
     plan = papers.function(f"linpack/{name}").estimate(n=n)
     assert (plan.sent_bytes, plan.returned_bytes) == (8 * n * n + 8 * n, 12 * n + 4)
 

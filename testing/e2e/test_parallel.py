@@ -70,7 +70,7 @@ void alone(int *size) { MPI_Comm_size(MPI_COMM_WORLD, size); }
 
 
 def state(pid):
-    """What the system says of a process after its name; nothing of one that is gone."""
+    """The system's fields about a process after its name; None if it is gone."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -85,14 +85,14 @@ def descendants(pid):
 
 
 def busy_seconds(pids):
-    """Time on processors that processes have used."""
+    """Processor time of processes."""
     fields = [fields for pid in pids if (fields := state(pid))]
     ticks = sum(int(field[11]) + int(field[12]) for field in fields)
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def have_ended(pids):
-    """Whether processes have ended, though perhaps nobody has asked how."""
+    """Whether processes have ended, reaped or not."""
     return all((state(pid) or ["Z"])[0] == "Z" for pid in pids)
 
 
@@ -190,7 +190,7 @@ def test_matrices_that_stay_at_the_server(scalapack):
     assert info[0] == 0
     assert error(right.get(), np.linalg.solve(a, b)) < 1e-10
     assert error(np.tril(held.get()), np.linalg.cholesky(a)) < 1e-10
-    # Read, written and kept, one call after the other without a wait.
+    # Read, written and stored, one call after the other without a wait.
     again = scalapack.put(a)
     eigen = scalapack.function("pdsyev")
     futures = [
@@ -290,7 +290,7 @@ def test_waiting_processes_leave_the_processor_alone(process):
         time.sleep(1.0)
         return busy_seconds(descendants(process.process.pid)) - before
 
-    # Those that have just computed may still be on their way to sleep.
+    # Processes that have just computed might not sleep yet.
     wait_until(lambda: busy_share() < 0.3, what="that they wait")
 
 
@@ -341,7 +341,7 @@ def test_slurm_ends_what_is_cancelled(slurm, folder):
 
 
 def workers_of_slurm():
-    """Workers that Slurm's daemon has started: those of this program, by their command."""
+    """Workers of this program that Slurm's daemon has started."""
     command = f"{FARCALL}\0worker\0".encode()
 
     def is_worker(folder):

@@ -1,4 +1,4 @@
-"""Transactions that are written down: saved from Python, run by Python and by the command."""
+"""Plans: saved from Python, run by Python and by the command."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def command(servers, *words, check=True):
 
 
 def products(servers, folder, run):
-    """e = (a b) d, f = a d; what comes between stays at servers. Returns what was to come."""
+    """e = (a b) d, f = a d. Intermediate arrays stay at servers. Returns the expected results."""
     rng = np.random.default_rng(5)
     n = 60
     a, b, d = (np.asfortranarray(rng.random((n, n))) for _ in range(3))
@@ -78,7 +78,7 @@ def test_a_saved_transaction_runs_again(two, tmp_path, run):
     again = plan.run(servers)
     assert np.allclose(again["e"], expected[0]) and np.allclose(again["f"], expected[1])
     assert not (tmp_path / "e-out.npy").exists()
-    # Another array in the place of an input, in another order and type.
+    # Another array replaces an input, with another order and type.
     other = plan.run(servers, {"d": np.ascontiguousarray(2 * np.round(d)).astype(np.int32)})
     assert np.allclose(other["f"], np.load(tmp_path / "a.npy") @ (2 * np.round(d)))
     with pytest.raises(ValueError, match="has no input"):

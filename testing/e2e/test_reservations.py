@@ -136,7 +136,7 @@ def test_arrays_travel_at_the_rates_reserved(broad):
         start = time.monotonic()
         assert within(in_=data, n=data.size).out.tobytes() == data.tobytes()
         seconds = time.monotonic() - start
-        # Half a second there and a second back, but for what may pass at once.
+        # Half a second to the server and a second back, less the bursts.
         assert 1.3 < seconds < 15
         [known] = server.reservations()
         assert (known.up, known.down) == (8_000_000, 4_000_000)

@@ -1,4 +1,4 @@
-"""Clients that begin a transfer and do not go on: they hold memory that others need."""
+"""Clients that begin a transfer and stop: they hold memory that others need."""
 
 import farcall
 import numpy as np
@@ -10,7 +10,7 @@ LARGE = 8_000_000
 
 @pytest.fixture
 def serve(start, tmp_path):
-    """A server that has room for one large call, with bounds on transfers that stand still."""
+    """A server with memory for one large call and time limits on stalled transfers."""
 
     def serve(stalled, busy):
         config = tmp_path / "farcall.toml"
@@ -32,7 +32,7 @@ def test_an_upload_that_stands_still_fails_and_its_connection_goes_on(serve):
     total = connection.function("sum")
     x = np.ones(LARGE)
     future = total.call_async(n=LARGE, x=x)
-    # Nobody waits for it, so it does not go on.
+    # No thread waits for it, so it does not continue.
     wait_until(lambda: "received no more of its arguments" in server.log(), what="its end")
     with pytest.raises(farcall.TimeoutError, match=r"for 1 s \(limits\.stalled_s") as error:
         future.result()

@@ -121,7 +121,7 @@ def test_they_come_back(server):
     assert future.result(timeout=30).words == ["0later"]
     most = ["x" * 6, "größe"[:4], ""]
     assert list(server.function("measured")(n=3, words=most).lengths) == [6, 6, 0]
-    # What the function has not ended ends with its room; what is not UTF-8 is replaced.
+    # A string without a NUL ends with its space; bytes that are not UTF-8 are replaced.
     assert server.function("unended")().words == ["aaaa", "\ufffd\ufffd"]
     assert "str list of shape (n,), each of at most length bytes" in numbered.__doc__
     assert numbered.interface.parameters[2].length == "length"

@@ -107,7 +107,7 @@ def test_calls_of_a_lost_server_are_made_elsewhere(start, tmp_path):
 
 
 def have_joined(address):
-    """How many servers a metaserver knows."""
+    """The number of servers that a metaserver knows."""
     ran = subprocess.run(
         [FARCALL, "status", address, "--json"], capture_output=True, text=True, check=True
     )

@@ -69,7 +69,7 @@ def cut(matrix, count):
 
 
 def bytes_of_blocks(count, size):
-    """What call by call moves: dgetrf a block each way, dtrsm two and one, dgemm three and one."""
+    """Blocks that single calls move to and fro: dgetrf 1 and 1, dtrsm 2 and 1, dgemm 3 and 1."""
     panels = sum(count - 1 - k for k in range(count)) * 2
     updates = sum((count - 1 - k) ** 2 for k in range(count))
     return (count * 2 + panels * 3 + updates * 4) * 8 * size * size
@@ -146,7 +146,7 @@ def test_what_is_left_out_stays_until_it_is_asked_for(start, steps):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_any_order_of_reads_and_writes_is_kept(start_once, seed):
-    """Random calls on parts of one array, which overlap, beside the same calls one by one."""
+    """Random calls on overlapping parts of one array, compared with the same calls one by one."""
     servers = connect_all(start_once)
     copy, fill = servers[0].function("copy"), servers[0].function("fill")
     rng = np.random.default_rng(seed)
@@ -224,7 +224,7 @@ def test_calls_of_a_lost_server_run_elsewhere(start, steps):
     killer = threading.Timer(0.5, first.process.kill)
     with farcall.transaction(servers) as t:
         for array in arrays:
-            # Each goes through an array at a server, so that what is needed again is still here.
+            # Each goes through a stored array, so that arrays needed later are here.
             middle = copy(n=n, in_=array).out
             middle = nap(middle, 600_000, n).x
             copy(n=n, in_=middle, out=array)
@@ -355,7 +355,7 @@ def test_an_array_goes_from_server_to_server(start, steps, tmp_path):
     assert np.array_equal(handle.get(), matrix)
     with pytest.raises(farcall.ServerError, match=r"data\.peers"):
         handle.copy_to(three)
-    # In a transaction it goes through the client then.
+    # In a transaction it then goes through the client.
     copy = one.function("copy")
     n = 50_000
     data = np.frombuffer(np.random.default_rng(8).bytes(n), dtype="S1")

@@ -13,7 +13,7 @@ IDL = pathlib.Path(__file__).with_name("travel.idl")
 
 @pytest.fixture(scope="module", params=["tcp", "unix"])
 def travel(request, tmp_path_factory):
-    """A server of travel.idl, over each transport."""
+    """A server of travel.idl, for each transport."""
     if request.param == "tcp":
         process = ServerProcess(IDL, options=["--allow-code"])
     else:

@@ -1,4 +1,4 @@
-"""Arguments that BLAS and LAPACK refuse by their error handler, which prints a line at home."""
+"""Arguments that BLAS and LAPACK refuse by their error handler, which prints a line locally."""
 
 import farcall
 import numpy as np
