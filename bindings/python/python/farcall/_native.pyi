@@ -52,6 +52,7 @@ __all__ = [
     "Data",
     "DataStatus",
     "DurableCall",
+    "DurableStatus",
     "Estimate",
     "FlowPattern",
     "FlowPlatform",
@@ -60,7 +61,6 @@ __all__ = [
     "Future",
     "Handle",
     "Interface",
-    "JobStatus",
     "Keep",
     "Object",
     "Parameter",
@@ -128,7 +128,7 @@ class Server:
     def handle(self, id: str | None = None, *, name: str | None = None) -> Handle: ...  # noqa: A002
     def handles(self) -> list[Handle]: ...
     def job(self, id: str) -> DurableCall: ...  # noqa: A002
-    def jobs(self) -> list[JobStatus]: ...
+    def jobs(self) -> list[DurableStatus]: ...
     def reserve(
         self,
         pes: int = 1,
@@ -327,13 +327,13 @@ class DurableCall:
     @property
     def id(self) -> str: ...
     @property
-    def status(self) -> JobStatus: ...
+    def status(self) -> DurableStatus: ...
     # As what the call would have returned.
     def fetch(
         self, timeout: float | None = None, *, into: dict[str, npt.NDArray[Any]] | None = None
     ) -> Any: ...
-    def cancel(self) -> JobStatus: ...
-    def forget(self) -> JobStatus: ...
+    def cancel(self) -> DurableStatus: ...
+    def forget(self) -> DurableStatus: ...
 
 @final
 class Reservation:
@@ -356,7 +356,7 @@ class Reservation:
     def __exit__(self, *_exception: object) -> None: ...
 
 @final
-class JobStatus:
+class DurableStatus:
     @property
     def id(self) -> str: ...
     @property
