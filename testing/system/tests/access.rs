@@ -383,7 +383,7 @@ fn one_user_has_no_more_than_is_allowed() {
     // SAFETY: the call has no arrays.
     let pending = [(); 2].map(|()| unsafe { nap.start(long) }.unwrap());
     let refused = nap.call(long).unwrap_err().to_string();
-    assert!(refused.contains("alice has 2 calls under way"), "{refused}");
+    assert!(refused.contains("alice has 2 active calls"), "{refused}");
     let short = &mut [Argument::Scalar(Scalar::Int(1))];
     bob.function("nap").unwrap().call(short).unwrap();
     drop(pending);

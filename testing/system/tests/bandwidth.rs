@@ -247,7 +247,7 @@ fn bandwidth_that_cannot_be_reserved_is_refused_with_the_reason() {
     server.reserve(&of_bandwidth(5 * MB, 0, MINUTE)).unwrap();
     let (taken, text) = kind(&of_bandwidth(5 * MB, 0, MINUTE));
     assert_eq!(taken, FailureKind::NotFree);
-    assert!(text.contains("at the earliest"), "{text}");
+    assert!(text.contains("earliest start"), "{text}");
     server.reserve(&of_bandwidth(4 * MB, 0, MINUTE)).unwrap();
     let known = server.reservations().unwrap();
     assert_eq!(known.iter().map(|one| one.up).sum::<u64>(), 9 * MB);

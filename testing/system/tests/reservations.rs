@@ -156,7 +156,7 @@ fn what_cannot_be_reserved_is_refused_with_the_reason() {
     let first = server.reserve(&of_pes(1, no_time, MINUTE)).unwrap();
     let (taken, text) = kind(server.reserve(&of_pes(1, MINUTE / 2, MINUTE / 2)));
     assert_eq!(taken, FailureKind::NotFree);
-    assert!(text.contains("at the earliest"), "{text}");
+    assert!(text.contains("earliest start"), "{text}");
     let soonest = |length| ReservationSpec {
         latest: Some(Duration::MAX),
         ..of_pes(1, no_time, length)
