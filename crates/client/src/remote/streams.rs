@@ -37,8 +37,9 @@ const WINDOW_TIME: Duration = Duration::from_millis(100);
 const SETTLE: u64 = 4 << 20;
 /// A connection helps if it raises the rate by this factor.
 const PAYS: f64 = 1.15;
-/// Measurements in a row without gain before a connection leaves. On a busy machine a single one
-/// may be wrong.
+/// Measurements in a row without gain before the result is that one connection is enough. On a busy
+/// machine a single one may be wrong. If two or more help already, a single one ends the search, so
+/// that the result is there within an array of [`LEAST`] bytes.
 const AGAINST: u32 = 2;
 /// Rate in bytes per second above which no connection is added: memory is the limit then, not the
 /// network.
@@ -476,11 +477,11 @@ impl Probe {
     }
 
     fn judge(&mut self, rate: f64, count: usize) -> Step {
-        if let Some((_, best)) = self.best
+        if let Some((helping, best)) = self.best
             && rate < best * PAYS
         {
             self.against += 1;
-            if self.against < AGAINST {
+            if helping == 1 && self.against < AGAINST {
                 return Step::Go;
             }
             self.probing = false;
@@ -506,7 +507,6 @@ mod tests {
         let mut probe = Probe::new(None, 8);
         assert_eq!(probe.judge(10e6, 1), Step::Add);
         assert_eq!(probe.judge(19e6, 2), Step::Add);
-        assert_eq!(probe.judge(20e6, 3), Step::Go);
         assert_eq!(probe.judge(20e6, 3), Step::Drop);
         assert_eq!(probe.found(), Some(2));
     }
