@@ -70,7 +70,7 @@ def refused(channel):
             call()
     with pytest.raises(ValueError, match="max"):
         channel.reduce([1], "product")
-    with pytest.raises(farcall.ChannelError, match="open already"):
+    with pytest.raises(farcall.ChannelError, match="already open"):
         Channel()
     with pytest.raises(OverflowError):
         channel.send(-1, b"")

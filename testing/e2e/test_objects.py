@@ -194,7 +194,7 @@ def test_a_lost_object_says_so(server):
     with pytest.raises(farcall.LibraryError, match=r"Counter\.crash called abort"):
         crash.result(timeout=20)
     for call in (lambda: behind.result(timeout=20), lambda: counter.nap(1)):
-        with pytest.raises(farcall.LibraryError, match=r"object that is lost: .* abort\(\)"):
+        with pytest.raises(farcall.LibraryError, match=r"object that is lost because .* abort\(\)"):
             call()
     killed = server.new("Counter")
     pid = int(killed.pid().pid)

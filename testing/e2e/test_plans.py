@@ -136,7 +136,7 @@ def test_a_plan_written_by_hand(two, tmp_path):
         (('z = "z.npy"', 'z = "x.npy"'), "named twice"),
         (('z = "z.npy"', 'z = "./x.npy"'), "is an input file"),
         (('z = "z.npy"', 'w = "w.npy"'), "no call writes the output `w`"),
-        (('in = "x"', 'in = "q"'), "`q` is read, is no input"),
+        (('in = "x"', 'in = "q"'), "`q` is read, but it is not an input"),
         (('"fill"', '"missing"'), "call 2, missing"),
         (("value = 7, ", ""), "`value` is missing"),
         (("value = 7", "value = 7.5"), "value"),

@@ -191,7 +191,7 @@ def test_what_does_not_fit_is_told(server):
 def test_they_have_bounds(server):
     lengths = server.function("lengths")
     assert sum(lengths(n=1000, words=["x" * 1000] * 1000).lengths) == 1_000_000
-    with pytest.raises(farcall.ArgumentError, match=r"scalars and texts have 110.* bytes"):
+    with pytest.raises(farcall.ArgumentError, match=r"scalars and strings have 110.* bytes"):
         lengths(n=1100, words=["x" * 1000] * 1100)
     most = 1 << 14
     assert sum(lengths(n=most, words=["x"] * most).lengths) == most
