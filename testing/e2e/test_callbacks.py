@@ -310,6 +310,6 @@ def test_a_client_that_is_too_old_is_told(process):
         stream.sendall(frame(6, 2, b"\x84" + number + b"\x82\x02\xf6\x80\x00"))
         kind, failure = answer()
         assert (kind, failure[:2]) == (10, b"\x82\x03")
-        assert b"which this client does not support" in failure
+        assert b"which this client does not support; update" in failure
         stream.sendall(frame(4, 3, b"\x81\x65plain"))
         assert answer()[0] == 5, "the connection goes on"

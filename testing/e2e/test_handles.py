@@ -227,7 +227,7 @@ def test_from_the_shell(library_server, tmp_path):
 def test_a_handle_cannot_be_submitted(start, tmp_path):
     server = start(LIBRARIES / "blas.idl", options=["--state", str(tmp_path / "state")]).connect()
     x = server.put([1.0, 2.0])
-    with pytest.raises(farcall.ArgumentError, match="does not outlive the server"):
+    with pytest.raises(farcall.ArgumentError, match="does not survive a restart of the server"):
         server.function("ddot").submit(2, x, 1, [1.0, 1.0], 1)
 
 

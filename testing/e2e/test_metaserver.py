@@ -121,6 +121,6 @@ def test_the_command_asks_the_metaserver_of_the_environment(cluster):
     for wrong, reason in ("1,b", "numbers with commas"), (f"@{__file__}", "`numpy.save` writes"):
         refused = run("call", "again", "n=2", "seconds=0", f"x={wrong}").stderr
         assert refused.startswith("error: `x`: ") and reason in refused
-    assert "drain its servers" in run("drain").stderr
+    assert "drain its servers, which `farcall status` lists, one by one" in run("drain").stderr
     plan = run("describe", "again", "--plan", "n=2", "seconds=0").stdout
     assert "total s" in plan and "127.0.0.1" in plan

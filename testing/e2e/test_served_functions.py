@@ -135,7 +135,7 @@ def test_wrong_functions_are_told(server):
         connection.call("wrong", 4)
     with pytest.raises(farcall.LibraryError, match="raised SystemExit: 3"):
         connection.call("exits", 3)
-    with pytest.raises(farcall.LibraryError, match="was killed"):
+    with pytest.raises(farcall.LibraryError, match="was killed, by another process"):
         connection.call("dies", 3)
     assert connection.call("process", 1).pid != os.getpid()
 

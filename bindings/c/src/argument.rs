@@ -166,7 +166,8 @@ pub(crate) unsafe fn read<'a>(
                 if let Some(kept) = handle::of_argument(value.data, function.client.server()) =>
             {
                 if wanted == Use::Submit {
-                    let text = "a stored array does not outlive the server, but a durable call may";
+                    let text = "a stored array, which does not survive a restart of the \
+                                server as a durable call does: pass the array itself";
                     return Err(problem(mismatch(param, text)));
                 }
                 kept

@@ -202,7 +202,8 @@ impl Function {
         let is_handle = |value: &&Bound<'_, PyAny>| handle::stays(value);
         if let Some(handle) = given.iter().flatten().find(is_handle) {
             let text = format!(
-                "{} does not outlive the server, but a durable call may: pass the array itself",
+                "{} does not survive a restart of the server, but a durable call does: pass the \
+                 array itself",
                 error::describe(handle)
             );
             return Err(error::arguments(py, &self.name, &text));

@@ -28,9 +28,10 @@ impl Access {
         let open = listen.iter().find(|at| !at.ip().is_loopback());
         if let Some(address) = open.filter(|_| self.is_open()) {
             tracing::warn!(
-                "everybody who reaches {address} may have servers join, and so get calls of \
-                 others: give users tokens (`farcall access token add`, --tokens), or certificates \
-                 (--tls-clients), and name those of servers (--server-user)"
+                "anybody who can connect to {address} can let servers join, and these servers \
+                 receive the calls of others: give users tokens (`farcall access token add`, \
+                 --tokens), or certificates (--tls-clients), and name those of servers \
+                 (--server-user)"
             );
         }
     }

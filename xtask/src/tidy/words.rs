@@ -42,7 +42,6 @@ const EXEMPT: &[&str] = &[
     "testing/conformance/golden/",
     "crates/rpc-proto/tests/golden/",
     "fuzz/corpus/",
-    "libraries/",
 ];
 
 /// Files with sentences.

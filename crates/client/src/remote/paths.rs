@@ -92,21 +92,25 @@ impl Paths {
         }
         let mut candidates: Vec<Option<SocketAddr>> = vec![None];
         candidates.extend(first.paths().into_iter().map(Some));
-        candidates.retain(|way| way.is_none_or(|way| !self.unreachable.contains(&way)));
-        let uses = |way: &Option<SocketAddr>| {
-            let others = self.others.iter().filter(|(known, _)| known == way).count();
-            others + usize::from(way.is_none())
+        candidates.retain(|target| target.is_none_or(|target| !self.unreachable.contains(&target)));
+        let uses = |target: &Option<SocketAddr>| {
+            let others = self
+                .others
+                .iter()
+                .filter(|(known, _)| known == target)
+                .count();
+            others + usize::from(target.is_none())
         };
-        let way = candidates.into_iter().min_by_key(uses)?;
+        let target = candidates.into_iter().min_by_key(uses)?;
         let mut options = options.clone();
         options.connect_timeout = options.connect_timeout.min(REACH);
-        match Connection::open_by(address, &options, way) {
+        match Connection::open_by(address, &options, target) {
             Ok(connection) => {
-                self.others.push((way, connection.clone()));
+                self.others.push((target, connection.clone()));
                 Some(connection)
             }
             Err(_) => {
-                self.unreachable.extend(way);
+                self.unreachable.extend(target);
                 None
             }
         }
