@@ -4,14 +4,14 @@
 mod database;
 
 use database::Database;
-use farcall_client::{Error, Function, wait_any};
+use farcall_client::{Error, Function, Options, Server, wait_any};
 use farcall_system::cluster::{
     Cluster, Running, begin, busiest, done, serving, status, wait_for_servers,
 };
 use farcall_system::server::connect;
 use farcall_system::{BOUND, daemon, farcall, stop, wait_until};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[test]
 fn calls_of_one_function_run_at_all_servers() {
@@ -103,6 +103,52 @@ fn a_server_that_is_killed_costs_only_calls_that_may_not_be_run_again() {
         assert!(text.contains("Repeatable"), "{text}");
     }
     assert_eq!(serving(metaserver.address()).len(), 2);
+}
+
+/// A client for which a silent server is lost after this many seconds.
+fn impatient(address: &str, seconds: f64) -> Server {
+    let options = Options {
+        lost_after: Some(Duration::from_secs_f64(seconds)),
+        ..Options::default()
+    };
+    Server::connect(address, options).unwrap()
+}
+
+#[test]
+fn the_calls_of_a_frozen_server_run_elsewhere_or_end() {
+    let mut cluster = Cluster::new();
+    let metaserver = cluster.metaserver(&[]);
+    (0..2).for_each(|_| cluster.serve(&[metaserver.address()], &["--pes", "1"]));
+    wait_for_servers(metaserver.address(), 2);
+    let server = impatient(metaserver.address(), 3.0);
+    let [again, once] = ["again", "once"].map(|name| server.function(name).unwrap());
+    // A call that takes longer than the patience of the client is no reason to doubt the server.
+    begin(&again, 3, 4.0, 1.0).end().unwrap();
+    let repeatable: Vec<Running> = (0..8).map(|_| begin(&again, 3, 0.4, 1.0)).collect();
+    let others: Vec<Running> = (0..8).map(|_| begin(&once, 3, 0.4, 1.0)).collect();
+    cluster.servers[0].freeze();
+    let frozen = cluster.servers[0].address().to_string();
+    let (done, errors) = end_all(repeatable);
+    assert_eq!((done, errors.len()), (8, 0), "{errors:?}");
+    let (_, errors) = end_all(others);
+    assert!(!errors.is_empty(), "none was at the frozen server");
+    for error in errors {
+        let text = error.to_string();
+        assert!(matches!(error, Error::Lost { .. }), "{text}");
+        assert!(text.contains(&frozen), "{text}");
+        assert!(text.contains("has been silent for 3 s"), "{text}");
+        assert!(text.contains("might have run there"), "{text}");
+    }
+    // A call of a client that knows only this server ends too.
+    let alone = connect(cluster.servers[1].address());
+    assert!(alone.functions().is_ok());
+    cluster.servers[0].thaw();
+    let direct = impatient(&frozen, 3.0);
+    let again = direct.function("again").unwrap();
+    let call = begin(&again, 3, 0.5, 1.0);
+    cluster.servers[0].freeze();
+    let text = call.end().unwrap_err().to_string();
+    assert!(text.contains("has been silent for 3 s"), "{text}");
 }
 
 #[test]
@@ -307,7 +353,7 @@ fn up_brings_a_cluster_and_takes_it_with_it() {
     addresses.push(up.address().to_string());
     assert!(stop(&mut up));
     for address in &addresses {
-        let gone = farcall_client::Server::connect(address, Default::default());
+        let gone = Server::connect(address, Default::default());
         assert!(gone.is_err(), "{address} is still there");
     }
     // The same if it is killed itself.
@@ -318,7 +364,7 @@ fn up_brings_a_cluster_and_takes_it_with_it() {
     up.kill();
     for address in &addresses {
         wait_until("it has ended", || {
-            farcall_client::Server::connect(address, Default::default()).is_err()
+            Server::connect(address, Default::default()).is_err()
         });
     }
 }
