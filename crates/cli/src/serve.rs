@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 /// Serve the functions of interface files
 ///
 /// The command prints `listening on ADDRESS` when every function can be called. It serves until
-/// Ctrl-C or SIGTERM.
+/// Ctrl-C or SIGTERM. After SIGHUP it reads its certificates, tokens and configuration again.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall serve libraries/lapack.idl
@@ -139,6 +139,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         }
     }
     let members = join(&arguments, &mut server)?;
+    server.reread_with(move || configuration(&arguments).map_err(|error| error.to_string()));
     server.run().map_err(Failure::failed)?;
     // The server has sent its last report: each of them leaves the metaserver.
     members.into_iter().for_each(|member| drop(member.join()));
@@ -242,6 +243,7 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
             certificate: folder.join("server.pem"),
             key: folder.join("server.key"),
             clients: arguments.tls_clients.clone(),
+            revoked: None,
         });
     }
     if let Some(folder) = &arguments.state {

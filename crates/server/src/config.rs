@@ -144,6 +144,29 @@ pub struct Data {
     pub folder: Option<PathBuf>,
 }
 
+impl Config {
+    /// The names of the sections that differ in another configuration.
+    pub(crate) fn differences(&self, other: &Config) -> Vec<&'static str> {
+        let sections = [
+            ("listen", self.listen != other.listen),
+            ("unix", self.unix != other.unix),
+            ("state", self.state != other.state),
+            ("metrics", self.metrics != other.metrics),
+            ("limits", self.limits != other.limits),
+            ("workers", self.workers != other.workers),
+            ("jobs", self.jobs != other.jobs),
+            ("data", self.data != other.data),
+            ("access", self.access != other.access),
+            ("tls", self.tls != other.tls),
+            ("queue", self.queue != other.queue),
+            ("parallel", self.parallel != other.parallel),
+            ("allow_code", self.allow_code != other.allow_code),
+        ];
+        let different = sections.into_iter().filter(|(_, differs)| *differs);
+        different.map(|(name, _)| name).collect()
+    }
+}
+
 impl Default for Data {
     fn default() -> Data {
         Data {

@@ -214,7 +214,13 @@ impl Server {
         self.reactor.functions()
     }
 
-    /// Serves until SIGTERM or SIGINT. After SIGUSR1 or a drain request of an operator, serves
+    /// Sets how the configuration is read again after SIGHUP.
+    pub fn reread_with(&mut self, reread: impl Fn() -> Result<Config, String> + 'static) {
+        self.reactor.reread_with(Box::new(reread));
+    }
+
+    /// Serves until SIGTERM or SIGINT. After SIGHUP, it reads its certificates, tokens and
+    /// configuration again. After SIGUSR1 or a drain request of an operator, serves
     /// until its current calls have ended. Calls that are still open then fail with a message that
     /// says so.
     pub fn run(mut self) -> io::Result<()> {

@@ -112,6 +112,14 @@ impl Listener {
         Ok(Listener::Local(listener, name))
     }
 
+    /// Its certificate, if it uses TLS.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        match self {
+            Listener::Tcp(_, identity) => identity.as_ref(),
+            Listener::Unix(..) | Listener::Local(..) => None,
+        }
+    }
+
     /// The abstract name, if it has one.
     pub(crate) fn local_name(&self) -> Option<&str> {
         match self {

@@ -255,6 +255,11 @@ impl ServerProcess {
         self.daemon.signal(Signal::USR1);
     }
 
+    /// Makes it read its files again.
+    pub fn reload(&mut self) {
+        self.daemon.signal(Signal::HUP);
+    }
+
     /// Freezes it: it is there, and does nothing.
     pub fn freeze(&mut self) {
         self.daemon.signal(Signal::STOP);

@@ -2,9 +2,10 @@
 
 use super::Reactor;
 use crate::socket::Socket;
-use farcall_access::Access;
-use farcall_server_proto::{Action, Event, Identity, Key};
+use farcall_access::{Access, Refusal};
+use farcall_server_proto::{Action, Event, Identity, Key, Refused};
 use rustix::fd::AsFd;
+use std::time::Instant;
 
 impl Reactor {
     /// Performs actions until there are none left.
@@ -21,7 +22,7 @@ impl Reactor {
         match action {
             Action::Authenticate { connection, token } => {
                 let socket = self.sockets.open.get(connection)?;
-                let found = identify(socket, &mut self.access, token.as_deref());
+                let found = identify(socket, &mut self.operator.access, token.as_deref());
                 return Some(Event::Authenticated(connection, found));
             }
             Action::Flush(connection) => self.sockets.unflushed.push(connection),
@@ -77,7 +78,7 @@ impl Reactor {
                     .read_data(id, file, memory, &mut self.memories);
             }
             Action::KeepLearned => self.keep_learned(),
-            Action::Audit(told) => self.audit.iter_mut().for_each(|audit| audit.write(&told)),
+            Action::Audit(told) => self.operator.record(&told),
             other => {
                 let bells = (&self.poll, self.bells.doorbell.as_fd());
                 let (server, memories) = (&self.server, &self.memories);
@@ -89,11 +90,17 @@ impl Reactor {
 }
 
 /// Identifies a client by its token, certificate or process.
-fn identify(socket: &Socket, access: &mut Access, token: Option<&str>) -> Result<Identity, String> {
+fn identify(
+    socket: &Socket,
+    access: &mut Access,
+    token: Option<&str>,
+) -> Result<Identity, Refused> {
     if socket.lacks_tls() {
-        return Err("this address speaks TLS; connect to farcalls://".to_string());
+        let text = "this address speaks TLS; connect to farcalls://".to_string();
+        return Err(text.into());
     }
-    let user = access.user(&socket.evidence(token))?;
+    let found = access.user(&socket.evidence(token), Instant::now());
+    let user = found.map_err(|Refusal { text, logged }| Refused { text, logged })?;
     Ok(Identity {
         is_operator: access.is_operator(&user),
         user,

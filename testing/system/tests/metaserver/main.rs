@@ -216,11 +216,11 @@ fn who_proves_nothing_has_no_servers_join() {
     let wrong = daemon(folder, &words, &[("FARCALL_TOKEN", &alice)]);
     let nobody = daemon(folder, &words, &[("FARCALL_TOKEN", "")]);
     let right = daemon(folder, &words, &[("FARCALL_TOKEN", &node)]);
-    let options = || farcall_client::Options {
+    let options = || Options {
         credentials: farcall_client::Credentials::default().with_token(&alice),
         ..Default::default()
     };
-    let server = farcall_client::Server::connect(metaserver.address(), options()).unwrap();
+    let server = Server::connect(metaserver.address(), options()).unwrap();
     let joined = || {
         let text = server.status().unwrap();
         let status: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -237,7 +237,7 @@ fn who_proves_nothing_has_no_servers_join() {
     begin(&server.function("again").unwrap(), 3, 0.0, 1.0)
         .end()
         .unwrap();
-    let refused = farcall_client::Server::connect(metaserver.address(), Default::default());
+    let refused = Server::connect(metaserver.address(), Default::default());
     assert!(refused.unwrap_err().to_string().contains("FARCALL_TOKEN"));
     drop((wrong, nobody));
     cluster.servers.clear();
@@ -306,13 +306,13 @@ fn servers_and_metaservers_know_each_other_by_certificates() {
     // A client's certificate does not let its owner join servers.
     let (wrong, right) = (serve("alice"), serve("node"));
     let path = |name: &str| folder.join("tls").join(name);
-    let options = farcall_client::Options {
+    let options = Options {
         credentials: farcall_client::Credentials::default()
             .with_authorities(path("authority.pem"))
             .with_certificate(path("alice.pem"), path("alice.key")),
         ..Default::default()
     };
-    let server = farcall_client::Server::connect(metaserver.address(), options).unwrap();
+    let server = Server::connect(metaserver.address(), options).unwrap();
     let mut function = None;
     wait_until("the server has joined", || {
         function = server.function("again").ok();
@@ -326,7 +326,7 @@ fn servers_and_metaservers_know_each_other_by_certificates() {
         .collect();
     assert_eq!(addresses, [right.address()]);
     begin(&function, 10_000, 0.0, 1.0).end().unwrap();
-    let stranger = farcall_client::Server::connect(metaserver.address(), Default::default());
+    let stranger = Server::connect(metaserver.address(), Default::default());
     assert!(stranger.is_err());
     drop(wrong);
 }
