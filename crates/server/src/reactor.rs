@@ -215,7 +215,11 @@ impl Reactor {
             },
             sockets: Sockets::default(),
             memories: Memories::default(),
-            state: State::new(config.workers.folder(), bells.doorbell.try_clone()?),
+            state: State::new(
+                config.workers.folder(),
+                config.state_settings(),
+                bells.doorbell.try_clone()?,
+            ),
             arrivals: Arrivals::new(folder, peers, bells.doorbell.try_clone()?),
             bells,
             config,
