@@ -30,7 +30,8 @@ const GROUPS: &[(&str, &[&str])] = &[
     (
         "Run servers",
         &[
-            "serve", "register", "meta", "up", "status", "server", "access", "idl", "doctor",
+            "serve", "register", "meta", "up", "status", "server", "state", "access", "idl",
+            "doctor",
         ],
     ),
     ("Networks and parallel programs", &["trunk", "gang"]),

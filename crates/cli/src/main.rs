@@ -30,6 +30,7 @@ mod results;
 mod serve;
 mod server;
 mod sim;
+mod state;
 mod status;
 mod target;
 mod texts;
@@ -70,6 +71,7 @@ enum Command {
     Doctor(doctor::Arguments),
     Status(status::Arguments),
     Server(server::Arguments),
+    State(state::Arguments),
     Access(access::Arguments),
     Idl(idl::Arguments),
     Flow(flow::Arguments),
@@ -112,6 +114,7 @@ fn main() -> ExitCode {
         Command::Describe(arguments) => describe::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Server(arguments) => server::run(&arguments),
+        Command::State(arguments) => state::run(&arguments),
         Command::Access(arguments) => access::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Idl(arguments) => idl::run(&arguments),

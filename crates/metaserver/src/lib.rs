@@ -15,7 +15,7 @@ mod session;
 mod status;
 mod store;
 
-pub use store::{StoreAddress, StoreError};
+pub use store::{StoreAddress, StoreError, copies};
 
 use access::Access;
 use farcall_access::{Tls, TokenError};

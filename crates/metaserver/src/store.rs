@@ -1,5 +1,6 @@
 //! The database in which a metaserver keeps its directory. Several metaservers can share it.
 
+pub mod copies;
 pub(crate) mod keeper;
 mod postgres;
 mod sqlite;

@@ -4,7 +4,7 @@
 
 use crate::keys::{CallKey, ConnectionKey, MemoryKey, WorkerKey};
 use crate::names::DataFile;
-use crate::record::{Content, Entry, Stored};
+use crate::record::{Content, Entry, Record, Stored};
 use farcall_rpc_proto::{CallbackAnswer, Failure, HandleId, JobId, Pieces, User};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -197,6 +197,9 @@ pub struct Transfer {
     pub memory: MemoryKey,
     /// The parts of the memory.
     pub pieces: Pieces,
+    /// The call that a long array belongs to. It is written behind the array, so that the file
+    /// tells what it is. `None` for short arrays and for stored arrays.
+    pub about: Option<Box<Record>>,
 }
 
 /// An entry of the audit log.

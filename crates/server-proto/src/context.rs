@@ -36,10 +36,27 @@ pub(crate) enum Step {
     TearDown(CallKey),
 }
 
+/// The time, as the shell has set it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    pub(crate) now: Now,
+    /// Milliseconds since 1970 when the server started.
+    started_ms: u64,
+}
+
+impl Clock {
+    pub(crate) fn starting(now: Now) -> Clock {
+        Clock {
+            now,
+            started_ms: now.unix_ms.saturating_sub(now.nanos / 1_000_000),
+        }
+    }
+}
+
 /// State that all parts share.
 pub(crate) struct Context {
     pub(crate) settings: Settings,
-    pub(crate) clock: Now,
+    pub(crate) clock: Clock,
     pub(crate) out: Actions,
     pub(crate) steps: VecDeque<Step>,
     pub(crate) ids: Ids,
@@ -61,7 +78,14 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn now(&self) -> Nanos {
-        self.clock.nanos
+        self.clock.now.nanos
+    }
+
+    /// Milliseconds since 1970 by a clock that never jumps: retention counts the time that the
+    /// server serves.
+    pub(crate) fn steady_ms(&self) -> u64 {
+        let clock = self.clock;
+        clock.started_ms.saturating_add(clock.now.nanos / 1_000_000)
     }
 
     pub(crate) fn step(&mut self, step: Step) {

@@ -6,13 +6,15 @@
 
 use crate::action::{Action, Actions};
 use crate::disk::{Disk, Fetch};
+use crate::event::Now;
 use crate::keys::{CallKey, ConnectionKey};
 use crate::lifecycle::Change;
 use crate::map::{Map, Set};
-use crate::record::{Changed, Entry, Outcome, Record};
+use crate::record::{Changed, DiskError, Entry, Outcome, Record};
 use crate::settings::DurableLimits;
 use farcall_rpc_proto::{
-    CallId, DurablePage, DurableRecord, DurableState, Failure, FailureKind, JobId, Times, User,
+    CallId, DurablePage, DurableRecord, DurableState, Failure, FailureKind, JobId, Nanos, Times,
+    User,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -55,9 +57,32 @@ struct Usage {
     bytes: u64,
 }
 
+/// How long servers have served with the state folder.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Served {
+    /// When this server began.
+    opened: Nanos,
+    /// Milliseconds before that.
+    before: u64,
+}
+
+impl Served {
+    pub(crate) fn new(opened: Nanos, before: u64) -> Served {
+        Served { opened, before }
+    }
+
+    /// The milliseconds until now.
+    pub(crate) fn until(self, now: Nanos) -> u64 {
+        self.before
+            .saturating_add(now.saturating_sub(self.opened) / 1_000_000)
+    }
+}
+
 /// All durable calls.
 pub(crate) struct Durable {
     settings: DurableLimits,
+    /// Retention counts the time for which servers serve.
+    served: Served,
     calls: Map<JobId, DurableCall>,
     /// In the order of submission.
     numbers: BTreeMap<u64, JobId>,
@@ -82,9 +107,15 @@ pub(crate) struct Durable {
 impl Durable {
     /// Continues with the records of an earlier server, each moved to the state that holds after a
     /// restart.
-    pub(crate) fn new(settings: DurableLimits, records: Vec<Record>, disk: &mut Disk) -> Durable {
+    pub(crate) fn new(
+        settings: DurableLimits,
+        records: Vec<Record>,
+        served: Served,
+        disk: &mut Disk,
+    ) -> Durable {
         let mut durable = Durable {
             settings,
+            served,
             calls: Map::default(),
             numbers: BTreeMap::new(),
             inherited: records.last().map_or(0, |record| record.number),
@@ -224,6 +255,49 @@ impl Durable {
         })
     }
 
+    /// The record of a call that its user is shown.
+    pub(crate) fn describe(&self, call: &DurableCall, now: Now) -> DurableRecord {
+        let record = &call.record;
+        let left = |at: u64| at.saturating_sub(self.served.until(now.nanos));
+        DurableRecord {
+            id: record.id,
+            number: record.number,
+            function: record.function.clone(),
+            state: record.state,
+            submitted: record.submitted,
+            started: record.started,
+            ended: record.ended,
+            expires: record
+                .expires()
+                .map(|at| now.unix_ms.saturating_add(left(at))),
+            bytes: record.bytes(),
+            failure: record.failure.clone(),
+        }
+    }
+
+    /// Handles the end of a read of results: their status tells of damage from then on. Returns
+    /// their length, if the call is still known.
+    pub(crate) fn is_read(&mut self, id: JobId, damage: Option<&DiskError>) -> Option<u64> {
+        let record = &mut self.calls.get_mut(&id)?.record;
+        record.failure = damage.map(|error| {
+            let text = format!("its results are damaged: {}", error.text);
+            Failure::new(FailureKind::StorageFault, text)
+        });
+        Some(record.result.bytes)
+    }
+
+    /// The record that a call will have when its results are stored.
+    pub(crate) fn ended_record(&self, id: JobId, exec: Nanos, now: Now) -> Option<Box<Record>> {
+        let record = self.calls.get(&id)?.record.clone();
+        Some(Box::new(Record {
+            state: DurableState::Done,
+            ended: Some(now.unix_ms),
+            kept_from: Some(self.served.until(now.nanos)),
+            exec: Some(exec),
+            ..record
+        }))
+    }
+
     pub(crate) fn get(&self, id: JobId) -> Option<&DurableCall> {
         self.calls.get(&id)
     }
@@ -235,11 +309,13 @@ impl Durable {
     }
 
     /// A user's calls with numbers above `after`.
-    pub(crate) fn page(&self, user: &User, after: u64) -> DurablePage {
+    pub(crate) fn page(&self, user: &User, after: u64, now: Now) -> DurablePage {
         let numbers = self.numbers.range(after.saturating_add(1)..);
         let of_user = numbers.filter_map(|(_, id)| self.calls.get(id).filter(|k| k.user == *user));
-        let mut calls: Vec<DurableRecord> =
-            of_user.take(PAGE + 1).map(DurableCall::describe).collect();
+        let mut calls: Vec<DurableRecord> = of_user
+            .take(PAGE + 1)
+            .map(|call| self.describe(call, now))
+            .collect();
         let more = calls.len() > PAGE;
         calls.truncate(PAGE);
         let next = calls.last().filter(|_| more).map(|last| last.number);
@@ -269,15 +345,16 @@ impl Durable {
             .collect()
     }
 
-    /// When the next outcome expires.
-    pub(crate) fn next_expiry(&self) -> Option<u64> {
-        self.expiries.first().map(|(at, _)| *at)
+    /// In how many milliseconds the next outcome expires.
+    pub(crate) fn next_expiry(&self, now: Nanos) -> Option<u64> {
+        let (at, _) = self.expiries.first()?;
+        Some(at.saturating_sub(self.served.until(now)))
     }
 
     /// A call whose retention is over.
-    pub(crate) fn expired(&mut self, now: u64) -> Option<JobId> {
+    pub(crate) fn expired(&mut self, now: Nanos) -> Option<JobId> {
         let (at, id) = *self.expiries.first()?;
-        (at <= now).then(|| {
+        (at <= self.served.until(now)).then(|| {
             self.expiries.pop_first();
             id
         })
@@ -339,15 +416,7 @@ impl Durable {
             if changed.state.is_over() {
                 disk.promised = disk.promised.saturating_sub(record.result.bytes);
             }
-            record.state = changed.state;
-            let outcome = changed.outcome.clone();
-            record.result = outcome.result.unwrap_or(record.result);
-            record.exec = outcome.exec;
-            record.failure = outcome.failure;
-            match changed.state.is_over() {
-                true => record.ended = Some(changed.at),
-                false => record.started = Some(changed.at),
-            }
+            record.apply(changed);
             if let Some(expires) = record.expires() {
                 self.expiries.insert((expires, id));
             }
@@ -425,23 +494,6 @@ impl Durable {
 }
 
 impl DurableCall {
-    /// The record that its user is shown.
-    pub(crate) fn describe(&self) -> DurableRecord {
-        let record = &self.record;
-        DurableRecord {
-            id: record.id,
-            number: record.number,
-            function: record.function.clone(),
-            state: record.state,
-            submitted: record.submitted,
-            started: record.started,
-            ended: record.ended,
-            expires: record.expires(),
-            bytes: record.bytes(),
-            failure: record.failure.clone(),
-        }
-    }
-
     /// The times of the call, except for sending its results.
     pub(crate) fn times(&self) -> Times {
         let record = &self.record;

@@ -11,13 +11,13 @@ use crate::call::{self, ActiveCall, Durability};
 use crate::connection::Offer;
 use crate::context::{Context, Step};
 use crate::disk::Purpose;
-use crate::durable::{Durable, DurableCall, Stage};
+use crate::durable::{Durable, DurableCall, Served, Stage};
 use crate::elements::Elements;
 use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey};
 use crate::lifecycle::Change;
 use crate::memory::NoMemory;
-use crate::record::{Changed, Content, DiskError, Outcome, Record, Stored};
+use crate::record::{Changed, Content, DiskError, MOST_SHORT, Outcome, Record, Stored};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
     Call, Direction, DurableState, Failure, FailureKind, JobId, Pieces, Side, User,
@@ -36,12 +36,14 @@ pub(crate) struct DurableCalls {
 
 impl DurableCalls {
     /// Takes over the state folder, with its records.
-    pub(crate) fn opened(&mut self, cx: &mut Context, records: Vec<Record>) {
+    /// `served` is how long servers have served with the folder before.
+    pub(crate) fn opened(&mut self, cx: &mut Context, records: Vec<Record>, served: u64) {
         if self.are_awaited {
             tracing::info!("this server now has the durable calls");
         }
         let limits = cx.settings.durable.clone();
-        self.durable = Some(Durable::new(limits, records, &mut cx.disk));
+        let served = Served::new(cx.now(), served);
+        self.durable = Some(Durable::new(limits, records, served, &mut cx.disk));
         cx.disk.takes_arrays = true;
         self.are_awaited = false;
         cx.has_room = true;
@@ -114,9 +116,10 @@ impl DurableCalls {
             call,
             big_endian: false,
             state: DurableState::Queued,
-            submitted: cx.clock.unix_ms,
+            submitted: cx.clock.now.unix_ms,
             started: None,
             ended: None,
+            kept_from: None,
             keep,
             arguments: stored(layout.sent_bytes()),
             result: stored(layout.returned_bytes()),
@@ -167,6 +170,7 @@ impl DurableCalls {
             return self.record_call(cx, key, Stored::default());
         }
         let pieces = Pieces::new(&call.layout, Direction::Sent, Side::Buffer);
+        let about = (record.arguments.bytes > MOST_SHORT).then(|| record.clone());
         let Some(memory) = call.memory.buffer.take() else {
             return;
         };
@@ -175,6 +179,7 @@ impl DurableCalls {
             content: Content::Arguments,
             memory,
             pieces,
+            about,
         };
         cx.disk.write(Purpose::Submit(key), transfer, &mut cx.out);
     }
@@ -409,6 +414,7 @@ impl DurableCalls {
             content: Content::Arguments,
             memory,
             pieces,
+            about: None,
         };
         cx.disk
             .read(Purpose::Load(key), transfer, stored, &mut cx.out);
@@ -453,11 +459,13 @@ impl DurableCalls {
         let pieces = Pieces::new(&call.layout, Direction::Returned, Side::Buffer);
         match call.memory.buffer.take() {
             Some(memory) if bytes > 0 => {
+                let durable = self.durable.as_ref().filter(|_| bytes > MOST_SHORT);
                 let transfer = Transfer {
                     id,
                     content: Content::Result,
                     memory,
                     pieces,
+                    about: durable.and_then(|durable| durable.ended_record(id, exec, cx.clock.now)),
                 };
                 cx.disk
                     .write(Purpose::Finish(key, exec), transfer, &mut cx.out);

@@ -17,7 +17,7 @@ pub use status::{Reports, ServerStatus};
 use crate::account::Totals;
 use crate::action::{Action, Actions};
 use crate::clients::Clients;
-use crate::context::{Context, Step};
+use crate::context::{Clock, Context, Step};
 use crate::data::Data;
 use crate::disk::{Disk, Purpose};
 use crate::durable_calls::DurableCalls;
@@ -94,7 +94,7 @@ impl Engine {
             next_sweep: now.nanos + SWEEP,
             cx: Context {
                 memory: Memory::new(settings.limits.memory),
-                clock: now,
+                clock: Clock::starting(now),
                 out: Actions::default(),
                 steps: VecDeque::new(),
                 ids,
@@ -143,7 +143,9 @@ impl Engine {
                 }
             }
             Event::Died(worker, death) => self.worker_died(worker, &death),
-            Event::DurableOpened(records) => self.durable_calls.opened(cx, records),
+            Event::DurableOpened(records, served) => {
+                self.durable_calls.opened(cx, records, served);
+            }
             Event::DurableAwaited => self.durable_calls.are_awaited = true,
             Event::Written(ticket, stored) => self.written(ticket, stored),
             Event::Fetched(ticket, read) => self.fetched(ticket, read),
@@ -253,15 +255,14 @@ impl Engine {
         let sweep = sweeps.then_some(self.next_sweep);
         let keep = cx.learned_since.map(|since| since + KEEP);
         let objects = self.objects.next_expiry(self.data.arrays.keep_ms());
+        let left = |at: u64| at.saturating_sub(cx.steady_ms());
         let expiries = [
-            self.durable_calls.next_expiry(),
-            self.data.arrays.next_expiry(),
-            objects,
+            self.durable_calls.next_expiry(now),
+            self.data.arrays.next_expiry().map(left),
+            objects.map(left),
         ];
-        let expiry = expiries.into_iter().flatten().min().map(|at| {
-            let left = at.saturating_sub(cx.clock.unix_ms);
-            now.saturating_add(left.saturating_mul(1_000_000))
-        });
+        let expiry = expiries.into_iter().flatten().min();
+        let expiry = expiry.map(|left| now.saturating_add(left.saturating_mul(1_000_000)));
         let lanes = self.lanes.next_change(now);
         let all = [elements, sweep, keep, expiry, lanes, cx.stopping];
         all.into_iter().flatten().min()

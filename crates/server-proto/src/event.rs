@@ -140,8 +140,9 @@ pub enum Event {
     /// A worker has ended.
     Died(WorkerKey, Death),
 
-    /// The server has taken the state folder over, with these records.
-    DurableOpened(Vec<Record>),
+    /// The server has taken the state folder over, with these records. Servers had served with it
+    /// for so many milliseconds before.
+    DurableOpened(Vec<Record>, u64),
     /// Another server still has the state folder. This server waits to take it over.
     DurableAwaited,
     /// A write has ended.

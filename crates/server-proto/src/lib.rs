@@ -26,9 +26,11 @@ mod functions;
 mod ids;
 mod keys;
 mod lanes;
+pub mod ledger;
 mod libraries;
 pub mod lifecycle;
 mod links;
+pub mod log;
 mod map;
 pub mod member;
 mod memory;
@@ -58,6 +60,8 @@ pub use keys::{Beside, CallKey, ConnectionKey, Key, MemoryKey, Table, WorkerKey}
 pub use lanes::Lanes;
 pub use links::Links;
 pub use names::DataFile;
-pub use record::{Changed, Content, DiskError, Entry as JournalEntry, Outcome, Record, Stored};
+pub use record::{
+    Changed, Content, DiskError, Entry as JournalEntry, MOST_SHORT, Outcome, Record, Stored,
+};
 pub use server::{Landed, Server};
 pub use settings::{ArrayLimits, DurableLimits, Limits, Settings};

@@ -242,7 +242,7 @@ impl Objects {
             Some(Object {
                 persistent: Some(id),
                 ..
-            }) => Some(self.used(*id, cx.clock.unix_ms)?),
+            }) => Some(self.used(*id, cx.steady_ms())?),
             object => object,
         };
         match object {
@@ -342,7 +342,7 @@ impl Objects {
             id,
             user,
             class: qualified,
-            used: Cell::new(cx.clock.unix_ms),
+            used: Cell::new(cx.steady_ms()),
             object: persistent,
         };
         self.objects.insert(number, persistent);
@@ -376,7 +376,7 @@ impl Objects {
 
     /// Destroys objects whose retention is over.
     pub(crate) fn expire(&mut self, cx: &mut Context, elements: &mut Elements, keep_ms: u64) {
-        while let Some(number) = self.expired(cx.clock.unix_ms, keep_ms) {
+        while let Some(number) = self.expired(cx.steady_ms(), keep_ms) {
             tracing::debug!("the object {} has expired", self.objects[&number].id);
             self.drop_object(cx, elements, number);
         }

@@ -2,6 +2,7 @@
 
 use crate::lifecycle::{Change, next};
 use farcall_rpc_proto::{DurableState, Failure, FailureKind, JobId};
+use minicbor::{Decode, Encode};
 
 /// A kind of data on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,13 +15,28 @@ pub enum Content {
     Array,
 }
 
+/// Most bytes of arguments or results that are in the logs. Longer ones have a file.
+pub const MOST_SHORT: u64 = 64 << 10;
+
 /// A stream of array data on disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Stored {
     /// Length in bytes.
+    #[n(0)]
     pub bytes: u64,
     /// CRC-32 of the bytes.
+    #[n(1)]
     pub sum: u32,
+}
+
+impl Stored {
+    /// Describes these bytes.
+    pub fn of(bytes: &[u8]) -> Stored {
+        Stored {
+            bytes: bytes.len() as u64,
+            sum: crc32fast::hash(bytes),
+        }
+    }
 }
 
 /// An error of the disk.
@@ -28,53 +44,80 @@ pub struct Stored {
 pub struct DiskError {
     /// Whether the disk is full.
     pub is_full: bool,
+    /// Whether the bytes are gone or are not what was written. Other errors may pass.
+    pub is_damage: bool,
     /// The system's error.
     pub text: String,
 }
 
 /// A durable call in the journal. Times are milliseconds since 1970.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct Record {
     /// Place in the order of submission; given by the journal.
+    #[n(0)]
     pub number: u64,
-    /// Its id.
-    pub id: JobId,
-    /// Whose it is.
-    pub user: String,
-    /// Qualified name.
-    pub function: String,
     /// Its job id.
-    pub interface: String,
+    #[n(1)]
+    pub id: JobId,
     /// Its user.
-    pub call: Vec<u8>,
+    #[n(2)]
+    pub user: String,
     /// Qualified name of the function.
+    #[n(3)]
+    pub function: String,
+    /// The interface of the function when it was called.
+    #[n(4)]
+    pub interface: String,
+    /// The message of the call.
+    #[n(5)]
+    #[cbor(with = "minicbor::bytes")]
+    pub call: Vec<u8>,
+    /// Whether it may run twice.
+    #[n(6)]
     pub repeatable: bool,
     /// Byte order of the arguments.
+    #[n(7)]
     pub big_endian: bool,
-    /// The interface of the function when it was called.
+    /// Its state.
+    #[n(8)]
     pub state: DurableState,
     /// When it was submitted.
+    #[n(9)]
     pub submitted: u64,
     /// When it was started last.
+    #[n(10)]
     pub started: Option<u64>,
     /// When it ended.
+    #[n(11)]
     pub ended: Option<u64>,
+    /// How long servers had served with this folder when it ended, in milliseconds. Retention
+    /// counts from here, so that neither a clock that jumps nor a server that is away ends it.
+    #[n(12)]
+    pub kept_from: Option<u64>,
     /// Seconds for which the outcome is kept.
+    #[n(13)]
     pub keep: u64,
-    /// Its state.
+    /// Its arguments.
+    #[n(14)]
     pub arguments: Stored,
     /// Its results. Until they exist, the length that they will have.
+    #[n(15)]
     pub result: Stored,
     /// Nanoseconds in the library.
+    #[n(16)]
     pub exec: Option<u64>,
     /// Why it failed.
+    #[n(17)]
     pub failure: Option<Failure>,
 }
 
 impl Record {
-    /// When it is forgotten.
+    /// How long servers will have served with this folder when it is forgotten, in milliseconds.
     pub fn expires(&self) -> Option<u64> {
-        Some(self.ended?.saturating_add(self.keep.saturating_mul(1000)))
+        Some(
+            self.kept_from?
+                .saturating_add(self.keep.saturating_mul(1000)),
+        )
     }
 
     /// Bytes that the call occupies or will occupy: its data and its record.
@@ -111,10 +154,36 @@ impl Record {
         Some((change, outcome))
     }
 
+    /// Its arguments or its results.
+    pub fn stored(&self, content: Content) -> Stored {
+        match content {
+            Content::Arguments => self.arguments,
+            Content::Result => self.result,
+            Content::Array => Stored::default(),
+        }
+    }
+
+    /// Applies a change that the journal has recorded.
+    pub fn apply(&mut self, changed: &Changed) {
+        if !changed.applied {
+            return;
+        }
+        let outcome = changed.outcome.clone();
+        self.state = changed.state;
+        self.result = outcome.result.unwrap_or(self.result);
+        self.exec = outcome.exec;
+        self.failure = outcome.failure;
+        match changed.state.is_over() {
+            true => (self.ended, self.kept_from) = (Some(changed.at), Some(changed.served)),
+            false if changed.change == Change::Start => self.started = Some(changed.at),
+            false => {}
+        }
+    }
+
     /// Whether a file of the call is needed after a restart.
     pub fn needs(&self, content: Content) -> bool {
         match content {
-            Content::Arguments => self.state == DurableState::Queued,
+            Content::Arguments => !self.state.is_over(),
             Content::Result => self.state == DurableState::Done,
             // Stored arrays do not outlive the server.
             Content::Array => false,
@@ -140,6 +209,18 @@ pub enum Entry {
     Forget(JobId),
 }
 
+impl Entry {
+    /// What is recorded of a call when the server starts again; `None` if its state stays.
+    pub fn restart(record: &Record) -> Option<Entry> {
+        let (change, outcome) = record.restart()?;
+        Some(Entry::Change {
+            id: record.id,
+            change,
+            outcome,
+        })
+    }
+}
+
 /// The outcome of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
@@ -160,6 +241,8 @@ pub struct Changed {
     pub state: DurableState,
     /// Time of the change, in milliseconds since 1970.
     pub at: u64,
+    /// How long servers had served with this folder then, in milliseconds.
+    pub served: u64,
     /// Whether the change had an effect.
     pub applied: bool,
     /// The data of the change.

@@ -63,6 +63,8 @@ pub struct DurableLimits {
     pub per_user: usize,
     /// Bytes of the arguments and results of one user.
     pub bytes_per_user: u64,
+    /// Bytes of the disk that arguments and stored arrays leave free for the logs.
+    pub reserve: u64,
 }
 
 impl Default for DurableLimits {
@@ -72,6 +74,7 @@ impl Default for DurableLimits {
             longest_h: 720.0,
             per_user: 10_000,
             bytes_per_user: 16_000_000_000,
+            reserve: 16_777_216,
         }
     }
 }

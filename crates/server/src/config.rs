@@ -1,6 +1,7 @@
 //! The configuration of a server. `docs/farcall.toml` shows every setting with comments for
 //! operators.
 
+use crate::disk::StateSettings;
 use farcall_access as access;
 use farcall_schedule::Policy;
 use farcall_schedule::queue::{Patience, Settings};
@@ -277,6 +278,14 @@ impl Config {
             version: env!("CARGO_PKG_VERSION"),
             seed,
         })
+    }
+
+    /// How the state folder is used.
+    pub(crate) fn state_settings(&self) -> StateSettings {
+        StateSettings {
+            reserve: self.jobs.reserve,
+            keep_s: (self.jobs.keep_h.clamp(0.0, 1e6) * 3600.0) as u64,
+        }
     }
 
     /// Reads the text of a configuration file.

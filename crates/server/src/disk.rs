@@ -1,19 +1,29 @@
 //! The disk: the journal of durable calls, and files for their data and for stored arrays.
 //!
 //! Threads write and read; the reactor never waits for them. The server decides what is written.
+//! Every record is in two logs, and a long array is in a file that says which call it belongs to.
+//! So a damaged log is rebuilt from the other one, and a damaged file is told of.
 
 pub(crate) mod files;
-pub(crate) mod journal;
+pub(crate) mod guard;
+mod journal;
+pub(crate) mod logs;
+pub(crate) mod old_journal;
+pub(crate) mod quarantine;
+mod trouble;
 
 use crate::clock::unix_ms;
 use crate::memories::Memories;
-use farcall_rpc_proto::{Failure, JobId};
+use farcall_rpc_proto::{DurableState, Failure, FailureKind, JobId};
 use farcall_server_proto::{
-    self as proto, Action, Changed, Event, MemoryKey, Record, Stored, Transfer,
+    self as proto, Action, Content, Event, JournalEntry as Entry, MemoryKey, Record, Stored,
+    Transfer,
 };
 use farcall_worker::{MemoryObject, temporary_folder};
 use files::{Files, Folder, Stream, Task};
-use journal::{Journal, JournalError};
+use journal::{Journal, Recorder, Served};
+use logs::{Book, Logs, Shelf, new_identity};
+use quarantine::Quarantine;
 use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
 use std::io;
@@ -22,6 +32,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 use tempfile::TempDir;
+use trouble::Trouble;
+
+/// The folder with long arguments and results, and with stored arrays that left memory.
+pub(crate) const ARRAYS: &str = "arrays";
 
 /// A result of the threads.
 pub(crate) enum Reply {
@@ -35,26 +49,53 @@ pub(crate) enum Reply {
         memory: (MemoryKey, MemoryObject),
         read: io::Result<()>,
     },
-    Inserted {
-        id: JobId,
-        number: Result<u64, Failure>,
-    },
-    /// `None` if the journal does not know the call.
-    Changed {
-        id: JobId,
-        changed: Option<Changed>,
-    },
-    Forgotten {
-        id: JobId,
-    },
+    /// The journal has recorded something, or could not.
+    Recorded(Event),
 }
 
 /// Why durable calls cannot be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// The journal cannot be opened.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
+    /// Another server uses the folder.
+    #[error("another server uses the folder: give each server its own (--state DIR)")]
+    Taken,
+    /// The journal of an earlier version cannot be read.
+    #[error("jobs.sqlite: {source}; restore it from a backup, or move it away to start without it")]
+    Database {
+        /// The database's error.
+        #[from]
+        source: rusqlite::Error,
+    },
+    /// A newer server wrote it.
+    #[error("a newer farcall wrote it (version {0} of the records); use that version")]
+    Newer(i64),
+    /// The journal of an earlier version is damaged.
+    #[error(
+        "jobs.sqlite is damaged: {0}; restore it from a backup, or move it away to start without \
+         it"
+    )]
+    Damaged(String),
+    /// Both logs are gone, or belong to other folders.
+    #[error(
+        "both logs of durable calls are missing, damaged, or belong to other folders; put them \
+         back from a backup (`farcall state restore`), or let `farcall state check {} --restore` \
+         rebuild the calls that its files describe",
+        .0.display()
+    )]
+    Lost(PathBuf),
+    /// Records are damaged in both logs.
+    #[error(
+        "{count} records of durable calls are damaged in both logs; `farcall state check {}` names \
+         them; put the folder back from a backup (`farcall state restore`), or go on without them: \
+         `farcall state check {} --restore`",
+        folder.display(), folder.display()
+    )]
+    Unreadable {
+        /// How many.
+        count: usize,
+        /// The folder.
+        folder: PathBuf,
+    },
     /// The folder cannot be used.
     #[error("{0}")]
     Folder(#[from] io::Error),
@@ -63,8 +104,21 @@ pub enum DiskError {
 impl DiskError {
     /// Whether another server uses the folder.
     pub(crate) fn is_taken(&self) -> bool {
-        matches!(self, DiskError::Journal(error) if error.is_taken())
+        use rusqlite::ErrorCode;
+        match self {
+            DiskError::Taken => true,
+            DiskError::Database { source } => matches!(
+                source.sqlite_error_code(),
+                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+            ),
+            _ => false,
+        }
     }
+}
+
+/// An error with the file that it concerns.
+fn problem(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// The threads that write and read, and their results.
@@ -75,50 +129,161 @@ pub(crate) struct Disk {
     journal: Option<Journal>,
     /// The folder, if it ends with the server.
     _temporary: Option<TempDir>,
+    /// The lock of the state folder.
+    _lock: Option<std::fs::File>,
+}
+
+/// How a state folder is used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StateSettings {
+    /// Bytes of the disk that arrays leave free for the logs.
+    pub(crate) reserve: u64,
+    /// Seconds for which files remain in quarantine.
+    pub(crate) keep_s: u64,
 }
 
 impl Disk {
-    /// Opens the state folder. Moves each recorded call to the state that holds after a restart,
-    /// and removes files that no call needs. Threads ring `doorbell` when they have a result.
-    pub(crate) fn open(folder: &Path, doorbell: OwnedFd) -> Result<(Disk, Vec<Record>), DiskError> {
-        use std::os::unix::fs::DirBuilderExt;
-        let mut builder = std::fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(folder)?;
-        let (database, records) = journal::open(&folder.join("jobs.sqlite"))?;
-        let data = Folder::open(folder.join("jobs"))?;
-        let known: BTreeMap<JobId, &Record> =
-            records.iter().map(|record| (record.id, record)).collect();
-        let removed = data.sweep(|id, content| {
-            let record = known.get(&id);
-            record.is_some_and(|record| record.needs(content))
-        })?;
-        if removed > 0 {
-            tracing::info!("removed {removed} files that no durable call needs");
+    /// Opens the state folder: repairs it, and moves each recorded call to the state that holds
+    /// after a restart. Threads ring `doorbell` when they have a result. Returns the calls, and how
+    /// long servers have served with the folder, in milliseconds.
+    pub(crate) fn open(
+        path: &Path,
+        settings: StateSettings,
+        doorbell: OwnedFd,
+    ) -> Result<(Disk, Vec<Record>, u64), DiskError> {
+        let lock = guard::lock(path)?.ok_or(DiskError::Taken)?;
+        let quarantine = Quarantine::of(path);
+        let data = Folder::open(path.join(ARRAYS), settings.reserve)?;
+        let (mut book, mut records, mut changes, before) = open_logs(path, &quarantine)?;
+        let served = Served {
+            before,
+            since: Instant::now(),
+        };
+        if old_journal::is_there(path) {
+            let added = old_journal::migrate(path, &mut book, &data, served.now())?;
+            changes.extend(added.iter().filter_map(Entry::restart));
+            records.extend(added);
         }
+        apply(&book.append(&changes, served.now())?, &mut records);
+        sweep(&data, &quarantine, &mut records, served)?;
+        quarantine.expire(served.now().served, settings.keep_s);
         let (sender, replies) = channel();
-        let doorbell = Arc::new(doorbell);
+        let (doorbell, trouble) = (Arc::new(doorbell), Trouble::new(path));
+        let folder = book.ledger.folder();
+        let shelf = Shelf::new(book);
+        let data = data.with_logs(shelf.clone(), folder);
+        let recorder = Recorder {
+            shelf,
+            served,
+            quarantine,
+            keep_s: settings.keep_s,
+            trouble: trouble.clone(),
+            replies: sender.clone(),
+            doorbell: doorbell.clone(),
+        };
         let disk = Disk {
             replies,
-            files: Files::start(&data, &sender, &doorbell)?,
-            journal: Some(Journal::start(database, &sender, &doorbell)?),
+            files: Files::start(&data, &trouble, &sender, &doorbell)?,
+            journal: Some(Journal::start(recorder)?),
             _temporary: None,
+            _lock: Some(lock),
         };
-        Ok((disk, records))
+        Ok((disk, records, served.now().served))
     }
 
     /// A temporary folder for stored arrays, which ends with the server.
-    fn temporary(parent: &Path, doorbell: OwnedFd) -> io::Result<Disk> {
+    fn temporary(parent: &Path, settings: StateSettings, doorbell: OwnedFd) -> io::Result<Disk> {
         let temporary = temporary_folder(parent)?;
         let (sender, replies) = channel();
-        let folder = Folder::open(temporary.path().to_path_buf())?;
-        let files = Files::start(&folder, &sender, &Arc::new(doorbell))?;
+        let folder = Folder::open(temporary.path().to_path_buf(), settings.reserve)?;
+        let trouble = Trouble::new(temporary.path());
+        let files = Files::start(&folder, &trouble, &sender, &Arc::new(doorbell))?;
         Ok(Disk {
             replies,
             files,
             journal: None,
             _temporary: Some(temporary),
+            _lock: None,
         })
     }
+}
+
+/// Opens the logs of a folder, or makes them. Returns them with their calls, the changes that must
+/// be recorded, and how long servers have served.
+fn open_logs(
+    path: &Path,
+    quarantine: &Quarantine,
+) -> Result<(Book, Vec<Record>, Vec<Entry>, u64), DiskError> {
+    let moment = |served| proto::ledger::Moment {
+        unix_ms: unix_ms(),
+        served,
+    };
+    let Some(logs) = Logs::read(path)? else {
+        if std::fs::read_dir(path.join(ARRAYS))?.next().is_some() {
+            return Err(DiskError::Lost(path.to_path_buf()));
+        }
+        let book = Book::create(path, new_identity()?, moment(0))?;
+        return Ok((book, Vec::new(), Vec::new(), 0));
+    };
+    let folder = path.display();
+    for problem in &logs.problems {
+        tracing::warn!("{folder}: {problem}; it is rebuilt, and a damaged file is in quarantine");
+    }
+    let count = logs.losses().count();
+    if count > 0 {
+        return Err(DiskError::Unreadable {
+            count,
+            folder: path.to_path_buf(),
+        });
+    }
+    let served = logs.served();
+    let (book, records, changes) = logs.repair(quarantine, moment(served))?;
+    Ok((book, records, changes, served))
+}
+
+/// Applies changes that were recorded.
+fn apply(told: &[Event], records: &mut [Record]) {
+    let mut by_id: BTreeMap<JobId, &mut Record> = records
+        .iter_mut()
+        .map(|record| (record.id, record))
+        .collect();
+    for event in told {
+        if let Event::Changed(id, Some(changed)) = event
+            && let Some(record) = by_id.get_mut(id)
+        {
+            record.apply(changed);
+        }
+    }
+}
+
+/// Moves files that no call needs into quarantine, and finds calls whose results are damaged.
+fn sweep(
+    data: &Folder,
+    quarantine: &Quarantine,
+    records: &mut [Record],
+    served: Served,
+) -> Result<(), DiskError> {
+    let known: BTreeMap<JobId, &Record> =
+        records.iter().map(|record| (record.id, record)).collect();
+    let is_needed = |id, content| {
+        let record = known.get(&id);
+        record.is_some_and(|record| record.needs(content))
+    };
+    let moved = data.sweep(quarantine, served.now().served, is_needed)?;
+    if moved > 0 {
+        tracing::info!("moved {moved} files that no durable call needs into quarantine");
+    }
+    for record in records {
+        if record.state != DurableState::Done || record.result.bytes <= proto::MOST_SHORT {
+            continue;
+        }
+        if let Some(how) = data.problem(record.id, Content::Result, record.result) {
+            let text = format!("the results of {} are damaged: {how}", record.id);
+            tracing::error!("{text}");
+            record.failure = Some(Failure::new(FailureKind::StorageFault, text));
+        }
+    }
+    Ok(())
 }
 
 /// The state folder, once this server has it; without one, a temporary folder for stored arrays.
@@ -128,15 +293,17 @@ pub(crate) struct State {
     pub(crate) is_awaited: bool,
     /// Where the temporary folder is made when the first array leaves memory.
     temporary: PathBuf,
+    settings: StateSettings,
     doorbell: OwnedFd,
 }
 
 impl State {
-    pub(crate) fn new(temporary: PathBuf, doorbell: OwnedFd) -> State {
+    pub(crate) fn new(temporary: PathBuf, settings: StateSettings, doorbell: OwnedFd) -> State {
         State {
             disk: None,
             is_awaited: false,
             temporary,
+            settings,
             doorbell,
         }
     }
@@ -144,11 +311,11 @@ impl State {
     /// Opens the state folder. During a takeover, the old server uses it until its calls have
     /// ended.
     pub(crate) fn open(&mut self, folder: &Path, takes_over: bool) -> Result<Event, DiskError> {
-        match Disk::open(folder, self.doorbell.try_clone()?) {
-            Ok((disk, records)) => {
+        match Disk::open(folder, self.settings, self.doorbell.try_clone()?) {
+            Ok((disk, records, served)) => {
                 self.disk = Some(disk);
                 self.is_awaited = false;
-                Ok(Event::DurableOpened(records))
+                Ok(Event::DurableOpened(records, served))
             }
             Err(error) if takes_over && error.is_taken() => {
                 self.is_awaited = true;
@@ -211,7 +378,7 @@ impl State {
     ) -> Option<proto::DiskError> {
         if self.disk.is_none() {
             let made = self.doorbell.try_clone().and_then(|doorbell| {
-                let disk = Disk::temporary(&self.temporary, doorbell)?;
+                let disk = Disk::temporary(&self.temporary, self.settings, doorbell)?;
                 Ok(self.disk.insert(disk))
             });
             if let Err(error) = made {
@@ -260,9 +427,7 @@ impl Reply {
                 memories.put(key, object);
                 Event::Fetched(ticket, read.map_err(|error| failed(&error)))
             }
-            Reply::Inserted { id, number } => Event::Inserted(id, number),
-            Reply::Changed { id, changed } => Event::Changed(id, changed),
-            Reply::Forgotten { id } => Event::Forgotten(id),
+            Reply::Recorded(event) => event,
         }
     }
 }
@@ -271,6 +436,13 @@ impl Reply {
 fn failed(error: &io::Error) -> proto::DiskError {
     proto::DiskError {
         is_full: error.kind() == io::ErrorKind::StorageFull,
+        is_damage: matches!(
+            error.kind(),
+            io::ErrorKind::InvalidData | io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof
+        ),
         text: error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 const NAME: &str = "learned.json";
@@ -33,14 +33,6 @@ struct Function {
     exec: Option<f64>,
     /// By processor elements: octave, mean, variance, calls.
     rates: BTreeMap<u32, Vec<(u8, f64, f64, u32)>>,
-}
-
-/// Makes the folder, readable by its owner only.
-pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
 }
 
 /// Restores what an earlier server has learned. A missing file is no error.
@@ -146,7 +138,7 @@ mod tests {
 
     fn folder(name: &str) -> std::path::PathBuf {
         let folder = std::env::temp_dir().join(format!("farcall-{name}-{}", std::process::id()));
-        make_folder(&folder).unwrap();
+        fs::create_dir_all(&folder).unwrap();
         folder
     }
 

@@ -27,10 +27,10 @@ mod metrics;
 mod poll;
 mod reactor;
 mod socket;
+pub mod state;
 
 pub use config::{Config, Data, Parallel, Queue, Workers};
 pub use disk::DiskError;
-pub use disk::journal::JournalError;
 pub use farcall_library::Catalog;
 pub use farcall_schedule::Policy;
 pub use farcall_server_proto::{DurableLimits, Limits};
@@ -89,8 +89,8 @@ pub enum StartError {
         /// The system's error.
         source: io::Error,
     },
-    /// The state folder cannot be made.
-    #[error("{}: {source}; name another folder with --state", folder.display())]
+    /// The state folder cannot be made, or belongs to another user.
+    #[error("the state folder {}: {source}; or name another folder with --state", folder.display())]
     State {
         /// The folder.
         folder: PathBuf,
@@ -166,7 +166,7 @@ impl Server {
         worker: WorkerCommand,
     ) -> Result<Server, StartError> {
         if let Some(folder) = &config.state {
-            learned::make_folder(folder).map_err(|source| StartError::State {
+            disk::guard::prepare(folder).map_err(|source| StartError::State {
                 folder: folder.clone(),
                 source,
             })?;

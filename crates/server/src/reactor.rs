@@ -223,7 +223,11 @@ impl Reactor {
             },
             sockets: Sockets::default(),
             memories: Memories::default(),
-            state: State::new(config.workers.folder(), bells.doorbell.try_clone()?),
+            state: State::new(
+                config.workers.folder(),
+                config.state_settings(),
+                bells.doorbell.try_clone()?,
+            ),
             arrivals: Arrivals::new(folder, peers, bells.doorbell.try_clone()?),
             bells,
             operator: Operator::new(config, access, audit),

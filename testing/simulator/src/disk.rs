@@ -1,11 +1,18 @@
-//! A model of a disk: a journal and files. A kill can lose what was not synced, and a disk that
-//! lies can lose what it said was synced.
+//! A model of a disk: two logs of bytes, and files. A kill can lose what was not synced, and a disk
+//! that lies can lose what it said was synced. Between two servers, one log can be damaged.
 
-use farcall_rpc_proto::{DurableState, Failure, FailureKind, JobId};
-use farcall_server_proto::{
-    Changed, Content, DiskError, Event, JournalEntry, Outcome, Record, Stored, lifecycle,
-};
+use farcall_random::SplitMix64;
+use farcall_rpc_proto::JobId;
+use farcall_server_proto::ledger::{self, Ledger, Moment, Spot, Unreadable};
+use farcall_server_proto::log::{self, Merged};
+use farcall_server_proto::{Content, DiskError, Event, JournalEntry, Record, Stored};
 use std::collections::BTreeMap;
+
+/// Longer arrays have files. The real limit is greater than most arrays of the simulation.
+const MOST_SHORT: usize = 1000;
+
+/// Identity of the folder.
+const FOLDER: u64 = 0x5EED;
 
 /// A file.
 #[derive(Clone, Debug)]
@@ -16,23 +23,36 @@ struct File {
 }
 
 /// What is on the disk.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Disk {
-    records: BTreeMap<JobId, Record>,
-    last_number: u64,
+    logs: [Vec<u8>; 2],
+    /// What the first log was at some time before.
+    old: Vec<u8>,
+    ledger: Ledger,
     files: BTreeMap<(JobId, u8), File>,
     /// Entries on their way, in their order.
     queue: Vec<JournalEntry>,
+    /// How long servers had served before this one started, and when it started.
+    served: u64,
+    started: u64,
 }
 
 fn name(id: JobId, content: Content) -> (JobId, u8) {
     (id, content as u8)
 }
 
-/// A substitute for a checksum.
-fn sum(bytes: &[u8]) -> u32 {
-    let step = |sum: u32, byte: &u8| (sum ^ u32::from(*byte)).wrapping_mul(16_777_619);
-    bytes.iter().fold(2_166_136_261, step)
+impl Default for Disk {
+    fn default() -> Disk {
+        Disk {
+            logs: [Vec::new(), Vec::new()],
+            old: Vec::new(),
+            ledger: Ledger::new(FOLDER),
+            files: BTreeMap::new(),
+            queue: Vec::new(),
+            served: 0,
+            started: 0,
+        }
+    }
 }
 
 impl Disk {
@@ -41,28 +61,32 @@ impl Disk {
         self.queue.push(entry);
     }
 
+    /// The time of a change: what the calendar shows, and how long servers have served.
+    fn moment(&self, calendar: u64, now: u64) -> Moment {
+        Moment {
+            unix_ms: calendar,
+            served: self.served + (now - self.started) / 1_000_000,
+        }
+    }
+
     /// Commits the entries so far. Returns the journal's events.
-    pub(crate) fn commit(&mut self, now: u64) -> Vec<Event> {
+    pub(crate) fn commit(&mut self, calendar: u64, now: u64) -> Vec<Event> {
         let queue = std::mem::take(&mut self.queue);
-        let said = queue.into_iter().map(|entry| self.apply(entry, now));
-        said.collect()
+        let now = self.moment(calendar, now);
+        let said = queue
+            .iter()
+            .map(|entry| self.ledger.record(entry, now))
+            .collect();
+        for log in &mut self.logs {
+            log.extend_from_slice(self.ledger.batch());
+        }
+        self.ledger.commit();
+        said
     }
 
     /// The disk is full: new calls are refused, the other entries wait.
     pub(crate) fn refuse(&mut self) -> Vec<Event> {
-        let (new, rest) = std::mem::take(&mut self.queue)
-            .into_iter()
-            .partition(|entry| matches!(entry, JournalEntry::Insert(_)));
-        self.queue = rest;
-        let new: Vec<JournalEntry> = new;
-        let refused = new.into_iter().filter_map(|entry| match entry {
-            JournalEntry::Insert(record) => {
-                let failure = Failure::new(FailureKind::StorageFault, "no room");
-                Some(Event::Inserted(record.id, Err(failure)))
-            }
-            _ => None,
-        });
-        refused.collect()
+        ledger::refuse(&mut self.queue, "no room")
     }
 
     /// Whether entries wait.
@@ -70,63 +94,7 @@ impl Disk {
         !self.queue.is_empty()
     }
 
-    fn apply(&mut self, entry: JournalEntry, now: u64) -> Event {
-        match entry {
-            JournalEntry::Insert(mut record) => {
-                self.last_number += 1;
-                record.number = self.last_number;
-                let id = record.id;
-                self.records.insert(id, *record);
-                Event::Inserted(id, Ok(self.last_number))
-            }
-            JournalEntry::Change {
-                id,
-                change,
-                outcome,
-            } => Event::Changed(id, self.change(id, change, outcome, now)),
-            JournalEntry::Forget(id) => {
-                self.records.remove(&id);
-                Event::Forgotten(id)
-            }
-        }
-    }
-
-    fn change(
-        &mut self,
-        id: JobId,
-        change: lifecycle::Change,
-        outcome: Outcome,
-        now: u64,
-    ) -> Option<Changed> {
-        let record = self.records.get_mut(&id)?;
-        let Some(state) = lifecycle::next(record.state, change) else {
-            return Some(Changed {
-                change,
-                state: record.state,
-                at: now,
-                applied: false,
-                outcome: Outcome::default(),
-            });
-        };
-        record.state = state;
-        match state {
-            DurableState::Running => record.started = Some(now),
-            state if state.is_over() => record.ended = Some(now),
-            _ => {}
-        }
-        record.result = outcome.result.unwrap_or(record.result);
-        record.exec = outcome.exec;
-        record.failure.clone_from(&outcome.failure);
-        Some(Changed {
-            change,
-            state,
-            at: now,
-            applied: true,
-            outcome,
-        })
-    }
-
-    /// Writes a file.
+    /// Writes an array: into a file, or to the memory of the ledger until its record is written.
     pub(crate) fn write(
         &mut self,
         id: JobId,
@@ -134,10 +102,10 @@ impl Disk {
         bytes: Vec<u8>,
         is_forgotten: bool,
     ) -> Stored {
-        let stored = Stored {
-            bytes: bytes.len() as u64,
-            sum: sum(&bytes),
-        };
+        if content != Content::Array && bytes.len() <= MOST_SHORT {
+            return self.ledger.hold(id, content, bytes);
+        }
+        let stored = Stored::of(&bytes);
         let file = File {
             bytes,
             is_forgotten,
@@ -146,7 +114,7 @@ impl Disk {
         stored
     }
 
-    /// Reads a file, if it is what was written.
+    /// Reads an array, if it is what was written.
     pub(crate) fn read(
         &self,
         id: JobId,
@@ -154,25 +122,57 @@ impl Disk {
         stored: Stored,
     ) -> Result<Vec<u8>, DiskError> {
         let file = self.files.get(&name(id, content));
-        let whole = file.filter(|file| {
-            file.bytes.len() as u64 == stored.bytes && sum(&file.bytes) == stored.sum
-        });
-        whole.map(|file| file.bytes.clone()).ok_or(DiskError {
+        let bytes = match content != Content::Array && stored.bytes <= MOST_SHORT as u64 {
+            true => self.read_short(id, content),
+            false => file.map(|file| file.bytes.clone()),
+        };
+        let whole = bytes.filter(|bytes| Stored::of(bytes) == stored);
+        whole.ok_or(DiskError {
             is_full: false,
+            is_damage: true,
             text: "the file is not what was written".to_string(),
         })
     }
 
+    fn read_short(&self, id: JobId, content: Content) -> Option<Vec<u8>> {
+        let spots = self.ledger.spots(id).into_iter();
+        let mut found = spots.filter_map(|Spot { at, bytes }| {
+            let frame = self.logs[0].get(at as usize..(at + bytes) as usize)?;
+            ledger::short_array(frame, content)
+        });
+        found.next()
+    }
+
     /// Removes a file.
     pub(crate) fn remove(&mut self, id: JobId, content: Content) {
+        self.ledger.release(id, content);
         self.files.remove(&name(id, content));
     }
 
     /// The server is killed. The first `committed` entries in the queue are committed all the same.
-    /// Files that a lying disk forgets are truncated.
-    pub(crate) fn killed(&mut self, committed: usize, now: u64) {
+    /// The next one is torn: each log has another part of it. Files that a lying disk forgets are
+    /// truncated.
+    pub(crate) fn killed(
+        &mut self,
+        committed: usize,
+        (calendar, now): (u64, u64),
+        random: &mut SplitMix64,
+    ) {
+        let torn: Vec<JournalEntry> = self.queue.iter().skip(committed).take(2).cloned().collect();
         self.queue.truncate(committed);
-        self.commit(now);
+        self.commit(calendar, now);
+        self.served = self.moment(calendar, now).served;
+        self.started = now;
+        let moment = self.moment(calendar, now);
+        for entry in &torn {
+            self.ledger.record(entry, moment);
+        }
+        for log in &mut self.logs {
+            let batch = self.ledger.batch();
+            let part = random.below(batch.len() as u64 + 1) as usize;
+            log.extend_from_slice(&batch[..part]);
+        }
+        self.ledger.roll_back();
         for file in self.files.values_mut() {
             if std::mem::take(&mut file.is_forgotten) {
                 let half = file.bytes.len() / 2;
@@ -181,24 +181,106 @@ impl Disk {
         }
     }
 
-    /// The records that a server finds when it starts, changed as a restart requires. Removes files
-    /// that no record needs.
-    pub(crate) fn open(&mut self, now: u64) -> Vec<Record> {
-        let ids: Vec<JobId> = self.records.keys().copied().collect();
-        for id in ids {
-            if let Some((change, outcome)) = self.records[&id].restart() {
-                self.change(id, change, outcome, now);
+    /// Damages one of the logs while no server runs.
+    pub(crate) fn rot(&mut self, random: &mut SplitMix64) {
+        let log = &mut self.logs[random.below(2) as usize];
+        let length = log.len() as u64;
+        if length == 0 {
+            return;
+        }
+        let at = random.below(length) as usize;
+        match random.below(7) {
+            0..=1 => log[at] ^= 1 << random.below(8),
+            2 => log.truncate(at),
+            3 => log[at..].fill(0),
+            4 => log.clear(),
+            5 => log.clone_from(&self.old),
+            _ => {
+                let end = at + random.below(length - at as u64 + 1) as usize;
+                log[at..end].fill_with(|| random.next_u64() as u8);
             }
         }
-        let records = &self.records;
+    }
+
+    /// The records that a server finds when it starts, changed as a restart requires, and how long
+    /// servers have served. Removes files that no record needs.
+    ///
+    /// # Errors
+    /// Something is damaged in both logs.
+    pub(crate) fn open(
+        &mut self,
+        calendar: u64,
+        now: u64,
+    ) -> Result<(Vec<Record>, u64), Vec<ledger::Damage>> {
+        self.started = now;
+        let found = [0, 1].map(|log| log::scan(&self.logs[log]));
+        let merged = log::merge(FOLDER, [&found[0], &found[1]]);
+        self.served = merged.served;
+        let frame = |place: &log::Place| {
+            let log = usize::from(place.at[0].is_none());
+            let at = place.at[log].unwrap_or_default() as usize;
+            let bytes = &self.logs[log][at..at + place.head.bytes() as usize];
+            Ok::<_, Unreadable>(bytes.to_vec())
+        };
+        let Ok(mut rebuilt) = ledger::rebuild(FOLDER, &merged, frame) else {
+            return Err(Vec::new());
+        };
+        if !rebuilt.damages.is_empty() {
+            return Err(rebuilt.damages);
+        }
+        let moment = self.moment(calendar, now);
+        if !rebuilt.is_sound || rebuilt.ledger.is_long() {
+            rebuilt.ledger = self.rewrite(&rebuilt.ledger, rebuilt.is_sound, &merged, moment);
+        }
+        self.ledger = rebuilt.ledger;
+        self.queue = rebuilt.changes;
+        let mut records: BTreeMap<JobId, Record> = rebuilt
+            .records
+            .into_iter()
+            .map(|record| (record.id, record))
+            .collect();
+        for event in self.commit(calendar, now) {
+            if let Event::Changed(id, Some(changed)) = event
+                && let Some(record) = records.get_mut(&id)
+            {
+                record.apply(&changed);
+            }
+        }
         let contents = [Content::Arguments, Content::Result, Content::Array];
         self.files.retain(|(id, kind), _| {
             let content = contents.into_iter().find(|content| *content as u8 == *kind);
             let record = records.get(id);
             content.is_some_and(|content| record.is_some_and(|record| record.needs(content)))
         });
-        let mut all: Vec<Record> = self.records.values().cloned().collect();
+        let mut all: Vec<Record> = records.into_values().collect();
         all.sort_by_key(|record| record.number);
-        all
+        Ok((all, self.served))
+    }
+
+    fn rewrite(&mut self, known: &Ledger, is_sound: bool, merged: &Merged, now: Moment) -> Ledger {
+        let read = |spot: Spot| {
+            let is_it = |place: &&log::Place| place.head.seq == spot.at;
+            let place = merged.frames.iter().find(is_it).filter(|_| !is_sound);
+            let (log, at) = match place {
+                None => (0, spot.at),
+                Some(place) => {
+                    let log = usize::from(place.at[0].is_none());
+                    (log, place.at[log].unwrap_or_default())
+                }
+            };
+            let bytes = &self.logs[log][at as usize..(at + spot.bytes) as usize];
+            Ok::<_, Unreadable>(bytes.to_vec())
+        };
+        let mut new = Vec::new();
+        let write = |bytes: &[u8]| {
+            new.extend_from_slice(bytes);
+            Ok(())
+        };
+        let Ok(ledger) = known.rewrite(now, read, write) else {
+            return Ledger::new(FOLDER);
+        };
+        self.old.clone_from(&self.logs[0]);
+        self.logs = [new.clone(), new];
+        ledger
     }
 }

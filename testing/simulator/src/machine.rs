@@ -136,6 +136,7 @@ fn settings(random: &mut SplitMix64, options: &Options) -> Settings {
             bandwidth_down: bandwidth,
         },
         durable: DurableLimits {
+            reserve: 0,
             keep_h: 1000.0,
             longest_h: 1000.0,
             per_user: 1000,

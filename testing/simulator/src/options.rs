@@ -46,28 +46,30 @@ flags! {
         worker_hangs,
         /// Workers take long to start, or do not start.
         worker_starts_badly,
-        /// The disk has no room.
-        disk_is_full,
         /// The disk is full.
+        disk_is_full,
+        /// The disk reports errors.
         disk_errors,
-        /// The disk forgets what it has said was written.
-        disk_forgets,
         /// The disk loses what it has reported as written.
+        disk_forgets,
+        /// The disk is slow.
         disk_is_slow,
         /// Connections are reset.
         resets,
-        /// The disk is slow.
-        stalls,
         /// Bytes stop on their way for a while.
+        stalls,
+        /// Clients disappear, and the server does not notice.
         half_open,
         /// The server is killed between any two actions.
         kills,
-        /// Clients disappear, and the server does not notice.
+        /// The server stands still for a while.
         pauses,
-        /// The calendar jumps forwards and backwards.
+        /// The system clock jumps forwards and backwards, by days.
         calendar_jumps,
-        /// The system clock jumps forwards and backwards.
+        /// The server is told to end.
         ends,
+        /// One log of the journal is damaged while no server runs.
+        disk_rots,
     }
 }
 

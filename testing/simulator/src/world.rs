@@ -159,10 +159,7 @@ impl World {
             history: Vec::new(),
             options,
         };
-        world.checker.names.lasts = match world.options.faults.calendar_jumps {
-            true => 0,
-            false => keep_ns(&world.options),
-        };
+        world.checker.names.lasts = keep_ns(&world.options);
         for host in 0..world.hosts.len() {
             world.at(0, Happening::Starts(host));
         }

@@ -149,7 +149,7 @@ fn check(job: &DurableCall, status: &DurableStatus, expected: &Expected) {
 }
 
 fn files(state: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(state.join("jobs")).expect("the folder is there");
+    let entries = std::fs::read_dir(state.join("arrays")).expect("the folder is there");
     let names = entries.map(|entry| entry.expect("it can be read").file_name());
     names
         .map(|name| name.to_string_lossy().into_owned())
@@ -424,28 +424,50 @@ fn what_is_damaged_on_the_disk_is_told_and_not_used() {
     let connection = connect(&server.socket());
     let copy = connection.function("copy").unwrap();
     let nap = connection.function("nap").unwrap();
-    let arguments = || [Argument::Skip, Argument::In(b"abc"), int(3)];
+    // Short arrays would be in the logs.
+    let data = vec![7; 100_000];
+    let length = data.len() as i64;
+    let arguments = || [Argument::Skip, Argument::In(&data), int(length)];
     let done = copy.submit(&mut arguments(), None).unwrap();
-    fetch(&done, 3).unwrap();
+    let gone = copy.submit(&mut arguments(), None).unwrap();
+    fetch(&done, data.len()).unwrap();
+    fetch(&gone, data.len()).unwrap();
     let running = nap.submit(&mut [int(1_000_000_000)], None).unwrap();
     wait_until("it runs", || {
         running.status().unwrap().state == DurableState::Running
     });
     let queued = copy.submit(&mut arguments(), None).unwrap();
     server.kill();
+    let arrays = server.state().join("arrays");
     for name in files(&server.state()) {
-        std::fs::write(server.state().join("jobs").join(name), b"abd").unwrap();
+        let mut bytes = std::fs::read(arrays.join(&name)).unwrap();
+        bytes[data.len() / 2] ^= 1;
+        std::fs::write(arrays.join(name), bytes).unwrap();
     }
+    std::fs::remove_file(arrays.join(format!("{}.result", gone.id()))).unwrap();
     server.restart();
     let connection = connect(&server.socket());
-    for id in [done.id(), queued.id()] {
-        match fetch(&connection.job(id), 3) {
+    for (job, says) in [
+        (&gone, "missing"),
+        (&done, "checksum"),
+        (&queued, "checksum"),
+    ] {
+        let job = connection.job(job.id());
+        if says == "missing" {
+            let known = job.status().unwrap().failure.expect("its status says so");
+            assert!(known.message.contains("damaged"), "{known}");
+        }
+        match fetch(&job, data.len()) {
             Err(Error::Failed(failure)) => {
                 assert_eq!(failure.kind, FailureKind::StorageFault, "{failure}");
-                assert!(failure.message.contains("checksum"), "{failure}");
+                assert!(failure.message.contains(says), "{failure}");
             }
             other => panic!("{other:?}"),
         }
+        assert!(
+            job.status().unwrap().failure.is_some(),
+            "its status says so"
+        );
     }
 }
 
@@ -474,6 +496,7 @@ fn a_full_disk_refuses_calls_and_loses_none() {
     };
     assert_eq!(failure.kind, FailureKind::StorageFault);
     assert!(failure.message.contains("disk is full"), "{failure}");
+    assert!(failure.message.contains("jobs.reserve"), "{failure}");
     assert!(!kept.is_empty());
     for job in &kept {
         assert_eq!(fetch(job, 1 << 20).unwrap(), vec![5; 1 << 20]);

@@ -87,7 +87,7 @@ impl Data {
         let random = cx.ids.next();
         let random = random.iter().take(8);
         let stamp = random.fold(0, |stamp, byte| stamp << 8 | u64::from(*byte));
-        let now = cx.clock.unix_ms;
+        let now = cx.clock.now.unix_ms;
         self.names.next(user, &name.name, name.after, now, stamp)
     }
 

@@ -169,6 +169,7 @@ impl Data {
                 content: Content::Array,
                 memory: buffer,
                 pieces: Pieces::whole(bytes),
+                about: None,
             };
             cx.disk.write(Purpose::Spill(id), transfer, &mut cx.out);
         }
@@ -300,6 +301,7 @@ impl Data {
             content: Content::Array,
             memory: buffer,
             pieces: Pieces::whole(bytes),
+            about: None,
         };
         cx.disk
             .read(Purpose::Unspill(id), transfer, stored, &mut cx.out);
@@ -392,7 +394,7 @@ impl Data {
     ) {
         let user = cx.clients[key].user.clone();
         // Anybody who knows the name of a loan may read the array once.
-        let lent = self.arrays.redeem(id, cx.clock.unix_ms);
+        let lent = self.arrays.redeem(id, cx.steady_ms());
         let lent = lent.and_then(|array| Some((array, self.arrays.get(array)?.bytes)));
         let own = || self.readable(id, &user).map(|array| (id, array.bytes));
         match lent.map_or_else(own, Ok) {
@@ -430,7 +432,7 @@ impl Data {
                 return Ok(record);
             }
             let loan = HandleId(cx.ids.next());
-            self.arrays.lend(id, loan, cx.clock.unix_ms)?;
+            self.arrays.lend(id, loan, cx.steady_ms())?;
             Ok(record.map(|record| HandleRecord { id: loan, ..record }))
         });
         let proto = &mut cx.clients[key].proto;
@@ -477,7 +479,7 @@ impl Data {
 
     /// Drops arrays whose retention is over.
     pub(crate) fn expire_arrays(&mut self, cx: &mut Context) {
-        while let Some(id) = self.arrays.expired(cx.clock.unix_ms) {
+        while let Some(id) = self.arrays.expired(cx.steady_ms()) {
             tracing::debug!("the array {id} has expired");
             self.end_array(cx, id);
         }

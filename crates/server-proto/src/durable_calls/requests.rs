@@ -12,7 +12,7 @@ use crate::memory::NoMemory;
 use crate::record::{Content, DiskError, Outcome, Record};
 use farcall_rpc_proto::server::Event;
 use farcall_rpc_proto::{
-    Call, CallId, DurableDescription, DurableState, Failure, FailureKind, JobId, Pieces,
+    Call, CallId, DurableDescription, DurableState, Failure, FailureKind, JobId, Nanos, Pieces,
 };
 
 impl DurableCalls {
@@ -39,8 +39,9 @@ impl DurableCalls {
             request,
             id,
         } = fetch;
-        let durable_call = self.durable.as_ref().and_then(|durable| durable.get(id));
-        let bytes = durable_call.map(|durable_call| durable_call.record.result.bytes);
+        let damage = read.as_ref().err().filter(|error| error.is_damage);
+        let durable_call = self.durable.as_mut();
+        let bytes = durable_call.and_then(|durable| durable.is_read(id, damage));
         let failure = match (read, bytes) {
             (Ok(()), Some(bytes)) => {
                 let user = cx.clients[connection].user.clone();
@@ -68,7 +69,7 @@ impl DurableCalls {
         request: CallId,
         id: JobId,
     ) {
-        let user = cx.clients[key].user.clone();
+        let (user, now) = (cx.clients[key].user.clone(), cx.clock.now);
         let described = self.durable().and_then(|durable| {
             let durable_call = durable.of_user(id, &user)?;
             let Record {
@@ -77,7 +78,7 @@ impl DurableCalls {
             let call = Call::decode(call)
                 .map_err(|error| Failure::new(FailureKind::StorageFault, error.to_string()))?;
             Ok(DurableDescription {
-                record: durable_call.describe(),
+                record: durable.describe(durable_call, now),
                 call: Some((interface.clone(), call)),
             })
         });
@@ -94,8 +95,11 @@ impl DurableCalls {
         request: CallId,
         after: u64,
     ) {
-        let user = cx.clients[key].user.clone();
-        match self.durable().map(|durable| durable.page(&user, after)) {
+        let (user, now) = (cx.clients[key].user.clone(), cx.clock.now);
+        match self
+            .durable()
+            .map(|durable| durable.page(&user, after, now))
+        {
             Ok(page) => cx.clients[key].proto.jobs(request, &page),
             Err(failure) => cx.clients[key].proto.fail(request, &failure),
         }
@@ -139,9 +143,10 @@ impl DurableCalls {
             request,
             forget,
         } = asked;
-        let Some(record) = durable.get(id).map(DurableCall::describe) else {
+        let Some(durable_call) = durable.get(id) else {
             return cx.refuse(connection, request, &not_there(id));
         };
+        let record = durable.describe(durable_call, cx.clock.now);
         let call = DurableDescription { record, call: None };
         if forget {
             durable.forget(id, &mut cx.disk, &mut cx.out);
@@ -223,6 +228,7 @@ impl DurableCalls {
                     content: Content::Result,
                     memory,
                     pieces: Pieces::whole(stored.bytes),
+                    about: None,
                 };
                 let purpose = Purpose::Deliver(Some(fetch));
                 durable.serves(connection);
@@ -276,14 +282,14 @@ impl DurableCalls {
         }
     }
 
-    /// When the next outcome expires, in milliseconds since 1970.
-    pub(crate) fn next_expiry(&self) -> Option<u64> {
-        self.durable.as_ref().and_then(Durable::next_expiry)
+    /// In how many milliseconds the next outcome expires.
+    pub(crate) fn next_expiry(&self, now: Nanos) -> Option<u64> {
+        self.durable.as_ref()?.next_expiry(now)
     }
 
     /// Forgets calls whose retention is over.
     pub(crate) fn expire(&mut self, cx: &mut Context) {
-        let now = cx.clock.unix_ms;
+        let now = cx.now();
         while let Some(id) = self
             .durable
             .as_mut()

@@ -278,7 +278,7 @@ impl Elements {
             }
             call::State::Running { worker } => match self.workers[worker].state {
                 State::Booked { .. } => {
-                    self.workers[worker].rest(cx.clock.nanos);
+                    self.workers[worker].rest(cx.now());
                     cx.step(Step::Release(key));
                 }
                 _ => {

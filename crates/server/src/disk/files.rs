@@ -2,17 +2,25 @@
 //! and read by threads.
 //!
 //! A file appears completely or not at all: it is written under another name, synced, renamed, and
-//! the folder is synced. Its length and checksum are in the journal.
+//! the folder is synced. Its length and checksum are in the journal. Behind the arguments or
+//! results of a call, the file has the record of the call, so that it tells what it is. Arguments
+//! and results of at most [`MOST_SHORT`] bytes have no file: they are in the logs.
 
-use super::Reply;
+use super::guard::{make_folder, private_file};
+use super::logs::Shelf;
+use super::quarantine::Quarantine;
+use super::{Reply, Trouble};
 use crc32fast::Hasher;
 use farcall_rpc_proto::{JobId, Pieces};
-use farcall_server_proto::{Content, Stored, Transfer};
+use farcall_server_proto::ledger::{described, trailer};
+use farcall_server_proto::log::{TRAILER_BYTES, trailer_bytes};
+use farcall_server_proto::{Content, MOST_SHORT, Record, Stored, Transfer};
 use farcall_worker::MemoryObject;
 use rustix::fd::OwnedFd;
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,15 +28,13 @@ use std::thread::JoinHandle;
 
 /// Number of threads that write and read.
 const THREADS: usize = 2;
-/// Bytes of the disk that data leave free for the journal.
-const RESERVE: u64 = 16 << 20;
 /// Bytes of one write when pieces are smaller.
 const BUFFER_BYTES: usize = 256 << 10;
 /// File extension while a file is being written.
 const PARTIAL: &str = "partial";
 
 /// The file extension.
-fn extension(content: Content) -> &'static str {
+pub(crate) fn extension(content: Content) -> &'static str {
     match content {
         Content::Arguments => "arguments",
         Content::Result => "result",
@@ -66,60 +72,129 @@ pub(super) struct Folder {
     path: PathBuf,
     /// The open folder, to sync the names in it.
     fd: Arc<File>,
+    /// Bytes of the disk that data leave free for the logs.
+    reserve: u64,
+    /// The logs, for short arrays, and the identity of the folder; `None` without a state folder.
+    logs: Option<(Shelf, u64)>,
 }
 
 impl Folder {
-    pub(super) fn open(path: PathBuf) -> io::Result<Folder> {
-        fs::create_dir_all(&path)?;
+    pub(super) fn open(path: PathBuf, reserve: u64) -> io::Result<Folder> {
+        make_folder(&path)?;
         let fd = Arc::new(File::open(&path)?);
-        Ok(Folder { path, fd })
+        Ok(Folder {
+            path,
+            fd,
+            reserve,
+            logs: None,
+        })
+    }
+
+    /// The folder of a server with these logs.
+    pub(super) fn with_logs(mut self, shelf: Shelf, folder: u64) -> Folder {
+        self.logs = Some((shelf, folder));
+        self
     }
 
     fn file(&self, id: JobId, content: Content) -> PathBuf {
-        self.path.join(format!("{id}.{}", extension(content)))
+        Folder::named(&self.path, id, content)
+    }
+
+    /// The name of an array in a folder.
+    pub(super) fn named(folder: &Path, id: JobId, content: Content) -> PathBuf {
+        folder.join(format!("{id}.{}", extension(content)))
     }
 
     fn sync(&self) -> io::Result<()> {
         self.fd.sync_all()
     }
 
-    /// Removes every file that `is_needed` does not name, and incomplete files. Returns how many
-    /// there were.
-    pub(super) fn sweep(&self, is_needed: impl Fn(JobId, Content) -> bool) -> io::Result<usize> {
-        let mut removed = 0;
+    /// Takes the array of a call from the folder of an earlier version, and writes the record of
+    /// the call behind it. An array that is gone or damaged is found when it is read.
+    pub(super) fn adopt(
+        &self,
+        from: &Path,
+        content: Content,
+        record: &Record,
+        folder: u64,
+    ) -> io::Result<()> {
+        let from = Folder::named(from, record.id, content);
+        let mut file = match File::options().append(true).open(&from) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if file.metadata()?.len() == record.stored(content).bytes {
+            file.write_all(&trailer(folder, content, record))?;
+            file.sync_all()?;
+        }
+        fs::rename(&from, self.file(record.id, content))?;
+        self.sync()
+    }
+
+    /// Why a file that a call needs cannot be right, as far as its length tells.
+    pub(super) fn problem(&self, id: JobId, content: Content, stored: Stored) -> Option<String> {
+        match fs::metadata(self.file(id, content)) {
+            Ok(known) if known.len() >= stored.bytes => None,
+            Ok(known) => Some(format!(
+                "their file has {} bytes, and {} were written",
+                known.len(),
+                stored.bytes
+            )),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Some("their file is missing".to_string())
+            }
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    /// Moves files that `is_needed` does not name into quarantine. Removes stored arrays and
+    /// incomplete files, which do not outlive a server. Returns how many are in quarantine now.
+    pub(super) fn sweep(
+        &self,
+        quarantine: &Quarantine,
+        served: u64,
+        is_needed: impl Fn(JobId, Content) -> bool,
+    ) -> io::Result<usize> {
+        let mut moved = 0;
         for entry in fs::read_dir(&self.path)? {
             let path = entry?.path();
-            let name = path.file_stem().and_then(|name| name.to_str());
-            let id = name.and_then(|name| name.parse().ok());
-            let extension = path.extension().and_then(|extension| extension.to_str());
-            let content = [Content::Arguments, Content::Result, Content::Array]
-                .into_iter()
-                .find(|content| Some(self::extension(*content)) == extension);
-            if let (Some(id), Some(content)) = (id, content)
-                && is_needed(id, content)
-            {
-                continue;
-            }
-            // Files with other names do not belong to the server.
-            let is_ours = content.is_some() || extension == Some(PARTIAL);
-            if is_ours {
-                fs::remove_file(&path)?;
-                removed += 1;
+            match named(&path) {
+                Some((id, content)) if is_needed(id, content) => {}
+                Some((_, Content::Array)) => fs::remove_file(&path)?,
+                Some(_) => {
+                    quarantine.take(&path, served)?;
+                    moved += 1;
+                }
+                None if path.extension().is_some_and(|end| end == PARTIAL) => {
+                    fs::remove_file(&path)?;
+                }
+                // Files with other names do not belong to the server.
+                None => {}
             }
         }
         self.sync()?;
-        Ok(removed)
+        Ok(moved)
     }
 
     fn write(&self, stream: &Stream, room: Option<u64>) -> io::Result<Stored> {
         let pieces = stream.transfer.pieces.clone();
         let bytes: u64 = walk(pieces).map(|piece| piece.length).sum();
         if let Some(room) = room {
-            self.check_room(bytes.saturating_add(room))?;
+            self.check_room(bytes, room)?;
+        }
+        let content = stream.transfer.content;
+        if let Some((shelf, _)) = &self.logs
+            && is_short(content, bytes)
+        {
+            let bytes = gathered(stream, bytes);
+            let mut book = shelf.lock();
+            return Ok(book.ledger.hold(stream.transfer.id, content, bytes));
         }
         let path = self.file(stream.transfer.id, stream.transfer.content);
         let partial = path.with_extension(PARTIAL);
-        let stored = write_stream(&partial, stream).and_then(|stored| {
+        let folder = self.logs.as_ref().map_or(0, |(_, folder)| *folder);
+        let stored = write_stream(&partial, stream, folder).and_then(|stored| {
             fs::rename(&partial, &path)?;
             self.sync()?;
             Ok(stored)
@@ -131,13 +206,19 @@ impl Folder {
         stored
     }
 
-    fn check_room(&self, bytes: u64) -> io::Result<()> {
+    fn check_room(&self, bytes: u64, room: u64) -> io::Result<()> {
         let disk = rustix::fs::fstatvfs(self.fd.as_fd())?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        match free >= bytes.saturating_add(RESERVE) {
+        let kept = self.reserve.saturating_add(room);
+        match free >= bytes.saturating_add(kept) {
             true => Ok(()),
             false => {
-                let text = format!("{bytes} bytes are needed, and {free} bytes are free");
+                let text = format!(
+                    "{bytes} bytes are needed in {} and {free} are free, of which {} stay free for \
+                     the logs (jobs.reserve) and {room} for the results of accepted calls",
+                    self.path.display(),
+                    self.reserve
+                );
                 Err(io::Error::new(io::ErrorKind::StorageFull, text))
             }
         }
@@ -145,13 +226,24 @@ impl Folder {
 
     /// Reads a stream into memory, and compares its checksum.
     fn read(&self, stream: &Stream, stored: Stored) -> io::Result<()> {
-        let damaged = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text);
-        let file = File::open(self.file(stream.transfer.id, stream.transfer.content))?;
-        if file.metadata()?.len() != stored.bytes {
-            return Err(damaged(
-                "the length of the file differs from the recorded one",
-            ));
+        let damaged = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
+        let (id, content) = (stream.transfer.id, stream.transfer.content);
+        if let Some((shelf, _)) = &self.logs
+            && is_short(content, stored.bytes)
+        {
+            let bytes = shelf.read_short(id, content)?;
+            if Stored::of(&bytes) != stored {
+                return Err(damaged(
+                    "their checksum differs from the recorded one".into(),
+                ));
+            }
+            scatter(stream, &bytes);
+            return Ok(());
         }
+        if let Some(problem) = self.problem(id, content, stored) {
+            return Err(damaged(problem));
+        }
+        let file = File::open(self.file(id, content))?;
         let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
         let (mut sum, mut bytes) = (Hasher::new(), 0);
         for piece in walk(stream.transfer.pieces.clone()) {
@@ -164,14 +256,79 @@ impl Folder {
         match bytes == stored.bytes && sum.finalize() == stored.sum {
             true => Ok(()),
             false => Err(damaged(
-                "the checksum of the file differs from the recorded one",
+                "the checksum of their file differs from the recorded one".into(),
             )),
         }
     }
 }
 
-fn write_stream(path: &Path, stream: &Stream) -> io::Result<Stored> {
-    let mut file = BufWriter::with_capacity(BUFFER_BYTES, File::create(path)?);
+fn is_short(content: Content, bytes: u64) -> bool {
+    content != Content::Array && bytes <= MOST_SHORT
+}
+
+/// The bytes of a short stream.
+fn gathered(stream: &Stream, bytes: u64) -> Vec<u8> {
+    let mut all = Vec::with_capacity(bytes as usize);
+    for piece in walk(stream.transfer.pieces.clone()) {
+        // SAFETY: nobody else uses the buffer while it is here; the pieces lie within it.
+        all.extend_from_slice(unsafe { stream.object.part(piece.offset, piece.length) });
+    }
+    all
+}
+
+/// Puts bytes into the pieces of a stream.
+fn scatter(stream: &Stream, mut bytes: &[u8]) {
+    for piece in walk(stream.transfer.pieces.clone()) {
+        // SAFETY: as above.
+        let memory = unsafe { stream.object.part(piece.offset, piece.length) };
+        let (first, rest) = bytes.split_at(memory.len().min(bytes.len()));
+        memory[..first.len()].copy_from_slice(first);
+        bytes = rest;
+    }
+}
+
+/// What a file name of the server says.
+pub(crate) fn named(path: &Path) -> Option<(JobId, Content)> {
+    let id = path.file_stem()?.to_str()?.parse().ok()?;
+    let found = path.extension()?.to_str()?;
+    let mut contents = [Content::Arguments, Content::Result, Content::Array].into_iter();
+    let content = contents.find(|content| extension(*content) == found)?;
+    Some((id, content))
+}
+
+/// The call that a file describes at its end: the identity of its state folder, the kind of the
+/// array, and the record. `None` if the end is damaged or missing.
+pub(crate) fn read_trailer(file: &File) -> io::Result<Option<(u64, Content, Record)>> {
+    let length = file.metadata()?.len();
+    let Some(end) = length.checked_sub(TRAILER_BYTES as u64) else {
+        return Ok(None);
+    };
+    let mut last = [0; TRAILER_BYTES];
+    file.read_exact_at(&mut last, end)?;
+    let start = trailer_bytes(&last).and_then(|bytes| end.checked_sub(bytes as u64));
+    let Some(start) = start else { return Ok(None) };
+    let mut frame = vec![0; (end - start) as usize];
+    file.read_exact_at(&mut frame, start)?;
+    Ok(described(&frame))
+}
+
+/// Whether a file begins with the array that was written.
+pub(crate) fn has_array(file: &File, stored: Stored) -> io::Result<bool> {
+    let (mut sum, mut left) = (Hasher::new(), stored.bytes);
+    let mut file = BufReader::with_capacity(BUFFER_BYTES, file.take(stored.bytes));
+    while let bytes = file.fill_buf()?
+        && !bytes.is_empty()
+    {
+        let read = bytes.len();
+        sum.update(bytes);
+        left -= read as u64;
+        file.consume(read);
+    }
+    Ok(left == 0 && sum.finalize() == stored.sum)
+}
+
+fn write_stream(path: &Path, stream: &Stream, folder: u64) -> io::Result<Stored> {
+    let mut file = BufWriter::with_capacity(BUFFER_BYTES, private_file(path)?);
     let (mut sum, mut bytes) = (Hasher::new(), 0);
     for piece in walk(stream.transfer.pieces.clone()) {
         // SAFETY: nobody else uses the buffer while it is here; the pieces lie within it.
@@ -180,10 +337,19 @@ fn write_stream(path: &Path, stream: &Stream) -> io::Result<Stored> {
         sum.update(memory);
         bytes += piece.length;
     }
+    let sum = sum.finalize();
+    let stored = Stored { bytes, sum };
+    if let Some(record) = &stream.transfer.about {
+        let mut record = record.clone();
+        match stream.transfer.content {
+            Content::Arguments => record.arguments = stored,
+            _ => record.result = stored,
+        }
+        file.write_all(&trailer(folder, stream.transfer.content, &record))?;
+    }
     let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.sync_all()?;
-    let sum = sum.finalize();
-    Ok(Stored { bytes, sum })
+    Ok(stored)
 }
 
 fn walk(mut pieces: Pieces) -> impl Iterator<Item = farcall_rpc_proto::Piece> {
@@ -199,17 +365,18 @@ pub(super) struct Files {
 impl Files {
     pub(super) fn start(
         folder: &Folder,
+        trouble: &Trouble,
         replies: &Sender<Reply>,
         doorbell: &Arc<OwnedFd>,
     ) -> io::Result<Files> {
         let (tasks, queue) = channel();
         let queue = Arc::new(Mutex::new(queue));
         let threads = (0..THREADS).map(|_| {
-            let (folder, queue) = (folder.clone(), queue.clone());
+            let (folder, queue, trouble) = (folder.clone(), queue.clone(), trouble.clone());
             let (replies, doorbell) = (replies.clone(), doorbell.clone());
             std::thread::Builder::new()
                 .name("farcall-files".into())
-                .spawn(move || serve(&folder, &queue, &replies, &doorbell))
+                .spawn(move || serve(&folder, &trouble, &queue, &replies, &doorbell))
         });
         let threads = threads.collect::<io::Result<Vec<_>>>()?;
         let tasks = Some(tasks);
@@ -235,6 +402,7 @@ impl Drop for Files {
 
 fn serve(
     folder: &Folder,
+    trouble: &Trouble,
     queue: &Mutex<Receiver<Task>>,
     replies: &Sender<Reply>,
     doorbell: &OwnedFd,
@@ -249,6 +417,7 @@ fn serve(
                 room,
             } => {
                 let stored = folder.write(&stream, room);
+                let stored = stored.map_err(|error| trouble.explain(error));
                 let memory = (stream.transfer.memory, stream.object);
                 Reply::Written {
                     ticket,
@@ -262,6 +431,7 @@ fn serve(
                 stored,
             } => {
                 let read = folder.read(&stream, stored);
+                let read = read.map_err(|error| trouble.explain(error));
                 let memory = (stream.transfer.memory, stream.object);
                 Reply::Read {
                     ticket,
@@ -270,7 +440,10 @@ fn serve(
                 }
             }
             Task::Remove { id, content } => {
-                // A file that cannot be removed now is removed at the next start.
+                if let Some((shelf, _)) = &folder.logs {
+                    shelf.lock().ledger.release(id, content);
+                }
+                // A file that cannot be removed now is moved at the next start.
                 let _ = fs::remove_file(folder.file(id, content));
                 continue;
             }
@@ -290,7 +463,7 @@ mod tests {
 
     fn folder() -> (tempfile::TempDir, Folder) {
         let temporary = tempfile::tempdir().unwrap();
-        let folder = Folder::open(temporary.path().to_path_buf()).unwrap();
+        let folder = Folder::open(temporary.path().to_path_buf(), 16 << 20).unwrap();
         (temporary, folder)
     }
 
@@ -302,6 +475,7 @@ mod tests {
             content: Content::Result,
             memory: key,
             pieces: Pieces::whole(bytes),
+            about: None,
         };
         Stream { transfer, object }
     }
@@ -331,18 +505,14 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
             contents[position] ^= 0x10;
         }
-        for damaged in [
-            &contents[..contents.len() - 1],
-            &[],
-            &[&contents[..], &[0]].concat(),
-        ] {
+        for damaged in [&contents[..contents.len() - 1], &[]] {
             fs::write(&path, damaged).unwrap();
             assert!(folder.read(&read, stored).is_err());
         }
     }
 
     #[test]
-    fn what_nobody_needs_is_swept_away() {
+    fn what_nobody_needs_is_moved_into_quarantine() {
         let (temporary, folder) = folder();
         let needed = stream(10);
         folder.write(&needed, Some(0)).unwrap();
@@ -352,9 +522,16 @@ mod tests {
         fs::write(temporary.path().join("x.partial"), "").unwrap();
         fs::write(temporary.path().join("notes.txt"), "").unwrap();
         let keep = |id, content| (id, content) == (needed.transfer.id, Content::Result);
-        assert_eq!(folder.sweep(keep).unwrap(), 2);
+        let state = tempfile::tempdir().unwrap();
+        let quarantine = Quarantine::of(state.path());
+        assert_eq!(folder.sweep(&quarantine, 5000, keep).unwrap(), 1);
         let left = fs::read_dir(temporary.path()).unwrap().count();
         assert_eq!(left, 2);
+        let kept = quarantine.files();
+        let name = format!("{}.result", orphan.transfer.id);
+        assert_eq!((kept[0].0, &kept[0].1), (5, &name));
+        assert_eq!(quarantine.expire(100_000, 95), 0);
+        assert_eq!(quarantine.expire(101_000, 95), 1);
     }
 
     #[test]
@@ -362,6 +539,11 @@ mod tests {
         let (temporary, folder) = folder();
         let error = folder.write(&stream(10), Some(u64::MAX / 2)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        let text = error.to_string();
+        assert!(
+            text.contains("16777216 stay free") && text.contains("jobs.reserve"),
+            "{text}"
+        );
         assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
     }
 }

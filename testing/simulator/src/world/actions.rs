@@ -147,6 +147,7 @@ impl World {
     fn write_file(&mut self, host: usize, ticket: u64, mut transfer: Transfer) {
         let error = |is_full, text: &str| DiskError {
             is_full,
+            is_damage: false,
             text: text.to_string(),
         };
         let mut bytes = Vec::new();
@@ -181,6 +182,7 @@ impl World {
         if self.fails(|faults| faults.disk_errors, 50) {
             read = Err(DiskError {
                 is_full: false,
+                is_damage: false,
                 text: "the disk cannot be read".to_string(),
             });
         }

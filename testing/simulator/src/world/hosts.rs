@@ -103,9 +103,21 @@ impl World {
         let files = self.folder(host);
         let mut machine = Machine::start(&mut self.random, now, &self.options, files);
         machine.server.set_time(now);
+        if self.options.faults.disk_rots && self.random.chance(0.5) {
+            let disk = &mut self.hosts[host].disk;
+            disk.rot(&mut self.random);
+        }
         let at = &mut self.hosts[host];
-        let records = at.disk.open(now.unix_ms);
-        machine.server.handle(Event::DurableOpened(records));
+        match at.disk.open(now.unix_ms, now.nanos) {
+            Ok((records, served)) => {
+                machine.server.handle(Event::DurableOpened(records, served));
+            }
+            Err(damages) => {
+                let text = format!("one damaged log of server {host} loses calls: {damages:?}");
+                self.checker.fail(text);
+            }
+        }
+        let at = &mut self.hosts[host];
         at.machine = Some(machine);
         at.deadline = Nanos::MAX;
         at.commits = false;
@@ -159,10 +171,11 @@ impl World {
     fn ends(&mut self, host: usize, committed: usize, late: Nanos) {
         self.checker.killed(self.life(host), host);
         self.disappoint(host);
-        let now = self.clock(host).unix_ms;
+        let now = self.clock(host);
         let at = &mut self.hosts[host];
         at.machine = None;
-        at.disk.killed(committed, now);
+        let moment = (now.unix_ms, now.nanos);
+        at.disk.killed(committed, moment, &mut self.random);
         self.lose_links(host, late);
         self.hosts[host].members.clear();
         self.dead.push((self.hosts[host].number, self.now));
@@ -213,7 +226,7 @@ impl World {
             self.trace(|| format!("server {host} stands still for {} ms", delay / MS));
         }
         if self.fails(|faults| faults.calendar_jumps, 5000) {
-            self.hosts[host].calendar += self.random.below(4_000_000) as i64 - 2_000_000;
+            self.hosts[host].calendar += self.random.below(2_000_000_000) as i64 - 1_000_000_000;
         }
         if self.fails(|faults| faults.ends, 3000) {
             let ends_now = self.random.chance(0.5);
@@ -258,12 +271,12 @@ impl World {
 
     fn disk_commits(&mut self, host: usize) {
         self.hosts[host].commits = false;
-        let now = self.clock(host).unix_ms;
+        let now = self.clock(host);
         let is_full = self.fails(|faults| faults.disk_is_full, 100);
         let disk = &mut self.hosts[host].disk;
         let said = match is_full {
             true => disk.refuse(),
-            false => disk.commit(now),
+            false => disk.commit(now.unix_ms, now.nanos),
         };
         for event in said {
             self.tell(host, event);

@@ -561,7 +561,7 @@ fn a_submission_that_breaks_off_is_never_run() {
     peer.send(&submission(3, copy, length));
     peer.send(&frame(DATA, 3, &data));
     assert_eq!(peer.frame().kind, SUBMITTED);
-    let files = || std::fs::read_dir(state.join("jobs")).unwrap().count();
+    let files = || std::fs::read_dir(state.join("arrays")).unwrap().count();
     wait_until("the result alone is on the disk", || files() == 1);
     peer.send(&frame(LIST_JOBS, 4, &[0x81, 0x00]));
     let jobs = peer.frame();

@@ -1,10 +1,18 @@
-//! The journal: what it keeps, what it makes of a restart, and of damage.
+//! A state folder: what it keeps, what it makes of a restart, and of damage.
 
+use super::super::{Disk, DiskError, StateSettings};
 use super::*;
 use farcall_random::SplitMix64;
-use std::path::PathBuf;
+use farcall_rpc_proto::{DurableState, FailureKind, JobId};
+use farcall_server_proto::lifecycle::Change;
+use farcall_server_proto::{Event, Outcome, Record, Stored};
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
 
-fn record(byte: u8) -> Record {
+const LOGS: [&str; 2] = ["calls.a.log", "calls.b.log"];
+
+pub(in super::super) fn record(byte: u8) -> Record {
     Record {
         number: 0,
         id: JobId([byte; 16]),
@@ -18,176 +26,204 @@ fn record(byte: u8) -> Record {
         submitted: 1000,
         started: None,
         ended: None,
+        kept_from: None,
         keep: 60,
-        arguments: Stored { bytes: 5, sum: 6 },
+        arguments: Stored { bytes: 0, sum: 0 },
         result: Stored { bytes: 7, sum: 0 },
         exec: None,
         failure: None,
     }
 }
 
-fn folder() -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("jobs.sqlite");
-    (folder, path)
+struct Opened {
+    disk: Disk,
+    records: Vec<Record>,
+    served: u64,
 }
 
-fn within<T>(
-    database: &mut Connection,
-    change: impl FnOnce(&Transaction<'_>) -> Result<T, JournalError>,
-) -> T {
-    let transaction = database.transaction().unwrap();
-    let value = change(&transaction).unwrap();
-    transaction.commit().unwrap();
-    value
-}
-
-#[test]
-fn what_is_recorded_is_read_again() {
-    let (_folder, path) = folder();
-    let (mut database, records) = open(&path).unwrap();
-    assert_eq!(records, []);
-    let numbers = [1, 2].map(|byte| within(&mut database, |t| Ok(insert(t, &record(byte))?)));
-    drop(database);
-    let (mut database, records) = open(&path).unwrap();
-    let expected = [1, 2].map(|byte| Record {
-        number: u64::from(byte),
-        ..record(byte)
-    });
-    assert_eq!((numbers, records.as_slice()), ([1, 2], expected.as_slice()));
-    let outcome = Outcome {
-        result: Some(Stored { bytes: 7, sum: 8 }),
-        exec: Some(9),
-        failure: None,
+fn open(folder: &Path) -> Result<Opened, DiskError> {
+    let doorbell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
+    let settings = StateSettings {
+        reserve: 0,
+        keep_s: 3600,
     };
-    let id = JobId([1; 16]);
-    within(&mut database, |t| {
-        apply(t, id, Change::Start, Outcome::default())
-    });
-    let changed = within(&mut database, |t| {
-        apply(t, id, Change::Finish, outcome.clone())
-    });
-    assert!(changed.is_some_and(|changed| changed.applied && changed.state == DurableState::Done));
-    let late = within(&mut database, |t| {
-        apply(t, id, Change::Cancel, Outcome::default())
-    });
-    assert!(late.is_some_and(|changed| !changed.applied && changed.state == DurableState::Done));
-    within(&mut database, |t| Ok(forget(t, JobId([2; 16]))?));
-    drop(database);
-    let (mut database, records) = open(&path).unwrap();
-    assert_eq!(records.len(), 1);
-    assert_eq!(records[0].state, DurableState::Done);
-    assert_eq!(
-        (records[0].result, records[0].exec),
-        (Stored { bytes: 7, sum: 8 }, Some(9))
-    );
-    assert!(records[0].ended >= records[0].started && records[0].started.is_some());
-    let number = within(&mut database, |t| Ok(insert(t, &record(3))?));
-    assert_eq!(number, 3, "no number is used twice");
-    let unknown = within(&mut database, |t| {
-        apply(t, JobId([9; 16]), Change::Start, Outcome::default())
-    });
-    assert_eq!(unknown, None);
+    let (disk, records, served) = Disk::open(folder, settings, doorbell)?;
+    Ok(Opened {
+        disk,
+        records,
+        served,
+    })
+}
+
+impl Opened {
+    fn write(&self, entry: Entry) -> Event {
+        self.disk.journal.as_ref().unwrap().record(entry);
+        match self.disk.replies.recv().unwrap() {
+            Reply::Recorded(event) => event,
+            _ => panic!("no answer of the journal"),
+        }
+    }
+
+    fn insert(&self, byte: u8) -> u64 {
+        match self.write(Entry::Insert(Box::new(record(byte)))) {
+            Event::Inserted(_, number) => number.unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn start(&self, byte: u8) {
+        let entry = Entry::Change {
+            id: JobId([byte; 16]),
+            change: Change::Start,
+            outcome: Outcome::default(),
+        };
+        assert!(matches!(self.write(entry), Event::Changed(_, Some(changed)) if changed.applied));
+    }
 }
 
 #[test]
-fn after_a_restart_a_call_runs_again_if_it_may() {
-    let (_folder, path) = folder();
-    let (mut database, _) = open(&path).unwrap();
-    for byte in [1, 2, 3] {
-        within(&mut database, |t| Ok(insert(t, &record(byte))?));
+fn what_is_recorded_is_read_again_and_runs_again_if_it_may() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = open(folder.path()).unwrap();
+    assert_eq!(opened.records, []);
+    for byte in 1..=3 {
+        assert_eq!(opened.insert(byte), u64::from(byte));
     }
-    for byte in [1, 2] {
-        let id = JobId([byte; 16]);
-        within(&mut database, |t| {
-            apply(t, id, Change::Start, Outcome::default())
-        });
-    }
-    drop(database);
-    let (_, records) = open(&path).unwrap();
-    let states: Vec<DurableState> = records.iter().map(|record| record.state).collect();
-    assert_eq!(
-        states,
-        [
-            DurableState::Failed,
-            DurableState::Queued,
-            DurableState::Queued
-        ]
-    );
-    let failure = records[0].failure.as_ref().unwrap();
+    opened.start(1);
+    opened.start(2);
+    drop(opened);
+    let opened = open(folder.path()).unwrap();
+    let states: Vec<DurableState> = opened.records.iter().map(|record| record.state).collect();
+    use DurableState::*;
+    assert_eq!(states, [Failed, Queued, Queued]);
+    let failure = opened.records[0].failure.as_ref().unwrap();
     assert_eq!(failure.kind, FailureKind::OutcomeUnknown);
-    assert!(records[0].expires().is_some());
+    assert!(opened.records[0].expires().is_some());
+    assert_eq!(opened.insert(4), 4, "no number is used twice");
 }
 
 #[test]
-fn two_servers_do_not_share_a_journal() {
-    let (_folder, path) = folder();
-    let (_first, _) = open(&path).unwrap();
-    let error = open(&path).unwrap_err().to_string();
-    assert!(error.contains("another server uses the folder"), "{error}");
+fn two_servers_do_not_share_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let _first = open(folder.path()).unwrap();
+    let error = open(folder.path()).err().unwrap();
+    assert!(error.is_taken());
+    let text = error.to_string();
+    assert!(text.contains("another server uses the folder"), "{text}");
 }
 
 #[test]
-fn the_journal_of_a_newer_server_is_left_alone() {
-    let (_folder, path) = folder();
-    let (database, _) = open(&path).unwrap();
-    database.pragma_update(None, "user_version", 99).unwrap();
-    drop(database);
-    assert!(matches!(open(&path), Err(JournalError::Newer(99))));
-}
-
-#[test]
-fn values_that_make_no_sense_are_told() {
-    for change in [
-        "state = 17",
-        "state = -1",
-        "id = x'00'",
-        "argument_sum = 5000000000",
-        "result_bytes = -5",
-        "keep_s = -1",
-        "started = -1",
-    ] {
-        let (_folder, path) = folder();
-        let (mut database, _) = open(&path).unwrap();
-        within(&mut database, |t| Ok(insert(t, &record(1))?));
-        let statement = format!("UPDATE jobs SET {change}");
-        database.execute(&statement, []).unwrap();
-        drop(database);
-        let damaged = matches!(open(&path), Err(JournalError::Damaged(_)));
-        assert!(damaged, "{change}");
+fn the_logs_of_a_newer_server_are_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(folder.path()).unwrap());
+    for name in LOGS {
+        let mut log = fs::read(folder.path().join(name)).unwrap();
+        log[41] = 2;
+        let sum = crc32fast::hash(&log[..64]);
+        log[64..68].copy_from_slice(&sum.to_le_bytes());
+        fs::write(folder.path().join(name), log).unwrap();
     }
+    let error = open(folder.path()).err().unwrap();
+    assert!(matches!(error, DiskError::Newer(2)), "{error}");
 }
 
-/// Whatever bytes the file has, opening it ends, with an error or with records.
+/// One object is damaged while no server runs: every call is still there.
 #[test]
-fn a_damaged_file_is_an_error_or_read() {
-    let (_folder, path) = folder();
-    let (mut database, _) = open(&path).unwrap();
-    for byte in 0..40 {
-        within(&mut database, |t| Ok(insert(t, &record(byte))?));
+fn a_damaged_log_is_rebuilt_and_kept_in_quarantine() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let opened = open(path).unwrap();
+    for byte in 1..=20 {
+        opened.insert(byte);
     }
-    drop(database);
-    let whole = std::fs::read(&path).unwrap();
-    let (mut random, mut errors) = (SplitMix64::new(1), 0);
-    for round in 0..200 {
-        let mut damaged = whole.clone();
-        for _ in 0..=round % 16 {
-            let at = random.below(whole.len() as u64) as usize;
-            damaged[at] = random.next_u64() as u8;
+    drop(opened);
+    let mut random = SplitMix64::new(5);
+    let old = fs::read(path.join(LOGS[0])).unwrap();
+    for round in 0..60u64 {
+        let name = path.join(LOGS[random.below(2) as usize]);
+        let log = fs::read(&name).unwrap();
+        let at = random.below(log.len() as u64);
+        let file = fs::File::options().write(true).open(&name).unwrap();
+        match round % 6 {
+            0 => file.write_all_at(&[log[at as usize] ^ 4], at).unwrap(),
+            1 => file.set_len(at).unwrap(),
+            2 => file.write_all_at(&vec![0; log.len()], 0).unwrap(),
+            3 => fs::remove_file(&name).unwrap(),
+            4 => fs::write(&name, &old[..old.len() / 2]).unwrap(),
+            _ => file.write_all_at(b"somebody else's", at).unwrap(),
         }
-        if round % 5 == 0 {
-            damaged.truncate(random.below(whole.len() as u64) as usize);
-        }
-        let (_folder, path) = folder();
-        std::fs::write(&path, damaged).unwrap();
-        errors += usize::from(open(&path).is_err());
+        drop(file);
+        let opened = open(path).unwrap();
+        assert_eq!(opened.records.len(), 20, "round {round}");
+        drop(opened);
+        let [a, b] = LOGS.map(|name| fs::read(path.join(name)).unwrap());
+        assert!(a == b, "round {round}");
     }
-    assert!(errors > 0, "some damage is noticed");
-    std::fs::write(
-        &path,
-        b"not a database at all, but long enough to be taken for one",
-    )
-    .unwrap();
-    let error = open(&path).unwrap_err().to_string();
-    assert!(error.contains("move the folder away"), "{error}");
+    let kept = fs::read_dir(path.join("quarantine")).unwrap().count();
+    assert!(kept > 30, "{kept} damaged logs were kept");
+    fs::remove_file(path.join("identity")).unwrap();
+    assert_eq!(open(path).unwrap().records.len(), 20);
+    fs::write(path.join("identity"), "0123456789abcdef\n").unwrap();
+    assert_eq!(open(path).unwrap().records.len(), 20);
+    // Both at once is more than one object.
+    for name in LOGS {
+        fs::remove_file(path.join(name)).unwrap();
+    }
+    let error = open(path).err().unwrap().to_string();
+    assert!(error.contains("farcall state restore"), "{error}");
+}
+
+#[test]
+fn a_log_of_another_folder_is_not_taken_for_its_own() {
+    let folders = [1, 2].map(|_| tempfile::tempdir().unwrap());
+    for (folder, byte) in folders.iter().zip([1, 2]) {
+        open(folder.path()).unwrap().insert(byte);
+    }
+    let [one, two] = folders.each_ref().map(|folder| folder.path().join(LOGS[1]));
+    let log = fs::read(&one).unwrap();
+    fs::copy(&two, &one).unwrap();
+    fs::write(&two, log).unwrap();
+    for (folder, byte) in folders.iter().zip([1, 2]) {
+        let records = open(folder.path()).unwrap().records;
+        assert_eq!(records.len(), 1);
+        assert_eq!(records[0].id, JobId([byte; 16]));
+    }
+}
+
+#[test]
+fn time_without_a_server_does_not_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = open(folder.path()).unwrap();
+    first.insert(1);
+    let cancel = Entry::Change {
+        id: JobId([1; 16]),
+        change: Change::Cancel,
+        outcome: Outcome::default(),
+    };
+    assert!(first.served < 60_000);
+    first.write(cancel);
+    drop(first);
+    let second = open(folder.path()).unwrap();
+    let ended = second.records[0].kept_from.unwrap();
+    assert!(second.served >= ended && second.served < ended + 60_000);
+    assert_eq!(second.records[0].expires(), Some(ended + 60_000));
+}
+
+#[test]
+fn other_users_are_kept_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    open(path).unwrap().insert(1);
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    for name in LOGS {
+        assert_eq!(mode(&path.join(name)), 0o600);
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(path.join(LOGS[0]), fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(path.join("jobs.sqlite.old"), "").unwrap();
+    super::super::guard::prepare(path).unwrap();
+    assert_eq!(mode(path), 0o700);
+    assert_eq!(mode(&path.join(LOGS[0])), 0o600);
+    assert_eq!(mode(&path.join("jobs.sqlite.old")), 0o600);
+    assert_eq!(mode(&path.join("arrays")), 0o700);
 }

@@ -1,0 +1,245 @@
+//! `farcall state`: checks the files of a server or a metaserver, and copies them.
+
+use crate::failure::Failure;
+use crate::form::Form;
+use clap::{Args, Subcommand};
+use farcall_metaserver::StoreAddress;
+use farcall_metaserver::copies;
+use farcall_server::state::{self, Effect, Problem, Report};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Check, back up and restore the files of servers and metaservers
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall state check /var/lib/farcall
+  farcall state backup /var/lib/farcall /backup/farcall
+  farcall state restore /backup/farcall /var/lib/farcall")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Check(Check),
+    Backup(Backup),
+    Restore(Restore),
+}
+
+/// Check the state folder of a server, or the store of a metaserver
+///
+/// Each record and each array is compared with its checksum. A server may be using the folder. The
+/// exit status is 1 if something is damaged and was not repaired.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall state check /var/lib/farcall
+  farcall state check /var/lib/farcall --restore
+  farcall state check sqlite:/var/lib/farcall/meta.db")]
+struct Check {
+    /// The state folder (`farcall serve --state DIR`), or the store (`farcall meta --store STORE`).
+    #[arg(value_name = "DIR|STORE")]
+    place: Place,
+    /// Repair the folder, and bring back the calls that its files and its quarantine describe. No
+    /// server may be using it. A call that was forgotten shortly before may come back, too.
+    #[arg(long)]
+    restore: bool,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// Copy a state folder, or the store of a metaserver, while it is in use
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall state backup /var/lib/farcall /backup/farcall-2026-11-22
+  farcall state backup sqlite:/var/lib/farcall/meta.db /backup/meta.db")]
+struct Backup {
+    /// The state folder, or the store.
+    #[arg(value_name = "DIR|STORE")]
+    place: Place,
+    /// The copy: a new folder, or a new file for a store.
+    #[arg(value_name = "TO")]
+    to: PathBuf,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// Copy a backup into a new state folder or store, after checking it
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall state restore /backup/farcall-2026-11-22 /var/lib/farcall
+  farcall state restore /backup/meta.db sqlite:/var/lib/farcall/meta.db")]
+struct Restore {
+    /// The backup.
+    #[arg(value_name = "BACKUP")]
+    from: PathBuf,
+    /// The state folder or the store. There must be nothing in its place.
+    #[arg(value_name = "DIR|STORE")]
+    place: Place,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// A state folder, or a store.
+#[derive(Clone, Debug)]
+enum Place {
+    Folder(PathBuf),
+    Store(StoreAddress),
+}
+
+impl std::str::FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        let is_store = ["sqlite:", "postgres:", "postgresql:"]
+            .iter()
+            .any(|scheme| text.starts_with(scheme));
+        match is_store {
+            true => text.parse().map(Place::Store),
+            false => Ok(Place::Folder(PathBuf::from(text))),
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.command {
+        Command::Check(arguments) => check(arguments),
+        Command::Backup(arguments) => backup(arguments),
+        Command::Restore(arguments) => restore(arguments),
+    }
+}
+
+fn check(arguments: &Check) -> Result<(), Failure> {
+    match &arguments.place {
+        Place::Folder(folder) if arguments.restore => {
+            let report = state::restore_calls(folder).map_err(Failure::failed)?;
+            print(&arguments.form, &report, folder);
+            Ok(())
+        }
+        Place::Folder(folder) => {
+            let report = state::check(folder).map_err(Failure::failed)?;
+            print(&arguments.form, &report, folder);
+            match report.problems.len() {
+                0 => Ok(()),
+                count => Err(Failure::failed(advice(&report, count, folder))),
+            }
+        }
+        Place::Store(_) if arguments.restore => Err(Failure::usage(
+            "--restore is for state folders; restore a store with `farcall state restore`",
+        )),
+        Place::Store(store) => {
+            let problems = copies::check(store).map_err(Failure::failed)?;
+            let is_whole = problems.is_empty();
+            print_store(&arguments.form, &problems, store);
+            match is_whole {
+                true => Ok(()),
+                false => Err(Failure::failed(format!(
+                    "{store} is damaged: restore it with `farcall state restore`, or move it away; \
+                     servers register again within their lease"
+                ))),
+            }
+        }
+    }
+}
+
+/// What to do about damage.
+fn advice(report: &Report, count: usize, folder: &Path) -> String {
+    let folder = folder.display();
+    let worst = report.problems.iter().map(|problem| problem.effect).max();
+    let what = match worst {
+        Some(Effect::Refused) => format!(
+            "a server does not start with this; put the folder back with `farcall state restore`, \
+             or bring back what is left: `farcall state check {folder} --restore`"
+        ),
+        Some(Effect::Reported) => format!(
+            "the status of these calls tells of it; `farcall state check {folder} --restore` looks \
+             for their files in quarantine"
+        ),
+        _ => "no call is lost: the next start of the server repairs it".to_string(),
+    };
+    format!("{count} objects are damaged; {what}")
+}
+
+fn backup(arguments: &Backup) -> Result<(), Failure> {
+    let to = &arguments.to;
+    match &arguments.place {
+        Place::Folder(folder) => {
+            let report = state::backup(folder, to).map_err(Failure::failed)?;
+            print(&arguments.form, &report, to);
+        }
+        Place::Store(store) => {
+            copies::copy(store, to).map_err(Failure::failed)?;
+            print_store(&arguments.form, &[], &StoreAddress::Sqlite(to.clone()));
+        }
+    }
+    Ok(())
+}
+
+fn restore(arguments: &Restore) -> Result<(), Failure> {
+    match &arguments.place {
+        Place::Folder(folder) => {
+            let report = state::restore(&arguments.from, folder).map_err(Failure::failed)?;
+            print(&arguments.form, &report, folder);
+        }
+        Place::Store(StoreAddress::Sqlite(path)) => {
+            let backup = StoreAddress::Sqlite(arguments.from.clone());
+            copies::copy(&backup, path).map_err(Failure::failed)?;
+            print_store(&arguments.form, &[], &StoreAddress::Sqlite(path.clone()));
+        }
+        Place::Store(store) => {
+            copies::check(store).map_err(Failure::failed)?;
+        }
+    }
+    Ok(())
+}
+
+fn print(form: &Form, report: &Report, folder: &Path) {
+    let Report {
+        calls,
+        problems,
+        quarantined,
+        restored,
+    } = report;
+    let words = || {
+        let mut lines = vec![format!("{}: {calls} durable calls", folder.display())];
+        let told = |problem: &Problem| format!("  {}: {}", effect(problem.effect), problem.what);
+        lines.extend(problems.iter().map(told));
+        if *quarantined > 0 {
+            lines.push(format!("  {quarantined} files are in quarantine"));
+        }
+        lines.extend(restored.iter().map(|id| format!("  brought back: {id}")));
+        lines.join("\n")
+    };
+    let fields = || {
+        let restored = restored.iter().map(ToString::to_string);
+        json!({
+            "folder": folder.display().to_string(),
+            "calls": calls,
+            "quarantined": quarantined,
+            "problems": problems.iter().map(to_json).collect::<Vec<_>>(),
+            "restored": restored.collect::<Vec<_>>(),
+        })
+    };
+    form.answer(words, fields);
+}
+
+fn print_store(form: &Form, problems: &[String], store: &StoreAddress) {
+    let words = || match problems.len() {
+        0 => format!("{store}: whole"),
+        _ => format!("{store}: damaged: {}", problems.join("; ")),
+    };
+    let fields = || json!({"store": store.to_string(), "problems": problems});
+    form.answer(words, fields);
+}
+
+fn to_json(problem: &Problem) -> Value {
+    json!({"what": problem.what, "effect": effect(problem.effect)})
+}
+
+fn effect(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Repairable => "repairable",
+        Effect::Reported => "damaged",
+        Effect::Refused => "lost",
+    }
+}

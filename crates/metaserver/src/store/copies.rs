@@ -1,0 +1,124 @@
+//! Checking a store and copying it while metaservers use it.
+
+use super::StoreAddress;
+use rusqlite::{Connection, OpenFlags};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Time to wait for another process that writes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why a store cannot be checked or copied.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// PostgreSQL has its own tools.
+    #[error(
+        "PostgreSQL copies its databases itself: use `pg_dump` for a backup and `pg_restore` or \
+         `psql` to restore it"
+    )]
+    Postgres,
+    /// There is something at the place of the copy.
+    #[error("{} exists: name a new file, or move this one away", .0.display())]
+    Exists(PathBuf),
+    /// The file is damaged.
+    #[error("{} is damaged: {}", path.display(), problems.join("; "))]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        problems: Vec<String>,
+    },
+    /// The file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: rusqlite::Error,
+    },
+}
+
+/// What is damaged in a store.
+///
+/// # Errors
+/// It is not a file of SQLite, or it cannot be read.
+pub fn check(store: &StoreAddress) -> Result<Vec<String>, CopyError> {
+    let path = file(store)?;
+    problems(path).map_err(|source| failed(path, source))
+}
+
+/// Copies a store into a new file, while metaservers use it.
+///
+/// # Errors
+/// It is not a file of SQLite, it is damaged, or the copy exists or cannot be written.
+pub fn copy(store: &StoreAddress, to: &Path) -> Result<(), CopyError> {
+    let path = file(store)?;
+    if to.exists() {
+        return Err(CopyError::Exists(to.to_path_buf()));
+    }
+    let problems = check(store)?;
+    if !problems.is_empty() {
+        let path = path.to_path_buf();
+        return Err(CopyError::Damaged { path, problems });
+    }
+    let copied =
+        open(path).and_then(|known| known.execute("VACUUM INTO ?1", [to.to_string_lossy()]));
+    copied.map(drop).map_err(|source| failed(to, source))
+}
+
+fn file(store: &StoreAddress) -> Result<&Path, CopyError> {
+    match store {
+        StoreAddress::Sqlite(path) => Ok(path),
+        StoreAddress::Postgres(_) => Err(CopyError::Postgres),
+    }
+}
+
+fn failed(path: &Path, source: rusqlite::Error) -> CopyError {
+    let path = path.to_path_buf();
+    CopyError::Sqlite { path, source }
+}
+
+fn open(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let known = Connection::open_with_flags(path, flags)?;
+    known.busy_timeout(PATIENCE)?;
+    Ok(known)
+}
+
+fn problems(path: &Path) -> rusqlite::Result<Vec<String>> {
+    let known = open(path)?;
+    let mut check = known.prepare("PRAGMA integrity_check")?;
+    let rows = check.query_map([], |row| row.get::<_, String>(0))?;
+    let rows: Vec<String> = rows.collect::<rusqlite::Result<_>>()?;
+    Ok(rows.into_iter().filter(|row| row != "ok").collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+    use farcall_directory::Key;
+
+    #[test]
+    fn a_store_in_use_is_copied_and_damage_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = StoreAddress::Sqlite(folder.path().join("store.db"));
+        let mut store = Store::open(&address).unwrap();
+        store.put(Key::Server(1), u64::MAX / 4, &[7; 5000]).unwrap();
+        let to = folder.path().join("copy.db");
+        copy(&address, &to).unwrap();
+        assert!(matches!(copy(&address, &to), Err(CopyError::Exists(_))));
+        let other = StoreAddress::Sqlite(to.clone());
+        let mut copied = Store::open(&other).unwrap();
+        assert_eq!(copied.load(0).unwrap(), [vec![7; 5000]]);
+        drop(copied);
+        let mut bytes = std::fs::read(&to).unwrap();
+        bytes[100..1000].fill(0xff);
+        std::fs::write(&to, bytes).unwrap();
+        let damaged = check(&other);
+        assert!(damaged.is_err() || damaged.is_ok_and(|problems| !problems.is_empty()));
+        let postgres = StoreAddress::Postgres("postgresql://host/db".to_string());
+        let error = copy(&postgres, &to).unwrap_err().to_string();
+        assert!(error.contains("pg_dump"), "{error}");
+    }
+}

@@ -1,0 +1,98 @@
+//! The state folder belongs to one user and to one server at a time.
+
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+/// Permissions of the folder, and those that other users must not have.
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+const OTHERS: u32 = 0o077;
+
+/// Makes the state folder, or takes it from other users' eyes.
+///
+/// # Errors
+/// It cannot be made, or it belongs to another user.
+pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
+    make_folder(folder)?;
+    let known = fs::metadata(folder)?;
+    let own = rustix::process::geteuid().as_raw();
+    if known.uid() != own {
+        let text = format!(
+            "it belongs to the user with number {}, and this server runs as {own}: change its \
+             owner with `chown`, or run the server as that user",
+            known.uid()
+        );
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    if known.mode() & OTHERS != 0 {
+        fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))?;
+        tracing::warn!(
+            "{}: other users could read the folder (mode {:o}); its mode is now 700",
+            folder.display(),
+            known.mode() & 0o777
+        );
+    }
+    tighten(folder, 2)
+}
+
+/// Takes the files of a folder from other users.
+fn tighten(folder: &Path, depth: usize) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let known = match entry.metadata() {
+            Ok(known) => known,
+            // It has disappeared meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        let mode = match (known.is_dir(), known.is_file()) {
+            (true, _) => FOLDER_MODE,
+            (_, true) => FILE_MODE,
+            _ => continue,
+        };
+        if known.mode() & OTHERS != 0 {
+            fs::set_permissions(entry.path(), Permissions::from_mode(mode))?;
+        }
+        if known.is_dir() && depth > 0 {
+            tighten(&entry.path(), depth - 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a folder that only its owner can read, if there is none.
+pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(FOLDER_MODE)
+        .create(folder)
+}
+
+/// Makes an empty file that only its owner can read.
+pub(crate) fn private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(FILE_MODE)
+        .open(path)
+}
+
+/// Makes the names in a folder last.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Locks the folder for as long as the result lives; `None` if another process has it.
+pub(crate) fn lock(folder: &Path) -> io::Result<Option<File>> {
+    let file = File::open(folder)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}

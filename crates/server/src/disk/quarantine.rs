@@ -1,0 +1,74 @@
+//! The quarantine of a state folder: damaged logs, and files that no record needs. They remain for
+//! the retention time, counted while a server serves, and `farcall state check --restore` can bring
+//! calls back from them.
+
+use super::guard::{make_folder, sync_folder};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+const NAME: &str = "quarantine";
+
+/// The folder. The name of each file begins with the time at which it came, in seconds that servers
+/// had served.
+#[derive(Clone, Debug)]
+pub(crate) struct Quarantine {
+    path: PathBuf,
+}
+
+impl Quarantine {
+    /// The quarantine of a state folder.
+    pub(crate) fn of(state: &Path) -> Quarantine {
+        Quarantine {
+            path: state.join(NAME),
+        }
+    }
+
+    /// Moves a file here.
+    pub(crate) fn take(&self, file: &Path, served: u64) -> io::Result<()> {
+        let to = self.place(file, served)?;
+        fs::rename(file, to)?;
+        sync_folder(&self.path)
+    }
+
+    /// Keeps a copy of a file that is about to be replaced.
+    pub(crate) fn copy(&self, file: &Path, served: u64) -> io::Result<()> {
+        let to = self.place(file, served)?;
+        fs::hard_link(file, &to).or_else(|_| fs::copy(file, &to).map(drop))?;
+        sync_folder(&self.path)
+    }
+
+    fn place(&self, file: &Path, served: u64) -> io::Result<PathBuf> {
+        make_folder(&self.path)?;
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let names = (0..).map(|number| format!("{}-{number}-{name}", served / 1000));
+        let mut places = names.map(|name| self.path.join(name));
+        let free = places.find(|place| !place.exists());
+        free.ok_or_else(|| io::Error::other("the quarantine has no free name"))
+    }
+
+    /// The files: when they came, their names before, and where they are now.
+    pub(crate) fn files(&self) -> Vec<(u64, String, PathBuf)> {
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let mut files: Vec<_> = entries
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                let mut parts = name.splitn(3, '-');
+                let since = parts.next()?.parse().ok()?;
+                let before = parts.nth(1)?.to_string();
+                Some((since, before, entry.path()))
+            })
+            .collect();
+        files.sort();
+        files
+    }
+
+    /// Removes files whose retention is over. Returns how many there were.
+    pub(crate) fn expire(&self, served: u64, keep_s: u64) -> usize {
+        let is_old = |since: u64| since.saturating_add(keep_s) < served / 1000;
+        let files = self.files().into_iter();
+        let old = files.filter(|(since, ..)| is_old(*since));
+        old.filter(|(.., path)| fs::remove_file(path).is_ok())
+            .count()
+    }
+}

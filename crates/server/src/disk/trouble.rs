@@ -1,0 +1,82 @@
+//! Trouble with the disk of the state folder: what people are told about it, and how often.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The folder, and whether it can be written at present.
+#[derive(Clone, Debug)]
+pub(crate) struct Trouble {
+    folder: Arc<PathBuf>,
+    is_known: Arc<AtomicBool>,
+}
+
+impl Trouble {
+    pub(crate) fn new(folder: &Path) -> Trouble {
+        Trouble {
+            folder: Arc::new(folder.to_path_buf()),
+            is_known: Arc::default(),
+        }
+    }
+
+    /// The same error, with the folder and the remedy.
+    pub(crate) fn explain(&self, error: io::Error) -> io::Error {
+        match error.kind() {
+            // It says how much is needed, and where.
+            ErrorKind::StorageFull if error.raw_os_error().is_none() => error,
+            ErrorKind::InvalidData | ErrorKind::NotFound => error,
+            kind => io::Error::new(kind, self.text(&error)),
+        }
+    }
+
+    fn text(&self, error: &io::Error) -> String {
+        let folder = self.folder.display();
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!(
+                "the disk of the state folder {folder} is full ({error}): make room there; the \
+                 server tries again every second"
+            ),
+            ErrorKind::ReadOnlyFilesystem => format!(
+                "the disk of the state folder {folder} has become read-only: the kernel's log \
+                 (dmesg) says why; make it writable again, and the server goes on"
+            ),
+            _ => format!(
+                "the state folder {folder} cannot be read or written: {error}; check the disk and \
+                 the kernel's log (dmesg)"
+            ),
+        }
+    }
+
+    /// The disk has refused a write. Logs the first of several refusals. Returns what clients are
+    /// told.
+    pub(super) fn begins(&self, error: &io::Error) -> String {
+        let text = self.text(error);
+        if !self.is_known.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                "durable calls cannot be recorded: {text}. New durable calls are refused, and \
+                 nothing that was accepted is lost"
+            );
+        }
+        text
+    }
+
+    /// The disk takes writes.
+    pub(super) fn ends(&self) {
+        if self.is_known.swap(false, Ordering::Relaxed) {
+            let folder = self.folder.display();
+            tracing::info!("durable calls are recorded again in {folder}");
+        }
+    }
+
+    /// A write took this long.
+    pub(super) fn slow(&self, took: Duration) {
+        tracing::warn!(
+            "the disk of the state folder {} is slow: a record took {:.1} s; clients that submit \
+             durable calls wait as long",
+            self.folder.display(),
+            took.as_secs_f64()
+        );
+    }
+}
