@@ -238,14 +238,10 @@ fn scalar<'py>(py: Python<'py>, value: &Scalar) -> PyResult<Bound<'py, PyAny>> {
     })
 }
 
-/// The array in its declared size, or its section if the memory has only that.
+/// The array in its declared size.
 fn shaped<'py>(array: &ArrayLayout, flat: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = flat.py();
-    let size = |axis: &farcall_idl::Axis| match array.packed {
-        true => axis.section.count,
-        false => axis.size,
-    };
-    let shape = PyTuple::new(py, array.axes.iter().map(size))?;
+    let shape = PyTuple::new(py, array.axes.iter().map(|axis| axis.size))?;
     flat.call_method1(intern!(py, "reshape"), (shape,))
 }
 
