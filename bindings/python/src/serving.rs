@@ -167,7 +167,8 @@ fn call<'py>(
     let is_returned =
         |param: &usize| interface.params[*param].mode == Mode::Out && !args.contains(param);
     let returned = (0..interface.params.len()).filter(is_returned);
-    let results = returned.map(|param| value(&param)).collect::<Vec<_>>();
+    let results = returned.map(|param| (&interface.params[param].name, value(&param)));
+    let results = results.collect::<Vec<_>>();
     callable.call1(py, (arguments, PyTuple::new(py, results)?))?;
     Ok(lists)
 }
