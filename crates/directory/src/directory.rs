@@ -295,6 +295,9 @@ impl Directory {
     /// Notes that a client has lost a server. The server counts as lost for all if it does not
     /// report either.
     pub(crate) fn doubt(&mut self, server: u64) {
+        if flaw::has(Flaw::StaysLost) {
+            self.mark_lost(server);
+        }
         if self.servers.contains_key(&server) {
             self.doubted.entry(server).or_insert(self.now);
         }

@@ -90,6 +90,9 @@ pub struct Death {
     pub cause: String,
     /// Whether the worker had begun with its current call.
     pub had_begun: bool,
+    /// Whether something else than the function and the server has ended it. The same call may then
+    /// succeed in another worker.
+    pub is_foreign: bool,
 }
 
 /// A worker's report after it has bound its library.

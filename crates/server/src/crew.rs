@@ -65,6 +65,7 @@ impl Crew {
                         kind: FailureKind::Internal,
                         cause: format!("has no process: {error}"),
                         had_begun: false,
+                        is_foreign: false,
                     };
                     Event::Died(worker, death)
                 });
@@ -185,6 +186,7 @@ impl Crew {
             kind: death.kind(),
             cause: death.cause(self.launcher.memory),
             had_begun,
+            is_foreign: death.is_foreign(),
         })
     }
 
