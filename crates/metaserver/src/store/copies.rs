@@ -2,6 +2,9 @@
 
 use super::StoreAddress;
 use rusqlite::{Connection, OpenFlags};
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,6 +30,14 @@ pub enum CopyError {
         path: PathBuf,
         /// What SQLite says.
         problems: Vec<String>,
+    },
+    /// The copy cannot be made.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: io::Error,
     },
     /// The file cannot be read or written.
     #[error("{}: {source}", path.display())]
