@@ -157,7 +157,7 @@ fn advice(report: &Report, count: usize, folder: &Path) -> String {
         ),
         _ => "no call is lost: the next start of the server repairs it".to_string(),
     };
-    format!("{count} objects are damaged; {what}")
+    format!("damaged objects: {count}; {what}")
 }
 
 fn backup(arguments: &Backup) -> Result<(), Failure> {
@@ -205,7 +205,7 @@ fn print(form: &Form, report: &Report, folder: &Path) {
         let told = |problem: &Problem| format!("  {}: {}", effect(problem.effect), problem.what);
         lines.extend(problems.iter().map(told));
         if *quarantined > 0 {
-            lines.push(format!("  {quarantined} files are in quarantine"));
+            lines.push(format!("  files in quarantine: {quarantined}"));
         }
         lines.extend(restored.iter().map(|id| format!("  brought back: {id}")));
         lines.join("\n")

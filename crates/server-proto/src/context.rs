@@ -54,6 +54,12 @@ impl Clock {
             started_ms: now.unix_ms.saturating_sub(now.nanos / 1_000_000),
         }
     }
+
+    /// The time since the start as the calendar shows it, for a deliberate fault.
+    pub(crate) fn by_calendar(&self) -> Nanos {
+        let passed = self.now.unix_ms.saturating_sub(self.started_ms);
+        passed.saturating_mul(1_000_000)
+    }
 }
 
 /// State that all parts share.

@@ -52,11 +52,15 @@ pub enum Flaw {
     ForgetsGoodbye,
     /// A call may wait for processor elements for ever.
     ForgetsPatience,
+    /// Only one of the two logs is read.
+    ReadsOneLog,
+    /// Results expire by the calendar, which may jump.
+    ExpiresByCalendar,
 }
 
 impl Flaw {
     /// All deliberate faults.
-    pub const ALL: [Flaw; 24] = [
+    pub const ALL: [Flaw; 26] = [
         Flaw::SharesBuffers,
         Flaw::SharesWorkers,
         Flaw::RunsAgain,
@@ -81,6 +85,8 @@ impl Flaw {
         Flaw::RegistersAnyone,
         Flaw::ForgetsGoodbye,
         Flaw::ForgetsPatience,
+        Flaw::ReadsOneLog,
+        Flaw::ExpiresByCalendar,
     ];
 }
 

@@ -227,7 +227,9 @@ fn open_logs(
     };
     let folder = path.display();
     for problem in &logs.problems {
-        tracing::warn!("{folder}: {problem}; it is rebuilt, and a damaged file is in quarantine");
+        tracing::warn!(
+            "{folder}: {problem}; it is rebuilt, and what was left of it is in quarantine"
+        );
     }
     let count = logs.losses().count();
     if count > 0 {

@@ -18,6 +18,7 @@ pub mod rpc_callback;
 pub mod rpc_client;
 pub mod rpc_server;
 pub mod rpc_submission;
+pub mod state_log;
 pub mod trunk_control;
 pub mod trunk_frame;
 
@@ -25,7 +26,7 @@ pub mod trunk_frame;
 pub type Body = fn(&[u8]);
 
 /// Every fuzz target: its name, which is also the name of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 17] = [
+pub const TARGETS: [(&str, Body); 18] = [
     ("channel_packet", channel_packet::run),
     ("directory_message", directory_message::run),
     ("flow_goal", flow_goal::run),
@@ -41,6 +42,7 @@ pub const TARGETS: [(&str, Body); 17] = [
     ("rpc_client", rpc_client::run),
     ("rpc_server", rpc_server::run),
     ("rpc_submission", rpc_submission::run),
+    ("state_log", state_log::run),
     ("trunk_control", trunk_control::run),
     ("trunk_frame", trunk_frame::run),
 ];

@@ -137,8 +137,9 @@ fn settings(random: &mut SplitMix64, options: &Options) -> Settings {
         },
         durable: DurableLimits {
             reserve: 0,
-            keep_h: 1000.0,
-            longest_h: 1000.0,
+            // Longer than any simulation, and shorter than a jump of the calendar.
+            keep_h: 24.0,
+            longest_h: 24.0,
             per_user: 1000,
             bytes_per_user: 1 << 40,
         },

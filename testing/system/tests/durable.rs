@@ -7,6 +7,7 @@ use farcall_client::{
 use farcall_system::server::{Serving, connect};
 use farcall_system::{ServerProcess, wait_until};
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -569,6 +570,110 @@ fn a_full_disk_refuses_calls_and_loses_none() {
         job.forget().unwrap();
     }
     wait_until("there is room again", || submit(1 << 20).is_ok());
+}
+
+/// Needs the right to mount.
+#[test]
+fn a_disk_that_fills_while_the_server_runs_loses_nothing() {
+    let Some(server) = ServerProcess::with_small_disk(&[FUNCTIONS]) else {
+        eprintln!("SKIPPED: a disk of its own needs root");
+        return;
+    };
+    let server = server.options(&["--workers", "1"]).keep_log().start();
+    let connection = connect(&server.socket());
+    let nap = connection.function("nap").unwrap();
+    let filler = server.state().join("filler");
+    // Its end comes when nothing can be recorded.
+    let running = nap.submit(&mut [int(400_000)], None).unwrap();
+    wait_until("it runs", || {
+        running.status().unwrap().state == DurableState::Running
+    });
+    let mut file = std::fs::File::create(&filler).unwrap();
+    let full = std::iter::repeat_with(|| file.write_all(&[1; 4096])).find_map(Result::err);
+    assert_eq!(full.unwrap().kind(), std::io::ErrorKind::StorageFull);
+    // The present page of the logs may have room for a few records.
+    let failure = (0..1000).find_map(|_| match nap.submit(&mut [int(1)], None) {
+        Ok(_) => None,
+        Err(Error::Failed(failure)) => Some(failure),
+        Err(error) => panic!("{error}"),
+    });
+    let failure = failure.expect("the disk is full");
+    assert_eq!(failure.kind, FailureKind::StorageFault);
+    let says = ["state", "is full", "make room"];
+    assert!(
+        says.iter().all(|part| failure.message.contains(part)),
+        "{failure}"
+    );
+    drop(file);
+    std::fs::remove_file(&filler).unwrap();
+    wait_until("calls are recorded again", || {
+        nap.submit(&mut [int(1)], None).is_ok()
+    });
+    assert!(fetch(&running, 0).unwrap().is_empty());
+    wait_until("all calls have ended", || {
+        let jobs = connection.jobs().unwrap();
+        jobs.iter().all(|job| job.state == DurableState::Done)
+    });
+    let log = server.log();
+    let refusals = log
+        .iter()
+        .filter(|line| line.contains("cannot be recorded"));
+    assert!(refusals.count() >= 1, "{log:?}");
+    let errors = log.iter().filter(|line| line.contains("ERROR")).count();
+    assert!(
+        errors < 5,
+        "one line for each time, not for each call: {log:?}"
+    );
+}
+
+/// Needs root for the second half.
+#[test]
+fn a_state_folder_is_closed_to_other_users_or_refused() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    let mut server = durable(&[]).keep_log().start();
+    let connection = connect(&server.socket());
+    let nap = connection.function("nap").unwrap();
+    let job = nap.submit(&mut [int(1)], None).unwrap();
+    fetch(&job, 0).unwrap();
+    server.kill();
+    let state = server.state();
+    let open = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    open(&state, 0o755);
+    open(&state.join("calls.a.log"), 0o644);
+    server.restart();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!(
+        (mode(&state), mode(&state.join("calls.a.log"))),
+        (0o700, 0o600)
+    );
+    let log = server.log();
+    assert!(
+        log.iter().any(|line| line.contains("its mode is now 700")),
+        "{log:?}"
+    );
+    connect(&server.socket()).job(job.id()).status().unwrap();
+    server.kill();
+    if chown(&state, Some(65_534), None).is_err() {
+        eprintln!("SKIPPED: a folder of another user needs root");
+        return;
+    }
+    let mut command = farcall_system::farcall();
+    command.args([
+        "serve",
+        "0.idl",
+        "--listen",
+        "127.0.0.1:0",
+        "--state",
+        "state",
+    ]);
+    let refused = command.current_dir(server.folder()).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && said.contains("chown"),
+        "{said}"
+    );
 }
 
 /// Needs root, and `setpriv`.

@@ -2,6 +2,9 @@
 
 use super::StoreAddress;
 use rusqlite::{Connection, OpenFlags};
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,6 +30,14 @@ pub enum CopyError {
         path: PathBuf,
         /// What SQLite says.
         problems: Vec<String>,
+    },
+    /// The copy cannot be made.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: io::Error,
     },
     /// The file cannot be read or written.
     #[error("{}: {source}", path.display())]
@@ -61,8 +72,15 @@ pub fn copy(store: &StoreAddress, to: &Path) -> Result<(), CopyError> {
         let path = path.to_path_buf();
         return Err(CopyError::Damaged { path, problems });
     }
-    let copied =
-        open(path).and_then(|known| known.execute("VACUUM INTO ?1", [to.to_string_lossy()]));
+    // The copy has the addresses of servers and the names of data: only its owner reads it.
+    let mut new = OpenOptions::new();
+    let made = new.write(true).create_new(true).mode(0o600).open(to);
+    made.map_err(|source| {
+        let path = to.to_path_buf();
+        CopyError::File { path, source }
+    })?;
+    let known = open(path).map_err(|source| failed(path, source))?;
+    let copied = known.execute("VACUUM INTO ?1", [to.to_string_lossy()]);
     copied.map(drop).map_err(|source| failed(to, source))
 }
 

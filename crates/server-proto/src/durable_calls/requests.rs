@@ -6,6 +6,7 @@ use crate::call::ActiveCall;
 use crate::context::{Context, Step};
 use crate::disk::{Fetch, Purpose};
 use crate::durable::{Asked, Durable, DurableCall};
+use crate::flaw::{Flaw, has};
 use crate::keys::{ConnectionKey, MemoryKey};
 use crate::lifecycle::Change;
 use crate::memory::NoMemory;
@@ -289,7 +290,10 @@ impl DurableCalls {
 
     /// Forgets calls whose retention is over.
     pub(crate) fn expire(&mut self, cx: &mut Context) {
-        let now = cx.now();
+        let now = match has(Flaw::ExpiresByCalendar) {
+            true => cx.clock.by_calendar(),
+            false => cx.now(),
+        };
         while let Some(id) = self
             .durable
             .as_mut()

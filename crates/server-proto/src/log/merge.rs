@@ -1,6 +1,7 @@
 //! One sequence of frames from two logs, of which one may be damaged in any way.
 
 use super::{Found, Head, Kind};
+use crate::flaw::{Flaw, has};
 use std::collections::BTreeMap;
 
 /// Where a frame is.
@@ -52,6 +53,9 @@ pub fn merge(folder: u64, logs: [&[Found]; 2]) -> Merged {
     let mut known: BTreeMap<u64, Place> = BTreeMap::new();
     let mut broken: BTreeMap<u64, Head> = BTreeMap::new();
     for (log, found) in logs.iter().enumerate() {
+        if log == 1 && has(Flaw::ReadsOneLog) {
+            continue;
+        }
         for found in *found {
             let Found::Frame(head, at, is_whole) = *found else {
                 continue;

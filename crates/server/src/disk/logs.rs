@@ -345,13 +345,19 @@ fn write_both(files: &[Arc<File>; 2], at: u64, bytes: &[u8], is_dirty: bool) -> 
         file.write_all_at(bytes, at)?;
         file.sync_data()
     };
-    std::thread::scope(|scope| {
+    let written = std::thread::scope(|scope| {
         let second = scope.spawn(|| write(&files[1]));
         let first = write(&files[0]);
         let second = second.join();
         first?;
         second.unwrap_or_else(|_| Err(io::Error::other("the thread of the second log ended")))
-    })
+    });
+    if written.is_err() {
+        // What is refused must not be there after a restart. If this fails, it is tried again
+        // before the next write.
+        let _ = files.each_ref().map(|file| file.set_len(at));
+    }
+    written
 }
 
 fn read_spot(files: &[Arc<File>; 2], spot: Spot) -> io::Result<Vec<u8>> {

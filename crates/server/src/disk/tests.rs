@@ -391,3 +391,45 @@ fn calls_come_back_from_files_that_describe_them() {
     let kept = Quarantine::of(folder).files().len();
     assert_eq!(kept, 2, "both logs are in quarantine");
 }
+
+/// State folders of earlier versions, whose servers were killed: a server of commit 882b0e3, with a
+/// journal in SQLite, and the first one with logs.
+#[test]
+fn the_golden_folders_of_earlier_versions_are_read() {
+    for name in ["state-882b0e3", "state-logs-1"] {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testing/golden");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        copy(&golden.join(name), path);
+        for _ in 0..2 {
+            let (disk, records) = open(path).unwrap();
+            let states: Vec<DurableState> = records.iter().map(|record| record.state).collect();
+            use DurableState::*;
+            assert_eq!(
+                states,
+                [Done, Done, Failed, Queued, Queued, Cancelled],
+                "{name}"
+            );
+            let failure = records[2].failure.as_ref().unwrap();
+            assert_eq!(failure.kind, FailureKind::OutcomeUnknown);
+            for (number, content) in [(0, Content::Result), (1, Content::Result)]
+                .into_iter()
+                .chain([(3, Content::Arguments), (4, Content::Arguments)])
+            {
+                let bytes = disk.fetch(&records[number], content).unwrap();
+                let length = if matches!(number, 0 | 3) { 100 } else { 70_000 };
+                let expected: Vec<u8> = (0..length).map(|byte| (byte % 100) as u8).collect();
+                assert!(bytes == expected, "{name}: the array of call {number}");
+            }
+            assert!(records[0].expires().is_some(), "its retention has begun");
+            drop(disk);
+            let report = state::check(path).unwrap();
+            assert_eq!((report.calls, report.problems.as_slice()), (6, &[][..]));
+        }
+        let arrays = fs::read_dir(path.join(ARRAYS)).unwrap().count();
+        assert_eq!(
+            arrays, 2,
+            "long arrays have files, short ones are in the logs"
+        );
+    }
+}

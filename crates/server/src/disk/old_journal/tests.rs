@@ -119,38 +119,3 @@ fn values_that_make_no_sense_are_told() {
     drop(newer);
     assert!(matches!(open(folder.path()), Err(DiskError::Newer(99))));
 }
-
-/// The state folder of a server of commit 882b0e3 that was killed.
-#[test]
-fn the_golden_folder_of_an_earlier_version_is_read() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testing/golden/state-882b0e3");
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path();
-    fs::create_dir(path.join(ARRAYS)).unwrap();
-    for part in ["", ARRAYS] {
-        for entry in fs::read_dir(golden.join(part)).unwrap() {
-            let entry = entry.unwrap();
-            if entry.file_type().unwrap().is_file() {
-                fs::copy(entry.path(), path.join(part).join(entry.file_name())).unwrap();
-            }
-        }
-    }
-    for _ in 0..2 {
-        let records = open(path).unwrap();
-        let states: Vec<DurableState> = records.iter().map(|record| record.state).collect();
-        use DurableState::*;
-        assert_eq!(states, [Done, Done, Failed, Queued, Queued, Cancelled]);
-        let failure = records[2].failure.as_ref().unwrap();
-        assert_eq!(failure.kind, FailureKind::OutcomeUnknown);
-        let report = crate::state::check(path).unwrap();
-        assert_eq!((report.calls, report.problems.as_slice()), (6, &[][..]));
-        let functions: Vec<&str> = records.iter().map(|record| &*record.function).collect();
-        let copy = "test/copy";
-        assert_eq!(functions, [copy, copy, "test/nap", copy, copy, copy]);
-    }
-    let arrays = fs::read_dir(path.join("arrays")).unwrap().count();
-    assert_eq!(
-        arrays, 2,
-        "long arrays have files, short ones are in the logs"
-    );
-}
