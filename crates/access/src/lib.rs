@@ -3,6 +3,7 @@
 //! The server and the metaserver ask [`Access`] for the [`User`] of each connection. They decide
 //! what a user is allowed to do.
 
+mod local;
 mod penalties;
 mod settings;
 mod tokens;
@@ -15,7 +16,7 @@ pub use user::{host_user, user_of_peer};
 
 use penalties::{Logged, Penalties};
 use std::collections::HashSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 /// The reason why a client is refused.
@@ -54,6 +55,8 @@ pub struct Evidence<'e> {
     pub token: Option<&'e str>,
     /// The host of the client; `None` on a Unix socket.
     pub host: Option<IpAddr>,
+    /// Both ends of a TCP connection within this host, the own one first.
+    pub ends: Option<(SocketAddr, SocketAddr)>,
 }
 
 impl Access {
@@ -152,7 +155,13 @@ impl Access {
                 "this {service} asks for a certificate of its clients; set FARCALL_CERT and \
                  FARCALL_KEY, and connect to farcalls://"
             )),
-            false => Ok(evidence.peer.clone()),
+            false if !evidence.peer.is_anonymous() => Ok(evidence.peer.clone()),
+            false => {
+                let owner = evidence
+                    .ends
+                    .and_then(|(own, peer)| local::owner(own, peer));
+                Ok(owner.unwrap_or_else(User::anonymous))
+            }
         }
     }
 
@@ -173,6 +182,7 @@ mod tests {
             certificate: name.map(str::to_string),
             token,
             host: None,
+            ends: None,
         };
         let found = access.user(&evidence, Instant::now());
         found.map_err(|refusal| refusal.text)
@@ -195,6 +205,7 @@ mod tests {
                 certificate: None,
                 token: Some(token),
                 host: Some(IpAddr::from([192, 0, 2, 7])),
+                ends: None,
             };
             access.user(&evidence, start + Duration::from_secs(seconds))
         };

@@ -49,6 +49,7 @@ impl Access {
             certificate,
             token,
             host: Some(host),
+            ends: None,
         };
         let user = self.users.user(&evidence, Instant::now())?;
         Ok(user.to_string())

@@ -8,8 +8,8 @@ use core::fmt;
 /// The user of a connection. No other user can reach what belongs to this one.
 ///
 /// The name says how the user is known. `uid:1000` is a user of this host, as the system reports
-/// for a Unix socket. `anonymous` are all clients over TCP that prove nothing. Any other name is
-/// that of a token or a certificate.
+/// for a Unix socket. `local:1000` is one over TCP, which proves less. `anonymous` are all clients
+/// over TCP that prove nothing. Any other name is that of a token or a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct User(Arc<str>);
 

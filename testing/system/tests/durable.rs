@@ -717,5 +717,11 @@ fn nobody_reaches_the_calls_of_another_user() {
     let anybody = Server::connect(server.address(), options).unwrap();
     assert_eq!(anybody.jobs().unwrap(), []);
     assert!(anybody.job(job.id()).cancel().is_err());
+    // The system knows who has opened a connection within the host.
+    let copy = anybody.function("copy").unwrap();
+    let arguments = &mut [Argument::Skip, Argument::In(b"abc"), int(3)];
+    fetch(&copy.submit(arguments, None).unwrap(), 3).unwrap();
+    let status = connection.status().unwrap();
+    assert!(status.contains("\"local:0\""), "{status}");
     assert_eq!(job.status().unwrap().state, DurableState::Done);
 }
