@@ -1,8 +1,8 @@
 //! Who is at the other end of a TCP connection within this host.
 //!
 //! The system knows the owner of each socket (sock_diag(7)). That is no proof of who speaks: a
-//! forwarder that runs as one user passes on the bytes of others. So the owner keeps anonymous users
-//! of one host apart, and gives no rights.
+//! forwarder that runs as one user passes on the bytes of others. So the owner keeps anonymous
+//! users of one host apart, and gives no rights.
 
 use farcall_rpc_proto::User;
 use rustix::io::{read, write};
