@@ -2,7 +2,11 @@
 
 use farcall_tls::{FileError, Identity};
 use serde::Deserialize;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Most keys in one folder that are hidden from functions.
+const MOST_KEYS: usize = 4096;
 
 /// Which clients are accepted, and who may register libraries.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -33,9 +37,45 @@ pub struct Tls {
     pub key: PathBuf,
     /// Certificates of the authorities that certify the names of clients.
     pub clients: Option<PathBuf>,
+    /// The folder of the certificates, if it has nothing else. Functions cannot read it.
+    #[serde(skip)]
+    pub folder: Option<PathBuf>,
 }
 
 impl Tls {
+    /// The files and folders that functions must not read: the whole folder of the certificates,
+    /// or else the private key and every other key beside it, such as that of an authority.
+    pub fn secrets(&self) -> Vec<PathBuf> {
+        let apart = self.key.parent().map(authority_folder);
+        let apart = apart.filter(|apart| apart.exists());
+        if let Some(folder) = &self.folder {
+            return [folder.clone()].into_iter().chain(apart).collect();
+        }
+        let beside = self
+            .key
+            .parent()
+            .map(|folder| match folder.as_os_str().is_empty() {
+                true => Path::new("."),
+                false => folder,
+            });
+        let entries = beside.and_then(|folder| fs::read_dir(folder).ok());
+        let paths = entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path());
+        let keys = paths.filter(|path| path.extension().is_some_and(|end| end == "key"));
+        let keys = keys.take(MOST_KEYS).chain(apart);
+        keys.chain([self.key.clone()]).collect()
+    }
+
+    /// Whether the key of an authority lies beside the server's own key, as `farcall access
+    /// certificate` of earlier versions left it.
+    pub fn authority_beside(&self) -> Option<PathBuf> {
+        let path = self.key.with_file_name("authority.key");
+        path.exists().then_some(path)
+    }
+
     /// Reads the files.
     ///
     /// # Errors
@@ -43,4 +83,15 @@ impl Tls {
     pub fn identity(&self) -> Result<Identity, FileError> {
         Identity::load(&self.certificate, &self.key, self.clients.as_deref())
     }
+}
+
+/// The folder of the key of the authority that signs the certificates of this folder. It is a
+/// folder of its own, because a server needs no key of an authority.
+pub fn authority_folder(certificates: &Path) -> PathBuf {
+    let absolute = std::path::absolute(certificates);
+    let mut folder = absolute
+        .unwrap_or_else(|_| certificates.to_path_buf())
+        .into_os_string();
+    folder.push("-authority");
+    PathBuf::from(folder)
 }

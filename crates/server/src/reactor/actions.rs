@@ -2,7 +2,7 @@
 
 use super::Reactor;
 use crate::socket::Socket;
-use farcall_access::Access;
+use farcall_access::{Access, User};
 use farcall_server_proto::{Action, Event, Identity, Key};
 use rustix::fd::AsFd;
 
@@ -19,9 +19,13 @@ impl Reactor {
     /// Performs one action. Returns the resulting event if it is known at once.
     fn execute(&mut self, action: Action) -> Option<Event> {
         match action {
-            Action::Authenticate { connection, token } => {
+            Action::Authenticate {
+                connection,
+                token,
+                is_lent,
+            } => {
                 let socket = self.sockets.open.get(connection)?;
-                let found = identify(socket, &mut self.access, token.as_deref());
+                let found = identify(socket, &mut self.access, token.as_deref(), is_lent);
                 return Some(Event::Authenticated(connection, found));
             }
             Action::Flush(connection) => self.sockets.unflushed.push(connection),
@@ -88,14 +92,23 @@ impl Reactor {
     }
 }
 
-/// Identifies a client by its token, certificate or process.
-fn identify(socket: &Socket, access: &mut Access, token: Option<&str>) -> Result<Identity, String> {
+/// Identifies a client by its token, certificate or process. A client that reads a lent array has
+/// no rights of its own.
+fn identify(
+    socket: &Socket,
+    access: &mut Access,
+    token: Option<&str>,
+    is_lent: bool,
+) -> Result<Identity, String> {
     if socket.lacks_tls() {
         return Err("this address speaks TLS; connect to farcalls://".to_string());
     }
-    let user = access.user(&socket.evidence(token))?;
+    let user = match is_lent {
+        true => User::reader(),
+        false => access.user(&socket.evidence(token))?,
+    };
     Ok(Identity {
-        is_operator: access.is_operator(&user),
+        is_operator: !is_lent && access.is_operator(&user),
         user,
     })
 }
