@@ -10,7 +10,7 @@ mod tokens;
 mod user;
 
 pub use farcall_rpc_proto::User;
-pub use settings::{Settings, Tls};
+pub use settings::{Settings, Tls, authority_folder};
 pub use tokens::{TokenError, TokenFile};
 pub use user::{host_user, user_of_peer};
 

@@ -2,11 +2,14 @@
 
 use farcall_tls::{FileError, Identity, IdentityFiles, Validity};
 use serde::Deserialize;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// The file of revoked certificates beside the certificate of a server.
 const REVOKED: &str = "revoked.pem";
+/// Most keys in one folder that are hidden from functions.
+const MOST_KEYS: usize = 4096;
 
 /// Which clients are accepted, and who may register libraries.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -41,9 +44,45 @@ pub struct Tls {
     /// the certificate, if there is one.
     #[serde(default)]
     pub revoked: Option<PathBuf>,
+    /// The folder of the certificates, if it has nothing else. Functions cannot read it.
+    #[serde(skip)]
+    pub folder: Option<PathBuf>,
 }
 
 impl Tls {
+    /// The files and folders that functions must not read: the whole folder of the certificates,
+    /// or else the private key and every other key beside it, such as that of an authority.
+    pub fn secrets(&self) -> Vec<PathBuf> {
+        let apart = self.key.parent().map(authority_folder);
+        let apart = apart.filter(|apart| apart.exists());
+        if let Some(folder) = &self.folder {
+            return [folder.clone()].into_iter().chain(apart).collect();
+        }
+        let beside = self
+            .key
+            .parent()
+            .map(|folder| match folder.as_os_str().is_empty() {
+                true => Path::new("."),
+                false => folder,
+            });
+        let entries = beside.and_then(|folder| fs::read_dir(folder).ok());
+        let paths = entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path());
+        let keys = paths.filter(|path| path.extension().is_some_and(|end| end == "key"));
+        let keys = keys.take(MOST_KEYS).chain(apart);
+        keys.chain([self.key.clone()]).collect()
+    }
+
+    /// Whether the key of an authority lies beside the server's own key, as `farcall access
+    /// certificate` of earlier versions left it.
+    pub fn authority_beside(&self) -> Option<PathBuf> {
+        let path = self.key.with_file_name("authority.key");
+        path.exists().then_some(path)
+    }
+
     /// Reads the files, and logs a certificate that does not hold, or ends soon.
     ///
     /// # Errors
@@ -96,4 +135,15 @@ impl Tls {
         }
         Ok(())
     }
+}
+
+/// The folder of the key of the authority that signs the certificates of this folder. It is a
+/// folder of its own, because a server needs no key of an authority.
+pub fn authority_folder(certificates: &Path) -> PathBuf {
+    let absolute = std::path::absolute(certificates);
+    let mut folder = absolute
+        .unwrap_or_else(|_| certificates.to_path_buf())
+        .into_os_string();
+    folder.push("-authority");
+    PathBuf::from(folder)
 }

@@ -103,6 +103,7 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
         key: folder.join("server.key"),
         clients: arguments.tls_clients.clone(),
         revoked: None,
+        folder: None,
     });
     Ok(Config {
         listen,

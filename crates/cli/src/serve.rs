@@ -12,7 +12,7 @@ use farcall_server::member::{self, Member};
 use farcall_server::{Config, Policy, Server};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 /// Serve the functions of interface files
@@ -244,6 +244,7 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
             key: folder.join("server.key"),
             clients: arguments.tls_clients.clone(),
             revoked: None,
+            folder: (!has_interfaces(folder, &arguments.files)).then(|| folder.clone()),
         });
     }
     if let Some(folder) = &arguments.state {
@@ -261,6 +262,17 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     workers.sandbox &= !arguments.no_sandbox;
     config.allow_code |= arguments.allow_code;
     Ok(config)
+}
+
+/// Whether some of the interface files are in a folder.
+fn has_interfaces(folder: &Path, files: &[PathBuf]) -> bool {
+    let Ok(folder) = std::fs::canonicalize(folder) else {
+        return false;
+    };
+    let mut files = files
+        .iter()
+        .filter_map(|file| std::fs::canonicalize(file).ok());
+    files.any(|file| file.starts_with(&folder))
 }
 
 fn policy(name: &str) -> Result<Policy, String> {

@@ -29,6 +29,12 @@ impl User {
         User(format!("uid:{uid}").into())
     }
 
+    /// The user of connections that read one lent array. It owns nothing; no token or certificate
+    /// can have this name.
+    pub fn reader() -> User {
+        User("(reader of a lent array)".into())
+    }
+
     /// The name of the user.
     pub fn name(&self) -> &str {
         &self.0

@@ -258,6 +258,7 @@ fn launcher(config: &Config, command: WorkerCommand) -> io::Result<Launcher> {
         spin: config.workers.spin(),
         memory: config.workers.memory,
         files: config.limits.files,
+        environment: config.workers.environment.clone(),
         sandbox: config.sandbox()?,
     })
 }

@@ -2,7 +2,7 @@
 
 use super::Reactor;
 use crate::socket::Socket;
-use farcall_access::{Access, Refusal};
+use farcall_access::{Access, Refusal, User};
 use farcall_server_proto::{Action, Event, Identity, Key, Refused};
 use rustix::fd::AsFd;
 use std::time::Instant;
@@ -20,9 +20,14 @@ impl Reactor {
     /// Performs one action. Returns the resulting event if it is known at once.
     fn execute(&mut self, action: Action) -> Option<Event> {
         match action {
-            Action::Authenticate { connection, token } => {
+            Action::Authenticate {
+                connection,
+                token,
+                is_lent,
+            } => {
                 let socket = self.sockets.open.get(connection)?;
-                let found = identify(socket, &mut self.operator.access, token.as_deref());
+                let access = &mut self.operator.access;
+                let found = identify(socket, access, token.as_deref(), is_lent);
                 return Some(Event::Authenticated(connection, found));
             }
             Action::Flush(connection) => self.sockets.unflushed.push(connection),
@@ -89,20 +94,26 @@ impl Reactor {
     }
 }
 
-/// Identifies a client by its token, certificate or process.
+/// Identifies a client by its token, certificate or process. A client that reads a lent array has
+/// no rights of its own.
 fn identify(
     socket: &Socket,
     access: &mut Access,
     token: Option<&str>,
+    is_lent: bool,
 ) -> Result<Identity, Refused> {
     if socket.lacks_tls() {
         let text = "this address speaks TLS; connect to farcalls://".to_string();
         return Err(text.into());
     }
-    let found = access.user(&socket.evidence(token), Instant::now());
-    let user = found.map_err(|Refusal { text, logged }| Refused { text, logged })?;
+    let user = match is_lent {
+        true => User::reader(),
+        false => access
+            .user(&socket.evidence(token), Instant::now())
+            .map_err(|Refusal { text, logged }| Refused { text, logged })?,
+    };
     Ok(Identity {
-        is_operator: access.is_operator(&user),
+        is_operator: !is_lent && access.is_operator(&user),
         user,
     })
 }

@@ -71,6 +71,7 @@ impl Connection {
         if socket.is_private() {
             hello.token = options.credentials.token().map(str::to_owned);
         }
+        hello.loan = options.credentials.loan();
         let is_remote = !socket.is_within_host();
         static LAST: AtomicU64 = AtomicU64::new(0);
         let mut connection = Connection {
