@@ -5,8 +5,9 @@ use crate::failure::Failure;
 use clap::{Args, Subcommand};
 use farcall_access::authority_folder;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    RevokedCertParams, SerialNumber,
 };
 use std::fmt::Display;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -17,6 +18,8 @@ use std::path::PathBuf;
 use time::{Duration, OffsetDateTime};
 
 const AUTHORITY: &str = "authority";
+/// The folder of revoked certificates.
+const REVOKED: &str = "revoked";
 /// How long the authority and its certificates are valid.
 const AUTHORITY_DAYS: i64 = 3650;
 const DAYS: i64 = 730;
@@ -31,6 +34,7 @@ const DAYS: i64 = 730;
 #[command(after_help = "Example:
   farcall access certificate server certificates node7.lab.example 10.0.0.7
   farcall access certificate client certificates alice
+  farcall access certificate revoke certificates alice
   farcall serve libraries/lapack.idl --listen 0.0.0.0:3717 \\
       --tls certificates --tls-clients certificates/authority.pem
 
@@ -63,6 +67,17 @@ enum Command {
         /// Name of the user, in the form of a DNS name
         name: String,
     },
+    /// Revoke a certificate: servers refuse it after they have read revoked.pem
+    #[command(
+        after_help = "Example:\n  farcall access certificate revoke certificates alice\n  kill \
+                      -HUP $(pidof farcall)"
+    )]
+    Revoke {
+        /// Folder of the certificates
+        folder: PathBuf,
+        /// Name of the user, or `server`
+        name: String,
+    },
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -80,7 +95,52 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let usage = ExtendedKeyUsagePurpose::ClientAuth;
             issue(folder, name, std::slice::from_ref(name), usage)
         }
+        Command::Revoke { folder, name } => revoke(folder, name),
     }
+}
+
+/// Moves a certificate to the folder of revoked ones, and signs the list of all of them.
+fn revoke(folder: &Path, name: &str) -> Result<(), Failure> {
+    let certificate = folder.join(format!("{name}.pem"));
+    let revoked = folder.join(REVOKED);
+    let serial = |path: &Path| farcall_tls::serial_number(path).map_err(Failure::failed);
+    let number = serial(&certificate)?;
+    let authority = authority(folder)?;
+    fs::create_dir_all(&revoked).map_err(|error| failed(&revoked, error))?;
+    let number: String = number.iter().map(|byte| format!("{byte:02x}")).collect();
+    let to = revoked.join(format!("{name}-{number}.pem"));
+    fs::rename(&certificate, &to).map_err(|error| failed(&to, error))?;
+    let now = OffsetDateTime::now_utc();
+    let mut revoked_certs = Vec::new();
+    for entry in fs::read_dir(&revoked).map_err(|error| failed(&revoked, error))? {
+        let path = entry.map_err(|error| failed(&revoked, error))?.path();
+        revoked_certs.push(RevokedCertParams {
+            serial_number: SerialNumber::from_slice(&serial(&path)?),
+            revocation_time: now,
+            reason_code: None,
+            invalidity_date: None,
+        });
+    }
+    let list = CertificateRevocationListParams {
+        this_update: now,
+        next_update: now + Duration::days(AUTHORITY_DAYS),
+        crl_number: SerialNumber::from(now.unix_timestamp() as u64),
+        issuing_distribution_point: None,
+        revoked_certs,
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    let list = list.signed_by(&authority).map_err(Failure::failed)?;
+    let pem = list.pem().map_err(Failure::failed)?;
+    let (path, new) = (folder.join("revoked.pem"), folder.join("revoked.pem.new"));
+    // Servers read the old list or the new one.
+    fs::write(&new, pem).map_err(|error| failed(&new, error))?;
+    fs::rename(&new, &path).map_err(|error| failed(&path, error))?;
+    println!("{}", path.display());
+    eprintln!(
+        "farcall: put {} beside the certificates of each server, and send SIGHUP to the server",
+        path.display()
+    );
+    Ok(())
 }
 
 fn issue(

@@ -8,7 +8,7 @@ use farcall_idl::Document;
 use farcall_library::{Catalog, CompileError, Source as Interfaces};
 use farcall_rpc_proto::{CallbackAnswer, Failure, FailureKind};
 use farcall_server_proto::{
-    Action, Beside, CallKey, Death, Event, Key, Server, Withdrawal as Known, WorkerKey,
+    Action, Beside, CallKey, Death, Event, Key, MemoryKey, Server, Withdrawal as Known, WorkerKey,
 };
 use farcall_worker::{
     Launcher, LibrarySource, Nursery, Run, Withdrawal, Worker, is_parallel, remove_left_over,
@@ -188,6 +188,13 @@ impl Crew {
             had_begun,
             is_foreign: death.is_foreign(),
         })
+    }
+
+    /// Makes all workers forget a memory object.
+    pub(crate) fn forget(&mut self, memory: MemoryKey) {
+        for (_, worker) in self.workers.iter_mut() {
+            worker.forget(memory.number());
+        }
     }
 
     /// Ends all workers when the server ends.

@@ -5,12 +5,12 @@
 //! from the socket into the memory of a call, and the library runs in the workers.
 
 mod actions;
-mod reload;
+mod operator;
 mod sockets;
 mod workers;
 
-use self::reload::Operator;
-pub(crate) use self::reload::Reread;
+use self::operator::Operator;
+pub(crate) use self::operator::Reread;
 use crate::arrivals::Arrivals;
 use crate::audit::Audit;
 use crate::clock::Clock;

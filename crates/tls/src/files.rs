@@ -227,6 +227,13 @@ fn authorities_of_machine() -> Result<RootCertStore, FileError> {
     }
 }
 
+/// The serial number of the first certificate in a file.
+pub fn serial_number(path: &Path) -> Result<Vec<u8>, FileError> {
+    let chain = chain(path)?;
+    let certificate = EndEntityCert::try_from(&chain[0]).map_err(|error| unusable(path, error))?;
+    Ok(certificate.serial().to_vec())
+}
+
 fn unusable(path: &Path, error: impl ToString) -> FileError {
     FileError::Unusable {
         path: path.to_path_buf(),

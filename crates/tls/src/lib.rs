@@ -7,5 +7,5 @@
 mod files;
 mod session;
 
-pub use files::{FileError, Identity, IdentityFiles, Trust, Validity};
+pub use files::{FileError, Identity, IdentityFiles, Trust, Validity, serial_number};
 pub use session::Session;

@@ -504,6 +504,51 @@ fn a_certificate_of_the_authority_lets_a_client_in() {
 }
 
 #[test]
+fn a_revoked_certificate_is_refused_after_a_hangup() {
+    let folder = folder("revoked");
+    for what in [
+        ["server", "127.0.0.1"],
+        ["client", "alice"],
+        ["client", "bob"],
+    ] {
+        let [kind, name] = what;
+        let words = ["access", "certificate", kind, "tls", name];
+        stdout(&run(farcall(&words).current_dir(&folder)));
+    }
+    // Clients have copies of their own.
+    for name in ["alice.pem", "bob.pem"] {
+        std::fs::copy(folder.join("tls").join(name), folder.join(name)).unwrap();
+    }
+    let clients = "tls/authority.pem";
+    let mut server = start(&folder, &["--tls", "tls", "--tls-clients", clients]);
+    let list = |server: &ServerProcess, name: &str| {
+        let mut command = farcall(&["ls", server.address()]);
+        command.env("FARCALL_CA", folder.join("tls/authority.pem"));
+        command.env("FARCALL_CERT", folder.join(format!("{name}.pem")));
+        command.env("FARCALL_KEY", folder.join(format!("tls/{name}.key")));
+        run(&mut command)
+    };
+    assert!(stdout(&list(&server, "alice")).starts_with("system/copy"));
+    let revoke = |name: &str| {
+        run(farcall(&["access", "certificate", "revoke", "tls", name]).current_dir(&folder))
+    };
+    assert!(stderr(&revoke("carol")).contains("carol.pem"));
+    assert!(stdout(&revoke("alice")).ends_with("revoked.pem"));
+    server.reload();
+    farcall_system::wait_until("alice is refused", || {
+        !list(&server, "alice").status.success()
+    });
+    assert!(stdout(&list(&server, "bob")).starts_with("system/copy"));
+    stdout(&revoke("bob"));
+    server.reload();
+    farcall_system::wait_until("bob is refused", || !list(&server, "bob").status.success());
+    assert!(
+        !list(&server, "alice").status.success(),
+        "the list has both"
+    );
+}
+
+#[test]
 fn files_that_cannot_be_used_are_named_before_the_server_starts() {
     let folder = folder("files");
     for (option, value, text) in [

@@ -3,12 +3,14 @@
 use super::{Engine, Overview};
 use crate::action::Action;
 use crate::connection::Offer;
+use crate::context::Context;
 use crate::keys::ConnectionKey;
 use crate::objects::Objects;
 use crate::segments;
 use farcall_rpc_proto::server::Event;
 use farcall_rpc_proto::{
-    Call, CallId, Estimate, Failure, FailureKind, HandleId, ReservationPage, ReservationRequest,
+    Call, CallId, Estimate, Failure, FailureKind, HandleId, Hello, ReservationPage,
+    ReservationRequest,
 };
 
 /// Whether an event belongs to the reading of this lent array.
@@ -18,6 +20,17 @@ fn is_reading(event: &Event, loan: HandleId) -> bool {
         Event::Connected(_) | Event::Cancelled(_) => true,
         _ => false,
     }
+}
+
+/// Asks the shell who a client is that has greeted. It may read one lent array instead.
+fn ask_who(cx: &mut Context, key: ConnectionKey, hello: Hello) {
+    let connection = &mut cx.clients[key];
+    (connection.peer.agent, connection.loan) = (hello.agent, hello.loan);
+    cx.out.push(Action::Authenticate {
+        connection: key,
+        token: hello.token,
+        is_lent: hello.loan.is_some(),
+    });
 }
 
 impl Engine {
@@ -30,18 +43,10 @@ impl Engine {
             return self.close(key, Some(text.to_string()));
         }
         match event {
-            Event::Connected(hello) => {
-                cx.clients[key].peer.agent = hello.agent;
-                cx.clients[key].loan = hello.loan;
-                match self.data.refuses(cx, hello.loan) {
-                    Some(refusal) => self.authenticated(key, Err(refusal.into())),
-                    None => cx.out.push(Action::Authenticate {
-                        connection: key,
-                        token: hello.token,
-                        is_lent: hello.loan.is_some(),
-                    }),
-                }
-            }
+            Event::Connected(hello) => match (self.data.refuses(cx, hello.loan), hello) {
+                (None, hello) => ask_who(cx, key, hello),
+                (Some(refusal), _) => self.authenticated(key, Err(refusal.into())),
+            },
             Event::List(request, from) => {
                 let page = cx.functions.page(from);
                 cx.clients[key].proto.listing(request, &page);

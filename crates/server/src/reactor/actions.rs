@@ -1,11 +1,8 @@
 //! The actions of the server, passed to the part of the shell that performs them.
 
 use super::Reactor;
-use crate::socket::Socket;
-use farcall_access::{Access, Refusal, User};
-use farcall_server_proto::{Action, Event, Identity, Key, Refused};
+use farcall_server_proto::{Action, Event, Key};
 use rustix::fd::AsFd;
-use std::time::Instant;
 
 impl Reactor {
     /// Performs actions until there are none left.
@@ -26,9 +23,7 @@ impl Reactor {
                 is_lent,
             } => {
                 let socket = self.sockets.open.get(connection)?;
-                let access = &mut self.operator.access;
-                let found = identify(socket, access, token.as_deref(), is_lent);
-                return Some(Event::Authenticated(connection, found));
+                return Some(self.operator.identify(socket, connection, token, is_lent));
             }
             Action::Flush(connection) => self.sockets.unflushed.push(connection),
             Action::Resume(connection) => self.sockets.make_ready(connection),
@@ -59,9 +54,7 @@ impl Reactor {
             }
             Action::FreeMemory(memory) => {
                 self.memories.free(memory);
-                for (_, worker) in self.crew.workers.iter_mut() {
-                    worker.forget(memory.number());
-                }
+                self.crew.forget(memory);
             }
             Action::WriteFile { .. }
             | Action::ReadFile { .. }
@@ -92,28 +85,4 @@ impl Reactor {
         }
         None
     }
-}
-
-/// Identifies a client by its token, certificate or process. A client that reads a lent array has
-/// no rights of its own.
-fn identify(
-    socket: &Socket,
-    access: &mut Access,
-    token: Option<&str>,
-    is_lent: bool,
-) -> Result<Identity, Refused> {
-    if socket.lacks_tls() {
-        let text = "this address speaks TLS; connect to farcalls://".to_string();
-        return Err(text.into());
-    }
-    let user = match is_lent {
-        true => User::reader(),
-        false => access
-            .user(&socket.evidence(token), Instant::now())
-            .map_err(|Refusal { text, logged }| Refused { text, logged })?,
-    };
-    Ok(Identity {
-        is_operator: !is_lent && access.is_operator(&user),
-        user,
-    })
 }

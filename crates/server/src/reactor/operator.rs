@@ -3,8 +3,11 @@
 
 use crate::audit::Audit;
 use crate::config::Config;
-use farcall_access::Access;
-use farcall_tls::Identity;
+use crate::socket::Socket;
+use farcall_access::{Access, Refusal, User};
+use farcall_server_proto::{ConnectionKey, Event, Identity, Refused};
+use farcall_tls::Identity as Certificate;
+use std::time::Instant;
 
 /// Reads the configuration again.
 pub(crate) type Reread = Box<dyn Fn() -> Result<Config, String>>;
@@ -35,6 +38,34 @@ impl Operator {
         }
     }
 
+    /// Identifies a client by its token, certificate or process. A client that reads a lent array
+    /// has no rights of its own.
+    pub(super) fn identify(
+        &mut self,
+        socket: &Socket,
+        connection: ConnectionKey,
+        token: Option<String>,
+        is_lent: bool,
+    ) -> Event {
+        let evidence = socket.evidence(token.as_deref());
+        let found = match (socket.lacks_tls(), is_lent) {
+            (true, _) => {
+                let text = "this address speaks TLS; connect to farcalls://".to_string();
+                Err(text.into())
+            }
+            (false, true) => Ok(User::reader()),
+            (false, false) => self
+                .access
+                .user(&evidence, Instant::now())
+                .map_err(|Refusal { text, logged }| Refused { text, logged }),
+        };
+        let found = found.map(|user| Identity {
+            is_operator: !is_lent && self.access.is_operator(&user),
+            user,
+        });
+        Event::Authenticated(connection, found)
+    }
+
     /// Sets how the configuration is read again.
     pub(super) fn reread_with(&mut self, reread: Reread) {
         self.reread = Some(reread);
@@ -42,7 +73,7 @@ impl Operator {
 
     /// Reads again what may have changed. `identity` is the server's certificate, which its
     /// listeners share.
-    pub(super) fn reload(&mut self, identity: Option<&Identity>) {
+    pub(super) fn reload(&mut self, identity: Option<&Certificate>) {
         tracing::info!("SIGHUP: reading certificates, tokens and the configuration again");
         match self.reread.as_ref().map(|reread| reread()) {
             Some(Ok(config)) => self.reconfigure(&config),
