@@ -560,6 +560,66 @@ fn a_disk_that_fills_while_the_server_runs_loses_nothing() {
     );
 }
 
+/// Runs `farcall state` in the folder of a server. Returns its status, and what it says.
+fn state_command(server: &ServerProcess, words: &[&str]) -> (bool, String) {
+    let mut command = farcall_system::farcall();
+    command
+        .arg("state")
+        .args(words)
+        .current_dir(server.folder());
+    let output = command.output().expect("it runs");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    (output.status.success(), said)
+}
+
+#[test]
+fn damage_is_found_repaired_and_restored_from_a_backup() {
+    let mut server = durable(&[]).start();
+    let connection = connect(&server.socket());
+    let copy = connection.function("copy").unwrap();
+    let data = vec![3; 100_000];
+    let submit = |data: &[u8]| {
+        let length = int(data.len() as i64);
+        copy.submit(&mut [Argument::Skip, Argument::In(data), length], None)
+    };
+    let jobs = [submit(&data).unwrap(), submit(b"abc").unwrap()];
+    assert_eq!(fetch(&jobs[0], data.len()).unwrap(), data);
+    assert_eq!(fetch(&jobs[1], 3).unwrap(), b"abc");
+    let of_server = |words: &[&str]| state_command(&server, words);
+    let (works, said) = of_server(&["backup", "state", "backup"]);
+    assert!(works && said.contains("2 durable calls"), "{said}");
+    let (works, said) = of_server(&["check", "state"]);
+    assert!(works, "{said}");
+    let (works, said) = of_server(&["check", "state", "--restore"]);
+    assert!(!works && said.contains("a server uses state"), "{said}");
+    server.kill();
+    let log = server.state().join("calls.b.log");
+    let mut bytes = std::fs::read(&log).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&log, bytes).unwrap();
+    let (works, said) = state_command(&server, &["check", "state", "--json"]);
+    assert!(
+        !works && said.contains("repairable") && said.contains("calls.b.log"),
+        "{said}"
+    );
+    server.restart();
+    let (works, said) = state_command(&server, &["check", "state"]);
+    assert!(works && said.contains("files in quarantine: 1"), "{said}");
+    assert_eq!(connect(&server.socket()).jobs().unwrap().len(), 2);
+    server.kill();
+    std::fs::rename(server.state(), server.folder().join("damaged")).unwrap();
+    let (works, said) = state_command(&server, &["restore", "backup", "state"]);
+    assert!(works && said.contains("2 durable calls"), "{said}");
+    server.restart();
+    let connection = connect(&server.socket());
+    assert_eq!(
+        fetch(&connection.job(jobs[0].id()), data.len()).unwrap(),
+        data
+    );
+    assert_eq!(fetch(&connection.job(jobs[1].id()), 3).unwrap(), b"abc");
+}
+
 /// Needs root for the second half.
 #[test]
 fn a_state_folder_is_closed_to_other_users_or_refused() {
