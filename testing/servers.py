@@ -42,7 +42,7 @@ def wait_until(condition, seconds=30.0, what="the condition"):
 class ServerProcess:
     """A `farcall serve` of its own on a free port of the loopback."""
 
-    def __init__(self, *idl, options=(), listen="127.0.0.1:0"):
+    def __init__(self, *idl, options=(), listen="127.0.0.1:0", environment=None, user=None):
         """Starts it, and returns once it listens."""
         arguments = [*map(str, idl), *(["--listen", listen] if listen else []), *options]
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
@@ -52,7 +52,10 @@ class ServerProcess:
             stderr=self._log,
             text=True,
             cwd=ROOT,
-            env={"FARCALL_PYTHON": sys.executable} | os.environ,
+            env={"FARCALL_PYTHON": sys.executable} | os.environ | (environment or {}),
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
         )
         line = self._first_line()
         if not line.startswith("listening on "):

@@ -61,8 +61,8 @@ public final class Script {
         server.call("conformance/section", 2, 3, a);
         System.out.printf(
                 "section: %d %d %d %d %d %d%n", a[0], a[1], a[2], a[3], a[4], a[5]);
-        server.call("conformance/packed", 8, 1, 7, 2, 3, data, sum);
-        show("packed", sum);
+        server.call("conformance/shrunk", 8, 1, 7, 2, data, sum);
+        show("shrunk", sum);
     }
 
     private static void kinds(Server server) {

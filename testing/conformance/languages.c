@@ -31,11 +31,11 @@ void conformance_section(int n, int ld, int *a)
             a[i * ld + j] *= 2;
 }
 
-void conformance_packed(int count, const double *x, double *sum)
+void conformance_shrunk(int size, const double *x, double *sum)
 {
     *sum = 0;
-    for (int k = 0; k < count; k++)
-        *sum += (k + 1) * x[k];
+    for (int i = 0; i < size; i++)
+        *sum += (i + 1) * x[i];
 }
 
 void conformance_greet(const char *greeting, const char *name, int room, char *text, int *length)

@@ -120,7 +120,7 @@ class Case:
         kind = TYPES[param.type]
         shape = self.shape(param)
         unused = 0 if kind == np.int32 else UNUSED
-        array = np.full(shape, unused, kind, "F" if self.fortran else "C")
+        array = spacious(shape, unused, kind, "F" if self.fortran else "C")
         part = array[self.section(param)]
         if param.mode == "OUT":
             part[...] = 0
@@ -144,7 +144,7 @@ class Case:
             if param.name == self.routine.value:
                 continue
             if param.mode == "WORK":
-                arguments[param.name] = np.zeros(max(1, *self.shape(param)), TYPES[param.type])
+                arguments[param.name] = spacious(self.shape(param), 0, TYPES[param.type], "C")
             value = arguments[param.name]
             if param.dims:
                 word = value.ctypes.data_as(ctypes.c_void_p)
@@ -178,6 +178,18 @@ class Case:
                 array
             ).tobytes():
                 raise AssertionError(f"{self}: {name} differs")
+
+
+def spacious(shape, value, kind, order):
+    """An array that is aligned like those of a call, with room behind it: the library reads past
+    the end of arrays, and past none of the interpreter's.
+    """
+    count, slack = int(np.prod(shape)), 4096
+    room = np.zeros(count * np.dtype(kind).itemsize + slack, np.uint8)
+    start = -room.ctypes.data % 64
+    flat = room[start:][: count * np.dtype(kind).itemsize].view(kind)
+    flat[:] = value
+    return flat.reshape(shape, order=order)
 
 
 class SComplex(ctypes.Structure):

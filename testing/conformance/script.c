@@ -60,8 +60,8 @@ static void arrays(void) {
   printf("types: %d %d %d\n", (int)sums[0], (int)sums[1], (int)sums[2]);
   check(farcall_call(server, "conformance/section", 2, 3, a));
   printf("section: %d %d %d %d %d %d\n", a[0], a[1], a[2], a[3], a[4], a[5]);
-  check(farcall_call(server, "conformance/packed", 8, 1, 7, 2, 3, data, &sum));
-  show("packed", &sum, 1);
+  check(farcall_call(server, "conformance/shrunk", 8, 1, 7, 2, data, &sum));
+  show("shrunk", &sum, 1);
 }
 
 static void kinds(void) {

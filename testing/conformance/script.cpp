@@ -40,8 +40,8 @@ void arrays(const farcall::Server &server) {
   for (const int element : a)
     std::cout << " " << element;
   std::cout << "\n";
-  server.call("conformance/packed", 8, 1, 7, 2, 3, data, farcall::out(sum));
-  show("packed", {&sum, 1});
+  server.call("conformance/shrunk", 8, 1, 7, 2, data, farcall::out(sum));
+  show("shrunk", {&sum, 1});
 }
 
 void kinds(const farcall::Server &server) {

@@ -62,8 +62,8 @@ contains
     write (*, "(a,*(1x,i0))") "types:", sums
     call check(farcall_call(f("section"), 2, 3, a))
     write (*, "(a,*(1x,i0))") "section:", a
-    call check(farcall_call(f("packed"), 8, 1, 7, 2, 3, numbers, total))
-    call show("packed", [total])
+    call check(farcall_call(f("shrunk"), 8, 1, 7, 2, numbers, total))
+    call show("shrunk", [total])
   end subroutine
 
   subroutine kinds()

@@ -35,8 +35,8 @@ def arrays():
     a = np.arange(1, 7, dtype=np.int32).reshape(2, 3)
     function("section")(2, 3, a)
     print("section:", *a.ravel())
-    packed = function("packed")(size=8, start=1, end=7, step=2, count=3, x=np.arange(8.0))
-    show("packed", packed.sum)
+    shrunk = function("shrunk")(size=8, start=1, end=7, step=2, x=np.arange(8.0))
+    show("shrunk", shrunk.sum)
 
 
 def kinds():

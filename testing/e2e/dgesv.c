@@ -63,6 +63,9 @@ int main(int argc, char **argv) {
   if (farcall_call(server, "lapack/dgesv", N, 1, NULL, N, pivots, b, N, &info) != FARCALL_ARGUMENT)
     failed++;
   printf("wrong argument: %s\n", farcall_error_message());
+  if (farcall_call(server, "lapack/dgesv", N, N, a, N, pivots, a, N, &info) != FARCALL_ARGUMENT)
+    failed++;
+  printf("one array for two: %s\n", farcall_error_message());
   if (farcall_call(server, "lapack/nothing") != FARCALL_UNKNOWN_FUNCTION)
     failed++;
   printf("wrong name: %s\n", farcall_error_message());

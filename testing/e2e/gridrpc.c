@@ -181,7 +181,7 @@ static void *sessions(void *unused) {
   EXPECT(grpc_call_async(&nap, &ids[0], LONG_NAP, &slept[0]), GRPC_NO_ERROR);
   EXPECT(grpc_call_async(&nap, &ids[1], 1, &slept[1]), GRPC_NO_ERROR);
   EXPECT(grpc_probe(ids[0]), GRPC_NOT_COMPLETED);
-  EXPECT(grpc_get_error(ids[0]), GRPC_NOT_COMPLETED);
+  EXPECT(grpc_get_error(ids[0]), GRPC_NO_ERROR);
   EXPECT(grpc_probe_or(ids, 1, &which), GRPC_NONE_COMPLETED);
   EXPECT(which, GRPC_SESSIONID_VOID);
   EXPECT(grpc_wait_or(ids, 2, &which), GRPC_NO_ERROR);

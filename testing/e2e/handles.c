@@ -48,6 +48,14 @@ int main(int argc, char **argv) {
   if (farcall_get(same, factors, sizeof factors) != FARCALL_ARGUMENT)
     return failed("got what was dropped");
   puts(farcall_error_message());
+  for (int kind = -1; kind < 100; kind += 50) {
+    if (farcall_put(server, (farcall_kind)kind, shape, 2, 1, a) != NULL)
+      return failed("an unknown kind was taken");
+    puts(farcall_error_message());
+  }
+  if (farcall_wait((farcall_session)-5, -1) != FARCALL_UNKNOWN_SESSION)
+    return failed("waited for no session");
+  puts(farcall_error_message());
   farcall_drop(same);
   farcall_drop(rows);
   farcall_disconnect(server);

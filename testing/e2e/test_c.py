@@ -27,6 +27,7 @@ def test_dgesv(library_server, tmp_path, compiler, link):
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.count("solved") == 3
     assert "argument `a`: expected an array of double, given NULL" in ran.stdout
+    assert "arguments `a` and `b` are written and share memory" in ran.stdout
     assert "no function `lapack/nothing`" in ran.stdout
 
 

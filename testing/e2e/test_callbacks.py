@@ -235,8 +235,12 @@ def test_a_client_that_never_answers_loses_its_call(tmp_path):
         server = process.connect(timeout=30)
         workers = process.workers()
         slept = threading.Event()
+
+        def sleeps(_):
+            slept.wait(1.5)
+
         with pytest.raises(farcall.CallbackError, match=r"within 0\.3 s.*callback_s"):
-            server.call("work", 1, 0, np.empty(1), lambda _: slept.wait(1.5))
+            server.call("work", 1, 0, np.empty(1), sleeps)
         wait_until(lambda: process.workers() and process.workers() != workers)
         assert server.call("plain", 1, np.empty(1, np.int32)).twice == 2
     finally:
@@ -313,3 +317,82 @@ def test_a_client_that_is_too_old_is_told(process):
         assert b"which this client does not support; update" in failure
         stream.sendall(frame(4, 3, b"\x81\x65plain"))
         assert answer()[0] == 5, "the connection goes on"
+
+
+def test_a_callback_may_return_its_values(server):
+    evaluate = server.function("evaluate")
+    expected = [0, 1, 4]
+    by_form = {
+        "returned": lambda x: x * x,
+        "filled": lambda x, y: y.fill(x * x),
+        "returned, though it could fill": lambda x, _y: x * x,
+        "the array itself": lambda x, y: np.multiply(x, x, out=y),
+        "a list": lambda x: [x * x],
+        "an integer": lambda x: int(x * x),
+        "of NumPy": lambda x: np.float32(x * x),
+        "an array": lambda x: np.array([x * x]),
+        "any arguments": lambda *given: given[0] ** 2,
+    }
+    for form, f in by_form.items():
+        np.testing.assert_array_equal(evaluate(n=3, f=f).values, expected, form)
+    result = server.function("several")(n=2, f=lambda n, x: (x[::-1], n, b"z", 1j))
+    assert result.text.tobytes() == b"z100+1j"
+
+
+# What a callback of `several` may not return, and words of the error.
+X = np.arange(2.0)
+WRONG = [
+    (None, ["None", "`y` and `k` and `c` and `z`", "y[...] = value"]),
+    (X, ["a tuple", "`k`"]),
+    ((X, 1), ["a tuple", "`k`"]),
+    ((X, 1.7, b"z", 1j), ["float 1.7", "`k`", "int32"]),
+    ((X, None, b"z", 1j), ["None", "`k`", "int32"]),
+    ((X, 2**31, b"z", 1j), [str(2**31), "`k`", "int32"]),
+    ((X * 1j, 1, b"z", 1j), ["complex128", "`y`", "float64"]),
+    ((X[:1], 1, b"z", 1j), ["(1,)", "`y`", "(2,)"]),
+    (([1, 2**60 + 1], 1, b"z", 1j), ["list", "`y`", "float64"]),
+    (([1, None], 1, b"z", 1j), ["None", "`y`", "float64"]),
+    (("12", 1, b"z", 1j), ["str '12'", "`y`", "float64"]),
+    ((X, 1, True, 1j), ["bool True", "`c`", "S1"]),
+    ((X, 1, X[0] > 0, 1j), ["bool", "`c`", "S1"]),
+    ((X, 1, b"zz", 1j), ["b'zz'", "`c`", "(1,)"]),
+    ((np.ma.masked_array(X, X < 1), 1, b"z", 1j), ["masked", "`y`"]),
+]
+
+
+@pytest.mark.parametrize(("returned", "words"), WRONG)
+def test_a_callback_returns_what_the_interface_says(server, returned, words):
+    def short(_n, _x):
+        return returned
+
+    def full(_n, _x, _y, _k, _c, _z):
+        return returned
+
+    for f in (short, full):
+        with pytest.raises(farcall.CallbackError) as raised:
+            server.function("several")(n=2, f=f)
+        assert isinstance(raised.value.__cause__, TypeError)
+        for word in words:
+            assert word in str(raised.value), str(raised.value)
+
+
+def test_a_callback_fills_or_returns(server):
+    def both(x, y):
+        y[0] = 3.0
+        return x
+
+    def forgets(x, y):
+        y = x * x  # noqa: F841
+
+    evaluate = server.function("evaluate")
+    with pytest.raises(farcall.CallbackError, match="filled `y` and returned float"):
+        evaluate(n=2, f=both)
+    with pytest.raises(farcall.CallbackError, match=r"did not fill `y`.*y\[\.\.\.\] = value"):
+        evaluate(n=2, f=forgets)
+    with pytest.raises(farcall.CallbackError, match="returned int 3, but it has no OUT argument"):
+        server.call("progress", 2, np.empty(1, np.int32), lambda *_: 3)
+
+    def zero(_x, y):
+        y[0] = 0
+
+    assert (evaluate(n=2, f=zero).values == 0).all(), "zero may be what it fills"

@@ -238,6 +238,8 @@ def test_from_c(library_server, tmp_path):
     assert "in columns, the handle has double of shape" in ran.stdout
     assert "the array has 32 bytes, given 1" in ran.stdout
     assert "there is no array" in ran.stdout
+    assert ran.stdout.count("is not the kind of a number") == 3
+    assert "there is no session -5" in ran.stdout
 
 
 @pytest.mark.parametrize("source", ["handles.f90", "Handles.java"])

@@ -131,3 +131,15 @@ def test_from_c(start, state, tmp_path):
     assert fetched.returncode == 0, fetched.stdout
     assert "the scalars differ from those" in fetched.stdout
     assert "no durable call" in fetched.stdout
+
+
+def test_durable_calls_that_waited_on_disk_see_zeros_outside_of_a_section(start, state, tmp_path):
+    """Their call buffers have served other calls."""
+    config = tmp_path / "farcall.toml"
+    config.write_text("[limits]\nmemory = 8388608\n")
+    idl = ROOT / "testing" / "e2e" / "travel.idl"
+    options = [*state, "--allow-code", "--config", str(config)]
+    shrunk = start(idl, options=options).connect().function("shrunk")
+    n, lda = 200, 400
+    calls = [shrunk.submit(n=n, lda=lda, a=np.ones((n, lda))) for _ in range(20)]
+    assert [call.fetch(timeout=60).outside for call in calls] == [0] * 20

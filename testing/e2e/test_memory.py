@@ -146,13 +146,31 @@ def test_what_does_not_travel_is_zero_at_the_server(shared):
             assert (a[:, n:] == before[:, n:]).all()
 
 
-def test_shrink_packs_the_section(shared):
+def test_shrink_hides_the_rest_of_an_array_in_shared_memory(shared):
     n, lda = 200, 210
-    a = shared.empty((n, lda))
-    a[:] = 0
-    shared.call("packed", n, lda, a)
-    assert (a[:, :n].ravel() == np.arange(float(n * n))).all()
-    assert (a[:, n:] == 0).all()
+    for make in (np.empty, shared.empty):
+        a = make((n, lda))
+        a[:] = 7
+        assert shared.function("shrunk")(n=n, lda=lda, a=a).outside == 0
+        index = np.arange(float(n * lda)).reshape(n, lda)
+        assert (a[:, :n] == 7 + index[:, :n]).all()
+        assert (a[:, n:] == 7).all()
+
+
+@pytest.mark.parametrize("n", [512, 8176, 1 << 16])
+def test_a_library_may_read_past_the_end_of_shared_memory(shared, n):
+    x = shared.empty(n)
+    x[:] = 1
+    assert is_shared(x)
+    assert shared.function("beyond")(n=n, x=x).sum == n
+
+
+def test_an_array_that_is_read_keeps_its_values_while_it_is_written(shared):
+    n = 5000
+    x = shared.empty(n)
+    x[:] = np.arange(float(n))
+    shared.call("work", n, x, x)
+    np.testing.assert_array_equal(x, np.arange(float(n))[::-1])
 
 
 def test_calls_under_way_have_copies_of_their_own(shared):

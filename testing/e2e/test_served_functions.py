@@ -65,6 +65,15 @@ def dies(n):
 def smooth(n: farcall.In[int], x: farcall.InOut["float64[n]"], least: farcall.Out["float64[1]"]):
     x *= 2
     least[0] = x.min()
+
+@farcall.library("gives(IN int how, OUT int *whole)")
+def gives(how):
+    masked = np.ma.masked_array([1], [True])
+    return [7, None, 1.7, 1 + 2j, 2**40, masked, (1, 2), "7"][how]
+
+@farcall.library("letter(IN double x, OUT char c[1], OUT double *y)")
+def letter(x):
+    return (x > 0, x) if x else (b"z", 2**60 + 1)
 '''
 
 
@@ -131,8 +140,17 @@ def test_wrong_functions_are_told(server):
     connection = server.connect()
     with pytest.raises(farcall.LibraryError, match=r"keeps its argument `x` .*x\.copy\(\)"):
         connection.call("keeps", 4, np.zeros(4))
-    with pytest.raises(farcall.LibraryError, match=r"shape \(3,\) where \(4,\) is declared"):
+    with pytest.raises(farcall.LibraryError, match=r"shape \(3,\) for .* shape \(4,\)"):
         connection.call("wrong", 4)
+    assert connection.function("gives")(0).whole == 7
+    given = ["None", "float 1.7", r"\(1\+2j\)", str(2**40), "masked", r"\(1, 2\)", "str '7'"]
+    for how, text in enumerate(given, start=1):
+        with pytest.raises(farcall.LibraryError, match=rf"{text}.* `whole`"):
+            connection.call("gives", how)
+    with pytest.raises(farcall.LibraryError, match="True for `c`, which is S1"):
+        connection.call("letter", 1.0)
+    with pytest.raises(farcall.LibraryError, match=rf"{2**60 + 1} for `y`, which is float64"):
+        connection.call("letter", 0.0)
     with pytest.raises(farcall.LibraryError, match="raised SystemExit: 3"):
         connection.call("exits", 3)
     with pytest.raises(farcall.LibraryError, match="was killed, by another process"):
@@ -172,6 +190,14 @@ def test_modules_that_cannot_be_served_say_why(tmp_path):
         ("x = 1", "no function has the decorator @farcall.library"),
         ("import farcall\n@farcall.library('f(IN int n')\ndef f(n): pass", "module.py"),
         ("import farcall\n@farcall.library('f(IN int n)')\ndef f(m): pass", "`m`"),
+        (
+            "import farcall\n@farcall.library('f(X, y)')\ndef f(X, y): pass",
+            "`X` of `f(X, y)` has no type; write its mode, type and sizes",
+        ),
+        (
+            "import farcall\n@farcall.library('f(IN int n, g(OUT v[n]))')\ndef f(n, g): pass",
+            "`v` of `f(IN int n, g(OUT v[n]))` has no type",
+        ),
         (
             "import farcall\n@farcall.library('f(IN filepointer x)')\ndef f(x): pass",
             "`f` has a parameter of type filepointer",

@@ -35,12 +35,70 @@ def test_only_the_section_travels(travel):
     assert (a[:, n:] == before[:, n:]).all(), "what does not travel is left alone at the caller"
 
 
-def test_shrink_packs_the_section(travel):
+def test_shrink_keeps_the_section_in_its_place(travel):
     n, lda = 3, 5
-    a = np.zeros((n, lda))
-    travel.call("packed", n, lda, a)
-    assert (a[:, :n].ravel() == np.arange(9.0)).all()
-    assert (a[:, n:] == 0).all()
+    a = np.full((n, lda), 7.0)
+    for _ in range(2):  # the second call uses memory that the first one wrote
+        before = a.copy()
+        assert travel.function("shrunk")(n=n, lda=lda, a=a).outside == 0
+        index = np.arange(n * lda).reshape(n, lda)
+        assert (a[:, :n] == (before + index)[:, :n]).all()
+        assert (a[:, n:] == 7).all(), "what does not travel is left alone"
+
+
+@pytest.mark.parametrize(
+    ("size", "start", "end", "step"),
+    [(30, 0, 0, 3), (30, 1, 29, 3), (30, 0, 30, 1), (8, 3, 4, 1), (8, 3, 3, 1), (0, 0, 0, 0)],
+)
+def test_shrink_with_start_end_and_step(travel, size, start, end, step):
+    x = np.arange(1.0, size + 1)
+    y = np.full(size, -1.0)
+    part = slice(start, end or size, step or 1)
+    expected = y.copy()
+    expected[part] = 2 * x[part]
+    for _ in range(2):
+        outside = travel.function("doubled")(
+            size=size, start=start, end=end, step=step, x=x, y=y
+        ).outside
+        assert outside == 0
+        np.testing.assert_array_equal(y, expected)
+
+
+def test_shrink_in_three_dimensions(travel):
+    a = np.full((5, 2, 4), -1.0)
+    travel.call("box", 5, 2, 4, a)
+    expected = np.full((5, 2, 4), -1.0)
+    expected[1::2, :, 1:3] = np.arange(40.0).reshape(5, 2, 4)[1::2, :, 1:3]
+    np.testing.assert_array_equal(a, expected)
+
+
+def test_shrink_with_a_callback(travel):
+    def each(_n, x, y):
+        y[:] = 2 * x
+
+    result = travel.function("called")(n=5, each=each)
+    np.testing.assert_array_equal(result.y, [0, 0, 4, 0, 8])
+
+
+def test_a_shrunk_section_is_no_stored_array(travel):
+    n, lda = 3, 5
+    with pytest.raises(farcall.ArgumentError, match="`a`"):
+        travel.call("shrunk", n, lda, travel.put(np.ones((n, lda))), np.empty(1))
+    a = travel.put(np.ones((n, n)))
+    assert travel.function("shrunk")(n=n, lda=n, a=a).outside == 0
+    np.testing.assert_array_equal(a.get(), 1 + np.arange(9.0).reshape(3, 3))
+
+
+@pytest.mark.parametrize("n", [0, 1, 100, 8176, 8175, 1 << 17])
+def test_a_library_may_read_past_the_end_of_an_array(travel, n):
+    result = travel.function("beyond")(n=n, x=np.ones(n))
+    assert result.sum == n
+
+
+def test_an_empty_array_has_memory(travel):
+    """Some functions set the first element of their work space, whatever its size."""
+    result = travel.function("touches")(n=0, x=np.empty(0))
+    np.testing.assert_array_equal(result.count, [1, 2, 3])
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 1000])

@@ -511,7 +511,8 @@ farcall_status farcall_keep_output(farcall_function *function);
  */
 
 // Stores an array at the server and returns its handle. Pass the handle where a call takes an
-// array. The `rank` lengths of the array are at `shape`. `column_major` is not 0 if the first
+// array. `element` is a kind of number, such as `FARCALL_DOUBLE`. The `rank` lengths of the array
+// are at `shape`. `column_major` is not 0 if the first
 // index varies fastest, as Fortran needs it. If `data` is NULL, all elements are zero: for results
 // that remain at the server. The server keeps the array until `farcall_drop_array`, until the
 // connection ends, or until a day after its last use. Returns NULL on failure.
@@ -519,7 +520,7 @@ farcall_status farcall_keep_output(farcall_function *function);
 // `server` is from `farcall_connect`, `shape` points to `rank` lengths, and `data` is NULL or
 // points to all elements.
 farcall_handle *farcall_put(farcall_server *server,
-                            farcall_kind element,
+                            int element,
                             const size_t *shape,
                             size_t rank,
                             int32_t column_major,
@@ -549,7 +550,7 @@ farcall_handle *farcall_handle_of(farcall_server *server, const char *id);
 //
 // As for `farcall_put`; `name` is a string ended by NUL.
 farcall_handle *farcall_put_named(farcall_server *server,
-                                  farcall_kind element,
+                                  int element,
                                   const size_t *shape,
                                   size_t rank,
                                   int32_t column_major,

@@ -158,7 +158,7 @@ grpc_error_t grpc_wait_any(grpc_sessionid_t *which);
 /* The meaning of an error code. It is valid until the program ends. */
 const char *grpc_error_string(grpc_error_t error);
 
-/* The result of a session: GRPC_NOT_COMPLETED, GRPC_NO_ERROR, or why it failed. */
+/* Why a session failed, or GRPC_NO_ERROR: it has succeeded, or still runs. */
 grpc_error_t grpc_get_error(grpc_sessionid_t session);
 
 /* The sessions that failed in the last wait of this thread, one at a time, and then

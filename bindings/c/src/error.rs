@@ -23,6 +23,8 @@ impl Problem {
     }
 
     pub(crate) fn unknown_session(id: u64) -> Problem {
+        // Callers also pass a negative status as a session.
+        let id = id as i64;
         let text = format!("there is no session {id}, or it was forgotten");
         Problem::new(Status::FarcallUnknownSession, text)
     }

@@ -260,13 +260,13 @@ pub extern "C" fn grpc_error_string(code: Code) -> *const c_char {
     text.as_ptr()
 }
 
-/// 3.6: the result of a session.
+/// 3.6: the result of a session. A session that runs has no error.
 #[unsafe(no_mangle)]
 pub extern "C" fn grpc_get_error(session: c_int) -> Code {
     run(|| {
         grid()?;
         let end = SESSIONS.end(wait::id(session)?)?;
-        Ok(end.map_or(NOT_COMPLETED, |end| code_of_end(&end)))
+        Ok(end.map_or(NO_ERROR, |end| code_of_end(&end)))
     })
 }
 

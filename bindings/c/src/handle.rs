@@ -7,7 +7,7 @@ use crate::error::{Problem, guard, status};
 use crate::{Kind, Status, text};
 use farcall_client::{Argument, ArrayForm, DataName};
 use std::collections::HashMap;
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -62,7 +62,8 @@ fn made(client: farcall_client::Handle) -> *mut Handle {
 }
 
 /// Stores an array at the server and returns its handle. Pass the handle where a call takes an
-/// array. The `rank` lengths of the array are at `shape`. `column_major` is not 0 if the first
+/// array. `element` is a kind of number, such as `FARCALL_DOUBLE`. The `rank` lengths of the array
+/// are at `shape`. `column_major` is not 0 if the first
 /// index varies fastest, as Fortran needs it. If `data` is NULL, all elements are zero: for results
 /// that remain at the server. The server keeps the array until `farcall_drop_array`, until the
 /// connection ends, or until a day after its last use. Returns NULL on failure.
@@ -73,7 +74,7 @@ fn made(client: farcall_client::Handle) -> *mut Handle {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_put(
     server: *mut Server,
-    element: Kind,
+    element: c_int,
     shape: *const usize,
     rank: usize,
     column_major: i32,
@@ -98,7 +99,7 @@ pub unsafe extern "C" fn farcall_put(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_put_named(
     server: *mut Server,
-    element: Kind,
+    element: c_int,
     shape: *const usize,
     rank: usize,
     column_major: i32,
@@ -275,7 +276,7 @@ unsafe fn taken(handle: *mut Handle, function: &str) -> Result<Option<Box<Handle
 /// # Safety
 /// As for [`farcall_put`].
 unsafe fn array_of<'a>(
-    element: Kind,
+    element: c_int,
     (shape, rank): (*const usize, usize),
     column_major: i32,
     data: *const c_void,
@@ -300,19 +301,22 @@ unsafe fn array_of<'a>(
 }
 
 /// The name of an element type in the interface language.
-fn name(element: Kind) -> Result<&'static str, Problem> {
-    Ok(match element {
-        Kind::FarcallChar => "char",
-        Kind::FarcallShort => "short",
-        Kind::FarcallInt => "int",
-        Kind::FarcallLong => "long",
-        Kind::FarcallFloat => "float",
-        Kind::FarcallDouble => "double",
-        Kind::FarcallScomplex => "scomplex",
-        Kind::FarcallDcomplex => "dcomplex",
-        Kind::FarcallArray | Kind::FarcallText | Kind::FarcallFunction | Kind::FarcallTexts => {
-            let text = "farcall_put: an element is a number".to_owned();
-            return Err(Problem::argument(text));
-        }
+fn name(element: c_int) -> Result<&'static str, Problem> {
+    const NAMES: [(Kind, &str); 8] = [
+        (Kind::FarcallChar, "char"),
+        (Kind::FarcallShort, "short"),
+        (Kind::FarcallInt, "int"),
+        (Kind::FarcallLong, "long"),
+        (Kind::FarcallFloat, "float"),
+        (Kind::FarcallDouble, "double"),
+        (Kind::FarcallScomplex, "scomplex"),
+        (Kind::FarcallDcomplex, "dcomplex"),
+    ];
+    let found = NAMES.iter().find(|(kind, _)| *kind as c_int == element);
+    found.map(|(_, name)| *name).ok_or_else(|| {
+        Problem::argument(format!(
+            "farcall_put: {element} is not the kind of a number; pass one of FARCALL_CHAR to \
+             FARCALL_DCOMPLEX"
+        ))
     })
 }

@@ -6,13 +6,17 @@
 //! of memory differs.
 
 use crate::{error, texts};
+use checks::{UNMASKED, inexact, is_masked, overlaps_itself};
 use farcall_idl::{ArrayLayout, Mode, Order, Param, Type};
 use numpy::npyffi::{self, NPY_CASTING, PY_ARRAY_API, npy_intp};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyString};
+
+mod checks;
 
 /// One array argument, ready to travel.
 pub(crate) struct Slot<'py> {
@@ -113,8 +117,18 @@ pub(crate) fn typed<'py>(
             return Err(mismatch(error::describe(value)));
         }
         let array = from_values(param.ty, value)?;
-        return array.ok_or_else(|| mismatch(error::describe(value)));
+        let array = array.ok_or_else(|| mismatch(error::describe(value)))?;
+        return match array.needs_conversion {
+            true => match inexact(&array.array, param.ty)? {
+                Some(inexact) => Err(mismatch(inexact)),
+                None => Ok(array),
+            },
+            false => Ok(array),
+        };
     };
+    if is_masked(array)? {
+        return Err(mismatch(format!("a {}: {UNMASKED}", describe(array))));
+    }
     let descr = array.dtype();
     if has_type(&descr, param.ty) {
         if param.mode != Mode::In && !is_writable(array) {
@@ -123,6 +137,9 @@ pub(crate) fn typed<'py>(
         return Ok(Typed::new(array.clone(), false));
     }
     if param.mode == Mode::In && casts_safely(&descr, &dtype(py, param.ty)?) {
+        if let Some(inexact) = inexact(array, param.ty)? {
+            return Err(mismatch(inexact));
+        }
         return Ok(Typed::new(array.clone(), true));
     }
     Err(mismatch(describe(array)))
@@ -184,6 +201,73 @@ fn in_range(array: &Bound<'_, PyUntypedArray>, ty: Type) -> PyResult<bool> {
     Ok(least <= lowest && highest <= greatest)
 }
 
+/// Stores a value that a function has returned, by the rules of an IN argument.
+pub(crate) fn store(
+    param: &Param,
+    target: &Bound<'_, PyUntypedArray>,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let py = value.py();
+    let wanted: Vec<u64> = shape(target).iter().map(|&size| size as u64).collect();
+    let refuse = |why: &str| {
+        let (ty, shape) = (dtype_name(param.ty), shape_text(&wanted));
+        PyTypeError::new_err(format!(
+            "it returned {} for `{}`, which is {ty} of shape {shape}{why}",
+            error::describe(value),
+            param.name,
+        ))
+    };
+    let read = Param {
+        mode: Mode::In,
+        ..param.clone()
+    };
+    let typed = match typed("", &read, value) {
+        Ok(typed) if fits(shape(&typed.array), &wanted) => typed,
+        Ok(_) => return Err(refuse("")),
+        Err(error) if error.is_instance_of::<PyException>(py) => return Err(refuse("")),
+        Err(error) => return Err(error),
+    };
+    let (order, is_right) = match target.is_c_contiguous() {
+        true => (Order::RowMajor, typed.array.is_c_contiguous()),
+        false => (Order::ColumnMajor, typed.array.is_fortran_contiguous()),
+    };
+    let memory = match is_right && !typed.needs_conversion {
+        true => typed.array,
+        false => {
+            let shape = shape(&typed.array).to_vec();
+            copy(&typed.array, &shape, param.ty, order)?
+        }
+    };
+    let ((start, length), (from, given)) = (range(target), range(&memory));
+    // SAFETY: both are contiguous, with elements of the same size; the interpreter is held.
+    unsafe { start.copy_from(from, length.min(given)) };
+    Ok(())
+}
+
+/// Stores a value that a served function has returned for the parameter `name`, in the memory of
+/// the call.
+#[pyfunction]
+pub(crate) fn store_result(
+    name: &str,
+    target: &Bound<'_, PyUntypedArray>,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let mut types = Type::ALL.into_iter().filter(|ty| ty.size().is_some());
+    let ty = types.find(|ty| has_type(&target.dtype(), *ty));
+    let Some(ty) = ty.filter(|_| target.is_c_contiguous()) else {
+        return Err(PyTypeError::new_err("not the memory of a call"));
+    };
+    let param = Param {
+        name: name.to_owned(),
+        mode: Mode::Out,
+        allocate: false,
+        broadcast: false,
+        ty,
+        dims: Vec::new(),
+    };
+    store(&param, target, value)
+}
+
 /// Checks the shape against the layout of the call, and decides which memory travels.
 pub(crate) fn place<'py>(
     function: &str,
@@ -228,7 +312,7 @@ pub(crate) fn place<'py>(
             texts: None,
         });
     }
-    if param.mode != Mode::In && repeats(&array) {
+    if param.mode != Mode::In && overlaps_itself(&array) {
         let expected = "an array whose elements do not share memory";
         let shown = describe(&array);
         return Err(error::argument(
@@ -376,6 +460,22 @@ impl<'py> Slot<'py> {
         start as usize..start as usize + length
     }
 
+    /// Whether this array and another one, which the call writes both, share memory at the caller.
+    pub(crate) fn shares(&self, other: &Slot<'py>) -> PyResult<bool> {
+        /// Bound on the work of NumPy for arrays with steps; past it, they count as shared.
+        const MOST_WORK: usize = 1 << 20;
+        let [one, other] = [self, other].map(|slot| slot.target.as_ref().unwrap_or(&slot.memory));
+        let (here, there) = (bounds(one), bounds(other));
+        if one.is_empty() || other.is_empty() || here.end <= there.start || there.end <= here.start
+        {
+            return Ok(false);
+        }
+        let py = one.py();
+        let shared = numpy(py)?.call_method1(intern!(py, "shares_memory"), (one, other, MOST_WORK));
+        // NumPy raises an exception if it would take longer.
+        Ok(shared.and_then(|shared| shared.extract()).unwrap_or(true))
+    }
+
     /// Copies an IN array that shares memory with an OUT array.
     pub(crate) fn detach(&mut self, ty: Type, order: Order) -> PyResult<()> {
         let shape = shape(&self.memory).to_vec();
@@ -446,13 +546,6 @@ fn fits(given: &[usize], expected: &[u64]) -> bool {
         && wanted.next().is_none()
 }
 
-fn repeats(array: &Bound<'_, PyUntypedArray>) -> bool {
-    shape(array)
-        .iter()
-        .zip(array.strides())
-        .any(|(&size, &stride)| size > 1 && stride == 0)
-}
-
 /// The shape; empty for an array without dimensions, whose pointer may be null.
 pub(crate) fn shape<'a>(array: &'a Bound<'_, PyUntypedArray>) -> &'a [usize] {
     match array.ndim() {
@@ -504,6 +597,11 @@ pub(crate) fn to_put<'py>(
     let refuse = |name: &str, expected: &str, given: String| {
         Err(error::argument(py, "put", name, expected, &given))
     };
+    if let Ok(array) = value.cast::<PyUntypedArray>()
+        && is_masked(array)?
+    {
+        return refuse("array", "an array", format!("a masked array: {UNMASKED}"));
+    }
     let numpy = numpy(py)?;
     let array = numpy.call_method1(intern!(py, "asarray"), (value,))?;
     let array: Bound<'py, PyUntypedArray> = array.cast_into()?;
@@ -598,13 +696,30 @@ fn copy<'py>(
     ty: Type,
     order: Order,
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let memory = new(array.py(), shape, ty, order, false)?;
-    copy_into(&memory, array)?;
+    let py = array.py();
+    let memory = new(py, shape, ty, order, false)?;
+    match ty == Type::Char && matches!(array.dtype().kind(), b'i' | b'u') {
+        // The codes of characters, of any width.
+        true => {
+            let codes = array.call_method1(intern!(py, "astype"), (intern!(py, "u1"),))?;
+            copy_into(&memory, &codes.cast_into()?)?;
+        }
+        false => copy_into(&memory, array)?,
+    }
     Ok(memory)
 }
 
 fn copy_into(to: &Bound<'_, PyUntypedArray>, from: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
     let py = to.py();
+    let (there, here) = (to.dtype(), from.dtype());
+    // A character stays its code; NumPy would write the code as digits.
+    let is_code = here.kind() != there.kind() && (here.kind() == b'S' || there.kind() == b'S');
+    let codes = match is_code && (here.itemsize(), there.itemsize()) == (1, 1) {
+        true => Some(from.call_method1(intern!(py, "view"), (there,))?),
+        false => None,
+    };
+    let codes = codes.map(Bound::cast_into).transpose()?;
+    let from = codes.as_ref().unwrap_or(from);
     // SAFETY: both are arrays of the same shape; NumPy checks types and writability.
     let done = unsafe { PY_ARRAY_API.PyArray_CopyInto(py, to.as_array_ptr(), from.as_array_ptr()) };
     if done < 0 {
@@ -699,7 +814,15 @@ fn article(param: &Param) -> &'static str {
 /// A description of an array, for error messages.
 pub(crate) fn describe(array: &Bound<'_, PyUntypedArray>) -> String {
     let shape: Vec<u64> = shape(array).iter().map(|&size| size as u64).collect();
-    format!("{} array of shape {}", array.dtype(), shape_text(&shape))
+    let masked = match is_masked(array) {
+        Ok(true) => "masked ",
+        _ => "",
+    };
+    format!(
+        "{masked}{} array of shape {}",
+        array.dtype(),
+        shape_text(&shape)
+    )
 }
 
 fn shape_text(shape: &[u64]) -> String {

@@ -63,6 +63,8 @@ mod _native {
     #[pymodule_export]
     use crate::transaction_plan::{TransactionPlan, load_plan};
 
+    #[pymodule_export]
+    use crate::array::store_result;
     #[cfg(target_os = "linux")]
     #[pymodule_export]
     use crate::serving::run_worker;

@@ -3,6 +3,7 @@
 
 use crate::{error, texts};
 use farcall_idl::{Param, Scalar, Type};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyComplex, PyFloat, PyInt, PyString};
 
@@ -13,6 +14,14 @@ pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> P
         error::argument(py, function, &param.name, expected, &given)
     };
     let scalar = match param.ty {
+        Type::Float | Type::Double | Type::SComplex | Type::DComplex
+            if let Some(integer) = inexact(param.ty, value) =>
+        {
+            let name = crate::array::dtype_name(param.ty);
+            let integer = error::describe(&integer);
+            let given = format!("{integer}, which {name} cannot hold exactly");
+            return Err(mismatch(expected(param), given));
+        }
         Type::Char => character(value),
         Type::Float | Type::Double => number(value).map(Scalar::Float),
         Type::SComplex | Type::DComplex => complex(value),
@@ -67,6 +76,33 @@ fn number(value: &Bound<'_, PyAny>) -> Option<f64> {
         Ok(array) if !crate::array::shape(array).is_empty() => None,
         _ => value.extract().ok(),
     }
+}
+
+/// Whether a floating-point number with `bits` bits of precision holds this integer exactly.
+pub(crate) fn is_exact(size: u64, bits: u32) -> bool {
+    size == 0 || u64::BITS - size.leading_zeros() - size.trailing_zeros() <= bits
+}
+
+/// The value as an integer, if the type of the parameter, a floating-point type, cannot hold it
+/// exactly. A number with a fraction is rounded as everywhere.
+fn inexact<'py>(ty: Type, value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    let index = match value.cast::<PyInt>() {
+        Ok(value) => value.clone().into_any(),
+        Err(_) if value.is_instance_of::<PyFloat>() => return None,
+        Err(_) => match value.call_method0(intern!(value.py(), "__index__")) {
+            Ok(index) => index,
+            Err(_) => return None,
+        },
+    };
+    let Ok(held) = index.extract::<f64>() else {
+        return Some(index);
+    };
+    let held = match ty {
+        Type::Float | Type::SComplex => f64::from(held as f32),
+        _ => held,
+    };
+    let is_exact = index.eq(held).unwrap_or(false);
+    (!is_exact).then_some(index)
 }
 
 fn complex(value: &Bound<'_, PyAny>) -> Option<Scalar> {

@@ -28,6 +28,8 @@ use std::time::Duration;
 /// call goes to the server that will complete it first, and to another one if that server is lost.
 ///
 /// `timeout` limits the time of each call, and `connect_timeout` the time to connect, in seconds.
+/// If the server sends nothing for 15 s while calls are open, although it was asked for a sign of
+/// life, it counts as lost. `FARCALL_LOST_AFTER` changes these seconds, and 0 means never.
 /// If a server that was reached over TCP is on this host, the connection changes to a Unix socket
 /// and shared memory, unless `same_host` is false.
 ///

@@ -167,7 +167,8 @@ fn call<'py>(
     let is_returned =
         |param: &usize| interface.params[*param].mode == Mode::Out && !args.contains(param);
     let returned = (0..interface.params.len()).filter(is_returned);
-    let results = returned.map(|param| value(&param)).collect::<Vec<_>>();
+    let results = returned.map(|param| (&interface.params[param].name, value(&param)));
+    let results = results.collect::<Vec<_>>();
     callable.call1(py, (arguments, PyTuple::new(py, results)?))?;
     Ok(lists)
 }
@@ -238,14 +239,10 @@ fn scalar<'py>(py: Python<'py>, value: &Scalar) -> PyResult<Bound<'py, PyAny>> {
     })
 }
 
-/// The array in its declared size, or its section if the memory has only that.
+/// The array in its declared size.
 fn shaped<'py>(array: &ArrayLayout, flat: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = flat.py();
-    let size = |axis: &farcall_idl::Axis| match array.packed {
-        true => axis.section.count,
-        false => axis.size,
-    };
-    let shape = PyTuple::new(py, array.axes.iter().map(size))?;
+    let shape = PyTuple::new(py, array.axes.iter().map(|axis| axis.size))?;
     flat.call_method1(intern!(py, "reshape"), (shape,))
 }
 

@@ -101,7 +101,7 @@ impl Transaction {
             column_major: order == Order::ColumnMajor,
         };
         let mut state = self.lock();
-        let place = match layout.bytes <= SMALL || layout.packed {
+        let place = match layout.bytes <= SMALL || layout.is_shrunk {
             true => {
                 let slot = Slot::make(py, param, layout, order)?;
                 Place::Here(slot.given.cast_into::<PyUntypedArray>()?.unbind())

@@ -109,6 +109,85 @@ def test_arrays_that_are_written_may_not_share_memory(server):
         server.function("dgesv")(**shared())
 
 
+def test_arrays_with_steps_that_are_written_may_not_share_memory(server):
+    """Copies of them travel, and the one that came back last would win."""
+    swap = server.function("blas/dswap")
+    base = np.arange(12.0)
+    even, third = base[::2], base[::3][:4]
+    with pytest.raises(farcall.ArgumentError, match="`x` and `y` are written and share memory"):
+        swap(n=4, x=even[:4], incx=1, y=third, incy=1)
+    swap(n=6, x=base[::2], incx=1, y=base[1::2], incy=1)
+    np.testing.assert_array_equal(base.reshape(6, 2)[:, 0], np.arange(1.0, 12, 2))
+
+
+@pytest.mark.parametrize("kind", ["windows", "repeated", "interleaved"])
+def test_an_array_that_is_written_may_not_overlap_itself(server, kind):
+    base = np.arange(40.0)
+    windows = np.lib.stride_tricks.sliding_window_view(base, 4, writeable=True)
+    views = {
+        "windows": windows[:6],
+        "repeated": np.lib.stride_tricks.as_strided(base, (6, 4), (8, 0)),
+        "interleaved": np.lib.stride_tricks.as_strided(base, (6, 4), (24, 32)),
+    }
+    with pytest.raises(farcall.ArgumentError, match=r"`c`.*do not share memory"):
+        rank_one(server, views[kind])
+    # Strides that look like overlap, but are none.
+    apart = np.lib.stride_tricks.as_strided(base, (3, 2), (16, 24))
+    expected = apart + 1
+    rank_one(server, apart)
+    np.testing.assert_array_equal(apart, expected)
+    # What is only read may overlap.
+    one, rows = np.ones((4, 1)), windows[:6]
+    c = np.zeros((6, 1), order="F")
+    sizes = {"m": 6, "n": 1, "k": 4, "lda": 6, "ldb": 4, "ldc": 6}
+    gemm = server.function("blas/dgemm")
+    gemm(transa="N", transb="N", alpha=1.0, a=rows, b=one, beta=0.0, c=c, **sizes)
+    np.testing.assert_array_equal(c, rows @ one)
+
+
+def rank_one(server, c):
+    """Adds 1 to each element."""
+    m, n = c.shape
+    one = {"a": np.ones((m, 1), order="F"), "b": np.ones((1, n), order="F")}
+    sizes = {"m": m, "n": n, "k": 1, "lda": m, "ldb": 1, "ldc": m}
+    server.function("blas/dgemm")(transa="N", transb="N", alpha=1.0, beta=1.0, c=c, **one, **sizes)
+
+
+# Numbers of which a conversion would lose something.
+INEXACT = [
+    ("alpha", 2**60 + 1, str(2**60 + 1)),
+    ("alpha", np.int64(2**60 + 1), str(2**60 + 1)),
+    ("alpha", np.array(2**60 + 1), str(2**60 + 1)),
+    ("alpha", 10**400, "hold"),
+    ("x", [1, 2**60 + 1], str(2**60 + 1)),
+    ("x", np.array([1, -(2**53) - 1]), str(-(2**53) - 1)),
+    ("x", np.array([1, 2**64 - 1], np.uint64), str(2**64 - 1)),
+    ("x", np.ma.masked_array([1.0, 2.0], [False, True]), "mask"),
+    ("y", np.ma.masked_array([1.0, 2.0], [False, True]), "mask"),
+]
+
+
+@pytest.mark.parametrize(("argument", "value", "words"), INEXACT)
+def test_nothing_is_lost_on_the_way_to_a_function(server, argument, value, words):
+    arguments = {"alpha": 1.0, "x": np.ones(2), "y": np.ones(2)} | {argument: value}
+    with pytest.raises(farcall.ArgumentError) as raised:
+        server.function("blas/daxpy")(n=2, incx=1, incy=1, **arguments)
+    assert f"`{argument}`" in str(raised.value)
+    assert words in str(raised.value)
+
+
+def test_integers_that_a_double_holds_are_taken(server):
+    y = np.zeros(3)
+    x = np.array([2**60, -(2**53), 2**63 - 2**11])
+    server.call("blas/daxpy", 3, 2**70, x, 1, y, 1)
+    assert [int(each) for each in y] == [int(each) * 2**70 for each in x]
+
+
+def test_a_masked_array_is_not_stored(server):
+    with pytest.raises(farcall.ArgumentError, match="mask"):
+        server.put(np.ma.masked_array([1.0, 2.0], [False, True]))
+
+
 def test_a_thousand_wrong_calls_leave_nothing_behind(library_server):
     server = library_server.connect()
     function = server.function("lapack/dgesv")

@@ -3,17 +3,30 @@
 //! The server and the metaserver ask [`Access`] for the [`User`] of each connection. They decide
 //! what a user is allowed to do.
 
+mod local;
+mod penalties;
 mod settings;
 mod tokens;
 mod user;
 
 pub use farcall_rpc_proto::User;
-pub use settings::{Settings, Tls};
+pub use settings::{Settings, Tls, authority_folder};
 pub use tokens::{TokenError, TokenFile};
 pub use user::{host_user, user_of_peer};
 
-/// The reason why a client is refused, as a text for the client.
-pub type Refusal = String;
+use penalties::{Logged, Penalties};
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+/// The reason why a client is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The text for the client.
+    pub text: String,
+    /// The text for the log; `None` if the log has enough lines about this host.
+    pub logged: Option<String>,
+}
 
 /// Identifies clients.
 #[derive(Debug)]
@@ -25,6 +38,10 @@ pub struct Access {
     anonymous: bool,
     /// Users who are allowed to register libraries.
     operators: Vec<User>,
+    /// Hosts that have sent wrong credentials.
+    penalties: Penalties,
+    /// Hashes of tokens that were accepted before. They are looked at during a penalty.
+    accepted: HashSet<tokens::Hash>,
 }
 
 /// The evidence of a connection about its client.
@@ -36,6 +53,10 @@ pub struct Evidence<'e> {
     pub certificate: Option<String>,
     /// The token that the client sent.
     pub token: Option<&'e str>,
+    /// The host of the client; `None` on a Unix socket.
+    pub host: Option<IpAddr>,
+    /// Both ends of a TCP connection within this host, the own one first.
+    pub ends: Option<(SocketAddr, SocketAddr)>,
 }
 
 impl Access {
@@ -60,6 +81,8 @@ impl Access {
             tokens,
             anonymous: settings.anonymous.unwrap_or(!proofs),
             operators,
+            penalties: Penalties::default(),
+            accepted: HashSet::new(),
         })
     }
 
@@ -68,11 +91,45 @@ impl Access {
         self.operators.contains(user)
     }
 
-    /// The user that the evidence identifies. A token takes precedence over a certificate.
+    /// The user that the evidence identifies, at a time. A token takes precedence over a
+    /// certificate. A host that sends wrong tokens must wait longer and longer, except for tokens
+    /// that were accepted before.
     ///
     /// # Errors
     /// The evidence identifies no user who is accepted.
-    pub fn user(&mut self, evidence: &Evidence<'_>) -> Result<User, Refusal> {
+    pub fn user(&mut self, evidence: &Evidence<'_>, now: Instant) -> Result<User, Refusal> {
+        let found = match self.penalty(evidence, now) {
+            Some(text) => Err(text),
+            None => self.find(evidence),
+        };
+        found.map_err(|text| {
+            let is_guess = evidence.token.is_some();
+            let fail = |host| self.penalties.fail(host, is_guess, now);
+            let logged = match evidence.host.map(fail) {
+                None | Some(Logged::With(0)) => Some(text.clone()),
+                Some(Logged::With(others)) => Some(format!(
+                    "{text} ({others} more refusals of this host since the last such line)"
+                )),
+                Some(Logged::Nothing) => None,
+            };
+            Refusal { text, logged }
+        })
+    }
+
+    /// Why the evidence is not looked at now.
+    fn penalty(&self, evidence: &Evidence<'_>, now: Instant) -> Option<String> {
+        let wait = self.penalties.wait(evidence.host?, now)?;
+        let is_known = |token: &str| self.accepted.contains(&tokens::hash(token));
+        if evidence.token.is_none_or(is_known) {
+            return None;
+        }
+        Some(format!(
+            "too many wrong tokens came from this host; try again in {:.0} s",
+            wait.as_secs_f64().ceil()
+        ))
+    }
+
+    fn find(&mut self, evidence: &Evidence<'_>) -> Result<User, String> {
         let service = self.service;
         if let (Some(tokens), Some(token)) = (&mut self.tokens, evidence.token) {
             // If the file can no longer be read, no token is accepted.
@@ -82,7 +139,10 @@ impl Access {
             })?;
             let unknown =
                 || format!("the token is unknown to this {service}; it may have been withdrawn");
-            return user.map(User::named).ok_or_else(unknown);
+            let user = user.map(User::named).ok_or_else(unknown)?;
+            // Bounded by the tokens that the file has ever had.
+            self.accepted.insert(tokens::hash(token));
+            return Ok(user);
         }
         if let Some(name) = &evidence.certificate {
             return Ok(User::named(name));
@@ -95,7 +155,13 @@ impl Access {
                 "this {service} asks for a certificate of its clients; set FARCALL_CERT and \
                  FARCALL_KEY, and connect to farcalls://"
             )),
-            false => Ok(evidence.peer.clone()),
+            false if !evidence.peer.is_anonymous() => Ok(evidence.peer.clone()),
+            false => {
+                let owner = evidence
+                    .ends
+                    .and_then(|(own, peer)| local::owner(own, peer));
+                Ok(owner.unwrap_or_else(User::anonymous))
+            }
         }
     }
 
@@ -108,13 +174,52 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn user(access: &mut Access, token: Option<&str>, name: Option<&str>) -> Result<User, String> {
-        access.user(&Evidence {
+        let evidence = Evidence {
             peer: &User::anonymous(),
             certificate: name.map(str::to_string),
             token,
-        })
+            host: None,
+            ends: None,
+        };
+        let found = access.user(&evidence, Instant::now());
+        found.map_err(|refusal| refusal.text)
+    }
+
+    #[test]
+    fn who_guesses_waits_and_who_was_accepted_before_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        let [alice, bob] = ["alice", "bob"].map(|name| TokenFile::add(&path, name).unwrap());
+        let settings = Settings {
+            tokens: Some(path),
+            ..Settings::default()
+        };
+        let mut access = Access::new("server", &settings, None).unwrap();
+        let start = Instant::now();
+        let mut ask = |token: &str, seconds: u64| {
+            let evidence = Evidence {
+                peer: &User::anonymous(),
+                certificate: None,
+                token: Some(token),
+                host: Some(IpAddr::from([192, 0, 2, 7])),
+                ends: None,
+            };
+            access.user(&evidence, start + Duration::from_secs(seconds))
+        };
+        assert!(ask(&alice, 0).is_ok());
+        let lines = (0..5000).filter_map(|_| ask("guess", 1).unwrap_err().logged);
+        assert_eq!(lines.count(), 3);
+        let refusal = ask(&bob, 1).unwrap_err();
+        assert!(
+            refusal.text.contains("try again in 1 s"),
+            "{}",
+            refusal.text
+        );
+        assert!(ask(&alice, 1).is_ok(), "the token was accepted before");
+        assert!(ask(&bob, 3).is_ok());
     }
 
     #[test]
@@ -131,6 +236,8 @@ mod tests {
             tokens: Some(TokenFile::open(path).unwrap()),
             anonymous: false,
             operators: Vec::new(),
+            penalties: Penalties::default(),
+            accepted: HashSet::new(),
         };
         assert_eq!(
             user(&mut access, Some(&token), None),

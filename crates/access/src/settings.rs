@@ -1,8 +1,15 @@
 //! The settings of an operator about access.
 
-use farcall_tls::{FileError, Identity};
+use farcall_tls::{FileError, Identity, IdentityFiles, Validity};
 use serde::Deserialize;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// The file of revoked certificates beside the certificate of a server.
+const REVOKED: &str = "revoked.pem";
+/// Most keys in one folder that are hidden from functions.
+const MOST_KEYS: usize = 4096;
 
 /// Which clients are accepted, and who may register libraries.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -33,14 +40,110 @@ pub struct Tls {
     pub key: PathBuf,
     /// Certificates of the authorities that certify the names of clients.
     pub clients: Option<PathBuf>,
+    /// Lists of revoked certificates of these authorities. By default the file `revoked.pem` beside
+    /// the certificate, if there is one.
+    #[serde(default)]
+    pub revoked: Option<PathBuf>,
+    /// The folder of the certificates, if it has nothing else. Functions cannot read it.
+    #[serde(skip)]
+    pub folder: Option<PathBuf>,
 }
 
 impl Tls {
-    /// Reads the files.
+    /// The files and folders that functions must not read: the whole folder of the certificates,
+    /// or else the private key and every other key beside it, such as that of an authority.
+    pub fn secrets(&self) -> Vec<PathBuf> {
+        let apart = self.key.parent().map(authority_folder);
+        let apart = apart.filter(|apart| apart.exists());
+        if let Some(folder) = &self.folder {
+            return [folder.clone()].into_iter().chain(apart).collect();
+        }
+        let beside = self
+            .key
+            .parent()
+            .map(|folder| match folder.as_os_str().is_empty() {
+                true => Path::new("."),
+                false => folder,
+            });
+        let entries = beside.and_then(|folder| fs::read_dir(folder).ok());
+        let paths = entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path());
+        let keys = paths.filter(|path| path.extension().is_some_and(|end| end == "key"));
+        let keys = keys.take(MOST_KEYS).chain(apart);
+        keys.chain([self.key.clone()]).collect()
+    }
+
+    /// Whether the key of an authority lies beside the server's own key, as `farcall access
+    /// certificate` of earlier versions left it.
+    pub fn authority_beside(&self) -> Option<PathBuf> {
+        let path = self.key.with_file_name("authority.key");
+        path.exists().then_some(path)
+    }
+
+    /// Reads the files, and logs a certificate that does not hold, or ends soon.
     ///
     /// # Errors
     /// The error names the file that cannot be used.
     pub fn identity(&self) -> Result<Identity, FileError> {
-        Identity::load(&self.certificate, &self.key, self.clients.as_deref())
+        let files = self.files();
+        let identity = Identity::load(&files)?;
+        self.warn_of_end(&files)?;
+        Ok(identity)
     }
+
+    /// Reads the files again for the connections that follow.
+    ///
+    /// # Errors
+    /// The error names the file that cannot be used. The identity stays as it is.
+    pub fn reload(&self, identity: &Identity) -> Result<(), FileError> {
+        let files = self.files();
+        identity.reload(&files)?;
+        self.warn_of_end(&files)
+    }
+
+    fn files(&self) -> IdentityFiles {
+        let beside = || {
+            let path = self.certificate.with_file_name(REVOKED);
+            path.exists().then_some(path)
+        };
+        IdentityFiles {
+            certificate: self.certificate.clone(),
+            key: self.key.clone(),
+            clients: self.clients.clone(),
+            revoked: self.revoked.clone().or_else(beside),
+        }
+    }
+
+    fn warn_of_end(&self, files: &IdentityFiles) -> Result<(), FileError> {
+        const REMEDY: &str = "make another one with `farcall access certificate`, and send SIGHUP";
+        let path = self.certificate.display();
+        match files.validity(SystemTime::now())? {
+            Validity::Valid => {}
+            Validity::EndsSoon => {
+                tracing::warn!("{path}: the certificate ends within two weeks; {REMEDY}");
+            }
+            Validity::Expired => tracing::error!(
+                "{path}: the certificate has expired, so that clients refuse this server; {REMEDY}"
+            ),
+            Validity::NotYet => tracing::error!(
+                "{path}: the certificate does not hold yet, so that clients refuse this server; \
+                 check the clock of this machine"
+            ),
+        }
+        Ok(())
+    }
+}
+
+/// The folder of the key of the authority that signs the certificates of this folder. It is a
+/// folder of its own, because a server needs no key of an authority.
+pub fn authority_folder(certificates: &Path) -> PathBuf {
+    let absolute = std::path::absolute(certificates);
+    let mut folder = absolute
+        .unwrap_or_else(|_| certificates.to_path_buf())
+        .into_os_string();
+    folder.push("-authority");
+    PathBuf::from(folder)
 }

@@ -20,7 +20,7 @@ const MOST_BYTES: u64 = 16 << 20;
 /// Largest length of a user's name, in bytes.
 const NAME_BYTES: usize = 64;
 
-type Hash = [u8; 32];
+pub(crate) type Hash = [u8; 32];
 
 /// A file of tokens. It is read again when it changes.
 #[derive(Debug)]
@@ -231,7 +231,7 @@ fn check_name(name: &str) -> Result<(), TokenError> {
     }
 }
 
-fn hash(token: &str) -> Hash {
+pub(crate) fn hash(token: &str) -> Hash {
     Sha256::digest(token.as_bytes()).into()
 }
 

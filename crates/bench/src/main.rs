@@ -71,6 +71,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
+            signals::end_first();
             anstream::eprintln!("\x1b[1;31merror\x1b[0m: {failure}");
             failure.exit_code()
         }

@@ -3,14 +3,15 @@
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
+use farcall_access::authority_folder;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
 };
 use std::fmt::Display;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::path::PathBuf;
 use time::{Duration, OffsetDateTime};
@@ -22,9 +23,10 @@ const DAYS: i64 = 730;
 
 /// Make certificates for TLS, signed by an authority of your own
 ///
-/// A folder has the authority (authority.pem and authority.key) and the certificates that it has
-/// signed. The command makes the authority with the first certificate. If you have certificates of
-/// another authority, name them in the server's configuration instead.
+/// A folder has the certificate of the authority (authority.pem) and the certificates that it has
+/// signed. The command makes the authority with the first certificate. Its key is in a folder
+/// beside this one, whose name ends with `-authority`: move that folder to a safe place after use.
+/// If you have certificates of another authority, name them in the server's configuration instead.
 #[derive(Args)]
 #[command(after_help = "Example:
   farcall access certificate server certificates node7.lab.example 10.0.0.7
@@ -107,7 +109,19 @@ fn authority(folder: &Path) -> Result<Issuer<'static, KeyPair>, Failure> {
     describe(&mut params, "Farcall authority", AUTHORITY_DAYS);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    let path = folder.join(AUTHORITY).with_extension("key");
+    let apart = authority_folder(folder);
+    let [old, new] = [folder, &apart].map(|folder| folder.join("authority.key"));
+    let path = if old.exists() {
+        eprintln!(
+            "farcall: {} is the key of the authority, which the server does not need: move it to \
+             {}",
+            old.display(),
+            new.display()
+        );
+        old
+    } else {
+        new
+    };
     let key = match path.exists() {
         true => {
             let text = fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
@@ -115,9 +129,13 @@ fn authority(folder: &Path) -> Result<Issuer<'static, KeyPair>, Failure> {
         }
         false => {
             fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+            let mut private = DirBuilder::new();
+            let made = private.recursive(true).mode(0o700).create(&apart);
+            made.map_err(|error| failed(&apart, error))?;
             let key = KeyPair::generate().map_err(Failure::failed)?;
             let certificate = params.self_signed(&key).map_err(Failure::failed)?;
-            write_pair(folder, AUTHORITY, &certificate.pem(), &key)?;
+            write(&folder.join("authority.pem"), &certificate.pem(), 0o644)?;
+            write(&path, &key.serialize_pem(), 0o600)?;
             key
         }
     };
@@ -134,24 +152,31 @@ fn describe(params: &mut CertificateParams, name: &str, days: i64) {
 
 /// Writes a certificate and its key; neither file may exist.
 fn write_pair(folder: &Path, name: &str, pem: &str, key: &KeyPair) -> Result<(), Failure> {
-    for (end, text, mode) in [("pem", pem, 0o644), ("key", &key.serialize_pem(), 0o600)] {
-        let path = folder.join(format!("{name}.{end}"));
-        let mut options = OpenOptions::new();
-        let write = options
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&path)
-            .and_then(|mut file| file.write_all(text.as_bytes()));
-        match write {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let text = "is there already; remove it first to make a new one";
-                return Err(Failure::failed(format!("{} {text}", path.display())));
-            }
-            other => other.map_err(|error| failed(&path, error))?,
+    write(&folder.join(format!("{name}.pem")), pem, 0o644)?;
+    write(
+        &folder.join(format!("{name}.key")),
+        &key.serialize_pem(),
+        0o600,
+    )
+}
+
+/// Writes a file that does not exist yet, and prints its name.
+fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
+    let mut options = OpenOptions::new();
+    let write = options
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()));
+    match write {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let text = "is there already; remove it first to make a new one";
+            return Err(Failure::failed(format!("{} {text}", path.display())));
         }
-        println!("{}", path.display());
+        other => other.map_err(|error| failed(path, error))?,
     }
+    println!("{}", path.display());
     Ok(())
 }
 

@@ -2,12 +2,14 @@
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
+use std::fmt::{self, Debug, Write};
 use std::io::{IsTerminal, Stderr};
 use std::str::FromStr;
+use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::SubscriberBuilder;
-use tracing_subscriber::fmt::format::{DefaultFields, Format, Full};
+use tracing_subscriber::fmt::format::{self, DefaultFields, Format, Full, Writer};
 
 /// What to log, and how.
 #[derive(Args)]
@@ -57,7 +59,7 @@ type Plain = SubscriberBuilder<DefaultFields, Format<Full>, EnvFilter, fn() -> S
 impl Filter {
     /// Logs as text from now on.
     pub(crate) fn init(&self) -> Result<(), Failure> {
-        self.log()?.init();
+        self.log()?.fmt_fields(format::debug_fn(write_field)).init();
         Ok(())
     }
 
@@ -68,6 +70,29 @@ impl Filter {
             .with_target(false)
             .with_ansi(std::io::stderr().is_terminal())
             .with_writer(std::io::stderr as fn() -> Stderr))
+    }
+}
+
+/// Writes a message or a field without control characters: a message has parts that come from
+/// peers, and a line break in one of them must not begin another line.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
+    match field.name() {
+        "message" => write!(OneLine(writer), "{value:?}"),
+        name => write!(OneLine(writer), " {name}={value:?}"),
+    }
+}
+
+/// Escapes control characters.
+struct OneLine<W>(W);
+
+impl<W: Write> Write for OneLine<W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for part in text.split_inclusive(char::is_control) {
+            let plain = part.trim_end_matches(char::is_control);
+            self.0.write_str(plain)?;
+            write!(self.0, "{}", part[plain.len()..].escape_debug())?;
+        }
+        Ok(())
     }
 }
 
@@ -95,6 +120,14 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_comes_from_outside_stays_on_its_line() {
+        let mut line = String::new();
+        let said = "\u{e4}peer: bye\nINFO forged \x1b[31m\r\u{7}";
+        write!(OneLine(&mut line), "{said}").unwrap();
+        assert_eq!(line, "äpeer: bye\\nINFO forged \\u{1b}[31m\\r\\u{7}");
+    }
 
     #[test]
     fn a_word_that_is_no_level_is_refused() {

@@ -102,6 +102,8 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
         certificate: folder.join("server.pem"),
         key: folder.join("server.key"),
         clients: arguments.tls_clients.clone(),
+        revoked: None,
+        folder: None,
     });
     Ok(Config {
         listen,

@@ -12,13 +12,13 @@ use farcall_server::member::{self, Member};
 use farcall_server::{Config, Policy, Server};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 /// Serve the functions of interface files
 ///
 /// The command prints `listening on ADDRESS` when every function can be called. It serves until
-/// Ctrl-C or SIGTERM.
+/// Ctrl-C or SIGTERM. After SIGHUP it reads its certificates, tokens and configuration again.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall serve libraries/lapack.idl
@@ -139,6 +139,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         }
     }
     let members = join(&arguments, &mut server)?;
+    server.reread_with(move || configuration(&arguments).map_err(|error| error.to_string()));
     server.run().map_err(Failure::failed)?;
     // The server has sent its last report: each of them leaves the metaserver.
     members.into_iter().for_each(|member| drop(member.join()));
@@ -242,6 +243,8 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
             certificate: folder.join("server.pem"),
             key: folder.join("server.key"),
             clients: arguments.tls_clients.clone(),
+            revoked: None,
+            folder: (!has_interfaces(folder, &arguments.files)).then(|| folder.clone()),
         });
     }
     if let Some(folder) = &arguments.state {
@@ -259,6 +262,17 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     workers.sandbox &= !arguments.no_sandbox;
     config.allow_code |= arguments.allow_code;
     Ok(config)
+}
+
+/// Whether some of the interface files are in a folder.
+fn has_interfaces(folder: &Path, files: &[PathBuf]) -> bool {
+    let Ok(folder) = std::fs::canonicalize(folder) else {
+        return false;
+    };
+    let mut files = files
+        .iter()
+        .filter_map(|file| std::fs::canonicalize(file).ok());
+    files.any(|file| file.starts_with(&folder))
 }
 
 fn policy(name: &str) -> Result<Policy, String> {

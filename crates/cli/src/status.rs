@@ -46,8 +46,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or(f64::NAN)
+/// A number in a unit, with decimals; `?` if it is not known.
+fn number(value: &Value, unit: f64, decimals: usize) -> String {
+    value.as_f64().map_or_else(
+        || "?".to_owned(),
+        |value| format!("{:.decimals$}", value / unit),
+    )
+}
+
+/// Bytes in megabytes, with decimals where there are few.
+fn megabytes(value: &Value) -> String {
+    let is_small = value.as_f64().is_some_and(|bytes| bytes < 1e8);
+    number(value, 1e6, if is_small { 3 } else { 0 })
 }
 
 /// The status of the servers behind a metaserver.
@@ -66,16 +76,16 @@ fn print_servers(servers: &[Value]) {
     );
     for server in servers {
         println!(
-            "{:30} {:9} {:>4} {:>8} {:>6} {:>10.3} {:>9.0} {:>10} {:>8.1}",
+            "{:30} {:9} {:>4} {:>8} {:>6} {:>10} {:>9} {:>10} {:>8}",
             plain(&server["address"]),
             plain(&server["state"]),
             plain(&server["pes"]),
             plain(&server["pes_reserved"]),
             plain(&server["calls"]),
-            number(&server["backlog_s"]),
-            number(&server["memory_free"]) / 1e6,
+            number(&server["backlog_s"], 1.0, 3),
+            megabytes(&server["memory_free"]),
             plain(&server["functions"]),
-            number(&server["lease_s"]),
+            number(&server["lease_s"], 1.0, 1),
         );
     }
 }
@@ -87,7 +97,7 @@ fn print_metaserver(status: &Value) {
         (store, Some(true)) => plain(&store["address"]),
         (store, _) => format!("{} (does not answer)", plain(&store["address"])),
     };
-    println!("metaserver   for {:.0} s", number(&status["uptime_s"]));
+    println!("metaserver   for {} s", number(&status["uptime_s"], 1.0, 0));
     println!("version      {}", plain(&status["version"]));
     println!("store        {store}");
     println!("functions    {}", plain(&status["functions_served"]));
@@ -115,17 +125,17 @@ fn print_metaserver(status: &Value) {
         let rate = |way: &str| {
             let rate = &path[way]["bytes_per_s"];
             match rate["value"].as_f64() {
-                Some(value) => format!("{:.2} {:>5.2}", value / 1e6, number(&rate["factor"])),
+                Some(value) => format!("{:.2} {:>5}", value / 1e6, number(&rate["factor"], 1.0, 2)),
                 None => "?".to_string(),
             }
         };
         println!(
-            "{:20} {:30} {:>18} {:>18} {:>12.3}",
+            "{:20} {:30} {:>18} {:>18} {:>12}",
             plain(&path["site"]),
             address(&path["server"]),
             rate("up"),
             rate("down"),
-            number(&path["up"]["latency_s"]["value"]) * 1e3,
+            number(&path["up"]["latency_s"]["value"], 1e-3, 3),
         );
     }
 }
@@ -135,11 +145,11 @@ fn print_reservations(status: &Value) {
         return;
     };
     for (index, reservation) in reservations.iter().enumerate() {
-        let seconds = |name: &str| reservation[name].as_f64().unwrap_or(f64::NAN);
+        let seconds = |name: &str| number(&reservation[name], 1.0, 1);
         let count = |name: &str| reservation[name].as_u64().unwrap_or_default();
         let label = if index == 0 { "reserved" } else { "" };
         println!(
-            "{label:12} {} from {:.1} s to {:.1} s from now for {}",
+            "{label:12} {} from {} s to {} s from now for {}",
             described(count("pes"), count("up"), count("down")),
             seconds("begins_in_s"),
             seconds("ends_in_s"),
@@ -150,11 +160,10 @@ fn print_reservations(status: &Value) {
 
 fn print(status: &Value) {
     let text = |name: &str| plain(&status[name]);
-    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
     println!(
-        "state        {}, for {:.0} s",
+        "state        {}, for {} s",
         text("state"),
-        number(&status["uptime_s"])
+        number(&status["uptime_s"], 1.0, 0)
     );
     println!("version      {}", text("version"));
     println!("policy       {}", text("policy"));
@@ -168,9 +177,9 @@ fn print(status: &Value) {
     println!("calls        {}", jobs.join(", "));
     println!("connections  {}", text("connections"));
     println!("workers      {}", text("workers"));
-    let memory = |name: &str| number(&status["memory"][name]) / 1e6;
+    let memory = |name: &str| megabytes(&status["memory"][name]);
     println!(
-        "memory       {:.0} MB of {:.0} MB",
+        "memory       {} MB of {} MB",
         memory("used"),
         memory("limit")
     );
@@ -185,9 +194,9 @@ fn print(status: &Value) {
     }
     for user in users {
         let [waiting, running] = ["waiting", "running"].map(|name| plain(&user[name]));
-        let seconds = number(&user["pe_seconds"]);
+        let seconds = number(&user["pe_seconds"], 1.0, 3);
         println!(
-            "{:30} {waiting:>8} {running:>8} {seconds:>12.3}",
+            "{:30} {waiting:>8} {running:>8} {seconds:>12}",
             plain(&user["user"])
         );
     }
@@ -200,11 +209,11 @@ fn print(status: &Value) {
         );
     }
     for function in functions {
-        let ms = |name: &str| number(&function[name]) * 1e3;
+        let ms = |name: &str| number(&function[name], 1e-3, 3);
         let rate = function["learned"]["operations_per_s"].as_f64();
         let rate = rate.map_or_else(String::new, |rate| format!("{:.1}", rate * 1e-6));
         println!(
-            "{:30} {:>8} {:>8} {:>10.3} {:>10.3} {rate:>12}",
+            "{:30} {:>8} {:>8} {:>10} {:>10} {rate:>12}",
             plain(&function["name"]),
             plain(&function["done"]),
             plain(&function["failed"]),
@@ -224,4 +233,17 @@ fn plain(value: &Value) -> String {
     text.chars()
         .filter(|character| !character.is_control())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_a_question_mark_and_little_memory_is_not_none() {
+        assert_eq!(number(&Value::Null, 1e-3, 3), "?");
+        assert_eq!(number(&Value::from(0.25), 1e-3, 1), "250.0");
+        assert_eq!(megabytes(&Value::from(300_000)), "0.300");
+        assert_eq!(megabytes(&Value::from(12_638_000_000_u64)), "12638");
+    }
 }

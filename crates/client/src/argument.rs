@@ -82,6 +82,12 @@ impl Argument<'_> {
         }
     }
 
+    /// Whether it shares memory of the caller with another argument.
+    pub(crate) fn overlaps(&self, other: &Argument<'_>) -> bool {
+        let (here, there) = (self.bytes().as_ptr_range(), other.bytes().as_ptr_range());
+        !here.is_empty() && !there.is_empty() && here.start < there.end && there.start < here.end
+    }
+
     /// The same argument with a shorter borrow.
     pub(crate) fn reborrow(&mut self) -> Argument<'_> {
         match self {

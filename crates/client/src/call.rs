@@ -325,6 +325,30 @@ pub(crate) fn check_arrays(
             });
         }
     }
+    match way {
+        Travel::There => Ok(()),
+        Travel::Both | Travel::Back => check_apart(interface, layout, arguments),
+    }
+}
+
+/// Checks that no two arrays that the call writes share memory: only one of them could be right.
+fn check_apart(
+    interface: &Interface,
+    layout: &Layout,
+    arguments: &[Argument<'_>],
+) -> Result<(), ArgumentError> {
+    let arrays = layout.arrays.iter().map(|array| array.param);
+    let written = arrays.filter(|param| interface.params[*param].mode.is_returned());
+    for (index, param) in written.clone().enumerate() {
+        let here = &arguments[param];
+        let mut before = written.clone().take(index);
+        if let Some(other) = before.find(|other| here.overlaps(&arguments[*other])) {
+            return Err(ArgumentError::Shared {
+                argument: interface.params[other].name.clone(),
+                other: interface.params[param].name.clone(),
+            });
+        }
+    }
     Ok(())
 }
 

@@ -3,10 +3,17 @@
 //! This module holds tokens, certificates and authorities, and reads their files once. It does not
 //! speak TLS; `farcall-tls` does.
 
+use farcall_rpc_proto::HandleId;
 use farcall_tls::{FileError, Trust};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+
+/// The files of the environment that hold secrets: the private key that `FARCALL_KEY` names.
+pub fn secret_files() -> impl Iterator<Item = PathBuf> {
+    let key = std::env::var_os("FARCALL_KEY").filter(|value| !value.is_empty());
+    key.map(PathBuf::from).into_iter()
+}
 
 /// How a client proves who it is, and which servers it trusts.
 ///
@@ -17,6 +24,8 @@ pub struct Credentials {
     token: Option<String>,
     authorities: Option<PathBuf>,
     certificate: Option<(PathBuf, PathBuf)>,
+    /// The name of a lent array, instead of a token or a certificate.
+    loan: Option<HandleId>,
     /// Read at the first use, once for all connections.
     trust: Arc<OnceLock<Trust>>,
 }
@@ -32,6 +41,19 @@ impl Credentials {
             token: set("FARCALL_TOKEN").and_then(|token| token.into_string().ok()),
             authorities: set("FARCALL_CA").map(PathBuf::from),
             certificate: certificate.map(|(certificate, key)| (certificate.into(), key.into())),
+            loan: None,
+            trust: Arc::default(),
+        }
+    }
+
+    /// Credentials that can read one lent array. They contain neither the token nor the certificate
+    /// of this process, so any server may see them. Servers are trusted as these credentials say.
+    pub fn for_loan(self, loan: HandleId) -> Credentials {
+        Credentials {
+            token: None,
+            authorities: self.authorities,
+            certificate: None,
+            loan: Some(loan),
             trust: Arc::default(),
         }
     }
@@ -64,6 +86,10 @@ impl Credentials {
             trust: Arc::default(),
             ..self
         }
+    }
+
+    pub(crate) fn loan(&self) -> Option<HandleId> {
+        self.loan
     }
 
     pub(crate) fn token(&self) -> Option<&str> {

@@ -77,7 +77,7 @@ pub use address::{
 pub use argument::{Argument, Array, Element};
 pub use call::LaidOut;
 pub use callback::{Callback, CallbackArguments};
-pub use credentials::Credentials;
+pub use credentials::{Credentials, secret_files};
 pub use data::{DataStatus, Named};
 pub use description::FunctionSummary;
 pub use error::{ArgumentError, CallbackError, Error, Failure, Fault};

@@ -12,6 +12,10 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// Longest time for one operation, from its start to its end. `None` waits for ever.
     pub timeout: Option<Duration>,
+    /// A server counts as lost if it sends nothing for this time while requests are open, although
+    /// it was asked for a sign of life. `None` waits for ever. The default is that of the
+    /// environment: `FARCALL_LOST_AFTER` in seconds, else 15.
+    pub lost_after: Option<Duration>,
     /// Longest time for which a thread polls for an answer before it sleeps, while the cores are
     /// idle. Polling saves the time to wake up; zero saves processor time instead.
     pub spin: Duration,
@@ -32,6 +36,7 @@ impl Default for Options {
         Options {
             connect_timeout: Duration::from_secs(10),
             timeout: None,
+            lost_after: lost_after(),
             spin: Duration::from_micros(100),
             same_host: true,
             streams: 8,
@@ -39,6 +44,15 @@ impl Default for Options {
             on_interrupt: None,
         }
     }
+}
+
+/// The time in the environment after which a silent server is lost. 0 means never.
+fn lost_after() -> Option<Duration> {
+    const DEFAULT: Duration = Duration::from_secs(15);
+    let text = std::env::var("FARCALL_LOST_AFTER").ok();
+    let seconds = text.and_then(|text| text.parse().ok());
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    Some(time.unwrap_or(DEFAULT)).filter(|time| !time.is_zero())
 }
 
 impl fmt::Debug for Options {

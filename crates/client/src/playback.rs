@@ -269,7 +269,7 @@ impl Playback {
             return Err(wrong(text));
         }
         let is_output = self.outputs.iter().any(|output| output == name);
-        let comes_home = is_input || is_output || array.bytes <= SMALL || array.packed;
+        let comes_home = is_input || is_output || array.bytes <= SMALL || array.is_shrunk;
         if !comes_home {
             let deferred = self.transaction.defer();
             let made = Array::Deferred(deferred, form);

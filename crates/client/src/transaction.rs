@@ -267,7 +267,7 @@ impl Transaction {
         let is_size = sizes.iter().any(|size| size.param == array.param);
         let mut deferred = ways.deferred.iter();
         if let Some((_, deferred)) = deferred.find(|(param, _)| *param == array.param) {
-            if is_size || array.packed {
+            if is_size || array.is_shrunk {
                 return Err(
                     "an array of this type cannot be stored at servers; pass memory for it",
                 );
@@ -295,7 +295,7 @@ impl Transaction {
         if is_size && self.graph.is_written(datum(range.clone(), 0)) {
             return Err("sizes depend on it, but an earlier call writes it");
         }
-        let form = match is_size || array.packed {
+        let form = match is_size || array.is_shrunk {
             true => {
                 self.single_forms += 1;
                 u64::MAX - self.single_forms

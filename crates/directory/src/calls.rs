@@ -13,6 +13,8 @@ const UNTIL_SEEN_S: f64 = 0.03;
 pub(crate) struct Placed {
     pub(crate) server: u64,
     pub(crate) site: u64,
+    /// The connection of the client; 0 is the owner of the directory.
+    pub(crate) connection: u64,
     pub(crate) at: f64,
     pub(crate) latency_s: f64,
     pub(crate) up: u64,
@@ -98,8 +100,11 @@ impl Calls {
         self.last
     }
 
-    pub(crate) fn end(&mut self, number: u64, server: u64) -> Option<Placed> {
-        self.placed.remove(&(server, number))
+    /// Ends a call that was placed for this connection.
+    pub(crate) fn end(&mut self, number: u64, server: u64, connection: u64) -> Option<Placed> {
+        let key = (server, number);
+        let placed = self.placed.get(&key)?;
+        (placed.connection == connection).then(|| self.placed.remove(&key))?
     }
 
     /// Forgets calls that have taken too long.

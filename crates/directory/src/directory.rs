@@ -8,10 +8,10 @@ mod placing;
 
 pub use data::{Located, Viewer};
 
-use crate::calls::Calls;
+use crate::calls::{Calls, Placed};
 use crate::flaw::{self, Flaw};
 use crate::message::record::{DataRecord, Key, Record, ServerRecord};
-use crate::message::{Function, Join, Observe, Report};
+use crate::message::{Function, Join, Observe, Report, Transfer};
 use crate::server::{Entry, ServerStatus, milliseconds};
 use crate::servers::Servers;
 use crate::traffic::Traffic;
@@ -57,6 +57,10 @@ impl Default for Settings {
         }
     }
 }
+
+/// A doubted server counts as lost after this share of a lease without a report. A server reports
+/// three times during a lease.
+const OVERDUE: f64 = 0.5;
 
 /// A name without its module.
 fn plain(name: &str) -> &str {
@@ -141,6 +145,8 @@ pub struct Directory {
     pub(crate) placer: Placer,
     /// The connection through which each server has joined.
     pub(crate) joined: BTreeMap<u64, u64>,
+    /// Servers that a client has lost, and when. See [`Directory::doubt`].
+    doubted: BTreeMap<u64, f64>,
     changed: BTreeMap<Key, Change>,
 }
 
@@ -156,6 +162,7 @@ impl Directory {
             data: Data::default(),
             placer: Placer::new(settings.policy),
             joined: BTreeMap::new(),
+            doubted: BTreeMap::new(),
             changed: BTreeMap::new(),
             settings,
         }
@@ -168,6 +175,7 @@ impl Directory {
         }
         self.now = now;
         self.calls.expire(now);
+        self.confirm_losses();
         if !self.settings.forgets || flaw::has(Flaw::KeepsDead) {
             return;
         }
@@ -281,6 +289,46 @@ impl Directory {
     /// Marks a server that cannot be reached. It gets no calls until it reports again.
     pub fn lose(&mut self, now: f64, server: u64) {
         self.advance(now);
+        self.mark_lost(server);
+    }
+
+    /// Notes that a client has lost a server. The server counts as lost for all if it does not
+    /// report either.
+    pub(crate) fn doubt(&mut self, server: u64) {
+        if flaw::has(Flaw::StaysLost) {
+            self.mark_lost(server);
+        }
+        if self.servers.contains_key(&server) {
+            self.doubted.entry(server).or_insert(self.now);
+        }
+    }
+
+    /// Whether a server has not reported since a time.
+    pub(crate) fn is_silent_since(&self, server: u64, when: f64) -> bool {
+        let entry = self.servers.get(&server);
+        entry.is_some_and(|entry| entry.reported_at <= when)
+    }
+
+    /// Marks doubted servers as lost whose reports are overdue.
+    fn confirm_losses(&mut self) {
+        if self.doubted.is_empty() {
+            return;
+        }
+        let mut doubted = std::mem::take(&mut self.doubted);
+        doubted.retain(|server, when| self.is_silent_since(*server, *when));
+        let overdue_s = OVERDUE * self.settings.lease_s;
+        for server in doubted.keys() {
+            if let Some(entry) = self.servers.get(server)
+                && self.now - entry.reported_at > overdue_s
+                && !entry.lost
+            {
+                self.mark_lost(*server);
+            }
+        }
+        self.doubted = doubted;
+    }
+
+    fn mark_lost(&mut self, server: u64) {
         if let Some(entry) = self.servers.change(server) {
             entry.lost = true;
         }
@@ -315,22 +363,41 @@ impl Directory {
         }
     }
 
-    /// The outcome of a call or a probe of a client at `site`.
+    /// The outcome of a call or a probe of the owner of the directory, who is believed. What others
+    /// say goes through their [`Session`](crate::session::Session).
     pub fn observe(&mut self, now: f64, site: &str, observed: &Observe) {
         self.advance(now);
         let server = observed.server;
-        if !self.servers.contains_key(&server) {
-            return;
-        }
         if observed.lost {
             self.lose(now, server);
         }
-        let placed = self.calls.end(observed.placement, server);
+        let placed = self.end_call(observed.placement, server, 0);
+        let transfers = [observed.up, observed.down];
+        self.learn((site, 0), server, placed.as_ref(), transfers);
+    }
+
+    /// Ends a call that was placed for a connection.
+    pub(crate) fn end_call(&mut self, number: u64, server: u64, connection: u64) -> Option<Placed> {
+        let placed = self.calls.end(number, server, connection)?;
+        self.servers.change(server);
+        Some(placed)
+    }
+
+    /// Learns from the transfers of a call or a probe of a user at a site. `placed` is the call.
+    pub(crate) fn learn(
+        &mut self,
+        (site, user): (&str, u64),
+        server: u64,
+        placed: Option<&Placed>,
+        [up, down]: [Option<Transfer>; 2],
+    ) {
+        if !self.servers.contains_key(&server) {
+            return;
+        }
         let site = self.traffic.site(site);
-        let (now, start) = (self.now, placed.as_ref().map(|call| call.at));
-        let transfers = [(observed.up, true), (observed.down, false)];
+        let (now, start) = (self.now, placed.map(|call| call.at));
         let mut learned = false;
-        for (transfer, is_up) in transfers {
+        for (transfer, is_up) in [(up, true), (down, false)] {
             let Some(transfer) = transfer.filter(|one| one.bytes > 0 && one.seconds > 0.0) else {
                 continue;
             };
@@ -340,14 +407,12 @@ impl Directory {
                 _ => now - transfer.seconds,
             };
             let span = (from, from + transfer.seconds);
-            self.traffic
-                .observe((site, server, is_up), span, transfer.bytes);
-            learned = true;
+            learned |= self
+                .traffic
+                .observe((site, server, is_up), span, transfer.bytes, user);
         }
         if learned {
             self.renew_ways(site, server);
-        } else if placed.is_some() {
-            self.servers.change(server);
         }
         if learned && self.traffic.site_name(site).is_some() {
             self.put(Key::Path { site, server });

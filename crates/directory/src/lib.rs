@@ -20,6 +20,7 @@ mod calls;
 pub mod client;
 mod directory;
 mod flaw;
+mod hints;
 pub mod message;
 mod server;
 mod servers;

@@ -3,9 +3,10 @@
 //! A session checks the rights of its peer and the messages. The metaserver's shell moves the
 //! bytes.
 
+use crate::hints::Hints;
 use crate::message::{
-    Choose, Find, FindData, Found, Hold, Invalid, Join, Leave, ListData, Message, Noted, Observe,
-    Report,
+    Choose, Chosen, Find, FindData, Found, Hold, Invalid, Join, Leave, ListData, Message, Noted,
+    Observe, Report,
 };
 use crate::{Directory, Refusal, Viewer};
 use farcall_rpc_proto::server::{Connection, Event};
@@ -40,6 +41,7 @@ pub struct Session {
     peer: Peer,
     /// Servers that have joined through it.
     joined: BTreeSet<u64>,
+    hints: Hints,
 }
 
 /// The greeting of a metaserver.
@@ -56,6 +58,7 @@ impl Session {
             number,
             peer,
             joined: BTreeSet::new(),
+            hints: Hints::default(),
         }
     }
 
@@ -148,17 +151,47 @@ impl Session {
             }
             Kind::Choose => {
                 let wanted: Choose = read(message)?;
-                let chosen = directory.choose(now, site, &wanted)?;
+                let chosen = self.choose((directory, now), &wanted)?;
                 return Ok(Some((Kind::Chosen, chosen.to_bytes())));
             }
             _ => {
                 let observed: Observe = read(message)?;
-                directory.observe(now, site, &observed);
+                self.observe((directory, now), &observed);
                 return Ok(None);
             }
         }
         let lease_s = directory.settings.lease_s;
         Ok(Some((Kind::Noted, Noted { lease_s }.to_bytes())))
+    }
+
+    /// Chooses a server for a call. The servers that this client has lost are the last choice.
+    fn choose(
+        &mut self,
+        (directory, now): (&mut Directory, f64),
+        wanted: &Choose,
+    ) -> Result<Chosen, Refusal> {
+        directory.advance(now);
+        let asker = (self.peer.site.as_str(), self.number);
+        if let Some(others) = self.hints.avoid(directory, wanted)
+            && let Ok(chosen) = directory.choose_for(now, asker, &others)
+        {
+            return Ok(chosen);
+        }
+        directory.choose_for(now, asker, wanted)
+    }
+
+    /// Takes what the client says about a server.
+    fn observe(&mut self, (directory, now): (&mut Directory, f64), observed: &Observe) {
+        directory.advance(now);
+        let server = observed.server;
+        if observed.lost {
+            self.hints.lose(server, now);
+            directory.doubt(server);
+        }
+        let placed = directory.end_call(observed.placement, server, self.number);
+        let transfers = self.hints.possible(observed, placed.as_ref(), now);
+        let user = (self.peer.site.as_str(), crate::digest(&self.peer.user));
+        directory.learn(user, server, placed.as_ref(), transfers);
     }
 
     fn viewer(&self) -> Viewer<'_> {
@@ -244,3 +277,6 @@ impl From<Refusal> for Failure {
         Failure::new(kind, refusal.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests;

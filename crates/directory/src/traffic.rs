@@ -28,12 +28,65 @@ struct Recent {
     to: f64,
 }
 
+/// Measurements far from their forecasts, which count once others confirm them. So one wrong
+/// number, or one client that lies, does not move a forecast.
+#[derive(Clone, Debug, Default)]
+struct Unusual(BTreeMap<(u64, u64, bool), Suspect>);
+
+/// An unusual measurement.
+#[derive(Clone, Copy, Debug)]
+struct Suspect {
+    user: u64,
+    /// Seconds measured, divided by the seconds expected.
+    ratio: f64,
+    /// Number of confirmations, this measurement included.
+    count: u32,
+}
+
+impl Unusual {
+    /// A measurement is unusual if it is this many times as long or as short as expected.
+    const FAR: f64 = 16.0;
+    /// A measurement confirms another one within this ratio.
+    const NEAR: f64 = 4.0;
+    /// Number of measurements of one user that confirm each other. Two users need one each.
+    const ENOUGH: u32 = 3;
+    /// Most paths with unusual measurements.
+    const MOST: usize = 1 << 12;
+
+    /// Whether a measurement of a path counts.
+    fn confirms(&mut self, path: (u64, u64, bool), ratio: f64, user: u64) -> bool {
+        let is_near = |ratio: f64, most: f64| (1.0 / most..=most).contains(&ratio);
+        if is_near(ratio, Unusual::FAR) {
+            self.0.remove(&path);
+            return true;
+        }
+        if self.0.len() >= Unusual::MOST {
+            self.0.clear();
+        }
+        let first = Suspect {
+            user,
+            ratio,
+            count: 0,
+        };
+        let suspect = self.0.entry(path).or_insert(first);
+        if !is_near(ratio / suspect.ratio, Unusual::NEAR) {
+            *suspect = first;
+        }
+        suspect.count += match suspect.user == user {
+            true => 1,
+            false => Unusual::ENOUGH,
+        };
+        suspect.count >= Unusual::ENOUGH
+    }
+}
+
 /// The sites, and the paths between them and the servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Traffic {
     forecasts: Forecasts,
     sites: BTreeMap<u64, String>,
     recent: VecDeque<Recent>,
+    unusual: Unusual,
     most_sites: usize,
     most_paths: usize,
     /// Forecasts by site, made once for many decisions.
@@ -46,6 +99,7 @@ impl Traffic {
             forecasts: Forecasts::new(most_paths),
             sites: BTreeMap::new(),
             recent: VecDeque::new(),
+            unusual: Unusual::default(),
             most_sites,
             most_paths,
             ready: BTreeMap::new(),
@@ -70,13 +124,15 @@ impl Traffic {
         self.sites.iter().map(|(site, name)| (*site, name.as_str()))
     }
 
-    /// Records a transfer that has ended at `now`.
+    /// Records a transfer that a user has measured. Returns whether it counts: an unusual time
+    /// counts once it is confirmed.
     pub(crate) fn observe(
         &mut self,
         (site, server, is_up): (u64, u64, bool),
         (from, to): (f64, f64),
         bytes: u64,
-    ) {
+        user: u64,
+    ) -> bool {
         let sharing = match bytes >= Path::SHORT_BYTES {
             true => self.sharing(server, is_up, from, to),
             false => 1.0,
@@ -86,6 +142,15 @@ impl Traffic {
         } else {
             (server, site)
         };
+        let path = self.forecasts.path(start, end);
+        let expected_s = path.and_then(|path| path.expects(bytes, sharing));
+        let ratio = expected_s.map_or(1.0, |expected_s| (to - from) / expected_s);
+        if !self
+            .unusual
+            .confirms((start, end, bytes >= Path::SHORT_BYTES), ratio, user)
+        {
+            return false;
+        }
         self.make_room(start, end);
         self.forecasts
             .observe(start, end, bytes, to - from, sharing);
@@ -100,6 +165,7 @@ impl Traffic {
                 to,
             });
         }
+        true
     }
 
     /// Mean number of transfers that shared the server's link in a time, including this one. Only

@@ -96,7 +96,7 @@ pub struct Interface {
     pub required: Vec<String>,
     /// `Backend`, such as `"MPI"`. `None` is an ordinary call in one process.
     pub backend: Option<String>,
-    /// `Shrink "yes"`: the library gets only the section, packed.
+    /// `Shrink "yes"`: the function sees zeros outside of the section, never the caller's array.
     pub shrink: bool,
     /// `Language` of the function.
     pub language: Option<String>,

@@ -19,6 +19,10 @@ pub const MAX_RANK: usize = 16;
 
 /// Every array starts at a multiple of this number of bytes in the call buffer.
 const ALIGNMENT: u64 = 64;
+/// Unused bytes between two arrays in the call buffer, at least. Libraries read past the end of
+/// arrays when they load whole vectors, and some write to the first element of an empty one. After
+/// the last array, the mapping of the worker has such bytes.
+const SLACK: u64 = 64;
 
 /// The positions of the arrays of one call.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,8 +44,8 @@ pub struct Layout {
 /// One array of one call.
 ///
 /// The client has the array in its declared size. Only the section travels, in the order of the
-/// declared indices. The call buffer has the declared size with the section in its place. Under
-/// `Shrink "yes"` it holds only the section, packed.
+/// declared indices. The call buffer has the declared size with the section in its place and zeros
+/// elsewhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArrayLayout {
     /// Index of the parameter.
@@ -52,8 +56,9 @@ pub struct ArrayLayout {
     pub element: Type,
     /// Bytes of an element.
     pub element_bytes: u32,
-    /// Whether the call buffer holds only the packed section.
-    pub packed: bool,
+    /// Whether this is a part of an array under `Shrink "yes"`. The rest of the caller's array is
+    /// then out of the function's reach, so that the array cannot have a place.
+    pub is_shrunk: bool,
     /// Declared dimensions, each with the part that travels. The last one varies fastest.
     pub axes: Vec<Axis>,
     /// Start in the call buffer, a multiple of 64. It has no meaning if the array has a `place`.
@@ -224,13 +229,10 @@ impl Interface {
                 self.check_texts(index, param, values)?;
                 continue;
             }
-            let array = self.array(index, param, bytes, values)?;
-            bytes = array
-                .offset
-                .checked_add(array.bytes)
-                .and_then(|end| end.checked_next_multiple_of(ALIGNMENT))
-                .filter(|end| *end <= i64::MAX as u64)
-                .ok_or_else(|| too_large(param))?;
+            let mut array = self.array(index, param, values)?;
+            let follows = !arrays.is_empty();
+            (array.offset, bytes) =
+                place_after(follows, bytes, array.bytes).ok_or_else(|| too_large(param))?;
             arrays.push(array);
         }
         let (fewest_elements, processor_elements) = self.elements(values)?;
@@ -270,7 +272,6 @@ impl Interface {
         &self,
         index: usize,
         param: &Param,
-        offset: u64,
         values: Values<'_>,
     ) -> Result<ArrayLayout, LayoutError> {
         let element_bytes = param.ty.size().ok_or_else(|| too_large(param))?;
@@ -298,14 +299,10 @@ impl Interface {
             mode: param.mode,
             element: param.ty,
             element_bytes,
-            packed: self.shrink && passed,
+            is_shrunk: self.shrink && passed && section != declared,
             axes,
-            offset,
-            bytes: if self.shrink && passed {
-                section
-            } else {
-                declared
-            },
+            offset: 0,
+            bytes: declared,
             client_bytes: if passed { declared } else { 0 },
             wire_bytes: if passed { section } else { 0 },
             place: None,
@@ -352,6 +349,16 @@ impl Interface {
     fn expression(&self, expr: &Expr) -> Box<str> {
         self.expr_text(expr).into_boxed_str()
     }
+}
+
+/// The start of an array of `bytes` bytes that is put at the end of a call buffer, and the new end.
+/// `None` if the end does not fit in 63 bits.
+fn place_after(follows: bool, end: u64, bytes: u64) -> Option<(u64, u64)> {
+    let offset = end.checked_add(if follows { SLACK } else { 0 })?;
+    let end = offset
+        .checked_add(bytes)?
+        .checked_next_multiple_of(ALIGNMENT)?;
+    (end <= i64::MAX as u64).then_some((offset, end))
 }
 
 fn too_large(param: &Param) -> LayoutError {
@@ -443,10 +450,12 @@ impl Layout {
             array.place = place;
         }
         self.bytes = 0;
-        for array in self.arrays.iter_mut().filter(|array| array.place.is_none()) {
-            array.offset = self.bytes;
-            // This cannot overflow: the sum is at most that of all arrays.
-            self.bytes += array.bytes.next_multiple_of(ALIGNMENT);
+        let here = self.arrays.iter_mut().filter(|array| array.place.is_none());
+        for (index, array) in here.enumerate() {
+            // It fits: the sum is at most that of all arrays.
+            if let Some((offset, end)) = place_after(index > 0, self.bytes, array.bytes) {
+                (array.offset, self.bytes) = (offset, end);
+            }
         }
     }
 
@@ -510,7 +519,6 @@ impl ArrayLayout {
         let start = self.place.map_or(self.offset, |place| place.offset);
         match self.mode {
             Mode::Work => Runs::empty(),
-            _ if self.packed => Runs::single(start, self.wire_bytes),
             _ => Runs::section(start, self.element_bytes, &self.axes),
         }
     }

@@ -48,7 +48,7 @@ fn the_published_scalapack_interfaces_are_accepted() {
         .collect();
     let layout = pdposv.layout(&scalars, &[]).unwrap();
     assert_eq!(layout.arrays[0].client_bytes, 12 * 10 * 8);
-    assert_eq!(layout.arrays[0].bytes, 10 * 10 * 8);
+    assert_eq!(layout.arrays[0].bytes, 12 * 10 * 8);
     assert_eq!(layout.arrays[1].wire_bytes, 2 * 10 * 8);
     assert_eq!(interface(&parsed, "pdsyev").params.len(), 9);
 }

@@ -1,8 +1,9 @@
 //! Decides which clients can connect and whose servers can join.
 
 use crate::Config;
-use farcall_access::{Evidence, Settings, TokenError, User};
-use std::net::SocketAddr;
+use farcall_access::{Evidence, Refusal, Settings, TokenError, User};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
 /// Decides which clients can connect and whose servers can join.
 #[derive(Debug)]
@@ -41,12 +42,16 @@ impl Access {
         &mut self,
         token: Option<&str>,
         certificate: Option<String>,
-    ) -> Result<String, String> {
-        let user = self.users.user(&Evidence {
+        host: IpAddr,
+    ) -> Result<String, Refusal> {
+        let evidence = Evidence {
             peer: &User::anonymous(),
             certificate,
             token,
-        })?;
+            host: Some(host),
+            ends: None,
+        };
+        let user = self.users.user(&evidence, Instant::now())?;
         Ok(user.to_string())
     }
 
@@ -73,6 +78,8 @@ mod tests {
     use super::*;
     use farcall_access::TokenFile;
 
+    const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
     #[test]
     fn with_credentials_only_servers_of_named_users_join() {
         let folder = tempfile::tempdir().unwrap();
@@ -84,30 +91,35 @@ mod tests {
             ..Config::default()
         })
         .unwrap();
-        assert_eq!(access.user(Some(&alice), None), Ok("alice".into()));
+        assert_eq!(access.user(Some(&alice), None, HOST), Ok("alice".into()));
         assert!(
             access
                 .may_join("alice")
                 .unwrap_err()
                 .contains("--server-user")
         );
-        assert_eq!(access.user(Some(&node), None), Ok("node".into()));
+        assert_eq!(access.user(Some(&node), None, HOST), Ok("node".into()));
         assert_eq!(access.may_join("node"), Ok(()));
-        assert_eq!(access.user(None, Some("cert".into())), Ok("cert".into()));
+        assert_eq!(
+            access.user(None, Some("cert".into()), HOST),
+            Ok("cert".into())
+        );
         assert!(
             access
-                .user(None, None)
+                .user(None, None, HOST)
                 .unwrap_err()
+                .text
                 .contains("FARCALL_TOKEN")
         );
         assert!(
             access
-                .user(Some("guess"), None)
+                .user(Some("guess"), None, HOST)
                 .unwrap_err()
+                .text
                 .contains("unknown")
         );
         let mut open = Access::new(&Config::default()).unwrap();
-        let anybody = open.user(None, None).unwrap();
+        let anybody = open.user(None, None, HOST).unwrap();
         assert_eq!(open.may_join(&anybody), Ok(()));
     }
 }

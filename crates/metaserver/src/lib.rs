@@ -24,7 +24,7 @@ use farcall_metrics::Text;
 use farcall_schedule::placement::Policy;
 use farcall_tls::{FileError, Identity};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io;
+use std::io::{self, IsTerminal, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -132,6 +132,7 @@ impl Shared {
 /// A metaserver that is listening.
 pub struct Metaserver {
     listeners: Vec<TcpListener>,
+    tls: Option<Tls>,
     shared: Arc<Shared>,
 }
 
@@ -187,7 +188,11 @@ impl Metaserver {
             store: config.store,
             ends: AtomicBool::new(false),
         });
-        Ok(Metaserver { listeners, shared })
+        Ok(Metaserver {
+            listeners,
+            tls: config.tls,
+            shared,
+        })
     }
 
     /// A function that returns the present metrics for Prometheus. Any thread can call it.
@@ -210,19 +215,33 @@ impl Metaserver {
         self.listeners.iter().map(address).collect()
     }
 
-    /// Serves until SIGTERM or SIGINT.
+    /// Serves until SIGTERM or SIGINT. After SIGHUP, it reads its certificates again.
     ///
     /// # Errors
     /// The system cannot create a thread or wait for events.
     pub fn run(self) -> io::Result<()> {
         let (signals, theirs) = UnixStream::pair()?;
-        for signal in [libc::SIGTERM, libc::SIGINT] {
-            signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
+        let (reloads, reload) = UnixStream::pair()?;
+        // A metaserver that was started at a terminal ends when the terminal closes.
+        let hangup = if io::stderr().is_terminal() {
+            &theirs
+        } else {
+            &reload
+        };
+        for (signal, pipe) in [
+            (libc::SIGTERM, &theirs),
+            (libc::SIGINT, &theirs),
+            (libc::SIGHUP, hangup),
+        ] {
+            signal_hook::low_level::pipe::register(signal, pipe.try_clone()?)?;
         }
         let keeper = keeper::start(&self.shared)?;
         let mut number = 0;
         loop {
-            let mut waits = vec![PollFd::new(&signals, PollFlags::IN)];
+            let mut waits = vec![
+                PollFd::new(&signals, PollFlags::IN),
+                PollFd::new(&reloads, PollFlags::IN),
+            ];
             waits.extend(
                 self.listeners
                     .iter()
@@ -234,6 +253,10 @@ impl Metaserver {
             }
             if !waits[0].revents().is_empty() {
                 break;
+            }
+            if !waits[1].revents().is_empty() {
+                let _ = (&reloads).read(&mut [0; 64]);
+                self.reload();
             }
             let now = self.shared.now();
             self.shared.directory().advance(now);
@@ -247,6 +270,16 @@ impl Metaserver {
             let _ = keeper.join();
         }
         Ok(())
+    }
+
+    /// Reads certificates again. Tokens are read again whenever their file changes.
+    fn reload(&self) {
+        tracing::info!("SIGHUP: reading certificates again");
+        if let (Some(tls), Some(identity)) = (&self.tls, &self.shared.identity)
+            && let Err(error) = tls.reload(identity)
+        {
+            tracing::error!("TLS: {error}; the metaserver goes on with what it has");
+        }
     }
 
     /// Accepts the waiting connections and gives each a number. Returns the next number.

@@ -198,7 +198,7 @@ impl Session<'_> {
         let certificate = self.wire.tls.as_ref().and_then(Tls::peer_name);
         let access = self.shared.access.lock();
         let mut access = access.unwrap_or_else(PoisonError::into_inner);
-        match access.user(hello.token.as_deref(), certificate) {
+        match access.user(hello.token.as_deref(), certificate, self.peer.ip()) {
             Ok(user) => {
                 tracing::debug!("{}: connected, {}, user {user}", self.peer, hello.agent);
                 let peer = Peer {
@@ -212,8 +212,10 @@ impl Session<'_> {
                 Ok(())
             }
             Err(reason) => {
-                tracing::warn!("{}: refused: {reason}", self.peer);
-                self.proto.refuse(reason);
+                if let Some(text) = reason.logged {
+                    tracing::warn!("{}: refused: {text}", self.peer);
+                }
+                self.proto.refuse(reason.text);
                 let _ = self.flush();
                 Err(End::Left)
             }

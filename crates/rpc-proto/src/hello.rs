@@ -1,6 +1,7 @@
 //! Greetings and goodbyes: version, features, and who is speaking.
 
 use crate::ProtocolError;
+use crate::ids::HandleId;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use minicbor::{Decode, Encode};
@@ -48,6 +49,11 @@ pub struct Hello {
     /// In the server's greeting: how many requests may be open at once.
     #[n(8)]
     pub calls: Option<u32>,
+    /// In the greeting of a server that reads an array from another one: the name under which the
+    /// array is lent, instead of credentials. Such a connection can read this array and nothing
+    /// else.
+    #[n(9)]
+    pub loan: Option<HandleId>,
 }
 
 impl Hello {
@@ -63,6 +69,7 @@ impl Hello {
             local: None,
             ways: None,
             calls: None,
+            loan: None,
         }
     }
 

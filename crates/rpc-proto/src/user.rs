@@ -8,8 +8,8 @@ use core::fmt;
 /// The user of a connection. No other user can reach what belongs to this one.
 ///
 /// The name says how the user is known. `uid:1000` is a user of this host, as the system reports
-/// for a Unix socket. `anonymous` are all clients over TCP that prove nothing. Any other name is
-/// that of a token or a certificate.
+/// for a Unix socket. `local:1000` is one over TCP, which proves less. `anonymous` are all clients
+/// over TCP that prove nothing. Any other name is that of a token or a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct User(Arc<str>);
 
@@ -27,6 +27,12 @@ impl User {
     /// A user of this host.
     pub fn of_process(uid: u32) -> User {
         User(format!("uid:{uid}").into())
+    }
+
+    /// The user of connections that read one lent array. It owns nothing; no token or certificate
+    /// can have this name.
+    pub fn reader() -> User {
+        User("(reader of a lent array)".into())
     }
 
     /// The name of the user.

@@ -28,6 +28,8 @@ pub enum Action {
         connection: ConnectionKey,
         /// The token of its client.
         token: Option<String>,
+        /// Whether the client has shown the name of an array that is lent, instead of credentials.
+        is_lent: bool,
     },
     /// Write pending output.
     Flush(ConnectionKey),

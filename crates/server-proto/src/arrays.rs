@@ -421,6 +421,12 @@ impl Store {
         Ok(())
     }
 
+    /// Whether an array is lent under this name.
+    pub(crate) fn is_lent(&self, loan: HandleId, now: u64) -> bool {
+        let loan = self.loans.get(&loan);
+        loan.is_some_and(|loan| loan.expires > now)
+    }
+
     /// The array that was lent under this name. The name is used up.
     pub(crate) fn redeem(&mut self, loan: HandleId, now: u64) -> Option<HandleId> {
         let loan = self.loans.remove(&loan)?;

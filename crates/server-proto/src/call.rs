@@ -3,7 +3,7 @@
 //! The table of states is the only place that says which state may follow which. Debug builds check
 //! every change against it.
 
-use crate::action::Segment;
+use crate::action::{Action, Actions, Segment};
 use crate::arrays::Use;
 use crate::keys::{ConnectionKey, MemoryKey, WorkerKey};
 use crate::record::Record;
@@ -377,12 +377,20 @@ impl ActiveCall {
         }
     }
 
-    /// Arrays of which only a section arrives, as offset and length. They must be zeroed, so that
-    /// the rest does not hold bytes of an earlier call.
-    pub(crate) fn gaps(&self) -> impl Iterator<Item = (u64, u64)> {
+    /// Zeroes the arrays of which only a section arrives, so that the rest does not hold bytes of
+    /// an earlier call.
+    pub(crate) fn clear_gaps(&self, out: &mut Actions) {
+        let Some(memory) = self.memory.buffer else {
+            return;
+        };
         let arrays = self.layout.travelling();
-        let gaps = arrays.filter(|array| array.wire_bytes < array.bytes);
-        gaps.map(|array| (array.offset, array.bytes))
+        for array in arrays.filter(|array| array.wire_bytes < array.bytes) {
+            out.push(Action::ClearMemory {
+                memory,
+                offset: array.offset,
+                bytes: array.bytes,
+            });
+        }
     }
 
     /// The next part of the argument stream, at most `most` bytes.

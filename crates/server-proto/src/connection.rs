@@ -77,6 +77,8 @@ pub struct Connection {
     pub(crate) user: User,
     pub(crate) proto: server::Connection,
     pub(crate) connected: bool,
+    /// The only array that it can read, if it has greeted with the name of a lent array.
+    pub(crate) loan: Option<HandleId>,
     /// Whether it has ended. Nothing more of it counts then.
     pub(crate) closed: bool,
     /// Open calls by call id.
@@ -111,6 +113,7 @@ impl Connection {
             user: accepted.user,
             proto: server::Connection::new(limits, hello),
             connected: false,
+            loan: None,
             closed: false,
             calls: Map::default(),
             segments: Map::default(),

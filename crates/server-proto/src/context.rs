@@ -30,6 +30,9 @@ pub(crate) enum Step {
     Fail(CallKey, FailureKind, String),
     /// Record a change of a durable call in the journal.
     Record(JobId, Change, Outcome),
+    /// The worker of a durable call was killed, for this reason: the call runs again, or has failed
+    /// after some tries.
+    RunAgain(CallKey, Failure),
     /// The journal has recorded that the call runs. Give it to its worker.
     Begin(CallKey),
     /// End a durable call that is in memory early.

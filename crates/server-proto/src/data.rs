@@ -49,6 +49,14 @@ impl Data {
         !self.candidates.is_empty()
     }
 
+    /// Why a client is refused that shows the name of a loan instead of credentials.
+    pub(crate) fn refuses(&self, cx: &Context, loan: Option<HandleId>) -> Option<String> {
+        let is_lent = |loan| self.arrays.is_lent(loan, cx.steady_ms());
+        let text = "no array is lent under this name: it was read already, or it has expired";
+        loan.filter(|loan| !is_lent(*loan))
+            .map(|_| text.to_string())
+    }
+
     /// Handles a client's request about data.
     pub(crate) fn ask(&mut self, cx: &mut Context, key: ConnectionKey, event: Event) {
         match event {

@@ -48,6 +48,8 @@ pub(crate) struct DurableCall {
     fetches: Vec<Fetch>,
     /// Who asked for its cancellation.
     asked: Vec<Asked>,
+    /// Number of its workers that were killed.
+    losses: u32,
 }
 
 /// What one user occupies.
@@ -170,6 +172,7 @@ impl Durable {
             stage,
             fetches: Vec::new(),
             asked: Vec::new(),
+            losses: 0,
             record,
         };
         self.calls.insert(durable_call.record.id, durable_call);
@@ -300,6 +303,15 @@ impl Durable {
 
     pub(crate) fn get(&self, id: JobId) -> Option<&DurableCall> {
         self.calls.get(&id)
+    }
+
+    /// Counts a worker of the call that was killed. Returns how many there were.
+    pub(crate) fn counts_loss(&mut self, id: JobId) -> u32 {
+        let Some(durable_call) = self.calls.get_mut(&id) else {
+            return 0;
+        };
+        durable_call.losses = durable_call.losses.saturating_add(1);
+        durable_call.losses
     }
 
     pub(crate) fn set_stage(&mut self, id: JobId, stage: Stage) {

@@ -26,6 +26,9 @@ use farcall_rpc_proto::{
 /// Waiting calls may hold one such part of the server's memory.
 const SHARE_OF_MEMORY: u64 = 4;
 
+/// A call fails when so many of its workers were killed.
+const MOST_TRIES: u32 = 10;
+
 /// Durable calls, if the server has a state folder.
 #[derive(Default)]
 pub(crate) struct DurableCalls {
@@ -378,6 +381,7 @@ impl DurableCalls {
         };
         let mut call = ActiveCall::new(user, None, number, message, layout);
         call.memory.buffer = buffer;
+        call.clear_gaps(&mut cx.out);
         call.times.accepted = cx.now();
         call.enter(call::State::OnDisk);
         call.streams.swap = big_endian != cfg!(target_endian = "big");
@@ -437,6 +441,29 @@ impl DurableCalls {
                 tracing::error!("the arguments of {id} cannot be read: {}", error.text);
                 let text = format!("its arguments cannot be read: {}", error.text);
                 record_failure(cx, id, Failure::new(FailureKind::StorageFault, text));
+            }
+        }
+    }
+
+    /// Lets a call whose worker was killed run again, from the arguments on the disk, because those
+    /// in memory may have changed. After some such runs, the call fails.
+    pub(crate) fn run_again(&mut self, cx: &mut Context, key: CallKey, failure: &Failure) {
+        let (Some(durable), Some(id)) = (&mut self.durable, cx.calls[key].job_id()) else {
+            return;
+        };
+        match durable.counts_loss(id) {
+            tries if tries < MOST_TRIES => {
+                tracing::info!("{id} runs again: its worker {}", failure.message);
+                cx.step(Step::Release(key));
+                cx.step(Step::Record(
+                    id,
+                    Change::RestartRepeatable,
+                    Outcome::default(),
+                ));
+            }
+            tries => {
+                let text = format!("{} ({tries} workers were killed)", failure.message);
+                cx.fail(key, failure.kind, &text);
             }
         }
     }
@@ -522,6 +549,10 @@ impl DurableCalls {
                 Stage::Memory(call) => cx.step(Step::Begin(call)),
                 Stage::Disk => {}
             };
+        }
+        if changed.change == Change::RestartRepeatable && changed.applied {
+            durable.backlog.push_back(id);
+            cx.has_room = true;
         }
         if state.is_over() && changed.applied {
             cx.out.push(Action::RemoveFile(id, Content::Arguments));

@@ -179,7 +179,10 @@ impl Engine {
                 Step::TearDown(call) if cx.calls.contains(call) => {
                     self.elements.tear_down(cx, call);
                 }
-                Step::Enqueue(_) | Step::Begin(_) | Step::TearDown(_) => {}
+                Step::RunAgain(call, failure) if cx.calls.contains(call) => {
+                    self.durable_calls.run_again(cx, call, &failure);
+                }
+                Step::Enqueue(_) | Step::Begin(_) | Step::TearDown(_) | Step::RunAgain(..) => {}
                 Step::Release(call) => self.release(call),
                 Step::Fail(call, kind, cause) => self.fail(call, kind, &cause),
                 Step::Record(id, change, outcome) => {

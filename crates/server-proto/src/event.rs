@@ -43,6 +43,24 @@ pub struct Identity {
     pub is_operator: bool,
 }
 
+/// Why a client is refused.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// The text for the client.
+    pub text: String,
+    /// The text for the log and the audit log; `None` if they have enough lines about its host.
+    pub logged: Option<String>,
+}
+
+impl From<String> for Refused {
+    fn from(text: String) -> Refused {
+        Refused {
+            logged: Some(text.clone()),
+            text,
+        }
+    }
+}
+
 /// How a call ended, if its worker survived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
@@ -72,6 +90,9 @@ pub struct Death {
     pub cause: String,
     /// Whether the worker had begun with its current call.
     pub had_begun: bool,
+    /// Whether something else than the function and the server has ended it. The same call may then
+    /// succeed in another worker.
+    pub is_foreign: bool,
 }
 
 /// A worker's report after it has bound its library.
@@ -96,7 +117,7 @@ pub enum WorkerReport {
 #[derive(Debug)]
 pub enum Event {
     /// Who a client is, or why it is refused.
-    Authenticated(ConnectionKey, Result<Identity, String>),
+    Authenticated(ConnectionKey, Result<Identity, Refused>),
     /// A connection has ended: with an error, or because the client closed it.
     Lost(ConnectionKey, Option<String>),
     /// The system has refused memory for a call or an array.

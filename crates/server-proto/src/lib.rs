@@ -51,7 +51,9 @@ pub use allowance::Allowance;
 pub use clients::Clients;
 pub use connection::MAX_SEGMENTS;
 pub use engine::{Figures, Overview, STATES, ServerStatus};
-pub use event::{Accepted, Death, Event, Finished, Identity, Now, Ready, Withdrawal, WorkerReport};
+pub use event::{
+    Accepted, Death, Event, Finished, Identity, Now, Ready, Refused, Withdrawal, WorkerReport,
+};
 pub use flaw::Flaw;
 pub use functions::{Counts, Entry, Function, Functions};
 pub use keys::{Beside, CallKey, ConnectionKey, Key, MemoryKey, Table, WorkerKey};

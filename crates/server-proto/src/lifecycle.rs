@@ -16,7 +16,8 @@ pub enum Change {
     Fail,
     /// Its user cancels it.
     Cancel,
-    /// The server restarts, and the function is declared `Repeatable "yes"`.
+    /// The server restarts or its worker was killed, and the function is declared `Repeatable
+    /// "yes"`. Or its worker was killed before it had begun.
     RestartRepeatable,
     /// The server restarts, and a second run might not be safe.
     RestartOnce,

@@ -205,9 +205,12 @@ impl Memory {
     }
 }
 
+/// Rounds up, to one grain above a multiple of a power of two: the slack between arrays of such
+/// sizes must not cost another step.
 fn rounded(bytes: u64) -> u64 {
-    let step = (bytes / 8).next_power_of_two().max(GRAIN);
-    bytes.max(1).next_multiple_of(step)
+    let above = bytes.saturating_sub(GRAIN);
+    let step = (above / 8).next_power_of_two().max(GRAIN);
+    above.next_multiple_of(step) + GRAIN
 }
 
 #[cfg(test)]

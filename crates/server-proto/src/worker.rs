@@ -83,7 +83,9 @@ pub(crate) struct Worker {
     pub(crate) is_ended: bool,
     /// Number of the function that it ran last.
     pub(crate) function: Option<u64>,
-    processes: u32,
+    /// Number of workers that were killed while they started in its place.
+    pub(crate) tries: u32,
+    pub(crate) processes: u32,
     /// Its calls, the running one first.
     posted: VecDeque<Posted>,
     /// Whether no other call may be posted behind the running one.
@@ -113,6 +115,7 @@ impl Worker {
             object: None,
             is_ended: false,
             function: None,
+            tries: 0,
             processes,
             posted: VecDeque::new(),
             alone: true,

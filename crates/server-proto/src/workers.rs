@@ -6,6 +6,9 @@ use crate::keys::{Table, WorkerKey};
 use crate::worker::{Need, Worker};
 use farcall_rpc_proto::{Failure, FailureKind, Nanos};
 
+/// A worker that is killed while it starts is started so many times.
+const MOST_TRIES: u32 = 10;
+
 /// All workers.
 pub(crate) type Workers = Table<WorkerKey, Worker>;
 
@@ -13,6 +16,23 @@ impl Workers {
     /// Starts a worker, and returns its key.
     pub(crate) fn start(&mut self, cx: &mut Context, library: usize, processes: u32) -> WorkerKey {
         let worker = Worker::new(library, processes, cx.now());
+        self.start_one(cx, worker)
+    }
+
+    /// Starts a worker in place of one that something else has killed while it started. Returns
+    /// whether there was a worker to start: after some tries, there is none.
+    pub(crate) fn start_again(&mut self, cx: &mut Context, killed: &Worker) -> bool {
+        let mut worker = Worker::new(killed.library, killed.processes, cx.now());
+        worker.tries = killed.tries + 1;
+        let may_start = worker.tries < MOST_TRIES && cx.stopping.is_none();
+        if may_start {
+            self.start_one(cx, worker);
+        }
+        may_start
+    }
+
+    fn start_one(&mut self, cx: &mut Context, worker: Worker) -> WorkerKey {
+        let (library, processes) = (worker.library, worker.processes);
         let worker = self.insert(worker);
         cx.out.push(Action::StartWorker {
             worker,

@@ -1,7 +1,9 @@
 //! Arrays that threads bring into memory: from other servers, and from the data folder.
 //!
-//! Another server is not trusted: connections are plain TCP to networks that the operator allows
-//! (`data.peers`), with a time limit and without shared memory.
+//! Another server is not trusted, because a client chooses its address: connections go to networks
+//! that the operator allows (`data.peers`), with a time limit and without shared memory. The other
+//! server sees the name of the lent array and none of this server's credentials. The client learns
+//! only that the array is not there, after a time that does not depend on the reason.
 
 use crate::folder::{self, Folder};
 use crate::memories::Memories;
@@ -14,10 +16,13 @@ use std::net::ToSocketAddrs;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The slowest link that a read waits for, in bytes per second.
 const SLOWEST: f64 = 1e5;
+/// How long a read waits for the greeting of the other server. No client learns of a failure
+/// earlier.
+const GREETING: Duration = Duration::from_secs(3);
 
 /// The result of a thread.
 struct Arrival {
@@ -127,14 +132,22 @@ impl Arrivals {
             .get_or_insert_with(Credentials::from_environment);
         let reading = Reading {
             address,
-            credentials: credentials.clone(),
+            credentials: credentials.clone().for_loan(loan),
             peers: self.peers.clone(),
             loan,
             bytes,
         };
         let brought = self.bring("pull", (memory, memories), move |memory| {
+            let start = Instant::now();
             let read = reading.read(memory).map_err(|error| {
-                let text = format!("{}: {error}", reading.address);
+                let address = &reading.address;
+                tracing::warn!("cannot read an array from {address}: {error}");
+                // A client could otherwise explore the server's network.
+                std::thread::sleep(GREETING.saturating_sub(start.elapsed()));
+                let text = format!(
+                    "{address} did not send the array; the server's log has the reason (it reads \
+                     arrays only from networks in data.peers of its configuration)"
+                );
                 Failure::new(FailureKind::Unreachable, text)
             });
             Event::Pulled(number, read)
@@ -185,6 +198,7 @@ impl Reading {
     fn read(&self, memory: &MemoryObject) -> Result<(), String> {
         self.check_peer()?;
         let options = Options {
+            connect_timeout: GREETING,
             timeout: Some(Duration::from_secs_f64(30.0 + self.bytes as f64 / SLOWEST)),
             same_host: false,
             spin: Duration::ZERO,

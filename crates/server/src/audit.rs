@@ -66,6 +66,13 @@ impl Audit {
         })
     }
 
+    /// Opens the file anew, after something else has moved it away.
+    pub(crate) fn reopen(&mut self) -> io::Result<()> {
+        self.flush();
+        *self = Audit::open(&self.path)?;
+        Ok(())
+    }
+
     /// Adds a line. It is written when the server has nothing else to do, at the latest.
     pub(crate) fn write(&mut self, told: &proto::Audit) {
         let entry = Entry::new(told);

@@ -121,6 +121,9 @@ pub struct Workers {
     pub write: Vec<PathBuf>,
     /// The user of the workers, if the server is root.
     pub user: String,
+    /// Names of variables of the server's environment that functions see, besides those for paths,
+    /// languages and threads.
+    pub environment: Vec<String>,
 }
 
 /// Settings of stored arrays and named data.
@@ -143,6 +146,29 @@ pub struct Data {
     pub names: usize,
     /// Folder whose files are named data for all users.
     pub folder: Option<PathBuf>,
+}
+
+impl Config {
+    /// The names of the sections that differ in another configuration.
+    pub(crate) fn differences(&self, other: &Config) -> Vec<&'static str> {
+        let sections = [
+            ("listen", self.listen != other.listen),
+            ("unix", self.unix != other.unix),
+            ("state", self.state != other.state),
+            ("metrics", self.metrics != other.metrics),
+            ("limits", self.limits != other.limits),
+            ("workers", self.workers != other.workers),
+            ("jobs", self.jobs != other.jobs),
+            ("data", self.data != other.data),
+            ("access", self.access != other.access),
+            ("tls", self.tls != other.tls),
+            ("queue", self.queue != other.queue),
+            ("parallel", self.parallel != other.parallel),
+            ("allow_code", self.allow_code != other.allow_code),
+        ];
+        let different = sections.into_iter().filter(|(_, differs)| *differs);
+        different.map(|(name, _)| name).collect()
+    }
 }
 
 impl Default for Data {
@@ -190,6 +216,7 @@ impl Default for Workers {
             read: Vec::new(),
             write: Vec::new(),
             user: "nobody".to_string(),
+            environment: Vec::new(),
         }
     }
 }
@@ -201,14 +228,15 @@ impl Config {
         if !workers.sandbox {
             return Ok(None);
         }
-        let tokens = self.access.tokens.iter();
-        let key = self.tls.iter().map(|tls| &tls.key);
+        let tokens = self.access.tokens.iter().cloned();
+        let certificates = self.tls.iter().flat_map(access::Tls::secrets);
         let own = tokens
-            .chain(key)
-            .chain(&self.state)
-            .chain(&self.access.audit);
+            .chain(certificates)
+            .chain(farcall_client::secret_files())
+            .chain(self.state.clone())
+            .chain(self.access.audit.clone());
         // A file that does not exist yet is hidden under its future name.
-        let own = own.map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
+        let own = own.map(|path| std::fs::canonicalize(&path).unwrap_or(path));
         let is_root = rustix::process::geteuid().is_root();
         Ok(Some(Sandbox {
             read: workers.read.clone(),

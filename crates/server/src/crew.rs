@@ -65,6 +65,7 @@ impl Crew {
                         kind: FailureKind::Internal,
                         cause: format!("has no process: {error}"),
                         had_begun: false,
+                        is_foreign: false,
                     };
                     Event::Died(worker, death)
                 });
@@ -185,6 +186,7 @@ impl Crew {
             kind: death.kind(),
             cause: death.cause(self.launcher.memory),
             had_begun,
+            is_foreign: death.is_foreign(),
         })
     }
 
@@ -256,6 +258,7 @@ fn launcher(config: &Config, command: WorkerCommand) -> io::Result<Launcher> {
         spin: config.workers.spin(),
         memory: config.workers.memory,
         files: config.limits.files,
+        environment: config.workers.environment.clone(),
         sandbox: config.sandbox()?,
     })
 }

@@ -182,6 +182,7 @@ impl Server {
         let audit = audit.transpose()?;
         let listeners = listen(&config)?;
         warn_of_strangers(&config, &access);
+        warn_of_authority(&config);
         let addresses = listeners.iter().filter_map(Listener::address).collect();
         let served = (catalog, libraries);
         let mut reactor = Reactor::new(config, access, audit, listeners, served, worker)?;
@@ -214,7 +215,13 @@ impl Server {
         self.reactor.functions()
     }
 
-    /// Serves until SIGTERM or SIGINT. After SIGUSR1 or a drain request of an operator, serves
+    /// Sets how the configuration is read again after SIGHUP.
+    pub fn reread_with(&mut self, reread: impl Fn() -> Result<Config, String> + 'static) {
+        self.reactor.reread_with(Box::new(reread));
+    }
+
+    /// Serves until SIGTERM or SIGINT. After SIGHUP, it reads its certificates, tokens and
+    /// configuration again. After SIGUSR1 or a drain request of an operator, serves
     /// until its current calls have ended. Calls that are still open then fail with a message that
     /// says so.
     pub fn run(mut self) -> io::Result<()> {
@@ -247,6 +254,19 @@ fn warn_of_strangers(config: &Config, access: &Access) {
         tracing::warn!(
             "anyone who can reach {address} can call: give users tokens (`farcall access token \
              add`, --tokens), or certificates (--tls-clients)"
+        );
+    }
+}
+
+/// Warns if the key of an authority is where the server reads its own key.
+fn warn_of_authority(config: &Config) {
+    let beside = config.tls.iter().find_map(access::Tls::authority_beside);
+    if let Some(path) = beside {
+        tracing::warn!(
+            "{} can sign certificates for every user, and the server does not need it: move it to \
+             {}",
+            path.display(),
+            access::authority_folder(path.parent().unwrap_or(&path)).display()
         );
     }
 }

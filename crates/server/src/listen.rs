@@ -24,6 +24,8 @@ pub(crate) struct Accepted {
     pub(crate) user: User,
     /// The client's host; `None` on a Unix socket.
     pub(crate) host: Option<IpAddr>,
+    /// Both ends of a TCP connection within this host, the own one first.
+    pub(crate) ends: Option<(SocketAddr, SocketAddr)>,
     /// Whether memory can be passed on it.
     pub(crate) is_unix: bool,
     /// The TLS session, if the listener uses TLS.
@@ -112,6 +114,14 @@ impl Listener {
         Ok(Listener::Local(listener, name))
     }
 
+    /// Its certificate, if it uses TLS.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        match self {
+            Listener::Tcp(_, identity) => identity.as_ref(),
+            Listener::Unix(..) | Listener::Local(..) => None,
+        }
+    }
+
     /// The abstract name, if it has one.
     pub(crate) fn local_name(&self) -> Option<&str> {
         match self {
@@ -171,7 +181,8 @@ impl Listener {
                 let (stream, peer) = listener.accept()?;
                 stream.set_nodelay(true)?;
                 stream.set_nonblocking(true)?;
-                let is_local = stream.local_addr()?.ip() == peer.ip();
+                let own = stream.local_addr()?;
+                let is_local = own.ip() == peer.ip();
                 bound_queue(&stream, is_local)?;
                 Ok(Accepted {
                     is_local,
@@ -179,6 +190,7 @@ impl Listener {
                     peer: peer.to_string(),
                     user: User::anonymous(),
                     host: Some(peer.ip()),
+                    ends: is_local.then_some((own, peer)),
                     is_unix: false,
                     session: identity.as_ref().map(Session::server).transpose()?,
                 })
@@ -193,6 +205,7 @@ impl Listener {
                     peer: format!("process of {user}"),
                     user,
                     host: None,
+                    ends: None,
                     is_unix: true,
                     session: None,
                     is_local: true,

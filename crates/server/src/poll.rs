@@ -19,6 +19,7 @@ pub(crate) enum Source {
     Doorbell,
     Signal,
     Drain,
+    Reload,
 }
 
 impl Source {
@@ -35,6 +36,7 @@ impl Source {
             Source::Doorbell => 4 << 61,
             Source::Signal => 5 << 61,
             Source::Drain => 6 << 61,
+            Source::Reload => 7 << 61,
         })
     }
 
@@ -50,7 +52,8 @@ impl Source {
             3 => Source::WorkerOutput(key(data)),
             4 => Source::Doorbell,
             5 => Source::Signal,
-            _ => Source::Drain,
+            6 => Source::Drain,
+            _ => Source::Reload,
         }
     }
 }

@@ -5,9 +5,12 @@
 //! from the socket into the memory of a call, and the library runs in the workers.
 
 mod actions;
+mod reload;
 mod sockets;
 mod workers;
 
+use self::reload::Operator;
+pub(crate) use self::reload::Reread;
 use crate::arrivals::Arrivals;
 use crate::audit::Audit;
 use crate::clock::Clock;
@@ -32,7 +35,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
@@ -52,6 +55,8 @@ struct Bells {
     signals: UnixStream,
     /// Readable after SIGUSR1.
     drains: UnixStream,
+    /// Readable after SIGHUP, unless the server ends with its terminal.
+    reloads: UnixStream,
 }
 
 /// The sockets of clients.
@@ -101,10 +106,7 @@ impl Listeners {
 
 /// The shell of a running server.
 pub(crate) struct Reactor {
-    config: Config,
-    access: Access,
-    /// The audit log.
-    audit: Option<Audit>,
+    operator: Operator,
     poll: Poll,
     listeners: Listeners,
     bells: Bells,
@@ -155,10 +157,12 @@ fn watch_all(poll: &Poll, listeners: &[Listener], bells: &Bells) -> io::Result<(
         doorbell,
         signals,
         drains,
+        reloads,
     } = bells;
     poll.watch(doorbell.as_fd(), Source::Doorbell, EventFlags::IN)?;
     poll.watch(signals.as_fd(), Source::Signal, EventFlags::IN)?;
-    poll.watch(drains.as_fd(), Source::Drain, EventFlags::IN)
+    poll.watch(drains.as_fd(), Source::Drain, EventFlags::IN)?;
+    poll.watch(reloads.as_fd(), Source::Reload, EventFlags::IN)
 }
 
 /// A pipe that is readable after one of these signals.
@@ -180,10 +184,16 @@ impl Reactor {
         libraries: (Catalog, Vec<LibrarySource>),
         worker_command: WorkerCommand,
     ) -> io::Result<Reactor> {
+        // A server that was started at a terminal ends when the terminal closes.
+        let (ends, reloads): (&[_], &[_]) = match io::stderr().is_terminal() {
+            true => (&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP], &[]),
+            false => (&[libc::SIGTERM, libc::SIGINT], &[libc::SIGHUP]),
+        };
         let bells = Bells {
             doorbell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            signals: pipe_of(&[libc::SIGTERM, libc::SIGINT])?,
+            signals: pipe_of(ends)?,
             drains: pipe_of(&[libc::SIGUSR1])?,
+            reloads: pipe_of(reloads)?,
         };
         allow_files(config.limits.connections);
         let clock = Clock::start();
@@ -206,8 +216,6 @@ impl Reactor {
         let peers = config.data.peers.clone();
         Ok(Reactor {
             crew,
-            access,
-            audit,
             poll,
             listeners: Listeners {
                 open: listeners,
@@ -222,20 +230,25 @@ impl Reactor {
             ),
             arrivals: Arrivals::new(folder, peers, bells.doorbell.try_clone()?),
             bells,
-            config,
+            operator: Operator::new(config, access, audit),
             server,
             clock,
             readers: Readers::default(),
         })
     }
 
+    /// Sets how the configuration is read again.
+    pub(crate) fn reread_with(&mut self, reread: Reread) {
+        self.operator.reread_with(reread);
+    }
+
     /// Opens the state folder, if there is one. During a takeover, the old server uses it until its
     /// calls have ended.
     pub(crate) fn open_disk(&mut self) -> Result<(), StartError> {
-        let Some(path) = &self.config.state else {
+        let Some(path) = &self.operator.config.state else {
             return Ok(());
         };
-        match self.state.open(path, self.config.takeover) {
+        match self.state.open(path, self.operator.config.takeover) {
             Ok(happened) => self.tell(happened),
             Err(source) => {
                 let path = path.clone();
@@ -281,7 +294,7 @@ impl Reactor {
     /// A handle to ask for metrics.
     pub(crate) fn readings(&mut self) -> io::Result<Readings> {
         let doorbell = self.bells.doorbell.try_clone()?;
-        let state = self.config.state.clone();
+        let state = self.operator.config.state.clone();
         self.readers.metrics.readings(state, doorbell)
     }
 
@@ -293,13 +306,13 @@ impl Reactor {
     /// Serves until SIGTERM or SIGINT.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS);
-        let spin = Spin::new(self.config.workers.spin());
+        let spin = Spin::new(self.operator.config.workers.spin());
         let mut wait = spin.begin();
         let mut looks = wait.spins();
         while !self.is_stopped() {
             let waits = self.sockets.ready.is_empty() && !self.server.has_work();
             let sleeps = !looks && waits && self.crew.ask_for_doorbells();
-            if sleeps && let Some(audit) = &mut self.audit {
+            if sleeps && let Some(audit) = &mut self.operator.audit {
                 audit.flush();
             }
             let timeout = if sleeps {
@@ -396,7 +409,7 @@ impl Reactor {
 
     /// Saves what was learned.
     fn keep_learned(&self) {
-        let Some(folder) = &self.config.state else {
+        let Some(folder) = &self.operator.config.state else {
             return;
         };
         let (functions, links) = (
@@ -425,7 +438,7 @@ impl Reactor {
         {
             self.tell(event);
         }
-        if let Some(audit) = &mut self.audit {
+        if let Some(audit) = &mut self.operator.audit {
             audit.flush();
         }
         self.crew.end_all();

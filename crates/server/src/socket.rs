@@ -13,6 +13,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlag
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr};
 
 /// Bytes that one connection may move, each way, before the others have their turn.
 pub(crate) const TURN_BYTES: usize = 512 << 10;
@@ -87,6 +88,10 @@ pub(crate) struct Socket {
     speaks_tls: Option<bool>,
     /// Who it is as long as it says nothing.
     user: User,
+    /// Its host; `None` on a Unix socket.
+    host: Option<IpAddr>,
+    /// Both ends of a TCP connection within this host.
+    ends: Option<(SocketAddr, SocketAddr)>,
     /// To be handed over with the next bytes.
     descriptors: Vec<OwnedFd>,
     /// Whether it is among those with input to go on with.
@@ -111,6 +116,8 @@ impl Socket {
             },
             session: accepted.session,
             user: accepted.user,
+            host: accepted.host,
+            ends: accepted.ends,
             descriptors: Vec::new(),
             is_ready: false,
             interest: EventFlags::IN,
@@ -139,6 +146,8 @@ impl Socket {
             peer: &self.user,
             certificate: self.session.as_ref().and_then(Session::peer_name),
             token,
+            host: self.host,
+            ends: self.ends,
         }
     }
 

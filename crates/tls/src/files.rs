@@ -2,11 +2,13 @@
 
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig, version};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+use webpki::{EndEntityCert, KeyUsage};
 
 /// The reason why files cannot be used. The text names the file.
 #[derive(Debug, thiserror::Error)]
@@ -38,37 +40,107 @@ pub enum FileError {
     NoAuthorities,
 }
 
-/// The certificate of a server, and the authorities whose client certificates it trusts.
+/// The certificate of a server, and the authorities whose client certificates it trusts. Copies
+/// share one state, which [`Identity::reload`] replaces.
 #[derive(Clone, Debug)]
-pub struct Identity(pub(crate) Arc<ServerConfig>);
+pub struct Identity(Arc<RwLock<Arc<ServerConfig>>>);
+
+/// The files of an [`Identity`], in PEM format.
+#[derive(Clone, Debug)]
+pub struct IdentityFiles {
+    /// The server's certificate, followed by the certificates of its issuers.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Certificates of authorities. With them, a client can present a certificate of one of them;
+    /// any other certificate is refused.
+    pub clients: Option<PathBuf>,
+    /// Lists of revoked certificates (RFC 5280) of these authorities. A client that presents a
+    /// certificate on one of them is refused.
+    pub revoked: Option<PathBuf>,
+}
+
+/// Whether a certificate holds at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Validity {
+    /// It holds.
+    Valid,
+    /// It holds, and ends within two weeks.
+    EndsSoon,
+    /// It has ended.
+    Expired,
+    /// It does not hold yet.
+    NotYet,
+}
 
 impl Identity {
-    /// Reads the server's certificate, followed by the certificates of its issuers, and its private
-    /// key. `clients` names the certificates of authorities. With it, a client can present a
-    /// certificate of one of them; any other certificate is refused.
-    pub fn load(
-        certificate: &Path,
-        key: &Path,
-        clients: Option<&Path>,
-    ) -> Result<Identity, FileError> {
+    /// Reads the files.
+    pub fn load(files: &IdentityFiles) -> Result<Identity, FileError> {
+        Ok(Identity(Arc::new(RwLock::new(Arc::new(files.read()?)))))
+    }
+
+    /// Reads files for the connections that follow. After an error, the identity stays as it is.
+    pub fn reload(&self, files: &IdentityFiles) -> Result<(), FileError> {
+        let fresh = Arc::new(files.read()?);
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(())
+    }
+
+    /// The settings of a new connection.
+    pub(crate) fn current(&self) -> Arc<ServerConfig> {
+        let current = self.0.read();
+        current.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl IdentityFiles {
+    /// Whether the server's certificate holds at a time.
+    pub fn validity(&self, now: SystemTime) -> Result<Validity, FileError> {
+        const SOON: Duration = Duration::from_secs(14 * 86_400);
+        let chain = chain(&self.certificate)?;
+        let certificate = EndEntityCert::try_from(&chain[0]);
+        let certificate = certificate.map_err(|error| unusable(&self.certificate, error))?;
+        // Without authorities, the check always fails. It looks at the time first.
+        let check = |time: SystemTime| {
+            let time = time.duration_since(SystemTime::UNIX_EPOCH);
+            let time = UnixTime::since_unix_epoch(time.unwrap_or_default());
+            let usage = KeyUsage::server_auth();
+            let all = provider().signature_verification_algorithms.all;
+            let checked = certificate.verify_for_usage(all, &[], &[], time, usage, None, None);
+            checked.err()
+        };
+        Ok(match (check(now), check(now + SOON)) {
+            (Some(webpki::Error::CertExpired { .. }), _) => Validity::Expired,
+            (Some(webpki::Error::CertNotValidYet { .. }), _) => Validity::NotYet,
+            (_, Some(webpki::Error::CertExpired { .. })) => Validity::EndsSoon,
+            _ => Validity::Valid,
+        })
+    }
+
+    fn read(&self) -> Result<ServerConfig, FileError> {
         let builder = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&version::TLS13])
             .expect("the provider has TLS 1.3");
-        let builder = match clients {
+        let builder = match &self.clients {
             None => builder.with_no_client_auth(),
             Some(path) => {
                 let roots = Arc::new(authorities(path)?);
-                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
-                    .allow_unauthenticated()
-                    .build()
-                    .map_err(|error| unusable(path, error))?;
+                let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
+                    .allow_unauthenticated();
+                if let Some(path) = &self.revoked {
+                    // A list speaks of one authority only.
+                    verifier = verifier
+                        .with_crls(revocations(path)?)
+                        .only_check_end_entity_revocation()
+                        .allow_unknown_revocation_status();
+                }
+                let verifier = verifier.build().map_err(|error| unusable(path, error))?;
                 builder.with_client_cert_verifier(verifier)
             }
         };
-        let config = builder
-            .with_single_cert(chain(certificate)?, private_key(key)?)
-            .map_err(|error| unusable(key, error))?;
-        Ok(Identity(Arc::new(config)))
+        builder
+            .with_single_cert(chain(&self.certificate)?, private_key(&self.key)?)
+            .map_err(|error| unusable(&self.key, error))
     }
 }
 
@@ -118,6 +190,15 @@ fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> {
         true => Err(FileError::NoCertificate(path.to_path_buf())),
         false => Ok(certificates),
     }
+}
+
+fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, FileError> {
+    let read = |source| FileError::Read {
+        path: path.to_path_buf(),
+        source,
+    };
+    let lists = CertificateRevocationListDer::pem_file_iter(path).map_err(read)?;
+    lists.collect::<Result<_, _>>().map_err(read)
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileError> {

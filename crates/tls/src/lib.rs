@@ -7,5 +7,5 @@
 mod files;
 mod session;
 
-pub use files::{FileError, Identity, Trust};
+pub use files::{FileError, Identity, IdentityFiles, Trust, Validity};
 pub use session::Session;

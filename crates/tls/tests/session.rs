@@ -1,10 +1,14 @@
 //! Both sides of a TLS connection over a non-blocking socket pair.
 
-use farcall_tls::{Identity, Session, Trust};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use farcall_tls::{FileError, Identity, IdentityFiles, Session, Trust, Validity};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa,
+    KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
+};
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// Certificates of one authority in a separate folder.
 struct Authority {
@@ -17,6 +21,7 @@ impl Authority {
         let folder = tempfile::tempdir().unwrap();
         let mut params = CertificateParams::new([]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         std::fs::write(folder.path().join("ca.pem"), issuer.pem()).unwrap();
         Authority { folder, issuer }
@@ -27,8 +32,17 @@ impl Authority {
     }
 
     fn issue(&self, name: &str) -> (PathBuf, PathBuf) {
+        self.issue_with(name, |_| {})
+    }
+
+    fn issue_with(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> (PathBuf, PathBuf) {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([name.to_string()]).unwrap();
+        let mut params = CertificateParams::new([name.to_string()]).unwrap();
+        change(&mut params);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let paths = [".pem", ".key"].map(|end| self.path(&format!("{name}{end}")));
         std::fs::write(&paths[0], certificate.pem()).unwrap();
@@ -39,8 +53,42 @@ impl Authority {
 
     fn identity(&self, clients: Option<&Path>) -> Identity {
         let (certificate, key) = self.issue("server.test");
-        Identity::load(&certificate, &key, clients).unwrap()
+        load(&certificate, &key, clients).unwrap()
     }
+
+    /// A list with one revoked certificate.
+    fn revoke(&self, serial: u64) -> PathBuf {
+        let revoked = RevokedCertParams {
+            serial_number: SerialNumber::from(serial),
+            revocation_time: date_time_ymd(2026, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2026, 1, 1),
+            next_update: date_time_ymd(2126, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: vec![revoked],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&self.issuer).unwrap();
+        std::fs::write(self.path("revoked.pem"), list.pem().unwrap()).unwrap();
+        self.path("revoked.pem")
+    }
+}
+
+fn files(certificate: &Path, key: &Path, clients: Option<&Path>) -> IdentityFiles {
+    IdentityFiles {
+        certificate: certificate.into(),
+        key: key.into(),
+        clients: clients.map(PathBuf::from),
+        revoked: None,
+    }
+}
+
+fn load(certificate: &Path, key: &Path, clients: Option<&Path>) -> Result<Identity, FileError> {
+    Identity::load(&files(certificate, key, clients))
 }
 
 struct Side {
@@ -183,13 +231,71 @@ fn errors_name_the_file_that_cannot_be_used() {
     let authority = Authority::new();
     let (certificate, key) = authority.issue("server.test");
     let missing = authority.path("missing.pem");
-    let error = Identity::load(&missing, &key, None).unwrap_err();
+    let error = load(&missing, &key, None).unwrap_err();
     assert!(error.to_string().contains("missing.pem"));
-    let error = Identity::load(&key, &key, None).unwrap_err();
+    let error = load(&key, &key, None).unwrap_err();
     assert!(error.to_string().contains("no certificate"));
-    let error = Identity::load(&certificate, &certificate, None).unwrap_err();
+    let error = load(&certificate, &certificate, None).unwrap_err();
     assert!(error.to_string().contains("server.test.pem"));
     let (_, other) = authority.issue("other.test");
-    let error = Identity::load(&certificate, &other, None).unwrap_err();
+    let error = load(&certificate, &other, None).unwrap_err();
     assert!(error.to_string().contains("other.test.key"));
+}
+
+#[test]
+fn a_revoked_certificate_is_refused_after_the_files_are_read_again() {
+    let authority = Authority::new();
+    let roots = authority.path("ca.pem");
+    let of = |name: &str, serial: u64| {
+        authority.issue_with(name, |params| {
+            params.serial_number = Some(SerialNumber::from(serial));
+        })
+    };
+    let (certificate, key) = authority.issue("server.test");
+    let mut files = files(&certificate, &key, Some(&roots));
+    let identity = Identity::load(&files).unwrap();
+    let clients = [of("alice", 7), of("bob", 8)];
+    let names = |identity: &Identity| {
+        clients.each_ref().map(|(certificate, key)| {
+            let trust = Trust::load(Some(&roots), Some((certificate, key))).unwrap();
+            let (mut server, mut client) = pair(identity, &trust, "server.test");
+            settle(&mut server, &mut client);
+            match server.error {
+                Some(error) => error,
+                None => server.session.peer_name().unwrap(),
+            }
+        })
+    };
+    assert_eq!(names(&identity), ["alice", "bob"]);
+    files.revoked = Some(authority.revoke(7));
+    identity.reload(&files).unwrap();
+    let [alice, bob] = names(&identity);
+    assert!(alice.contains("Revoked"), "{alice}");
+    assert_eq!(bob, "bob");
+    // A list that cannot be read changes nothing.
+    std::fs::write(authority.path("revoked.pem"), "no list").unwrap();
+    std::fs::remove_file(&certificate).unwrap();
+    assert!(identity.reload(&files).is_err());
+    assert_eq!(names(&identity)[1], "bob");
+}
+
+#[test]
+fn a_certificate_that_has_ended_or_ends_soon_is_noticed() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.issue_with("server.test", |params| {
+        params.not_before = date_time_ymd(2026, 1, 1);
+        params.not_after = date_time_ymd(2026, 12, 31);
+    });
+    let files = files(&certificate, &key, None);
+    let day = |day: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(day * 86_400);
+    // Days since 1970 of 1 January 2026.
+    const YEAR: u64 = 20_454;
+    for (days, expected) in [
+        (YEAR - 2, Validity::NotYet),
+        (YEAR + 100, Validity::Valid),
+        (YEAR + 355, Validity::EndsSoon),
+        (YEAR + 366, Validity::Expired),
+    ] {
+        assert_eq!(files.validity(day(days)).unwrap(), expected, "day {days}");
+    }
 }

@@ -24,6 +24,15 @@ impl Death {
         status.signal().or(nonzero(self.signal))
     }
 
+    /// Whether something else than the function and the server has ended it, such as an operator or
+    /// a system without memory.
+    pub fn is_foreign(&self) -> bool {
+        let status = self.status.as_ref().ok();
+        let signal = status.and_then(ExitStatus::signal);
+        let is_kill = matches!(signal, Some(libc::SIGKILL | libc::SIGTERM));
+        is_kill && self.ended_for.is_none() && self.signal == 0 && !self.out_of_memory
+    }
+
     /// The kind of failure of the running call.
     pub fn kind(&self) -> FailureKind {
         match &self.ended_for {

@@ -2,6 +2,7 @@
 
 use crate::callback::Mailbox;
 use crate::control::Control;
+use crate::environment::Environment;
 use crate::files;
 use crate::handle::{Parts, Worker};
 use crate::nursery::Nursery;
@@ -129,6 +130,8 @@ pub struct Launcher {
     pub threads: u32,
     /// Limit on the bytes of one call's files; 0 means none.
     pub files: u64,
+    /// Names of variables of the server's environment that functions see besides the usual ones.
+    pub environment: Vec<String>,
     /// What workers may reach; `None` if they are not confined.
     pub sandbox: Option<Sandbox>,
 }
@@ -149,8 +152,8 @@ impl Launcher {
         let text = self.start_text(source, folder.path())?;
         let welcome = Welcome::new(&text, doorbell)?;
         let program = self.program(source, processes);
-        let mut command = self.prepared(program, child_output, folder.path());
         let is_parallel = source.parallel;
+        let mut command = self.prepared(program, child_output, folder.path(), is_parallel);
         let (socket, process, welcome) = if is_parallel {
             let socket = parallel::prepare(folder.path(), &text)?;
             command.envs(parallel::environment(folder.path(), processes));
@@ -229,16 +232,18 @@ impl Launcher {
         (program, arguments): (OsString, Vec<OsString>),
         output: OwnedFd,
         folder: &Path,
+        is_parallel: bool,
     ) -> Command {
         let mut command = Command::new(program);
         command.args(arguments);
-        let threads = self.threads.to_string();
-        for name in farcall_library::THREAD_VARIABLES {
-            command.env(name, &threads);
-        }
-        command.env("TMPDIR", folder);
-        // Fortran's own buffer would hold lines back until the process ends.
-        command.env("GFORTRAN_UNBUFFERED_PRECONNECTED", "y");
+        let environment = Environment {
+            named: &self.environment,
+            is_parallel,
+            threads: self.threads,
+            folder,
+        };
+        let variables = environment.variables(std::env::vars_os());
+        command.env_clear().envs(variables);
         let stdout = output
             .try_clone()
             .map_or_else(|_| Stdio::null(), Stdio::from);

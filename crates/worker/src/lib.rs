@@ -9,6 +9,7 @@
 mod callback;
 mod control;
 mod death;
+mod environment;
 mod files;
 mod handle;
 mod launch;

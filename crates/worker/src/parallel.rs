@@ -258,6 +258,9 @@ fn follow(
     }
 }
 
+/// Elements of 16 bytes behind each array, as behind those of the first process.
+const SLACK: usize = 4;
+
 /// Memory for an array in a process other than the first. Empty for arrays that only the first
 /// process has.
 fn own(interface: &Interface, array: &ArrayLayout) -> Vec<u128> {
@@ -266,7 +269,7 @@ fn own(interface: &Interface, array: &ArrayLayout) -> Vec<u128> {
     vec![
         0;
         if here {
-            (array.bytes as usize).div_ceil(16).max(1)
+            (array.bytes as usize).div_ceil(16) + SLACK
         } else {
             0
         }

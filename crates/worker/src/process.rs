@@ -188,6 +188,7 @@ pub(crate) fn serve<C: Callee>(
         interfaces: document.into_functions(),
         callee,
         processes,
+        nothing: Box::new(Nothing([0; 4096])),
         mappings: HashMap::new(),
         pes: start.threads,
         threads: None,
@@ -226,9 +227,10 @@ fn read_start(file: OwnedFd, bytes: u64) -> io::Result<Start> {
     serde_json::from_slice(&text).map_err(io::Error::other)
 }
 
-/// A start address for calls without a buffer, aligned like one.
+/// Memory for calls without a buffer, aligned like one. Their arrays are empty, but some functions
+/// touch the first element.
 #[repr(align(64))]
-struct Aligned;
+struct Nothing([u8; 4096]);
 
 struct Worker<C> {
     channel: Channel,
@@ -236,6 +238,7 @@ struct Worker<C> {
     callee: C,
     /// The processes that compute together, if this is the first of several.
     processes: Option<Processes>,
+    nothing: Box<Nothing>,
     mappings: HashMap<u64, Mapping>,
     /// Processor elements of the previous call.
     pes: u32,
@@ -322,7 +325,7 @@ impl<C: Callee> Worker<C> {
 
     /// Calls the library. The server has checked all of this already; a second check costs little,
     /// and keeps a mistake there from becoming a wild write here.
-    fn call(&self, request: &Request, message: &[u8]) -> Result<u64, Failure> {
+    fn call(&mut self, request: &Request, message: &[u8]) -> Result<u64, Failure> {
         let refuse =
             |text: &dyn fmt::Display| Failure::new(FailureKind::BadArgument, text.to_string());
         let mut call = Call::decode(message).map_err(|error| refuse(&error))?;
@@ -337,7 +340,7 @@ impl<C: Callee> Worker<C> {
         layout.place(call.places.iter().copied());
         let memory = match self.mappings.get(&request.buffer) {
             Some(mapping) => (mapping.start().as_ptr(), mapping.bytes()),
-            None => (std::ptr::NonNull::<Aligned>::dangling().as_ptr().cast(), 0),
+            None => (self.nothing.0.as_mut_ptr(), 0),
         };
         if layout.bytes > memory.1 as u64 {
             return Err(refuse(&"has too small a call buffer"));

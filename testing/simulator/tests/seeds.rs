@@ -5,7 +5,7 @@ use farcall_simulator::{Flaw, Options, simulate};
 use std::time::{Duration, Instant};
 
 /// Seeds that have broken an invariant, and the fault behind each.
-const FAILED: [(u64, &str); 6] = [
+const FAILED: [(u64, &str); 7] = [
     (
         3,
         "processor elements of a running call went to one that was taken back from behind it",
@@ -25,6 +25,10 @@ const FAILED: [(u64, &str); 6] = [
     (
         1849,
         "a call that was to fail with its library had its elements by then",
+    ),
+    (
+        60,
+        "a worker that was killed while it started for an object left the object's calls behind",
     ),
     (
         1342,

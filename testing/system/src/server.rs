@@ -255,6 +255,21 @@ impl ServerProcess {
         self.daemon.signal(Signal::USR1);
     }
 
+    /// Makes it read its files again.
+    pub fn reload(&mut self) {
+        self.daemon.signal(Signal::HUP);
+    }
+
+    /// Freezes it: it is there, and does nothing.
+    pub fn freeze(&mut self) {
+        self.daemon.signal(Signal::STOP);
+    }
+
+    /// Lets a frozen server go on.
+    pub fn thaw(&mut self) {
+        self.daemon.signal(Signal::CONT);
+    }
+
     /// Whether it is running.
     pub fn is_running(&mut self) -> bool {
         self.daemon.ended().expect("a child").is_none()

@@ -529,3 +529,83 @@ fn files_that_cannot_be_used_are_named_before_the_server_starts() {
         assert!(stderr(&output).contains(text), "{}", stderr(&output));
     }
 }
+
+#[test]
+fn who_guesses_tokens_waits_and_fills_no_log() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let alice = add_token(file.path(), "alice");
+    let tokens = file.path().display().to_string();
+    let options = ["--tokens", &tokens, "--audit", "audit"];
+    let server = ServerProcess::of(&[IDL])
+        .options(&options)
+        .keep_log()
+        .start();
+    let connect = |token: &str| {
+        let options = Options {
+            credentials: Credentials::default().with_token(token),
+            same_host: false,
+            ..Options::default()
+        };
+        Server::connect(server.address(), options).map(drop)
+    };
+    connect(&alice).unwrap();
+    let guesses = (0..200).map(|number| connect(&format!("guess {number}")).unwrap_err());
+    let refused = |error: &Error| error.to_string().contains("try again in");
+    let punished = guesses.filter(refused).count();
+    assert!(punished > 150, "{punished}");
+    connect(&alice).unwrap();
+    let lines = server.log();
+    let about = lines.iter().filter(|line| line.contains("refused:"));
+    assert!((3..10).contains(&about.count()), "{lines:?}");
+    let audit = std::fs::read_to_string(server.folder().join("audit")).unwrap();
+    assert!(audit.lines().count() < 10, "{audit}");
+}
+
+#[test]
+fn a_server_reads_its_files_again_after_a_hangup() {
+    let mut server = ServerProcess::of(&[IDL])
+        .config("[access]\naudit = \"audit\"\n")
+        .keep_log()
+        .start();
+    let call = |server: &ServerProcess| {
+        let copy = server.connect().function("copy").unwrap();
+        let mut to = [0u8; 2];
+        let arguments = &mut [
+            Argument::Out(&mut to),
+            Argument::In(&[1, 2]),
+            Argument::Scalar(Scalar::Int(2)),
+        ];
+        // SAFETY: the arrays outlive the call.
+        unsafe { copy.start(arguments) }.unwrap().wait().unwrap();
+    };
+    let (audit, moved) = (
+        server.folder().join("audit"),
+        server.folder().join("audit.1"),
+    );
+    call(&server);
+    wait_for_lines(&audit, 1);
+    std::fs::rename(&audit, &moved).unwrap();
+    let config = server.folder().join("farcall.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("{text}[limits]\nconnections = 77\n")).unwrap();
+    server.reload();
+    farcall_system::wait_until("the server names what needs a restart", || {
+        server
+            .log()
+            .iter()
+            .any(|line| line.contains("after a restart") && line.contains("limits"))
+    });
+    call(&server);
+    assert_eq!(wait_for_lines(&audit, 1).len(), 1);
+    assert_eq!(wait_for_lines(&moved, 1).len(), 1);
+    // A configuration that cannot be read changes nothing.
+    std::fs::write(&config, "[nothing]\n").unwrap();
+    server.reload();
+    farcall_system::wait_until("the server says so", || {
+        server
+            .log()
+            .iter()
+            .any(|line| line.contains("goes on with what it has"))
+    });
+    call(&server);
+}

@@ -79,6 +79,7 @@ __all__ = [
     "run_worker",
     "show_progress",
     "simulate_flow",
+    "store_result",
     "transaction",
 ]
 
@@ -90,8 +91,9 @@ def data(name: str) -> Data: ...
 def transaction(servers: Sequence[Server]) -> Transaction: ...
 def load_plan(path: str | PathLike[str]) -> TransactionPlan: ...
 def run_worker(
-    bind: Callable[[str], list[Callable[[Sequence[Any], Sequence[Any]], None]]],
+    bind: Callable[[str], list[Callable[[Sequence[Any], Sequence[tuple[str, Any]]], None]]],
 ) -> None: ...
+def store_result(name: str, target: npt.NDArray[Any], value: Any) -> None: ...
 def connect(
     address: str | None = None,
     *,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar, overload
 
@@ -27,6 +28,10 @@ class Export:
 
 
 exports: list[Export] = []
+
+# The words of a parameter that are neither its type nor its name.
+_MODES = {"IN", "OUT", "INOUT", "WORK", "mode_in", "mode_out", "mode_inout", "mode_work"}
+_MODES |= {"allocate", "broadcast"}
 
 # The types of the interface language, by the names that Python and NumPy use.
 _TYPES = {
@@ -106,6 +111,30 @@ def _interface(function: Callable[..., Any]) -> str:
     return f"{function.__name__}({', '.join(declared)})"
 
 
+def _check_types(interface: str) -> None:
+    """Refuses an interface with a parameter of no type, which would be an `int`."""
+    bare = re.sub(r"\[[^]]*\]", "", interface)
+    inside = bare.partition("(")[2]
+    # The parameters of callbacks first; then only the function's own are left, and what follows.
+    while callback := re.search(r"\w+\s*\(([^()]*)\)", inside):
+        _check_params(interface, callback[1])
+        inside = inside[: callback.start()] + inside[callback.end() :]
+    _check_params(interface, inside.partition(")")[0])
+
+
+def _check_params(interface: str, params: str) -> None:
+    for param in params.split(","):
+        words = re.findall(r"\w+", param)
+        if not words or set(words[:-1]) - _MODES:
+            continue
+        name = words[-1]
+        raise TypeError(
+            f"`{name}` of `{interface}` has no type; write its mode, type and sizes, as in "
+            f"`IN double {name}[n]`, or leave out the interface and annotate the function: "
+            f'`{name}: farcall.In["float64[n]"]`'
+        )
+
+
 @overload
 def library(interface: _Served) -> _Served: ...
 @overload
@@ -154,7 +183,11 @@ def library(
     ]
 
     def register(function: _Served) -> _Served:
-        text = interface if isinstance(interface, str) else _interface(function)
+        if isinstance(interface, str):
+            _check_types(interface)
+            text = interface
+        else:
+            text = _interface(function)
         exports.append(Export(function, text, "".join(options)))
         return function
 

@@ -8,8 +8,6 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from . import _native
 from ._serving import Export, exports
 
@@ -62,7 +60,7 @@ def declare(path: str) -> str:
     return "\n".join([f"Module {module};", *declarations]) + "\n"
 
 
-def bind(path: str) -> list[Callable[[Sequence[Any], Sequence[Any]], None]]:
+def bind(path: str) -> list[Callable[[Sequence[Any], Sequence[tuple[str, Any]]], None]]:
     """For each function, a callable that calls it and stores what it returns."""
     file = pathlib.Path(path).resolve()
     return [_Bound(export.function, file) for export in load(path)]
@@ -73,7 +71,7 @@ class _Bound:
         self._function = function
         self._file = file
 
-    def __call__(self, arguments: Sequence[Any], results: Sequence[Any]) -> None:
+    def __call__(self, arguments: Sequence[Any], results: Sequence[tuple[str, Any]]) -> None:
         try:
             _store(self._function(*arguments), results)
         except CallError:
@@ -86,22 +84,25 @@ class _Bound:
             raise CallError(text) from None
 
 
-def _store(returned: Any, results: Sequence[Any]) -> None:
-    values = returned if isinstance(returned, tuple) else (returned,)
+def _store(returned: Any, results: Sequence[tuple[str, Any]]) -> None:
     if not results:
         if returned is not None:
             raise CallError("returned a value, but it has all OUT parameters as arguments")
         return
+    names = ", ".join(f"`{name}`" for name, _ in results)
+    if returned is None:
+        raise CallError(f"returned None: it must return a value for {names}")
+    values = returned if isinstance(returned, tuple) and len(results) > 1 else (returned,)
     if len(values) != len(results):
-        raise CallError(f"returned {len(values)} values for {len(results)} OUT parameters")
-    for value, result in zip(values, results, strict=True):
+        raise CallError(f"returned {len(values)} values for {len(results)} OUT parameters: {names}")
+    for value, (name, result) in zip(values, results, strict=True):
         if isinstance(result, list):  # of strings
             result[:] = [value] if isinstance(value, str) else value
             continue
-        shape = np.shape(value)
-        if shape != result.shape and not (shape == () and result.size == 1):
-            raise CallError(f"returned an array of shape {shape} where {result.shape} is declared")
-        result[...] = value
+        try:
+            _native.store_result(name, result, value)
+        except TypeError as error:
+            raise CallError(str(error).removeprefix("it ")) from None
 
 
 def main(arguments: Sequence[str]) -> int:

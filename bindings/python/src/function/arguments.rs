@@ -40,9 +40,8 @@ impl Function {
                     &given,
                 ));
             };
-            let callable = callable.clone().unbind();
-            let run =
-                move |arguments: &mut CallbackArguments<'_>| callback::run(&callable, arguments);
+            let callable = callback::Callable::new(callable, known)?;
+            let run = move |arguments: &mut CallbackArguments<'_>| callable.run(arguments);
             Ok(Argument::Function(Callback::new(run)))
         };
         callbacks.iter().zip(given).map(callable).collect()
@@ -218,7 +217,8 @@ impl Function {
         Ok(slots)
     }
 
-    /// Makes sure that no array which the call writes shares memory with another.
+    /// Makes sure that no array which the call writes shares memory with another. An IN array that
+    /// does is copied, and keeps the values that it has before the call.
     pub(super) fn part(&self, py: Python<'_>, slots: &mut [Option<Slot<'_>>]) -> PyResult<()> {
         let returned = |index: usize| self.params()[index].mode.is_returned();
         for written in 0..slots.len() {
@@ -235,10 +235,11 @@ impl Function {
                     || range_of_other.is_empty()
                     || range.end <= range_of_other.start
                     || range_of_other.end <= range.start;
-                let same = slots[written]
-                    .as_ref()
-                    .is_some_and(|slot| slot.given.is(&other.given));
-                if returned(index) && (!apart || same) {
+                let shared = match (&slots[written], returned(index)) {
+                    (Some(slot), true) => slot.given.is(&other.given) || slot.shares(other)?,
+                    _ => false,
+                };
+                if shared {
                     let (a, b) = (&self.params()[written].name, &self.params()[index].name);
                     let text = format!("arguments `{a}` and `{b}` are written and share memory");
                     return Err(error::arguments(py, &self.name, &text));

@@ -53,6 +53,17 @@ pub enum ArgumentError {
         /// Shape and order of what was given.
         given: String,
     },
+    /// The call writes two arrays that share memory.
+    #[error(
+        "arguments `{argument}` and `{other}` are written and share memory; pass an array of its \
+         own for each"
+    )]
+    Shared {
+        /// The name of one.
+        argument: String,
+        /// The name of the other.
+        other: String,
+    },
     /// No parameter has this name.
     #[error("there is no argument `{argument}`; there are: {known}")]
     Unknown {

@@ -22,6 +22,7 @@ mod memory;
 mod pace;
 mod request;
 mod several;
+mod silence;
 mod state;
 mod transfer;
 
@@ -176,6 +177,7 @@ impl Connection {
         if let Some(loss) = &state.lost {
             return Err(self.error(loss.clone()));
         }
+        state.await_answer();
         let id = open(&mut state).map_err(|loss| self.error(loss))?;
         self.send_soon(&mut state);
         Ok(Request::new(self.clone(), id))
@@ -236,7 +238,8 @@ impl Connection {
                 after: timeout,
             });
         }
-        let left = left.into_iter().chain(outlook.pause.map(until)).min();
+        let others = [outlook.pause, outlook.look].into_iter().flatten();
+        let left = left.into_iter().chain(others.map(until)).min();
         match socket::wait(&self.socket, &self.waker, outlook.writing, self.nap(left)) {
             Ok(true) => Ok(()),
             Ok(false) => self.interrupted(),

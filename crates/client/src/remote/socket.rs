@@ -121,6 +121,14 @@ impl Socket {
         }
     }
 
+    /// Bytes that the system of the peer has not accepted yet, if this system can tell.
+    pub(crate) fn unsent(&self) -> Option<usize> {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the request writes one integer, which lives in this stack frame.
+        let told = unsafe { libc::ioctl(self.fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        (told == 0).then_some(usize::try_from(bytes).ok()?)
+    }
+
     /// Whether accepted bytes wait for room.
     pub(crate) fn wants_write(&self) -> bool {
         match self {

@@ -45,7 +45,8 @@ pub(crate) unsafe fn place(
     let mut bytes = 0;
     for (index, array) in layout.arrays.iter().enumerate() {
         let sizes = &interface.element_refs;
-        if array.mode == Mode::Work || sizes.iter().any(|size| size.param == array.param) {
+        let is_size = sizes.iter().any(|size| size.param == array.param);
+        if array.mode == Mode::Work || array.is_shrunk || is_size {
             continue;
         }
         // Stored arrays already have a location at the server.
@@ -53,7 +54,19 @@ pub(crate) unsafe fn place(
             places[index] = array.place;
             continue;
         }
-        places[index] = born(connection, array, &arguments[array.param]);
+        let argument = &arguments[array.param];
+        // An array that the call reads keeps its values while the call writes another one.
+        let is_aliased = array.mode == Mode::In && {
+            let mut others = layout
+                .arrays
+                .iter()
+                .filter(|other| other.mode.is_returned());
+            others.any(|other| argument.overlaps(&arguments[other.param]))
+        };
+        places[index] = match is_aliased {
+            false => born(connection, array, argument),
+            true => None,
+        };
         if places[index].is_none() {
             copied.push((index, bytes));
             bytes = array
@@ -110,7 +123,7 @@ impl Staging {
         let place = array.place.map_or(0, |place| place.offset as usize);
         // SAFETY: the segment has room for the array there, and nobody else uses it now.
         unsafe {
-            if !array.is_full() && !array.packed {
+            if !array.is_full() {
                 let target = self.segment.start().add(place);
                 target.write_bytes(0, array.bytes as usize);
             }

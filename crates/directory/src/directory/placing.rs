@@ -36,6 +36,16 @@ impl Directory {
     /// # Errors
     /// No server has the function, or none can run the call.
     pub fn choose(&mut self, now: f64, site: &str, wanted: &Choose) -> Result<Chosen, Refusal> {
+        self.choose_for(now, (site, 0), wanted)
+    }
+
+    /// [`Directory::choose`] for a client at a site, by the number of its connection.
+    pub(crate) fn choose_for(
+        &mut self,
+        now: f64,
+        (site, connection): (&str, u64),
+        wanted: &Choose,
+    ) -> Result<Chosen, Refusal> {
         self.advance(now);
         let function = self.resolve(&wanted.function)?;
         let site = self.traffic.site(site);
@@ -76,7 +86,7 @@ impl Directory {
             return Err(self.none_fits(&function, &call, &field, &wanted.exclude));
         };
         self.placer = placer;
-        let placement = self.place(site, choice.id, &call, wanted, &choice.terms);
+        let placement = self.place((site, connection), choice.id, &call, wanted, &choice.terms);
         let offers = vec![self.offer(choice.id, Ok(choice.terms))];
         Ok(Chosen { placement, offers })
     }
@@ -139,7 +149,7 @@ impl Directory {
 
     fn place(
         &mut self,
-        site: u64,
+        (site, connection): (u64, u64),
         server: u64,
         call: &Call<'_>,
         wanted: &Choose,
@@ -156,6 +166,7 @@ impl Directory {
         self.calls.place(Placed {
             server,
             site,
+            connection,
             at: self.now,
             latency_s,
             up: wanted.up,

@@ -107,9 +107,9 @@ fn a_full_section_is_one_run() {
     );
     assert_eq!(runs(a.client_runs()), [(0, 72)]);
     let info = &layout.arrays[1];
-    assert_eq!((info.offset, info.bytes), (128, 4));
-    assert_eq!(runs(info.buffer_runs()), [(128, 4)]);
-    assert_eq!(layout.bytes, 192);
+    assert_eq!((info.offset, info.bytes), (192, 4));
+    assert_eq!(runs(info.buffer_runs()), [(192, 4)]);
+    assert_eq!(layout.bytes, 256);
     assert_eq!((layout.sent_bytes(), layout.returned_bytes()), (72, 76));
 }
 
@@ -125,14 +125,17 @@ fn only_the_section_travels_and_it_keeps_its_place() {
 }
 
 #[test]
-fn shrink_packs_the_call_buffer() {
+fn shrink_keeps_the_section_in_its_place() {
     let mut interface = matrix();
     interface.shrink = true;
     let layout = interface.layout(&ints(&[2, 5], 4), &[]).unwrap();
     let a = &layout.arrays[0];
-    assert_eq!((a.bytes, a.client_bytes, a.wire_bytes), (32, 80, 32));
+    assert_eq!((a.bytes, a.client_bytes, a.wire_bytes), (80, 80, 32));
     assert_eq!(runs(a.client_runs()), [(0, 16), (40, 16)]);
-    assert_eq!(runs(a.buffer_runs()), [(0, 32)]);
+    assert_eq!(runs(a.buffer_runs()), [(0, 16), (40, 16)]);
+    assert!(a.is_shrunk);
+    let whole = interface.layout(&ints(&[5, 5], 4), &[]).unwrap();
+    assert!(!whole.arrays[0].is_shrunk && !layout.arrays[1].is_shrunk);
 }
 
 #[test]

@@ -13,6 +13,8 @@ pub struct Path {
 impl Path {
     /// Transfers of fewer bytes show the latency; longer ones show the bandwidth.
     pub const SHORT_BYTES: u64 = 1 << 16;
+    /// With fewer observations, nothing is expected.
+    const FEW: usize = 5;
 
     /// Records a transfer of a call or a probe, which took this many seconds from its first byte at
     /// one host to its last byte at the other. `sharing` is the harmonic mean of the number of
@@ -34,6 +36,19 @@ impl Path {
             let on_the_link = seconds - latency.min(seconds / 2.0);
             self.rate.observe(bytes as f64 * sharing / on_the_link);
         }
+    }
+
+    /// Seconds that a transfer is expected to take, from the first byte at one host to the last
+    /// byte at the other. `None` before several transfers of its kind (short or long) are known.
+    pub fn expects(&self, bytes: u64, sharing: f64) -> Option<f64> {
+        let is_short = bytes < Path::SHORT_BYTES;
+        let series = if is_short { &self.latency } else { &self.rate };
+        if series.recent().count() < Path::FEW {
+            return None;
+        }
+        let latency_s = self.latency.forecast().map_or(0.0, |known| known.value);
+        let rate = self.rate.forecast().map(|known| known.value);
+        Some(latency_s + rate.map_or(0.0, |rate| bytes as f64 * sharing.max(1.0) / rate))
     }
 
     /// Seconds before the first byte arrives; `None` before the first short transfer.

@@ -50,6 +50,7 @@ impl Data {
             places.resize(layout.arrays.len(), None);
             let sizes = &interface.element_refs;
             if array.mode == Mode::Work
+                || array.is_shrunk
                 || places[index].is_some()
                 || sizes.iter().any(|size| size.param == array.param)
             {

@@ -28,18 +28,17 @@ impl Elements {
         if let Some(call) = running {
             output::finish(cx, call);
         }
-        let goes_ahead = running.is_some_and(|call| Elements::goes_ahead(cx, call).is_some());
-        let Some(worker) = self.workers.remove(key) else {
+        let Some(mut killed) = self.workers.remove(key) else {
             return Loss::Worker;
         };
-        let (library, state) = (worker.library, worker.state);
-        let mut behind: Vec<CallKey> = worker.calls_behind().collect();
+        let (library, state) = (killed.library, killed.state);
+        let mut behind: Vec<CallKey> = killed.calls_behind().collect();
         let cause = &death.cause;
-        match state == State::Idle && worker.is_ended {
+        match state == State::Idle && killed.is_ended {
             true => tracing::debug!("a worker {cause}"),
             false => tracing::warn!("a worker {cause}"),
         }
-        let object = worker.object.map(|mut held| {
+        let object = killed.object.take().map(|mut held| {
             // The running call fails with the cause itself.
             held.turn = held.turn.filter(|turn| running != Some(*turn));
             let failure = self.object_died(cx, &mut held, death);
@@ -47,15 +46,17 @@ impl Elements {
         });
         match state {
             State::Running { .. } | State::Booked { .. } => {
-                let may_begin_again = !death.had_begun && goes_ahead || has(Flaw::RunsAgain);
                 if let Some(call) = running
-                    && Elements::outlives(cx, call, may_begin_again, death)
+                    && Elements::outlives(cx, call, death)
                 {
                     behind.insert(0, call);
                 }
                 behind.into_iter().for_each(|call| self.requeue(cx, call));
             }
             State::Starting if object.is_none() => {
+                if death.is_foreign && self.workers.start_again(cx, &killed) {
+                    return Loss::Worker;
+                }
                 self.fail_waiting(cx, library, cause);
                 return Loss::Library(library);
             }
@@ -72,16 +73,32 @@ impl Elements {
         Loss::Worker
     }
 
-    /// Whether the call of an ended worker waits for its turn again. Otherwise it has ended.
-    fn outlives(cx: &mut Context, key: CallKey, may_begin_again: bool, death: &Death) -> bool {
-        let Some(call) = cx.calls.get_mut(key) else {
+    /// Whether the call of an ended worker waits for its turn again. Otherwise it has ended, or it
+    /// is a durable call that is read from the disk again.
+    fn outlives(cx: &mut Context, key: CallKey, death: &Death) -> bool {
+        let Some(call) = cx.calls.get(key) else {
             return false;
         };
-        if call.connection.is_none() && call.job_id().is_none() {
+        let may_run_again = death.is_foreign
+            && cx
+                .functions
+                .get(call.function)
+                .is_ok_and(|function| function.interface.repeatable);
+        let may_begin = !death.had_begun && call.run.object.is_none() || has(Flaw::RunsAgain);
+        let call = &mut cx.calls[key];
+        if call.job_id().is_some() {
+            let failure = Failure::new(death.kind, death.cause.as_str());
+            match may_begin || may_run_again {
+                true => cx.step(Step::RunAgain(key, failure)),
+                false => cx.fail(key, death.kind, &death.cause),
+            }
+            return false;
+        }
+        if call.connection.is_none() {
             cx.step(Step::Release(key));
             return false;
         }
-        if may_begin_again && !std::mem::replace(&mut call.run.again, true) {
+        if may_begin && !std::mem::replace(&mut call.run.again, true) {
             return true;
         }
         cx.fail(key, death.kind, &death.cause);

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::action::{Action, Direction};
 use crate::call::State;
-use crate::event::Identity;
+use crate::event::{Identity, Refused};
 use crate::flaw::{Flaw, has};
 use crate::keys::ConnectionKey;
 use crate::objects::Objects;
@@ -13,15 +13,17 @@ use farcall_rpc_proto::{CallId, Failure, FailureKind, Nanos, ProtocolError};
 
 impl Engine {
     /// Handles the result of authentication: the client becomes a user, or is refused.
-    pub(super) fn authenticated(&mut self, key: ConnectionKey, found: Result<Identity, String>) {
+    pub(super) fn authenticated(&mut self, key: ConnectionKey, found: Result<Identity, Refused>) {
         let clients = &mut self.cx.clients;
         if !clients.is_open(key) {
             return;
         }
         let most = self.cx.settings.limits.connections_per_user;
+        // Readings of lent arrays belong to no user.
+        let is_user = clients[key].loan.is_none();
         let found = found.and_then(|found| match clients.too_many(&found.user, most) {
-            None => Ok(found),
-            Some(text) => Err(text),
+            Some(text) if is_user => Err(Refused::from(text)),
+            _ => Ok(found),
         });
         let connection = &mut clients[key];
         let (peer, agent) = (&connection.peer.name, &connection.peer.agent);
@@ -33,9 +35,11 @@ impl Engine {
                 connection.connected = true;
             }
             Err(refusal) => {
-                tracing::warn!("{peer}: refused: {refusal}");
-                connection.proto.refuse(refusal.as_str());
-                self.cx.audit_refusal(key, &refusal);
+                connection.proto.refuse(refusal.text);
+                if let Some(text) = refusal.logged {
+                    tracing::warn!("{peer}: refused: {text}");
+                    self.cx.audit_refusal(key, &text);
+                }
                 self.close(key, None);
             }
         }

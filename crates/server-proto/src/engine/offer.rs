@@ -128,15 +128,7 @@ impl Engine {
         call.run.reservation = request.reservation;
         call.durability = admissible.durability;
         call.times.accepted = now;
-        if let Some(memory) = buffer {
-            for (offset, bytes) in call.gaps() {
-                cx.out.push(Action::ClearMemory {
-                    memory,
-                    offset,
-                    bytes,
-                });
-            }
-        }
+        call.clear_gaps(&mut cx.out);
         let call = cx.calls.insert(call);
         cx.clients[key].calls.insert(id, call);
         if let Err(failure) = self.durable_calls.reserve(cx, call) {
@@ -361,6 +353,12 @@ fn places(
         let sizes = &interface.element_refs;
         if array.mode == Mode::Work || sizes.iter().any(|size| size.param == array.param) {
             return Err(format!("array `{name}` cannot lie in shared memory"));
+        }
+        if array.is_shrunk {
+            return Err(format!(
+                "a part of array `{name}` under Shrink cannot lie in shared memory; update the \
+                 client, or let it connect with same_host=False"
+            ));
         }
         if !used.iter().any(|used| used.memory == segment.memory) {
             used.push(segment.clone());

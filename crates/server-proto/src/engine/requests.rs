@@ -8,19 +8,39 @@ use crate::objects::Objects;
 use crate::segments;
 use farcall_rpc_proto::server::Event;
 use farcall_rpc_proto::{
-    Call, CallId, Estimate, Failure, FailureKind, ReservationPage, ReservationRequest,
+    Call, CallId, Estimate, Failure, FailureKind, HandleId, ReservationPage, ReservationRequest,
 };
+
+/// Whether an event belongs to the reading of this lent array.
+fn is_reading(event: &Event, loan: HandleId) -> bool {
+    match event {
+        Event::Get(_, id) => *id == loan,
+        Event::Connected(_) | Event::Cancelled(_) => true,
+        _ => false,
+    }
+}
 
 impl Engine {
     pub(crate) fn on_event(&mut self, key: ConnectionKey, event: Event) {
         let cx = &mut self.cx;
+        if let Some(loan) = cx.clients[key].loan
+            && !is_reading(&event, loan)
+        {
+            let text = "this connection can read one lent array, and nothing else";
+            return self.close(key, Some(text.to_string()));
+        }
         match event {
             Event::Connected(hello) => {
                 cx.clients[key].peer.agent = hello.agent;
-                cx.out.push(Action::Authenticate {
-                    connection: key,
-                    token: hello.token,
-                });
+                cx.clients[key].loan = hello.loan;
+                match self.data.refuses(cx, hello.loan) {
+                    Some(refusal) => self.authenticated(key, Err(refusal.into())),
+                    None => cx.out.push(Action::Authenticate {
+                        connection: key,
+                        token: hello.token,
+                        is_lent: hello.loan.is_some(),
+                    }),
+                }
             }
             Event::List(request, from) => {
                 let page = cx.functions.page(from);

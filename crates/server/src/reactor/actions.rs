@@ -2,9 +2,10 @@
 
 use super::Reactor;
 use crate::socket::Socket;
-use farcall_access::Access;
-use farcall_server_proto::{Action, Event, Identity, Key};
+use farcall_access::{Access, Refusal, User};
+use farcall_server_proto::{Action, Event, Identity, Key, Refused};
 use rustix::fd::AsFd;
+use std::time::Instant;
 
 impl Reactor {
     /// Performs actions until there are none left.
@@ -19,9 +20,14 @@ impl Reactor {
     /// Performs one action. Returns the resulting event if it is known at once.
     fn execute(&mut self, action: Action) -> Option<Event> {
         match action {
-            Action::Authenticate { connection, token } => {
+            Action::Authenticate {
+                connection,
+                token,
+                is_lent,
+            } => {
                 let socket = self.sockets.open.get(connection)?;
-                let found = identify(socket, &mut self.access, token.as_deref());
+                let access = &mut self.operator.access;
+                let found = identify(socket, access, token.as_deref(), is_lent);
                 return Some(Event::Authenticated(connection, found));
             }
             Action::Flush(connection) => self.sockets.unflushed.push(connection),
@@ -77,7 +83,7 @@ impl Reactor {
                     .read_data(id, file, memory, &mut self.memories);
             }
             Action::KeepLearned => self.keep_learned(),
-            Action::Audit(told) => self.audit.iter_mut().for_each(|audit| audit.write(&told)),
+            Action::Audit(told) => self.operator.record(&told),
             other => {
                 let bells = (&self.poll, self.bells.doorbell.as_fd());
                 let (server, memories) = (&self.server, &self.memories);
@@ -88,14 +94,26 @@ impl Reactor {
     }
 }
 
-/// Identifies a client by its token, certificate or process.
-fn identify(socket: &Socket, access: &mut Access, token: Option<&str>) -> Result<Identity, String> {
+/// Identifies a client by its token, certificate or process. A client that reads a lent array has
+/// no rights of its own.
+fn identify(
+    socket: &Socket,
+    access: &mut Access,
+    token: Option<&str>,
+    is_lent: bool,
+) -> Result<Identity, Refused> {
     if socket.lacks_tls() {
-        return Err("this address speaks TLS; connect to farcalls://".to_string());
+        let text = "this address speaks TLS; connect to farcalls://".to_string();
+        return Err(text.into());
     }
-    let user = access.user(&socket.evidence(token))?;
+    let user = match is_lent {
+        true => User::reader(),
+        false => access
+            .user(&socket.evidence(token), Instant::now())
+            .map_err(|Refusal { text, logged }| Refused { text, logged })?,
+    };
     Ok(Identity {
-        is_operator: access.is_operator(&user),
+        is_operator: !is_lent && access.is_operator(&user),
         user,
     })
 }

@@ -30,6 +30,12 @@ impl Reactor {
                 let _ = self.bells.signals.read(&mut [0; 64]);
                 self.tell(Event::Stop);
             }
+            Source::Reload => {
+                let _ = (&self.bells.reloads).read(&mut [0; 64]);
+                let mut listeners = self.listeners.open.iter();
+                let identity = listeners.find_map(Listener::identity);
+                self.operator.reload(identity);
+            }
             Source::Drain => {
                 let _ = self.bells.drains.read(&mut [0; 64]);
                 self.tell(Event::Drain);

@@ -53,7 +53,9 @@ impl World {
         let now = self.now;
         let machine = self.hosts[host].machine.as_mut()?;
         match action {
-            Action::Authenticate { connection, token } => {
+            Action::Authenticate {
+                connection, token, ..
+            } => {
                 let token = token.unwrap_or_default();
                 let identity = Identity {
                     user: User::named(&token),

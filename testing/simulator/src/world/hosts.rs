@@ -294,8 +294,10 @@ impl World {
             return;
         };
         let had_begun = gone.posted.front().is_some_and(|posted| posted.has_begun);
+        let is_foreign = gone.ended.is_none() && self.random.chance(0.5);
         let (kind, cause) = match gone.ended {
             Some(reason) => (reason.kind, reason.message),
+            None if is_foreign => (FailureKind::LibraryCrashed, "was killed".to_string()),
             None => (FailureKind::LibraryCrashed, "has crashed".to_string()),
         };
         self.checker.gone(self.life(host), (host, worker));
@@ -304,6 +306,7 @@ impl World {
             kind,
             cause,
             had_begun,
+            is_foreign,
         };
         self.tell(host, Event::Died(worker, death));
     }

@@ -310,6 +310,72 @@ fn calls_that_wait_on_the_disk_for_memory_run_in_the_same_server() {
     }
 }
 
+/// Adds one to each element, then sleeps.
+const ADD: &str = "Module add;
+Globals { #include <unistd.h> }
+Define add(INOUT char x[n], IN int n, IN int us) Repeatable \"yes\"
+{ for (int i = 0; i < n; i++) x[i]++; usleep(us); }
+Define add_once(INOUT char x[n], IN int n, IN int us)
+{ for (int i = 0; i < n; i++) x[i]++; usleep(us); }
+";
+
+/// The processes that a process has started.
+fn children(id: u32) -> Vec<i32> {
+    let tasks = std::fs::read_dir(format!("/proc/{id}/task")).unwrap();
+    let of_task = |task: std::io::Result<std::fs::DirEntry>| {
+        let list = task.unwrap().path().join("children");
+        let text = std::fs::read_to_string(list).unwrap_or_default();
+        let numbers = text.split_whitespace().map(|word| word.parse().unwrap());
+        numbers.collect::<Vec<i32>>()
+    };
+    tasks.flat_map(of_task).collect()
+}
+
+#[test]
+fn repeatable_calls_survive_any_worker_that_is_killed() {
+    const BYTES: usize = 100_000;
+    let options = ["--allow-code", "--workers", "2"];
+    let server = ServerProcess::of(&[ADD])
+        .durable()
+        .options(&options)
+        .start();
+    let client = server.connect();
+    let submit = |name: &str, number: u8| {
+        let data = vec![number; BYTES];
+        let arguments = &mut [Argument::In(&data), int(BYTES as i64), int(100_000)];
+        client
+            .function(name)
+            .unwrap()
+            .submit(arguments, None)
+            .unwrap()
+    };
+    let jobs: Vec<DurableCall> = (0..12).map(|number| submit("add", number)).collect();
+    let once: Vec<DurableCall> = (0..4).map(|number| submit("add_once", number)).collect();
+    // Fewer rounds than the workers that one call may lose.
+    for _ in 0..8 {
+        std::thread::sleep(Duration::from_millis(60));
+        for worker in children(server.id()) {
+            // A worker that has ended meanwhile is nobody's.
+            let _ = std::process::Command::new("kill")
+                .args(["-9", &worker.to_string()])
+                .output();
+        }
+    }
+    for (number, job) in jobs.iter().enumerate() {
+        let x = fetch(job, BYTES).unwrap();
+        assert!(
+            x.iter().all(|byte| usize::from(*byte) == number + 1),
+            "call {number}"
+        );
+    }
+    for (number, job) in once.iter().enumerate() {
+        match fetch(job, BYTES) {
+            Ok(x) => assert!(x.iter().all(|byte| usize::from(*byte) == number + 1)),
+            Err(error) => assert!(error.to_string().contains("killed"), "{error}"),
+        }
+    }
+}
+
 #[test]
 fn a_server_that_drains_leaves_what_was_not_begun_to_the_next() {
     // Waiting calls can use a quarter of the memory: one of these at a time.
@@ -461,5 +527,11 @@ fn nobody_reaches_the_calls_of_another_user() {
     let anybody = Server::connect(server.address(), options).unwrap();
     assert_eq!(anybody.jobs().unwrap(), []);
     assert!(anybody.job(job.id()).cancel().is_err());
+    // The system knows who has opened a connection within the host.
+    let copy = anybody.function("copy").unwrap();
+    let arguments = &mut [Argument::Skip, Argument::In(b"abc"), int(3)];
+    fetch(&copy.submit(arguments, None).unwrap(), 3).unwrap();
+    let status = connection.status().unwrap();
+    assert!(status.contains("\"local:0\""), "{status}");
     assert_eq!(job.status().unwrap().state, DurableState::Done);
 }

@@ -4,14 +4,14 @@
 mod database;
 
 use database::Database;
-use farcall_client::{Error, Function, wait_any};
+use farcall_client::{Error, Function, Options, Server, wait_any};
 use farcall_system::cluster::{
     Cluster, Running, begin, busiest, done, serving, status, wait_for_servers,
 };
 use farcall_system::server::connect;
 use farcall_system::{BOUND, daemon, farcall, stop, wait_until};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[test]
 fn calls_of_one_function_run_at_all_servers() {
@@ -105,6 +105,52 @@ fn a_server_that_is_killed_costs_only_calls_that_may_not_be_run_again() {
     assert_eq!(serving(metaserver.address()).len(), 2);
 }
 
+/// A client for which a silent server is lost after this many seconds.
+fn impatient(address: &str, seconds: f64) -> Server {
+    let options = Options {
+        lost_after: Some(Duration::from_secs_f64(seconds)),
+        ..Options::default()
+    };
+    Server::connect(address, options).unwrap()
+}
+
+#[test]
+fn the_calls_of_a_frozen_server_run_elsewhere_or_end() {
+    let mut cluster = Cluster::new();
+    let metaserver = cluster.metaserver(&[]);
+    (0..2).for_each(|_| cluster.serve(&[metaserver.address()], &["--pes", "1"]));
+    wait_for_servers(metaserver.address(), 2);
+    let server = impatient(metaserver.address(), 3.0);
+    let [again, once] = ["again", "once"].map(|name| server.function(name).unwrap());
+    // A call that takes longer than the patience of the client is no reason to doubt the server.
+    begin(&again, 3, 4.0, 1.0).end().unwrap();
+    let repeatable: Vec<Running> = (0..8).map(|_| begin(&again, 3, 0.4, 1.0)).collect();
+    let others: Vec<Running> = (0..8).map(|_| begin(&once, 3, 0.4, 1.0)).collect();
+    cluster.servers[0].freeze();
+    let frozen = cluster.servers[0].address().to_string();
+    let (done, errors) = end_all(repeatable);
+    assert_eq!((done, errors.len()), (8, 0), "{errors:?}");
+    let (_, errors) = end_all(others);
+    assert!(!errors.is_empty(), "none was at the frozen server");
+    for error in errors {
+        let text = error.to_string();
+        assert!(matches!(error, Error::Lost { .. }), "{text}");
+        assert!(text.contains(&frozen), "{text}");
+        assert!(text.contains("has been silent for 3 s"), "{text}");
+        assert!(text.contains("might have run there"), "{text}");
+    }
+    // A call of a client that knows only this server ends too.
+    let alone = connect(cluster.servers[1].address());
+    assert!(alone.functions().is_ok());
+    cluster.servers[0].thaw();
+    let direct = impatient(&frozen, 3.0);
+    let again = direct.function("again").unwrap();
+    let call = begin(&again, 3, 0.5, 1.0);
+    cluster.servers[0].freeze();
+    let text = call.end().unwrap_err().to_string();
+    assert!(text.contains("has been silent for 3 s"), "{text}");
+}
+
 #[test]
 fn a_metaserver_that_is_started_again_knows_its_servers_and_loses_nothing() {
     let mut cluster = Cluster::new();
@@ -170,11 +216,11 @@ fn who_proves_nothing_has_no_servers_join() {
     let wrong = daemon(folder, &words, &[("FARCALL_TOKEN", &alice)]);
     let nobody = daemon(folder, &words, &[("FARCALL_TOKEN", "")]);
     let right = daemon(folder, &words, &[("FARCALL_TOKEN", &node)]);
-    let options = || farcall_client::Options {
+    let options = || Options {
         credentials: farcall_client::Credentials::default().with_token(&alice),
         ..Default::default()
     };
-    let server = farcall_client::Server::connect(metaserver.address(), options()).unwrap();
+    let server = Server::connect(metaserver.address(), options()).unwrap();
     let joined = || {
         let text = server.status().unwrap();
         let status: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -191,7 +237,7 @@ fn who_proves_nothing_has_no_servers_join() {
     begin(&server.function("again").unwrap(), 3, 0.0, 1.0)
         .end()
         .unwrap();
-    let refused = farcall_client::Server::connect(metaserver.address(), Default::default());
+    let refused = Server::connect(metaserver.address(), Default::default());
     assert!(refused.unwrap_err().to_string().contains("FARCALL_TOKEN"));
     drop((wrong, nobody));
     cluster.servers.clear();
@@ -260,13 +306,13 @@ fn servers_and_metaservers_know_each_other_by_certificates() {
     // A client's certificate does not let its owner join servers.
     let (wrong, right) = (serve("alice"), serve("node"));
     let path = |name: &str| folder.join("tls").join(name);
-    let options = farcall_client::Options {
+    let options = Options {
         credentials: farcall_client::Credentials::default()
             .with_authorities(path("authority.pem"))
             .with_certificate(path("alice.pem"), path("alice.key")),
         ..Default::default()
     };
-    let server = farcall_client::Server::connect(metaserver.address(), options).unwrap();
+    let server = Server::connect(metaserver.address(), options).unwrap();
     let mut function = None;
     wait_until("the server has joined", || {
         function = server.function("again").ok();
@@ -280,7 +326,7 @@ fn servers_and_metaservers_know_each_other_by_certificates() {
         .collect();
     assert_eq!(addresses, [right.address()]);
     begin(&function, 10_000, 0.0, 1.0).end().unwrap();
-    let stranger = farcall_client::Server::connect(metaserver.address(), Default::default());
+    let stranger = Server::connect(metaserver.address(), Default::default());
     assert!(stranger.is_err());
     drop(wrong);
 }
@@ -307,7 +353,7 @@ fn up_brings_a_cluster_and_takes_it_with_it() {
     addresses.push(up.address().to_string());
     assert!(stop(&mut up));
     for address in &addresses {
-        let gone = farcall_client::Server::connect(address, Default::default());
+        let gone = Server::connect(address, Default::default());
         assert!(gone.is_err(), "{address} is still there");
     }
     // The same if it is killed itself.
@@ -318,7 +364,7 @@ fn up_brings_a_cluster_and_takes_it_with_it() {
     up.kill();
     for address in &addresses {
         wait_until("it has ended", || {
-            farcall_client::Server::connect(address, Default::default()).is_err()
+            Server::connect(address, Default::default()).is_err()
         });
     }
 }

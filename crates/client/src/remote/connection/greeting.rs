@@ -1,6 +1,7 @@
 //! Opening a connection: the greetings, and what they say about the server.
 
 use super::Connection;
+use super::silence::Silence;
 use super::state::{Loss, State};
 use crate::address::Address;
 use crate::error::Error;
@@ -70,6 +71,7 @@ impl Connection {
         if socket.is_private() {
             hello.token = options.credentials.token().map(str::to_owned);
         }
+        hello.loan = options.credentials.loan();
         let is_remote = !socket.is_within_host();
         static LAST: AtomicU64 = AtomicU64::new(0);
         let mut connection = Connection {
@@ -79,7 +81,11 @@ impl Connection {
             options: options.clone(),
             socket,
             waker: Waker::new().map_err(failed)?,
-            state: Mutex::new(State::new(&hello, is_remote)),
+            state: Mutex::new(State::new(
+                &hello,
+                is_remote,
+                Silence::new(options.lost_after),
+            )),
             features: 0,
             pool: Mutex::default(),
             spin: Spin::new(options.spin),
@@ -106,11 +112,25 @@ impl Connection {
                 }
                 state.outlook()
             };
-            self.wait(outlook, Some(deadline), self.options.connect_timeout)?;
+            self.wait(outlook, Some(deadline), self.options.connect_timeout)
+                .map_err(|error| self.without_greeting(error))?;
         }
     }
 
-    /// The error of a server that does not greet.
+    /// The error of a server that accepts the connection and says nothing.
+    fn without_greeting(&self, error: Error) -> Error {
+        let Error::Timeout { address, after } = error else {
+            return error;
+        };
+        let text = format!(
+            "the server did not greet within {:.0} s; it has stopped, or it is no Farcall server",
+            after.as_secs_f64()
+        );
+        let source = io::Error::new(io::ErrorKind::TimedOut, text);
+        Error::Connect { address, source }
+    }
+
+    /// The error of a server that refuses the client.
     fn refusal(&self, loss: &Loss) -> Error {
         let Loss::Protocol(ProtocolError::Goodbye(reason)) = loss else {
             return self.error(loss.clone());

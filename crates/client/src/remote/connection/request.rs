@@ -84,6 +84,7 @@ impl Request {
         let mut state = self.connection.lock();
         if !state.seat.is_taken() {
             state.progress(&self.connection.socket, Some(self.id));
+            state.lose_if_silent(&self.connection.socket);
         }
         if self.has_work(&state) {
             drop(state);
@@ -214,6 +215,9 @@ impl Request {
                     state.seat.hand_over();
                 }
                 slept?;
+                continue;
+            }
+            if state.lose_if_silent(&connection.socket) {
                 continue;
             }
             state.seat.take();

@@ -108,6 +108,9 @@ fn look(groups: &mut [Group]) -> Look {
         let free = group.driving || !state.seat.is_taken();
         let goal = (group.ids.len() == 1).then_some(group.ids[0]);
         let unfinished = free && state.progress(&group.connection.socket, goal);
+        if free && !unfinished {
+            state.lose_if_silent(&group.connection.socket);
+        }
         if group.ids.iter().any(|id| state.has_ended(*id)) {
             return Look::Ended;
         }
@@ -168,10 +171,9 @@ fn rest(groups: &[Group], left: Option<Duration>, spinning: &mut Wait<'_>) -> Re
     for group in driven {
         let connection = &*group.connection;
         let outlook = connection.lock().outlook();
-        let pause = outlook
-            .pause
-            .map(|time| time.saturating_duration_since(Instant::now()));
-        left = left.into_iter().chain(pause).min();
+        let until = |time: Instant| time.saturating_duration_since(Instant::now());
+        let others = [outlook.pause, outlook.look].into_iter().flatten();
+        left = left.into_iter().chain(others.map(until)).min();
         entries.push((&connection.socket, &connection.waker, outlook.writing));
     }
     let connection = &groups[0].connection;

@@ -13,6 +13,7 @@ use self::outgoing::Outgoing;
 use super::Connection;
 use super::calls::Bulk;
 use super::pace::Pace;
+use super::silence::{Silence, Verdict};
 use super::transfer::Transfer;
 use crate::output::Printed;
 use crate::progress::Progress;
@@ -83,6 +84,7 @@ pub(crate) struct State {
     pub(crate) seat: Seat<CallId, Connection>,
     /// Why the connection can no longer be used.
     pub(crate) lost: Option<Loss>,
+    silence: Silence,
     input: Input,
     outgoing: Outgoing,
 }
@@ -121,10 +123,12 @@ pub(crate) struct Outlook {
     pub(crate) writing: bool,
     /// When sending may go on.
     pub(crate) pause: Option<Instant>,
+    /// When it must look whether the server is still there.
+    pub(crate) look: Option<Instant>,
 }
 
 impl State {
-    pub(crate) fn new(hello: &Hello, is_remote: bool) -> State {
+    pub(crate) fn new(hello: &Hello, is_remote: bool, silence: Silence) -> State {
         let mut limits = Limits {
             calls: 1 << 16,
             ..Limits::default()
@@ -144,6 +148,7 @@ impl State {
             returning: HashSet::new(),
             seat: Seat::default(),
             lost: None,
+            silence,
             input: Input::new(),
             outgoing: Outgoing::new(gather_bytes),
         }
@@ -287,6 +292,7 @@ impl State {
         Outlook {
             writing: self.has_unsent() && pause.is_none(),
             pause,
+            look: self.silence.next(),
         }
     }
 
@@ -318,6 +324,40 @@ impl State {
             let loss = self.last_words(socket).unwrap_or(loss);
             self.lose(loss);
         }
+    }
+
+    /// Notes that a request begins. A server owes no sign of life before that.
+    pub(super) fn await_answer(&mut self) {
+        if self.open.is_empty() {
+            self.silence.hear();
+        }
+    }
+
+    /// Looks whether the server is still there, and asks it for a sign of life if it is quiet.
+    /// Returns whether it has just been lost, which ends every open request.
+    pub(crate) fn lose_if_silent(&mut self, socket: &Socket) -> bool {
+        if self.lost.is_some() || self.open.is_empty() {
+            return false;
+        }
+        match self.silence.look(Instant::now(), || socket.unsent()) {
+            Verdict::Fine => return false,
+            Verdict::Ask => {
+                // No server has so many functions, so that the answer is short.
+                if let Ok(id) = self.ask(|proto| proto.list(u32::MAX)) {
+                    self.open.entry(id).or_default().abandoned = true;
+                    self.send(socket);
+                }
+                return self.lost.is_some();
+            }
+            Verdict::Lost => {}
+        }
+        let text = format!(
+            "the server has been silent for {:.0} s, although it was asked for an answer; it has \
+             stopped, or the network has failed",
+            self.silence.limit().as_secs_f64()
+        );
+        self.lose(Loss::Io(io::ErrorKind::TimedOut, text));
+        true
     }
 
     fn lose(&mut self, loss: Loss) {

@@ -78,6 +78,7 @@ impl State {
                 Err(Loss::Io(io::ErrorKind::UnexpectedEof, text))
             }
             Ok(count) => {
+                self.silence.hear();
                 self.input.unread = 0..count.saturating_sub(room);
                 Ok(Some(count))
             }

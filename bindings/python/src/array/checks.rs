@@ -1,0 +1,95 @@
+//! What would be lost or ambiguous if an array were an argument: a mask, integers that do not fit,
+//! elements that share memory.
+
+use super::{contents, copy, dtype_name, shape};
+use crate::scalar;
+use farcall_idl::{Order, Type};
+use numpy::npyffi;
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+/// Whether the array has a mask, which no function would see.
+pub(super) fn is_masked(array: &Bound<'_, PyUntypedArray>) -> PyResult<bool> {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = array.py();
+    // SAFETY: the type is alive as long as the array.
+    if unsafe { npyffi::PyArray_CheckExact(py, array.as_ptr()) } != 0 {
+        return Ok(false);
+    }
+    let class = CLASS.get_or_try_init(py, || {
+        let module = py.import("numpy.ma")?;
+        module.getattr("MaskedArray").map(Bound::unbind)
+    })?;
+    array.is_instance(class.bind(py))
+}
+
+/// How to pass a masked array.
+pub(super) const UNMASKED: &str = "its mask would be lost; pass its filled(value), or its data";
+
+/// An integer of the array that the floating-point type cannot hold, for an error message.
+pub(super) fn inexact(array: &Bound<'_, PyUntypedArray>, ty: Type) -> PyResult<Option<String>> {
+    let bits = match ty {
+        Type::Float | Type::SComplex => f32::MANTISSA_DIGITS,
+        Type::Double | Type::DComplex => f64::MANTISSA_DIGITS,
+        _ => return Ok(None),
+    };
+    let descr = array.dtype();
+    let wide = match descr.kind() {
+        b'i' => Type::Long,
+        b'u' => Type::UnsignedLong,
+        _ => return Ok(None),
+    };
+    if descr.itemsize() * 8 <= bits as usize {
+        return Ok(None);
+    }
+    let shape = shape(array).to_vec();
+    let wide_copy = copy(array, &shape, wide, Order::RowMajor)?;
+    let is_signed = wide == Type::Long;
+    // SAFETY: the copy is contiguous.
+    let bytes = unsafe { contents(&wide_copy) };
+    let lost = bytes.as_chunks().0.iter().find_map(|&bytes: &[u8; 8]| {
+        let (signed, unsigned) = (i64::from_ne_bytes(bytes), u64::from_ne_bytes(bytes));
+        match is_signed {
+            true if scalar::is_exact(signed.unsigned_abs(), bits) => None,
+            false if scalar::is_exact(unsigned, bits) => None,
+            true => Some(signed.to_string()),
+            false => Some(unsigned.to_string()),
+        }
+    });
+    let name = dtype_name(ty);
+    Ok(lost.map(|lost| format!("the integer {lost}, which {name} cannot hold exactly")))
+}
+
+/// Whether two elements share memory. An array of unusual strides with very many elements counts as
+/// one that does.
+pub(super) fn overlaps_itself(array: &Bound<'_, PyUntypedArray>) -> bool {
+    const MOST: usize = 1 << 20;
+    if array.is_empty() {
+        return false;
+    }
+    let axes = shape(array).iter().zip(array.strides());
+    let axes = axes.filter(|(size, _)| **size > 1);
+    let mut axes: Vec<(usize, usize)> = axes
+        .map(|(&size, stride)| (stride.unsigned_abs(), size))
+        .collect();
+    axes.sort_unstable();
+    let item = array.dtype().itemsize();
+    // An axis that steps over all that the faster ones reach shares nothing with them.
+    let mut reach = item;
+    let is_nested = axes.iter().all(|&(stride, size)| {
+        let is_apart = stride >= reach;
+        reach = reach.saturating_add(stride.saturating_mul(size - 1));
+        is_apart
+    });
+    if is_nested || array.len() > MOST {
+        return !is_nested;
+    }
+    let mut starts = vec![0];
+    for (stride, size) in axes {
+        let each = |start: &usize| (0..size).map(move |index| start + index * stride).collect();
+        starts = starts.iter().flat_map::<Vec<usize>, _>(each).collect();
+    }
+    starts.sort_unstable();
+    starts.windows(2).any(|pair| pair[1] - pair[0] < item)
+}

@@ -1,0 +1,240 @@
+//! Clients that lie, and clients that are wrong: what they say does not hurt others.
+
+use super::*;
+use crate::message::{Function, Transfer};
+use crate::{Settings, digest};
+
+const T0: f64 = 1.7e9;
+
+fn session(number: u64, user: &str) -> Session {
+    let peer = Peer {
+        user: user.into(),
+        sees_all: false,
+        may_not_join: None,
+        site: "site".into(),
+    };
+    Session::new(number, peer)
+}
+
+fn join(server: u64) -> Join {
+    let function = Function {
+        name: "bench/null".into(),
+        title: String::new(),
+        digest: digest("bench/null"),
+        repeatable: true,
+        library: None,
+    };
+    Join {
+        server,
+        address: format!("farcall://host{server}:3717"),
+        agent: "test".into(),
+        pes: 2,
+        memory: 1 << 30,
+        functions: vec![function],
+    }
+}
+
+fn report(server: u64) -> Report {
+    Report {
+        server,
+        accepts: true,
+        memory: 1 << 29,
+        calls: 0,
+        queued: Vec::new(),
+        learned: Vec::new(),
+        booked: None,
+    }
+}
+
+fn with(servers: u64) -> Directory {
+    let mut directory = Directory::new(Settings::default());
+    for server in 1..=servers {
+        directory.join(T0, join(server)).unwrap();
+        directory.report(T0, report(server)).unwrap();
+    }
+    directory
+}
+
+fn wanted() -> Choose {
+    Choose {
+        function: "bench/null".into(),
+        digest: digest("bench/null"),
+        work: 1.0,
+        up: 1 << 20,
+        down: 1 << 20,
+        memory: 1 << 21,
+        fewest: None,
+        most: None,
+        exclude: Vec::new(),
+        explain: false,
+        data: None,
+    }
+}
+
+fn observed(server: u64, placement: u64) -> Observe {
+    Observe {
+        server,
+        placement,
+        up: None,
+        down: None,
+        lost: false,
+    }
+}
+
+/// A transfer of a mebibyte.
+fn transfer(seconds: f64) -> Option<Transfer> {
+    let bytes = 1 << 20;
+    Some(Transfer { bytes, seconds })
+}
+
+fn say(session: &mut Session, directory: &mut Directory, now: f64, observed: &Observe) {
+    let bytes = observed.to_bytes();
+    let reached = |address: &str| Ok(address.to_string());
+    let answer = session.direct((directory, now), Kind::Observe, &bytes, reached);
+    assert!(matches!(answer, Ok(None)));
+}
+
+fn placed(session: &mut Session, directory: &mut Directory, now: f64) -> (u64, u64) {
+    let chosen = session.choose((directory, now), &wanted()).unwrap();
+    (chosen.offers[0].server, chosen.placement)
+}
+
+fn forecast_s(directory: &mut Directory, now: f64) -> f64 {
+    let explain = Choose {
+        explain: true,
+        ..wanted()
+    };
+    let offers = directory.choose(now, "site", &explain).unwrap().offers;
+    offers[0].terms.unwrap().seconds()
+}
+
+#[test]
+fn a_client_that_says_that_all_servers_are_lost_loses_only_its_own() {
+    let mut directory = with(2);
+    let (mut liar, mut other) = (session(1, "mallory"), session(2, "alice"));
+    for server in [1, 2] {
+        let lost = Observe {
+            lost: true,
+            ..observed(server, 0)
+        };
+        say(&mut liar, &mut directory, T0 + 0.1, &lost);
+        assert!(directory.servers().all(|server| server.accepts));
+        placed(&mut other, &mut directory, T0 + 0.2);
+    }
+    // It avoids both, and gets one all the same, because no other is left.
+    placed(&mut liar, &mut directory, T0 + 0.2);
+    for round in 1..10 {
+        let now = T0 + 3.0 * f64::from(round);
+        (1..=2).for_each(|server| directory.report(now, report(server)).unwrap());
+        assert!(directory.servers().all(|server| server.accepts));
+    }
+}
+
+#[test]
+fn a_client_avoids_a_server_that_it_has_lost_until_the_server_reports() {
+    let mut directory = with(2);
+    let mut client = session(1, "alice");
+    let lost = Observe {
+        lost: true,
+        ..observed(1, 0)
+    };
+    say(&mut client, &mut directory, T0 + 0.1, &lost);
+    let servers = |client: &mut Session, directory: &mut Directory, now| {
+        let found = (0..8).map(|_| placed(client, directory, now).0);
+        found.collect::<BTreeSet<u64>>()
+    };
+    let found = servers(&mut client, &mut directory, T0 + 0.2);
+    assert_eq!(found, BTreeSet::from([2]));
+    directory.report(T0 + 1.0, report(1)).unwrap();
+    let found = servers(&mut client, &mut directory, T0 + 1.1);
+    assert_eq!(found, BTreeSet::from([1, 2]));
+}
+
+#[test]
+fn a_server_that_a_client_has_lost_and_that_is_silent_is_lost_for_all() {
+    let mut directory = with(2);
+    let mut client = session(1, "alice");
+    directory.report(T0 + 3.0, report(1)).unwrap();
+    directory.report(T0 + 3.0, report(2)).unwrap();
+    let lost = Observe {
+        lost: true,
+        ..observed(1, 0)
+    };
+    say(&mut client, &mut directory, T0 + 4.0, &lost);
+    directory.report(T0 + 6.0, report(2)).unwrap();
+    directory.advance(T0 + 7.9);
+    assert!(directory.servers().all(|server| !server.lost));
+    directory.advance(T0 + 8.1);
+    let states: Vec<bool> = directory.servers().map(|server| server.lost).collect();
+    assert_eq!(states, [true, false], "before the lease ends at T0 + 13");
+    directory.report(T0 + 9.0, report(1)).unwrap();
+    assert!(directory.servers().all(|server| !server.lost));
+}
+
+#[test]
+fn impossible_transfer_times_move_no_forecast() {
+    let mut directory = with(1);
+    let (mut liar, mut other) = (session(1, "mallory"), session(2, "alice"));
+    let honest = |other: &mut Session, directory: &mut Directory, now: f64| {
+        let (server, placement) = placed(other, directory, now);
+        let done = Observe {
+            up: transfer(0.01),
+            down: transfer(0.01),
+            ..observed(server, placement)
+        };
+        say(other, directory, now + 0.05, &done);
+    };
+    (0..10).for_each(|round| honest(&mut other, &mut directory, T0 + f64::from(round) * 0.1));
+    let before_s = forecast_s(&mut directory, T0 + 2.0);
+    let (server, theirs) = placed(&mut other, &mut directory, T0 + 2.0);
+    for seconds in [1e9, 1e-300, 100.0] {
+        // A probe, a call of somebody else, and a call of its own.
+        let (_, own) = placed(&mut liar, &mut directory, T0 + 2.1);
+        for placement in [0, theirs, own] {
+            let lie = Observe {
+                up: transfer(seconds),
+                down: transfer(seconds),
+                ..observed(server, placement)
+            };
+            say(&mut liar, &mut directory, T0 + 2.2, &lie);
+        }
+    }
+    directory.report(T0 + 9.0, report(1)).unwrap();
+    let after_s = forecast_s(&mut directory, T0 + 9.0);
+    assert!(
+        (after_s / before_s - 1.0).abs() < 0.5,
+        "{before_s} s, then {after_s} s"
+    );
+}
+
+#[test]
+fn an_unusual_time_counts_once_it_is_confirmed() {
+    let mut directory = with(1);
+    let mut users = [session(1, "alice"), session(2, "bob")];
+    let mut now = T0;
+    let mut call = |directory: &mut Directory, user: &mut Session, seconds: f64| {
+        now += 0.1;
+        directory.report(now, report(1)).unwrap();
+        let (server, placement) = placed(user, directory, now);
+        now += 2.0 * seconds;
+        directory.report(now, report(1)).unwrap();
+        let done = Observe {
+            up: transfer(seconds),
+            ..observed(server, placement)
+        };
+        say(user, directory, now, &done);
+        directory
+            .paths()
+            .next()
+            .map(|(_, _, [[_, rate], _])| rate.unwrap().value)
+    };
+    for _ in 0..10 {
+        call(&mut directory, &mut users[0], 0.01);
+    }
+    let rate = call(&mut directory, &mut users[0], 0.01).unwrap();
+    // The link has become slow: the first user sees it, then the second one.
+    let first = call(&mut directory, &mut users[0], 1.0);
+    assert_eq!(first, Some(rate));
+    let mut slower = || call(&mut directory, &mut users[1], 1.0).unwrap() < rate / 10.0;
+    assert!((0..21).any(|_| slower()), "the forecast follows");
+}

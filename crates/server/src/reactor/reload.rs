@@ -1,0 +1,84 @@
+//! What an operator has set, and SIGHUP: the server opens its audit log anew, and reads its
+//! certificates, its tokens and its configuration again. Whatever cannot be read stays as it was.
+
+use crate::audit::Audit;
+use crate::config::Config;
+use farcall_access::Access;
+use farcall_tls::Identity;
+
+/// Reads the configuration again.
+pub(crate) type Reread = Box<dyn Fn() -> Result<Config, String>>;
+
+/// What an operator has set.
+pub(super) struct Operator {
+    pub(super) config: Config,
+    pub(super) access: Access,
+    /// The audit log.
+    pub(super) audit: Option<Audit>,
+    reread: Option<Reread>,
+}
+
+impl Operator {
+    pub(super) fn new(config: Config, access: Access, audit: Option<Audit>) -> Operator {
+        Operator {
+            config,
+            access,
+            audit,
+            reread: None,
+        }
+    }
+
+    /// Adds a line to the audit log, if there is one.
+    pub(super) fn record(&mut self, told: &farcall_server_proto::Audit) {
+        if let Some(audit) = &mut self.audit {
+            audit.write(told);
+        }
+    }
+
+    /// Sets how the configuration is read again.
+    pub(super) fn reread_with(&mut self, reread: Reread) {
+        self.reread = Some(reread);
+    }
+
+    /// Reads again what may have changed. `identity` is the server's certificate, which its
+    /// listeners share.
+    pub(super) fn reload(&mut self, identity: Option<&Identity>) {
+        tracing::info!("SIGHUP: reading certificates, tokens and the configuration again");
+        match self.reread.as_ref().map(|reread| reread()) {
+            Some(Ok(config)) => self.reconfigure(&config),
+            Some(Err(error)) => tracing::error!("{error}; the server goes on with what it has"),
+            None => {}
+        }
+        if let Some(Err(error)) = self.audit.as_mut().map(Audit::reopen) {
+            tracing::error!("the audit log was not opened anew: {error}");
+        }
+        if let (Some(tls), Some(identity)) = (&self.config.tls, identity)
+            && let Err(error) = tls.reload(identity)
+        {
+            tracing::error!("TLS: {error}; the server goes on with the certificate that it has");
+        }
+    }
+
+    /// Applies the settings that may change while the server runs, and names the others.
+    fn reconfigure(&mut self, config: &Config) {
+        let mut access = config.access.clone();
+        access.audit.clone_from(&self.config.access.audit);
+        if access != self.config.access {
+            match Access::new("server", &access, config.tls.as_ref()) {
+                Ok(made) => (self.access, self.config.access) = (made, access),
+                Err(error) => tracing::error!("tokens: {error}; who may connect has not changed"),
+            }
+        }
+        if self.config.tls.is_some() && config.tls.is_some() {
+            self.config.tls.clone_from(&config.tls);
+        }
+        let changed = self.config.differences(config);
+        if !changed.is_empty() {
+            tracing::warn!(
+                "these settings have changed and hold after a restart (`farcall serve \
+                 --takeover` starts a server in the place of this one): {}",
+                changed.join(", ")
+            );
+        }
+    }
+}

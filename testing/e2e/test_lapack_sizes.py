@@ -1,0 +1,85 @@
+"""LAPACK at many sizes and leading dimensions, against the same library called here.
+
+Libraries read past the end of arrays. The sizes of a call decide what lies there, so that one size
+in some hundred crashes without memory behind every array. `make soak` makes the calls of all sizes.
+"""
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+import lapack_cases
+import numpy as np
+import pytest
+
+SOAK = bool(os.environ.get("FARCALL_SOAK_LAPACK"))
+SIZES = range(101) if SOAK else (0, 1, 2, 8, 33, 64)
+EXCESS = range(9) if SOAK else (0, 5)
+# Elements of work space at least, for routines that say so in n alone.
+LEAST = {
+    "getri": lambda n: n,
+    "geqrf": lambda n: n,
+    "orgqr": lambda n: n,
+    "ungqr": lambda n: n,
+    "syev": lambda n: 3 * n - 1,
+    "heev": lambda n: 2 * n - 1,
+    "geev": lambda n: 4 * n,
+}
+
+
+def at(case, n, excess):
+    """The case at another size, with leading dimensions that exceed the least by `excess`."""
+    old, scalars = case.scalars, dict(case.scalars)
+    scalars["n"] = n
+    if "m" in old:
+        scalars["m"] = max(0, n + old["m"] - old["n"])
+    if "k" in old:
+        scalars["k"] = max(0, n + old["k"] - old["n"])
+    largest = max(n, scalars.get("m", 0))
+    for name in old:
+        if name == "ldab":
+            scalars[name] = 2 * old["kl"] + old["ku"] + 1 + excess
+        elif name.startswith("ld"):
+            scalars[name] = max(1, largest) + excess
+        elif name == "lwork":
+            least = LEAST.get(case.name[1:], lambda n: 7 * n * n + 200 * n + 1100)
+            scalars[name] = max(1, least(largest) + excess)
+        elif name == "lrwork":
+            scalars[name] = 1 + 5 * n + 2 * n * n + excess
+        elif name == "liwork":
+            scalars[name] = 3 + 5 * n + excess
+    return lapack_cases.Case(case.library, case.routine, scalars)
+
+
+CASES = {}
+for each in lapack_cases.cases("lapack"):
+    form = {name: value for name, value in each.scalars.items() if isinstance(value, str)}
+    CASES.setdefault(each.name, {}).setdefault(str(form), each)
+
+
+@pytest.mark.timeout(3600 if SOAK else 120)
+@pytest.mark.parametrize("transport", ["tcp", "same host"])
+@pytest.mark.parametrize("name", CASES)
+def test_every_driver_at_every_size(library_server, name, transport):
+    server = library_server.connect(same_host=transport != "tcp")
+    for case in CASES[name].values():
+        for n in SIZES:
+            for excess in EXCESS:
+                agree(server, at(case, n, excess), transport)
+
+
+def agree(server, case, transport):
+    arguments = case.arguments()
+    if transport == "same host":
+        for name, value in arguments.items():
+            if isinstance(value, np.ndarray):
+                arguments[name] = server.empty(
+                    value.shape, value.dtype, order="F" if case.fortran else "C"
+                )
+                arguments[name][...] = value
+    server.call(case.qualified_name, **arguments)
+    expected = case.reference()
+    if 0 in (case.scalars["n"], case.scalars.get("m")):
+        # Nothing is computed, and arrays that are only written may stay as they are.
+        expected = {"info": expected["info"]}
+    case.compare(arguments, expected)
