@@ -114,7 +114,12 @@ fn check(arguments: &Check) -> Result<(), Failure> {
         Place::Folder(folder) if arguments.restore => {
             let report = state::restore_calls(folder).map_err(Failure::failed)?;
             print(&arguments.form, &report, folder);
-            Ok(())
+            match report.problems.len() {
+                0 => Ok(()),
+                count => Err(Failure::failed(format!(
+                    "damaged objects that remain: {count}; put their files back from a backup"
+                ))),
+            }
         }
         Place::Folder(folder) => {
             let report = state::check(folder).map_err(Failure::failed)?;
@@ -198,12 +203,15 @@ fn print(form: &Form, report: &Report, folder: &Path) {
         calls,
         problems,
         quarantined,
+        repaired,
         restored,
     } = report;
     let words = || {
         let mut lines = vec![format!("{}: {calls} durable calls", folder.display())];
         let told = |problem: &Problem| format!("  {}: {}", effect(problem.effect), problem.what);
         lines.extend(problems.iter().map(told));
+        let told = |problem: &Problem| format!("  repaired: {}", problem.what);
+        lines.extend(repaired.iter().map(told));
         if *quarantined > 0 {
             lines.push(format!("  files in quarantine: {quarantined}"));
         }
@@ -217,6 +225,7 @@ fn print(form: &Form, report: &Report, folder: &Path) {
             "calls": calls,
             "quarantined": quarantined,
             "problems": problems.iter().map(to_json).collect::<Vec<_>>(),
+            "repaired": repaired.iter().map(|problem| &problem.what).collect::<Vec<_>>(),
             "restored": restored.collect::<Vec<_>>(),
         })
     };

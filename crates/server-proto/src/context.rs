@@ -45,14 +45,39 @@ pub(crate) struct Clock {
     pub(crate) now: Now,
     /// Milliseconds since 1970 when the server started.
     started_ms: u64,
+    /// When the calendar was read last. The shell reads it once in a turn.
+    read: Nanos,
 }
+
+/// Milliseconds of a jump of the calendar that matters.
+const JUMP_MS: i64 = 5000;
 
 impl Clock {
     pub(crate) fn starting(now: Now) -> Clock {
         Clock {
             now,
             started_ms: now.unix_ms.saturating_sub(now.nanos / 1_000_000),
+            read: now.nanos,
         }
+    }
+
+    /// Sets the time. If the calendar has jumped, returns by how many milliseconds.
+    pub(crate) fn set(&mut self, now: Now) -> Option<i64> {
+        let before = std::mem::replace(&mut self.now.unix_ms, now.unix_ms);
+        self.now.nanos = self.now.nanos.max(now.nanos);
+        if before == now.unix_ms {
+            return None;
+        }
+        let read = std::mem::replace(&mut self.read, self.now.nanos);
+        let passed = self.now.nanos.saturating_sub(read) / 1_000_000;
+        let jump = now.unix_ms.wrapping_sub(before.saturating_add(passed)) as i64;
+        (jump.saturating_abs() >= JUMP_MS).then_some(jump)
+    }
+
+    /// Milliseconds since 1970 by a clock that never jumps: retention counts the time that the
+    /// server serves.
+    fn steady_ms(&self) -> u64 {
+        self.started_ms.saturating_add(self.now.nanos / 1_000_000)
     }
 
     /// The time since the start as the calendar shows it, for a deliberate fault.
@@ -90,11 +115,9 @@ impl Context {
         self.clock.now.nanos
     }
 
-    /// Milliseconds since 1970 by a clock that never jumps: retention counts the time that the
-    /// server serves.
+    /// The calendar without its jumps.
     pub(crate) fn steady_ms(&self) -> u64 {
-        let clock = self.clock;
-        clock.started_ms.saturating_add(clock.now.nanos / 1_000_000)
+        self.clock.steady_ms()
     }
 
     pub(crate) fn step(&mut self, step: Step) {
@@ -226,5 +249,34 @@ impl Context {
             self.totals.add(call, &mut self.functions, now);
             self.audit_call(key, "done");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: u64 = 24 * 3600 * 1000;
+
+    fn at(seconds: u64, unix_ms: u64) -> Now {
+        Now {
+            nanos: seconds * 1_000_000_000,
+            unix_ms,
+        }
+    }
+
+    #[test]
+    fn a_calendar_that_jumps_is_noticed_and_time_passes_as_before() {
+        let mut clock = Clock::starting(at(1, 100 * DAY));
+        assert_eq!(clock.set(at(2, 100 * DAY + 1000)), None);
+        // A long turn reads the calendar only once.
+        assert_eq!(clock.set(at(60, 100 * DAY + 1000)), None);
+        assert_eq!(clock.set(at(61, 100 * DAY + 60_000)), None);
+        let ahead = clock.set(at(62, 108 * DAY + 61_000));
+        assert_eq!(ahead, Some(8 * DAY as i64));
+        assert_eq!(clock.steady_ms(), 100 * DAY + 61_000);
+        let back = clock.set(at(63, 100 * DAY + 62_000));
+        assert_eq!(back, Some(-(8 * DAY as i64)));
+        assert_eq!(clock.set(at(64, 100 * DAY + 63_000)), None);
     }
 }

@@ -30,9 +30,6 @@ pub struct Server {
     reports: Reports,
 }
 
-/// Milliseconds of a jump of the clock that is logged.
-const JUMP_MS: i128 = 2000;
-
 impl Server {
     /// A server of these interface files, with the files of its data folder.
     pub fn new<'d>(
@@ -49,10 +46,7 @@ impl Server {
 
     /// Sets the time.
     pub fn set_time(&mut self, now: Now) {
-        let clock = &mut self.engine.cx.clock.now;
-        let passed = now.nanos.saturating_sub(clock.nanos) / 1_000_000;
-        let jump = i128::from(now.unix_ms) - i128::from(clock.unix_ms.saturating_add(passed));
-        if jump.abs() >= JUMP_MS {
+        if let Some(jump) = self.engine.cx.clock.set(now) {
             let direction = if jump > 0 { "ahead" } else { "back" };
             let seconds = jump.abs() / 1000;
             tracing::warn!(
@@ -60,8 +54,6 @@ impl Server {
                  time that the server serves, so no result, array or object expires earlier"
             );
         }
-        clock.nanos = clock.nanos.max(now.nanos);
-        clock.unix_ms = now.unix_ms;
         self.engine.data.arrays.now = self.engine.cx.steady_ms();
     }
 

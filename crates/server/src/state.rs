@@ -90,7 +90,9 @@ pub struct Report {
     pub problems: Vec<Problem>,
     /// Files in quarantine.
     pub quarantined: usize,
-    /// Calls that were brought back from files that describe them.
+    /// What was damaged before a repair.
+    pub repaired: Vec<Problem>,
+    /// Calls that a repair has brought back from files that describe them.
     pub restored: Vec<JobId>,
 }
 
@@ -120,7 +122,13 @@ pub fn restore_calls(folder: &Path) -> Result<Report, StateError> {
     let _lock = lock(folder)?.ok_or_else(|| StateError::Used(folder.to_path_buf()))?;
     let before = check_once(folder)?;
     let restored = repair(folder).map_err(|source| failed(folder, source))?;
-    Ok(Report { restored, ..before })
+    let after = check_once(folder)?;
+    let is_gone = |problem: &Problem| !after.problems.contains(problem);
+    Ok(Report {
+        repaired: before.problems.into_iter().filter(is_gone).collect(),
+        restored,
+        ..after
+    })
 }
 
 /// Copies a state folder into a new one. A server may be using it. Returns what a check of the
@@ -211,8 +219,9 @@ fn check_once(folder: &Path) -> Result<Report, StateError> {
     let mut found = |what: String, effect| report.problems.push(Problem { what, effect });
     let logs = match logs_of(folder)? {
         Ok(logs) => logs,
-        Err(error) => {
-            found(error.to_string(), Effect::Refused);
+        Err(_) => {
+            let what = "both logs are missing, damaged, or belong to other folders";
+            found(what.to_string(), Effect::Refused);
             return Ok(report);
         }
     };

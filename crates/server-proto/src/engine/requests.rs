@@ -13,6 +13,9 @@ use farcall_rpc_proto::{
     ReservationRequest,
 };
 
+/// Why the connection of a reader ends.
+const ONLY_READS: &str = "this connection can read one lent array, and nothing else";
+
 /// Whether an event belongs to the reading of this lent array.
 fn is_reading(event: &Event, loan: HandleId) -> bool {
     match event {
@@ -36,11 +39,9 @@ fn ask_who(cx: &mut Context, key: ConnectionKey, hello: Hello) {
 impl Engine {
     pub(crate) fn on_event(&mut self, key: ConnectionKey, event: Event) {
         let cx = &mut self.cx;
-        if let Some(loan) = cx.clients[key].loan
-            && !is_reading(&event, loan)
-        {
-            let text = "this connection can read one lent array, and nothing else";
-            return self.close(key, Some(text.to_string()));
+        let loan = cx.clients[key].loan;
+        if loan.is_some_and(|loan| !is_reading(&event, loan)) {
+            return self.close(key, Some(ONLY_READS.to_string()));
         }
         match event {
             Event::Connected(hello) => match (self.data.refuses(cx, hello.loan), hello) {
@@ -48,8 +49,9 @@ impl Engine {
                 (Some(refusal), _) => self.authenticated(key, Err(refusal.into())),
             },
             Event::List(request, from) => {
-                let page = cx.functions.page(from);
-                cx.clients[key].proto.listing(request, &page);
+                cx.clients[key]
+                    .proto
+                    .listing(request, &cx.functions.page(from));
             }
             Event::Register(request, path, text) => {
                 self.libraries.register(cx, key, request, path, text);
@@ -66,8 +68,7 @@ impl Engine {
             Event::Drain(request) => self.drain_for(key, request),
             Event::Directory(request, ..) => {
                 let text = "this is a server, not a metaserver";
-                let failure = Failure::new(FailureKind::NotAllowed, text);
-                cx.refuse(key, request, &failure);
+                cx.refuse(key, request, &Failure::new(FailureKind::NotAllowed, text));
             }
             Event::Share(request, bytes) => segments::share(cx, key, request, bytes),
             Event::Unshare(request) => segments::unshare(cx, key, request),

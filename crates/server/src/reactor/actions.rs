@@ -1,7 +1,7 @@
 //! The actions of the server, passed to the part of the shell that performs them.
 
 use super::Reactor;
-use farcall_server_proto::{Action, Event, Key};
+use farcall_server_proto::{Action, Event};
 use rustix::fd::AsFd;
 
 impl Reactor {
