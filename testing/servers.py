@@ -86,13 +86,12 @@ class ServerProcess:
         return self._log.read().decode(errors="replace")
 
     def workers(self):
-        """The ids of its worker processes."""
-        children = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        return sorted(int(pid) for child in children for pid in child.read_text().split())
+        """The ids of its workers: to end one of these processes is to end the worker."""
+        return children(self.process.pid)
 
     def sleeps(self):
         """Whether a worker is in `usleep` or `nanosleep`, as functions that nap are."""
-        for pid in self.workers():
+        for pid in map(worker_in, self.workers()):
             try:
                 if "nanosleep" in pathlib.Path(f"/proc/{pid}/wchan").read_text():
                     return True
@@ -118,6 +117,20 @@ class ServerProcess:
             self.process.kill()
             self.process.wait()
             raise
+
+
+def children(pid):
+    """The ids of the children of a process."""
+    lists = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+    return sorted(int(child) for each in lists for child in each.read_text().split())
+
+
+def worker_in(pid):
+    """The process that calls functions: the only child of the keeper of a worker's processes."""
+    try:
+        return next(iter(children(pid)), pid)
+    except OSError:
+        return pid
 
 
 def resident_bytes(pid="self"):

@@ -8,7 +8,7 @@ import farcall
 import farcall.linalg
 import numpy as np
 import pytest
-from servers import LIBRARIES, ServerProcess, resident_bytes, wait_until
+from servers import LIBRARIES, ServerProcess, resident_bytes, wait_until, worker_in
 
 IDL = pathlib.Path(__file__).with_name("travel.idl")
 MIB = 1 << 20
@@ -202,7 +202,7 @@ def test_workers_unmap_what_is_gone(process):
     n = 8 * MIB
 
     def resident():
-        return sum(resident_bytes(pid) for pid in process.workers())
+        return sum(resident_bytes(worker_in(pid)) for pid in process.workers())
 
     before = resident()
     given, result = server.empty(n), server.empty(n)

@@ -10,7 +10,7 @@ import subprocess
 import farcall
 import numpy as np
 import pytest
-from servers import FARCALL, ServerProcess, add_tokens, wait_until
+from servers import FARCALL, ServerProcess, add_tokens, wait_until, worker_in
 
 IDL = """\
 Module counters;
@@ -221,7 +221,7 @@ def test_a_cancelled_method_takes_its_object_along(server):
 
 def sleeps_in(pid):
     """The number of the system call in which a process sleeps; none while it runs."""
-    number = pathlib.Path(f"/proc/{pid}/syscall").read_text().split()[0]
+    number = pathlib.Path(f"/proc/{worker_in(pid)}/syscall").read_text().split()[0]
     return None if number == "running" else number
 
 

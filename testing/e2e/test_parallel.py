@@ -106,6 +106,7 @@ def scalapack():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("parallel")
+    folder.chmod(0o755)
     (folder / "parallel.c").write_text(SOURCE)
     (folder / "parallel.idl").write_text(FUNCTIONS)
     library = ["-shared", "-fPIC", "-o", folder / "libparallel.so", folder / "parallel.c"]

@@ -1,16 +1,23 @@
 """What a function cannot reach: credentials of the server, and peers that a client chooses."""
 
 import contextlib
+import os
+import pathlib
+import re
+import shutil
 import socket
 import struct
 import subprocess
+import sys
+import sysconfig
+import tempfile
 import threading
 import time
 
 import farcall
 import numpy as np
 import pytest
-from servers import FARCALL, ServerProcess, add_tokens
+from servers import FARCALL, ROOT, ServerProcess, add_tokens, children, wait_until
 
 SECRET = "a-token-of-the-server"
 
@@ -197,3 +204,261 @@ def test_a_loan_opens_nothing_but_its_array(serve, tmp_path):
         stream.sendall(frame(1, 0, hello + b"\xf6" * 4 + b"\x50" + bytes(16)))
         kind, payload = receive(stream)
         assert kind == 12 and b"no array is lent under this name" in payload
+
+
+HERE = pathlib.Path(__file__).parent
+SECURITY = ROOT / "docs" / "security.md"
+MPICC = shutil.which("mpicc.mpich")
+# A user without rights, who need not have a name.
+PLAIN = 54321
+
+CONFIG = """\
+[workers]
+memory = 500000000
+time_limit_s = 20.0
+[limits]
+files = 100000000
+"""
+
+PYTHON = """\
+import ctypes
+import farcall
+
+probes = ctypes.CDLL("{folder}/libprobes.so")
+
+
+@farcall.library("run_probe(IN string name, IN string argument, OUT int *escaped)")
+def run_probe(name, argument):
+    escaped = ctypes.c_int()
+    probes.run_probe(name.encode(), argument.encode(), ctypes.byref(escaped))
+    return escaped.value
+"""
+
+NATIVE = """\
+Module probes;
+Library "./libprobes.so";
+Define run_probe(IN string name, IN string argument, OUT int *escaped)
+    {backend} Calls "C" run_probe(name, argument, escaped);
+"""
+
+
+def compile_probes(folder, with_mpi):
+    compiler = [MPICC, "-DWITH_MPI", "-Wl,--no-as-needed"] if with_mpi else ["cc"]
+    flags = ["-shared", "-fPIC", "-O1", "-o", folder / "libprobes.so", HERE / "probes.c", "-lrt"]
+    subprocess.run([*compiler, *flags], check=True, timeout=60)
+
+
+def interface(folder, host):
+    """What a server serves: the probes as a library, from Python, or in several processes."""
+    compile_probes(folder, host == "mpi")
+    if host == "python":
+        path = folder / "probes.py"
+        path.write_text(PYTHON.format(folder=folder))
+        return path
+    path = folder / "probes.idl"
+    backend = 'Backend "MPI" ProcessorElements 2' if host == "mpi" else ""
+    path.write_text(NATIVE.format(backend=backend))
+    return path
+
+
+def as_user(user, *command):
+    who = {"user": user, "group": user, "extra_groups": []}
+    return subprocess.run(command, **who, capture_output=True, check=False, timeout=60)
+
+
+def skip_if_impossible(host, user):
+    if user is not None and os.geteuid() != 0:
+        pytest.skip("needs root, to start a server as another user")
+    if host == "mpi" and MPICC is None:
+        pytest.skip("no MPICH: apt install libmpich-dev")
+    if user is None:
+        return
+    try:
+        reached = as_user(user, FARCALL, "--version").returncode == 0
+    except PermissionError:
+        reached = False
+    if not reached:
+        pytest.skip("another user cannot reach this checkout")
+
+
+def python_of(user):
+    """Variables that name a Python which a user can run, with the packages of this one."""
+    packages = sysconfig.get_paths()["purelib"]
+    for program in (sys.executable, "/usr/bin/python3"):
+        variables = {"FARCALL_PYTHON": program, "PYTHONPATH": packages}
+        with contextlib.suppress(OSError):
+            script = ["env", f"PYTHONPATH={packages}", program, "-c", "import farcall, numpy"]
+            if user is None or as_user(user, *script).returncode == 0:
+                return variables
+    pytest.skip("another user cannot run a Python with these packages")
+
+
+class Prison:
+    """A server with secrets around it, and the arguments of the probes."""
+
+    def __init__(self, host, user, stack):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="farcall-walls-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder.chmod(0o755)
+        own, open_folder = folder / "secrets", folder / "open"
+        for each in own, open_folder:
+            each.mkdir()
+        idl = interface(open_folder, host)
+        certificates(own / "tls")
+        (self.token,) = add_tokens(own / "tokens", "alice")
+        (own / "own.key").write_text(SECRET)
+        (own / "audit").write_text("{}\n")
+        others = folder / "others"
+        others.write_text(SECRET)
+        (open_folder / "farcall.toml").write_text(CONFIG)
+        if user is not None:
+            for path in [folder, *folder.rglob("*")]:
+                os.chown(path, user, user)
+        abstract = f"farcall-probe-{os.getpid()}-{folder.name}"
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind("\0" + abstract)
+        self.listener.listen()
+        stack.callback(self.listener.close)
+        files = {"tokens": own / "tokens", "audit": own / "audit", "state": own / "state"}
+        options = [
+            *(word for name, path in files.items() for word in (f"--{name}", path)),
+            *("--tls", own / "tls", "--unix", own / "socket"),
+            *("--config", open_folder / "farcall.toml"),
+        ]
+        environment = {
+            "FARCALL_TOKEN": SECRET,
+            "FARCALL_KEY": str(own / "own.key"),
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "HOME": str(folder),
+        }
+        if host == "python":
+            environment |= python_of(user)
+        self.server = ServerProcess(
+            idl, options=[*map(str, options)], environment=environment, user=user
+        )
+        stack.callback(self.server.stop)
+        pid, port = str(self.server.process.pid), self.server.address.rsplit(":", 1)[1]
+        self.name = f"probe-{os.getpid() % 10000}"
+        tls = own / "tls"
+        self.authority = tls / "authority.pem"
+        self.arguments = {
+            "variable_token": "FARCALL_TOKEN",
+            "variable_key": "FARCALL_KEY",
+            "variable_cloud": "AWS_SECRET_ACCESS_KEY",
+            "environ_of_keeper": "1",
+            "root_of_keeper": "1",
+            "reads_tokens": own / "tokens",
+            "reads_server_key": tls / "server.key",
+            "reads_authority_key": own / "tls-authority" / "authority.key",
+            "reads_own_key": own / "own.key",
+            "lists_state": own / "state",
+            "reads_audit": own / "audit",
+            "reads_shadow": "/etc/shadow",
+            "reads_tmp_of_others": others,
+            "lists_root": "/root",
+            "reads_by_symlink": own / "own.key",
+            "reads_by_hard_link": open_folder / "farcall.toml",
+            "reads_by_parent": others,
+            "reads_by_handle": own / "own.key",
+            "reads_disk": "/dev/vda" if pathlib.Path("/dev/vda").exists() else "/dev/sda",
+            "reads_kernel_memory": "/dev/mem",
+            "writes_beside_interface": open_folder / "new",
+            "writes_etc": "/etc/farcall-probe",
+            "writes_audit": own / "audit",
+            "writes_core_pattern": "/proc/sys/kernel/core_pattern",
+            "writes_memory_limit": "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "message_queue": "/farcall-probe",
+            "leaves_child": self.name,
+            "forks": "5000",
+            "system_v": "4711",
+            "system_v_memory": "2000",
+            "segments": "2000",
+            "memory_files": "2000",
+            "shared_memory": "1500",
+            "private_memory": "1500",
+            "memory_of_children": "2400",
+            "many_files": "/tmp",
+            "removed_files": "/tmp",
+            "large_file": "/tmp",
+            "connects_server": port,
+            "connects_abstract": abstract,
+            "connects_unix": own / "socket",
+            "uncovers": "/dev/shm",
+        }
+        of_server = "environ maps memory sees signals traces reads_memory opens slows binds enters"
+        for name in probe_names():
+            if any(name.startswith(word) for word in of_server.split()) and "server" in name:
+                self.arguments.setdefault(name, pid)
+
+    def connect(self):
+        return self.server.connect(token=self.token, authorities=self.authority)
+
+    def try_out(self, function, name):
+        """Whether an attempt works. An attempt that ends its worker does not."""
+        try:
+            escaped = function(name, str(self.arguments.get(name, ""))).escaped
+        except farcall.Error:
+            return False
+        assert escaped in (0, 1), name
+        return escaped == 1
+
+
+def probe_names():
+    return re.findall(r'\{"(\w+)", \w+\}', (HERE / "probes.c").read_text())
+
+
+def named_exceptions(host, user):
+    """The probes that docs/security.md names as working for this host of functions and server."""
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \| ([^|]*) \|", SECURITY.read_text(), re.MULTILINE)
+    who = "root" if user is None and os.geteuid() == 0 else "plain"
+    return {
+        name
+        for name, hosts, servers in rows
+        if hosts.strip() in (host, "all") and servers.strip() in (who, "all")
+    }
+
+
+@pytest.mark.parametrize("user", [None, PLAIN], ids=["root", "plain"])
+@pytest.mark.parametrize("host", ["library", "python", "mpi"])
+def test_no_probe_escapes_that_the_documentation_does_not_name(host, user):
+    skip_if_impossible(host, user)
+    names = probe_names()
+    assert len(names) >= 60
+    with contextlib.ExitStack() as stack:
+        prison = Prison(host, user, stack)
+        function = prison.connect().function("run_probe")
+        escaped = {name for name in names if prison.try_out(function, name)}
+        assert escaped == named_exceptions(host, user), prison.server.log()
+        # The child of `leaves_child` has ended with its call.
+        assert not is_running(prison.name)
+        # What a function has written is not in the folders that others see.
+        assert not list(pathlib.Path("/tmp").glob("probe-*-99"))
+        assert not list(pathlib.Path("/dev/shm").glob("farcall-probe-*"))
+
+
+def is_running(name):
+    for path in pathlib.Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):
+            if path.read_text().strip() == name:
+                return True
+    return False
+
+
+def test_all_processes_of_a_worker_end_with_a_server_that_is_killed(serve):
+    server = serve()
+    server.connect().function("variable")("PATH")
+    (keeper,) = server.workers()
+    (worker,) = children(keeper)
+    adjusted = pathlib.Path(f"/proc/{worker}/oom_score_adj").read_text()
+    assert int(adjusted) >= 500
+    server.process.kill()
+    server.process.wait()
+    gone = [pathlib.Path(f"/proc/{pid}") for pid in (keeper, worker)]
+    wait_until(lambda: not any(path.exists() for path in gone), what="the end of the worker")
+
+
+def test_the_doctor_names_the_walls():
+    doctor = [FARCALL, "doctor"]
+    found = subprocess.run(doctor, capture_output=True, check=False, text=True, timeout=60).stdout
+    (line,) = [line for line in found.splitlines() if line.split()[1:2] == ["walls"]]
+    assert "seccomp" in line

@@ -116,6 +116,7 @@ fn this_machine() -> Vec<Finding> {
         compiler(),
         python(version),
         descriptors(),
+        walls(),
         trunk(),
         gang(),
     ]
@@ -200,6 +201,20 @@ fn descriptors() -> Finding {
         ),
         Some(limit) => good("open files", format!("at most {limit}")),
         None => good("open files", "no limit"),
+    }
+}
+
+/// The walls around functions of a server on this machine.
+fn walls() -> Finding {
+    let walls = farcall_server::Walls::available();
+    let standing = walls.standing();
+    let lacking: Vec<String> = walls.missing.into_iter().chain(walls.weaker).collect();
+    match lacking.is_empty() {
+        true => good("walls", standing),
+        false => missing(
+            "walls",
+            format!("{standing}; missing: {}", lacking.join("; ")),
+        ),
     }
 }
 

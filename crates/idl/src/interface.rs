@@ -45,6 +45,15 @@ pub enum Library {
     File(String),
 }
 
+impl Library {
+    /// The folder of the file, if the name has an absolute path.
+    pub fn folder(&self) -> Option<&str> {
+        let (Library::Library(name) | Library::File(name)) = self;
+        let (folder, _) = name.rsplit_once('/')?;
+        folder.starts_with('/').then_some(folder)
+    }
+}
+
 /// Where a Fortran compiler passes the hidden lengths of character arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StringLengths {

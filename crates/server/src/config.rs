@@ -7,7 +7,7 @@ use farcall_schedule::Policy;
 use farcall_schedule::queue::{Patience, Settings};
 use farcall_schedule::reservation::Bandwidth;
 use farcall_server_proto::{self as proto, DurableLimits, Limits};
-use farcall_worker::Sandbox;
+use farcall_worker::{Reach, Sandbox, Walls};
 use ipnet::IpNet;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -121,6 +121,10 @@ pub struct Workers {
     pub write: Vec<PathBuf>,
     /// The user of the workers, if the server is root.
     pub user: String,
+    /// Processes and threads of one worker; 0 means any number.
+    pub processes: u64,
+    /// Whether the server refuses to start if this machine lacks a protection of functions.
+    pub walls_required: bool,
     /// Names of variables of the server's environment that functions see, besides those for paths,
     /// languages and threads.
     pub environment: Vec<String>,
@@ -217,13 +221,15 @@ impl Default for Workers {
             write: Vec::new(),
             user: "nobody".to_string(),
             environment: Vec::new(),
+            processes: 1024,
+            walls_required: false,
         }
     }
 }
 
 impl Config {
     /// What workers may reach; `None` if they are not confined.
-    pub(crate) fn sandbox(&self) -> io::Result<Option<Sandbox>> {
+    pub(crate) fn sandbox(&self, walls: &Walls) -> io::Result<Option<Sandbox>> {
         let workers = &self.workers;
         if !workers.sandbox {
             return Ok(None);
@@ -239,6 +245,10 @@ impl Config {
         let own = own.map(|path| std::fs::canonicalize(&path).unwrap_or(path));
         let is_root = rustix::process::geteuid().is_root();
         Ok(Some(Sandbox {
+            namespaces: walls.namespaces,
+            bounds_memory: walls.groups.bound_memory() && workers.memory > 0,
+            processes: workers.processes,
+            reach: Reach::Alone,
             read: workers.read.clone(),
             write: workers.write.clone(),
             secrets: own.collect(),

@@ -11,7 +11,7 @@ use farcall_server_proto::{
     Action, Beside, CallKey, Death, Event, Key, MemoryKey, Server, Withdrawal as Known, WorkerKey,
 };
 use farcall_worker::{
-    Launcher, LibrarySource, Nursery, Run, Withdrawal, Worker, is_parallel, remove_left_over,
+    Launcher, LibrarySource, Nursery, Run, Walls, Withdrawal, Worker, is_parallel, remove_left_over,
 };
 use rustix::event::epoll::EventFlags;
 use rustix::fd::BorrowedFd;
@@ -23,6 +23,8 @@ pub(crate) struct Crew {
     catalog: Catalog,
     libraries: Vec<LibrarySource>,
     pub(crate) workers: Beside<WorkerKey, Worker>,
+    /// Whether a server without all walls must not start.
+    pub(crate) walls_required: bool,
 }
 
 impl Crew {
@@ -37,6 +39,7 @@ impl Crew {
             catalog,
             libraries,
             workers: Beside::default(),
+            walls_required: config.workers.walls_required,
         })
     }
 
@@ -253,6 +256,7 @@ impl Crew {
 fn launcher(config: &Config, command: WorkerCommand) -> io::Result<Launcher> {
     let settings = config.queue.settings(&config.workers);
     let elements = config.workers.elements();
+    let walls = walls(config)?;
     Ok(Launcher {
         nursery: Nursery::open()?,
         parallel: config.parallel.launcher.clone(),
@@ -262,10 +266,35 @@ fn launcher(config: &Config, command: WorkerCommand) -> io::Result<Launcher> {
             _ => elements.min(settings.pes),
         },
         folder: config.workers.folder(),
+        on_disk: config.workers.folder.is_some(),
         spin: config.workers.spin(),
         memory: config.workers.memory,
         files: config.limits.files,
         environment: config.workers.environment.clone(),
-        sandbox: config.sandbox()?,
+        sandbox: config.sandbox(&walls)?,
+        groups: walls.groups,
+        processes: config.workers.processes,
     })
+}
+
+/// The walls around workers, which the log reports.
+fn walls(config: &Config) -> io::Result<Walls> {
+    if !config.workers.sandbox {
+        tracing::info!("functions can do what the server can do: there is no sandbox");
+        return Ok(Walls::default());
+    }
+    let walls = Walls::available();
+    tracing::info!("walls around functions: {}", walls.standing());
+    for reason in &walls.missing {
+        tracing::warn!("workers are not fully protected: {reason}");
+    }
+    for reason in &walls.weaker {
+        tracing::info!("{reason}");
+    }
+    if config.workers.walls_required && !walls.missing.is_empty() {
+        let missing = walls.missing.join("; ");
+        let text = format!("{missing} (workers.walls_required in the configuration)");
+        return Err(io::Error::other(text));
+    }
+    Ok(walls)
 }

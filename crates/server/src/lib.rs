@@ -34,7 +34,7 @@ pub use disk::DiskError;
 pub use farcall_library::Catalog;
 pub use farcall_schedule::Policy;
 pub use farcall_server_proto::{DurableLimits, Limits};
-pub use farcall_worker::run_worker;
+pub use farcall_worker::{Walls, run_worker};
 pub use metrics::Readings;
 
 use access::{Access, TokenError};

@@ -3,6 +3,7 @@
 use crate::callback::{AnswerWord, Mailbox, WORD_BYTES, WorkerMessage};
 use crate::control::{Control, Outcome, Request};
 use crate::death::Death;
+use crate::groups::Group;
 use crate::launch::Ready;
 use crate::memory::MemoryObject;
 use crate::nursery::Process;
@@ -11,9 +12,10 @@ use farcall_rpc_proto::{Callback, CallbackAnswer, Failure, FailureKind};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, IoSlice, Read};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Descriptor of the socket in a worker.
@@ -28,6 +30,8 @@ const READ_BYTES: usize = 16 << 10;
 pub const MOST_READS: usize = (64 << 10) / READ_BYTES + 1;
 /// Longest line of output in the log, in bytes.
 const LINE_BYTES: usize = 4096;
+/// How long a worker that has closed its socket may take to end.
+const LAST_BREATH: Duration = Duration::from_millis(200);
 /// Bytes of a worker's output kept for error messages.
 const TAIL_BYTES: usize = 2048;
 
@@ -125,10 +129,38 @@ pub struct Worker {
     /// Its requests, the running one first.
     posted: VecDeque<Posted>,
     mailbox: Mailbox,
-    mapped: HashSet<u64>,
+    mapped: Mapped,
     stale: Vec<u64>,
     /// Folder for the files of its calls. It outlives the process.
     _folder: TempDir,
+}
+
+/// The memory that a worker has mapped. It does not count as the worker's own.
+struct Mapped {
+    /// Bytes by the number of the memory.
+    sizes: HashMap<u64, u64>,
+    bytes: u64,
+    /// The control groups of the worker. They outlive its processes.
+    group: Group,
+}
+
+impl Mapped {
+    /// Adds memory. Returns `false` if it was there.
+    fn add(&mut self, id: u64, bytes: u64) -> bool {
+        let is_new = self.sizes.insert(id, bytes).is_none();
+        if is_new {
+            self.bytes += bytes;
+            self.group.allow_mapped(self.bytes);
+        }
+        is_new
+    }
+
+    /// Removes memory. Returns `false` if it was not there.
+    fn remove(&mut self, id: u64) -> bool {
+        let bytes = self.sizes.remove(&id);
+        self.bytes -= bytes.unwrap_or(0);
+        bytes.is_some()
+    }
 }
 
 /// The parts of a worker.
@@ -141,6 +173,7 @@ pub(crate) struct Parts {
     pub(crate) control: Control,
     pub(crate) mailbox: Mailbox,
     pub(crate) folder: TempDir,
+    pub(crate) group: Group,
 }
 
 impl Worker {
@@ -158,7 +191,11 @@ impl Worker {
             control: parts.control,
             posted: VecDeque::new(),
             mailbox: parts.mailbox,
-            mapped: HashSet::new(),
+            mapped: Mapped {
+                sizes: HashMap::new(),
+                bytes: 0,
+                group: parts.group,
+            },
             stale: Vec::new(),
             _folder: parts.folder,
         }
@@ -215,8 +252,8 @@ impl Worker {
         let mut memory_messages = self.send_stale()?;
         for object in memory {
             let id = object.number();
-            if self.mapped.insert(id) {
-                let bytes = object.bytes() as u64;
+            let bytes = object.bytes() as u64;
+            if self.mapped.add(id, bytes) {
                 let message = MemoryMessage::Map { id, bytes };
                 send(&self.socket, &message.encode(), &[object.fd()])?;
                 memory_messages += 1;
@@ -246,7 +283,7 @@ impl Worker {
 
     /// Unmaps memory that is gone: an idle worker at once, a busy one with its next request.
     pub fn forget(&mut self, memory: u64) {
-        if !self.mapped.remove(&memory) {
+        if !self.mapped.remove(memory) {
             return;
         }
         self.stale.push(memory);
@@ -402,6 +439,10 @@ impl Worker {
 
     /// Waits for a process that is dead or about to die. Returns how it ended.
     pub fn bury(mut self) -> Death {
+        // The status tells why the worker has ended, unless the server has ended it.
+        if self.ended_for.is_none() {
+            self.process.await_end(LAST_BREATH);
+        }
         self.process.kill();
         let status = self.process.wait();
         for _ in 0..MOST_READS {

@@ -1,23 +1,27 @@
 //! Launching workers: what they bind, the parameters of their start, and their processes.
 
 use crate::callback::Mailbox;
+use crate::children::Children;
 use crate::control::Control;
 use crate::environment::Environment;
 use crate::files;
-use crate::handle::{Parts, Worker};
+use crate::groups::Groups;
+use crate::handle::{Parts, SOCKET_FD, Worker};
+use crate::mounts::Own;
+use crate::namespaces::Start as Order;
 use crate::nursery::Nursery;
 use crate::parallel::{self, Welcome};
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Reach, Sandbox};
 use farcall_idl::{Document, Interface};
 use farcall_library::{Compiled, Source};
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::BorrowedFd;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -38,11 +42,32 @@ pub(crate) struct Start {
     pub(crate) folder: PathBuf,
     /// Limit on the bytes of one call's files; 0 means none.
     pub(crate) files: u64,
+    /// Whether its folder is on the disk.
+    pub(crate) on_disk: bool,
     /// What it may reach; `None` if it is not confined.
     pub(crate) sandbox: Option<Sandbox>,
+    /// The program and its arguments, beginning with the launcher of several processes.
+    pub(crate) words: Vec<OsString>,
 }
 
 impl Start {
+    pub(crate) fn own(&self) -> Own {
+        Own {
+            files: self.files,
+            on_disk: self.on_disk,
+            memory: self.memory,
+            user: self.sandbox.as_ref().and_then(|sandbox| sandbox.user),
+        }
+    }
+
+    /// How processes end that functions start.
+    pub(crate) fn children(&self) -> Children {
+        let sandbox = self.sandbox.as_ref();
+        let alone = sandbox.filter(|sandbox| sandbox.is_alone());
+        let in_namespace = alone.is_some_and(|sandbox| sandbox.namespaces().processes);
+        Children::new(sandbox.is_some(), in_namespace)
+    }
+
     pub(crate) fn source(&self) -> Source {
         Source {
             path: self.path.clone(),
@@ -122,6 +147,8 @@ pub struct Launcher {
     pub command: (PathBuf, Vec<String>),
     /// Parent of the workers' folders.
     pub folder: PathBuf,
+    /// Whether these folders are on the disk, and not in memory of bounded size.
+    pub on_disk: bool,
     /// How long a worker polls for its next call before it sleeps.
     pub spin: Duration,
     /// Limit on a worker's memory in bytes; 0 means none.
@@ -134,6 +161,10 @@ pub struct Launcher {
     pub environment: Vec<String>,
     /// What workers may reach; `None` if they are not confined.
     pub sandbox: Option<Sandbox>,
+    /// The control groups that bound workers.
+    pub groups: Groups,
+    /// Processes and threads of one worker; 0 means any number.
+    pub processes: u64,
 }
 
 impl Launcher {
@@ -149,44 +180,96 @@ impl Launcher {
         fcntl_setfl(&output, OFlags::NONBLOCK)?;
         let (control, mailbox) = (Control::create()?, Mailbox::create()?);
         let folder = self.make_folder()?;
-        let text = self.start_text(source, folder.path())?;
-        let welcome = Welcome::new(&text, doorbell)?;
-        let program = self.program(source, processes);
         let is_parallel = source.parallel;
-        let mut command = self.prepared(program, child_output, folder.path(), is_parallel);
-        let (socket, process, welcome) = if is_parallel {
-            let socket = parallel::prepare(folder.path(), &text)?;
-            command.envs(parallel::environment(folder.path(), processes));
-            (socket, self.nursery.order(command, None), Some(welcome))
+        let work = match is_parallel {
+            true => self.make_work_folder(folder.path())?,
+            false => folder.path().to_path_buf(),
+        };
+        let start = self.start_of(source, processes, &work);
+        let text = serde_json::to_vec(&start).map_err(io::Error::other)?;
+        let user = self.sandbox.as_ref().and_then(|sandbox| sandbox.user);
+        let user = user.map(|(user, _)| user);
+        let welcome = Welcome::new(&text, doorbell, user)?;
+        let sandbox = start.sandbox.as_ref();
+        let environment = Environment {
+            named: &self.environment,
+            is_parallel,
+            threads: self.threads,
+            folder: &work,
+        };
+        let mut variables = environment.variables(std::env::vars_os());
+        // Files in memory count as memory.
+        let memory = match self.memory {
+            0 => 0,
+            memory => memory.saturating_add(self.files),
+        };
+        let (group, groups) = match sandbox {
+            Some(_) => self.groups.make(memory, self.processes)?,
+            None => Default::default(),
+        };
+        let mut order = Order {
+            words: start.words.clone(),
+            environment: Vec::new(),
+            output: child_output,
+            socket: None,
+            namespaces: sandbox.map(Sandbox::namespaces).unwrap_or_default(),
+            groups,
+            keeper: self.own_program(),
+        };
+        let (socket, welcome) = if is_parallel {
+            variables.extend(parallel::environment(folder.path(), processes));
+            if sandbox.is_some_and(Sandbox::walls_launcher) {
+                order.words = self.own_program();
+                variables.push((parallel::LAUNCH.into(), "1".into()));
+            }
+            (
+                parallel::prepare(folder.path(), &text, user)?,
+                Some(welcome),
+            )
         } else {
             let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
             let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
-            let process = self.nursery.order(command, Some(theirs));
+            order.socket = Some((theirs, SOCKET_FD));
             welcome.hand_over(&ours, control.fd(), mailbox.fd())?;
-            (ours, process, None)
+            (ours, None)
         };
+        order.environment = variables;
         Ok(Worker::new(Parts {
             is_parallel,
             welcome,
-            process,
+            process: self.nursery.order(order),
             socket,
             output: output.into(),
             control,
             mailbox,
             folder,
+            group,
         }))
+    }
+
+    /// The folder in which processes that compute together work. The socket of the server is beside
+    /// it.
+    fn make_work_folder(&self, folder: &Path) -> io::Result<PathBuf> {
+        let work = folder.join("work");
+        std::fs::DirBuilder::new().mode(0o700).create(&work)?;
+        self.give_to_user(&work)?;
+        Ok(work)
+    }
+
+    /// Makes the user of the functions the owner of a folder.
+    fn give_to_user(&self, folder: &Path) -> io::Result<()> {
+        let user = self.sandbox.as_ref().and_then(|sandbox| sandbox.user);
+        match user {
+            Some((user, group)) => chown(folder, Some(user), Some(group)),
+            None => Ok(()),
+        }
     }
 
     /// A folder of the worker's own.
     fn make_folder(&self) -> io::Result<TempDir> {
         let parent = &self.folder;
-        let folder = files::temporary_folder(parent).and_then(|folder| {
-            let user = self.sandbox.as_ref().and_then(|sandbox| sandbox.user);
-            if let Some((user, group)) = user {
-                std::os::unix::fs::chown(&folder, Some(user), Some(group))?;
-            }
-            Ok(folder)
-        });
+        let folder = files::temporary_folder(parent)
+            .and_then(|folder| self.give_to_user(folder.path()).map(|()| folder));
         folder.map_err(|error| {
             let parent = parent.display();
             let text = format!("no folder for files in {parent} (workers.folder): {error}");
@@ -194,9 +277,14 @@ impl Launcher {
         })
     }
 
-    /// The parameters of the worker's start, as JSON.
-    fn start_text(&self, source: &LibrarySource, folder: &Path) -> io::Result<Vec<u8>> {
-        let start = Start {
+    /// The parameters of the worker's start.
+    fn start_of(&self, source: &LibrarySource, processes: u32, folder: &Path) -> Start {
+        let reach = match (source.parallel, self.parallel.is_empty()) {
+            (false, _) => Reach::Alone,
+            (true, true) => Reach::Node,
+            (true, false) => Reach::Nodes,
+        };
+        Start {
             path: source.source.path.clone(),
             text: source.source.text.clone(),
             compiled: source.compiled.as_ref().map(Compiled::path),
@@ -205,52 +293,39 @@ impl Launcher {
             memory: self.memory,
             folder: folder.to_owned(),
             files: self.files,
-            // Processes that compute together must reach each other.
-            sandbox: self.sandbox.clone().filter(|_| !source.parallel),
-        };
-        serde_json::to_vec(&start).map_err(io::Error::other)
+            on_disk: self.on_disk,
+            sandbox: self
+                .sandbox
+                .clone()
+                .map(|sandbox| Sandbox { reach, ..sandbox }),
+            words: self.words(source, processes),
+        }
     }
 
-    /// The program of a worker, preceded by the launcher of its processes if it has several.
-    fn program(&self, source: &LibrarySource, processes: u32) -> (OsString, Vec<OsString>) {
+    /// The program of a worker and its arguments, preceded by the launcher of its processes if it
+    /// has several.
+    fn words(&self, source: &LibrarySource, processes: u32) -> Vec<OsString> {
         let (program, arguments) = match source.source.is_python() {
             true => farcall_library::python_worker(),
             false => (self.command.0.clone().into(), self.command.1.clone()),
         };
-        let mut arguments: Vec<OsString> = arguments.into_iter().map(OsString::from).collect();
-        if !source.parallel {
-            return (program, arguments);
-        }
-        let (launcher, words) = parallel::launcher(&self.parallel, processes);
-        let words = words.into_iter().map(OsString::from);
-        arguments = words.chain([program]).chain(arguments).collect();
-        (launcher.into(), arguments)
+        let launcher = match source.parallel {
+            true => parallel::launcher(&self.parallel, processes),
+            false => Vec::new(),
+        };
+        let launcher = launcher.into_iter().map(OsString::from);
+        let arguments = arguments.into_iter().map(OsString::from);
+        launcher.chain([program]).chain(arguments).collect()
     }
 
-    fn prepared(
-        &self,
-        (program, arguments): (OsString, Vec<OsString>),
-        output: OwnedFd,
-        folder: &Path,
-        is_parallel: bool,
-    ) -> Command {
-        let mut command = Command::new(program);
-        command.args(arguments);
-        let environment = Environment {
-            named: &self.environment,
-            is_parallel,
-            threads: self.threads,
-            folder,
-        };
-        let variables = environment.variables(std::env::vars_os());
-        command.env_clear().envs(variables);
-        let stdout = output
-            .try_clone()
-            .map_or_else(|_| Stdio::null(), Stdio::from);
-        command
-            .stdin(Stdio::null())
-            .stdout(stdout)
-            .stderr(Stdio::from(output));
-        command
+    /// The server's own program as a worker. It keeps a namespace, or builds walls around a
+    /// launcher.
+    fn own_program(&self) -> Vec<OsString> {
+        let (program, arguments) = &self.command;
+        let arguments = arguments.iter().map(OsString::from);
+        [program.clone().into()]
+            .into_iter()
+            .chain(arguments)
+            .collect()
     }
 }

@@ -7,17 +7,22 @@
 //! decide which worker runs which call; `farcall-server-proto` does.
 
 mod callback;
+mod children;
 mod control;
 mod death;
 mod environment;
 mod files;
+mod groups;
 mod handle;
 mod launch;
 mod memory;
+mod mounts;
+mod namespaces;
 mod nursery;
 mod parallel;
 mod process;
 mod sandbox;
+mod walls;
 
 pub use callback::WorkerMessage;
 pub use control::{Outcome, TEXT_BYTES};
@@ -25,9 +30,12 @@ pub use death::Death;
 pub use farcall_library::{CallbackAnswer, CallbackRequest, Caller, MOST_CALLBACK_BYTES, Source};
 pub use farcall_rpc_proto::{Failure, FailureKind};
 pub use files::{remove_left_over, temporary_folder};
+pub use groups::Groups;
 pub use handle::{Done, MOST_READS, Run, Withdrawal, Worker};
 pub use launch::{Identities, Launcher, LibrarySource, Ready, is_parallel};
 pub use memory::{MemoryObject, free};
+pub use namespaces::{Namespaces, Refused};
 pub use nursery::Nursery;
 pub use process::{Callee, run_worker, run_worker_for};
-pub use sandbox::Sandbox;
+pub use sandbox::{Reach, Sandbox};
+pub use walls::Walls;

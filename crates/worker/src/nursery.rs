@@ -1,23 +1,19 @@
 //! The thread that starts worker processes. To fork and wait for the program takes milliseconds,
 //! and more on a busy machine; meanwhile the reactor serves others.
 
-use crate::handle::SOCKET_FD;
-use rustix::fd::OwnedFd;
+use crate::namespaces::{Child, Start};
 use std::cell::OnceCell;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus};
+use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 /// Starts processes one after the other. They end with this value.
 pub struct Nursery(Sender<Order>);
 
 struct Order {
-    command: Command,
-    /// The socket that the process gets.
-    socket: Option<OwnedFd>,
+    start: Start,
     started: Sender<io::Result<Child>>,
 }
 
@@ -37,24 +33,17 @@ impl Nursery {
         let serve = move || {
             for order in ordered {
                 // Nobody waits for a worker that could not be started.
-                let _ = order
-                    .started
-                    .send(spawn(order.command, order.socket.as_ref()));
+                let _ = order.started.send(order.start.start());
             }
         };
         thread::Builder::new().name("nursery".into()).spawn(serve)?;
         Ok(Nursery(orders))
     }
 
-    pub(crate) fn order(&self, command: Command, socket: Option<OwnedFd>) -> Process {
+    pub(crate) fn order(&self, start: Start) -> Process {
         let (started, ordered) = channel();
-        let order = Order {
-            command,
-            socket,
-            started,
-        };
         // If the thread is gone, the process reports it when it is asked.
-        let _ = self.0.send(order);
+        let _ = self.0.send(Order { start, started });
         Process {
             ordered,
             started: OnceCell::new(),
@@ -75,11 +64,17 @@ impl Process {
     }
 
     /// Ends it at once.
-    pub(crate) fn kill(&mut self) {
+    pub(crate) fn kill(&self) {
         self.started();
-        if let Some(Ok(child)) = self.started.get_mut() {
-            // It may have ended by itself.
-            let _ = child.kill();
+        if let Some(Ok(child)) = self.started.get() {
+            child.kill();
+        }
+    }
+
+    /// Waits until it has ended by itself, for at most this time.
+    pub(crate) fn await_end(&self, most: Duration) {
+        if let Ok(child) = self.started() {
+            child.await_end(most);
         }
     }
 
@@ -90,33 +85,9 @@ impl Process {
     pub(crate) fn wait(&mut self) -> io::Result<ExitStatus> {
         self.started();
         match self.started.take() {
-            Some(Ok(mut child)) => child.wait(),
+            Some(Ok(child)) => child.wait(),
             Some(Err(error)) => Err(error),
             None => Err(io::Error::from(io::ErrorKind::NotFound)),
         }
     }
-}
-
-/// Starts a process that ends with this thread, with the socket at its fixed descriptor.
-fn spawn(mut command: Command, socket: Option<&OwnedFd>) -> io::Result<Child> {
-    let (socket, parent) = (socket.map(AsRawFd::as_raw_fd), std::process::id());
-    // SAFETY: between fork and exec only system calls are made.
-    unsafe {
-        command.pre_exec(move || {
-            if socket.is_some_and(|socket| libc::dup2(socket, SOCKET_FD) < 0)
-                || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0
-            {
-                return Err(io::Error::last_os_error());
-            }
-            // The parent may have died before the death signal was set.
-            if libc::getppid() as u32 != parent {
-                return Err(io::ErrorKind::BrokenPipe.into());
-            }
-            Ok(())
-        });
-    }
-    command.spawn().map_err(|error| {
-        let program = command.get_program().to_string_lossy();
-        io::Error::new(error.kind(), format!("{program}: {error}"))
-    })
 }

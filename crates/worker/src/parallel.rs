@@ -4,10 +4,11 @@
 //! finds the server through a socket in the worker's folder. It tells the other processes what to
 //! call. Between calls they wait for it.
 
+use crate::children::Children;
 use crate::handle::send;
 use crate::launch::Start;
 use crate::process::{self, Callee, Channel};
-use farcall_idl::{ArrayLayout, Document, Interface, Layout};
+use farcall_idl::{ArrayLayout, Document, Interface, Layout, Library};
 use farcall_library::{Caller, Processes, Source};
 use farcall_memory::sealed_memory;
 use farcall_rpc_proto::Call;
@@ -18,12 +19,18 @@ use rustix::net::{
     socket_with,
 };
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 
 /// Environment variable with the folder of a parallel worker.
 pub(crate) const FOLDER: &str = "FARCALL_PARALLEL";
+/// Environment variable of a worker that builds walls and then becomes a launcher.
+pub(crate) const LAUNCH: &str = "FARCALL_LAUNCH";
 /// Environment variable with the number of processes.
 const PROCESSES: &str = "FARCALL_PROCESSES";
 /// File in the folder with the parameters of the start.
@@ -42,32 +49,37 @@ pub(crate) struct Welcome {
     start: OwnedFd,
     start_bytes: u64,
     doorbell: OwnedFd,
+    /// The user of the processes, if it is not the server's.
+    user: Option<u32>,
 }
 
 /// Makes the socket for the first process, and the file for all processes.
-pub(crate) fn prepare(folder: &Path, start: &[u8]) -> io::Result<OwnedFd> {
+pub(crate) fn prepare(folder: &Path, start: &[u8], user: Option<u32>) -> io::Result<OwnedFd> {
     fs::write(folder.join(START), start)?;
     let socket = seqpacket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
     bind(&socket, &SocketAddrUnix::new(folder.join(SOCKET))?)?;
     listen(&socket, 1)?;
+    // The processes of another user may connect.
+    chown(folder.join(SOCKET), user, None)?;
     Ok(socket)
 }
 
-/// The launcher's program and arguments, which come before the worker's own, and the environment.
-pub(crate) fn launcher(words: &[String], processes: u32) -> (String, Vec<String>) {
+/// The launcher's program and arguments, which come before the worker's own.
+pub(crate) fn launcher(words: &[String], processes: u32) -> Vec<String> {
     let number = processes.to_string();
-    let mut words = words.iter().map(|word| word.replace(NUMBER, &number));
-    if let Some(program) = words.next() {
-        return (program, words.collect());
+    if !words.is_empty() {
+        let words = words.iter().map(|word| word.replace(NUMBER, &number));
+        return words.collect();
     }
     let found = LAUNCHERS.into_iter().find(|name| is_program(name));
     let program = found.unwrap_or(LAUNCHERS[2]).to_string();
-    (program, vec!["-n".to_string(), number])
+    vec![program, "-n".to_string(), number]
 }
 
-pub(crate) fn environment(folder: &Path, processes: u32) -> [(&'static str, PathBuf); 7] {
-    [
-        (FOLDER, folder.to_path_buf()),
+/// The variables by which the processes find each other and the server.
+pub(crate) fn environment(folder: &Path, processes: u32) -> Vec<(OsString, OsString)> {
+    let variables = [
+        (FOLDER, folder.as_os_str().to_owned()),
         (PROCESSES, processes.to_string().into()),
         ("SLURM_KILL_BAD_EXIT", "1".into()),
         // In a container the worker may be root, and it has as many processes as the operator says.
@@ -78,7 +90,11 @@ pub(crate) fn environment(folder: &Path, processes: u32) -> [(&'static str, Path
             "PRTE_MCA_rmaps_default_mapping_policy",
             ":oversubscribe".into(),
         ),
-    ]
+    ];
+    let variables = variables.into_iter();
+    variables
+        .map(|(name, value)| (name.into(), value))
+        .collect()
 }
 
 fn is_program(name: &str) -> bool {
@@ -88,13 +104,18 @@ fn is_program(name: &str) -> bool {
 
 impl Welcome {
     /// With the text of what it is told, and what it rings.
-    pub(crate) fn new(text: &[u8], doorbell: BorrowedFd<'_>) -> io::Result<Welcome> {
+    pub(crate) fn new(
+        text: &[u8],
+        doorbell: BorrowedFd<'_>,
+        user: Option<u32>,
+    ) -> io::Result<Welcome> {
         let start = sealed_memory("farcall-start", text.len())?;
         File::from(start.try_clone()?).write_all(text)?;
         Ok(Welcome {
             start,
             start_bytes: text.len() as u64,
             doorbell: doorbell.try_clone_to_owned()?,
+            user,
         })
     }
 
@@ -118,7 +139,8 @@ impl Welcome {
     ) -> io::Result<Option<OwnedFd>> {
         let socket = accept_with(listener, SocketFlags::CLOEXEC)?;
         let peer = rustix::net::sockopt::socket_peercred(&socket)?;
-        if peer.uid != rustix::process::geteuid() {
+        let is_own = peer.uid == rustix::process::geteuid();
+        if !is_own && self.user != Some(peer.uid.as_raw()) {
             return Ok(None);
         }
         self.hand_over(&socket, control, mailbox)?;
@@ -131,6 +153,38 @@ fn seqpacket(flags: SocketFlags) -> io::Result<OwnedFd> {
     Ok(socket_with(family, kind, flags, None)?)
 }
 
+/// Builds the walls around all processes of a parallel worker, and becomes their launcher. Only
+/// these processes share the namespaces.
+pub(crate) fn launch(folder: &Path) -> io::Result<Infallible> {
+    let start = read_start(folder)?;
+    process::limit(start.memory, start.files)?;
+    if let Some(sandbox) = &start.sandbox {
+        let source = start.source();
+        let compiled = start.compiled.iter().filter_map(|path| path.parent());
+        let libraries = source.parse().document.libraries;
+        let libraries = libraries.iter().filter_map(Library::folder).map(Path::new);
+        let needed = libraries.chain(compiled).chain([source.folder(), folder]);
+        let missing = sandbox.surround(
+            &start.folder,
+            start.own(),
+            needed.map(Path::to_path_buf).collect(),
+        );
+        for problem in missing {
+            eprintln!("farcall: {problem}");
+        }
+    }
+    let (program, arguments) = start.words.split_first().ok_or(io::ErrorKind::NotFound)?;
+    Err(Command::new(program)
+        .args(arguments)
+        .env_remove(LAUNCH)
+        .exec())
+}
+
+fn read_start(folder: &Path) -> io::Result<Start> {
+    let start = fs::read(folder.join(START))?;
+    serde_json::from_slice(&start).map_err(io::Error::other)
+}
+
 /// Runs one process of a parallel worker.
 pub(crate) fn run<C: Callee>(
     folder: &Path,
@@ -139,8 +193,7 @@ pub(crate) fn run<C: Callee>(
     // The server ends the launcher, and the launcher ends its processes. SAFETY: a plain system
     // call.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-    let start = fs::read(folder.join(START))?;
-    let start: Start = serde_json::from_slice(&start).map_err(io::Error::other)?;
+    let start = read_start(folder)?;
     process::limit(start.memory, start.files)?;
     process::print_lines();
     let source = start.source();
@@ -156,8 +209,15 @@ pub(crate) fn run<C: Callee>(
              another MPI than the library (parallel.launcher in the server's configuration)"
         )));
     }
+    let mut unprotected = Vec::new();
+    if let Some(sandbox) = &start.sandbox {
+        let beside = [source.folder().to_path_buf()];
+        let closed = sandbox.close_inside(&start.folder, &callee.folders(), &beside, None);
+        unprotected.extend(closed.into_iter().map(|error| error.to_string()));
+    }
     if !processes.is_first() {
-        return follow(&processes, &document, &callee).map(|never| match never {});
+        let children = start.children();
+        return follow(&processes, &document, &callee, &children).map(|never| match never {});
     }
     let socket = seqpacket(SocketFlags::CLOEXEC)?;
     connect(&socket, &SocketAddrUnix::new(folder.join(SOCKET))?)?;
@@ -168,7 +228,7 @@ pub(crate) fn run<C: Callee>(
         start,
         document,
         callee,
-        Vec::new(),
+        unprotected,
         Some(processes),
     )
 }
@@ -217,6 +277,7 @@ fn follow(
     processes: &Processes,
     document: &Document,
     callee: &impl Callee,
+    children: &Children,
 ) -> io::Result<Infallible> {
     let unheard = |text: &dyn std::fmt::Display| io::Error::other(text.to_string());
     loop {
@@ -254,6 +315,7 @@ fn follow(
         // process has are null here, which the interface's author knows.
         let called =
             unsafe { callee.invoke(function, interface, scalars, &layout, &starts, caller) };
+        children.end();
         called.map_err(|failure| io::Error::other(failure.message))?;
     }
 }

@@ -4,11 +4,13 @@
 //! package.
 
 use crate::callback::{AnswerWord, Mailbox, WorkerMessage};
+use crate::children::Children;
 use crate::control::{Control, Outcome, Request};
 use crate::files::Files;
 use crate::handle::{GREETING_BYTES, MemoryMessage, READY, SOCKET_FD};
 use crate::launch::{Identities, Ready, Start};
 use crate::memory::free;
+use crate::namespaces::{KEEPER, keep};
 use crate::parallel;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Scalar};
 use farcall_library::{
@@ -111,7 +113,13 @@ pub fn run_worker() -> io::Result<()> {
 pub fn run_worker_for<C: Callee>(
     load: impl FnOnce(&Source, &Document, Option<&Path>) -> Result<C, String>,
 ) -> io::Result<()> {
+    if std::env::var_os(KEEPER).is_some() {
+        keep();
+    }
     if let Some(folder) = std::env::var_os(parallel::FOLDER) {
+        if std::env::var_os(parallel::LAUNCH).is_some() {
+            return parallel::launch(Path::new(&folder)).map(|never| match never {});
+        }
         return parallel::run(Path::new(&folder), load);
     }
     // SAFETY: the server put the worker's end of a socket pair there, and nobody else owns it.
@@ -123,10 +131,13 @@ pub fn run_worker_for<C: Callee>(
     install_handlers(channel.control)?;
     let source = start.source();
     let document = source.parse().document;
-    let mut unprotected = Vec::new();
+    let (mut unprotected, mut coverer) = (Vec::new(), None);
     if let Some(sandbox) = &start.sandbox {
+        let (waiting, missing) = sandbox.mount_own(&start.folder, start.own());
         let closed = sandbox.close_outside(&start.folder);
-        unprotected.extend(closed.err().map(|error| error.to_string()));
+        let missing = missing.into_iter().chain(closed.err());
+        unprotected.extend(missing.map(|error| error.to_string()));
+        coverer = waiting;
     }
     let callee = match load(&source, &document, start.compiled.as_deref()) {
         Ok(callee) => callee,
@@ -138,7 +149,7 @@ pub fn run_worker_for<C: Callee>(
     };
     if let Some(sandbox) = &start.sandbox {
         let beside = [source.folder().to_path_buf()];
-        let closed = sandbox.close_inside(&start.folder, &callee.folders(), &beside);
+        let closed = sandbox.close_inside(&start.folder, &callee.folders(), &beside, coverer);
         unprotected.extend(closed.into_iter().map(|error| error.to_string()));
     }
     serve(channel, start, document, callee, unprotected, None)
@@ -192,6 +203,7 @@ pub(crate) fn serve<C: Callee>(
         mappings: HashMap::new(),
         pes: start.threads,
         threads: None,
+        children: start.children(),
         folder: start.folder,
         files: start.files,
     }
@@ -248,6 +260,8 @@ struct Worker<C> {
     folder: PathBuf,
     /// Limit on the bytes of one call's files; 0 means none.
     files: u64,
+    /// Processes that its functions start.
+    children: Children,
 }
 
 impl<C: Callee> Worker<C> {
@@ -266,7 +280,9 @@ impl<C: Callee> Worker<C> {
                 true => Ok(0),
                 false => {
                     self.use_elements(request.pes);
-                    self.call(&request, &message)
+                    let called = self.call(&request, &message);
+                    self.children.end();
+                    called
                 }
             };
             let outcome = match called {

@@ -4,24 +4,37 @@
 //! Clients call compiled code with numbers and sizes of their choice, and an attacker who takes it
 //! over has the rights of the process. So the worker gives these rights up before the first call:
 //!
+//! - Namespaces: it has processes, shared memory, mounts and a network of its own.
 //! - Landlock: it can write no files outside of its folder, read no private folders and none of the
 //!   server's own files, and trace or signal no process outside.
 //! - seccomp: it can open no sockets, and make no system calls that undo the rest or that only
 //!   attacks need.
-//! - If the server is root: the worker is another user, or at least has none of root's
-//!   capabilities.
+//! - If the server is root: the worker is another user.
+//!
+//! Processes that compute together on one node have these walls around all of them, and sockets
+//! inside. Processes on several nodes cannot have namespaces, because a launcher of the cluster
+//! starts them.
 
+use crate::mounts::{self, Cover, Coverer, MountError, Own};
+use crate::namespaces::{Namespaces, drop_rights};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
     PathFdError, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError,
     RulesetStatus, Scope,
 };
-use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Folders that are private by convention, or that hold files of other programs.
@@ -44,6 +57,26 @@ pub struct Sandbox {
     pub network: bool,
     /// User and group of the worker.
     pub user: Option<(u32, u32)>,
+    /// The namespaces that the system allows.
+    pub namespaces: Namespaces,
+    /// Whether a control group bounds all memory of a worker.
+    pub bounds_memory: bool,
+    /// Processes and threads of a worker in a user namespace; 0 means any number.
+    pub processes: u64,
+    /// Which processes share the walls.
+    pub reach: Reach,
+}
+
+/// Which processes share the walls of a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reach {
+    /// One process.
+    #[default]
+    Alone,
+    /// Processes on one node that compute together.
+    Node,
+    /// Processes on several nodes that compute together.
+    Nodes,
 }
 
 /// Why a protection is not available.
@@ -59,21 +92,141 @@ pub enum SandboxError {
     NoLandlock,
     #[error("cannot become user {user}: {source}")]
     User { user: u32, source: io::Error },
-    #[error(
-        "they run as root without capabilities, because user {user} cannot reach {}; set another \
-         user or folder (workers.user, workers.folder)", path.display()
-    )]
-    Unreachable { user: u32, path: PathBuf },
+    #[error("processes: no limit can be set: {0}")]
+    Limit(io::Error),
+    #[error("mounts: {0}")]
+    Mount(#[from] MountError),
+    #[error("mounts: no thread can be started: {0}")]
+    Thread(io::Error),
+    #[error("shared memory of System V has no bound for functions of several processes: {0}")]
+    SystemV(io::Error),
+    #[error("a network without its loopback: {0}")]
+    Loopback(Errno),
 }
 
 impl Sandbox {
+    /// The namespaces of its workers.
+    pub(crate) fn namespaces(&self) -> Namespaces {
+        match self.reach {
+            Reach::Nodes => Namespaces::default(),
+            _ => Namespaces {
+                network: self.namespaces.network && !self.network,
+                ..self.namespaces
+            },
+        }
+    }
+
+    /// Whether the worker is one process.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.reach == Reach::Alone
+    }
+
+    /// Whether a launcher of several processes is within walls.
+    pub(crate) fn walls_launcher(&self) -> bool {
+        self.reach == Reach::Node
+    }
+
+    /// Mounts the worker's own folders, and starts the thread that covers others later. Returns the
+    /// protections that are not available.
+    pub(crate) fn mount_own(
+        &self,
+        folder: &Path,
+        own: Own,
+    ) -> (Option<Coverer>, Vec<SandboxError>) {
+        let mut missing = self.limit_processes();
+        if !self.namespaces().mounts {
+            return (None, missing);
+        }
+        let mounted = mounts::mount_own(folder, own);
+        missing.extend(mounted.into_iter().map(SandboxError::from));
+        let coverer = Coverer::start().map_err(SandboxError::Thread);
+        if self.user.is_none() {
+            drop_rights();
+        }
+        match coverer {
+            Ok(coverer) => (Some(coverer), missing),
+            Err(error) => {
+                missing.push(error);
+                (None, missing)
+            }
+        }
+    }
+
+    /// Builds the walls around processes on one node that compute together, from inside the process
+    /// that becomes their launcher. Returns the protections that are not available.
+    pub(crate) fn surround(
+        &self,
+        folder: &Path,
+        own: Own,
+        needed: Vec<PathBuf>,
+    ) -> Vec<SandboxError> {
+        let mut missing = self.limit_processes();
+        let namespaces = self.namespaces();
+        if namespaces.mounts {
+            let mounted = mounts::mount_own(folder, own);
+            missing.extend(mounted.into_iter().map(SandboxError::from));
+            let covered = self.cover(folder, needed).now();
+            missing.extend(covered.err().map(SandboxError::from));
+        }
+        if namespaces.ipc && !self.bounds_memory && own.memory > 0 {
+            let pages = own.memory / rustix::param::page_size() as u64;
+            let bound = fs::write("/proc/sys/kernel/shmall", pages.max(1).to_string());
+            missing.extend(bound.err().map(SandboxError::SystemV));
+        }
+        if namespaces.network {
+            missing.extend(raise_loopback().err().map(SandboxError::Loopback));
+        }
+        missing.extend(self.become_user().err());
+        drop_rights();
+        // All processes inherit one domain of Landlock, and so may read each other's memory.
+        missing.extend(self.hide_secrets(folder).err());
+        missing.extend(self.filter_system_calls().err());
+        missing
+    }
+
+    /// In a user namespace the limit counts the processes of this namespace only. Elsewhere a
+    /// control group bounds them.
+    fn limit_processes(&self) -> Vec<SandboxError> {
+        if self.processes > 0 && self.namespaces().user {
+            let limit = Some(self.processes);
+            let (current, maximum) = (limit, limit);
+            let set = setrlimit(Resource::Nproc, Rlimit { current, maximum });
+            let failed = |error: Errno| SandboxError::Limit(error.into());
+            return set.err().map(failed).into_iter().collect();
+        }
+        Vec::new()
+    }
+
+    /// What functions must not see, once the folders are known that they need.
+    fn cover(&self, folder: &Path, needed: Vec<PathBuf>) -> Cover {
+        let mut closed: Vec<PathBuf> = Vec::new();
+        if let Some(user) = self.user {
+            let named = self.read.iter().chain(&self.write);
+            for path in needed.iter().chain(named) {
+                closed.extend(first_closed(path, user));
+            }
+        }
+        closed.sort();
+        closed.dedup();
+        Cover {
+            folder: folder.to_path_buf(),
+            needed,
+            writable: self.write.clone(),
+            shared: self.read.iter().chain(&self.write).cloned().collect(),
+            secrets: self.secrets.clone(),
+            closed,
+        }
+    }
+
     /// Confines the process while it loads the library, with every thread that the library starts:
     /// it can read everything, but write nothing outside of `folder` and reach no other process.
     pub(crate) fn close_outside(&self, folder: &Path) -> Result<(), SandboxError> {
         let mut rules = self.rules()?;
         rules = rules.add_rule(rule(Path::new("/"), reading())?)?;
         for path in self.writable(folder) {
-            rules = rules.add_rule(rule(path, AccessFs::from_all(LANDLOCK))?)?;
+            if let Ok(rule) = rule(&path, AccessFs::from_all(LANDLOCK)) {
+                rules = rules.add_rule(rule)?;
+            }
         }
         match rules.restrict_self()?.ruleset {
             RulesetStatus::NotEnforced => Err(SandboxError::NoLandlock),
@@ -81,19 +234,29 @@ impl Sandbox {
         }
     }
 
-    /// Confines the process for calls. Root becomes another user who can reach what is needed.
-    /// Private files cannot be read, except those in `needed`, those `beside` the library, and the
-    /// folders that the operator names. There are no sockets. Returns the protections that are not
-    /// available; all others hold.
+    /// Confines the process for calls. Root becomes another user. Private files cannot be read,
+    /// except those in `needed`, those `beside` the library, and the folders that the operator
+    /// names. There are no sockets. Returns the protections that are not available; all others
+    /// hold.
     pub(crate) fn close_inside(
         &self,
         folder: &Path,
         needed: &[PathBuf],
         beside: &[PathBuf],
+        coverer: Option<Coverer>,
     ) -> Vec<SandboxError> {
-        let paths: Vec<&Path> = needed.iter().map(PathBuf::as_path).collect();
-        let user = self.become_user(folder, &paths);
-        let files = self.hide_private_files(folder, &[needed, beside].concat());
+        match self.reach {
+            Reach::Alone => {}
+            // The process that became the launcher has done it for all.
+            Reach::Node => return Vec::new(),
+            // Landlock would keep processes that a launcher started from each other's memory.
+            Reach::Nodes => return self.filter_system_calls().err().into_iter().collect(),
+        }
+        let needed = [needed, beside].concat();
+        let covered = coverer.map(|coverer| coverer.cover(self.cover(folder, needed.clone())));
+        let covered = covered.transpose().map(drop).map_err(SandboxError::from);
+        let user = self.become_user();
+        let files = self.hide_private_files(folder, &needed);
         // SAFETY: plain system calls. A change of user clears the request to end with the server,
         // so it is made again.
         unsafe {
@@ -101,7 +264,7 @@ impl Sandbox {
             libc::prctl(libc::PR_SET_DUMPABLE, 0);
         }
         let calls = self.filter_system_calls();
-        [user, files, calls]
+        [covered, user, files, calls]
             .into_iter()
             .filter_map(Result::err)
             .collect()
@@ -116,69 +279,77 @@ impl Sandbox {
         for path in self.read.iter().chain(needed) {
             open_all_but(path, &secrets, &mut readable);
         }
-        let readable = readable.iter().map(|path| (path.as_path(), reading()));
+        self.restrict_files(readable, folder)
+    }
+
+    /// Lets processes that compute together read everything but the server's secrets. Their
+    /// libraries are not known before they are loaded.
+    fn hide_secrets(&self, folder: &Path) -> Result<(), SandboxError> {
+        let secrets: Vec<&Path> = self.secrets.iter().map(PathBuf::as_path).collect();
+        let mut readable = Vec::new();
+        open_all_but(Path::new("/"), &secrets, &mut readable);
+        self.restrict_files(readable, folder)
+    }
+
+    fn restrict_files(&self, readable: Vec<PathBuf>, folder: &Path) -> Result<(), SandboxError> {
         let all = AccessFs::from_all(LANDLOCK);
-        let writable = self.writable(folder).map(|path| (path, all));
+        let readable = readable.into_iter().map(|path| (path, reading()));
+        let writable = self.writable(folder).into_iter().map(|path| (path, all));
         let mut rules = self.rules()?;
         for (path, access) in readable.chain(writable) {
             // A file that has disappeared needs no rule.
-            if let Ok(rule) = rule(path, access) {
+            if let Ok(rule) = rule(&path, access) {
                 rules = rules.add_rule(rule)?;
             }
         }
-        rules.restrict_self()?;
-        Ok(())
+        match rules.restrict_self()?.ruleset {
+            RulesetStatus::NotEnforced => Err(SandboxError::NoLandlock),
+            _ => Ok(()),
+        }
     }
 
-    /// Paths that it may write. Devices are guarded by their own modes.
-    fn writable<'s>(&'s self, folder: &'s Path) -> impl Iterator<Item = &'s Path> {
-        let named = self.write.iter().map(PathBuf::as_path);
-        named.chain([folder, Path::new("/dev")])
+    /// Paths that it may write. Devices are guarded by their own modes. Shared memory is closed
+    /// where it is not the worker's own.
+    fn writable(&self, folder: &Path) -> Vec<PathBuf> {
+        let mut paths: Vec<PathBuf> = self.write.clone();
+        paths.push(folder.to_path_buf());
+        match self.namespaces().mounts {
+            true => paths.extend([mounts::temporary(folder), "/dev".into()]),
+            false => open_all_but(Path::new("/dev"), &[Path::new("/dev/shm")], &mut paths),
+        }
+        paths
     }
 
     /// The rights that the rules cover. Rights that an older kernel does not know are left out.
     fn rules(&self) -> Result<RulesetCreated, RulesetError> {
         let rules = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(AccessFs::from_all(LANDLOCK))?
-            .scope(Scope::from_all(LANDLOCK))?;
+            .handle_access(AccessFs::from_all(LANDLOCK))?;
+        // Processes that compute together signal and connect to each other.
+        if !self.is_alone() {
+            return rules.create();
+        }
+        let rules = rules.scope(Scope::from_all(LANDLOCK))?;
         match self.network {
             true => rules.create(),
             false => rules.handle_access(AccessNet::from_all(LANDLOCK))?.create(),
         }
     }
 
-    /// Becomes an unprivileged user, if that user can reach the folders that functions need.
-    fn become_user(&self, folder: &Path, needed: &[&Path]) -> Result<(), SandboxError> {
+    /// Root becomes an unprivileged user, with all threads.
+    fn become_user(&self) -> Result<(), SandboxError> {
         let Some((user, group)) = self.user else {
             return Ok(());
         };
-        let failed = || SandboxError::User {
-            user,
-            source: io::Error::last_os_error(),
-        };
         // The C library does this for all threads.
-        // SAFETY: plain system calls.
-        if unsafe { libc::seteuid(user) } < 0 {
-            return Err(failed());
-        }
-        let mut all = needed.iter().chain([&folder]);
-        let unreachable = all.find(|path| !is_reachable(path));
         // SAFETY: plain system calls on values of this frame.
         unsafe {
-            libc::seteuid(0);
-            if let Some(path) = unreachable {
-                // Without capabilities, root cannot write to another user's files.
-                let _ = std::os::unix::fs::chown(folder, Some(0), Some(0));
-                drop_capabilities();
-                let path = path.to_path_buf();
-                return Err(SandboxError::Unreachable { user, path });
-            }
             if libc::setgroups(0, std::ptr::null()) < 0
                 || libc::setresgid(group, group, group) < 0
                 || libc::setresuid(user, user, user) < 0
             {
-                return Err(failed());
+                let source = io::Error::last_os_error();
+                return Err(SandboxError::User { user, source });
             }
         }
         Ok(())
@@ -188,37 +359,74 @@ impl Sandbox {
     fn filter_system_calls(&self) -> Result<(), SandboxError> {
         let failed = |error: &dyn std::fmt::Display| SandboxError::Seccomp(error.to_string());
         let architecture = std::env::consts::ARCH.try_into();
-        let filter = SeccompFilter::new(
-            self.system_calls(),
-            SeccompAction::Allow,
-            SeccompAction::Errno(libc::EPERM as u32),
-            architecture.map_err(|error| failed(&error))?,
-        );
-        let program: BpfProgram = filter
-            .and_then(TryInto::try_into)
-            .map_err(|error| failed(&error))?;
-        seccompiler::apply_filter_all_threads(&program).map_err(|error| failed(&error))
+        let architecture: TargetArch = architecture.map_err(|error| failed(&error))?;
+        let refused = self.refused_calls().map_err(|error| failed(&error))?;
+        // The flags of `clone3` cannot be seen by a filter. The C library then uses `clone`.
+        let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+        for (calls, error) in [(refused, libc::EPERM), (unknown, libc::ENOSYS)] {
+            let action = SeccompAction::Errno(error as u32);
+            let filter = SeccompFilter::new(calls, SeccompAction::Allow, action, architecture);
+            let program: BpfProgram = filter
+                .and_then(TryInto::try_into)
+                .map_err(|error| failed(&error))?;
+            let applied = seccompiler::apply_filter_all_threads(&program);
+            applied.map_err(|error| failed(&error))?;
+        }
+        Ok(())
     }
 
     /// The refused system calls. An empty list of rules refuses every use.
-    fn system_calls(&self) -> BTreeMap<i64, Vec<SeccompRule>> {
-        let mut refused: BTreeMap<i64, Vec<SeccompRule>> = REFUSED
-            .into_iter()
-            .map(|number| (number, Vec::new()))
-            .collect();
-        if !self.network {
+    fn refused_calls(&self) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+        let calls = REFUSED
+            .iter()
+            .chain(REFUSED_ALONE.iter().filter(|_| self.is_alone()));
+        let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
+            calls.map(|number| (*number, Vec::new())).collect();
+        if !self.network && self.is_alone() {
             refused.insert(libc::SYS_socket, Vec::new());
         }
-        refused
+        let flags = |argument: u8, flags: libc::c_int| {
+            let flags = u64::from(flags.unsigned_abs());
+            let compare = SeccompCmpOp::MaskedEq(flags);
+            let condition =
+                SeccompCondition::new(argument, SeccompCmpArgLen::Qword, compare, flags)?;
+            SeccompRule::new(vec![condition])
+        };
+        let namespaces = NAMESPACES.iter().map(|flag| flags(0, *flag));
+        refused.insert(libc::SYS_clone, namespaces.collect::<Result<_, _>>()?);
+        // Memory that several processes share and that no file system bounds.
+        if !self.bounds_memory {
+            let shared = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+            refused.insert(libc::SYS_mmap, vec![flags(3, shared)?]);
+            refused.insert(libc::SYS_memfd_create, Vec::new());
+        }
+        Ok(refused)
     }
 }
 
-/// System calls that every worker is refused: they reach other processes, circumvent the other
-/// protections, or change the machine.
-const REFUSED: [i64; 36] = [
-    libc::SYS_ptrace,
+/// Flags of `clone` that make namespaces.
+const NAMESPACES: [libc::c_int; 7] = [
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWCGROUP,
+];
+
+/// System calls that are refused unless processes compute together. Shared memory of System V
+/// belongs to no file system, whose size would bound it.
+const REFUSED_ALONE: [i64; 3] = [
+    libc::SYS_shmget,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
+];
+
+/// System calls that every worker is refused: they reach other processes, circumvent the other
+/// protections, or change the machine.
+const REFUSED: [i64; 45] = [
+    libc::SYS_ptrace,
     libc::SYS_process_madvise,
     libc::SYS_kcmp,
     libc::SYS_pidfd_open,
@@ -238,11 +446,16 @@ const REFUSED: [i64; 36] = [
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_move_mount,
+    libc::SYS_mount_setattr,
     libc::SYS_fsopen,
+    libc::SYS_fsmount,
+    libc::SYS_fsconfig,
+    libc::SYS_fspick,
     libc::SYS_open_tree,
     libc::SYS_pivot_root,
     libc::SYS_chroot,
     libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at,
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -252,23 +465,46 @@ const REFUSED: [i64; 36] = [
     libc::SYS_swapoff,
     libc::SYS_quotactl,
     libc::SYS_acct,
+    libc::SYS_syslog,
+    libc::SYS_memfd_secret,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
 ];
 
-/// Whether the current user can list a folder or read a file. A missing file counts as reachable.
-fn is_reachable(path: &Path) -> bool {
-    let error = fs::File::open(path).err();
-    error.is_none_or(|error| error.kind() != io::ErrorKind::PermissionDenied)
+/// The first folder on the way to a path that a user cannot enter.
+fn first_closed(path: &Path, (user, group): (u32, u32)) -> Option<PathBuf> {
+    let path = fs::canonicalize(path).ok()?;
+    let mut ways: Vec<&Path> = path.ancestors().skip(1).collect();
+    ways.reverse();
+    let closed = ways.into_iter().find(|way| {
+        let mode = fs::metadata(way).map(|way| match (way.uid() == user, way.gid() == group) {
+            (true, _) => way.mode() & 0o100,
+            (false, true) => way.mode() & 0o010,
+            (false, false) => way.mode() & 0o001,
+        });
+        mode.is_ok_and(|mode| mode == 0)
+    });
+    closed.map(Path::to_path_buf)
 }
 
-/// Drops root's capabilities, so that it can use only the files that it owns.
-fn drop_capabilities() {
-    let none = CapabilitySets {
-        effective: CapabilitySet::empty(),
-        permitted: CapabilitySet::empty(),
-        inheritable: CapabilitySet::empty(),
+/// Brings up the loopback of a network namespace.
+fn raise_loopback() -> Result<(), Errno> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    // SAFETY: a zeroed request is valid, and the system reads no further than the request.
+    let result = unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+            *to = *from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &request)
     };
-    // Dropping capabilities is always allowed.
-    let _ = set_capabilities(None, none);
+    match result {
+        0.. => Ok(()),
+        _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
+    }
 }
 
 fn reading() -> BitFlags<AccessFs> {

@@ -23,9 +23,7 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "crates/worker",
-        &[
-            "files", "handle", "launch", "nursery", "parallel", "process",
-        ],
+        &["files", "handle", "launch", "parallel", "process"],
         "starting a worker and being one share their messages",
     ),
 ];

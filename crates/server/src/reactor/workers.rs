@@ -35,6 +35,10 @@ impl Reactor {
                 }
             };
             match greeting {
+                Some(Ok(ready)) if self.crew.walls_required && !ready.unprotected.is_empty() => {
+                    let missing = ready.unprotected.join("; ");
+                    return Err(format!("{missing} (workers.walls_required)"));
+                }
                 Some(Ok(ready)) => self.tell(Event::Ready(key, bound(&ready))),
                 Some(Err(error)) => return Err(error),
                 None => {

@@ -1,0 +1,724 @@
+//! Processes in namespaces of their own.
+//!
+//! A worker has its own processes (a PID namespace, so that all of them end with the first one),
+//! shared memory and semaphores (IPC), mounts, and network. A server that is not root makes a user
+//! namespace as well, which gives it the right to make the others. [`Namespaces::available`] finds
+//! out what the system allows, [`Start::start`] starts a program in them.
+//!
+//! The first process of a PID namespace has peculiar signals, so it is not the worker. It is the
+//! *keeper*: it waits for the worker, and ends with the worker's status. Its end is the end of all
+//! processes of the namespace. The worker has the number that its keeper has for the server.
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+use serde::{Deserialize, Serialize};
+use std::ffi::{CStr, CString, OsString};
+use std::fmt;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// Added to the server's own value, so that the kernel ends workers before the server when memory
+/// is short.
+const OOM_SCORE: i32 = 500;
+
+/// The namespaces that a worker has of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Namespaces {
+    /// Users: the worker has the server's user, and rights only over its own namespaces.
+    pub user: bool,
+    /// Processes.
+    pub processes: bool,
+    /// Shared memory, semaphores and queues of System V and POSIX.
+    pub ipc: bool,
+    /// Mounts.
+    pub mounts: bool,
+    /// Network.
+    pub network: bool,
+}
+
+/// A namespace that the system refuses.
+#[derive(Debug)]
+pub struct Refused {
+    /// What it is for.
+    pub what: &'static str,
+    /// The reason.
+    pub error: io::Error,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refused { what, error } = self;
+        write!(f, "the system refuses {what} of their own: {error}")
+    }
+}
+
+impl Namespaces {
+    /// Those that the system allows this process to make, and those that it refuses.
+    pub fn available() -> (Namespaces, Vec<Refused>) {
+        let user = !rustix::process::geteuid().is_root();
+        let none = Namespaces {
+            user,
+            ..Namespaces::default()
+        };
+        let single = [
+            (
+                "processes",
+                Namespaces {
+                    processes: true,
+                    ..none
+                },
+            ),
+            ("shared memory", Namespaces { ipc: true, ..none }),
+            (
+                "mounts",
+                Namespaces {
+                    mounts: true,
+                    ..none
+                },
+            ),
+            (
+                "a network",
+                Namespaces {
+                    network: true,
+                    ..none
+                },
+            ),
+        ];
+        let all = single.iter().fold(none, |all, (_, one)| all.and(*one));
+        if all.try_out().is_ok() {
+            return (all, Vec::new());
+        }
+        let mut allowed = Namespaces::default();
+        let mut refused = Vec::new();
+        for (what, one) in single {
+            match one.try_out() {
+                Ok(()) => allowed = allowed.and(one),
+                Err(error) => refused.push(Refused { what, error }),
+            }
+        }
+        (allowed, refused)
+    }
+
+    fn and(self, other: Namespaces) -> Namespaces {
+        Namespaces {
+            user: self.user || other.user,
+            processes: self.processes || other.processes,
+            ipc: self.ipc || other.ipc,
+            mounts: self.mounts || other.mounts,
+            network: self.network || other.network,
+        }
+    }
+
+    fn flags(self) -> libc::c_int {
+        let flags = [
+            (self.user, libc::CLONE_NEWUSER),
+            (self.processes, libc::CLONE_NEWPID),
+            (self.ipc, libc::CLONE_NEWIPC),
+            (self.mounts, libc::CLONE_NEWNS),
+            (self.network, libc::CLONE_NEWNET),
+        ];
+        let chosen = flags.into_iter().filter(|(is_own, _)| *is_own);
+        chosen.fold(0, |all, (_, flag)| all | flag)
+    }
+
+    /// Makes them for a process that ends at once.
+    fn try_out(self) -> io::Result<()> {
+        let maps = Maps::new();
+        let child = clone(self.flags())?;
+        if child == 0 {
+            // SAFETY: this is the child, which only makes system calls and ends.
+            unsafe {
+                let entered = self.enter(&maps).and_then(|()| self.mount_something());
+                libc::_exit(entered.err().map_or(0, Errno::raw_os_error));
+            }
+        }
+        match wait(child)?.code() {
+            Some(0) => Ok(()),
+            Some(error) => Err(io::Error::from_raw_os_error(error)),
+            None => Err(io::Error::other("a process was killed")),
+        }
+    }
+
+    /// What a child does first: it becomes the user that it was, and its mounts become its own.
+    ///
+    /// # Safety
+    /// This process is a child that [`clone`] has made; nothing is allocated.
+    unsafe fn enter(self, maps: &Maps) -> Result<(), Errno> {
+        // SAFETY: system calls on memory of the parent that this process has a copy of.
+        unsafe {
+            if self.user {
+                write(c"/proc/self/setgroups", b"deny")?;
+                write(c"/proc/self/uid_map", maps.users.as_bytes())?;
+                write(c"/proc/self/gid_map", maps.groups.as_bytes())?;
+            }
+            if self.mounts {
+                let flags = libc::MS_REC | libc::MS_PRIVATE;
+                let (none, root) = (std::ptr::null(), c"/".as_ptr());
+                check(libc::mount(none, root, none, flags, none.cast()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A system may allow the namespace, but no mounts in it.
+    ///
+    /// # Safety
+    /// As [`Namespaces::enter`].
+    unsafe fn mount_something(self) -> Result<(), Errno> {
+        if self.mounts {
+            let (tmpfs, place) = (c"tmpfs".as_ptr(), c"/dev/shm".as_ptr());
+            let flags = libc::MS_NOSUID | libc::MS_NODEV;
+            // SAFETY: a system call on constants.
+            unsafe {
+                check(libc::mount(
+                    tmpfs,
+                    place,
+                    tmpfs,
+                    flags,
+                    c"size=4096".as_ptr().cast(),
+                ))?
+            };
+        }
+        Ok(())
+    }
+}
+
+/// The user and the group of this process, as a user namespace maps them.
+struct Maps {
+    users: String,
+    groups: String,
+}
+
+impl Maps {
+    fn new() -> Maps {
+        let user = rustix::process::geteuid().as_raw();
+        let group = rustix::process::getegid().as_raw();
+        Maps {
+            users: format!("{user} {user} 1"),
+            groups: format!("{group} {group} 1"),
+        }
+    }
+}
+
+/// A program to start.
+pub(crate) struct Start {
+    /// Program and arguments.
+    pub(crate) words: Vec<OsString>,
+    /// The whole environment.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    /// Where it prints.
+    pub(crate) output: OwnedFd,
+    /// A socket, which it gets at this descriptor.
+    pub(crate) socket: Option<(OwnedFd, RawFd)>,
+    pub(crate) namespaces: Namespaces,
+    /// Files to which it writes its number, to join control groups.
+    pub(crate) groups: Vec<OwnedFd>,
+    /// Program and arguments of the keeper of a PID namespace, which runs [`keep`].
+    pub(crate) keeper: Vec<OsString>,
+}
+
+/// A process that was started, and that nobody has waited for.
+#[derive(Debug)]
+pub(crate) struct Child {
+    id: libc::pid_t,
+    /// Whether it is a keeper.
+    keeps: bool,
+}
+
+impl Child {
+    pub(crate) fn id(&self) -> u32 {
+        self.id.unsigned_abs()
+    }
+
+    /// Ends it at once, and with it all processes of its namespace.
+    pub(crate) fn kill(&self) {
+        // SAFETY: a system call; nobody has waited for the process, so the number is still its own.
+        unsafe { libc::kill(self.id, libc::SIGKILL) };
+    }
+
+    /// Waits until it has ended by itself, for at most this time.
+    pub(crate) fn await_end(&self, most: Duration) {
+        let id = rustix::process::Pid::from_raw(self.id);
+        let flags = rustix::process::PidfdFlags::empty();
+        let process = id.map(|id| rustix::process::pidfd_open(id, flags));
+        if let Some(Ok(process)) = process {
+            let mut ended = [PollFd::new(&process, PollFlags::IN)];
+            let most = Timespec::try_from(most).ok();
+            let _ = rustix::event::poll(&mut ended, most.as_ref());
+        }
+    }
+
+    /// Waits until it has ended. The status is that of the worker.
+    pub(crate) fn wait(self) -> io::Result<ExitStatus> {
+        let status = wait(self.id)?;
+        let signal = status.code().map(|code| code - SIGNALLED);
+        match signal.filter(|signal| self.keeps && (1..=MOST_SIGNAL).contains(signal)) {
+            Some(signal) => Ok(ExitStatus::from_raw(signal)),
+            None => Ok(status),
+        }
+    }
+}
+
+impl Start {
+    /// Starts the program. It ends with the calling thread.
+    ///
+    /// # Errors
+    /// The system refuses the process or a namespace, or the program cannot be run.
+    pub(crate) fn start(self) -> io::Result<Child> {
+        let text = |text: OsString| CString::new(text.into_vec()).map_err(io::Error::other);
+        let program = self.words.first().map(find);
+        let program = program.ok_or_else(|| io::Error::other("there is no program"))?;
+        let named = program.to_string_lossy().into_owned();
+        let program = text(program)?;
+        let words: Vec<CString> = self
+            .words
+            .into_iter()
+            .map(text)
+            .collect::<io::Result<_>>()?;
+        let keeper: Vec<CString> = self
+            .keeper
+            .into_iter()
+            .map(text)
+            .collect::<io::Result<_>>()?;
+        let variables = self.environment.into_iter().map(|(mut name, value)| {
+            name.push("=");
+            name.push(value);
+            text(name)
+        });
+        let variables: Vec<CString> = variables.collect::<io::Result<_>>()?;
+        let pointers = |texts: &[CString]| -> Vec<*const libc::c_char> {
+            let pointers = texts.iter().map(|text| text.as_ptr());
+            pointers.chain([std::ptr::null()]).collect()
+        };
+        let (read, low) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        // Not at a descriptor that the child replaces.
+        let write = rustix::io::fcntl_dupfd_cloexec(&low, 10)?;
+        drop(low);
+        let prepared = Prepared {
+            program: &program,
+            words: &pointers(&words),
+            variables: &pointers(&variables),
+            keeper: &pointers(&keeper),
+            output: self.output.as_raw_fd(),
+            socket: self
+                .socket
+                .as_ref()
+                .map(|(socket, at)| (socket.as_raw_fd(), *at)),
+            namespaces: self.namespaces,
+            groups: &self
+                .groups
+                .iter()
+                .map(AsRawFd::as_raw_fd)
+                .collect::<Vec<_>>(),
+            oom_score: &oom_score(),
+            maps: &Maps::new(),
+            parent: std::process::id() as libc::pid_t,
+        };
+        let id = clone(self.namespaces.flags())?;
+        if id == 0 {
+            // SAFETY: this is the child, which only makes system calls until the program runs.
+            unsafe { prepared.become_it(write.as_raw_fd()) };
+        }
+        drop(write);
+        let mut told = Vec::new();
+        std::fs::File::from(read).read_to_end(&mut told)?;
+        let child = Child {
+            id,
+            keeps: self.namespaces.processes,
+        };
+        let Ok(error) = <[u8; 4]>::try_from(told) else {
+            return Ok(child);
+        };
+        child.wait()?;
+        let error = io::Error::from_raw_os_error(i32::from_ne_bytes(error));
+        Err(io::Error::new(error.kind(), format!("{named}: {error}")))
+    }
+}
+
+/// Everything that the child needs, allocated before it is made.
+struct Prepared<'p> {
+    program: &'p CStr,
+    words: &'p [*const libc::c_char],
+    variables: &'p [*const libc::c_char],
+    keeper: &'p [*const libc::c_char],
+    output: RawFd,
+    socket: Option<(RawFd, RawFd)>,
+    namespaces: Namespaces,
+    groups: &'p [RawFd],
+    oom_score: &'p str,
+    maps: &'p Maps,
+    parent: libc::pid_t,
+}
+
+impl Prepared<'_> {
+    /// Runs the program. If that fails, tells the parent why and ends.
+    ///
+    /// # Safety
+    /// As [`Namespaces::enter`].
+    unsafe fn become_it(&self, tell: RawFd) -> ! {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let error = match self.prepare().and_then(|()| self.keep_or_go_on(tell)) {
+                Ok(()) => {
+                    let (words, variables) = (self.words.as_ptr(), self.variables.as_ptr());
+                    libc::execve(self.program.as_ptr(), words, variables);
+                    last_error()
+                }
+                Err(error) => error,
+            };
+            let error = error.raw_os_error().to_ne_bytes();
+            libc::write(tell, error.as_ptr().cast(), error.len());
+            libc::_exit(1);
+        }
+    }
+
+    unsafe fn prepare(&self) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+            // The parent may have died before. In a PID namespace it has no number; the worker then
+            // finds its socket closed.
+            if !self.namespaces.processes && libc::getppid() != self.parent {
+                return Err(Errno::PIPE);
+            }
+            for group in self.groups {
+                check_bytes(libc::write(*group, c"0".as_ptr().cast(), 1))?;
+            }
+            // Without the right to raise it, the process has the server's value.
+            let _ = write(c"/proc/self/oom_score_adj", self.oom_score.as_bytes());
+            self.namespaces.enter(self.maps)?;
+        }
+        Ok(())
+    }
+
+    /// In a PID namespace, becomes the keeper and returns in the worker. Connects the worker.
+    unsafe fn keep_or_go_on(&self, tell: RawFd) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.namespaces.processes {
+                number_next();
+                let worker = libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0);
+                if worker < 0 {
+                    return Err(last_error());
+                }
+                if worker > 0 {
+                    libc::close(tell);
+                    self.become_keeper(worker as u32);
+                }
+            }
+            if self.namespaces.user {
+                keep_mount_rights()?;
+            }
+            let null = check(libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY))?;
+            check(libc::dup2(null, 0))?;
+            check(libc::dup2(self.output, 1))?;
+            check(libc::dup2(self.output, 2))?;
+            if let Some((socket, at)) = self.socket {
+                check(libc::dup2(socket, at))?;
+            }
+            let mut signals: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut signals);
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            check(libc::sigprocmask(
+                libc::SIG_SETMASK,
+                &signals,
+                std::ptr::null_mut(),
+            ))?;
+        }
+        Ok(())
+    }
+}
+
+impl Prepared<'_> {
+    /// Becomes the keeper, which has no files. It gives up its rights later: a program that gains
+    /// rights would lose the request to end with the server.
+    ///
+    /// # Safety
+    /// As [`Namespaces::enter`].
+    unsafe fn become_keeper(&self, worker: u32) -> ! {
+        let mut variable = [0; KEEPER.len() + 1 + DIGITS + 1];
+        let (name, number) = variable.split_at_mut(KEEPER.len() + 1);
+        name[..KEEPER.len()].copy_from_slice(KEEPER.as_bytes());
+        name[KEEPER.len()] = b'=';
+        decimal(worker, number);
+        let variables = [variable.as_ptr().cast(), std::ptr::null()];
+        // SAFETY: the caller's promise.
+        unsafe {
+            let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+            for standard in 0..3 {
+                libc::dup2(null, standard);
+            }
+            let program = self.keeper[0];
+            if !program.is_null() {
+                libc::execve(program, self.keeper.as_ptr(), variables.as_ptr());
+            }
+            libc::_exit(1);
+        }
+    }
+}
+
+/// The highest number of a signal.
+const MOST_SIGNAL: i32 = 64;
+/// Exit statuses of a keeper above this one are signals that ended the worker.
+const SIGNALLED: i32 = 128;
+
+/// Environment variable of a keeper, with the number of its worker.
+pub(crate) const KEEPER: &str = "FARCALL_KEEPER";
+
+/// Waits for the worker and for every process that it leaves behind. Ends with the worker's status;
+/// 128 and more stand for a signal.
+pub(crate) fn keep() -> ! {
+    drop_rights();
+    let worker = std::env::var(KEEPER)
+        .ok()
+        .and_then(|text| text.parse().ok());
+    loop {
+        let mut status = 0;
+        // SAFETY: a system call on memory of this frame.
+        let ended = unsafe { libc::waitpid(-1, &mut status, 0) };
+        if Some(ended) == worker || ended < 0 && last_error() == Errno::CHILD {
+            let status = ExitStatus::from_raw(status);
+            let signal = status.signal().map(|signal| SIGNALLED + signal);
+            std::process::exit(status.code().or(signal).unwrap_or(1));
+        }
+    }
+}
+
+/// Gives up all rights of root, so that this thread can use only the files of its user.
+pub(crate) fn drop_rights() {
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    // To give up rights is always allowed.
+    let _ = set_capabilities(None, none);
+}
+
+/// Digits of a process number, at most.
+const DIGITS: usize = 10;
+
+/// Writes a number in digits, without allocation. Returns their count.
+fn decimal(number: u32, to: &mut [u8]) -> usize {
+    let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
+    let mut rest = number;
+    for place in to[..digits].iter_mut().rev() {
+        *place = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    digits
+}
+
+/// Gives the next process of this PID namespace the number that this process has for the server, so
+/// that workers have different numbers. Libraries seed random numbers with them.
+///
+/// # Safety
+/// As [`Namespaces::enter`].
+unsafe fn number_next() {
+    let mut text = [0u8; DIGITS];
+    // SAFETY: system calls on memory of this frame.
+    unsafe {
+        let length = libc::readlink(c"/proc/self".as_ptr(), text.as_mut_ptr().cast(), DIGITS);
+        let digits = text.iter().take(length.max(0) as usize);
+        let digits = digits.filter(|digit| digit.is_ascii_digit());
+        let number = digits.fold(0, |number: u32, digit| {
+            number
+                .wrapping_mul(10)
+                .wrapping_add(u32::from(*digit - b'0'))
+        });
+        let length = decimal(number.saturating_sub(1), &mut text);
+        // Without the right to it, the worker has the number 2.
+        let _ = write(c"/proc/sys/kernel/ns_last_pid", &text[..length]);
+    }
+}
+
+/// Keeps the rights over mounts and the network of the new namespaces in the program. The worker
+/// gives them up before it calls a function.
+///
+/// # Safety
+/// As [`Namespaces::enter`].
+unsafe fn keep_mount_rights() -> Result<(), Errno> {
+    const NET_ADMIN: u32 = 12;
+    const SYS_ADMIN: u32 = 21;
+    const AMBIENT: libc::c_int = 47;
+    const RAISE: libc::c_ulong = 2;
+    let kept = 1u32 << NET_ADMIN | 1 << SYS_ADMIN;
+    // SAFETY: the caller's promise.
+    unsafe {
+        set_rights(kept)?;
+        for right in [NET_ADMIN, SYS_ADMIN] {
+            check(libc::prctl(
+                AMBIENT,
+                RAISE,
+                libc::c_ulong::from(right),
+                0,
+                0,
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+/// Sets the rights of the calling thread, of the first 32, to these.
+///
+/// # Safety
+/// As [`Namespaces::enter`].
+unsafe fn set_rights(rights: u32) -> Result<(), Errno> {
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = [VERSION_3, 0];
+    // Effective, permitted and inheritable, for the first 32 rights and for the others.
+    let sets = [rights, rights, rights, 0, 0, 0];
+    // SAFETY: a system call on memory of this frame, laid out as capset(2) says.
+    match unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) } {
+        0.. => Ok(()),
+        _ => Err(last_error()),
+    }
+}
+
+/// Makes a child as `fork` does, in new namespaces. In the child the result is 0.
+fn clone(flags: libc::c_int) -> io::Result<libc::pid_t> {
+    let flags = libc::c_long::from(flags | libc::SIGCHLD);
+    // SAFETY: without a stack and without shared memory this is a fork. The child makes only system
+    // calls, so it needs no lock that another thread of the parent may have held.
+    let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    match child {
+        0.. => Ok(child as libc::pid_t),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn wait(id: libc::pid_t) -> io::Result<ExitStatus> {
+    let mut status = 0;
+    loop {
+        // SAFETY: a system call on memory of this frame.
+        if unsafe { libc::waitpid(id, &mut status, 0) } == id {
+            return Ok(ExitStatus::from_raw(status));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// The path of a program that is named without one.
+fn find(name: &OsString) -> OsString {
+    if name.as_bytes().contains(&b'/') {
+        return name.clone();
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let mut paths = std::env::split_paths(&folders).map(|folder| folder.join(name));
+    paths
+        .find(|path| path.is_file())
+        .map_or_else(|| name.clone(), |path| path.into_os_string())
+}
+
+fn oom_score() -> String {
+    let own = std::fs::read_to_string(Path::new("/proc/self/oom_score_adj"));
+    let own = own.ok().and_then(|text| text.trim().parse::<i32>().ok());
+    (own.unwrap_or(0) + OOM_SCORE).min(1000).to_string()
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+fn check(result: libc::c_int) -> Result<libc::c_int, Errno> {
+    match result {
+        0.. => Ok(result),
+        _ => Err(last_error()),
+    }
+}
+
+fn check_bytes(result: isize) -> Result<(), Errno> {
+    match result {
+        0.. => Ok(()),
+        _ => Err(last_error()),
+    }
+}
+
+/// Writes a short text to a file.
+///
+/// # Safety
+/// As [`Namespaces::enter`].
+unsafe fn write(path: &CStr, text: &[u8]) -> Result<(), Errno> {
+    // SAFETY: system calls on memory that the caller lends.
+    unsafe {
+        let file = check(libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC))?;
+        let written = check_bytes(libc::write(file, text.as_ptr().cast(), text.len()));
+        libc::close(file);
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    /// A keeper: it waits for its only child, the worker.
+    const KEEPING: &str = "while kill -0 $FARCALL_KEEPER; do sleep 0.01; done; exit 7";
+
+    fn run(script: &str, namespaces: Namespaces) -> (ExitStatus, String) {
+        let (read, output) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let child = Start {
+            words: ["sh", "-c", script].map(OsString::from).into(),
+            environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
+            output,
+            socket: None,
+            namespaces,
+            groups: Vec::new(),
+            keeper: ["/bin/sh", "-c", KEEPING].map(OsString::from).into(),
+        };
+        let child = child.start().unwrap();
+        let mut text = String::new();
+        File::from(read).read_to_string(&mut text).unwrap();
+        (child.wait().unwrap(), text)
+    }
+
+    #[test]
+    fn a_program_gets_its_words_and_variables() {
+        let (status, text) = run(
+            "echo $0 $$; echo $PATH; env | wc -l; exit 3",
+            Namespaces::default(),
+        );
+        assert_eq!(status.code(), Some(3));
+        assert!(text.contains("/usr/bin:/bin"), "{text}");
+    }
+
+    #[test]
+    fn a_missing_program_is_an_error_that_names_it() {
+        let (_read, output) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let start = Start {
+            words: vec!["/no/such/program".into()],
+            environment: Vec::new(),
+            output,
+            socket: None,
+            namespaces: Namespaces::default(),
+            groups: Vec::new(),
+            keeper: Vec::new(),
+        };
+        let error = start.start().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().contains("/no/such/program"), "{error}");
+    }
+
+    #[test]
+    fn the_first_process_of_a_namespace_takes_all_others_with_it() {
+        let (namespaces, refused) = Namespaces::available();
+        if !namespaces.processes {
+            eprintln!("skipped: {refused:?}");
+            return;
+        }
+        // The pipe closes only when the last process that has it is gone.
+        let (status, text) = run("(sleep 1000 &); kill -0 1; echo $?", namespaces);
+        assert_eq!((status.code(), text.trim()), (Some(7), "0"));
+    }
+}
