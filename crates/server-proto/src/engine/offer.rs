@@ -9,6 +9,7 @@ use crate::arrays::Use;
 use crate::call::{ActiveCall, Durability, Printing};
 use crate::connection::Offer;
 use crate::flaw::{Flaw, has};
+use crate::functions::Functions;
 use crate::keys::{ConnectionKey, Key, MemoryKey, WorkerKey};
 use crate::map::Map;
 use crate::memory::{Memory, MemoryGrant, NoMemory};
@@ -77,25 +78,15 @@ impl Engine {
             MemoryGrant::Here(buffer) => self.take(key, id, call, admissible, buffer),
             MemoryGrant::Later => self.cx.await_room(key, id, offer),
             MemoryGrant::Never(failure) => {
-                let failure = self.name_largest(call, &admissible.checked.layout, failure);
+                let failure = name_largest(
+                    &self.cx.functions,
+                    call,
+                    &admissible.checked.layout,
+                    failure,
+                );
                 self.cx.clients[key].proto.fail(id, &failure);
             }
         }
-    }
-
-    /// Adds the function and its largest array to a failure for lack of memory.
-    fn name_largest(&self, call: &Call, layout: &Layout, failure: Failure) -> Failure {
-        let Ok(function) = self.cx.functions.get(call.function) else {
-            return failure;
-        };
-        let interface = &function.interface;
-        let largest = layout.travelling().max_by_key(|array| array.bytes);
-        let share = largest.map_or_else(String::new, |array| {
-            let name = &interface.params[array.param].name;
-            format!("; the largest array, `{name}`, has {} bytes", array.bytes)
-        });
-        let text = format!("{}: {}{share}", interface.qualified_name(), failure.message);
-        Failure::new(failure.kind, text)
     }
 
     /// Whether a call may be accepted when there is memory for it.
@@ -256,7 +247,7 @@ impl Engine {
                  {most_bytes} bytes (limits.memory_per_user)"
             );
             let failure = Failure::new(FailureKind::QuotaExceeded, text);
-            return Err(self.name_largest(request, layout, failure));
+            return Err(name_largest(&self.cx.functions, request, layout, failure));
         }
         Ok(())
     }
@@ -348,6 +339,21 @@ impl Engine {
             }
         }
     }
+}
+
+/// Adds the function and its largest array to a failure for lack of memory.
+fn name_largest(functions: &Functions, call: &Call, layout: &Layout, failure: Failure) -> Failure {
+    let Ok(function) = functions.get(call.function) else {
+        return failure;
+    };
+    let interface = &function.interface;
+    let largest = layout.travelling().max_by_key(|array| array.bytes);
+    let share = largest.map_or_else(String::new, |array| {
+        let name = &interface.params[array.param].name;
+        format!("; the largest array, `{name}`, has {} bytes", array.bytes)
+    });
+    let text = format!("{}: {}{share}", interface.qualified_name(), failure.message);
+    Failure::new(failure.kind, text)
 }
 
 /// The locations of a call's arrays by segment number, and these segments.
