@@ -231,11 +231,26 @@ impl Server {
         Ok(functions.into_iter().map(summary).collect())
     }
 
-    /// The interface of a function, in the interface language.
+    /// The interface of a function, or of each method of a class, in the interface language.
     fn describe(&self, py: Python<'_>, name: FunctionName<'_>) -> PyResult<String> {
         let FunctionName(name) = name;
-        let function = self.origin.ask(py, || self.client.function(name))?;
-        Ok(function.interface().public_text())
+        self.origin.ask(py, || {
+            let unknown = match self.client.function(name) {
+                Ok(function) => return Ok(function.interface().public_text()),
+                Err(error) => error,
+            };
+            let methods = self.client.methods(name)?.into_iter();
+            let functions = methods.map(|method| self.client.function(&method));
+            let functions: Vec<_> = functions.collect::<Result<_, _>>()?;
+            let texts = functions
+                .iter()
+                .map(|known| known.interface().public_text());
+            let texts: Vec<String> = texts.collect();
+            match texts.is_empty() {
+                true => Err(unknown),
+                false => Ok(texts.join("\n")),
+            }
+        })
     }
 
     /// The function handle for a name: `module/name`, or `name` alone. The client fetches the
