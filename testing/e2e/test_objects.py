@@ -1,6 +1,7 @@
 """Remote objects: state that lives on the server between calls."""
 
 import gc
+import json
 import os
 import pathlib
 import pickle
@@ -96,6 +97,24 @@ def test_classes_keep_their_names_to_themselves(server):
     with server.new("Other") as other, server.new("Counter") as counter:
         assert other.add(2).value == 42
         assert counter.nap(0).calls == 1
+
+
+@pytest.mark.parametrize("name", ["Counter", "counters/Counter"])
+def test_a_class_is_described(process, server, name):
+    for text in (farcall_output("describe", name, process.address), server.describe(name)):
+        assert "Add to the history" in text
+        assert "DefMethod read(" in text
+        assert "slept" not in text
+    described = json.loads(farcall_output("describe", "--json", name, process.address))
+    assert described["class"] == name
+    assert len(described["methods"]) == 6
+    with pytest.raises(farcall.UnknownFunction, match="Nothing"):
+        server.describe("Nothing")
+
+
+def farcall_output(*words):
+    command = [FARCALL, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
 
 
 def test_what_python_shows(server):

@@ -1,5 +1,6 @@
 """Sections, Shrink, strings, work space and sizes that depend on array elements, end to end."""
 
+import json
 import pathlib
 import subprocess
 
@@ -136,3 +137,31 @@ def test_code_needs_the_operators_word():
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 1
     assert "--allow-code" in done.stderr
+
+
+def call_json(server, *words):
+    """What `farcall call --json` prints."""
+    command = [FARCALL, "call", "--json", *words, "--server", server.address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["results"]
+
+
+def test_json_carries_all_values_at_full_precision(travel, tmp_path):
+    third = 1 / 3
+    results = call_json(travel, "work", "n=12", f"x={third},nan,inf,-inf,1e-300,0,1,2,3,4,5,6")
+    values = results["y"]["values"]
+    assert values[:7] == [6, 5, 4, 3, 2, 1, 0]
+    assert values[7:] == [1e-300, "-Infinity", "Infinity", "NaN", third]
+    np.save(tmp_path / "a.npy", np.arange(6.0).reshape(2, 3))
+    doubled = call_json(travel, "sections", "n=2", "lda=3", f"a=@{tmp_path}/a.npy")
+    assert doubled["a"]["values"] == [[0, 2, 2], [6, 8, 5]]
+    assert doubled["seen"]["values"] == [[0, 1, 0], [3, 4, 0]]
+
+
+def test_integers_of_the_command_lose_nothing(travel):
+    large = 2**53 + 1
+    assert call_json(travel, "longs", "n=2", f"x={large},-1")["y"]["values"] == [large, -1]
+    command = [FARCALL, "call", "work", "n=1", f"x={large}", "--server", travel.address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert "do not fit double" in done.stderr

@@ -173,6 +173,9 @@ pub(crate) fn describe(object: &Bound<'_, PyAny>) -> String {
     if let Ok(array) = object.cast::<numpy::PyUntypedArray>() {
         return crate::array::describe(array);
     }
+    if object.is_none() {
+        return "None".to_owned();
+    }
     let class = object.get_type().name();
     let class = class.map_or_else(|_| "an object".to_owned(), |name| name.to_string());
     let text = object

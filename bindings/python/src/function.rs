@@ -22,7 +22,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Whether blocking calls show their progress; `farcall.progress` sets it.
 static SHOWS_PROGRESS: AtomicBool = AtomicBool::new(false);
@@ -323,7 +323,9 @@ impl Function {
 
     /// Calls the function. Arguments are in the order of the interface, or by name. The call makes
     /// the OUT arguments that are left out. It returns OUT and INOUT arguments as a named tuple, or
-    /// `None` if the function has none. Callbacks run on this thread while it waits.
+    /// `None` if the function has none. Callbacks run on this thread while it waits. With
+    /// `timeout`, the call ends with `TimeoutError` after so many seconds, unless the function has
+    /// an argument of that name.
     #[pyo3(signature = (*args, **kwargs))]
     pub(crate) fn __call__<'py>(
         slf: &Bound<'py, Self>,
@@ -334,6 +336,13 @@ impl Function {
         let this = slf.get();
         if let Some(transaction) = transaction::active(py) {
             return this.record(py, &transaction, args, kwargs);
+        }
+        if this.has_timeout(kwargs)? && !SHOWS_PROGRESS.load(Ordering::Relaxed) {
+            let future = Bound::new(py, Function::call_async(slf, args, kwargs)?)?;
+            let result = future.call_method0("result")?;
+            let times: Option<Times> = future.getattr("times")?.extract()?;
+            times.into_iter().for_each(|times| this.took(times));
+            return Ok(result);
         }
         if SHOWS_PROGRESS.load(Ordering::Relaxed) {
             let future = Function::call_async(slf, args, kwargs)?;
@@ -386,7 +395,8 @@ impl Function {
     }
 
     /// Starts a call and returns its future at once. Any number of calls may be under way at one
-    /// server. The future holds the arrays; do not use them until it is done.
+    /// server. The future holds the arrays; do not use them until it is done. With `timeout`, the
+    /// call is given up after so many seconds, and the future raises `TimeoutError`.
     #[pyo3(signature = (*args, **kwargs))]
     fn call_async<'py>(
         slf: &Bound<'py, Self>,
@@ -398,21 +408,67 @@ impl Function {
             let text = "a transaction records its calls: call the function without `call_async`";
             return Err(error::arguments(py, &function.name, text));
         }
-        let (laid_out, mut arguments, slots) = function.prepare(py, args, kwargs)?;
+        let (limit, kwargs) = function.take_timeout(py, kwargs)?;
+        let start = Instant::now();
+        let (laid_out, mut arguments, slots) = function.prepare(py, args, kwargs.as_ref())?;
         // SAFETY: the future holds the slots until the call has ended. The user must not use the
         // arrays until then: that is the contract of a call.
         let pending =
             py.detach(|| unsafe { function.client.start_laid_out(laid_out, &mut arguments) });
         let pending = pending.map_err(|error| error::from_client(py, &error))?;
         let kept = slots.into_iter().map(|slot| slot.map(Slot::keep));
-        Ok(Future::new(slf.clone().unbind(), pending, kept.collect()))
+        let limit = limit.map(|limit| (limit, start));
+        let function = slf.clone().unbind();
+        Ok(Future::new(function, pending, kept.collect(), limit))
     }
 }
+
+/// The name of a call's time limit among its arguments.
+const TIMEOUT: &str = "timeout";
 
 /// The scalars and the sizes of a call, its arguments, and the memory of its arrays.
 type Prepared<'py> = (LaidOut, Vec<Argument<'py>>, Vec<Option<Slot<'py>>>);
 
 impl Function {
+    /// Whether a call has a time limit of its own.
+    fn has_timeout(&self, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
+        let given = kwargs.map(|kwargs| kwargs.contains(TIMEOUT)).transpose()?;
+        Ok(given == Some(true) && self.takes_timeout())
+    }
+
+    /// Whether `timeout` is the time limit of a call, and no argument of the function.
+    fn takes_timeout(&self) -> bool {
+        let interface = self.client.interface();
+        let callbacks = interface.callbacks.iter().map(|callback| &callback.name);
+        let params = self.params().iter().map(|param| &param.name);
+        !params.chain(callbacks).any(|name| name == TIMEOUT)
+    }
+
+    /// The time limit of a call, and its other arguments by name.
+    fn take_timeout<'py>(
+        &self,
+        py: Python<'py>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<(Option<Duration>, Option<Bound<'py, PyDict>>)> {
+        let Some(kwargs) = kwargs.filter(|_| self.takes_timeout()) else {
+            return Ok((None, kwargs.cloned()));
+        };
+        let Some(limit) = kwargs.get_item(TIMEOUT)? else {
+            return Ok((None, Some(kwargs.clone())));
+        };
+        let others = kwargs.copy()?;
+        others.del_item(TIMEOUT)?;
+        if limit.is_none() {
+            return Ok((None, Some(others)));
+        }
+        let Ok(limit) = limit.extract::<f64>() else {
+            let given = error::describe(&limit);
+            let expected = "a number of seconds";
+            return Err(error::argument(py, &self.name, TIMEOUT, expected, &given));
+        };
+        Ok((Some(seconds(py, TIMEOUT, limit)?), Some(others)))
+    }
+
     fn prepare<'py>(
         &self,
         py: Python<'py>,

@@ -12,7 +12,7 @@ use pyo3::exceptions::asyncio::CancelledError;
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The future of a call. It holds the arrays until the call has ended. If the program deletes the
 /// future before that, the client gives the call up.
@@ -22,6 +22,14 @@ pub(crate) struct Future {
     state: Mutex<State>,
     /// The thread that waits for the call with the lock held, and runs its callbacks.
     waiter: Mutex<Option<ThreadId>>,
+    limit: Option<TimeLimit>,
+}
+
+/// The time limit of one call, which ends when the limit passes.
+#[derive(Clone, Copy)]
+struct TimeLimit {
+    seconds: Duration,
+    end: Instant,
 }
 
 enum State {
@@ -41,13 +49,19 @@ impl Future {
         function: Py<Function>,
         pending: Pending,
         slots: Vec<Option<Kept>>,
+        limit: Option<(Duration, Instant)>,
     ) -> Future {
+        let limit = limit.map(|(seconds, start)| TimeLimit {
+            seconds,
+            end: start + seconds,
+        });
         let state = Mutex::new(State::Pending(Box::new(pending), slots));
         let waiter = Mutex::new(None);
         Future {
             function,
             state,
             waiter,
+            limit,
         }
     }
 
@@ -79,23 +93,44 @@ impl Future {
     }
 
     /// Waits until the call has ended.
-    fn wait(&self, timeout: Option<std::time::Duration>) -> Result<(), Error> {
+    fn wait(&self, timeout: Option<Duration>) -> Result<(), Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         *self.waiter() = Some(std::thread::current().id());
-        let waited = Future::wait_with(&mut state, timeout);
+        let waited = self.wait_with(&mut state, timeout);
         *self.waiter() = None;
         waited
     }
 
-    fn wait_with(state: &mut State, timeout: Option<std::time::Duration>) -> Result<(), Error> {
-        if let (State::Pending(pending, _), Some(timeout)) = (&*state, timeout) {
-            pending.wait_timeout(timeout)?;
+    fn wait_with(&self, state: &mut State, timeout: Option<Duration>) -> Result<(), Error> {
+        let left = self
+            .limit
+            .map(|limit| limit.end.saturating_duration_since(Instant::now()));
+        if let (State::Pending(pending, _), Some(most)) =
+            (&*state, left.into_iter().chain(timeout).min())
+        {
+            let waited = pending.wait_timeout(most);
+            if let (Err(Error::Timeout { address, .. }), Some(seconds)) = (&waited, self.passed()) {
+                let error = Error::Timeout {
+                    address: address.clone(),
+                    after: seconds,
+                };
+                // The call is given up before its memory.
+                *state = State::Over(Err(error), Vec::new());
+                return Ok(());
+            }
+            waited?;
         }
         match std::mem::replace(state, State::Moving) {
             State::Pending(pending, slots) => *state = State::Over(pending.wait(), slots),
             other => *state = other,
         }
         Ok(())
+    }
+
+    /// The time limit of the call in seconds, if it has passed.
+    fn passed(&self) -> Option<Duration> {
+        let limit = self.limit.filter(|limit| limit.end <= Instant::now());
+        limit.map(|limit| limit.seconds)
     }
 
     /// Makes the result of a call that has ended.
@@ -190,7 +225,8 @@ impl Future {
     fn _expired(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(match &*self.lock(py)? {
             State::Pending(pending, _) => {
-                pending.deadline().is_some_and(|end| end <= Instant::now())
+                let end = pending.deadline();
+                end.is_some_and(|end| end <= Instant::now()) || self.passed().is_some()
             }
             _ => false,
         })

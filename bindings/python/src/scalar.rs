@@ -38,6 +38,10 @@ pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> P
     };
     match scalar.check(param) {
         Ok(()) => Ok(scalar),
+        // An integer of more than 64 bits is a text here, but not to the user.
+        Err(error) if value.is_instance_of::<PyInt>() => {
+            Err(mismatch(&error.expected, value.to_string()))
+        }
         Err(error) => Err(mismatch(&error.expected, error.given.into())),
     }
 }

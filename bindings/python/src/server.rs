@@ -11,7 +11,7 @@ use crate::reservation::{self, Rate, Reservation};
 use crate::times::Times;
 use crate::transaction::Transaction;
 use farcall_client::{Credentials, Options};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::cell::RefCell;
@@ -111,6 +111,23 @@ fn credentials(
         credentials = credentials.with_certificate(certificate, key);
     }
     credentials
+}
+
+/// The name of a function or a class, from any value that a user gives.
+struct FunctionName<'a>(&'a str);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for FunctionName<'a> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<FunctionName<'a>> {
+        value.extract().map(FunctionName).map_err(|_| {
+            PyTypeError::new_err(format!(
+                "expected a name, such as \"lapack/dgesv\", given {}; `farcall ls` lists the \
+                 functions",
+                error::describe(&value)
+            ))
+        })
+    }
 }
 
 pub(crate) fn seconds(py: Python<'_>, name: &str, value: f64) -> PyResult<Duration> {
@@ -216,15 +233,36 @@ impl Server {
         Ok(functions.into_iter().map(summary).collect())
     }
 
-    /// The interface of a function, in the interface language.
-    fn describe(&self, py: Python<'_>, name: &str) -> PyResult<String> {
-        let function = self.origin.ask(py, || self.client.function(name))?;
-        Ok(function.interface().public_text())
+    /// The interface of a function, or of each method of a class, in the interface language.
+    fn describe(&self, py: Python<'_>, name: FunctionName<'_>) -> PyResult<String> {
+        let FunctionName(name) = name;
+        self.origin.ask(py, || {
+            let unknown = match self.client.function(name) {
+                Ok(function) => return Ok(function.interface().public_text()),
+                Err(error) => error,
+            };
+            let methods = self.client.methods(name)?.into_iter();
+            let functions = methods.map(|method| self.client.function(&method));
+            let functions: Vec<_> = functions.collect::<Result<_, _>>()?;
+            let texts = functions
+                .iter()
+                .map(|known| known.interface().public_text());
+            let texts: Vec<String> = texts.collect();
+            match texts.is_empty() {
+                true => Err(unknown),
+                false => Ok(texts.join("\n")),
+            }
+        })
     }
 
     /// The function handle for a name: `module/name`, or `name` alone. The client fetches the
     /// interface once.
-    fn function<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, Function>> {
+    fn function<'py>(
+        &self,
+        py: Python<'py>,
+        name: FunctionName<'_>,
+    ) -> PyResult<Bound<'py, Function>> {
+        let FunctionName(name) = name;
         self.origin.check(py)?;
         if let Some(known) = self
             .functions
@@ -249,7 +287,8 @@ impl Server {
     /// `stays` the object is persistent: the server keeps it until `drop_object`, or until a day
     /// after its last use, and `server.object(id)` finds it again.
     #[pyo3(name = "new", signature = (name, *, stays=false))]
-    fn new_object(&self, py: Python<'_>, name: &str, stays: bool) -> PyResult<Object> {
+    fn new_object(&self, py: Python<'_>, name: FunctionName<'_>, stays: bool) -> PyResult<Object> {
+        let FunctionName(name) = name;
         let (object, id) = self.origin.ask(py, || {
             let object = self.client.new_object(name)?;
             let id = stays.then(|| object.keep()).transpose()?;
@@ -285,7 +324,7 @@ impl Server {
     fn call<'py>(
         &self,
         py: Python<'py>,
-        name: &str,
+        name: FunctionName<'_>,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {

@@ -1,9 +1,10 @@
 import gc
+import time
 
 import farcall
 import numpy as np
 import pytest
-from servers import descriptors, resident_bytes
+from servers import LIBRARIES, descriptors, resident_bytes
 
 N = 5
 
@@ -35,12 +36,13 @@ WRONG = [
     ("n", 5j, ["`n`", "an integer", "complex 5j"]),
     ("n", np.ones(2), ["`n`", "an integer", "float64 array of shape (2,)"]),
     ("n", 2**31, ["`n`", "2147483648"]),
-    ("n", 2**70, ["`n`", str(2**70)]),
+    ("n", 2**70, ["`n`", f"given {2**70}"]),
     ("n", -1, ["`a`", "`n`", "-1"]),
     ("n", 2**31 - 1, ["`a`"]),
     ("nrhs", object(), ["`nrhs`", "an integer", "object"]),
     ("nrhs", -7, ["`b`", "`nrhs`", "-7"]),
-    ("lda", N - 1, ["`a`", "4"]),
+    ("lda", N - 1, ["argument `lda` is 4, expected at least 5", "`a`"]),
+    ("N", N, ["`N`", "did you mean `n`?"]),
     ("lda", 2**40, ["`lda`", str(2**40)]),
     ("a", None, ["`a`", "an array of float64", "nothing"]),
     ("a", 1.0, ["`a`", "float64", "float 1.0"]),
@@ -262,3 +264,46 @@ def test_without_an_address_the_environment_is_asked(library_server, monkeypatch
     monkeypatch.setenv("FARCALL_SERVER", library_server.address)
     monkeypatch.setenv("NINF_SERVER_PORT", "1")
     assert farcall.connect().address == library_server.address
+
+
+@pytest.mark.parametrize("name", [None, 5, b"dgesv"])
+def test_a_name_that_is_none_says_what_was_expected(server, name):
+    for wants in (server.function, server.call, server.describe, server.new):
+        with pytest.raises(TypeError, match=r"expected a name, such as .*given .*farcall ls"):
+            wants(name)
+
+
+def test_a_limit_names_the_function_and_its_largest_array(start, tmp_path):
+    config = tmp_path / "farcall.toml"
+    for limit in ("memory = 8388608", "memory_per_user = 8388608"):
+        config.write_text(f"[limits]\n{limit}\n")
+        server = start(LIBRARIES / "bench.idl", options=["--config", str(config)])
+        echo = server.connect(same_host=False).function("echo")
+        with pytest.raises(farcall.ServerError) as raised:
+            echo(n=1 << 21, x=np.ones(1 << 21))
+        text = str(raised.value)
+        for word in ["bench/echo", "`y`", str(8 << 21), "8388608", "limits.memory"]:
+            assert word in text, text
+
+
+def test_a_call_may_have_a_time_limit_of_its_own(start, nap_idl):
+    server = start(nap_idl).connect()
+    nap = server.function("nap")
+    for slow in (
+        lambda: nap(30_000, timeout=0.2),
+        lambda: server.call("nap", 30_000, timeout=0.2),
+        lambda: nap.call_async(30_000, timeout=0.2).result(),
+        lambda: nap.call_async(30_000, timeout=0.2).result(timeout=20),
+    ):
+        begun = time.monotonic()
+        with pytest.raises(farcall.TimeoutError, match=r"0\.2 s"):
+            slow()
+        assert time.monotonic() - begun < 15
+    future = nap.call_async(30_000, timeout=20)
+    with pytest.raises(farcall.TimeoutError):
+        future.result(timeout=0.1)
+    assert not future.done(), "the wait has ended, not the call"
+    future.cancel()
+    assert nap(0, timeout=None) == nap(0, timeout=30)
+    with pytest.raises(farcall.ArgumentError, match="`timeout`: expected a number of seconds"):
+        nap(0, timeout="soon")

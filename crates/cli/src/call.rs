@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     /// Show an estimate of the call (bytes, memory, time), and do not make the call
     #[arg(long)]
     dry_run: bool,
-    /// Print one JSON object
+    /// Print one JSON object, with all values of the arrays that -o does not write to files
     #[arg(long)]
     json: bool,
 }
@@ -490,8 +490,10 @@ fn named(
             .ok_or_else(|| Failure::usage(format!("`{word}`: write {form}")))?;
         let index = interface.param(name).ok_or_else(|| {
             let names: Vec<&str> = interface.params.iter().map(|p| p.name.as_str()).collect();
+            let close = farcall_spelling::closest(name, names.iter().copied(), 1);
+            let hint = close.map_or_else(String::new, |known| format!("did you mean `{known}`? "));
             Failure::usage(format!(
-                "the function has no argument `{name}`; it has: {}",
+                "the function has no argument `{name}`; {hint}it has: {}",
                 names.join(", ")
             ))
         })?;

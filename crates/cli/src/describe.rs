@@ -7,13 +7,13 @@ use clap::Args;
 use farcall_client::{Function, Interface};
 use serde_json::{Value, json};
 
-/// Show the interface of a function, or what a call would take at each server
+/// Show the interface of a function or of a class, or what a call would take at each server
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall describe lapack/dgesv
   farcall describe ddot --server meta://localhost --estimate n=1000000 incx=1 incy=1")]
 pub(crate) struct Arguments {
-    /// Name of the function, with or without its module
+    /// Name of the function or the class, with or without its module
     function: String,
     /// Server to ask, as with --server. With --estimate, arguments by name: all scalars, and the
     /// arrays whose elements decide the sizes of others
@@ -47,8 +47,35 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     let server = arguments.target.connect(address)?;
-    let function = server.function(&arguments.function)?;
+    let unknown = match server.function(&arguments.function) {
+        Ok(function) => return show(&function, arguments.json),
+        Err(error) => error,
+    };
+    let methods = server.methods(&arguments.function)?;
+    if methods.is_empty() {
+        return Err(unknown.into());
+    }
+    let mut described = Vec::new();
+    for method in methods {
+        let method = server.function(&method)?;
+        match arguments.json {
+            true => described.push(to_json(method.interface(), method.text())),
+            false => show(&method, false)?,
+        }
+    }
     if arguments.json {
+        let class = &arguments.function;
+        println!(
+            "{}",
+            json!({ "schema": 1, "class": class, "methods": described })
+        );
+    }
+    Ok(())
+}
+
+/// Prints the interface of a function.
+fn show(function: &Function, as_json: bool) -> Result<(), Failure> {
+    if as_json {
         let mut description = to_json(function.interface(), function.text());
         description["library"] = function.library().into();
         println!("{description}");

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use farcall_idl::{Order, Type};
 use farcall_npy::{Header, MOST_HEADER};
+use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -44,6 +45,37 @@ enum Number {
     Integer(i64),
     Real(f64),
     Complex(f64, f64),
+}
+
+impl Number {
+    /// A number as users write it. A whole number is an integer, also as `1e3`.
+    fn parse(word: &str) -> Option<Number> {
+        let word = word.trim();
+        if let Ok(value) = word.parse() {
+            return Some(Number::Integer(value));
+        }
+        let value: f64 = word.parse().ok()?;
+        let is_integer = value.fract() == 0.0 && value.abs() < 2f64.powi(53);
+        Some(match is_integer {
+            true => Number::Integer(value as i64),
+            false => Number::Real(value),
+        })
+    }
+
+    /// The number at full precision. JSON has no infinite numbers and no NaN: they are texts.
+    fn to_json(self) -> Value {
+        let real = |value: f64| match value.is_finite() {
+            true => json!(value),
+            false if value.is_nan() => json!("NaN"),
+            false if value > 0.0 => json!("Infinity"),
+            false => json!("-Infinity"),
+        };
+        match self {
+            Number::Integer(value) => json!(value),
+            Number::Real(value) => real(value),
+            Number::Complex(re, im) => json!([real(re), real(im)]),
+        }
+    }
 }
 
 impl Array {
@@ -104,33 +136,24 @@ impl Array {
 
     /// A vector written as `1,2.5,3`.
     pub(crate) fn inline(text: &str) -> Result<Array, Failure> {
-        let parse = |word: &str| word.trim().parse::<f64>();
-        let values: Vec<f64> = text
-            .split(',')
-            .map(parse)
-            .collect::<Result<_, _>>()
-            .map_err(|_| {
-                Failure::usage(format!(
-                    "`{text}` is not an array: write @FILE.npy, or numbers with commas between them"
-                ))
-            })?;
-        let integers = values
-            .iter()
-            .all(|value| value.fract() == 0.0 && value.abs() < 2f64.powi(53));
-        let bytes = if integers {
-            values
-                .iter()
-                .flat_map(|value| (*value as i64).to_ne_bytes())
-                .collect()
-        } else {
-            values
-                .iter()
-                .flat_map(|value| value.to_ne_bytes())
-                .collect()
+        let numbers: Option<Vec<Number>> = text.split(',').map(Number::parse).collect();
+        let numbers = numbers.ok_or_else(|| {
+            Failure::usage(format!(
+                "`{text}` is not an array: write @FILE.npy, or numbers with commas between them"
+            ))
+        })?;
+        let is_integer = |number: &Number| matches!(number, Number::Integer(_));
+        let (kind, ty) = match numbers.iter().all(is_integer) {
+            true => (Kind::Int, Type::Long),
+            false => (Kind::Float, Type::Double),
         };
-        let kind = if integers { Kind::Int } else { Kind::Float };
+        let mut bytes = Vec::with_capacity(8 * numbers.len());
+        for number in &numbers {
+            write_number(*number, ty, &mut bytes)
+                .map_err(|error| Failure::usage(format!("`{text}`: {error}")))?;
+        }
         Ok(Array {
-            shape: vec![values.len() as u64],
+            shape: vec![numbers.len() as u64],
             order: Order::RowMajor,
             kind,
             size: 8,
@@ -204,6 +227,30 @@ pub(crate) fn preview(ty: Type, bytes: &[u8], most: usize) -> String {
     format!("[{}{more}]", words.join(", "))
 }
 
+/// All elements as JSON: lists in lists, such that `values[i][j]` is the element of row i and
+/// column j. A complex number is a list of two.
+pub(crate) fn to_json(ty: Type, shape: &[u64], order: Order, bytes: &[u8]) -> Value {
+    let Some((kind, size)) = type_of(ty) else {
+        return Value::Null;
+    };
+    let in_rows = match order {
+        Order::ColumnMajor if shape.len() > 1 => transpose(bytes, size, shape, Order::RowMajor),
+        _ => bytes.to_vec(),
+    };
+    let elements = in_rows.chunks_exact(size);
+    let mut values: Vec<Value> = elements
+        .map(|element| match kind {
+            Kind::Uint if size == 8 => json!(integer(element, false) as u64),
+            _ => read_number(element, kind).to_json(),
+        })
+        .collect();
+    for &length in shape.iter().skip(1).rev() {
+        let rows = values.chunks(length.max(1) as usize);
+        values = rows.map(|row| Value::Array(row.to_vec())).collect();
+    }
+    Value::Array(values)
+}
+
 /// Whether elements of the type are numbers.
 pub(crate) fn is_number(ty: Type) -> bool {
     type_of(ty).is_some()
@@ -259,20 +306,21 @@ fn write_number(number: Number, ty: Type, out: &mut Vec<u8>) -> Result<(), Strin
     let lossy = || Err(format!("its values do not fit {}", ty.name()));
     match (ty, number) {
         (Type::Double, Number::Real(value)) => out.extend(value.to_ne_bytes()),
-        (Type::Double, Number::Integer(value)) if (value as f64) as i64 == value => {
+        (Type::Double, Number::Integer(value)) if value as f64 as i128 == i128::from(value) => {
             out.extend((value as f64).to_ne_bytes());
         }
         (Type::Float, Number::Real(value)) if f64::from(value as f32) == value => {
             out.extend((value as f32).to_ne_bytes());
         }
-        (Type::Float, Number::Integer(value)) if (value as f32) as i64 == value => {
+        (Type::Float, Number::Integer(value)) if value as f32 as i128 == i128::from(value) => {
             out.extend((value as f32).to_ne_bytes());
         }
         (Type::SComplex | Type::DComplex, number) => {
             let (re, im) = match number {
                 Number::Complex(re, im) => (re, im),
                 Number::Real(re) => (re, 0.0),
-                Number::Integer(re) => (re as f64, 0.0),
+                Number::Integer(re) if re as f64 as i128 == i128::from(re) => (re as f64, 0.0),
+                Number::Integer(_) => return lossy(),
             };
             let part = if ty == Type::SComplex {
                 Type::Float

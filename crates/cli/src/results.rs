@@ -77,10 +77,16 @@ impl Results<'_> {
 
     pub(crate) fn to_json(&self, outcome: &Outcome) -> Value {
         let order = self.interface.order();
-        let results = self.returned().map(|(param, array, _)| {
+        let results = self.returned().map(|(param, array, bytes)| {
             let file = self.outputs.get(&array.param);
             let shape = shape(param, array, order);
-            let value = json!({ "type": param.ty.name(), "shape": shape, "file": file });
+            let mut value = json!({ "type": param.ty.name(), "shape": shape, "file": file });
+            if file.is_none() {
+                value["values"] = match param.is_fixed_texts() {
+                    true => texts::to_json(array, bytes),
+                    false => npy::to_json(param.ty, &shape, order, bytes),
+                };
+            }
             (param.name.as_str(), value)
         });
         let file = |(name, path)| (name, json!({ "type": "filename", "file": path }));

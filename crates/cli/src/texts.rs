@@ -38,6 +38,12 @@ pub(crate) fn write(path: &Path, array: &ArrayLayout, fields: &[u8]) -> Result<(
     written.map_err(|error| Failure::cannot("write", path.display(), error))
 }
 
+/// All texts as JSON.
+pub(crate) fn to_json(array: &ArrayLayout, fields: &[u8]) -> serde_json::Value {
+    let texts = read_texts(fields, array.text_length());
+    texts.map(String::from_utf8_lossy).collect()
+}
+
 /// The first texts, for people.
 pub(crate) fn preview(array: &ArrayLayout, fields: &[u8], most: usize) -> String {
     let texts = read_texts(fields, array.text_length());

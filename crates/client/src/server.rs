@@ -147,6 +147,22 @@ impl Server {
         self.peer().jobs()
     }
 
+    /// The qualified names of the methods of a class, `module/class` or `class` alone. Empty if no
+    /// class has this name.
+    pub fn methods(&self, class: &str) -> Result<Vec<String>, Error> {
+        let names = self.functions()?.into_iter().map(|known| known.name);
+        let is_of = |name: &String| {
+            let Some((owner, _)) = name.rsplit_once('.') else {
+                return false;
+            };
+            owner == class
+                || owner
+                    .rsplit_once('/')
+                    .is_some_and(|(_, plain)| plain == class)
+        };
+        Ok(names.filter(is_of).collect())
+    }
+
     /// Makes an object of a class, `module/class` or `class` alone.
     pub fn new_object(&self, class: &str) -> Result<Object, Error> {
         self.peer().new_object(class)

@@ -1,7 +1,7 @@
 //! The layout of one call: which bytes of each array travel, and where each array is in memory.
 
 use crate::{
-    Dim, EvalError, Expr, Interface, Mode, Order, Param, Scalar, ScalarError, Type, Values,
+    Dim, EvalError, Expr, Interface, Mode, Op, Order, Param, Scalar, ScalarError, Type, Values,
 };
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -151,6 +151,28 @@ pub enum LayoutError {
         expression: Box<str>,
         /// The problem with its value.
         problem: Problem,
+    },
+    /// An argument is the size of a dimension, and less of it than the part that travels.
+    #[error(
+        "argument `{argument}` is {value}, expected at least {least}: the {part} `{expression}` of \
+         dimension {number} of array `{array}`",
+        number = dimension + 1
+    )]
+    TooSmall {
+        /// Name of the argument, such as `lda`.
+        argument: Box<str>,
+        /// Its value.
+        value: i64,
+        /// The least value that fits.
+        least: i64,
+        /// The expression that needs it.
+        part: DimensionPart,
+        /// The expression as text.
+        expression: Box<str>,
+        /// Index of the dimension, from 0.
+        dimension: usize,
+        /// Name of the array.
+        array: Box<str>,
     },
     /// The bytes of an array, or of all arrays together, do not fit in 64 bits.
     #[error("array `{array}`: its size in bytes does not fit in 64 bits")]
@@ -390,6 +412,7 @@ impl DimEvaluator<'_> {
                 section: full,
             });
         };
+        self.check_size(&dim.size, size, &range.end)?;
         let end = match self.value(&range.end, DimensionPart::End, size)? {
             0 => size,
             end => end,
@@ -412,6 +435,28 @@ impl DimEvaluator<'_> {
                 step,
                 count,
             },
+        })
+    }
+
+    /// Names the argument that is the size of the dimension, if the end lies beyond it.
+    fn check_size(&self, size: &Expr, value: i64, end: &Expr) -> Result<(), LayoutError> {
+        let ([Op::Param(argument)], Ok(least)) = (size.ops(), end.integer(self.values)) else {
+            return Ok(());
+        };
+        if least <= value {
+            return Ok(());
+        }
+        Err(LayoutError::TooSmall {
+            argument: self.interface.params[usize::from(*argument)]
+                .name
+                .as_str()
+                .into(),
+            value,
+            least,
+            part: DimensionPart::End,
+            expression: self.interface.expression(end),
+            dimension: self.dimension,
+            array: self.param.name.as_str().into(),
         })
     }
 

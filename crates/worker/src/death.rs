@@ -61,11 +61,42 @@ impl Death {
                 Err(error) => format!("has no process: {error}"),
             }
         };
-        match self.printed.lines().last() {
-            Some(line) => format!("{cause}; it printed last: {}", line.trim()),
+        match telling_line(&self.printed) {
+            Some(line) => format!("{cause}; it printed: {line}"),
             None => cause,
         }
     }
+}
+
+/// The line that tells most about a failure. Libraries and runtimes print others after it.
+fn telling_line(printed: &str) -> Option<&str> {
+    /// Words of a line that states an error.
+    const MARKS: [&str; 4] = ["error:", "what():", "assertion", "exception:"];
+    /// Beginnings of lines that only surround one.
+    const AROUND: [&str; 8] = [
+        "#",
+        "note:",
+        "aborted",
+        "backtrace",
+        "default gsl error handler",
+        "error termination",
+        "program received signal",
+        "stack backtrace",
+    ];
+    let lines = || {
+        printed
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+    };
+    let told = || {
+        lines()
+            .map(|line| (line, line.to_lowercase()))
+            .filter(|(_, words)| !AROUND.iter().any(|beginning| words.starts_with(beginning)))
+    };
+    let mut marked = told().filter(|(_, words)| MARKS.iter().any(|mark| words.contains(mark)));
+    let found = marked.next_back().or_else(|| told().next_back());
+    found.map(|(line, _)| line).or_else(|| lines().next_back())
 }
 
 fn nonzero(signal: u32) -> Option<i32> {
@@ -96,4 +127,43 @@ fn describe_signal(signal: i32) -> String {
         _ => return format!("was ended by signal {signal}"),
     };
     format!("{what} ({name})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::telling_line;
+
+    #[test]
+    fn the_line_that_tells_most_is_quoted() {
+        for (printed, line) in [
+            ("", None),
+            ("step 1\nstep 2\n", Some("step 2")),
+            (
+                "gsl: bessel.c:31: ERROR: domain error\nDefault GSL error handler invoked.\n",
+                Some("gsl: bessel.c:31: ERROR: domain error"),
+            ),
+            (
+                "terminate called after throwing an instance of 'std::range_error'\n  what():  no \
+                 root\n",
+                Some("what():  no root"),
+            ),
+            (
+                "At line 5 of file x.f90\nFortran runtime error: Index '9' is above 3\n\nError \
+                 termination. Backtrace:\n#0  0x7f in f\n#1  0x7f in g\n",
+                Some("Fortran runtime error: Index '9' is above 3"),
+            ),
+            (
+                "thread 'main' panicked at src/lib.rs:1:2:\nno root\nnote: run with \
+                 `RUST_BACKTRACE=1`\n",
+                Some("no root"),
+            ),
+            (
+                "f: f.c:3: f: Assertion `n > 0' failed.\nAborted (core dumped)\n",
+                Some("f: f.c:3: f: Assertion `n > 0' failed."),
+            ),
+            ("Aborted\n", Some("Aborted")),
+        ] {
+            assert_eq!(telling_line(printed), line);
+        }
+    }
 }

@@ -8,6 +8,7 @@ use crate::interface::Interface;
 use crate::{callback, error, scalar, texts, transaction};
 use farcall_client::{Argument, Callback, CallbackArguments, LaidOut, Scalar};
 use farcall_idl::{Layout, Mode, Param};
+use farcall_spelling::closest;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
@@ -83,7 +84,14 @@ impl Function {
             let name = name.cast::<PyString>()?.to_str()?;
             let matches = |&&index: &&usize| self.passed_name(index) == name;
             let Some(&index) = self.passed.iter().find(matches) else {
-                let text = format!("has no argument `{name}`; it takes {}", self.signature());
+                let known: Vec<String> = self.passed.iter().map(|&i| self.passed_name(i)).collect();
+                let close = closest(name, known.iter().map(String::as_str), 1);
+                let hint =
+                    close.map_or_else(String::new, |known| format!("did you mean `{known}`? "));
+                let text = format!(
+                    "has no argument `{name}`; {hint}it takes {}",
+                    known.join(", ")
+                );
                 return Err(error::arguments(py, &self.name, &text));
             };
             if given[index].replace(value).is_some() {

@@ -3,6 +3,7 @@
 use super::Argument;
 use crate::error::ArgumentError;
 use farcall_idl::{Interface, Mode};
+use farcall_spelling::closest;
 
 /// Arguments in the order of the interface: parameters first, then callbacks.
 pub(crate) fn in_order<'n, 'a>(
@@ -16,8 +17,10 @@ pub(crate) fn in_order<'n, 'a>(
     for (name, argument) in given {
         let Some(index) = names.iter().position(|known| *known == name) else {
             let known: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+            let close = closest(name, known.iter().copied(), 1);
             return Err(ArgumentError::Unknown {
                 argument: name.to_string(),
+                hint: close.map_or_else(String::new, |known| format!(" did you mean `{known}`?")),
                 known: known.join(", "),
             });
         };

@@ -65,10 +65,12 @@ pub enum ArgumentError {
         other: String,
     },
     /// No parameter has this name.
-    #[error("there is no argument `{argument}`; there are: {known}")]
+    #[error("there is no argument `{argument}`;{hint} there are: {known}")]
     Unknown {
         /// Its name.
         argument: String,
+        /// A question whether another name was meant, or nothing.
+        hint: String,
         /// The names of the parameters.
         known: String,
     },

@@ -199,7 +199,7 @@ fn errors_name_array_dimension_and_expression() {
     assert_eq!(text(-1, 5), "array `a`: the size `n` of dimension 1 is -1");
     assert_eq!(
         text(5, 3),
-        "array `a`: the end `n` of dimension 2 is 5, outside 0 to 3"
+        "argument `lda` is 3, expected at least 5: the end `n` of dimension 2 of array `a`"
     );
     assert_eq!(
         text(1 << 31, 3),

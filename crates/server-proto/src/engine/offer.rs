@@ -9,6 +9,7 @@ use crate::arrays::Use;
 use crate::call::{ActiveCall, Durability, Printing};
 use crate::connection::Offer;
 use crate::flaw::{Flaw, has};
+use crate::functions::Functions;
 use crate::keys::{ConnectionKey, Key, MemoryKey, WorkerKey};
 use crate::map::Map;
 use crate::memory::{Memory, MemoryGrant, NoMemory};
@@ -76,7 +77,15 @@ impl Engine {
         match self.buffer_for(key, &admissible.checked.layout, call.data_bytes) {
             MemoryGrant::Here(buffer) => self.take(key, id, call, admissible, buffer),
             MemoryGrant::Later => self.cx.await_room(key, id, offer),
-            MemoryGrant::Never(failure) => self.cx.clients[key].proto.fail(id, &failure),
+            MemoryGrant::Never(failure) => {
+                let failure = name_largest(
+                    &self.cx.functions,
+                    call,
+                    &admissible.checked.layout,
+                    failure,
+                );
+                self.cx.clients[key].proto.fail(id, &failure);
+            }
         }
     }
 
@@ -89,7 +98,7 @@ impl Engine {
     ) -> Result<Admissible, Failure> {
         let object = self.objects.worker_of(&self.cx, key, offer, call)?;
         let checked = self.check(key, call)?;
-        self.beyond_limits(key, &checked.layout)?;
+        self.beyond_limits(key, call, &checked.layout)?;
         let (durable_calls, layout) = (&mut self.durable_calls, &checked.layout);
         let durability = durable_calls.durability(&mut self.cx, key, offer, layout)?;
         Ok(Admissible {
@@ -208,7 +217,12 @@ impl Engine {
     }
 
     /// Why a user may not have another call. Limits that the operator has not set cost nothing.
-    fn beyond_limits(&self, key: ConnectionKey, layout: &Layout) -> Result<(), Failure> {
+    fn beyond_limits(
+        &self,
+        key: ConnectionKey,
+        request: &Call,
+        layout: &Layout,
+    ) -> Result<(), Failure> {
         let user = &self.cx.clients[key].user;
         let limits = &self.cx.settings.limits;
         let (most_calls, most_bytes) = (limits.calls_per_user, limits.memory_per_user);
@@ -220,18 +234,20 @@ impl Engine {
             calls += 1;
             bytes = bytes.saturating_add(call.layout.bytes);
         }
-        let exceeded = |text: String| Err(Failure::new(FailureKind::QuotaExceeded, text));
         if most_calls > 0 && calls > most_calls {
-            return exceeded(format!(
+            let text = format!(
                 "{user} has {most_calls} active calls, which is the limit for one user \
                  (limits.calls_per_user)"
-            ));
+            );
+            return Err(Failure::new(FailureKind::QuotaExceeded, text));
         }
         if most_bytes > 0 && bytes > most_bytes {
-            return exceeded(format!(
+            let text = format!(
                 "the calls of {user} would take {bytes} bytes of memory, and one user may use \
                  {most_bytes} bytes (limits.memory_per_user)"
-            ));
+            );
+            let failure = Failure::new(FailureKind::QuotaExceeded, text);
+            return Err(name_largest(&self.cx.functions, request, layout, failure));
         }
         Ok(())
     }
@@ -323,6 +339,21 @@ impl Engine {
             }
         }
     }
+}
+
+/// Adds the function and its largest array to a failure for lack of memory.
+fn name_largest(functions: &Functions, call: &Call, layout: &Layout, failure: Failure) -> Failure {
+    let Ok(function) = functions.get(call.function) else {
+        return failure;
+    };
+    let interface = &function.interface;
+    let largest = layout.travelling().max_by_key(|array| array.bytes);
+    let share = largest.map_or_else(String::new, |array| {
+        let name = &interface.params[array.param].name;
+        format!("; the largest array, `{name}`, has {} bytes", array.bytes)
+    });
+    let text = format!("{}: {}{share}", interface.qualified_name(), failure.message);
+    Failure::new(failure.kind, text)
 }
 
 /// The locations of a call's arrays by segment number, and these segments.
