@@ -35,8 +35,8 @@ impl Trouble {
         let folder = self.folder.display();
         match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!(
-                "the disk of the state folder {folder} is full ({error}): make room there; the \
-                 server tries again every second"
+                "the disk of the state folder {folder} is full ({error}): make room there, and the \
+                 server goes on"
             ),
             ErrorKind::ReadOnlyFilesystem => format!(
                 "the disk of the state folder {folder} has become read-only: the kernel's log \
@@ -55,8 +55,8 @@ impl Trouble {
         let text = self.text(error);
         if !self.is_known.swap(true, Ordering::Relaxed) {
             tracing::error!(
-                "durable calls cannot be recorded: {text}. New durable calls are refused, and \
-                 nothing that was accepted is lost"
+                "durable calls cannot be recorded: {text}. New durable calls are refused until \
+                 then, and nothing that was accepted is lost"
             );
         }
         text
@@ -78,5 +78,31 @@ impl Trouble {
             self.folder.display(),
             took.as_secs_f64()
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_folder_and_the_remedy() {
+        let trouble = Trouble::new(Path::new("/var/lib/farcall"));
+        for (errno, says) in [
+            (libc::ENOSPC, "make room there"),
+            (libc::EDQUOT, "make room there"),
+            (libc::EROFS, "has become read-only"),
+            (libc::EIO, "check the disk"),
+        ] {
+            let error = trouble.explain(io::Error::from_raw_os_error(errno));
+            let text = error.to_string();
+            assert!(
+                text.contains(says) && text.contains("/var/lib/farcall"),
+                "{text}"
+            );
+            assert_eq!(trouble.begins(&io::Error::from_raw_os_error(errno)), text);
+        }
+        let needed = io::Error::new(ErrorKind::StorageFull, "5 bytes are needed");
+        assert_eq!(trouble.explain(needed).to_string(), "5 bytes are needed");
     }
 }
