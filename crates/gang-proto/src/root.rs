@@ -355,9 +355,15 @@ impl Root {
 
     /// Returns the gang job if the user may act on it.
     fn owned(&mut self, id: JobId, user: u32) -> Result<&mut Job, String> {
-        let job = self.jobs.get_mut(&id).ok_or(format!("no job {id}"))?;
+        let job = self
+            .jobs
+            .get_mut(&id)
+            .ok_or(format!("there is no gang job {id}"))?;
         if user != 0 && user != job.spec.owner.0 {
-            return Err(format!("job {id} belongs to user {}", job.spec.owner.0));
+            return Err(format!(
+                "gang job {id} belongs to user {}",
+                job.spec.owner.0
+            ));
         }
         Ok(job)
     }
@@ -460,7 +466,7 @@ impl Root {
         let ended = Message::JobEnded(id, job.outcome);
         self.orders.push_back(Order::Front(job.front, ended));
         for front in job.inspection.into_iter().flat_map(|it| it.fronts) {
-            let gone = Message::Refused(format!("job {id} has ended"));
+            let gone = Message::Refused(format!("gang job {id} has ended"));
             self.orders.push_back(Order::Front(front, gone));
         }
         if self.running.contains(&id) {

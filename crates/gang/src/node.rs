@@ -90,7 +90,7 @@ impl Node {
         let group = self.groups.as_ref().and_then(|groups| {
             let made = groups.make(&format!("job-{id}"));
             made.inspect_err(|error| {
-                tracing::warn!("job {id}: cannot create a control group: {error}")
+                tracing::warn!("gang job {id}: cannot create a control group: {error}")
             })
             .ok()
         });
@@ -190,7 +190,7 @@ impl Node {
                 continue;
             };
             if !job.wait_stopped() {
-                tracing::warn!("job {id}: some processes did not stop within a second");
+                tracing::warn!("gang job {id}: some processes did not stop within a second");
             }
             if job.is_spread {
                 at_rest &= self.engine.freeze(job.placement.network, how);
@@ -205,7 +205,8 @@ impl Node {
         for job in out.iter().filter_map(|id| self.jobs.get(id)) {
             if job.is_spread && !self.engine.is_at_rest(job.placement.network) {
                 tracing::warn!(
-                    "job {}: other nodes do not acknowledge its messages; they will be sent again",
+                    "gang job {}: other nodes do not acknowledge its messages; they will be sent \
+                     again",
                     job.placement.job
                 );
                 self.engine.freeze(job.placement.network, Freeze::Epoch);

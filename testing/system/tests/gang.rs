@@ -171,7 +171,7 @@ fn a_job_is_stopped_and_goes_on() {
     );
     wait_until("it runs again", || state("running"));
     let output = daemon.gang(&["kill", "7"]).output().expect("runs");
-    assert!(text(&output.stderr).contains("no job 7"));
+    assert!(text(&output.stderr).contains("there is no gang job 7"));
     assert!(
         daemon
             .gang(&["kill", "1"])

@@ -293,7 +293,7 @@ fn users_are_kept_apart() {
     wait_until("it is there", || daemon.jobs().len() == 1);
     let told = as_nobody(&["kill", "1"]);
     assert!(!told.status.success());
-    assert!(text(&told.stderr).contains("job 1 belongs to user 0"));
+    assert!(text(&told.stderr).contains("gang job 1 belongs to user 0"));
     let told = as_nobody(&["ps"]);
     assert!(
         !text(&told.stdout).contains("sleep"),

@@ -75,12 +75,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         }
     };
     if let Some(cause) = &ended.cause {
-        eprintln!("farcall: job {number}: {cause}");
+        eprintln!("farcall: gang job {number}: {cause}");
     }
     if !arguments.quiet {
         let usage = ended.usage;
         eprintln!(
-            "farcall: job {number}: {:.2} s; user {:.2} s, system {:.2} s, \
+            "farcall: gang job {number}: {:.2} s; user {:.2} s, system {:.2} s, \
              largest process {:.1} MB",
             start.elapsed().as_secs_f64(),
             usage.user_us as f64 / 1e6,
