@@ -20,7 +20,8 @@ impl Root {
         let job = self.owned(id, user)?;
         if job.spec.is_tree {
             return Err(format!(
-                "gang job {id} runs with `--tree`: the daemon cannot see what its processes wait for"
+                "gang job {id} runs with `--tree`: the daemon cannot see what its processes wait \
+                 for"
             ));
         }
         let inspection = job.inspection.get_or_insert_with(Inspection::new);
