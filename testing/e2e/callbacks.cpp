@@ -22,6 +22,30 @@ int main(int, char **argv) {
   future.get();
   if (values[3] != 9)
     return 3;
+  double factor = 4;
+  int calls = 0;
+  evaluate(4, values, [&factor, &calls](double x, double *y) { *y = factor * x, calls++; });
+  if (values[3] != 12 || calls != 4)
+    return 5;
+  auto counts = [calls = 0](const double &x, double *y) mutable { *y = x + ++calls; };
+  evaluate.async(4, values, counts).get();
+  if (values[3] != 7)
+    return 6;
+  try {
+    evaluate(4, values, [&](double, double *) { throw std::runtime_error("no value"); });
+    return 7;
+  } catch (const farcall::Error &error) {
+    if (error.status() != FARCALL_CANCELLED ||
+        std::string_view(error.what()).find("no value") == std::string_view::npos)
+      return std::puts(error.what()), 8;
+  }
+  try {
+    farcall::Server nowhere("");
+    return 9;
+  } catch (const std::exception &error) {
+    if (std::string_view(error.what()).find("the host is missing") == std::string_view::npos)
+      return 10;
+  }
   try {
     evaluate(4, values, 7);
   } catch (const farcall::Error &error) {

@@ -1,12 +1,15 @@
 """`farcall doctor`."""
 
+import contextlib
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
+import threading
 
-from servers import FARCALL
+from servers import FARCALL, LIBRARIES
 
 
 def doctor(*arguments, **environment):
@@ -29,6 +32,38 @@ def test_a_server_that_answers(library_server):
     assert "OpenBLAS" in findings["LAPACK"]["text"]
     assert findings["Python"]["state"] == "ok", findings["Python"]
     assert int(findings["functions"]["text"]) > 50
+
+
+def test_a_forwarded_socket_is_no_shared_memory(start, tmp_path):
+    direct, forwarded = tmp_path / "direct.sock", tmp_path / "forwarded.sock"
+    start(LIBRARIES / "bench.idl", options=["--unix", str(direct)], listen=None)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(forwarded))
+        listener.listen()
+        threading.Thread(target=forward, args=(listener, direct), daemon=True).start()
+        for address, told in [(direct, "on this host, arrays in shared"), (forwarded, "forwarded")]:
+            ran = doctor("--json", f"unix://{address}")
+            assert ran.returncode == 0, ran.stderr
+            findings = {each["what"]: each["text"] for each in json.loads(ran.stdout)["findings"]}
+            assert told in findings["path"]
+
+
+def forward(listener, target):
+    """Forwards the bytes of connections, and no descriptors, as ssh does."""
+    with contextlib.suppress(OSError):
+        while True:
+            here, _ = listener.accept()
+            there = socket.socket(socket.AF_UNIX)
+            there.connect(str(target))
+            for pair in ((here, there), (there, here)):
+                threading.Thread(target=pump, args=pair, daemon=True).start()
+
+
+def pump(source, target):
+    with contextlib.suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
 
 
 def test_a_server_that_is_not_there_and_what_is_missing(tmp_path):

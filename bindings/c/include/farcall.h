@@ -36,6 +36,11 @@
 // The `kind` of an array that is not contiguous.
 #define FARCALL_SCATTERED -2
 
+// The `kind` of a callback with data of its own. `data` points to two pointers: a function `const
+// char *f(void *user, void *const *arguments)` and its `user`. The function gets the address of
+// each argument, and returns NULL, or a text that says why it failed.
+#define FARCALL_CLOSURE 12
+
 // Bytes of a job id as text, with the NUL at its end.
 #define FARCALL_JOB_ID_BYTES 33
 

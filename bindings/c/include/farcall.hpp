@@ -15,7 +15,7 @@
  * which the call fills in place; farcall::out(x) is an array of one element. The call checks type
  * and size against the interface, and const against whether it writes to the argument. A range of
  * std::string is an array of strings, which the call replaces by its results. For a callback, pass
- * a function or a lambda without captures, with the parameters that farcall.h needs. A failure
+ * a function or a lambda, with the parameters that farcall.h needs. A failure
  * throws a farcall::Error.
  */
 #ifndef FARCALL_HPP
@@ -84,6 +84,48 @@ template <class R>
 concept Texts = std::ranges::sized_range<R> && !std::convertible_to<const R &, std::string_view> &&
                 std::convertible_to<std::ranges::range_reference_t<R>, std::string_view>;
 
+/* How to call a function object with the addresses of its arguments. */
+template <class Method> struct Unpack;
+template <class F, class R, class... Args> struct Unpack<R (F::*)(Args...)> {
+  static void call(F &function, void *const *arguments) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      function(*static_cast<std::remove_cvref_t<Args> *>(arguments[I])...);
+    }(std::index_sequence_for<Args...>{});
+  }
+};
+template <class F, class R, class... Args>
+struct Unpack<R (F::*)(Args...) const> : Unpack<R (F::*)(Args...)> {};
+template <class F, class R, class... Args>
+struct Unpack<R (F::*)(Args...) noexcept> : Unpack<R (F::*)(Args...)> {};
+template <class F, class R, class... Args>
+struct Unpack<R (F::*)(Args...) const noexcept> : Unpack<R (F::*)(Args...)> {};
+
+/* A lambda with captures, or another function object. */
+template <class F>
+concept FunctionObject = std::is_class_v<F> && requires { &F::operator(); };
+
+/* What FARCALL_CLOSURE points to. An exception of the object becomes the error of the call. */
+struct Closure {
+  const char *(*function)(void *user, void *const *arguments) = nullptr;
+  void *user = nullptr;
+
+  template <FunctionObject F> static Closure of(const F &object) {
+    return {[](void *user, void *const *arguments) -> const char * {
+              static thread_local std::string problem;
+              try {
+                Unpack<decltype(&F::operator())>::call(*static_cast<F *>(user), arguments);
+                return nullptr;
+              } catch (const std::exception &error) {
+                problem = error.what();
+              } catch (...) {
+                problem = "an exception";
+              }
+              return problem.c_str();
+            },
+            const_cast<F *>(&object)};
+  }
+};
+
 /* A function, a pointer to one, or a lambda without captures. */
 template <class F>
 concept Callable =
@@ -134,6 +176,9 @@ public:
       copy(given);
     } else if constexpr (Callable<std::decay_t<T>>) {
       set(reinterpret_cast<const void *>(+given), sizeof(void *), FARCALL_FUNCTION, true);
+    } else if constexpr (FunctionObject<Plain> && !Array<T>) {
+      closure_ = Closure::of<Plain>(given);
+      value_ = {&closure_, sizeof closure_, static_cast<farcall_kind>(FARCALL_CLOSURE), true};
     } else {
       static_assert(Array<T>, "not a number, text, texts, or an array of numbers in one piece");
       using Item = std::remove_reference_t<std::ranges::range_reference_t<T>>;
@@ -165,6 +210,8 @@ public:
     farcall_value value = value_;
     if (!texts_.empty()) /* A copy of the argument has moved it. */
       value.data = texts_.data();
+    if (closure_.function != nullptr)
+      value.data = &closure_;
     if (value.data == nullptr)
       value.data = scalar_;
     return value;
@@ -183,6 +230,7 @@ private:
   }
 
   alignas(16) std::byte scalar_[16] = {};
+  Closure closure_;
   std::string texts_;
   bool may_return_texts_ = false;
   std::vector<std::string *> returned_;

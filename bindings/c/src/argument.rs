@@ -29,6 +29,10 @@ pub struct Value {
 pub const FARCALL_REFUSED: i32 = -1;
 /// The `kind` of an array that is not contiguous.
 pub const FARCALL_SCATTERED: i32 = -2;
+/// The `kind` of a callback with data of its own. `data` points to two pointers: a function `const
+/// char *f(void *user, void *const *arguments)` and its `user`. The function gets the address of
+/// each argument, and returns NULL, or a text that says why it failed.
+pub const FARCALL_CLOSURE: i32 = 12;
 
 impl Value {
     /// A pointer to the type that the interface declares.
@@ -47,7 +51,8 @@ impl Value {
 
     /// Whether it can be a callback.
     fn is_function(&self) -> bool {
-        let right = !self.is_checked() || self.kind == Kind::FarcallFunction as i32;
+        let kinds = [Kind::FarcallFunction as i32, FARCALL_CLOSURE];
+        let right = !self.is_checked() || kinds.contains(&self.kind);
         right && !self.data.is_null()
     }
 
@@ -81,7 +86,7 @@ fn described(kind: i32) -> Option<(&'static str, usize)> {
         7 => ("scomplex", 8),
         8 => ("dcomplex", 16),
         9 => ("text", 0),
-        10 => ("a function", 0),
+        10 | FARCALL_CLOSURE => ("a function", 0),
         11 => ("texts", 0),
         _ => return None,
     })
@@ -239,7 +244,12 @@ unsafe fn functions<'a>(
             )));
         };
         // SAFETY: the caller's promise.
-        let callback = unsafe { callback::of(interface, index, function.data) };
+        let callback = unsafe {
+            match function.kind {
+                FARCALL_CLOSURE => callback::of_closure(interface, index, function.data),
+                _ => callback::of(interface, index, function.data),
+            }
+        };
         arguments.push(Argument::Function(callback.map_err(&problem)?));
     }
     Ok(arguments)

@@ -3,7 +3,7 @@
 use farcall_client::{Callback, CallbackArguments, CallbackError, Scalar};
 use farcall_idl::{Interface, Param, Type};
 use libffi::middle::{Arg, Cif, CodePtr, Type as FfiType};
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 
 /// The callback with this index as the C function at `address`: scalars by value in the type of the
 /// interface, texts as `const char *`, arrays as pointers. Its return value is ignored.
@@ -40,6 +40,53 @@ pub(crate) unsafe fn of(
     Ok(Callback::new(run))
 }
 
+/// A function with data of its own, which C++ makes of a lambda with captures. It gets the address
+/// of each argument, and returns NULL, or why it failed.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Closure {
+    function: Option<unsafe extern "C" fn(*mut c_void, *const *mut c_void) -> *const c_char>,
+    user: *mut c_void,
+}
+
+/// The callback with this index as a closure.
+///
+/// # Safety
+/// `closure` points to a closure whose data exists until the call has ended.
+pub(crate) unsafe fn of_closure(
+    interface: &Interface,
+    index: usize,
+    closure: *const c_void,
+) -> Result<Callback, String> {
+    let known = &interface.callbacks[index];
+    // SAFETY: the caller's promise.
+    let Closure { function, user } = unsafe { closure.cast::<Closure>().read_unaligned() };
+    let name = &known.name;
+    let function = function.ok_or_else(|| format!("callback `{name}` has no function"))?;
+    if known.params.iter().any(|param| ffi_type(param).is_none()) {
+        return Err(format!(
+            "callback `{name}` has a file, which C programs cannot be given"
+        ));
+    }
+    let user = user.expose_provenance();
+    let run = move |arguments: &mut CallbackArguments<'_>| {
+        let mut texts = Vec::new();
+        let mut slots = slots(arguments, &mut texts)?;
+        let slots = slots.iter_mut().map(|slot| slot.0.as_mut_ptr().cast());
+        let addresses: Vec<*mut c_void> = slots.collect();
+        let user = std::ptr::with_exposed_provenance_mut(user);
+        // SAFETY: the caller's promise. A text that comes back is read at once.
+        unsafe {
+            let failed = function(user, addresses.as_ptr());
+            match failed.is_null() {
+                true => Ok(()),
+                false => Err(CStr::from_ptr(failed).to_string_lossy().into_owned().into()),
+            }
+        }
+    };
+    Ok(Callback::new(run))
+}
+
 /// Memory for one argument.
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
@@ -64,8 +111,21 @@ unsafe fn call(
     function: *mut c_void,
     arguments: &mut CallbackArguments<'_>,
 ) -> Result<(), CallbackError> {
-    let params = &arguments.interface().params;
     let mut texts = Vec::new();
+    let slots = slots(arguments, &mut texts)?;
+    let values: Vec<Arg<'_>> = slots.iter().map(Arg::new).collect();
+    // SAFETY: the slots have the types of the call, and the caller promises the function. Nothing
+    // else uses the arrays meanwhile.
+    unsafe { cif.call::<()>(CodePtr(function), &values) };
+    Ok(())
+}
+
+/// The arguments as C takes them. The pointers are valid as long as the arguments and the texts.
+fn slots(
+    arguments: &mut CallbackArguments<'_>,
+    texts: &mut Vec<CString>,
+) -> Result<Vec<Slot>, CallbackError> {
+    let params = &arguments.interface().params;
     let mut slots = Vec::with_capacity(params.len());
     for (index, param) in params.iter().enumerate() {
         slots.push(match &arguments.scalars()[index] {
@@ -77,11 +137,7 @@ unsafe fn call(
             None => Slot::address(arguments.array(index).as_ptr()),
         });
     }
-    let values: Vec<Arg<'_>> = slots.iter().map(Arg::new).collect();
-    // SAFETY: the slots have the types of the call, and the caller promises the function. Nothing
-    // else uses the arrays meanwhile.
-    unsafe { cif.call::<()>(CodePtr(function), &values) };
-    Ok(())
+    Ok(slots)
 }
 
 fn scalar_slot(ty: Type, scalar: &Scalar) -> Slot {

@@ -259,24 +259,29 @@ fn server(arguments: &Arguments) -> Vec<Finding> {
             return vec![bad("server", text)];
         }
     };
+    let is_unix = address.starts_with("unix:");
     let mut findings = vec![good("server", address)];
-    match look_at(&server) {
+    match look_at(&server, is_unix) {
         Ok(more) => findings.extend(more),
         Err(error) => findings.push(bad("server", error.to_string())),
     }
     findings
 }
 
-fn look_at(server: &Server) -> Result<Vec<Finding>, farcall_client::Error> {
+fn look_at(server: &Server, is_unix: bool) -> Result<Vec<Finding>, farcall_client::Error> {
     const PINGS: usize = 20;
     let mut times = Vec::new();
     for _ in 0..PINGS {
         times.push(server.ping()?.as_secs_f64());
     }
     times.sort_by(f64::total_cmp);
-    let path = match server.shares_memory()? {
-        true => "on this host, arrays in shared memory",
-        false => "over the network",
+    let path = match (server.shares_memory()?, is_unix) {
+        (true, _) => "on this host, arrays in shared memory",
+        (false, false) => "over the network",
+        (false, true) => {
+            "through a Unix socket without shared memory: it is forwarded from another host, or \
+             the server has no memory left to share; arrays travel"
+        }
     };
     let (median, worst) = (times[PINGS / 2] * 1e6, times[PINGS - 1] * 1e6);
     let functions = server.functions()?.len();

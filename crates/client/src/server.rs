@@ -73,7 +73,7 @@ impl Server {
 
     /// Whether the server is on this host, so that arrays can lie in shared memory.
     pub fn shares_memory(&self) -> Result<bool, Error> {
-        Ok(self.peer().connection()?.shares())
+        Ok(self.peer().connection()?.has_shared_memory())
     }
 
     /// The round-trip time to the server.

@@ -143,6 +143,16 @@ impl Connection {
         self.is_unix() && self.has(SHARED_MEMORY)
     }
 
+    /// Whether memory of the server arrives here. It does not over a forwarded socket, behind which
+    /// the server is on another host.
+    pub(crate) fn has_shared_memory(self: &Arc<Self>) -> bool {
+        let segment = self.shares().then(|| self.staging_segment(1)).flatten();
+        let arrives = segment.is_some();
+        let excess = segment.and_then(|segment| self.pool().give_back(segment));
+        drop(excess);
+        arrives
+    }
+
     /// The shared memory of the connection. Drop no segment while you hold this lock.
     pub(crate) fn pool(&self) -> MutexGuard<'_, Pool> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
