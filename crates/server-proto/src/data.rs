@@ -5,6 +5,7 @@ mod parts;
 mod pull;
 mod stored;
 
+use crate::action::Action;
 use crate::arrays::Store;
 use crate::context::Context;
 use crate::keys::{CallKey, ConnectionKey, MemoryKey};
@@ -12,7 +13,7 @@ use crate::names::{DataFile, Names};
 use crate::settings::Settings;
 use farcall_directory::message::MOST_DATA;
 use farcall_rpc_proto::server::Event;
-use farcall_rpc_proto::{HandleId, Nanos};
+use farcall_rpc_proto::{HandleId, Hello, Nanos};
 use std::collections::VecDeque;
 
 /// All stored arrays and named data.
@@ -49,12 +50,30 @@ impl Data {
         !self.candidates.is_empty()
     }
 
-    /// Why a client is refused that shows the name of a loan instead of credentials.
-    pub(crate) fn refuses(&self, cx: &Context, loan: Option<HandleId>) -> Option<String> {
-        let is_lent = |loan| self.arrays.is_lent(loan, cx.clock.unix_ms);
-        let text = "no array is lent under this name: it was read already, or it has expired";
-        loan.filter(|loan| !is_lent(*loan))
-            .map(|_| text.to_string())
+    /// Asks the shell who a client is, after its greeting. The name of a lent array stands for
+    /// credentials. Returns why a client is refused at once.
+    pub(crate) fn greet(
+        &self,
+        cx: &mut Context,
+        key: ConnectionKey,
+        hello: Hello,
+    ) -> Option<String> {
+        cx.clients[key].peer.agent = hello.agent;
+        cx.clients[key].loan = hello.loan;
+        let now = cx.clock.unix_ms;
+        if hello
+            .loan
+            .is_some_and(|loan| !self.arrays.is_lent(loan, now))
+        {
+            let text = "no array is lent under this name: it was read already, or it has expired";
+            return Some(text.to_string());
+        }
+        cx.out.push(Action::Authenticate {
+            connection: key,
+            token: hello.token,
+            is_lent: hello.loan.is_some(),
+        });
+        None
     }
 
     /// Handles a client's request about data.

@@ -1,45 +1,37 @@
 //! Requests of clients, passed to the parts that handle them.
 
 use super::{Engine, Overview};
-use crate::action::Action;
 use crate::connection::Offer;
+use crate::context::Context;
 use crate::keys::ConnectionKey;
 use crate::objects::Objects;
 use crate::segments;
 use farcall_rpc_proto::server::Event;
 use farcall_rpc_proto::{
-    Call, CallId, Estimate, Failure, FailureKind, HandleId, ReservationPage, ReservationRequest,
+    Call, CallId, Estimate, Failure, FailureKind, ReservationPage, ReservationRequest,
 };
 
-/// Whether an event belongs to the reading of this lent array.
-fn is_reading(event: &Event, loan: HandleId) -> bool {
+/// Whether a client that may read one lent array asks for something else.
+fn is_astray(cx: &Context, key: ConnectionKey, event: &Event) -> bool {
+    let loan = cx.clients[key].loan;
     match event {
-        Event::Get(_, id) => *id == loan,
-        Event::Connected(_) | Event::Cancelled(_) => true,
-        _ => false,
+        Event::Connected(_) | Event::Cancelled(_) => false,
+        Event::Get(_, id) => loan.is_some_and(|loan| loan != *id),
+        _ => loan.is_some(),
     }
 }
 
 impl Engine {
     pub(crate) fn on_event(&mut self, key: ConnectionKey, event: Event) {
         let cx = &mut self.cx;
-        if let Some(loan) = cx.clients[key].loan
-            && !is_reading(&event, loan)
-        {
+        if is_astray(cx, key, &event) {
             let text = "this connection can read one lent array, and nothing else";
             return self.close(key, Some(text.to_string()));
         }
         match event {
             Event::Connected(hello) => {
-                cx.clients[key].peer.agent = hello.agent;
-                cx.clients[key].loan = hello.loan;
-                match self.data.refuses(cx, hello.loan) {
-                    Some(refusal) => self.authenticated(key, Err(refusal)),
-                    None => cx.out.push(Action::Authenticate {
-                        connection: key,
-                        token: hello.token,
-                        is_lent: hello.loan.is_some(),
-                    }),
+                if let Some(refusal) = self.data.greet(cx, key, hello) {
+                    self.authenticated(key, Err(refusal));
                 }
             }
             Event::List(request, from) => {

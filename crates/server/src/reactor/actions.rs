@@ -19,15 +19,7 @@ impl Reactor {
     /// Performs one action. Returns the resulting event if it is known at once.
     fn execute(&mut self, action: Action) -> Option<Event> {
         match action {
-            Action::Authenticate {
-                connection,
-                token,
-                is_lent,
-            } => {
-                let socket = self.sockets.open.get(connection)?;
-                let found = identify(socket, &mut self.access, token.as_deref(), is_lent);
-                return Some(Event::Authenticated(connection, found));
-            }
+            asked @ Action::Authenticate { .. } => return self.authenticate(&asked),
             Action::Flush(connection) => self.sockets.unflushed.push(connection),
             Action::Resume(connection) => self.sockets.make_ready(connection),
             Action::Serve(connection, direction) => self.serve_way(connection, direction),
@@ -89,6 +81,21 @@ impl Reactor {
             }
         }
         None
+    }
+
+    /// Finds out who a client is.
+    fn authenticate(&mut self, asked: &Action) -> Option<Event> {
+        let Action::Authenticate {
+            connection,
+            token,
+            is_lent,
+        } = asked
+        else {
+            return None;
+        };
+        let socket = self.sockets.open.get(*connection)?;
+        let found = identify(socket, &mut self.access, token.as_deref(), *is_lent);
+        Some(Event::Authenticated(*connection, found))
     }
 }
 
