@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -462,3 +463,69 @@ def test_the_doctor_names_the_walls():
     found = subprocess.run(doctor, capture_output=True, check=False, text=True, timeout=60).stdout
     (line,) = [line for line in found.splitlines() if line.split()[1:2] == ["walls"]]
     assert "seccomp" in line
+
+
+# Starts a server, as a user without rights, in a place where nobody can make namespaces.
+WITHOUT_NAMESPACES = """\
+import ctypes, os, sys
+
+user = int(sys.argv[1])
+library = ctypes.CDLL(None, use_errno=True)
+(ready, tell_ready), (mapped, tell_mapped) = os.pipe(), os.pipe()
+child = os.fork()
+if child:
+    os.read(ready, 1)
+    for name in "uid_map", "gid_map":
+        with open(f"/proc/{child}/{name}", "w") as file:
+            file.write("0 0 65536")
+    os.write(tell_mapped, b"x")
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+new_users = 0x10000000
+assert library.unshare(new_users) == 0
+os.write(tell_ready, b"x")
+os.read(mapped, 1)
+os.setgroups([])
+os.setresgid(0, 0, 0)
+os.setresuid(0, 0, 0)
+with open("/proc/sys/user/max_user_namespaces", "w") as file:
+    file.write("0")
+os.setresgid(user, user, user)
+os.setresuid(user, user, user)
+assert library.prctl(1, 9) == 0
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to forbid namespaces to a server")
+def test_a_server_goes_on_without_walls_unless_they_are_required(tmp_path):
+    skip_if_impossible("library", PLAIN)
+    with tempfile.TemporaryDirectory(prefix="farcall-walls-") as folder:
+        pathlib.Path(folder).chmod(0o755)
+        idl = pathlib.Path(folder) / "look.idl"
+        idl.write_text(LOOK)
+        required = pathlib.Path(folder) / "farcall.toml"
+        required.write_text("[workers]\nwalls_required = true\n")
+        serve = [FARCALL, "serve", idl, "--allow-code", "--listen", "127.0.0.1:0"]
+        command = [sys.executable, "-c", WITHOUT_NAMESPACES, str(PLAIN), *serve]
+        refused = subprocess.run(
+            [*command, "--config", required],
+            capture_output=True,
+            check=False,
+            text=True,
+            timeout=60,
+        )
+        assert refused.returncode == 1
+        assert "workers.walls_required" in refused.stderr
+        log = tmp_path / "log"
+        with (
+            log.open("w") as errors,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as server,
+        ):
+            try:
+                address = server.stdout.readline().split()[-1]
+                assert farcall.connect(address).function("variable")("PATH").is_set == 1
+            finally:
+                for child in children(server.pid):
+                    os.kill(child, signal.SIGTERM)
+        assert "the system refuses processes of their own" in log.read_text()
+        assert "walls around functions: Landlock, seccomp" in log.read_text()

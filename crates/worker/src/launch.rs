@@ -191,20 +191,11 @@ impl Launcher {
         let user = user.map(|(user, _)| user);
         let welcome = Welcome::new(&text, doorbell, user)?;
         let sandbox = start.sandbox.as_ref();
-        let environment = Environment {
-            named: &self.environment,
-            is_parallel,
-            threads: self.threads,
-            folder: &work,
-        };
-        let mut variables = environment.variables(std::env::vars_os());
-        // Files in memory count as memory.
-        let memory = match self.memory {
-            0 => 0,
-            memory => memory.saturating_add(self.files),
-        };
+        let mut variables = self.variables(is_parallel, &work);
         let (group, groups) = match sandbox {
-            Some(_) => self.groups.make(memory, self.processes)?,
+            Some(_) => self
+                .groups
+                .make(self.memory_of(processes), self.most(processes))?,
             None => Default::default(),
         };
         let mut order = Order {
@@ -245,6 +236,31 @@ impl Launcher {
             folder,
             group,
         }))
+    }
+
+    /// The environment of a worker.
+    fn variables(&self, is_parallel: bool, folder: &Path) -> Vec<(OsString, OsString)> {
+        let environment = Environment {
+            named: &self.environment,
+            is_parallel,
+            threads: self.threads,
+            folder,
+        };
+        environment.variables(std::env::vars_os())
+    }
+
+    /// Memory of all processes of a worker. Files in memory count.
+    fn memory_of(&self, processes: u32) -> u64 {
+        let memory = self.memory.saturating_mul(u64::from(processes.max(1)));
+        match memory {
+            0 => 0,
+            memory => memory.saturating_add(self.files),
+        }
+    }
+
+    /// Most processes and threads of a worker.
+    fn most(&self, processes: u32) -> u64 {
+        self.processes.saturating_mul(u64::from(processes.max(1)))
     }
 
     /// The folder in which processes that compute together work. The socket of the server is beside

@@ -404,13 +404,19 @@ impl Prepared<'_> {
         unsafe {
             if self.namespaces.processes {
                 number_next();
+                // The worker may cover the folder of the keeper's program before the keeper runs.
+                let keeper = self.keeper[0];
+                if keeper.is_null() {
+                    return Err(Errno::NOENT);
+                }
+                let keeper = check(libc::open(keeper, libc::O_PATH | libc::O_CLOEXEC))?;
                 let worker = libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0);
                 if worker < 0 {
                     return Err(last_error());
                 }
                 if worker > 0 {
                     libc::close(tell);
-                    self.become_keeper(worker as u32);
+                    self.become_keeper(keeper, worker as u32);
                 }
             }
             if self.namespaces.user {
@@ -442,23 +448,22 @@ impl Prepared<'_> {
     ///
     /// # Safety
     /// As [`Namespaces::enter`].
-    unsafe fn become_keeper(&self, worker: u32) -> ! {
+    unsafe fn become_keeper(&self, program: RawFd, worker: u32) -> ! {
         let mut variable = [0; KEEPER.len() + 1 + DIGITS + 1];
         let (name, number) = variable.split_at_mut(KEEPER.len() + 1);
         name[..KEEPER.len()].copy_from_slice(KEEPER.as_bytes());
         name[KEEPER.len()] = b'=';
         decimal(worker, number);
-        let variables = [variable.as_ptr().cast(), std::ptr::null()];
+        let variables: [*const libc::c_char; 2] = [variable.as_ptr().cast(), std::ptr::null()];
         // SAFETY: the caller's promise.
         unsafe {
             let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
             for standard in 0..3 {
                 libc::dup2(null, standard);
             }
-            let program = self.keeper[0];
-            if !program.is_null() {
-                libc::execve(program, self.keeper.as_ptr(), variables.as_ptr());
-            }
+            let (words, empty) = (self.keeper.as_ptr(), c"".as_ptr());
+            let (variables, flags) = (variables.as_ptr(), libc::AT_EMPTY_PATH);
+            libc::syscall(libc::SYS_execveat, program, empty, words, variables, flags);
             libc::_exit(1);
         }
     }

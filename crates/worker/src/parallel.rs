@@ -163,7 +163,11 @@ pub(crate) fn launch(folder: &Path) -> io::Result<Infallible> {
         let compiled = start.compiled.iter().filter_map(|path| path.parent());
         let libraries = source.parse().document.libraries;
         let libraries = libraries.iter().filter_map(Library::folder).map(Path::new);
-        let needed = libraries.chain(compiled).chain([source.folder(), folder]);
+        // The launcher starts the worker's program after the walls are there.
+        let programs = start.words.iter().map(Path::new);
+        let programs = programs.filter(|path| path.is_absolute() && path.is_file());
+        let needed = libraries.chain(compiled).chain(programs);
+        let needed = needed.chain([source.folder(), folder]);
         let missing = sandbox.surround(
             &start.folder,
             start.own(),
