@@ -273,7 +273,10 @@ impl Sandbox {
     fn hide_private_files(&self, folder: &Path, needed: &[PathBuf]) -> Result<(), SandboxError> {
         let secrets: Vec<&Path> = self.secrets.iter().map(PathBuf::as_path).collect();
         let private = PRIVATE.map(Path::new);
-        let hidden: Vec<&Path> = private.iter().chain(&secrets).copied().collect();
+        // One rule opens all of `/dev` where its shared memory is the worker's own.
+        let devices = self.namespaces().mounts.then_some(Path::new("/dev"));
+        let private = private.iter().chain(&secrets).copied();
+        let hidden: Vec<&Path> = private.chain(devices).collect();
         let mut readable = Vec::new();
         open_all_but(Path::new("/"), &hidden, &mut readable);
         for path in self.read.iter().chain(needed) {
