@@ -197,7 +197,8 @@ mod tests {
         };
         let sent = [(1, 0, 10), (1, 10, 6), (1, 32, 10), (1, 42, 6)];
         assert_eq!(walk(Direction::Sent, Side::Client, 10), sent);
-        let returned = [(1, 0, 16), (1, 32, 16), (2, 64, 16)];
+        // The first array has 64 bytes, and as many lie behind it.
+        let returned = [(1, 0, 16), (1, 32, 16), (2, 128, 16)];
         assert_eq!(walk(Direction::Returned, Side::Buffer, 100), returned);
         assert_eq!(walk(Direction::Sent, Side::Client, 0), []);
     }

@@ -252,7 +252,7 @@ impl Call {
             let begun = server.and_then(|server| self.begin_at(place.server, &server, prepared));
             match begun {
                 Ok(attempt) => return Ok(attempt),
-                Err(error) => match state.course.after(trouble(&error), None) {
+                Err(error) => match state.course.after(trouble_at_start(&error), None) {
                     Next::Elsewhere => {
                         self.give_away(state, &error);
                         before = Some(error);
@@ -369,6 +369,15 @@ impl Call {
     /// Gives the call up for its caller.
     fn give_up(&self) {
         self.lock().over = true;
+    }
+}
+
+/// How an error kept a call from being begun: a server that does not answer in time may be frozen,
+/// and another one can begin with the call.
+fn trouble_at_start(error: &Error) -> Trouble {
+    match error {
+        Error::Timeout { .. } => Trouble::NotBegun,
+        other => trouble(other),
     }
 }
 

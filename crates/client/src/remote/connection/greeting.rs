@@ -21,19 +21,6 @@ use std::time::Instant;
 /// Most other addresses of a server that a client considers.
 const MOST_WAYS: usize = 16;
 
-/// The error of a server that accepts the connection and says nothing.
-fn without_greeting(error: Error) -> Error {
-    let Error::Timeout { address, after } = error else {
-        return error;
-    };
-    let text = format!(
-        "the server did not greet within {:.0} s; it has stopped, or it is no Farcall server",
-        after.as_secs_f64()
-    );
-    let source = io::Error::new(io::ErrorKind::TimedOut, text);
-    Error::Connect { address, source }
-}
-
 impl Connection {
     /// Connects and exchanges greetings. Changes to a Unix socket if the server offers one.
     pub(crate) fn open(address: &Address, options: &Options) -> Result<Arc<Connection>, Error> {
@@ -125,8 +112,7 @@ impl Connection {
                 }
                 state.outlook()
             };
-            self.wait(outlook, Some(deadline), self.options.connect_timeout)
-                .map_err(without_greeting)?;
+            self.wait(outlook, Some(deadline), self.options.connect_timeout)?;
         }
     }
 
