@@ -553,6 +553,11 @@ impl DurableCalls {
         if changed.change == Change::RestartRepeatable && changed.applied {
             durable.backlog.push_back(id);
             cx.has_room = true;
+            // A draining server does not begin with it again.
+            if cx.draining {
+                self.refuse_stranded(cx);
+            }
+            return;
         }
         if state.is_over() && changed.applied {
             cx.out.push(Action::RemoveFile(id, Content::Arguments));

@@ -5,7 +5,7 @@ use farcall_simulator::{Flaw, Options, simulate};
 use std::time::{Duration, Instant};
 
 /// Seeds that have broken an invariant, and the fault behind each.
-const FAILED: [(u64, &str); 7] = [
+const FAILED: [(u64, &str); 8] = [
     (
         3,
         "processor elements of a running call went to one that was taken back from behind it",
@@ -29,6 +29,10 @@ const FAILED: [(u64, &str); 7] = [
     (
         60,
         "a worker that was killed while it started for an object left the object's calls behind",
+    ),
+    (
+        101,
+        "nobody told a client that its call, whose worker was killed, runs at the next server only",
     ),
     (
         1342,
