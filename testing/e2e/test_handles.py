@@ -153,11 +153,11 @@ def test_memory_is_bounded_and_what_was_used_least_goes_to_the_disk(start, libc,
         handle.get()
     wait_until(lambda: handles[0].on_disk, what="the changed one has left")
     assert (handles[0].get().view(np.int8) == 7).all()
-    files = list((tmp_path / "state" / "jobs").iterdir())
+    files = list((tmp_path / "state" / "arrays").iterdir())
     assert files
     for handle in handles:
         handle.drop()
-    folder = tmp_path / "state" / "jobs"
+    folder = tmp_path / "state" / "arrays"
     wait_until(lambda: not list(folder.iterdir()), what="no file is left")
 
 

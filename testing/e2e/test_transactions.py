@@ -258,32 +258,6 @@ def test_a_call_that_may_not_be_repeated_says_so(start, steps):
     killer.join()
 
 
-def test_a_server_that_comes_back_without_its_arrays_gets_them_again(start, steps):
-    first, second = start(BLAS), start(steps)
-    servers = connect_all([first, second])
-    dscal, daxpy = (servers[0].function(name) for name in ("dscal", "daxpy"))
-    nap = servers[1].function("nap")
-    n = 5000
-    x, y = np.ones(n), np.ones(n)
-
-    def replace():
-        wait_until(second.sleeps, what="that the other server naps")
-        first.process.kill()
-        first.process.wait()
-        start(BLAS, listen=first.address.removeprefix("farcall://"))
-
-    replacer = threading.Thread(target=replace)
-    with farcall.transaction(servers) as t:
-        dscal(n, 3.0, x, 1)
-        nap(y.view("S1"), 6_000_000, 8 * n)
-        # It waits for the nap; by then the server has been replaced.
-        daxpy(n, 2.0, x, 1, y, 1)
-        replacer.start()
-    replacer.join()
-    assert (x == 3).all() and (y == 7).all()
-    assert t.report["calls"] >= 3
-
-
 @pytest.mark.parametrize("stalls", [False, True])
 def test_no_call_outlasts_the_time_out(start, steps, stalls):
     first, second = start(steps), start(steps)

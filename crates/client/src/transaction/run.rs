@@ -4,7 +4,7 @@
 //! its function is repeatable.
 
 use super::site::{Need, Site};
-use super::step::{Copies, Extent, Fault, Shared};
+use super::step::{Copies, Fault, Shared};
 use super::{Deferred, Recorded, Report, Transaction};
 use crate::error::Error;
 use crate::outcome::Outcome;
@@ -18,9 +18,6 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
-
-/// A server counts as lost after its arrays were lost so many times.
-const MOST_LOSSES: u32 = 5;
 
 /// Most calls under way at once.
 const MOST: usize = 256;
@@ -155,8 +152,6 @@ struct Loss {
     error: Error,
     /// Calls that failed because of it.
     calls: Vec<usize>,
-    /// Those of them that have not begun.
-    not_begun: Vec<usize>,
 }
 
 /// The state of a running transaction.
@@ -345,13 +340,10 @@ impl State {
 
     /// Handles a call that failed, or a result that could not be fetched.
     fn failure(&mut self, call: usize, is_call: bool, fault: Fault, shared: &Shared<'_>) {
-        let extent = fault.extent();
-        let site = &mut self.sites[fault.server as usize];
-        match extent {
-            Extent::Request => return self.fail(call, fault.error, shared),
-            Extent::Arrays if site.losses < MOST_LOSSES => site.losses += 1,
-            Extent::Arrays | Extent::Server => site.is_lost = true,
+        if !fault.is_of_server() {
+            return self.fail(call, fault.error, shared);
         }
+        self.sites[fault.server as usize].is_lost = true;
         let known = self
             .losses
             .iter_mut()
@@ -363,14 +355,11 @@ impl State {
                     server: fault.server,
                     error: fault.error,
                     calls: Vec::new(),
-                    not_begun: Vec::new(),
                 });
                 self.losses.last_mut().expect("the array was stored there")
             }
         };
         loss.calls.extend(is_call.then_some(call));
-        loss.not_begun
-            .extend((is_call && extent == Extent::Arrays).then_some(call));
     }
 
     fn fail(&mut self, call: usize, error: Error, shared: &Shared<'_>) {
@@ -388,8 +377,7 @@ impl State {
         let idle = |loss: &mut Loss| sites[loss.server as usize].is_idle();
         let losses: Vec<Loss> = self.losses.extract_if(.., idle).collect();
         for loss in losses {
-            let may_repeat =
-                |call: usize| shared.calls[call].repeatable || loss.not_begun.contains(&call);
+            let may_repeat = |call: usize| shared.calls[call].repeatable;
             shared.copies.forget(loss.server);
             match self.run.lost(loss.server, &loss.calls, may_repeat) {
                 Ok(again) => after.results.extend(again.results),

@@ -14,8 +14,6 @@ pub(super) struct Site {
     pub(super) server: Server,
     functions: HashMap<String, Option<Known>>,
     pub(super) is_lost: bool,
-    /// How many times the server no longer had the arrays of the transaction.
-    pub(super) losses: u32,
     /// Whether it has run a call.
     pub(super) is_used: bool,
     pes: u32,
@@ -80,7 +78,6 @@ impl Site {
             server,
             functions: HashMap::new(),
             is_lost: false,
-            losses: 0,
             is_used: false,
             pes: 1,
             running: Vec::new(),

@@ -36,31 +36,16 @@ pub(super) struct Fault {
     pub(super) error: Error,
 }
 
-/// What a fault means for the transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Extent {
-    /// A request failed.
-    Request,
-    /// The server no longer has the arrays of the transaction: another one has taken its place. A
-    /// call that needs them has not begun.
-    Arrays,
-    /// The server is gone.
-    Server,
-}
-
 impl Fault {
-    /// What the fault means.
-    pub(super) fn extent(&self) -> Extent {
+    /// Whether the server is gone, and not only one request failed.
+    pub(super) fn is_of_server(&self) -> bool {
         match &self.error {
-            Error::Connect { .. } | Error::Disconnected { .. } | Error::Protocol { .. } => {
-                Extent::Server
-            }
-            Error::Failed(failure) => match failure.kind {
-                FailureKind::ServerStopping | FailureKind::Draining => Extent::Server,
-                FailureKind::NotFound => Extent::Arrays,
-                _ => Extent::Request,
-            },
-            _ => Extent::Request,
+            Error::Connect { .. } | Error::Disconnected { .. } | Error::Protocol { .. } => true,
+            Error::Failed(failure) => matches!(
+                failure.kind,
+                FailureKind::ServerStopping | FailureKind::Draining
+            ),
+            _ => false,
         }
     }
 }
