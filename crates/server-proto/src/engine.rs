@@ -134,7 +134,7 @@ impl Engine {
             Event::Withdrawn(worker, call, withdrawal) => {
                 self.elements.withdrawn(cx, worker, call, withdrawal);
             }
-            Event::NotRun(worker, call, why) => self.elements.not_run(cx, call, worker, &why),
+            Event::NotRun(worker, why) => self.elements.not_run(cx, worker, &why),
             Event::WorkerReport(worker, said) => self.elements.worker_says(cx, worker, said),
             Event::Printed(worker, printed) => {
                 let worker = self.elements.workers.get(worker);

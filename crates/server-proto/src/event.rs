@@ -134,8 +134,8 @@ pub enum Event {
     Passed(WorkerKey),
     /// The result of a withdrawal.
     Withdrawn(WorkerKey, CallKey, Withdrawal),
-    /// A call could not be given to its worker.
-    NotRun(WorkerKey, CallKey, String),
+    /// A worker could not be given a call, and why.
+    NotRun(WorkerKey, String),
     /// A running worker reports something.
     WorkerReport(WorkerKey, WorkerReport),
     /// A worker has printed something.

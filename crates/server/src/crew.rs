@@ -117,7 +117,7 @@ impl Crew {
         let worker = self.workers.get_mut(key);
         let request = server.overview().request(call);
         let (Some(worker), Some(request)) = (worker, request) else {
-            return Some(Event::NotRun(key, call, "it has no process".to_string()));
+            return Some(Event::NotRun(key, "it has no process".to_string()));
         };
         let run = Run {
             function: request.function,
@@ -131,10 +131,11 @@ impl Crew {
         let memory = request.buffer.into_iter().chain(segments);
         let memory = memory.chain(request.arrays.iter().copied());
         let memory = memory.filter_map(|memory| memories.get(memory));
-        let handed = worker.run(call.number(), &run, memory);
-        handed
-            .err()
-            .map(|error| Event::NotRun(key, call, error.to_string()))
+        match worker.run(call.number(), &run, memory) {
+            // If the worker is dead, its death is handled separately.
+            Err(error) if !is_gone(&error) => Some(Event::NotRun(key, error.to_string())),
+            _ => None,
+        }
     }
 
     fn withdraw(&mut self, key: WorkerKey, call: CallKey) -> Event {
@@ -154,7 +155,7 @@ impl Crew {
         };
         // If the worker is dead, its death is handled separately.
         if let Err(error) = worker.answer(answer)
-            && error.kind() != io::ErrorKind::BrokenPipe
+            && !is_gone(&error)
         {
             let text = format!("could not be given the answer of its callback: {error}");
             worker.end(FailureKind::Internal, text);
@@ -297,4 +298,10 @@ fn walls(config: &Config) -> io::Result<Walls> {
         return Err(io::Error::other(text));
     }
     Ok(walls)
+}
+
+/// Whether the process at the other end has ended.
+fn is_gone(error: &io::Error) -> bool {
+    let gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
+    gone.contains(&error.kind())
 }

@@ -208,16 +208,11 @@ impl Elements {
         }
     }
 
-    /// Handles a call that could not be given to its worker. The worker counts as dead.
-    pub(crate) fn not_run(&mut self, cx: &mut Context, key: CallKey, worker: WorkerKey, why: &str) {
-        self.workers.end(cx, worker, FailureKind::Internal, why);
-        if let Some(known) = self.workers.get_mut(worker) {
-            known.gives_back(key);
-        }
-        if cx.calls.contains(key) {
-            let text = "its worker died before the call";
-            cx.fail(key, FailureKind::Internal, text);
-        }
+    /// Handles a call that could not be given to its worker. The worker is ended, and the call
+    /// fares as with any worker that ends before the call.
+    pub(crate) fn not_run(&mut self, cx: &mut Context, worker: WorkerKey, why: &str) {
+        let text = format!("could not be given the call: {why}");
+        self.workers.end(cx, worker, FailureKind::Internal, &text);
     }
 
     /// Fails the calls that wait for a library that a worker could not bind. The next worker could

@@ -174,7 +174,7 @@ impl World {
         };
         let delay = self.disk_delay();
         let event = Event::Written(ticket, written);
-        self.after(host, delay, ToLife::File(Box::new(event)));
+        self.after(host, delay, ToLife::Later(Box::new(event)));
     }
 
     fn read_file(&mut self, host: usize, ticket: u64, mut transfer: Transfer, stored: Stored) {
@@ -202,17 +202,15 @@ impl World {
         });
         let delay = self.disk_delay();
         let event = Event::Fetched(ticket, read);
-        self.after(host, delay, ToLife::File(Box::new(event)));
+        self.after(host, delay, ToLife::Later(Box::new(event)));
     }
 
     fn run_call(&mut self, host: usize, worker: WorkerKey, call: CallKey) -> Option<Event> {
         let machine = self.machine(host)?;
         let Some((posted, pes)) = machine.posted(worker, call) else {
-            return Some(Event::NotRun(worker, call, "it cannot be read".to_string()));
+            return Some(Event::NotRun(worker, "it has ended".to_string()));
         };
-        let Some(known) = machine.workers.get_mut(&worker) else {
-            return Some(Event::NotRun(worker, call, "it has no process".to_string()));
-        };
+        let known = machine.workers.get_mut(&worker)?;
         let memory = posted.arrays.iter();
         let handed = Handed {
             call,

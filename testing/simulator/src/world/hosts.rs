@@ -8,6 +8,9 @@ use crate::machine::Machine;
 use farcall_rpc_proto::{FailureKind, Nanos};
 use farcall_server_proto::{Death, Event, Now, Ready, WorkerKey};
 
+/// How soon a server hears that a worker has ended, in nanoseconds. It may hand it calls till then.
+const NOTICES_DEATH: Nanos = 200_000;
+
 /// A host with a server, one life of it after the other.
 #[derive(Default)]
 pub(crate) struct Host {
@@ -41,7 +44,7 @@ pub(super) enum ToLife {
     Steps(WorkerKey, u64),
     Dies(WorkerKey),
     Commits,
-    File(Box<Event>),
+    Later(Box<Event>),
     Deadline,
     /// A client that has connected is accepted.
     Accepts,
@@ -187,7 +190,7 @@ impl World {
             ToLife::Steps(worker, step) => self.worker_steps(host, worker, step),
             ToLife::Dies(worker) => self.worker_dies(host, worker),
             ToLife::Commits => self.disk_commits(host),
-            ToLife::File(event) => self.tell(host, *event),
+            ToLife::Later(event) => self.tell(host, *event),
             ToLife::Deadline => {
                 self.hosts[host].deadline = Nanos::MAX;
                 self.go_on(host);
@@ -308,6 +311,7 @@ impl World {
             had_begun,
             is_foreign,
         };
-        self.tell(host, Event::Died(worker, death));
+        let event = Box::new(Event::Died(worker, death));
+        self.after(host, NOTICES_DEATH, ToLife::Later(event));
     }
 }

@@ -143,7 +143,7 @@ impl World {
         };
         let delay = self.disk_delay();
         let event = Event::DataRead(id, read);
-        self.after(host, delay, ToLife::File(Box::new(event)));
+        self.after(host, delay, ToLife::Later(Box::new(event)));
     }
 
     /// Checks that no call starves.

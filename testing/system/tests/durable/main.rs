@@ -351,14 +351,14 @@ fn repeatable_calls_survive_any_worker_that_is_killed() {
     };
     let jobs: Vec<DurableCall> = (0..12).map(|number| submit("add", number)).collect();
     let once: Vec<DurableCall> = (0..4).map(|number| submit("add_once", number)).collect();
-    // Fewer rounds than the workers that one call may lose.
+    // Fewer rounds than the workers that one call may lose: 10.
     for _ in 0..8 {
         std::thread::sleep(Duration::from_millis(60));
+        // All at once: a call must not lose a second worker in the same round.
         for worker in children(server.id()) {
             // A worker that has ended meanwhile is nobody's.
-            let _ = std::process::Command::new("kill")
-                .args(["-9", &worker.to_string()])
-                .output();
+            let worker = rustix::process::Pid::from_raw(worker).unwrap();
+            let _ = rustix::process::kill_process(worker, rustix::process::Signal::KILL);
         }
     }
     for (number, job) in jobs.iter().enumerate() {
