@@ -15,13 +15,7 @@ pub(crate) unsafe fn of(
     index: usize,
     address: *mut c_void,
 ) -> Result<Callback, String> {
-    let known = &interface.callbacks[index];
-    if known.params.iter().any(|param| ffi_type(param).is_none()) {
-        let name = &known.name;
-        return Err(format!(
-            "callback `{name}` has a file, which C programs cannot be given"
-        ));
-    }
+    check(interface, index)?;
     // The address; any thread may call it.
     let address = address.expose_provenance();
     let run = move |arguments: &mut CallbackArguments<'_>| {
@@ -58,16 +52,11 @@ pub(crate) unsafe fn of_closure(
     index: usize,
     closure: *const c_void,
 ) -> Result<Callback, String> {
-    let known = &interface.callbacks[index];
     // SAFETY: the caller's promise.
     let Closure { function, user } = unsafe { closure.cast::<Closure>().read_unaligned() };
-    let name = &known.name;
+    let name = &interface.callbacks[index].name;
     let function = function.ok_or_else(|| format!("callback `{name}` has no function"))?;
-    if known.params.iter().any(|param| ffi_type(param).is_none()) {
-        return Err(format!(
-            "callback `{name}` has a file, which C programs cannot be given"
-        ));
-    }
+    check(interface, index)?;
     let user = user.expose_provenance();
     let run = move |arguments: &mut CallbackArguments<'_>| {
         let mut texts = Vec::new();
@@ -85,6 +74,18 @@ pub(crate) unsafe fn of_closure(
         }
     };
     Ok(Callback::new(run))
+}
+
+/// Checks that a callback has only arguments that C has.
+fn check(interface: &Interface, index: usize) -> Result<(), String> {
+    let known = &interface.callbacks[index];
+    if known.params.iter().all(|param| ffi_type(param).is_some()) {
+        return Ok(());
+    }
+    let name = &known.name;
+    Err(format!(
+        "callback `{name}` has a file, which C programs cannot be given"
+    ))
 }
 
 /// Memory for one argument.

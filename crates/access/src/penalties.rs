@@ -36,6 +36,19 @@ struct Source {
     unlogged: u32,
 }
 
+impl Source {
+    fn new(now: Instant) -> Source {
+        Source {
+            failures: 0,
+            last: now,
+            until: now,
+            logged: now,
+            lines: 0,
+            unlogged: 0,
+        }
+    }
+}
+
 /// What to log about a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Logged {
@@ -69,15 +82,12 @@ impl Penalties {
 
     /// Counts a failure. It adds to the penalty if it was a guess outside a penalty.
     pub(crate) fn fail(&mut self, host: IpAddr, is_guess: bool, now: Instant) -> Logged {
-        self.make_room(now);
-        let source = self.0.entry(network(host)).or_insert(Source {
-            failures: 0,
-            last: now,
-            until: now,
-            logged: now,
-            lines: 0,
-            unlogged: 0,
-        });
+        let host = network(host);
+        self.make_room(host, now);
+        let source = self.0.entry(host).or_insert(Source::new(now));
+        if now - source.last >= FORGIVEN {
+            *source = Source::new(now);
+        }
         source.last = now;
         if is_guess && source.until <= now {
             source.failures = source.failures.saturating_add(1);
@@ -94,10 +104,14 @@ impl Penalties {
         Logged::With(std::mem::take(&mut source.unlogged))
     }
 
-    /// Forgets sources that have been quiet, or else the one that has been quiet longest.
-    fn make_room(&mut self, now: Instant) {
+    /// Makes room for a new source, if there is none: forgets those that have been quiet, or else
+    /// the one that has been quiet longest.
+    fn make_room(&mut self, host: IpAddr, now: Instant) {
+        if self.0.len() < MOST || self.0.contains_key(&host) {
+            return;
+        }
+        self.0.retain(|_, source| now - source.last < FORGIVEN);
         if self.0.len() < MOST {
-            self.0.retain(|_, source| now - source.last < FORGIVEN);
             return;
         }
         let oldest = self.0.iter().min_by_key(|(_, source)| source.last);

@@ -50,6 +50,17 @@ pub struct Tls {
 }
 
 impl Tls {
+    /// The files that `farcall access certificate` makes in a folder.
+    pub fn in_folder(folder: &Path, clients: Option<PathBuf>) -> Tls {
+        Tls {
+            certificate: folder.join("server.pem"),
+            key: folder.join("server.key"),
+            clients,
+            revoked: None,
+            folder: None,
+        }
+    }
+
     /// The files and folders that functions must not read: the whole folder of the certificates,
     /// or else the private key and every other key beside it, such as that of an authority.
     pub fn secrets(&self) -> Vec<PathBuf> {

@@ -98,13 +98,8 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
         }
         None => default_store(listen[0])?,
     };
-    let tls = arguments.tls.as_ref().map(|folder| Tls {
-        certificate: folder.join("server.pem"),
-        key: folder.join("server.key"),
-        clients: arguments.tls_clients.clone(),
-        revoked: None,
-        folder: None,
-    });
+    let tls = arguments.tls.as_ref();
+    let tls = tls.map(|folder| Tls::in_folder(folder, arguments.tls_clients.clone()));
     Ok(Config {
         listen,
         tls,

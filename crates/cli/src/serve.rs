@@ -240,11 +240,8 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     }
     if let Some(folder) = &arguments.tls {
         config.tls = Some(Tls {
-            certificate: folder.join("server.pem"),
-            key: folder.join("server.key"),
-            clients: arguments.tls_clients.clone(),
-            revoked: None,
             folder: (!has_interfaces(folder, &arguments.files)).then(|| folder.clone()),
+            ..Tls::in_folder(folder, arguments.tls_clients.clone())
         });
     }
     if let Some(folder) = &arguments.state {

@@ -130,7 +130,7 @@ impl IdentityFiles {
                 if let Some(path) = &self.revoked {
                     // A list speaks of one authority only.
                     verifier = verifier
-                        .with_crls(revocations(path)?)
+                        .with_crls(items::<CertificateRevocationListDer<'static>>(path)?)
                         .only_check_end_entity_revocation()
                         .allow_unknown_revocation_status();
                 }
@@ -177,28 +177,22 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> {
+/// All items of one kind in a file.
+fn items<T: PemObject>(path: &Path) -> Result<Vec<T>, FileError> {
     let read = |source| FileError::Read {
         path: path.to_path_buf(),
         source,
     };
-    let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
-        .map_err(read)?
-        .collect::<Result<_, _>>()
-        .map_err(read)?;
+    let items = T::pem_file_iter(path).map_err(read)?;
+    items.collect::<Result<_, _>>().map_err(read)
+}
+
+fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> {
+    let certificates: Vec<CertificateDer<'static>> = items(path)?;
     match certificates.is_empty() {
         true => Err(FileError::NoCertificate(path.to_path_buf())),
         false => Ok(certificates),
     }
-}
-
-fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, FileError> {
-    let read = |source| FileError::Read {
-        path: path.to_path_buf(),
-        source,
-    };
-    let lists = CertificateRevocationListDer::pem_file_iter(path).map_err(read)?;
-    lists.collect::<Result<_, _>>().map_err(read)
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileError> {

@@ -238,8 +238,7 @@ impl Connection {
                 after: timeout,
             });
         }
-        let others = [outlook.pause, outlook.look].into_iter().flatten();
-        let left = left.into_iter().chain(others.map(until)).min();
+        let left = left.into_iter().chain(outlook.left()).min();
         match socket::wait(&self.socket, &self.waker, outlook.writing, self.nap(left)) {
             Ok(true) => Ok(()),
             Ok(false) => self.interrupted(),

@@ -297,16 +297,36 @@ impl Book {
 
     /// Records entries, and returns what the server is told after they are on the disk.
     pub(crate) fn append(&mut self, entries: &[Entry], now: Moment) -> io::Result<Vec<Event>> {
-        let told = entries.iter().map(|entry| self.ledger.record(entry, now));
-        let told = told.collect();
+        let told = self.record(entries, now);
         self.write_batch()?;
         Ok(told)
     }
 
+    /// Adds entries to the batch of the ledger. Returns what the server is told after it is on the
+    /// disk.
+    fn record(&mut self, entries: &[Entry], now: Moment) -> Vec<Event> {
+        let told = entries.iter().map(|entry| self.ledger.record(entry, now));
+        told.collect()
+    }
+
     /// Writes the batch of the ledger.
     pub(crate) fn write_batch(&mut self) -> io::Result<()> {
-        let (at, bytes) = (self.ledger.length(), self.ledger.batch().to_vec());
-        let written = write_both(&self.files, at, &bytes, std::mem::take(&mut self.is_dirty));
+        let written = self.batch().write();
+        self.settle(written)
+    }
+
+    /// The batch of the ledger. Its end is told to [`Book::settle`] before the next one is taken.
+    fn batch(&mut self) -> Batch {
+        Batch {
+            files: self.files.clone(),
+            at: self.ledger.length(),
+            bytes: self.ledger.batch().to_vec(),
+            is_dirty: std::mem::take(&mut self.is_dirty),
+        }
+    }
+
+    /// Takes the end of a batch: after an error, nothing of it was recorded.
+    fn settle(&mut self, written: io::Result<()>) -> io::Result<()> {
         match &written {
             Ok(()) => self.ledger.commit(),
             Err(_) => {
@@ -336,28 +356,40 @@ impl Book {
     }
 }
 
-/// Appends to both logs at this offset, and syncs them, both at the same time.
-fn write_both(files: &[Arc<File>; 2], at: u64, bytes: &[u8], is_dirty: bool) -> io::Result<()> {
-    let write = |file: &File| {
-        if is_dirty {
-            file.set_len(at)?;
+/// Bytes that are to be appended to both logs.
+struct Batch {
+    files: [Arc<File>; 2],
+    /// Offset in both logs.
+    at: u64,
+    bytes: Vec<u8>,
+    /// Whether the logs may have bytes behind the offset.
+    is_dirty: bool,
+}
+
+impl Batch {
+    /// Appends to both logs, and syncs them, both at the same time.
+    fn write(&self) -> io::Result<()> {
+        let write = |file: &File| {
+            if self.is_dirty {
+                file.set_len(self.at)?;
+            }
+            file.write_all_at(&self.bytes, self.at)?;
+            file.sync_data()
+        };
+        let written = std::thread::scope(|scope| {
+            let second = scope.spawn(|| write(&self.files[1]));
+            let first = write(&self.files[0]);
+            let second = second.join();
+            first?;
+            second.unwrap_or_else(|_| Err(io::Error::other("the thread of the second log ended")))
+        });
+        if written.is_err() {
+            // What is refused must not be there after a restart. If this fails, it is tried again
+            // before the next write.
+            let _ = self.files.each_ref().map(|file| file.set_len(self.at));
         }
-        file.write_all_at(bytes, at)?;
-        file.sync_data()
-    };
-    let written = std::thread::scope(|scope| {
-        let second = scope.spawn(|| write(&files[1]));
-        let first = write(&files[0]);
-        let second = second.join();
-        first?;
-        second.unwrap_or_else(|_| Err(io::Error::other("the thread of the second log ended")))
-    });
-    if written.is_err() {
-        // What is refused must not be there after a restart. If this fails, it is tried again
-        // before the next write.
-        let _ = files.each_ref().map(|file| file.set_len(at));
+        written
     }
-    written
 }
 
 fn read_spot(files: &[Arc<File>; 2], spot: Spot) -> io::Result<Vec<u8>> {
@@ -384,24 +416,12 @@ impl Shelf {
     /// Records entries. The logs can be read and short arrays put down meanwhile.
     pub(super) fn record(&self, entries: &[Entry], now: Moment) -> io::Result<Vec<Event>> {
         let mut book = self.lock();
-        let told = entries.iter().map(|entry| book.ledger.record(entry, now));
-        let told = told.collect();
-        let (at, bytes) = (book.ledger.length(), book.ledger.batch().to_vec());
-        let (files, is_dirty) = (book.files.clone(), std::mem::take(&mut book.is_dirty));
+        let told = book.record(entries, now);
+        let batch = book.batch();
         drop(book);
-        let written = write_both(&files, at, &bytes, is_dirty);
-        let mut book = self.lock();
-        match written {
-            Ok(()) => {
-                book.ledger.commit();
-                Ok(told)
-            }
-            Err(error) => {
-                book.is_dirty = true;
-                book.ledger.roll_back();
-                Err(error)
-            }
-        }
+        let written = batch.write();
+        self.lock().settle(written)?;
+        Ok(told)
     }
 
     /// Reads a short array.

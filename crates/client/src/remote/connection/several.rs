@@ -171,9 +171,7 @@ fn rest(groups: &[Group], left: Option<Duration>, spinning: &mut Wait<'_>) -> Re
     for group in driven {
         let connection = &*group.connection;
         let outlook = connection.lock().outlook();
-        let until = |time: Instant| time.saturating_duration_since(Instant::now());
-        let others = [outlook.pause, outlook.look].into_iter().flatten();
-        left = left.into_iter().chain(others.map(until)).min();
+        left = left.into_iter().chain(outlook.left()).min();
         entries.push((&connection.socket, &connection.waker, outlook.writing));
     }
     let connection = &groups[0].connection;

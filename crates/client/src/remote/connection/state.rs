@@ -25,7 +25,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes of one read, besides array data.
 const INPUT_BYTES: usize = 64 << 10;
@@ -122,9 +122,22 @@ pub(crate) struct Outlook {
     /// Whether it waits for room in the socket.
     pub(crate) writing: bool,
     /// When sending may go on.
-    pub(crate) pause: Option<Instant>,
+    pause: Option<Instant>,
     /// When it must look whether the server is still there.
-    pub(crate) look: Option<Instant>,
+    look: Option<Instant>,
+}
+
+impl Outlook {
+    /// The time that is left until it must stop waiting, whatever happens; `None` if there is no
+    /// such time.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        let until = |time: Instant| time.saturating_duration_since(Instant::now());
+        [self.pause, self.look]
+            .into_iter()
+            .flatten()
+            .map(until)
+            .min()
+    }
 }
 
 impl State {
