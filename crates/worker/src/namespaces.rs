@@ -9,10 +9,13 @@
 //! *keeper*: it waits for the worker, and ends with the worker's status. Its end is the end of all
 //! processes of the namespace. The worker has the number that its keeper has for the server.
 
+pub(crate) use keeper::{KEEPER, keep};
+use keeper::{become_keeper, number_next};
+pub(crate) use rights::drop_rights;
+use rights::keep_mount_rights;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString, OsString};
 use std::fmt;
@@ -23,6 +26,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
+
+mod keeper;
+mod rights;
 
 /// Added to the server's own value, so that the kernel ends workers before the server when memory
 /// is short.
@@ -218,7 +224,7 @@ pub(crate) struct Start {
     /// A socket, which it gets at this descriptor.
     pub(crate) socket: Option<(OwnedFd, RawFd)>,
     pub(crate) namespaces: Namespaces,
-    /// Files to which it writes its number, to join control groups.
+    /// Files of the control groups that it joins before the program runs.
     pub(crate) groups: Vec<OwnedFd>,
     /// Program and arguments of the keeper of a PID namespace, which runs [`keep`].
     pub(crate) keeper: Vec<OsString>,
@@ -258,10 +264,9 @@ impl Child {
     /// Waits until it has ended. The status is that of the worker.
     pub(crate) fn wait(self) -> io::Result<ExitStatus> {
         let status = wait(self.id)?;
-        let signal = status.code().map(|code| code - SIGNALLED);
-        match signal.filter(|signal| self.keeps && (1..=MOST_SIGNAL).contains(signal)) {
-            Some(signal) => Ok(ExitStatus::from_raw(signal)),
-            None => Ok(status),
+        match self.keeps {
+            true => Ok(keeper::of_worker(status)),
+            false => Ok(status),
         }
     }
 }
@@ -416,7 +421,7 @@ impl Prepared<'_> {
                 }
                 if worker > 0 {
                     libc::close(tell);
-                    self.become_keeper(keeper, worker as u32);
+                    become_keeper(self.keeper, keeper, worker as u32);
                 }
             }
             if self.namespaces.user {
@@ -439,151 +444,6 @@ impl Prepared<'_> {
             ))?;
         }
         Ok(())
-    }
-}
-
-impl Prepared<'_> {
-    /// Becomes the keeper, which has no files. It gives up its rights later: a program that gains
-    /// rights would lose the request to end with the server.
-    ///
-    /// # Safety
-    /// As [`Namespaces::enter`].
-    unsafe fn become_keeper(&self, program: RawFd, worker: u32) -> ! {
-        let mut variable = [0; KEEPER.len() + 1 + DIGITS + 1];
-        let (name, number) = variable.split_at_mut(KEEPER.len() + 1);
-        name[..KEEPER.len()].copy_from_slice(KEEPER.as_bytes());
-        name[KEEPER.len()] = b'=';
-        decimal(worker, number);
-        let variables: [*const libc::c_char; 2] = [variable.as_ptr().cast(), std::ptr::null()];
-        // SAFETY: the caller's promise.
-        unsafe {
-            let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
-            for standard in 0..3 {
-                libc::dup2(null, standard);
-            }
-            let (words, empty) = (self.keeper.as_ptr(), c"".as_ptr());
-            let (variables, flags) = (variables.as_ptr(), libc::AT_EMPTY_PATH);
-            libc::syscall(libc::SYS_execveat, program, empty, words, variables, flags);
-            libc::_exit(1);
-        }
-    }
-}
-
-/// The highest number of a signal.
-const MOST_SIGNAL: i32 = 64;
-/// Exit statuses of a keeper above this one are signals that ended the worker.
-const SIGNALLED: i32 = 128;
-
-/// Environment variable of a keeper, with the number of its worker.
-pub(crate) const KEEPER: &str = "FARCALL_KEEPER";
-
-/// Waits for the worker and for every process that it leaves behind. Ends with the worker's status;
-/// 128 and more stand for a signal.
-pub(crate) fn keep() -> ! {
-    drop_rights();
-    let worker = std::env::var(KEEPER)
-        .ok()
-        .and_then(|text| text.parse().ok());
-    loop {
-        let mut status = 0;
-        // SAFETY: a system call on memory of this frame.
-        let ended = unsafe { libc::waitpid(-1, &mut status, 0) };
-        if Some(ended) == worker || ended < 0 && last_error() == Errno::CHILD {
-            let status = ExitStatus::from_raw(status);
-            let signal = status.signal().map(|signal| SIGNALLED + signal);
-            std::process::exit(status.code().or(signal).unwrap_or(1));
-        }
-    }
-}
-
-/// Gives up all rights of root, so that this thread can use only the files of its user.
-pub(crate) fn drop_rights() {
-    let none = CapabilitySets {
-        effective: CapabilitySet::empty(),
-        permitted: CapabilitySet::empty(),
-        inheritable: CapabilitySet::empty(),
-    };
-    // To give up rights is always allowed.
-    let _ = set_capabilities(None, none);
-}
-
-/// Digits of a process number, at most.
-const DIGITS: usize = 10;
-
-/// Writes a number in digits, without allocation. Returns their count.
-fn decimal(number: u32, to: &mut [u8]) -> usize {
-    let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
-    let mut rest = number;
-    for place in to[..digits].iter_mut().rev() {
-        *place = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    digits
-}
-
-/// Gives the next process of this PID namespace the number that this process has for the server, so
-/// that workers have different numbers. Libraries seed random numbers with them.
-///
-/// # Safety
-/// As [`Namespaces::enter`].
-unsafe fn number_next() {
-    let mut text = [0u8; DIGITS];
-    // SAFETY: system calls on memory of this frame.
-    unsafe {
-        let length = libc::readlink(c"/proc/self".as_ptr(), text.as_mut_ptr().cast(), DIGITS);
-        let digits = text.iter().take(length.max(0) as usize);
-        let digits = digits.filter(|digit| digit.is_ascii_digit());
-        let number = digits.fold(0, |number: u32, digit| {
-            number
-                .wrapping_mul(10)
-                .wrapping_add(u32::from(*digit - b'0'))
-        });
-        let length = decimal(number.saturating_sub(1), &mut text);
-        // Without the right to it, the worker has the number 2.
-        let _ = write(c"/proc/sys/kernel/ns_last_pid", &text[..length]);
-    }
-}
-
-/// Keeps the rights over mounts and the network of the new namespaces in the program. The worker
-/// gives them up before it calls a function.
-///
-/// # Safety
-/// As [`Namespaces::enter`].
-unsafe fn keep_mount_rights() -> Result<(), Errno> {
-    const NET_ADMIN: u32 = 12;
-    const SYS_ADMIN: u32 = 21;
-    const AMBIENT: libc::c_int = 47;
-    const RAISE: libc::c_ulong = 2;
-    let kept = 1u32 << NET_ADMIN | 1 << SYS_ADMIN;
-    // SAFETY: the caller's promise.
-    unsafe {
-        set_rights(kept)?;
-        for right in [NET_ADMIN, SYS_ADMIN] {
-            check(libc::prctl(
-                AMBIENT,
-                RAISE,
-                libc::c_ulong::from(right),
-                0,
-                0,
-            ))?;
-        }
-    }
-    Ok(())
-}
-
-/// Sets the rights of the calling thread, of the first 32, to these.
-///
-/// # Safety
-/// As [`Namespaces::enter`].
-unsafe fn set_rights(rights: u32) -> Result<(), Errno> {
-    const VERSION_3: u32 = 0x2008_0522;
-    let header = [VERSION_3, 0];
-    // Effective, permitted and inheritable, for the first 32 rights and for the others.
-    let sets = [rights, rights, rights, 0, 0, 0];
-    // SAFETY: a system call on memory of this frame, laid out as capset(2) says.
-    match unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) } {
-        0.. => Ok(()),
-        _ => Err(last_error()),
     }
 }
 
@@ -631,7 +491,8 @@ fn oom_score() -> String {
     (own.unwrap_or(0) + OOM_SCORE).min(1000).to_string()
 }
 
-fn last_error() -> Errno {
+/// The error of the last system call.
+pub(crate) fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
