@@ -26,7 +26,16 @@ struct Place {
     folder: PathBuf,
     /// The file with the limit.
     limit: &'static str,
+    /// The file that a process writes to, to join.
+    join: &'static str,
 }
+
+/// The file to join a group of version 1. The kernel moves the one thread of a new process in 0.1
+/// ms. For `cgroup.procs` it would stop all processes of the system from starting others, for which
+/// it needs 10 ms.
+const JOIN_1: &str = "tasks";
+/// The file to join a group of version 2, where a thread cannot leave its process.
+const JOIN_2: &str = "cgroup.procs";
 
 /// The groups of one worker. They are removed with this value, after the worker has ended.
 #[derive(Debug, Default)]
@@ -70,8 +79,8 @@ impl Groups {
         self.memory.is_some()
     }
 
-    /// Makes the groups of a worker. The worker joins them by writing `0` to the files. A limit of
-    /// 0 means none.
+    /// Makes the groups of a worker. A process that has one thread joins them by writing `0` to the
+    /// files. A limit of 0 means none.
     pub(crate) fn make(&self, memory: u64, processes: u64) -> io::Result<(Group, Vec<OwnedFd>)> {
         let (mut group, name) = (Group::default(), new_name());
         let mut join = Vec::new();
@@ -79,6 +88,7 @@ impl Groups {
             let Some(Place {
                 folder,
                 limit: file,
+                join: join_by,
             }) = place.as_ref().filter(|_| limit > 0)
             else {
                 continue;
@@ -94,7 +104,7 @@ impl Groups {
                 group.memory = Some((bound, limit));
             }
             let mut options = fs::OpenOptions::new();
-            let file = options.write(true).open(folder.join("cgroup.procs"))?;
+            let file = options.write(true).open(folder.join(join_by))?;
             join.push(file.into());
         }
         Ok((group, join))
@@ -164,6 +174,7 @@ fn find(
         return Ok(Place {
             folder,
             limit: first,
+            join: JOIN_1,
         });
     }
     let (_, path) = lines
@@ -188,6 +199,7 @@ fn find(
                 return Ok(Place {
                     folder,
                     limit: second,
+                    join: JOIN_2,
                 });
             }
             Err(error) => last = error,
