@@ -9,6 +9,7 @@
 //! *keeper*: it waits for the worker, and ends with the worker's status. Its end is the end of all
 //! processes of the namespace. The worker has the number that its keeper has for the server.
 
+use crate::groups::{Join, MadeIn};
 pub(crate) use keeper::{KEEPER, keep};
 use keeper::{become_keeper, number_next};
 pub(crate) use rights::drop_rights;
@@ -224,8 +225,8 @@ pub(crate) struct Start {
     /// A socket, which it gets at this descriptor.
     pub(crate) socket: Option<(OwnedFd, RawFd)>,
     pub(crate) namespaces: Namespaces,
-    /// Files of the control groups that it joins before the program runs.
-    pub(crate) groups: Vec<OwnedFd>,
+    /// The control groups of which it is a member.
+    pub(crate) groups: Join,
     /// Program and arguments of the keeper of a PID namespace, which runs [`keep`].
     pub(crate) keeper: Vec<OsString>,
 }
@@ -282,16 +283,10 @@ impl Start {
         let program = program.ok_or_else(|| io::Error::other("there is no program"))?;
         let named = program.to_string_lossy().into_owned();
         let program = text(program)?;
-        let words: Vec<CString> = self
-            .words
-            .into_iter()
-            .map(text)
-            .collect::<io::Result<_>>()?;
-        let keeper: Vec<CString> = self
-            .keeper
-            .into_iter()
-            .map(text)
-            .collect::<io::Result<_>>()?;
+        let texts = |words: Vec<OsString>| words.into_iter().map(text).collect();
+        let words: io::Result<Vec<CString>> = texts(self.words);
+        let keeper: io::Result<Vec<CString>> = texts(self.keeper);
+        let (words, keeper) = (words?, keeper?);
         let variables = self.environment.into_iter().map(|(mut name, value)| {
             name.push("=");
             name.push(value);
@@ -306,6 +301,8 @@ impl Start {
         // Not at a descriptor that the child replaces.
         let write = rustix::io::fcntl_dupfd_cloexec(&low, 10)?;
         drop(low);
+        let Join { tasks, made_in } = &self.groups;
+        let tasks: Vec<RawFd> = tasks.iter().map(AsRawFd::as_raw_fd).collect();
         let prepared = Prepared {
             program: &program,
             words: &pointers(&words),
@@ -317,19 +314,22 @@ impl Start {
                 .as_ref()
                 .map(|(socket, at)| (socket.as_raw_fd(), *at)),
             namespaces: self.namespaces,
-            groups: &self
-                .groups
-                .iter()
-                .map(AsRawFd::as_raw_fd)
-                .collect::<Vec<_>>(),
+            tasks: &tasks,
+            made_in: made_in.as_ref(),
             oom_score: &oom_score(),
             maps: &Maps::new(),
             parent: std::process::id() as libc::pid_t,
         };
-        let id = clone(self.namespaces.flags())?;
+        let flags = self.namespaces.flags();
+        let made = made_in.as_ref().map(|group| clone_in(flags, &group.folder));
+        let (id, is_member) = match made {
+            Some(Ok(id)) => (id, true),
+            // An older kernel, or a filter of system calls.
+            Some(Err(_)) | None => (clone(flags)?, false),
+        };
         if id == 0 {
             // SAFETY: this is the child, which only makes system calls until the program runs.
-            unsafe { prepared.become_it(write.as_raw_fd()) };
+            unsafe { prepared.become_it(write.as_raw_fd(), is_member) };
         }
         drop(write);
         let mut told = Vec::new();
@@ -356,21 +356,26 @@ struct Prepared<'p> {
     output: RawFd,
     socket: Option<(RawFd, RawFd)>,
     namespaces: Namespaces,
-    groups: &'p [RawFd],
+    /// As in [`Join`].
+    tasks: &'p [RawFd],
+    /// As in [`Join`].
+    made_in: Option<&'p MadeIn>,
     oom_score: &'p str,
     maps: &'p Maps,
     parent: libc::pid_t,
 }
 
 impl Prepared<'_> {
-    /// Runs the program. If that fails, tells the parent why and ends.
+    /// Runs the program. If that fails, tells the parent why and ends. `is_member` tells whether it
+    /// was made in its group.
     ///
     /// # Safety
     /// As [`Namespaces::enter`].
-    unsafe fn become_it(&self, tell: RawFd) -> ! {
+    unsafe fn become_it(&self, tell: RawFd, is_member: bool) -> ! {
         // SAFETY: the caller's promise.
         unsafe {
-            let error = match self.prepare().and_then(|()| self.keep_or_go_on(tell)) {
+            let prepared = self.prepare(is_member);
+            let error = match prepared.and_then(|()| self.keep_or_go_on(tell)) {
                 Ok(()) => {
                     let (words, variables) = (self.words.as_ptr(), self.variables.as_ptr());
                     libc::execve(self.program.as_ptr(), words, variables);
@@ -384,7 +389,7 @@ impl Prepared<'_> {
         }
     }
 
-    unsafe fn prepare(&self) -> Result<(), Errno> {
+    unsafe fn prepare(&self, is_member: bool) -> Result<(), Errno> {
         // SAFETY: the caller's promise.
         unsafe {
             check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
@@ -393,8 +398,10 @@ impl Prepared<'_> {
             if !self.namespaces.processes && libc::getppid() != self.parent {
                 return Err(Errno::PIPE);
             }
-            for group in self.groups {
-                check_bytes(libc::write(*group, c"0".as_ptr().cast(), 1))?;
+            let group = self.made_in.filter(|_| !is_member);
+            let processes = group.map(|group| group.processes.as_raw_fd());
+            for file in self.tasks.iter().copied().chain(processes) {
+                check_bytes(libc::write(file, c"0".as_ptr().cast(), 1))?;
             }
             // Without the right to raise it, the process has the server's value.
             let _ = write(c"/proc/self/oom_score_adj", self.oom_score.as_bytes());
@@ -453,6 +460,23 @@ fn clone(flags: libc::c_int) -> io::Result<libc::pid_t> {
     // SAFETY: without a stack and without shared memory this is a fork. The child makes only system
     // calls, so it needs no lock that another thread of the parent may have held.
     let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    match child {
+        0.. => Ok(child as libc::pid_t),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// As [`clone`], in a control group of version 2.
+fn clone_in(flags: libc::c_int, group: &OwnedFd) -> io::Result<libc::pid_t> {
+    const INTO_GROUP: u64 = 0x2_0000_0000;
+    // The fields of `clone_args`, as clone3(2) has them.
+    let mut arguments = [0u64; 11];
+    arguments[0] = u64::from(flags.unsigned_abs()) | INTO_GROUP;
+    arguments[4] = libc::SIGCHLD as u64;
+    arguments[10] = group.as_raw_fd() as u64;
+    let bytes = size_of_val(&arguments);
+    // SAFETY: as `clone`.
+    let child = unsafe { libc::syscall(libc::SYS_clone3, arguments.as_ptr(), bytes) };
     match child {
         0.. => Ok(child as libc::pid_t),
         _ => Err(io::Error::last_os_error()),
@@ -525,14 +549,23 @@ unsafe fn write(path: &CStr, text: &[u8]) -> Result<(), Errno> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::fs::File;
 
     /// A keeper: it waits for its only child, the worker.
     const KEEPING: &str = "while kill -0 $FARCALL_KEEPER; do sleep 0.01; done; exit 7";
 
+    /// What a script prints that is a member of control groups.
+    pub(crate) fn printed(script: &str, groups: Join) -> String {
+        run_in(script, Namespaces::default(), groups).1
+    }
+
     fn run(script: &str, namespaces: Namespaces) -> (ExitStatus, String) {
+        run_in(script, namespaces, Join::default())
+    }
+
+    fn run_in(script: &str, namespaces: Namespaces, groups: Join) -> (ExitStatus, String) {
         let (read, output) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         let child = Start {
             words: ["sh", "-c", script].map(OsString::from).into(),
@@ -540,7 +573,7 @@ mod tests {
             output,
             socket: None,
             namespaces,
-            groups: Vec::new(),
+            groups,
             keeper: ["/bin/sh", "-c", KEEPING].map(OsString::from).into(),
         };
         let child = child.start().unwrap();
@@ -568,7 +601,7 @@ mod tests {
             output,
             socket: None,
             namespaces: Namespaces::default(),
-            groups: Vec::new(),
+            groups: Join::default(),
             keeper: Vec::new(),
         };
         let error = start.start().unwrap_err();
