@@ -141,8 +141,7 @@ fn a_second_link_is_found_and_used() {
     let (function, server) = connected(8);
     let found = function.clone();
     on_client(&lab, move || copy(&found, 1));
-    let (part, ()) = lesser(&lab, move || copy(&function, 2));
-    assert!(part > BOTH, "{part} of the bytes over the second link");
+    comes_to_use_both(&lab, &function, |function| copy(function, 2));
     let left = on_client(&lab, move || server.handles().unwrap());
     assert!(left.is_empty(), "nothing is left at the server");
 }
@@ -209,8 +208,23 @@ fn calls_under_way_take_turns_on_links_that_pay() {
     );
     let learned = function.clone();
     on_client(&lab, move || copy(&learned, 7));
-    let (after, ()) = lesser(&lab, move || several(&function));
-    assert!(after > BOTH, "{after} of the bytes over the second link");
+    comes_to_use_both(&lab, &function, several);
+}
+
+/// Calls until both links carry data. On a busy machine the processor can be slower than one link,
+/// so that the second one does not pay yet.
+fn comes_to_use_both(lab: &Lab, function: &Function, call: fn(&Function)) {
+    const TRIES: usize = 8;
+    let part = || {
+        let function = function.clone();
+        let (part, ()) = lesser(lab, move || call(&function));
+        part
+    };
+    let mut parts = std::iter::repeat_with(part).take(TRIES);
+    assert!(
+        parts.any(|part| part > BOTH),
+        "the second link is not used in {TRIES} calls"
+    );
 }
 
 /// Copies four arrays at once.
