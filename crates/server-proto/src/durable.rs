@@ -100,6 +100,8 @@ pub(crate) struct Durable {
     unrecorded: usize,
     /// Bytes of memory that waiting calls hold.
     pub(crate) held: u64,
+    /// Whether the next call of the backlog waits for memory that others have.
+    pub(crate) is_short: bool,
     /// Connections with questions that could not be answered at once.
     clients: Set<ConnectionKey>,
     /// Fetches that wait for memory.
@@ -127,6 +129,7 @@ impl Durable {
             inserting: Map::default(),
             unrecorded: 0,
             held: 0,
+            is_short: false,
             clients: Set::default(),
             starved: VecDeque::new(),
         };

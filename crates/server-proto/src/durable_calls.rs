@@ -57,6 +57,12 @@ impl DurableCalls {
         !cx.disk.writes_results() && self.durable.as_ref().is_none_or(Durable::is_settled)
     }
 
+    /// Whether a call that waits on the disk, or its results, need memory that others have.
+    pub(crate) fn await_memory(&self) -> bool {
+        let durable = self.durable.as_ref();
+        durable.is_some_and(|durable| durable.is_short || !durable.starved.is_empty())
+    }
+
     fn durable(&mut self) -> Result<&mut Durable, Failure> {
         let awaits = self.are_awaited;
         self.durable.as_mut().ok_or_else(|| {
@@ -321,6 +327,9 @@ impl DurableCalls {
 
     /// Reads waiting calls from the disk while there is room for them.
     pub(crate) fn load_backlog(&mut self, cx: &mut Context) {
+        if let Some(durable) = &mut self.durable {
+            durable.is_short = false;
+        }
         while let Some(id) = self
             .durable
             .as_ref()
@@ -340,7 +349,7 @@ impl DurableCalls {
     /// Brings a call from the disk into memory. Returns `false` if there is no room now.
     fn load(&mut self, cx: &mut Context, id: JobId) -> Result<bool, Failure> {
         let limit = cx.settings.limits.memory / SHARE_OF_MEMORY;
-        let Some(durable) = &self.durable else {
+        let Some(durable) = &mut self.durable else {
             return Ok(true);
         };
         let Some(DurableCall { record, .. }) = durable.get(id) else {
@@ -375,7 +384,10 @@ impl DurableCalls {
             0 => None,
             bytes => match cx.memory.take(bytes, &user, &mut cx.out) {
                 Ok(buffer) => Some(buffer),
-                Err(NoMemory::Wait) => return Ok(false),
+                Err(NoMemory::Wait) => {
+                    durable.is_short = true;
+                    return Ok(false);
+                }
                 Err(refusal) => return Err(cx.no_room(bytes, refusal)),
             },
         };
