@@ -44,6 +44,8 @@ pub struct Limits {
     pub files: u64,
     /// Reservations of one user at a time; 0 turns reservations off.
     pub reservations_per_user: usize,
+    /// Part of the processor elements that the reservations of one user may have at a time.
+    pub reserve_share: f64,
     /// Seconds from now within which a reservation must end.
     pub reserve_ahead_s: f64,
     /// Bytes per second that arrive from the network at most. Reservations share them; 0 means that
@@ -101,6 +103,7 @@ impl Default for Limits {
             objects: 64,
             files: 4 << 30,
             reservations_per_user: 4,
+            reserve_share: 0.5,
             reserve_ahead_s: 3600.0,
             bandwidth_up: 0,
             bandwidth_down: 0,
@@ -167,6 +170,13 @@ impl Limits {
     pub(crate) fn least_busy(&self) -> u64 {
         let least = self.stalled_busy_s.clamp(0.0, 1e9) * self.stalled_busy_rate as f64;
         (least as u64).max(1)
+    }
+
+    /// Processor elements of `pes` that the reservations of one user may have at a time: at least
+    /// one.
+    pub(crate) fn reservable(&self, pes: u32) -> u32 {
+        let share = f64::from(pes) * self.reserve_share.clamp(0.0, 1.0);
+        (share as u32).max(1)
     }
 
     /// Time limit of a callback.

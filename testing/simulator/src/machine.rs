@@ -30,6 +30,8 @@ pub(crate) const PES: u32 = 3;
 pub(crate) const BANDWIDTH: u64 = 4_000_000;
 /// Most reservations of one user.
 pub(crate) const RESERVATIONS: usize = 2;
+/// Most processor elements that one user's reservations have at a time: seven tenths of all.
+pub(crate) const RESERVED: u32 = 2;
 /// The time in nanoseconds for which a user's oldest call lets other calls start first.
 pub(crate) const PATIENCE: u64 = 500_000_000;
 /// Most users.
@@ -143,6 +145,7 @@ fn settings(random: &mut SplitMix64, options: &Options) -> Settings {
             objects: 8,
             files: 0,
             reservations_per_user: RESERVATIONS,
+            reserve_share: 0.7,
             reserve_ahead_s: 3600.0,
             bandwidth_up: bandwidth,
             bandwidth_down: bandwidth,
