@@ -131,10 +131,7 @@ fn settings(random: &mut SplitMix64, options: &Options) -> Settings {
     Settings {
         limits: Limits {
             connections: 100,
-            connections_per_user: 0,
             calls_per_connection: 64,
-            calls_per_user: 0,
-            memory_per_user: 0,
             memory,
             greeting_s: 10.0,
             callback_s: 10.0,
@@ -149,6 +146,7 @@ fn settings(random: &mut SplitMix64, options: &Options) -> Settings {
             reserve_ahead_s: 3600.0,
             bandwidth_up: bandwidth,
             bandwidth_down: bandwidth,
+            ..Limits::default()
         },
         durable: DurableLimits {
             reserve: 0,

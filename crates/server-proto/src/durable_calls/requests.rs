@@ -81,7 +81,7 @@ impl DurableCalls {
                 .map_err(|error| Failure::new(FailureKind::StorageFault, error.to_string()))?;
             Ok(DurableDescription {
                 record: durable.describe(durable_call, now),
-                call: Some((interface.clone(), call)),
+                call: Some((interface.to_string(), call)),
             })
         });
         match described {
