@@ -26,6 +26,8 @@ test: build test-rust test-python ## all tests: at most 10 minutes, 25 the first
 
 test-rust: setup
 	$(bounded) 20m cargo build --locked --workspace --bins --examples --tests
+	@# Else the first test that syncs a file waits until all of this is on the disk.
+	sync
 	FARCALL_BUILT=$(CURDIR)/target/debug $(bounded) 15m .venv/bin/cargo-nextest nextest run \
 	    --locked --workspace --test-threads $$((2 * $$(nproc)))
 	$(bounded) 10m cargo test --locked --workspace --doc

@@ -24,6 +24,7 @@ Define copy(OUT char out[n], IN char in[n], IN long n) Calls "C" memcpy(out, in,
 """
 LIMITS = """\
 [limits]
+reserve_share = 1.0
 bandwidth_up = "20MB/s"
 bandwidth_down = 20e6
 """
@@ -34,7 +35,10 @@ def server(tmp_path_factory):
     idl = tmp_path_factory.mktemp("nap") / "nap.idl"
     idl.write_text(NAP)
     state = str(tmp_path_factory.mktemp("state"))
-    process = ServerProcess(idl, options=["--allow-code", "--pes", "2", "--state", state])
+    config = tmp_path_factory.mktemp("config") / "farcall.toml"
+    config.write_text("[limits]\nreserve_share = 1.0\n")
+    options = ["--allow-code", "--pes", "2", "--state", state, "--config", str(config)]
+    process = ServerProcess(idl, options=options)
     yield farcall.connect(process.address)
     process.stop()
 

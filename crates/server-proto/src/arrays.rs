@@ -322,6 +322,16 @@ impl Store {
         None
     }
 
+    /// Records that a file could not be read. Returns the calls that wait for it.
+    pub(crate) fn not_read(&mut self, id: HandleId) -> Vec<CallKey> {
+        let Some(array) = self.arrays.get_mut(&id) else {
+            return Vec::new();
+        };
+        array.location = Location::File;
+        self.resident = self.resident.saturating_sub(array.bytes);
+        array.calls.iter().map(|(call, _)| *call).collect()
+    }
+
     /// Adds an array that was reserved. Unless it stays, it ends with the connection.
     pub(crate) fn insert(
         &mut self,
@@ -476,7 +486,8 @@ impl Store {
         }
     }
 
-    fn touch(&mut self, id: HandleId) {
+    /// Counts a use: the retention of the array begins again.
+    pub(crate) fn touch(&mut self, id: HandleId) {
         if let Some(array) = self.arrays.get_mut(&id) {
             self.by_use.remove(&(array.used, id));
             array.used = self.now;

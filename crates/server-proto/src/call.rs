@@ -307,11 +307,12 @@ impl ActiveCall {
         client: (ConnectionKey, CallId),
         bytes: u64,
         buffer: MemoryKey,
+        now: Nanos,
     ) -> ActiveCall {
         let mut call = ActiveCall::of_one_piece(user, client, bytes);
         call.memory.buffer = Some(buffer);
         call.streams.outgoing = Pieces::whole(bytes);
-        call.enter(State::Sending);
+        call.begin_sending(now);
         call
     }
 
@@ -321,8 +322,10 @@ impl ActiveCall {
         put: Put,
         user: User,
         buffer: MemoryKey,
+        now: Nanos,
     ) -> ActiveCall {
         let mut call = ActiveCall::of_one_piece(user.clone(), client, put.data_bytes);
+        call.times.accepted = now;
         call.memory.buffer = Some(buffer);
         call.streams.incoming = Pieces::whole(put.data_bytes);
         call.task = Task::Put(put, user);
@@ -367,6 +370,12 @@ impl ActiveCall {
             self.state
         );
         self.state = state;
+    }
+
+    /// Its results begin to leave.
+    pub(crate) fn begin_sending(&mut self, now: Nanos) {
+        self.enter(State::Sending);
+        self.streams.moved = now;
     }
 
     /// The job id, if the call is durable and recorded.

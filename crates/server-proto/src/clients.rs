@@ -1,16 +1,40 @@
 //! Connections: who is connected, how much each client may still send, and what is written to it.
 
+use crate::action::Direction;
 use crate::call::{ActiveCall, State};
 use crate::connection::Connection;
 use crate::keys::{CallKey, ConnectionKey, Table};
+use crate::memory::Memory;
 use crate::settings::nanos;
 use farcall_rpc_proto::{Chunk, Nanos, Transmit, User};
-use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
 /// Argument streams that may arrive at once on a connection. While one arrives, the next is
 /// announced; more would only hold memory.
 const STREAMS: usize = 2;
+
+/// Bytes per second with which a waiting request is reckoned: it goes before requests that are
+/// larger, until they have waited for longer by the time that the difference takes.
+const RECKONED_RATE: u64 = 10_000_000;
+
+/// A connection that waits for memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Starved {
+    pub(crate) connection: ConnectionKey,
+    /// When its request would have arrived at the reckoned rate. The earliest goes first.
+    pub(crate) due: Nanos,
+}
+
+impl Starved {
+    /// A connection with a request of this many bytes.
+    pub(crate) fn new(connection: ConnectionKey, bytes: u64, now: Nanos) -> Starved {
+        let takes = bytes.saturating_mul(1_000_000_000 / RECKONED_RATE);
+        Starved {
+            connection,
+            due: now.saturating_add(takes),
+        }
+    }
+}
 
 /// All connections.
 #[derive(Default)]
@@ -18,8 +42,8 @@ pub struct Clients {
     connections: Table<ConnectionKey, Connection>,
     /// Connections to remove at the end of the turn.
     closed: Vec<ConnectionKey>,
-    /// Connections that wait for memory, first come, first served.
-    pub(crate) starved: VecDeque<ConnectionKey>,
+    /// Connections that wait for memory.
+    starved: Vec<Starved>,
     /// Connections with calls that wait for a grant.
     pub(crate) holding: Vec<ConnectionKey>,
 }
@@ -55,9 +79,10 @@ impl Clients {
     }
 
     /// Records that a client has received bytes.
-    pub fn taken(&mut self, key: ConnectionKey, now: Nanos) {
+    pub fn taken(&mut self, key: ConnectionKey, bytes: u64, now: Nanos) {
         if let Some(connection) = self.get_mut(key) {
             connection.taken = now;
+            connection.paces[Direction::Down as usize].add(bytes);
         }
     }
 
@@ -110,7 +135,7 @@ impl Clients {
         let closed = std::mem::take(&mut self.closed);
         for key in &closed {
             self.connections.remove(*key);
-            self.starved.retain(|starved| starved != key);
+            self.starved.retain(|starved| starved.connection != *key);
             self.holding.retain(|holding| holding != key);
         }
         closed
@@ -168,10 +193,55 @@ impl Clients {
     }
 
     /// Notes that a connection waits for memory.
-    pub(crate) fn note_starved(&mut self, key: ConnectionKey) {
-        if !self.starved.contains(&key) {
-            self.starved.push_back(key);
+    pub(crate) fn note_starved(&mut self, starved: Starved) {
+        if !self.is_starved(starved.connection) {
+            self.starved.push(starved);
         }
+    }
+
+    /// Whether a connection waits for memory.
+    pub(crate) fn is_starved(&self, key: ConnectionKey) -> bool {
+        let mut starved = self.starved.iter();
+        starved.any(|starved| starved.connection == key)
+    }
+
+    /// The rank of a waiting connection. The lowest goes first: users who hold less memory go
+    /// before others.
+    fn rank(&self, starved: &Starved, memory: &Memory) -> (u64, Nanos) {
+        let known = self.get(starved.connection);
+        let held = known.map_or(0, |known| memory.held_by(&known.user));
+        (held, starved.due)
+    }
+
+    /// The connection that is next to get memory, if any waits, and how much its user holds.
+    pub(crate) fn next_starved(&self, memory: &Memory) -> Option<(Starved, u64)> {
+        let ranked = self.starved.iter();
+        let ranked = ranked.map(|starved| (self.rank(starved, memory), starved));
+        let ((held, _), starved) = ranked.min_by_key(|(rank, _)| *rank)?;
+        Some((*starved, held))
+    }
+
+    /// Whether other connections that wait for memory go before this one.
+    pub(crate) fn is_behind_starved(&self, own: &Starved, memory: &Memory) -> bool {
+        let rank = self.rank(own, memory);
+        let others = self.starved.iter();
+        let mut others = others.filter(|other| other.connection != own.connection);
+        others.any(|other| self.rank(other, memory) <= rank)
+    }
+
+    /// Takes a connection from those that wait for memory.
+    pub(crate) fn forget_starved(&mut self, key: ConnectionKey) {
+        self.starved.retain(|starved| starved.connection != key);
+    }
+
+    /// Takes all connections from those that wait for memory.
+    pub(crate) fn take_starved(&mut self) -> Vec<Starved> {
+        std::mem::take(&mut self.starved)
+    }
+
+    /// Adds connections again.
+    pub(crate) fn return_starved(&mut self, starved: Vec<Starved>) {
+        self.starved.extend(starved);
     }
 }
 

@@ -71,6 +71,41 @@ pub(crate) struct Peer {
     pub(crate) since: Nanos,
 }
 
+/// How fast bytes pass in one direction, over windows of time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pace {
+    /// When the window began.
+    since: Nanos,
+    /// The bytes that have passed since then.
+    bytes: u64,
+}
+
+impl Pace {
+    /// Counts bytes.
+    pub(crate) fn add(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// Begins a new window.
+    pub(crate) fn restart(&mut self, now: Nanos) {
+        *self = Pace {
+            since: now,
+            bytes: 0,
+        };
+    }
+
+    /// Whether the window has lasted this long.
+    pub(crate) fn is_over(&self, window: Nanos, now: Nanos) -> bool {
+        now.saturating_sub(self.since) >= window
+    }
+
+    /// Whether fewer than `least` bytes have passed in the window, for a transfer that began before
+    /// it.
+    pub(crate) fn is_slow(&self, began: Nanos, least: u64) -> bool {
+        began <= self.since && self.bytes < least
+    }
+}
+
 /// One client connection.
 pub struct Connection {
     pub(crate) peer: Peer,
@@ -95,6 +130,8 @@ pub struct Connection {
     pub(crate) sending: Vec<CallKey>,
     /// When the client last received bytes.
     pub(crate) taken: Nanos,
+    /// How fast it sends array data, and how fast it reads, by [`Direction`](crate::Direction).
+    pub(crate) paces: [Pace; 2],
     /// Whether the shell knows that there is output.
     pub(crate) has_output: bool,
 }
@@ -122,6 +159,7 @@ impl Connection {
             held: VecDeque::new(),
             sending: Vec::new(),
             taken: now,
+            paces: [Pace::default(); 2],
             has_output: false,
         }
     }

@@ -4,7 +4,7 @@
 use crate::account::Totals;
 use crate::action::{Action, Actions, Audit};
 use crate::call::{ActiveCall, Task};
-use crate::clients::Clients;
+use crate::clients::{Clients, Starved};
 use crate::connection::Offer;
 use crate::disk::Disk;
 use crate::event::Now;
@@ -184,21 +184,32 @@ impl Context {
 
     /// Lets a request wait until there is memory for it.
     pub(crate) fn await_room(&mut self, key: ConnectionKey, id: CallId, offer: Offer) {
+        let bytes = offer.data_bytes();
+        let starved = Starved::new(key, bytes, self.now());
         let connection = &mut self.clients[key];
-        if connection.proto.waits_for_grant(offer.data_bytes()) {
+        if connection.proto.waits_for_grant(bytes) {
             connection.held.push_front((id, offer));
             self.clients.note_holding(key);
-            return self.clients.note_starved(key);
+            return self.clients.note_starved(starved);
         }
-        // The rest of an arriving call follows on the same connection, so it must be read.
-        if self.clients.is_receiving(key, &self.calls) {
-            let text = "the server's memory is in use, and an earlier call is still arriving; try \
-             again when that call has ended";
+        // The rest of an arriving call follows on the same connection, and so does the answer to a
+        // callback.
+        if self.clients.is_receiving(key, &self.calls) || self.may_call_back(key) {
+            let text = "the server's memory is in use, and an earlier call on this connection is \
+                        still arriving or may call back; try again when that call has ended";
             let failure = Failure::new(FailureKind::Busy, text);
             return self.refuse(key, id, &failure);
         }
         self.clients[key].waiting = Some((id, offer));
-        self.clients.starved.push_back(key);
+        self.clients.note_starved(starved);
+    }
+
+    /// Whether a call of a connection may ask its client for something.
+    fn may_call_back(&self, key: ConnectionKey) -> bool {
+        let calls = self.clients[key].calls.values();
+        let mut functions =
+            calls.filter_map(|key| self.functions.get(self.calls[*key].function).ok());
+        functions.any(|function| !function.interface.callbacks.is_empty())
     }
 
     /// Tells the audit log, if there is one, that a call has ended.

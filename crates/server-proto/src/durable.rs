@@ -10,12 +10,13 @@ use crate::event::Now;
 use crate::keys::{CallKey, ConnectionKey};
 use crate::lifecycle::Change;
 use crate::map::{Map, Set};
-use crate::record::{Changed, DiskError, Entry, Outcome, Record};
+use crate::record::{Changed, DiskError, Entry, Outcome, Record, Texts};
 use crate::settings::DurableLimits;
 use farcall_rpc_proto::{
     CallId, DurablePage, DurableRecord, DurableState, Failure, FailureKind, JobId, Nanos, Times,
     User,
 };
+use std::collections::btree_map;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Durable calls in one page of a list.
@@ -57,6 +58,18 @@ pub(crate) struct DurableCall {
 struct Usage {
     calls: usize,
     bytes: u64,
+    /// Calls that are in memory, as active calls.
+    in_memory: usize,
+}
+
+/// The calls that wait on the disk for their turn.
+struct Backlog {
+    /// Their numbers, by user.
+    numbers: BTreeMap<User, BTreeSet<u64>>,
+    /// Most calls of one user that wait or run in memory.
+    most_in_memory: usize,
+    /// Whether the next one waits for memory that others have.
+    is_short: bool,
 }
 
 /// How long servers have served with the state folder.
@@ -85,13 +98,14 @@ pub(crate) struct Durable {
     settings: DurableLimits,
     /// Retention counts the time for which servers serve.
     served: Served,
-    calls: Map<JobId, DurableCall>,
+    /// In boxes, because a table has room for many more.
+    calls: Map<JobId, Box<DurableCall>>,
+    texts: Texts,
     /// In the order of submission.
     numbers: BTreeMap<u64, JobId>,
     /// The greatest number that a call of an earlier server had.
     inherited: u64,
-    /// Calls that wait for their turn, in the order of submission.
-    pub(crate) backlog: VecDeque<JobId>,
+    backlog: Backlog,
     expiries: BTreeSet<(u64, JobId)>,
     usage: Map<User, Usage>,
     /// Calls that are being submitted.
@@ -108,9 +122,10 @@ pub(crate) struct Durable {
 
 impl Durable {
     /// Continues with the records of an earlier server, each moved to the state that holds after a
-    /// restart.
+    /// restart. At most `most_in_memory` calls of one user wait or run in memory.
     pub(crate) fn new(
         settings: DurableLimits,
+        most_in_memory: usize,
         records: Vec<Record>,
         served: Served,
         disk: &mut Disk,
@@ -119,9 +134,14 @@ impl Durable {
             settings,
             served,
             calls: Map::default(),
+            texts: Texts::default(),
             numbers: BTreeMap::new(),
             inherited: records.last().map_or(0, |record| record.number),
-            backlog: VecDeque::new(),
+            backlog: Backlog {
+                numbers: BTreeMap::new(),
+                most_in_memory,
+                is_short: false,
+            },
             expiries: BTreeSet::new(),
             usage: Map::default(),
             inserting: Map::default(),
@@ -131,13 +151,16 @@ impl Durable {
             starved: VecDeque::new(),
         };
         for record in records {
-            if record.state == DurableState::Queued {
-                durable.backlog.push_back(record.id);
+            let (id, is_queued) = (record.id, record.state == DurableState::Queued);
+            if is_queued {
                 disk.promised = disk.promised.saturating_add(record.result.bytes);
             }
             let user = User::named(&record.user);
             durable.count(&user, 1, record.bytes());
-            durable.keep(record, user, Stage::Disk);
+            durable.accept(record, user, Stage::Disk);
+            if is_queued {
+                durable.await_turn(id);
+            }
         }
         durable
     }
@@ -162,20 +185,83 @@ impl Durable {
         out.push(Action::Record(entry));
     }
 
-    fn keep(&mut self, record: Record, user: User, stage: Stage) {
+    /// Adds a recorded call.
+    pub(crate) fn accept(&mut self, mut record: Record, user: User, stage: Stage) {
+        self.texts.share(&mut record);
+        // One name of a user for all of its calls.
+        let known = self.usage.get_key_value(&user);
+        let user = known.map_or_else(|| user.clone(), |(known, _)| known.clone());
         self.numbers.insert(record.number, record.id);
         if let Some(expires) = record.expires() {
             self.expiries.insert((expires, record.id));
         }
         let durable_call = DurableCall {
             user,
-            stage,
+            stage: Stage::Disk,
             fetches: Vec::new(),
             asked: Vec::new(),
             losses: 0,
             record,
         };
-        self.calls.insert(durable_call.record.id, durable_call);
+        let id = durable_call.record.id;
+        self.calls.insert(id, Box::new(durable_call));
+        self.set_stage(id, stage);
+    }
+
+    /// Lets a call wait on the disk for its turn.
+    pub(crate) fn await_turn(&mut self, id: JobId) {
+        if let Some(durable_call) = self.calls.get(&id) {
+            let waiting = self.backlog.numbers.entry(durable_call.user.clone());
+            let waiting = waiting.or_default();
+            waiting.insert(durable_call.record.number);
+        }
+    }
+
+    /// A call waits no longer for its turn.
+    pub(crate) fn leave_backlog(&mut self, id: JobId) {
+        let Some(durable_call) = self.calls.get(&id) else {
+            return;
+        };
+        if let btree_map::Entry::Occupied(mut waiting) =
+            self.backlog.numbers.entry(durable_call.user.clone())
+        {
+            waiting.get_mut().remove(&durable_call.record.number);
+            if waiting.get().is_empty() {
+                waiting.remove();
+            }
+        }
+    }
+
+    /// Whether another call of a user may be in memory now, before those that wait on the disk.
+    pub(crate) fn may_load(&self, user: &User) -> bool {
+        let is_first = !self.backlog.numbers.contains_key(user);
+        is_first && self.in_memory(user) < self.backlog.most_in_memory
+    }
+
+    fn in_memory(&self, user: &User) -> usize {
+        self.usage.get(user).map_or(0, |usage| usage.in_memory)
+    }
+
+    /// Notes whether the next call of the backlog waits for memory that others have.
+    pub(crate) fn set_short(&mut self, is_short: bool) {
+        self.backlog.is_short = is_short;
+    }
+
+    /// Whether a call that waits on the disk, or results, need memory that others have.
+    pub(crate) fn awaits_memory(&self) -> bool {
+        self.backlog.is_short || !self.starved.is_empty()
+    }
+
+    /// The call on the disk whose turn is next: of the user who has fewest calls in memory.
+    pub(crate) fn next_waiting(&self) -> Option<JobId> {
+        let waiting = self.backlog.numbers.iter();
+        let waiting = waiting.filter_map(|(user, numbers)| {
+            let in_memory = self.in_memory(user);
+            let number = *numbers.first()?;
+            (in_memory < self.backlog.most_in_memory).then_some((in_memory, number))
+        });
+        let (_, number) = waiting.min()?;
+        self.numbers.get(&number).copied()
     }
 
     /// Reserves room for a call of this size, if the user may have it.
@@ -249,6 +335,7 @@ impl Durable {
             .calls
             .get(&id)
             .filter(|durable_call| durable_call.user == *user);
+        let durable_call = durable_call.map(|durable_call| &**durable_call);
         durable_call.ok_or_else(|| {
             let text = format!(
                 "there is no durable call {id}: it has expired, was forgotten, or belongs to \
@@ -265,7 +352,7 @@ impl Durable {
         DurableRecord {
             id: record.id,
             number: record.number,
-            function: record.function.clone(),
+            function: record.function.to_string(),
             state: record.state,
             submitted: record.submitted,
             started: record.started,
@@ -302,7 +389,7 @@ impl Durable {
     }
 
     pub(crate) fn get(&self, id: JobId) -> Option<&DurableCall> {
-        self.calls.get(&id)
+        self.calls.get(&id).map(|durable_call| &**durable_call)
     }
 
     /// Counts a worker of the call that was killed. Returns how many there were.
@@ -315,8 +402,14 @@ impl Durable {
     }
 
     pub(crate) fn set_stage(&mut self, id: JobId, stage: Stage) {
-        if let Some(durable_call) = self.calls.get_mut(&id) {
-            durable_call.stage = stage;
+        let Some(durable_call) = self.calls.get_mut(&id) else {
+            return;
+        };
+        let before = std::mem::replace(&mut durable_call.stage, stage);
+        if let Some(usage) = self.usage.get_mut(&durable_call.user) {
+            let was_in_memory = usize::from(before != Stage::Disk);
+            usage.in_memory += usize::from(stage != Stage::Disk);
+            usage.in_memory = usage.in_memory.saturating_sub(was_in_memory);
         }
     }
 
@@ -348,7 +441,7 @@ impl Durable {
 
     /// Clients that wait for calls that this server will no longer run.
     pub(crate) fn stranded(&mut self) -> Vec<Fetch> {
-        let waiting = |durable_call: &&mut DurableCall| {
+        let waiting = |durable_call: &&mut Box<DurableCall>| {
             durable_call.stage == Stage::Disk && !durable_call.record.state.is_over()
         };
         let stranded = self.calls.values_mut().filter(waiting);
@@ -381,11 +474,6 @@ impl Durable {
     /// The active call of a durable call that was recorded.
     pub(crate) fn inserted(&mut self, id: JobId) -> Option<CallKey> {
         self.inserting.remove(&id)
-    }
-
-    /// Adds a recorded call.
-    pub(crate) fn accept(&mut self, record: Record, user: User, stage: Stage) {
-        self.keep(record, user, stage);
     }
 
     /// Records a change of a call.
@@ -450,6 +538,7 @@ impl Durable {
 
     /// Forgets a call that has ended, with its data.
     pub(crate) fn forget(&mut self, id: JobId, disk: &mut Disk, out: &mut Actions) {
+        self.set_stage(id, Stage::Disk);
         let Some(durable_call) = self.calls.remove(&id) else {
             return;
         };

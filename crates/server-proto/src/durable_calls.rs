@@ -26,6 +26,10 @@ use farcall_rpc_proto::{
 /// Waiting calls may hold one such part of the server's memory.
 const SHARE_OF_MEMORY: u64 = 4;
 
+/// So many calls of one user, and two for each processor element, wait and run in memory. The
+/// others wait on the disk.
+const WAITING: usize = 64;
+
 /// A call fails when so many of its workers were killed.
 const MOST_TRIES: u32 = 10;
 
@@ -46,7 +50,8 @@ impl DurableCalls {
         }
         let limits = cx.settings.durable.clone();
         let served = Served::new(cx.now(), served);
-        self.durable = Some(Durable::new(limits, records, served, &mut cx.disk));
+        let most = WAITING + 2 * cx.settings.queue.pes as usize;
+        self.durable = Some(Durable::new(limits, most, records, served, &mut cx.disk));
         cx.disk.takes_arrays = true;
         self.are_awaited = false;
         cx.has_room = true;
@@ -55,6 +60,11 @@ impl DurableCalls {
     /// Whether the disk has finished everything that an ending server must wait for.
     pub(crate) fn is_settled(&self, cx: &Context) -> bool {
         !cx.disk.writes_results() && self.durable.as_ref().is_none_or(Durable::is_settled)
+    }
+
+    /// Whether a call that waits on the disk, or its results, need memory that others have.
+    pub(crate) fn await_memory(&self) -> bool {
+        self.durable.as_ref().is_some_and(Durable::awaits_memory)
     }
 
     fn durable(&mut self) -> Result<&mut Durable, Failure> {
@@ -112,10 +122,10 @@ impl DurableCalls {
         let record = Record {
             number: 0,
             id,
-            user: user.to_string(),
-            interface: function.interface.public_text(),
+            user: user.name().into(),
+            interface: function.interface.public_text().into(),
             repeatable: function.interface.repeatable,
-            function: name,
+            function: name.into(),
             call,
             big_endian: false,
             state: DurableState::Queued,
@@ -236,8 +246,8 @@ impl DurableCalls {
         let Some(durable) = &mut self.durable else {
             return;
         };
-        let fits =
-            durable.backlog.is_empty() && (durable.held == 0 || durable.held + bytes <= limit);
+        let has_room = durable.held == 0 || durable.held + bytes <= limit;
+        let fits = has_room && durable.may_load(&user);
         let runs = fits || has_begun;
         let record = Record { number, ..*record };
         tracing::debug!("{user}: submitted {id}, {}", record.function);
@@ -250,7 +260,7 @@ impl DurableCalls {
             }
             false => {
                 durable.accept(record, user, Stage::Disk);
-                durable.backlog.push_back(id);
+                durable.await_turn(id);
                 cx.step(Step::Release(key));
             }
         }
@@ -321,18 +331,17 @@ impl DurableCalls {
 
     /// Reads waiting calls from the disk while there is room for them.
     pub(crate) fn load_backlog(&mut self, cx: &mut Context) {
-        while let Some(id) = self
-            .durable
-            .as_ref()
-            .and_then(|d| d.backlog.front().copied())
-        {
+        if let Some(durable) = &mut self.durable {
+            durable.set_short(false);
+        }
+        while let Some(id) = self.durable.as_ref().and_then(Durable::next_waiting) {
             match self.load(cx, id) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(failure) => record_failure(cx, id, failure),
             }
             if let Some(durable) = &mut self.durable {
-                durable.backlog.retain(|waiting| *waiting != id);
+                durable.leave_backlog(id);
             }
         }
     }
@@ -340,7 +349,7 @@ impl DurableCalls {
     /// Brings a call from the disk into memory. Returns `false` if there is no room now.
     fn load(&mut self, cx: &mut Context, id: JobId) -> Result<bool, Failure> {
         let limit = cx.settings.limits.memory / SHARE_OF_MEMORY;
-        let Some(durable) = &self.durable else {
+        let Some(durable) = &mut self.durable else {
             return Ok(true);
         };
         let Some(DurableCall { record, .. }) = durable.get(id) else {
@@ -348,7 +357,7 @@ impl DurableCalls {
         };
         let changed = |text: String| Failure::new(FailureKind::StaleInterface, text);
         let (number, function) = cx.functions.describe(&record.function)?;
-        if function.text() != record.interface {
+        if *function.text() != *record.interface {
             let text = format!(
                 "the interface of `{}` has changed since the server was restarted; submit the \
                  call again",
@@ -375,7 +384,10 @@ impl DurableCalls {
             0 => None,
             bytes => match cx.memory.take(bytes, &user, &mut cx.out) {
                 Ok(buffer) => Some(buffer),
-                Err(NoMemory::Wait) => return Ok(false),
+                Err(NoMemory::Wait) => {
+                    durable.set_short(true);
+                    return Ok(false);
+                }
                 Err(refusal) => return Err(cx.no_room(bytes, refusal)),
             },
         };
@@ -551,7 +563,7 @@ impl DurableCalls {
             };
         }
         if changed.change == Change::RestartRepeatable && changed.applied {
-            durable.backlog.push_back(id);
+            durable.await_turn(id);
             cx.has_room = true;
             // A draining server does not begin with it again.
             if cx.draining {
@@ -564,7 +576,7 @@ impl DurableCalls {
             if state != DurableState::Done || has(Flaw::RemovesResults) {
                 cx.out.push(Action::RemoveFile(id, Content::Result));
             }
-            durable.backlog.retain(|waiting| *waiting != id);
+            durable.leave_backlog(id);
         }
         if let Stage::Memory(call) = stage
             && state.is_over()

@@ -56,11 +56,13 @@ pub enum Flaw {
     ReadsOneLog,
     /// Results expire by the calendar, which may jump.
     ExpiresByCalendar,
+    /// A slow client may hold memory for which others wait.
+    AwaitsSlowClients,
 }
 
 impl Flaw {
     /// All deliberate faults.
-    pub const ALL: [Flaw; 26] = [
+    pub const ALL: [Flaw; 27] = [
         Flaw::SharesBuffers,
         Flaw::SharesWorkers,
         Flaw::RunsAgain,
@@ -87,6 +89,7 @@ impl Flaw {
         Flaw::ForgetsPatience,
         Flaw::ReadsOneLog,
         Flaw::ExpiresByCalendar,
+        Flaw::AwaitsSlowClients,
     ];
 }
 

@@ -1,11 +1,13 @@
 //! The ledger of memory: call buffers, segments that clients map, and stored arrays.
 //!
 //! The ledger decides who gets memory and keeps the sum within the limit. The shell has the memory
-//! itself, by key. A buffer never passes from one user to another.
+//! itself, by key. A buffer never passes from one user to another. Each user's buffers leave a part
+//! of the memory to others.
 
 use crate::action::{Action, Actions};
 use crate::flaw::{Flaw, has};
 use crate::keys::{MemoryKey, Table};
+use crate::map::Map;
 use farcall_rpc_proto::{Failure, User};
 
 /// Why there is no memory.
@@ -13,7 +15,7 @@ use farcall_rpc_proto::{Failure, User};
 pub(crate) enum NoMemory {
     /// The request alone exceeds the limit.
     TooLarge,
-    /// Others hold the memory now.
+    /// Others hold the memory now, or the user holds its share.
     Wait,
 }
 
@@ -34,6 +36,8 @@ struct Piece {
     /// The user whose arrays it has held. It never holds another user's, because workers keep it
     /// mapped.
     user: Option<User>,
+    /// Whether it is a call buffer in use.
+    is_buffer: bool,
 }
 
 /// All memory: pieces in use, and idle call buffers. Buffers are reused because fresh pages are
@@ -48,12 +52,17 @@ pub(crate) struct Memory {
     pieces: Table<MemoryKey, Piece>,
     /// Idle buffers, the oldest first.
     idle: Vec<MemoryKey>,
+    /// Bytes of the buffers in use of each user.
+    held: Map<User, u64>,
 }
 
 /// Buffer sizes grow in steps of an eighth of the size, at least this.
 const GRAIN: u64 = 64 << 10;
 /// Sizes of segments and arrays are multiples of this.
 const PAGE: u64 = 4096;
+/// The buffers of one user may have so many times the memory that they leave free. So one user
+/// alone has three quarters of the memory, and two users have three sevenths each.
+const SHARE: u64 = 3;
 
 impl Memory {
     /// Calls up to this size may use a part of the memory that larger ones must leave free.
@@ -66,6 +75,7 @@ impl Memory {
             shared: 0,
             pieces: Table::default(),
             idle: Vec::new(),
+            held: Map::default(),
         }
     }
 
@@ -76,6 +86,21 @@ impl Memory {
     /// Bytes of all buffers and segments, including idle ones.
     pub(crate) fn used(&self) -> u64 {
         self.total
+    }
+
+    /// Bytes of the buffers that a user has in use.
+    pub(crate) fn held_by(&self, user: &User) -> u64 {
+        self.held.get(user).copied().unwrap_or(0)
+    }
+
+    /// Whether another buffer of this size would leave too little memory to others. A user's first
+    /// buffer may have any size.
+    fn exceeds_share(&self, bytes: u64, user: &User) -> bool {
+        let held = self.held_by(user);
+        let idle = self.idle.iter().map(|key| self.pieces[*key].bytes);
+        let in_use = self.total - idle.sum::<u64>();
+        let free = self.limit.saturating_sub(in_use.saturating_add(bytes));
+        held > 0 && held.saturating_add(bytes) > SHARE.saturating_mul(free)
     }
 
     /// Size of a piece in bytes.
@@ -96,6 +121,9 @@ impl Memory {
             return Err(NoMemory::TooLarge);
         }
         let wanted = rounded(bytes).min(self.limit);
+        if bytes > Memory::SMALL && self.exceeds_share(wanted, user) {
+            return Err(NoMemory::Wait);
+        }
         let fits = |key: MemoryKey| {
             let piece = &self.pieces[key];
             let is_own = piece.user.as_ref() == Some(user) || has(Flaw::SharesBuffers);
@@ -105,7 +133,9 @@ impl Memory {
             .filter(|&index| fits(self.idle[index]))
             .min_by_key(|&index| self.pieces[self.idle[index]].bytes);
         if let Some(index) = best {
-            return Ok(self.idle.remove(index));
+            let key = self.idle.remove(index);
+            self.count(key);
+            return Ok(key);
         }
         // A call that is nearly as large as all memory may use all of it.
         let limit = match bytes <= Memory::SMALL {
@@ -113,7 +143,33 @@ impl Memory {
             false => wanted.max(self.limit - self.limit / 16),
         };
         self.make_room_within(wanted, limit, out)?;
-        Ok(self.create(wanted, Some(user.clone()), out))
+        let key = self.create(wanted, Some(user.clone()), out);
+        self.count(key);
+        Ok(key)
+    }
+
+    /// Counts a buffer that its user now has in use.
+    fn count(&mut self, key: MemoryKey) {
+        let piece = &mut self.pieces[key];
+        piece.is_buffer = true;
+        if let Some(user) = &piece.user {
+            *self.held.entry(user.clone()).or_default() += piece.bytes;
+        }
+    }
+
+    /// Counts a buffer no longer.
+    fn uncount(&mut self, key: MemoryKey) {
+        let piece = &mut self.pieces[key];
+        if !std::mem::take(&mut piece.is_buffer) {
+            return;
+        }
+        let Some(user) = &piece.user else { return };
+        if let Some(held) = self.held.get_mut(user) {
+            *held -= piece.bytes;
+            if *held == 0 {
+                self.held.remove(user);
+            }
+        }
     }
 
     /// A zeroed segment of at least `bytes` bytes, with its length. Clients hold segments as long
@@ -133,7 +189,12 @@ impl Memory {
         self.make_room_within(bytes, self.limit, out)?;
         self.total += bytes;
         self.shared += bytes;
-        Ok((self.pieces.insert(Piece { bytes, user: None }), bytes))
+        let piece = Piece {
+            bytes,
+            user: None,
+            is_buffer: false,
+        };
+        Ok((self.pieces.insert(piece), bytes))
     }
 
     /// Zeroed memory for a stored array.
@@ -173,7 +234,11 @@ impl Memory {
 
     fn create(&mut self, bytes: u64, user: Option<User>, out: &mut Actions) -> MemoryKey {
         self.total += bytes;
-        let memory = self.pieces.insert(Piece { bytes, user });
+        let memory = self.pieces.insert(Piece {
+            bytes,
+            user,
+            is_buffer: false,
+        });
         out.push(Action::MakeMemory { memory, bytes });
         memory
     }
@@ -181,6 +246,7 @@ impl Memory {
     /// Takes a buffer back. It will serve the next call of about its size.
     pub(crate) fn give_back(&mut self, memory: MemoryKey) {
         if self.pieces.contains(memory) {
+            self.uncount(memory);
             self.idle.push(memory);
         }
     }
@@ -194,6 +260,9 @@ impl Memory {
     /// Frees a piece that nobody else uses: an array's, or a segment whose client may still have it
     /// mapped.
     pub(crate) fn free(&mut self, memory: MemoryKey, out: &mut Actions) {
+        if self.pieces.contains(memory) {
+            self.uncount(memory);
+        }
         let Some(piece) = self.pieces.remove(memory) else {
             return;
         };
@@ -258,6 +327,31 @@ mod tests {
         let large = memory.take((1 << 20) - 1, &user, &mut out).unwrap();
         assert_eq!((memory.bytes(large), memory.used()), (1 << 20, 1 << 20));
         assert_eq!(freed(&mut out), [small]);
+    }
+
+    #[test]
+    fn one_user_leaves_a_part_of_the_memory_to_others() {
+        let (mut memory, mut out) = (Memory::new(16 << 20), Actions::default());
+        let [alice, bob] = ["alice", "bob"].map(User::named);
+        let mut take = |user| memory.take(1 << 20, user, &mut out);
+        let of_alice: Vec<_> = std::iter::from_fn(|| take(&alice).ok()).collect();
+        // A buffer has 64 KiB more.
+        assert_eq!(of_alice.len(), 11);
+        let of_bob: Vec<_> = std::iter::from_fn(|| take(&bob).ok()).collect();
+        assert_eq!(of_bob.len(), 3);
+        assert_eq!(memory.take(300, &alice, &mut out).map(|_| ()), Ok(()));
+        for buffer in of_alice.into_iter().chain(of_bob) {
+            memory.give_back(buffer);
+        }
+        assert_eq!(memory.held_by(&bob), 0);
+        assert!(
+            memory.take(16 << 20, &bob, &mut out).is_err(),
+            "alice has 300"
+        );
+        assert!(
+            memory.take(13 << 20, &bob, &mut out).is_ok(),
+            "the first one"
+        );
     }
 
     #[test]

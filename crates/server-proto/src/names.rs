@@ -213,12 +213,17 @@ impl Names {
             .and_then(|before| before.id);
         if let Some(before) = before {
             self.by_id.remove(&before);
-            self.replaced.push_back((before, key));
-            if self.replaced.len() > MOST_REPLACED {
-                self.replaced.pop_front();
-            }
+            self.note_replaced(before, key);
         }
         Ok(before)
+    }
+
+    /// Remembers that a newer version has replaced an array.
+    fn note_replaced(&mut self, id: HandleId, key: Key) {
+        self.replaced.push_back((id, key));
+        if self.replaced.len() > MOST_REPLACED {
+            self.replaced.pop_front();
+        }
     }
 
     /// The version that follows the current one and that of another server.
@@ -292,7 +297,10 @@ impl Names {
                 known => {
                     self.changes += 1;
                     let number = known.as_ref().map_or(0, |held| held.version.number);
-                    gone.extend(known.and_then(|held| held.id));
+                    if let Some(id) = known.and_then(|held| held.id) {
+                        gone.push(id);
+                        self.note_replaced(id, key.clone());
+                    }
                     NamedData {
                         version: file.version(number + 1),
                         shared: true,

@@ -1,8 +1,10 @@
 //! Records of durable calls, as the journal has them, and where their data are.
 
 use crate::lifecycle::{Change, next};
+use crate::map::Set;
 use farcall_rpc_proto::{DurableState, Failure, FailureKind, JobId};
 use minicbor::{Decode, Encode};
+use std::sync::Arc;
 
 /// A kind of data on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,13 +63,16 @@ pub struct Record {
     pub id: JobId,
     /// Its user.
     #[n(2)]
-    pub user: String,
+    #[cbor(with = "text")]
+    pub user: Arc<str>,
     /// Qualified name of the function.
     #[n(3)]
-    pub function: String,
+    #[cbor(with = "text")]
+    pub function: Arc<str>,
     /// The interface of the function when it was called.
     #[n(4)]
-    pub interface: String,
+    #[cbor(with = "text")]
+    pub interface: Arc<str>,
     /// The message of the call.
     #[n(5)]
     #[cbor(with = "minicbor::bytes")]
@@ -109,6 +114,55 @@ pub struct Record {
     /// Why it failed.
     #[n(17)]
     pub failure: Option<Failure>,
+}
+
+/// A shared text as CBOR.
+mod text {
+    use minicbor::decode::Error as DecodeError;
+    use minicbor::encode::{Error, Write};
+    use minicbor::{Decoder, Encoder};
+    use std::sync::Arc;
+
+    pub(super) fn encode<C, W: Write>(
+        text: &Arc<str>,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), Error<W::Error>> {
+        e.str(text)?.ok()
+    }
+
+    pub(super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Arc<str>, DecodeError> {
+        Ok(d.str()?.into())
+    }
+}
+
+/// Texts that many records have in common. Each is in memory once.
+#[derive(Debug, Default)]
+pub(crate) struct Texts(Set<Arc<str>>);
+
+impl Texts {
+    /// With fewer texts, those that no record has any more are not looked for.
+    const FEW: usize = 1000;
+
+    /// Lets a record use the texts that others have, and gives back memory that it does not need.
+    pub(crate) fn share(&mut self, record: &mut Record) {
+        record.call.shrink_to_fit();
+        for text in [
+            &mut record.user,
+            &mut record.function,
+            &mut record.interface,
+        ] {
+            match self.0.get(text) {
+                Some(known) => *text = known.clone(),
+                None => {
+                    self.0.insert(text.clone());
+                }
+            }
+        }
+        if self.0.len() >= Texts::FEW && self.0.len() == self.0.capacity() {
+            self.0.retain(|text| Arc::strong_count(text) > 1);
+        }
+    }
 }
 
 impl Record {

@@ -10,7 +10,7 @@ use farcall_rpc_proto::{
     Failure, FailureKind, Nanos, ReservationPage, ReservationRecord, Reserve, User,
 };
 use farcall_schedule::Queue;
-use farcall_schedule::reservation::{Bandwidth, Booking, Refusal};
+use farcall_schedule::reservation::{Bandwidth, Booking, Calendar, Machine, Refusal};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -53,14 +53,22 @@ fn too_fast(wanted: &Reserve, most: &Bandwidth) -> String {
 }
 
 /// Why something cannot be reserved, and when it could be.
-fn refused(wanted: &Reserve, refusal: Refusal, now: Nanos) -> Failure {
+fn refused(wanted: &Reserve, (refusal, share): (Refusal, Option<u32>), now: Nanos) -> Failure {
     let seconds = wanted.length as f64 / 1e3;
+    let share = share.map_or_else(String::new, |most| {
+        format!(
+            ": your reservations can have {most} of the processor elements at a time \
+             (limits.reserve_share in the server's configuration); reserve fewer or at another \
+             time, or release a reservation"
+        )
+    });
     let text = match refusal {
         Refusal::NotBefore(earliest) => {
             // Rounded up, so that it is free then.
             let later = earliest.saturating_sub(now).div_ceil(MILLI);
             let (what, in_s) = (described(wanted), later as f64 / 1e3);
-            let text = format!("the earliest start for {what} for {seconds} s is in {in_s} s");
+            let text =
+                format!("the earliest start for {what} for {seconds} s is in {in_s} s{share}");
             return Failure {
                 earliest: Some(later),
                 ..Failure::new(FailureKind::NotFree, text)
@@ -70,7 +78,7 @@ fn refused(wanted: &Reserve, refusal: Refusal, now: Nanos) -> Failure {
         Refusal::TooFast(most) => too_fast(wanted, &most),
         Refusal::TooMany(most) => format!(
             "{} processor elements were asked for, and at most {most} can be reserved at this \
-             server",
+             server{share}",
             wanted.pes
         ),
     };
@@ -102,7 +110,7 @@ impl Reservations {
         self.check_wanted(cx, queue, user, wanted)?;
         let now = cx.now();
         let from = now.saturating_add(wanted.start.saturating_mul(MILLI));
-        let booking = Booking {
+        let mut booking = Booking {
             pes: wanted.pes,
             bandwidth: Bandwidth {
                 up: wanted.up,
@@ -113,19 +121,36 @@ impl Reservations {
         };
         let latest = wanted.latest.unwrap_or(wanted.start).saturating_mul(MILLI);
         let latest = now.saturating_add(latest);
-        let made = match queue.reserve(booking, now) {
-            Err(Refusal::NotBefore(earliest)) if earliest <= latest => {
-                let later = booking.beginning(earliest);
-                check_end(limits, later.until.saturating_sub(now).div_ceil(MILLI))?;
-                queue.reserve(later, now)
+        let most = limits.reservable(queue.settings().pes);
+        let mut own = self.calendar(queue, user, most);
+        let id = loop {
+            let made = match within_share(&mut own, booking) {
+                Ok(()) => queue.reserve(booking, now).map_err(|why| (why, None)),
+                Err(why) => Err((why, Some(most))),
+            };
+            match made {
+                Ok(id) => break id,
+                Err((Refusal::NotBefore(earliest), _)) if earliest <= latest => {
+                    booking = booking.beginning(earliest);
+                    check_end(limits, booking.until.saturating_sub(now).div_ceil(MILLI))?;
+                }
+                Err(refusal) => return Err(refused(wanted, refusal, now)),
             }
-            made => made,
         };
-        let id = made.map_err(|refusal| refused(wanted, refusal, now))?;
         self.owners.insert(id, user.clone());
         self.changes += 1;
         tracing::debug!("{user} has reserved {}", described(wanted));
         Ok(id)
+    }
+
+    /// The processor elements that a user has reserved, of `most` that it may have.
+    fn calendar(&self, queue: &Queue, user: &User, most: u32) -> Calendar {
+        let mut calendar = Calendar::new(most, Bandwidth::default());
+        let own = |id: &u64| self.owners.get(id) == Some(user);
+        for (_, booking) in queue.bookings().filter(|(id, _)| own(id)) {
+            let _ = book(&mut calendar, *booking);
+        }
+        calendar
     }
 
     /// Checks the limits of a user's wish.
@@ -265,6 +290,26 @@ impl Reservations {
         });
         shown.take(PAGE).collect()
     }
+}
+
+/// Adds the processor elements of a booking to a user's calendar.
+fn book(calendar: &mut Calendar, booking: Booking) -> Result<u64, Refusal> {
+    let pes = Booking {
+        bandwidth: Bandwidth::default(),
+        ..booking
+    };
+    let machine = Machine {
+        pes: u32::MAX,
+        holds: &[],
+    };
+    calendar.book(pes, machine)
+}
+
+/// Whether another booking leaves processor elements to other users.
+fn within_share(own: &mut Calendar, booking: Booking) -> Result<(), Refusal> {
+    let booked = book(own, booking)?;
+    own.release(booked);
+    Ok(())
 }
 
 /// Checks that a reservation ends within the limit.

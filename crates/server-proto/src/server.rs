@@ -237,6 +237,7 @@ impl Server {
         let Some(connection) = self.engine.cx.clients.get_mut(key) else {
             return;
         };
+        connection.paces[Direction::Up as usize].add(count);
         if let Some(event) = connection.proto.handle_data(count, now) {
             connection.has_output = true;
             self.engine.on_event(key, event);

@@ -30,8 +30,12 @@ pub struct Limits {
     /// Seconds without progress after which a call fails whose arguments have begun to arrive, and
     /// after which a client that does not read its results is disconnected; 0 means never.
     pub stalled_s: f64,
-    /// The same limit while others wait for memory.
+    /// Seconds over which a client must send or read at the least rate while others wait for
+    /// memory; 0 means that it may be as slow as it likes.
     pub stalled_busy_s: f64,
+    /// This rate, in bytes per second.
+    #[serde(deserialize_with = "farcall_quantity::whole")]
+    pub stalled_busy_rate: u64,
     /// Objects of one client at once. Each one has a process.
     pub objects_per_connection: usize,
     /// Objects of all clients together.
@@ -40,6 +44,8 @@ pub struct Limits {
     pub files: u64,
     /// Reservations of one user at a time; 0 turns reservations off.
     pub reservations_per_user: usize,
+    /// Part of the processor elements that the reservations of one user may have at a time.
+    pub reserve_share: f64,
     /// Seconds from now within which a reservation must end.
     pub reserve_ahead_s: f64,
     /// Bytes per second that arrive from the network at most. Reservations share them; 0 means that
@@ -91,11 +97,13 @@ impl Default for Limits {
             greeting_s: 10.0,
             callback_s: 60.0,
             stalled_s: 3600.0,
-            stalled_busy_s: 60.0,
+            stalled_busy_s: 15.0,
+            stalled_busy_rate: 64_000,
             objects_per_connection: 16,
             objects: 64,
             files: 4 << 30,
             reservations_per_user: 4,
+            reserve_share: 0.5,
             reserve_ahead_s: 3600.0,
             bandwidth_up: 0,
             bandwidth_down: 0,
@@ -153,11 +161,22 @@ pub(crate) fn nanos(seconds: f64) -> Nanos {
 }
 
 impl Limits {
-    /// Seconds after which a transfer without progress ends, if ever.
-    pub(crate) fn stalled(&self, is_busy: bool) -> Option<f64> {
-        let bounds = [Some(self.stalled_s), is_busy.then_some(self.stalled_busy_s)];
-        let bounds = bounds.into_iter().flatten().filter(|bound| *bound > 0.0);
-        bounds.min_by(f64::total_cmp)
+    /// The time after which a transfer without progress ends, if ever.
+    pub(crate) fn stalled(&self) -> Option<Nanos> {
+        (self.stalled_s > 0.0).then(|| nanos(self.stalled_s))
+    }
+
+    /// The bytes that must pass within [`Limits::stalled_busy_s`] while others wait for memory.
+    pub(crate) fn least_busy(&self) -> u64 {
+        let least = self.stalled_busy_s.clamp(0.0, 1e9) * self.stalled_busy_rate as f64;
+        (least as u64).max(1)
+    }
+
+    /// Processor elements of `pes` that the reservations of one user may have at a time: at least
+    /// one.
+    pub(crate) fn reservable(&self, pes: u32) -> u32 {
+        let share = f64::from(pes) * self.reserve_share.clamp(0.0, 1.0);
+        (share as u32).max(1)
     }
 
     /// Time limit of a callback.

@@ -364,7 +364,7 @@ impl Socket {
                     }
                     self.descriptors.clear();
                     self.written(count);
-                    server.clients_mut().taken(self.key, clock());
+                    server.clients_mut().taken(self.key, count as u64, clock());
                     moved += count;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),

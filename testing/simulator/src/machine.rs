@@ -22,12 +22,16 @@ use std::rc::Rc;
 
 /// Bytes of memory of a simulated server.
 const MEMORY: u64 = 3 << 20;
+/// The same where clients dawdle: one long call leaves too little for another.
+const SCARCE_MEMORY: u64 = 7 << 18;
 /// Processor elements of a simulated server.
 pub(crate) const PES: u32 = 3;
 /// Bytes per second of its link, each way.
 pub(crate) const BANDWIDTH: u64 = 4_000_000;
 /// Most reservations of one user.
 pub(crate) const RESERVATIONS: usize = 2;
+/// Most processor elements that one user's reservations have at a time: seven tenths of all.
+pub(crate) const RESERVED: u32 = 2;
 /// The time in nanoseconds for which a user's oldest call lets other calls start first.
 pub(crate) const PATIENCE: u64 = 500_000_000;
 /// Most users.
@@ -108,7 +112,16 @@ pub(crate) struct Machine {
     pub(crate) looked: u64,
 }
 
+/// Bytes of all memory, and of the memory for arrays.
+fn memories(options: &Options) -> (u64, u64) {
+    match options.subjects.dawdlers {
+        true => (SCARCE_MEMORY, SCARCE_MEMORY / 7 * 3),
+        false => (MEMORY, MEMORY / 3),
+    }
+}
+
 fn settings(random: &mut SplitMix64, options: &Options) -> Settings {
+    let (memory, arrays) = memories(options);
     let bandwidth = if options.subjects.lanes { BANDWIDTH } else { 0 };
     let policies = [Policy::Fcfs, Policy::Sjf, Policy::Fpfs, Policy::Fmpfs];
     let mut seed = [0; 32];
@@ -118,22 +131,22 @@ fn settings(random: &mut SplitMix64, options: &Options) -> Settings {
     Settings {
         limits: Limits {
             connections: 100,
-            connections_per_user: 0,
             calls_per_connection: 64,
-            calls_per_user: 0,
-            memory_per_user: 0,
-            memory: MEMORY,
+            memory,
             greeting_s: 10.0,
             callback_s: 10.0,
             stalled_s: 600.0,
-            stalled_busy_s: 60.0,
+            stalled_busy_s: 30.0,
+            stalled_busy_rate: 100,
             objects_per_connection: 4,
             objects: 8,
             files: 0,
             reservations_per_user: RESERVATIONS,
+            reserve_share: 0.7,
             reserve_ahead_s: 3600.0,
             bandwidth_up: bandwidth,
             bandwidth_down: bandwidth,
+            ..Limits::default()
         },
         durable: DurableLimits {
             reserve: 0,
@@ -144,7 +157,7 @@ fn settings(random: &mut SplitMix64, options: &Options) -> Settings {
             bytes_per_user: 1 << 40,
         },
         arrays: ArrayLimits {
-            memory: 1 << 20,
+            memory: arrays,
             per_user: 100,
             bytes_per_user: 1 << 40,
             keep_h: keep_h(options),

@@ -102,6 +102,8 @@ flags! {
         libraries,
         /// Ids of other users are tried.
         trespasses,
+        /// A client sends its data byte by byte. Its bytes stall, so this needs that fault.
+        dawdlers,
     }
 }
 

@@ -17,7 +17,7 @@ use crate::options::{Faults, Flaw, GridFaults, Options};
 use farcall_random::SplitMix64;
 use grid::{Cut, MetaHost};
 use hosts::{Host, ToLife};
-use links::{Link, Maker, To};
+use links::{Dawdler, Link, Maker, To};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,6 +40,8 @@ enum Happening {
     Acts(usize),
     /// A client has its connection.
     Connects(usize),
+    /// The next byte of a client that dawdles leaves, over this link.
+    Dawdles(usize),
     /// Bytes arrive at a server.
     ToServer(usize, Vec<u8>),
     /// Bytes arrive at a client.
@@ -98,6 +100,8 @@ pub(crate) struct World {
     hosts: Vec<Host>,
     links: Vec<Link>,
     clients: Vec<Client>,
+    /// Clients that dawdle.
+    dawdlers: Vec<Dawdler>,
     metas: Vec<MetaHost>,
     store: Store,
     callers: Vec<Caller>,
@@ -145,6 +149,7 @@ impl World {
             hosts: (0..options.servers).map(|_| Host::default()).collect(),
             links: Vec::new(),
             clients: Vec::new(),
+            dawdlers: Vec::new(),
             metas: (0..options.metaservers)
                 .map(|_| MetaHost::default())
                 .collect(),
@@ -319,6 +324,7 @@ impl World {
         match happening {
             Happening::Acts(client) => self.client_acts(client),
             Happening::Connects(client) => self.connect(client),
+            Happening::Dawdles(link) => self.dawdles(link),
             Happening::ToServer(link, bytes) => self.reaches_server(link, &bytes),
             Happening::ToClient(link, bytes) => self.reaches_client(link, &bytes),
             Happening::LostAtServer(link) => self.lost_at_server(link),

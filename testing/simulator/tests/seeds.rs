@@ -5,7 +5,7 @@ use farcall_simulator::{Flaw, Options, simulate};
 use std::time::{Duration, Instant};
 
 /// Seeds that have broken an invariant, and the fault behind each.
-const FAILED: [(u64, &str); 8] = [
+const FAILED: [(u64, &str); 9] = [
     (
         3,
         "processor elements of a running call went to one that was taken back from behind it",
@@ -37,6 +37,10 @@ const FAILED: [(u64, &str); 8] = [
     (
         1342,
         "a metaserver whose calendar was set back knew the dead until it had caught up",
+    ),
+    (
+        20355,
+        "a file of the data folder expired when a client had just asked for it",
     ),
 ];
 

@@ -32,6 +32,10 @@ pub const SHARE: u8 = 13;
 pub const SHARED: u8 = 14;
 /// Returns shared memory.
 pub const UNSHARE: u8 = 15;
+/// Submits a durable call.
+pub const SUBMIT: u8 = 32;
+/// The id of a durable call.
+pub const SUBMITTED: u8 = 33;
 
 impl ServerProcess {
     /// A connection without greetings.
@@ -263,6 +267,15 @@ pub fn place(segment: u64, offset: u64) -> Vec<u8> {
 /// A call of `copy(OUT char out[n], IN char in[n], IN long n)`.
 pub fn copy_call(request: u64, function: u64, bytes: u64) -> Vec<u8> {
     copy_call_with(request, function, bytes, bytes)
+}
+
+/// The same call as a durable one.
+pub fn submission(request: u64, function: u64, bytes: u64) -> Vec<u8> {
+    let call = copy_call(request, function, bytes);
+    // Without the header of its frame.
+    let call = &call[16..];
+    let head = [&[0x82, 0x59][..], &(call.len() as u16).to_be_bytes()].concat();
+    frame(SUBMIT, request, &[&head, call, &[0xf6]].concat())
 }
 
 /// The same call, which announces this many bytes.

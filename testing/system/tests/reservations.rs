@@ -30,8 +30,15 @@ Define wide(IN int pes, IN double seconds, OUT double span[2])
 
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// A server where one user can reserve all of two processor elements.
 fn start(options: &[&str]) -> ServerProcess {
-    let server = ServerProcess::of(&[IDL]).options(&["--allow-code", "--pes", "2"]);
+    let config = "[limits]\nreserve_share = 1.0\n[queue]\npes = 2\n";
+    start_with(config, options)
+}
+
+fn start_with(config: &str, options: &[&str]) -> ServerProcess {
+    let server = ServerProcess::of(&[IDL]).config(config);
+    let server = server.options(&["--allow-code"]);
     server.options(options).start()
 }
 
@@ -144,10 +151,8 @@ fn a_reservation_is_over_at_its_end() {
 #[test]
 fn what_cannot_be_reserved_is_refused_with_the_reason() {
     let configuration = "[limits]\nreservations_per_user = 2\nreserve_ahead_s = 100.0\n\
-                         [queue]\nunreservable_pes = 1\n";
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), configuration).unwrap();
-    let process = start(&["--config", file.path().to_str().unwrap()]);
+                         reserve_share = 1.0\n[queue]\npes = 2\nunreservable_pes = 1\n";
+    let process = start_with(configuration, &[]);
     let server = stranger(&process);
     let (no_time, long) = (Duration::ZERO, Duration::from_secs(101));
     let (many, text) = kind(server.reserve(&of_pes(2, no_time, MINUTE)));
@@ -176,6 +181,38 @@ fn what_cannot_be_reserved_is_refused_with_the_reason() {
     let known = server.reservations().unwrap();
     assert_eq!(known.len(), 2);
     assert_eq!(known[0].id, first.id);
+}
+
+#[test]
+fn one_user_leaves_processor_elements_to_others() {
+    let process = start_with("[queue]\npes = 4\n", &[]);
+    let (server, other) = (stranger(&process), process.connect());
+    let (many, text) = kind(server.reserve(&of_pes(3, Duration::ZERO, MINUTE)));
+    assert_eq!(many, FailureKind::NotFree);
+    assert!(text.contains("at most 2 can be reserved"), "{text}");
+    assert!(text.contains("limits.reserve_share"), "{text}");
+    server.reserve(&of_pes(1, Duration::ZERO, MINUTE)).unwrap();
+    server.reserve(&of_pes(1, MINUTE / 2, 2 * MINUTE)).unwrap();
+    let soon = |latest| ReservationSpec {
+        latest: Some(latest),
+        ..of_pes(1, Duration::ZERO, MINUTE)
+    };
+    let refused = server.reserve(&soon(MINUTE / 2)).unwrap_err();
+    assert!(
+        refused.to_string().contains("release a reservation"),
+        "{refused}"
+    );
+    assert!(
+        refused.earliest().is_some_and(|at| at > MINUTE / 2),
+        "{refused}"
+    );
+    // For half of the time the user has one, and for the other half both.
+    server
+        .reserve(&of_pes(1, Duration::ZERO, MINUTE / 4))
+        .unwrap();
+    let later = server.reserve(&soon(Duration::MAX)).unwrap();
+    assert!(later.begins > MINUTE / 2, "{later:?}");
+    other.reserve(&of_pes(2, Duration::ZERO, MINUTE)).unwrap();
 }
 
 #[test]

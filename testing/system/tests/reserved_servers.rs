@@ -56,7 +56,7 @@ fn calls_go_past_a_server_whose_elements_are_reserved() {
 fn a_reservation_is_made_where_it_can_be_had_first_and_its_calls_go_there() {
     let mut cluster = Cluster::new();
     let metaserver = cluster.metaserver(&[]);
-    (0..2).for_each(|_| cluster.serve(&[metaserver.address()], &["--pes", "2"]));
+    (0..2).for_each(|_| cluster.serve(&[metaserver.address()], &["--pes", "4"]));
     wait_for_servers(metaserver.address(), 2);
     let server = connect(metaserver.address());
     let function = server.function("again").unwrap();

@@ -133,6 +133,30 @@ fn what_was_used_least_leaves_and_comes_back() {
 }
 
 #[test]
+fn a_file_that_cannot_be_read_is_read_again_for_the_next_call() {
+    let mut store = store(10, 1000);
+    let id = HandleId([7; 16]);
+    let file = DataFile {
+        name: "f".to_string(),
+        form: put(100).form,
+        offset: 0,
+        is_swapped: false,
+        length: 100,
+        changed: 1,
+    };
+    store.insert_file(id, Arc::new(file));
+    let uses = uses(id, false);
+    for number in [1, 2] {
+        store.line_up(call(number), &uses);
+        assert!(matches!(store.turn(call(number), &uses), Turn::Read(read) if read == id));
+        assert!(store.file_returning(id).is_some());
+        assert_eq!(store.not_read(id), [call(number)]);
+        store.finish(call(number), &uses, None);
+    }
+    assert_eq!(store.resident, 0);
+}
+
+#[test]
 fn quotas_hold_and_are_given_back() {
     let mut store = store(2, 1000);
     let user = User::anonymous();

@@ -107,6 +107,10 @@ impl Data {
                 self.names.attach(&found.record.name, id);
                 found.record.id = Some(id);
             }
+            // Who asks for data is about to use them.
+            if let Some(id) = found.record.id {
+                self.arrays.touch(id);
+            }
             found.record
         });
         let proto = &mut cx.clients[key].proto;
@@ -161,20 +165,21 @@ impl Data {
             return;
         };
         let (_, memory) = self.data_reads.remove(index);
-        let failed = read.is_err();
-        let memory = match read {
-            Ok(()) => Ok(memory),
+        match read {
+            Ok(()) => {
+                if let Some(lost) = self.arrays.returned(id, Ok(memory)) {
+                    cx.free(lost);
+                }
+            }
+            // Waiting calls are told why. The next call reads the file again.
             Err(error) => {
                 tracing::warn!("a file of the data folder cannot be read: {error}");
-                Err((memory, error))
+                cx.free(memory);
+                let text = format!("uses the array {id}, whose file cannot be read: {error}");
+                for call in self.arrays.not_read(id) {
+                    cx.fail(call, FailureKind::BadArgument, &text);
+                }
             }
-        };
-        if let Some(lost) = self.arrays.returned(id, memory) {
-            cx.free(lost);
-        }
-        if failed {
-            // Waiting calls are told why. The next call that asks for it reads it again.
-            self.end_array(cx, id);
         }
         self.candidates.extend(self.arrays.waiting());
         cx.has_room = true;

@@ -100,10 +100,10 @@ impl Data {
         match self.room_for(cx, &put, &user) {
             MemoryGrant::Here((bytes, buffer)) => {
                 self.arrays.reserve(&user, bytes);
+                let now = cx.now();
                 let call = cx
                     .calls
-                    .insert(ActiveCall::put((key, id), put, user, buffer));
-                let now = cx.now();
+                    .insert(ActiveCall::put((key, id), put, user, buffer, now));
                 let connection = &mut cx.clients[key];
                 connection.calls.insert(id, call);
                 return connection.proto.accept(id, now).then_some(call);
@@ -244,6 +244,7 @@ impl Data {
     }
 
     fn take_turn(&mut self, cx: &mut Context, key: CallKey) {
+        let now = cx.now();
         let call = &mut cx.calls[key];
         call.memory.data = self.arrays.memory(&call.uses);
         if matches!(call.task, Task::Get | Task::GetPart) {
@@ -251,8 +252,7 @@ impl Data {
             let Some(connection) = call.connection else {
                 return cx.step(Step::Release(key));
             };
-            call.enter(call::State::Sending);
-            let now = cx.now();
+            call.begin_sending(now);
             cx.clients[connection].sending.push(key);
             let proto = &mut cx.clients[connection].proto;
             proto.deliver(request, bytes, Times::default(), now);

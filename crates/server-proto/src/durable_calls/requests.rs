@@ -46,7 +46,8 @@ impl DurableCalls {
         let failure = match (read, bytes) {
             (Ok(()), Some(bytes)) => {
                 let user = cx.clients[connection].user.clone();
-                let call = ActiveCall::delivery(user, (connection, request), bytes, memory);
+                let client = (connection, request);
+                let call = ActiveCall::delivery(user, client, bytes, memory, cx.now());
                 let call = cx.calls.insert(call);
                 cx.clients[connection].calls.insert(request, call);
                 cx.clients[connection].sending.push(call);
@@ -80,7 +81,7 @@ impl DurableCalls {
                 .map_err(|error| Failure::new(FailureKind::StorageFault, error.to_string()))?;
             Ok(DurableDescription {
                 record: durable.describe(durable_call, now),
-                call: Some((interface.clone(), call)),
+                call: Some((interface.to_string(), call)),
             })
         });
         match described {

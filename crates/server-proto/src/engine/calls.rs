@@ -49,8 +49,7 @@ impl Engine {
         let Some(client) = call.connection else {
             return self.release(key);
         };
-        call.enter(State::Sending);
-        call.streams.moved = now;
+        call.begin_sending(now);
         (call.times.ended, call.times.exec) = (now, exec);
         let connection = &mut cx.clients[client];
         let bytes = call.layout.returned_bytes();

@@ -5,11 +5,20 @@ use crate::action::{Action, Direction};
 use crate::call::State;
 use crate::event::{Identity, Refused};
 use crate::flaw::{Flaw, has};
-use crate::keys::ConnectionKey;
+use crate::keys::{CallKey, ConnectionKey};
 use crate::objects::Objects;
 use crate::segments;
 use crate::settings::nanos;
 use farcall_rpc_proto::{CallId, Failure, FailureKind, Nanos, ProtocolError};
+
+/// Why a transfer ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stall {
+    /// It does not move.
+    Still,
+    /// It is slow while somebody waits for its memory.
+    Slow,
+}
 
 impl Engine {
     /// Handles the result of authentication: the client becomes a user, or is refused.
@@ -106,51 +115,41 @@ impl Engine {
         }
     }
 
-    /// Ends transfers that make no progress, because they hold memory. Time in which the server
-    /// itself does not read does not count.
+    /// Ends transfers that make no progress, because they hold memory, and transfers that are slow
+    /// while somebody waits for that memory.
     pub(super) fn end_stalled(&mut self) {
-        let cx = &self.cx;
-        let is_busy = !cx.clients.starved.is_empty();
-        let Some(bound) = cx.settings.limits.stalled(is_busy) else {
-            return;
-        };
-        let latest = cx.now().saturating_sub(nanos(bound));
-        let mut silent = Vec::new();
-        let mut deaf = Vec::new();
-        for (key, call) in cx.calls.iter() {
-            let moved = call.streams.moved.max(call.times.accepted);
-            let Some(connection) = call.connection.filter(|_| (1..latest).contains(&moved)) else {
-                continue;
-            };
-            // A client that waits for its turn is not at fault.
-            let direction = match call.state {
-                State::Receiving => Direction::Up,
-                _ => Direction::Down,
-            };
-            if self.lanes.waits(connection, direction) {
-                continue;
-            }
-            let known = &cx.clients[connection];
-            match call.state {
-                State::Receiving if known.takes_input() => silent.push(key),
-                State::Sending if known.taken < latest => deaf.push(connection),
-                _ => {}
+        let limits = &self.cx.settings.limits;
+        let (stalled_s, busy_s) = (limits.stalled_s, limits.stalled_busy_s);
+        let slower = format!(
+            "slower than {} bytes/s over {busy_s} s while others wait for memory \
+             (limits.stalled_busy_rate and limits.stalled_busy_s",
+            limits.least_busy() as f64 / busy_s
+        );
+        let (mut silent, mut deaf) = (Vec::new(), Vec::new());
+        for (call, connection, why) in stalled(self) {
+            match (self.cx.calls[call].state, why) {
+                (State::Receiving, why) => silent.push((call, why)),
+                (_, why) => deaf.push((connection, why)),
             }
         }
-        for call in silent {
-            let text = format!(
-                "received no more of its arguments for {bound} s (limits.stalled_s and \
-                 limits.stalled_busy_s in the server's configuration)"
-            );
+        for (call, why) in silent {
+            let what = match why {
+                Stall::Still => {
+                    format!("received no more of its arguments for {stalled_s} s (limits.stalled_s")
+                }
+                Stall::Slow => format!("received its arguments {slower}"),
+            };
+            let text = format!("{what} in the server's configuration); try again");
             self.fail(call, FailureKind::Stalled, &text);
         }
-        deaf.sort_unstable();
-        deaf.dedup();
-        for connection in deaf {
-            let text = format!(
-                "the client has not read results for {bound} s (limits.stalled_s and \
-                 limits.stalled_busy_s in the configuration)"
-            );
+        for (connection, why) in deaf {
+            let what = match why {
+                Stall::Still => {
+                    format!("has not read results for {stalled_s} s (limits.stalled_s")
+                }
+                Stall::Slow => format!("reads results {slower}"),
+            };
+            let text = format!("the client {what} in the configuration)");
             self.close(connection, Some(text));
         }
     }
@@ -234,4 +233,77 @@ impl Engine {
             self.stop();
         }
     }
+}
+
+/// The transfers that are stalled. Time in which the server itself does not read does not
+/// count, nor does the time in which a client waits for its turn.
+fn stalled(engine: &mut Engine) -> Vec<(CallKey, ConnectionKey, Stall)> {
+    let Engine {
+        cx,
+        lanes,
+        durable_calls,
+        ..
+    } = engine;
+    let now = cx.now();
+    let limits = &cx.settings.limits;
+    let (window, least) = (nanos(limits.stalled_busy_s), limits.least_busy());
+    let latest = limits
+        .stalled()
+        .map_or(0, |bound| now.saturating_sub(bound));
+    let next = match durable_calls.await_memory() {
+        true => Some(0),
+        false => {
+            let next = cx.clients.next_starved(&cx.memory);
+            next.map(|(_, held)| held)
+        }
+    };
+    // Who holds less memory than the user who waits does not stand in its way.
+    let is_wanted = |user| {
+        let held = next.filter(|_| window > 0 && !has(Flaw::AwaitsSlowClients));
+        held.is_some_and(|held| cx.memory.held_by(user) >= held)
+    };
+    let (mut stalled, mut over) = (Vec::new(), Vec::new());
+    for (key, call) in cx.calls.iter() {
+        let direction = match call.state {
+            State::Receiving => Direction::Up,
+            State::Sending => Direction::Down,
+            _ => continue,
+        };
+        let Some(connection) = call.connection else {
+            continue;
+        };
+        let known = &cx.clients[connection];
+        let (began, moved, reads) = match direction {
+            Direction::Up => {
+                let accepted = call.times.accepted;
+                (
+                    accepted,
+                    call.streams.moved.max(accepted),
+                    known.takes_input(),
+                )
+            }
+            Direction::Down => {
+                let began = call.streams.moved;
+                (began, began.max(known.taken), true)
+            }
+        };
+        let pace = &known.paces[direction as usize];
+        if !reads || lanes.waits(connection, direction) {
+            over.push((connection, direction));
+            continue;
+        }
+        let is_over = pace.is_over(window, now);
+        if moved < latest {
+            stalled.push((key, connection, Stall::Still));
+        } else if is_over && pace.is_slow(began, least) && is_wanted(&call.user) {
+            stalled.push((key, connection, Stall::Slow));
+        }
+        if is_over {
+            over.push((connection, direction));
+        }
+    }
+    for (connection, direction) in over {
+        cx.clients[connection].paces[direction as usize].restart(now);
+    }
+    stalled
 }

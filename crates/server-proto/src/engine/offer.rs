@@ -7,6 +7,7 @@ use super::Engine;
 use crate::action::{Action, Segment};
 use crate::arrays::Use;
 use crate::call::{ActiveCall, Durability, Printing};
+use crate::clients::Starved;
 use crate::connection::Offer;
 use crate::flaw::{Flaw, has};
 use crate::functions::Functions;
@@ -268,7 +269,8 @@ impl Engine {
         let is_small = bytes <= Memory::SMALL;
         let waits = cx.clients[key].proto.waits_for_grant(sent);
         let is_first = is_small || (cx.clients.is_receiving(key, &cx.calls) && !waits);
-        if !is_first && cx.clients.starved.iter().any(|other| *other != key) {
+        let own = Starved::new(key, sent, cx.now());
+        if !is_first && cx.clients.is_behind_starved(&own, &cx.memory) {
             return MemoryGrant::Later;
         }
         let user = &cx.clients[key].user;
@@ -287,8 +289,8 @@ impl Engine {
         connection.held.retain(|(held, _)| *held != id);
         let was_held = connection.held.len() < count;
         let is_starved = connection.waiting.is_some() || !connection.held.is_empty();
-        if was_held && !is_starved && clients.starved.contains(&key) {
-            clients.starved.retain(|starved| *starved != key);
+        if was_held && !is_starved && clients.is_starved(key) {
+            clients.forget_starved(key);
             self.cx.has_room = true;
         }
     }
@@ -297,7 +299,7 @@ impl Engine {
     pub(super) fn grant_held(&mut self) {
         for key in std::mem::take(&mut self.cx.clients.holding) {
             while self.cx.clients.is_open(key)
-                && !self.cx.clients.starved.contains(&key)
+                && !self.cx.clients.is_starved(key)
                 && self.cx.clients.takes_stream(key, &self.cx.calls)
                 && let Some((id, offer)) = self.cx.clients[key].held.pop_front()
             {
@@ -311,12 +313,15 @@ impl Engine {
         }
     }
 
-    /// Continues with requests that wait for memory, in order.
+    /// Continues with requests that wait for memory. The next one is waited for, so that smaller
+    /// ones do not go past it for ever.
     pub(super) fn serve_starved(&mut self) {
         if has(Flaw::ForgetsStarved) {
             return;
         }
-        while let Some(key) = self.cx.clients.starved.pop_front() {
+        while let Some((starved, _)) = self.cx.clients.next_starved(&self.cx.memory) {
+            let key = starved.connection;
+            self.cx.clients.forget_starved(key);
             if !self.cx.clients.is_open(key) {
                 continue;
             }
@@ -326,13 +331,13 @@ impl Engine {
             let Some((id, offer)) = waiting.or_else(|| connection.held.pop_front()) else {
                 continue;
             };
-            let others = std::mem::take(&mut self.cx.clients.starved);
+            let others = self.cx.clients.take_starved();
             self.offer(key, id, offer);
             self.cx.answered(key);
-            let still_starved = !self.cx.clients.starved.is_empty();
-            self.cx.clients.starved.extend(others);
+            let still_starved = !self.cx.clients.take_starved().is_empty();
+            self.cx.clients.return_starved(others);
             if still_starved {
-                return;
+                return self.cx.clients.note_starved(starved);
             }
             if blocked {
                 self.cx.out.push(Action::Resume(key));

@@ -4,7 +4,7 @@ use super::{CallPayload, Known, Ledger, Spot, Status, spot};
 use crate::lifecycle::Change;
 use crate::log::{HEAD_BYTES, Head, Kind, Merged, Place, Verdict};
 use crate::map::Map;
-use crate::record::{Entry, Outcome, Record};
+use crate::record::{Entry, Outcome, Record, Texts};
 use farcall_rpc_proto::{DurableState, Failure, FailureKind, JobId};
 use std::collections::BTreeMap;
 
@@ -78,6 +78,7 @@ struct Fold {
     is_sound: bool,
     calls: Map<JobId, Known>,
     records: Map<JobId, Record>,
+    texts: Texts,
     /// Damage of calls; `true` if nothing is left of the record.
     damaged: BTreeMap<JobId, bool>,
     unknown: Vec<u64>,
@@ -128,7 +129,8 @@ impl Fold {
         }
     }
 
-    fn add_call(&mut self, id: JobId, record: Record, here: Spot) {
+    fn add_call(&mut self, id: JobId, mut record: Record, here: Spot) {
+        self.texts.share(&mut record);
         self.last_number = self.last_number.max(record.number);
         self.damaged.remove(&id);
         let known = Known {

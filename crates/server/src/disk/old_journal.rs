@@ -146,9 +146,9 @@ fn read(row: &Row<'_>) -> Result<Record, DiskError> {
     Ok(Record {
         number: number("number")?,
         id: JobId(id),
-        user: row.get("user")?,
-        function: row.get("function")?,
-        interface: row.get("interface")?,
+        user: row.get::<_, String>("user")?.into(),
+        function: row.get::<_, String>("function")?.into(),
+        interface: row.get::<_, String>("interface")?.into(),
         call: row.get("call")?,
         repeatable: row.get("repeatable")?,
         big_endian: row.get("big_endian")?,

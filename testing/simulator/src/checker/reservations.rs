@@ -4,7 +4,7 @@
 //! The answer came between the question and its arrival, so only what holds for every moment
 //! between them is certainly reserved.
 
-use crate::machine::{BANDWIDTH, PES, RESERVATIONS};
+use crate::machine::{BANDWIDTH, PES, RESERVATIONS, RESERVED};
 use farcall_rpc_proto::{ReservationPage, Reserve};
 use std::collections::BTreeMap;
 
@@ -92,15 +92,20 @@ impl Reservations {
         for (_, one) in self.of_life(life) {
             let time = one.from.max(now);
             let active = self.of_life(life).filter(|(_, other)| other.covers(time));
-            let (mut pes, mut rates) = (0, [0, 0]);
+            let (mut pes, mut own, mut rates) = (0, 0, [0, 0]);
             for (_, other) in active {
                 pes += other.pes;
+                own += if other.user == one.user { other.pes } else { 0 };
                 rates = [0, 1].map(|direction| rates[direction] + other.rates[direction]);
             }
             if pes > PES {
                 return Err(format!(
                     "{pes} processor elements are reserved, and there are {PES}"
                 ));
+            }
+            if own > RESERVED {
+                let user = one.user;
+                return Err(format!("user {user} has reserved {own} processor elements"));
             }
             if rates.iter().any(|rate| *rate > BANDWIDTH) {
                 return Err(format!(

@@ -132,7 +132,7 @@ impl Machine {
             }
             allowance.spend(count as u64);
             out.extend(unsent.drain(..count));
-            self.server.clients_mut().taken(key, now);
+            self.server.clients_mut().taken(key, count as u64, now);
         }
         if let Some(socket) = self.sockets.get_mut(&key) {
             socket.unsent = unsent;

@@ -1,7 +1,7 @@
 //! Connections: bytes on their way, and how they are lost.
 
 use super::hosts::ToLife;
-use super::{Happening, MS, S, World};
+use super::{HEALED, Happening, MS, S, World};
 use crate::client::Scene;
 use crate::grid::caller::Whom;
 use crate::interfaces::user_name;
@@ -46,6 +46,19 @@ pub(super) struct Link {
     /// A fault has broken it: no last bytes are expected.
     pub(super) is_broken: bool,
 }
+
+/// A client that sends one byte after the other, with pauses, as long as others have work.
+#[derive(Debug)]
+pub(super) struct Dawdler {
+    link: usize,
+    maker: Maker,
+    bytes: VecDeque<u8>,
+}
+
+/// The pause of a client that dawdles.
+const DAWDLES: u64 = 5 * S;
+/// Only one that sends so many bytes at once dawdles.
+const LONG: usize = 100_000;
 
 /// The parts of a world that a client sees.
 macro_rules! scene {
@@ -198,6 +211,9 @@ impl World {
         if self.fails(|faults| faults.resets, 1500) {
             return self.reset(link);
         }
+        let Some(bytes) = self.hold_back(link, bytes, direction) else {
+            return;
+        };
         let mut delay = 20_000 + self.random.below(MS);
         if self.fails(|faults| faults.stalls, 500) {
             delay += self.random.below(20 * S);
@@ -218,6 +234,62 @@ impl World {
                 _ => Happening::ToClient(link, part.to_vec()),
             };
             self.at(arrives, happening);
+        }
+    }
+
+    /// Lets a client dawdle. Returns the bytes that leave now.
+    fn hold_back(&mut self, link: usize, mut bytes: Vec<u8>, direction: usize) -> Option<Vec<u8>> {
+        let maker = self.links[link].maker.clone();
+        let faults = &self.options.faults;
+        // A server that drains waits for all of its clients.
+        let may = self.options.subjects.dawdlers && faults.stalls && !faults.ends;
+        if !may || direction != 0 || !matches!(maker, Maker::Client(_)) {
+            return Some(bytes);
+        }
+        let mut dawdlers = self.dawdlers.iter_mut();
+        if let Some(dawdler) = dawdlers.find(|dawdler| dawdler.link == link) {
+            dawdler.bytes.extend(bytes);
+            return None;
+        }
+        if bytes.len() >= LONG && self.now < HEALED {
+            self.faults += 1;
+            self.trace(|| format!("the client of link {link} dawdles"));
+            self.dawdlers.push(Dawdler {
+                link,
+                maker,
+                bytes: bytes.split_off(bytes.len() / 2).into(),
+            });
+            self.at(self.now + DAWDLES, Happening::Dawdles(link));
+        }
+        Some(bytes)
+    }
+
+    /// The next byte of a client that dawdles leaves, or all if all others dawdle or have ended.
+    pub(super) fn dawdles(&mut self, link: usize) {
+        let is_one = |dawdler: &Dawdler| dawdler.link == link;
+        let Some(index) = self.dawdlers.iter().position(is_one) else {
+            return;
+        };
+        let dawdles = |client| {
+            let mut dawdlers = self.dawdlers.iter();
+            dawdlers.any(|dawdler| dawdler.maker == Maker::Client(client))
+        };
+        let mut clients = self.clients.iter().enumerate();
+        let goes_on = clients.any(|(client, known)| !known.is_content() && !dawdles(client));
+        let held = &mut self.dawdlers[index].bytes;
+        let count = if goes_on { 1 } else { held.len() };
+        let bytes: Vec<u8> = held.drain(..count.min(held.len())).collect();
+        let known = &mut self.links[link];
+        if held.is_empty() || known.is_broken || !known.is_open {
+            self.dawdlers.remove(index);
+        } else {
+            self.at(self.now + DAWDLES, Happening::Dawdles(link));
+        }
+        let known = &mut self.links[link];
+        if !known.is_broken && known.is_open {
+            let arrives = known.arrives[0].max(self.now) + 1;
+            known.arrives[0] = arrives;
+            self.at(arrives, Happening::ToServer(link, bytes));
         }
     }
 

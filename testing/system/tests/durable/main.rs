@@ -1,6 +1,7 @@
 //! Durable calls and a server that is killed, with real processes.
 
 mod damage;
+mod queued;
 
 use farcall_client::{
     Argument, DurableCall, DurableState, DurableStatus, Error, FailureKind, JobId, Options, Scalar,

@@ -3,9 +3,9 @@
 mod logged;
 
 use farcall_system::peer::{
-    CANCEL, DATA, DESCRIBE, GOODBYE, HELLO, INTERFACE, Peer, RESULT, SHARE, SHARED, UNSHARE,
-    big_endian_data, call, copy_call, copy_call_with, frame, hello, part_of_data, place,
-    placed_call, text, uint,
+    CANCEL, DATA, DESCRIBE, GOODBYE, HELLO, INTERFACE, Peer, RESULT, SHARE, SHARED, SUBMITTED,
+    UNSHARE, big_endian_data, call, copy_call, copy_call_with, frame, hello, part_of_data, place,
+    placed_call, submission, text, uint,
 };
 use farcall_system::{BOUND, ServerProcess, wait_until};
 use std::io::{Read, Write};
@@ -522,20 +522,11 @@ fn shared_memory_is_not_for_strangers_to_the_feature() {
 }
 
 /// Frame kinds and feature bits of durable calls.
-const SUBMIT: u8 = 32;
-const SUBMITTED: u8 = 33;
 const LIST_JOBS: u8 = 38;
 const JOBS: u8 = 39;
 const PUT: u8 = 40;
 const FAILURE: u8 = 10;
 const KEEPS: u16 = 1 << 8 | 1 << 9;
-
-fn submission(request: u64, function: u64, length: u64) -> Vec<u8> {
-    let call = copy_call(request, function, length);
-    let call = &call[16..];
-    let head = [&[0x82, 0x59][..], &(call.len() as u16).to_be_bytes()].concat();
-    frame(SUBMIT, request, &[&head, call, &[0xf6]].concat())
-}
 
 #[test]
 fn a_submission_that_breaks_off_is_never_run() {

@@ -124,16 +124,18 @@ fn the_calls_of_a_frozen_server_run_elsewhere_or_end() {
     let [again, once] = ["again", "once"].map(|name| server.function(name).unwrap());
     // A call that takes longer than the patience of the client is no reason to doubt the server.
     begin(&again, 3, 4.0, 1.0).end().unwrap();
+    let busy = || {
+        let status = status(metaserver.address());
+        let servers = status["servers"].as_array().unwrap().clone();
+        let mut servers = servers.iter();
+        let found = servers.find(|one| one["calls"].as_u64() > Some(0));
+        found.map(|one| one["address"].as_str().unwrap().to_owned())
+    };
+    wait_until("the metaserver knows that the call has ended", || busy().is_none());
     // It would take longer than the test; its server is the one that freezes.
     let doubtful = begin(&once, 3, 100.0, 1.0);
-    let mut frozen = String::new();
-    wait_until("a server has the call", || {
-        let status = status(metaserver.address());
-        let mut servers = status["servers"].as_array().unwrap().iter();
-        let has_it = servers.find(|one| one["calls"].as_u64() > Some(0));
-        frozen = has_it.map_or_else(String::new, |one| one["address"].as_str().unwrap().into());
-        !frozen.is_empty()
-    });
+    wait_until("a server has the call", || busy().is_some());
+    let frozen = busy().unwrap();
     let repeatable: Vec<Running> = (0..8).map(|_| begin(&again, 3, 0.4, 1.0)).collect();
     let mut servers = cluster.servers.iter_mut();
     let server = servers.find(|one| one.address() == frozen).unwrap();

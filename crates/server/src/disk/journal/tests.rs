@@ -16,9 +16,9 @@ pub(in super::super) fn record(byte: u8) -> Record {
     Record {
         number: 0,
         id: JobId([byte; 16]),
-        user: "uid:1".to_string(),
-        function: "test/f".to_string(),
-        interface: "Define f(IN int n) Calls \"C\" f(n);".to_string(),
+        user: "uid:1".into(),
+        function: "test/f".into(),
+        interface: "Define f(IN int n) Calls \"C\" f(n);".into(),
         call: vec![1, 2, byte],
         repeatable: byte.is_multiple_of(2),
         big_endian: false,
