@@ -55,11 +55,15 @@ impl Readers {
         })
     }
 
-    /// Answers the waiting readers.
-    pub(crate) fn answer(&self, server: Overview<'_>) {
+    /// Answers the waiting readers. `disk` says why the disk refuses durable calls.
+    pub(crate) fn answer(&self, server: Overview<'_>, disk: impl Fn() -> Option<String>) {
         let Some(asks) = &self.asks else { return };
         while let Ok(answer) = asks.try_recv() {
-            answer(text(server, self.state.as_ref()));
+            let mut text = text(server, self.state.as_ref());
+            if let Some(reason) = server.unready().or_else(&disk) {
+                text.not_ready(reason);
+            }
+            answer(text);
         }
     }
 }

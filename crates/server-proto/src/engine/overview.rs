@@ -83,6 +83,16 @@ impl<'s> Overview<'s> {
         }
     }
 
+    /// Why the server accepts no calls at present.
+    pub fn unready(&self) -> Option<String> {
+        let calls = self.0.cx.calls.len();
+        match (self.0.cx.stopping, self.0.cx.draining) {
+            (Some(_), _) => Some("the server is stopping".to_owned()),
+            (None, true) => Some(format!("the server is draining; calls under way: {calls}")),
+            (None, false) => None,
+        }
+    }
+
     fn calls_by_state(&self) -> [usize; 6] {
         let mut counts = [0; 6];
         for call in self.0.cx.calls.values() {

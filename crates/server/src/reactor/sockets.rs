@@ -24,7 +24,8 @@ impl Reactor {
             Source::WorkerOutput(key) => self.worker_output(key),
             Source::Doorbell => {
                 let _ = rustix::io::read(&self.bells.doorbell, &mut [0u8; 8]);
-                self.readers.metrics.answer(self.server.overview());
+                let disk = || self.state.unready();
+                self.readers.metrics.answer(self.server.overview(), disk);
             }
             Source::Signal => {
                 let _ = self.bells.signals.read(&mut [0; 64]);
