@@ -1,5 +1,5 @@
-//! A rolling upgrade: a metaserver, two servers and a client of the previous version. Each daemon is
-//! replaced by one of this version while the client, and one of this version, go on calling.
+//! A rolling upgrade: a metaserver, two servers and a client of the previous version. Each daemon
+//! is replaced by one of this version while the client, and one of this version, go on calling.
 //! `scripts/upgrade` builds the previous version and runs this.
 
 use farcall_system::cluster::status;
