@@ -13,8 +13,8 @@ use crate::map::{Map, Set};
 use crate::record::{Changed, DiskError, Entry, Outcome, Record};
 use crate::settings::DurableLimits;
 use farcall_rpc_proto::{
-    CallId, DurablePage, DurableRecord, DurableState, Failure, FailureKind, JobId, Nanos, Times,
-    User,
+    CallId, DurablePage, DurableRecord, DurableState, Failure, FailureKind, JobId, Made, Nanos,
+    Times, User,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -290,13 +290,19 @@ impl Durable {
     }
 
     /// The record that a call will have when its results are stored.
-    pub(crate) fn ended_record(&self, id: JobId, exec: Nanos, now: Now) -> Option<Box<Record>> {
+    pub(crate) fn ended_record(
+        &self,
+        id: JobId,
+        (exec, made): (Nanos, Option<Made>),
+        now: Now,
+    ) -> Option<Box<Record>> {
         let record = self.calls.get(&id)?.record.clone();
         Some(Box::new(Record {
             state: DurableState::Done,
             ended: Some(now.unix_ms),
             kept_from: Some(self.served.until(now.nanos)),
             exec: Some(exec),
+            made,
             ..record
         }))
     }
@@ -517,6 +523,7 @@ impl DurableCall {
                 .saturating_mul(1_000_000),
             exec: record.exec.unwrap_or(0),
             recv: 0,
+            made: record.made.clone(),
         }
     }
 }

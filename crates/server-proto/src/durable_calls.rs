@@ -126,6 +126,7 @@ impl DurableCalls {
             keep,
             arguments: stored(layout.sent_bytes()),
             result: stored(layout.returned_bytes()),
+            made: None,
             exec: None,
             failure: None,
         };
@@ -481,6 +482,7 @@ impl DurableCalls {
         let Some(id) = call.job_id() else {
             return;
         };
+        let made = call.run.made.clone();
         call.enter(call::State::OnDisk);
         (call.times.ended, call.times.exec) = (now, exec);
         let pieces = Pieces::new(&call.layout, Direction::Returned, Side::Buffer);
@@ -492,7 +494,8 @@ impl DurableCalls {
                     content: Content::Result,
                     memory,
                     pieces,
-                    about: durable.and_then(|durable| durable.ended_record(id, exec, cx.clock.now)),
+                    about: durable
+                        .and_then(|durable| durable.ended_record(id, (exec, made), cx.clock.now)),
                 };
                 cx.disk
                     .write(Purpose::Finish(key, exec), transfer, &mut cx.out);
@@ -514,6 +517,7 @@ impl DurableCalls {
         let Some(id) = cx.calls[key].job_id() else {
             return;
         };
+        let made = cx.calls[key].run.made.take();
         cx.account(key);
         cx.step(Step::Release(key));
         match stored {
@@ -523,6 +527,7 @@ impl DurableCalls {
                     result: Some(stored),
                     exec: Some(exec),
                     failure: None,
+                    made,
                 };
                 cx.step(Step::Record(id, Change::Finish, outcome));
             }

@@ -36,6 +36,9 @@ impl Reactor {
                 let mut listeners = self.listeners.open.iter();
                 let identity = listeners.find_map(Listener::identity);
                 self.operator.reload(identity);
+                for library in self.crew.changed() {
+                    self.tell(Event::Replaced(library));
+                }
             }
             Source::Drain => {
                 let _ = self.bells.drains.read(&mut [0; 64]);
