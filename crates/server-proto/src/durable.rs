@@ -11,7 +11,7 @@ use crate::keys::{CallKey, ConnectionKey};
 use crate::lifecycle::Change;
 use crate::map::{Map, Set};
 use crate::record::{Changed, DiskError, Entry, Outcome, Record};
-use crate::settings::DurableLimits;
+use crate::settings::{DurableLimits, Group, Groups};
 use farcall_rpc_proto::{
     CallId, DurablePage, DurableRecord, DurableState, Failure, FailureKind, JobId, Made, Nanos,
     Times, User,
@@ -178,11 +178,50 @@ impl Durable {
         self.calls.insert(durable_call.record.id, durable_call);
     }
 
+    /// Durable calls of the users of a group, and their bytes.
+    pub(crate) fn usage_of(&self, group: &Group) -> (usize, u64) {
+        let users = group.users.iter();
+        let usage = users.filter_map(|name| self.usage.get(&User::named(name)));
+        usage.fold((0, 0), |(calls, bytes), one| {
+            (calls + one.calls, bytes.saturating_add(one.bytes))
+        })
+    }
+
+    /// Whether a call of this size stays within the quotas of the user's groups.
+    fn within_groups(&self, user: &User, bytes: u64, groups: &Groups) -> Result<(), Failure> {
+        for (name, group) in groups.iter().filter(|(_, group)| group.has(user)) {
+            let (calls, used) = self.usage_of(group);
+            let after = used.saturating_add(bytes);
+            let (most_calls, most_bytes) = (group.durable_calls, group.durable_bytes);
+            let (what, setting) = if most_calls != 0 && calls >= most_calls {
+                (
+                    format!("has {most_calls} durable calls here, which is its limit"),
+                    "calls",
+                )
+            } else if most_bytes != 0 && after > most_bytes {
+                let text = format!(
+                    "would have {after} bytes of durable calls here, and {most_bytes} bytes are \
+                     allowed"
+                );
+                (text, "bytes")
+            } else {
+                continue;
+            };
+            let text = format!(
+                "the group {name} {what} (groups.{name}.durable_{setting} in the server's \
+                 configuration); its users can forget some with `farcall cancel --forget`"
+            );
+            return Err(Failure::new(FailureKind::QuotaExceeded, text));
+        }
+        Ok(())
+    }
+
     /// Reserves room for a call of this size, if the user may have it.
     pub(crate) fn reserve(
         &mut self,
         user: &User,
         record: &Record,
+        groups: &Groups,
         disk: &mut Disk,
     ) -> Result<(), Failure> {
         let bytes = record.bytes();
@@ -208,6 +247,7 @@ impl Durable {
             );
             return Err(Failure::new(FailureKind::QuotaExceeded, text));
         }
+        self.within_groups(user, bytes, groups)?;
         self.count(user, 1, bytes);
         disk.promised = disk.promised.saturating_add(record.result.bytes);
         Ok(())

@@ -18,6 +18,7 @@ use crate::keys::{CallKey, ConnectionKey};
 use crate::lifecycle::Change;
 use crate::memory::NoMemory;
 use crate::record::{Changed, Content, DiskError, MOST_SHORT, Outcome, Record, Stored};
+use crate::settings::Group;
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
     Call, Direction, DurableState, Failure, FailureKind, JobId, Pieces, Side, User,
@@ -137,7 +138,7 @@ impl DurableCalls {
     pub(crate) fn reserve(&mut self, cx: &mut Context, call: CallKey) -> Result<(), Failure> {
         match (&cx.calls[call].durability, &mut self.durable) {
             (Durability::Submitting(record, user), Some(durable)) => {
-                durable.reserve(user, record, &mut cx.disk)
+                durable.reserve(user, record, &cx.settings.groups, &mut cx.disk)
             }
             _ => Ok(()),
         }
@@ -592,6 +593,12 @@ impl DurableCalls {
     }
 
     /// Number of calls in each state, by its index in [`DurableState::ALL`].
+    /// Durable calls of the users of a group, and their bytes.
+    pub(crate) fn usage_of(&self, group: &Group) -> (usize, u64) {
+        let usage = self.durable.as_ref().map(|durable| durable.usage_of(group));
+        usage.unwrap_or_default()
+    }
+
     pub(crate) fn counts(&self) -> [usize; DurableState::ALL.len()] {
         let counts = self.durable.as_ref().map(Durable::counts);
         counts.unwrap_or_default()

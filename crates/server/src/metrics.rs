@@ -190,4 +190,12 @@ fn user_metrics(server: Overview<'_>, text: &mut Text) {
     let used = users().map(|(user, totals)| (label(user), totals.pe_seconds));
     let help = "Time of a user's calls in the library, times processor elements.";
     text.counters("user_pe_seconds", help, used);
+    let groups = || server.totals().groups.iter();
+    let label = |group: &str| vec![("group", group.to_string())];
+    let calls = groups().map(|(group, totals)| (label(group), totals.calls));
+    let help = "Calls of the users of a group whose results were sent.";
+    text.counters("group_calls", help, calls);
+    let used = groups().map(|(group, totals)| (label(group), totals.pe_seconds));
+    let help = "Time of the calls of a group in the library, times processor elements.";
+    text.counters("group_pe_seconds", help, used);
 }
