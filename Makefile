@@ -1,6 +1,6 @@
 # Every target sets up what it needs (scripts/setup), and does nothing where nothing changed.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo build fast test test-rust test-python check docs bench soak clean
+.PHONY: help setup demo build fast test test-rust test-python check docs bench release soak clean
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -68,6 +68,9 @@ bench: build ## figures, with a peer or a physical limit beside them in the same
 	@if [ "$$(id -u)" = 0 ]; then $(farcall) bench reservation; \
 	else echo "bench reservation: skipped, it needs root: sudo $(farcall) bench reservation"; fi
 	$(farcall) bench gang --peers
+
+release: setup ## what a release publishes, in target/dist: wheels, command, library, SBOM
+	@scripts/release
 
 soak: setup ## long runs: killed jobs and servers, each fuzz target ten minutes
 	@scripts/soak

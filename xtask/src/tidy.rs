@@ -1,5 +1,6 @@
 //! The house rules that the compiler and linters do not check. Each rule has a module.
 
+mod claims;
 mod docs;
 mod generated;
 mod layers;
@@ -76,6 +77,7 @@ pub(crate) fn run(root: &Path) -> Result<bool, Failure> {
         findings.extend(purity::check(source));
         findings.extend(words::check(source));
     }
+    findings.extend(claims::check(&sources));
     findings.extend(modules::check(&sources));
     findings.extend(types::check(&sources));
     findings.extend(layers::check(root, &workspace, &sources)?);

@@ -32,12 +32,18 @@ struct TimeLimit {
     end: Instant,
 }
 
+/// What has computed a call.
+struct Maker {
+    library: Option<Arc<str>>,
+    threads: Option<u32>,
+}
+
 enum State {
     /// Under way, with the memory that it reads and fills.
     Pending(Box<Pending>, Vec<Option<Kept>>),
     /// Ended, but its result is not made yet.
     Over(Result<Outcome, Error>, Vec<Option<Kept>>),
-    Done(Py<PyAny>, Times, Option<Arc<str>>),
+    Done(Py<PyAny>, Times, Maker),
     Failed(PyErr),
     Cancelled,
     /// Between two states; the lock is held.
@@ -145,7 +151,11 @@ impl Future {
                     Ok(result) => {
                         let library = outcome.library;
                         self.function.get().computed_by(library.clone());
-                        State::Done(result.unbind(), outcome.times.into(), library)
+                        let maker = Maker {
+                            library,
+                            threads: outcome.threads,
+                        };
+                        State::Done(result.unbind(), outcome.times.into(), maker)
                     }
                     Err(error) => State::Failed(error),
                 };
@@ -246,7 +256,17 @@ impl Future {
     #[getter]
     fn library(&self, py: Python<'_>) -> PyResult<Option<String>> {
         Ok(match &*self.lock(py)? {
-            State::Done(_, _, library) => library.as_deref().map(str::to_owned),
+            State::Done(_, _, maker) => maker.library.as_deref().map(str::to_owned),
+            _ => None,
+        })
+    }
+
+    /// The number of threads of the library in the call; `None` before `result` was called, or if
+    /// the server does not state it.
+    #[getter]
+    fn threads(&self, py: Python<'_>) -> PyResult<Option<u32>> {
+        Ok(match &*self.lock(py)? {
+            State::Done(_, _, maker) => maker.threads,
             _ => None,
         })
     }

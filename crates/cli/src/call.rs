@@ -102,6 +102,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
             if let Some(library) = &outcome.library {
                 println!("library {library}");
             }
+            if let Some(threads) = outcome.threads {
+                println!("threads {threads}");
+            }
             print_times(&outcome);
         }
     }

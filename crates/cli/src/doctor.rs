@@ -1,6 +1,8 @@
 //! `farcall doctor`: checks what works on this machine and at a server, and says how to mend the
 //! rest. Each check is one `Finding`.
 
+mod bundle;
+
 use crate::failure::Failure;
 use crate::target::Named;
 use anstyle::AnsiColor;
@@ -8,7 +10,7 @@ use clap::Args;
 use farcall_client::Server;
 use farcall_library::{Binding, Source, python_worker};
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Check what works on this machine, and say what to do about the rest
@@ -19,13 +21,25 @@ use std::process::Command;
 #[command(after_help = "Examples:
   farcall doctor
   farcall doctor farcall://host:3717
-  farcall doctor --json")]
+  farcall doctor --json
+  farcall doctor --bundle report.json --config /etc/farcall/farcall.toml --log farcall.log")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     server: Named,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Also write a new file for a report of a fault: what was found, versions, kernel, limits, the
+    /// status of the server, and the files of --config and --log. It contains no tokens, keys and
+    /// passwords; read it before you send it
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<PathBuf>,
+    /// Configuration file of the server, for the bundle
+    #[arg(long, value_name = "FILE", requires = "bundle")]
+    config: Option<PathBuf>,
+    /// Log of the server, for the bundle, which contains its end
+    #[arg(long, value_name = "FILE", requires = "bundle")]
+    log: Option<PathBuf>,
 }
 
 /// The state of one thing.
@@ -48,9 +62,16 @@ struct Finding {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut findings = this_machine();
     findings.extend(server(arguments));
+    if let Some(path) = &arguments.bundle {
+        let server = arguments.server.connect().ok();
+        let status = server.and_then(|server| server.status().ok());
+        let files = (arguments.config.as_deref(), arguments.log.as_deref());
+        bundle::write(path, &findings, status, files)?;
+        eprintln!("wrote {}; read it before you send it", path.display());
+    }
     let is_bad = findings.iter().any(|finding| finding.state == State::Bad);
     if arguments.json {
-        println!("{}", to_json(&findings));
+        println!("{}", to_json(&findings, str::to_owned));
     } else {
         for Finding { what, state, text } in &findings {
             let (colour, mark) = match state {
@@ -70,14 +91,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-fn to_json(findings: &[Finding]) -> serde_json::Value {
+fn to_json(findings: &[Finding], shown: impl Fn(&str) -> String) -> serde_json::Value {
     let findings = findings.iter().map(|Finding { what, state, text }| {
         let state = match state {
             State::Good => "ok",
             State::Missing => "missing",
             State::Bad => "bad",
         };
-        json!({"what": what, "state": state, "text": text})
+        json!({"what": what, "state": state, "text": shown(text)})
     });
     json!({"schema": 1, "findings": findings.collect::<Vec<_>>()})
 }

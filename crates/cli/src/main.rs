@@ -20,6 +20,7 @@ mod log;
 mod ls;
 mod manual;
 mod meta;
+mod notify;
 mod npy;
 mod objects;
 mod picture;

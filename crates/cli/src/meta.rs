@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::log::Log;
+use crate::notify;
 use crate::serve::{resolve, serve_metrics};
 use clap::Args;
 use farcall_access::Tls;
@@ -58,7 +59,7 @@ pub(crate) struct Arguments {
     /// Most open connections; each server and each client needs one
     #[arg(long, value_name = "N", default_value_t = 1000)]
     connections: usize,
-    /// Serve metrics for Prometheus at http://ADDR/metrics
+    /// Serve metrics for Prometheus at http://ADDR/metrics, and the health at /healthz and /readyz
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
@@ -79,6 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     out.flush()?;
     drop(out);
+    notify::ready();
     metaserver.run().map_err(Failure::failed)
 }
 

@@ -96,6 +96,7 @@ impl Results<'_> {
             "schema": 1,
             "function": self.interface.qualified_name(),
             "library": outcome.library.as_deref(),
+            "threads": outcome.threads,
             "results": results,
             "send_s": times.send,
             "exec_s": times.exec,

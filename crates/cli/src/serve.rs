@@ -3,16 +3,18 @@
 
 use crate::failure::Failure;
 use crate::log::Log;
+use crate::notify;
 use clap::Args;
 use farcall_access::Tls;
 use farcall_client::{Address, Credentials, Options};
 use farcall_library::Catalog;
-use farcall_metrics::Answer;
+use farcall_metrics::{Answer, Text};
 use farcall_server::member::{self, Member};
-use farcall_server::{Config, Policy, Server};
+use farcall_server::{Config, Policy, Readings, Server};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 /// Serve the functions of interface files
@@ -83,7 +85,7 @@ pub(crate) struct Arguments {
     /// Let functions use the network and every file that the server can use
     #[arg(long)]
     no_sandbox: bool,
-    /// Serve metrics for Prometheus at http://ADDR/metrics
+    /// Serve metrics for Prometheus at http://ADDR/metrics, and the health at /healthz and /readyz
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     /// Take over from a server of yours that listens on the same address. When this server is
@@ -114,16 +116,23 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     arguments.log.init()?;
     let config = configuration(&arguments)?;
+    let metrics = config.metrics;
+    let readings = Arc::new(OnceLock::<Readings>::new());
+    if let Some(address) = metrics {
+        let readings = Arc::clone(&readings);
+        serve_metrics(address, move |answer| match readings.get() {
+            Some(readings) => readings.ask(answer),
+            None => answer(starting()),
+        })?;
+    }
     let catalog = Catalog::load(&arguments.files).map_err(Failure::failed)?;
     let program = std::env::current_exe()?;
-    let metrics = config.metrics;
     let before = config.takeover.then(|| running(&config)).transpose()?;
     let mut server = Server::bind(config, catalog, (program, vec!["worker".to_string()]))
         .map_err(Failure::failed)?;
     tracing::info!("serving {} functions", server.functions());
-    if let Some(address) = metrics {
-        let readings = server.readings()?;
-        serve_metrics(address, move |answer| readings.ask(answer))?;
+    if metrics.is_some() {
+        let _ = readings.set(server.readings()?);
     }
     let mut out = std::io::stdout().lock();
     for (index, address) in server.addresses().iter().enumerate() {
@@ -132,6 +141,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     out.flush()?;
     drop(out);
+    notify::ready();
     if let Some(before) = before {
         match before.drain() {
             Ok(calls) => tracing::info!("took over; the previous server ends after {calls} calls"),
@@ -144,6 +154,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     // The server has sent its last report: each of them leaves the metaserver.
     members.into_iter().for_each(|member| drop(member.join()));
     Ok(())
+}
+
+/// What a server tells before it can answer itself.
+fn starting() -> Text {
+    let mut text = Text::new("farcall");
+    text.not_ready("the server is starting");
+    text
 }
 
 /// Joins the metaservers.
@@ -192,7 +209,8 @@ fn metaserver_address(text: &str) -> Result<Address, Failure> {
     full.parse().map_err(Failure::usage)
 }
 
-/// Serves the metrics of a daemon at `http://ADDRESS/metrics`.
+/// Serves the metrics and the health of a daemon at `http://ADDRESS/metrics`, `/healthz` and
+/// `/readyz`.
 pub(crate) fn serve_metrics(
     address: SocketAddr,
     ask: impl Fn(Answer) + Send + Sync + 'static,

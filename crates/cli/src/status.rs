@@ -200,6 +200,7 @@ fn print(status: &Value) {
             plain(&user["user"])
         );
     }
+    print_groups(&rows("groups"));
     let functions = rows("functions");
     if !functions.is_empty() {
         let [wait, exec] = ["wait ms", "exec ms"];
@@ -219,6 +220,26 @@ fn print(status: &Value) {
             plain(&function["failed"]),
             ms("wait_s"),
             ms("exec_s"),
+        );
+    }
+}
+
+/// What groups of users have used.
+fn print_groups(groups: &[Value]) {
+    if !groups.is_empty() {
+        println!(
+            "\n{:30} {:>8} {:>12} {:>14} {:>12}",
+            "group", "calls", "PE seconds", "durable calls", "durable MB"
+        );
+    }
+    for group in groups {
+        println!(
+            "{:30} {:>8} {:>12} {:>14} {:>12}",
+            plain(&group["group"]),
+            plain(&group["calls"]),
+            number(&group["pe_seconds"], 1.0, 3),
+            plain(&group["durable_calls"]),
+            megabytes(&group["durable_bytes"]),
         );
     }
 }

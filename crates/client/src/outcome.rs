@@ -16,6 +16,8 @@ pub struct Outcome {
     pub placement: Option<Placement>,
     /// The library that computed the call, with version and kernel if the library reports them.
     pub library: Option<Arc<str>>,
+    /// Threads of the library. `None` if the server does not tell.
+    pub threads: Option<u32>,
 }
 
 /// The server of a placed call, and the predicted time there.
@@ -45,7 +47,7 @@ pub struct Times {
 }
 
 impl Times {
-    pub(crate) fn new(times: proto::Times, total: f64) -> Times {
+    pub(crate) fn new(times: &proto::Times, total: f64) -> Times {
         let seconds = |nanos: u64| nanos as f64 * 1e-9;
         let [send, exec, recv] = [times.send, times.exec, times.recv].map(seconds);
         Times {

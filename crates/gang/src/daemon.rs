@@ -431,6 +431,15 @@ impl Daemon {
             return;
         };
         let mut text = Text::new("farcall_gang");
+        match self.config.parent {
+            _ if self.is_ending => text.not_ready("the daemon is stopping"),
+            Some(parent) if self.node.number == u16::MAX => {
+                text.not_ready(format!(
+                    "the daemon at {parent} has not let this node join yet"
+                ));
+            }
+            _ => {}
+        }
         if let Some(root) = &self.root {
             describe(root, &mut text);
             let steps = STEPS.map(|step| vec![("step", step.to_string())]);
@@ -485,7 +494,9 @@ fn nanos(time: Duration) -> u64 {
 type Page = Arc<Mutex<Text>>;
 
 fn serve_metrics(address: SocketAddr) -> Result<Page, StartError> {
-    let page = Arc::new(Mutex::new(Text::new("farcall_gang")));
+    let mut first = Text::new("farcall_gang");
+    first.not_ready("the daemon is starting");
+    let page = Arc::new(Mutex::new(first));
     let served = Arc::clone(&page);
     let answer = move |answer: Answer| {
         let page = served.lock().unwrap_or_else(PoisonError::into_inner);

@@ -15,6 +15,8 @@ pub struct Identity {
     pub path: Option<PathBuf>,
     /// The version that the library reports.
     pub version: Option<String>,
+    /// The build id of the file, if the library reports no version.
+    pub build: Option<String>,
     /// The processor for which the library selected its code, if it selects when it is loaded.
     pub kernel: Option<String>,
 }
@@ -24,6 +26,8 @@ impl fmt::Display for Identity {
         f.write_str(&self.name)?;
         if let Some(version) = &self.version {
             write!(f, ": {version}")?;
+        } else if let Some(build) = &self.build {
+            write!(f, ": build {build}")?;
         }
         match &self.kernel {
             Some(kernel) => write!(f, ", kernel {kernel}"),
@@ -53,10 +57,13 @@ impl Binding {
     }
 
     fn identify(&self, library: &Loaded) -> Identity {
+        let (address, version) = (self.symbol_of(library), version(library));
+        let build = address.filter(|_| version.is_none()).and_then(build_of);
         Identity {
             name: library.name.clone(),
-            path: self.symbol_of(library).and_then(path_of),
-            version: version(library),
+            path: address.and_then(path_of),
+            version,
+            build,
             kernel: text_of(library, &KERNELS),
         }
     }
@@ -92,6 +99,73 @@ unsafe fn copied(text: *const c_char) -> Option<String> {
     // SAFETY: the caller's promise.
     let text = unsafe { CStr::from_ptr(text) };
     Some(text.to_string_lossy().trim().to_string())
+}
+
+/// The build id that the linker has written into a loaded file: a number that differs whenever the
+/// contents differ. `None` if the linker was told to write none.
+fn build_of(address: *mut c_void) -> Option<String> {
+    struct Search {
+        address: usize,
+        build: Option<String>,
+    }
+    unsafe extern "C" fn look(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        data: *mut c_void,
+    ) -> libc::c_int {
+        // SAFETY: the dynamic linker passes a valid description, whose segments are mapped as long
+        // as this runs. `data` is the `Search` below.
+        unsafe {
+            let (info, search) = (&*info, &mut *data.cast::<Search>());
+            if info.dlpi_phdr.is_null() {
+                return 0;
+            }
+            let base = info.dlpi_addr as usize;
+            let headers = std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
+            let start = |header: &libc::Elf64_Phdr| base.wrapping_add(header.p_vaddr as usize);
+            let has = |header: &&libc::Elf64_Phdr| {
+                let within = search.address.wrapping_sub(start(header));
+                header.p_type == libc::PT_LOAD && within < header.p_memsz as usize
+            };
+            if !headers.iter().any(|header| has(&header)) {
+                return 0;
+            }
+            for header in headers
+                .iter()
+                .filter(|header| header.p_type == libc::PT_NOTE)
+            {
+                let bytes = header.p_memsz as usize;
+                let notes = std::slice::from_raw_parts(start(header) as *const u8, bytes);
+                search.build = search.build.take().or_else(|| build_in(notes));
+            }
+        }
+        1
+    }
+    let mut search = Search {
+        address: address as usize,
+        build: None,
+    };
+    // SAFETY: `look` gets the address of `search`, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    search.build
+}
+
+/// The build id in the notes of a file, shortened to 16 digits.
+fn build_in(mut notes: &[u8]) -> Option<String> {
+    /// `NT_GNU_BUILD_ID`.
+    const BUILD_ID: u32 = 3;
+    loop {
+        let (head, rest) = notes.split_at_checked(12)?;
+        let word =
+            |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let (name, rest) = rest.split_at_checked((word(0) as usize).next_multiple_of(4))?;
+        let content = rest.get(..word(4) as usize)?;
+        if (word(8), name) == (BUILD_ID, b"GNU\0") {
+            let digits = content.iter().take(8).map(|byte| format!("{byte:02x}"));
+            return Some(digits.collect());
+        }
+        notes = rest.get(content.len().next_multiple_of(4)..)?;
+    }
 }
 
 fn path_of(address: *mut c_void) -> Option<PathBuf> {

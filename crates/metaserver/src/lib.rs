@@ -111,6 +111,8 @@ pub(crate) struct Shared {
     start_s: f64,
     /// Whether the store answers. Always true without a store.
     stored: AtomicBool,
+    /// Whether the directory has the rows of the store. Always true without a store.
+    has_read: AtomicBool,
     store: Option<StoreAddress>,
     ends: AtomicBool,
 }
@@ -185,6 +187,7 @@ impl Metaserver {
             start: Instant::now(),
             start_s: since.unwrap_or_default().as_secs_f64(),
             stored: AtomicBool::new(true),
+            has_read: AtomicBool::new(config.store.is_none()),
             store: config.store,
             ends: AtomicBool::new(false),
         });

@@ -61,6 +61,13 @@ pub(crate) fn text(shared: &Shared) -> String {
 /// The metrics for Prometheus.
 pub(crate) fn metrics(shared: &Shared) -> Text {
     let mut text = Text::new("farcall_meta");
+    if shared.ends.load(Ordering::Relaxed) {
+        text.not_ready("the metaserver is stopping");
+    } else if let Some(store) = &shared.store
+        && !shared.has_read.load(Ordering::Relaxed)
+    {
+        text.not_ready(format!("the metaserver has not read {store} yet"));
+    }
     let mut directory = shared.directory();
     directory.advance(shared.now());
     let mut states = [("serving", 0u64), ("draining", 0), ("lost", 0)];

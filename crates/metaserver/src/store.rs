@@ -139,6 +139,9 @@ fn clamp(value: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farcall_directory::shared::Exchange;
+    use farcall_directory::{Directory, Settings};
+    use std::path::Path;
 
     #[test]
     fn addresses_are_read_and_passwords_not_shown() {
@@ -148,6 +151,35 @@ mod tests {
         assert_eq!(shown(url), Ok("postgres://host:5433/db".into()));
         for text in ["", "sqlite:", "mysql://x", "postgres:x"] {
             assert!(shown(text).is_err(), "{text}");
+        }
+    }
+
+    /// Stores of earlier versions, whose metaservers were killed.
+    #[test]
+    fn the_golden_stores_of_earlier_versions_are_read() {
+        // Shortly after the last change, in milliseconds since 1970.
+        for (name, now) in [("meta-sqlite-1", 1_795_401_672_000_i64)] {
+            let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testing/golden");
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("meta.db");
+            std::fs::copy(golden.join(name).join("meta.db"), &path).unwrap();
+            let mut store = Store::open(&StoreAddress::Sqlite(path)).unwrap();
+            let mut directory = Directory::new(Settings::default());
+            for row in store.load(now as u64).unwrap() {
+                let read = Exchange::default().read(&mut directory, now as f64 * 1e-3, &row);
+                read.unwrap();
+            }
+            let functions: Vec<_> = directory.functions().map(|one| one.name.clone()).collect();
+            assert_eq!(functions, ["golden/copy", "golden/nap"], "{name}");
+            let servers = directory.servers().map(|one| (one.join.pes, one.learned));
+            let mut servers: Vec<_> = servers.collect();
+            servers.sort();
+            assert_eq!(servers, [(1, 0), (3, 1)], "{name}");
+            assert_eq!(
+                (directory.paths().count(), directory.data_count()),
+                (2, 1),
+                "{name}"
+            );
         }
     }
 

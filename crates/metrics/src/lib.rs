@@ -61,6 +61,8 @@ impl From<f64> for Value {
 pub struct Text {
     prefix: &'static str,
     families: Vec<Family>,
+    /// Why the daemon is not ready.
+    unready: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -83,7 +85,18 @@ impl Text {
         Text {
             prefix,
             families: Vec::new(),
+            unready: None,
         }
+    }
+
+    /// The daemon accepts no work at present, and this is why.
+    pub fn not_ready(&mut self, reason: impl Into<String>) {
+        self.unready = Some(reason.into());
+    }
+
+    /// Why the daemon accepts no work at present. `None` if it accepts work.
+    pub fn unready(&self) -> Option<&str> {
+        self.unready.as_deref()
     }
 
     /// Adds a metric with several series that go up and down.
@@ -148,7 +161,9 @@ impl Text {
     }
 
     /// The metrics in the text format of OpenMetrics.
-    pub fn encode(self) -> String {
+    pub fn encode(mut self) -> String {
+        let ready = u64::from(self.unready.is_none());
+        self.gauge("ready", "1 while the daemon accepts work, else 0.", ready);
         let mut registry = Registry::with_prefix(self.prefix);
         registry.register_collector(Box::new(self));
         let mut text = String::new();
@@ -226,6 +241,8 @@ mod tests {
              # TYPE farcall_gang_lag_seconds gauge\nfarcall_gang_lag_seconds 1.5\n\
              # HELP farcall_gang_calls Calls.\n# TYPE farcall_gang_calls counter\n\
              farcall_gang_calls_total{user=\"a\\\"b\\\\c\\n\"} 1\n\
+             # HELP farcall_gang_ready 1 while the daemon accepts work, else 0.\n\
+             # TYPE farcall_gang_ready gauge\nfarcall_gang_ready 1\n\
              # EOF\n"
         );
     }

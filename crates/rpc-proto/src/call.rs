@@ -4,6 +4,7 @@ use crate::ids::HandleId;
 use crate::message::{self, MessageError};
 use crate::scalars::{VecError, bounded_count, decode_scalars, encode_scalars};
 use crate::{CallId, Kind, ProtocolError};
+use alloc::string::String;
 use alloc::vec::Vec;
 use farcall_idl::{Scalar, SharedRange};
 use minicbor::data::Type;
@@ -192,9 +193,21 @@ pub(crate) struct ResultMessage {
     pub(crate) data_bytes: u64,
 }
 
+/// What has computed a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Made {
+    /// Threads of the library.
+    #[n(0)]
+    pub threads: u32,
+    /// The library, with version and kernel, if it may differ from the one that the server
+    /// described with the function.
+    #[n(1)]
+    pub library: Option<String>,
+}
+
 /// How long the parts of a call took, in nanoseconds: the split of the second Ninf paper
 /// (section 4.2), seen from the serving side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Times {
     /// From the call's first byte to the end of its data stream.
     #[n(0)]
@@ -208,6 +221,9 @@ pub struct Times {
     /// From the first to the last byte of the result handed to the transport.
     #[n(3)]
     pub recv: u64,
+    /// What has computed the call; servers before this field do not say it.
+    #[n(4)]
+    pub made: Option<Made>,
 }
 
 #[cfg(test)]

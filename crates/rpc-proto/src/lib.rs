@@ -50,7 +50,7 @@ pub mod server;
 mod stream;
 mod user;
 
-pub use call::{Call, OUTPUT, Times};
+pub use call::{Call, Made, OUTPUT, Times};
 pub use callback::{CALLBACK_BYTES, CALLBACKS, Callback, CallbackAnswer};
 pub use failure::{Failure, FailureKind, Fault};
 pub use file::{FILE_PIECE_BYTES, FILES, FileRequest};

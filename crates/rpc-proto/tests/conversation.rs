@@ -177,12 +177,12 @@ impl Conversation {
             server::Event::Call(id, _) => {
                 self.stored.insert(id, Vec::new());
                 if self.server.accept(id, 0) {
-                    self.server.complete(id, 0, 0, 0);
+                    self.server.complete(id, 0, (0, None), 0);
                 }
             }
             server::Event::Ready(id) => {
                 let bytes = self.stored[&id].len() as u64;
-                self.server.complete(id, bytes, 0, 0);
+                self.server.complete(id, bytes, (0, None), 0);
             }
             server::Event::Cancelled(id) => drop(self.stored.remove(&id)),
         }
@@ -518,7 +518,7 @@ fn a_callback_is_answered_once() {
         let events = up(&mut client, &mut server).unwrap();
         assert_eq!(events, [server::Event::Answer(id, answer())]);
     }
-    server.complete(id, 0, 0, 0);
+    server.complete(id, 0, (0, None), 0);
     assert_eq!(down(&mut server, &mut client).unwrap().len(), 1);
     assert!(client.is_idle() && server.open_calls() == 0);
 }
@@ -557,7 +557,7 @@ fn callbacks_out_of_place_end_the_connection() {
     let (mut client, mut server, id) = running();
     server.call_back(id, &callback());
     down(&mut server, &mut client).unwrap();
-    server.complete(id, 0, 0, 0);
+    server.complete(id, 0, (0, None), 0);
     let result = down(&mut server, &mut client);
     assert_eq!(result, Err(ProtocolError::OutOfPlace(Kind::Result)));
 

@@ -3,8 +3,10 @@
 
 use crate::call::ActiveCall;
 use crate::functions::{Counts, Functions};
+use crate::settings::Groups;
 use farcall_metrics::{Bounded, Histogram};
 use farcall_rpc_proto::Nanos;
+use std::collections::BTreeMap;
 
 /// Times of all calls, and counts of calls that were refused.
 #[derive(Clone, Debug, Default)]
@@ -17,17 +19,26 @@ pub struct Totals {
     pub refused: u64,
     /// Totals by user.
     pub users: Bounded<UserTotals>,
+    /// Totals by group of users.
+    pub groups: BTreeMap<String, UserTotals>,
     /// Number of functions that were called.
     functions: u32,
 }
 
-/// Totals of one user.
+/// Totals of one user, or of a group.
 #[derive(Clone, Debug, Default)]
 pub struct UserTotals {
     /// Calls whose results have left.
     pub calls: u64,
     /// Seconds in the library, times processor elements.
     pub pe_seconds: f64,
+}
+
+impl UserTotals {
+    fn count(&mut self, pe_seconds: f64) {
+        self.calls += 1;
+        self.pe_seconds += pe_seconds;
+    }
 }
 
 impl Totals {
@@ -40,7 +51,13 @@ impl Totals {
     ///
     /// SEND, EXEC and RECV are those of the second Ninf paper. `wait` is the first paper's: from
     /// the last argument to the start.
-    pub(crate) fn add(&mut self, call: &ActiveCall, functions: &mut Functions, now: Nanos) {
+    pub(crate) fn add(
+        &mut self,
+        call: &ActiveCall,
+        functions: &mut Functions,
+        groups: &Groups,
+        now: Nanos,
+    ) {
         let times = &call.times;
         let nanos = [
             times.queued.saturating_sub(times.accepted),
@@ -49,9 +66,15 @@ impl Totals {
             now.saturating_sub(times.ended),
         ];
         let bytes = [call.layout.sent_bytes(), call.layout.returned_bytes()];
-        let user = self.users.get(call.user.name());
-        user.calls += 1;
-        user.pe_seconds += nanos[2] as f64 * 1e-9 * f64::from(call.run.pes.max(1));
+        // Not for a transfer of a result or an array, which no function has computed.
+        if functions.get(call.function).is_ok() {
+            let pe_seconds = nanos[2] as f64 * 1e-9 * f64::from(call.run.pes.max(1));
+            self.users.get(call.user.name()).count(pe_seconds);
+            for (name, _) in groups.iter().filter(|(_, group)| group.has(&call.user)) {
+                let totals = self.groups.entry(name.clone());
+                totals.or_default().count(pe_seconds);
+            }
+        }
         if let Some(counts) = self.counts_of(call.function, functions) {
             counts.done += 1;
             counts.execs.add(nanos[2]);

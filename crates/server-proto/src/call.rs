@@ -9,7 +9,7 @@ use crate::keys::{ConnectionKey, MemoryKey, WorkerKey};
 use crate::record::Record;
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
-    ArrayPart, CallId, Direction, JobId, Nanos, Piece, Pieces, Put, Side, User,
+    ArrayPart, CallId, Direction, JobId, Made, Nanos, Piece, Pieces, Put, Side, User,
 };
 use std::rc::Rc;
 
@@ -175,6 +175,8 @@ pub(crate) struct Run {
     pub(crate) again: bool,
     /// Whether no other call may share its worker.
     pub(crate) alone: bool,
+    /// What has computed it, once it has been computed.
+    pub(crate) made: Option<Made>,
 }
 
 /// The arguments and results of a call while they travel.
@@ -279,6 +281,7 @@ impl ActiveCall {
                 reservation: None,
                 again: false,
                 alone: true,
+                made: None,
             },
             printing: None,
             durability: Durability::None,

@@ -257,7 +257,8 @@ impl Context {
     pub(crate) fn account(&mut self, key: CallKey) {
         let now = self.now();
         if let Some(call) = self.calls.get(key) {
-            self.totals.add(call, &mut self.functions, now);
+            let groups = &self.settings.groups;
+            self.totals.add(call, &mut self.functions, groups, now);
             self.audit_call(key, "done");
         }
     }

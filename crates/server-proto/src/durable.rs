@@ -11,10 +11,10 @@ use crate::keys::{CallKey, ConnectionKey};
 use crate::lifecycle::Change;
 use crate::map::{Map, Set};
 use crate::record::{Changed, DiskError, Entry, Outcome, Record, Texts};
-use crate::settings::DurableLimits;
+use crate::settings::{DurableLimits, Group, Groups};
 use farcall_rpc_proto::{
-    CallId, DurablePage, DurableRecord, DurableState, Failure, FailureKind, JobId, Nanos, Times,
-    User,
+    CallId, DurablePage, DurableRecord, DurableState, Failure, FailureKind, JobId, Made, Nanos,
+    Times, User,
 };
 use std::collections::btree_map;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -264,11 +264,50 @@ impl Durable {
         self.numbers.get(&number).copied()
     }
 
+    /// Durable calls of the users of a group, and their bytes.
+    pub(crate) fn usage_of(&self, group: &Group) -> (usize, u64) {
+        let users = group.users.iter();
+        let usage = users.filter_map(|name| self.usage.get(&User::named(name)));
+        usage.fold((0, 0), |(calls, bytes), one| {
+            (calls + one.calls, bytes.saturating_add(one.bytes))
+        })
+    }
+
+    /// Whether a call of this size stays within the quotas of the user's groups.
+    fn within_groups(&self, user: &User, bytes: u64, groups: &Groups) -> Result<(), Failure> {
+        for (name, group) in groups.iter().filter(|(_, group)| group.has(user)) {
+            let (calls, used) = self.usage_of(group);
+            let after = used.saturating_add(bytes);
+            let (most_calls, most_bytes) = (group.durable_calls, group.durable_bytes);
+            let (what, setting) = if most_calls != 0 && calls >= most_calls {
+                (
+                    format!("has {most_calls} durable calls here, which is its limit"),
+                    "calls",
+                )
+            } else if most_bytes != 0 && after > most_bytes {
+                let text = format!(
+                    "would have {after} bytes of durable calls here, and {most_bytes} bytes are \
+                     allowed"
+                );
+                (text, "bytes")
+            } else {
+                continue;
+            };
+            let text = format!(
+                "the group {name} {what} (groups.{name}.durable_{setting} in the server's \
+                 configuration); its users can forget some with `farcall cancel --forget`"
+            );
+            return Err(Failure::new(FailureKind::QuotaExceeded, text));
+        }
+        Ok(())
+    }
+
     /// Reserves room for a call of this size, if the user may have it.
     pub(crate) fn reserve(
         &mut self,
         user: &User,
         record: &Record,
+        groups: &Groups,
         disk: &mut Disk,
     ) -> Result<(), Failure> {
         let bytes = record.bytes();
@@ -294,6 +333,7 @@ impl Durable {
             );
             return Err(Failure::new(FailureKind::QuotaExceeded, text));
         }
+        self.within_groups(user, bytes, groups)?;
         self.count(user, 1, bytes);
         disk.promised = disk.promised.saturating_add(record.result.bytes);
         Ok(())
@@ -377,13 +417,19 @@ impl Durable {
     }
 
     /// The record that a call will have when its results are stored.
-    pub(crate) fn ended_record(&self, id: JobId, exec: Nanos, now: Now) -> Option<Box<Record>> {
+    pub(crate) fn ended_record(
+        &self,
+        id: JobId,
+        (exec, made): (Nanos, Option<Made>),
+        now: Now,
+    ) -> Option<Box<Record>> {
         let record = self.calls.get(&id)?.record.clone();
         Some(Box::new(Record {
             state: DurableState::Done,
             ended: Some(now.unix_ms),
             kept_from: Some(self.served.until(now.nanos)),
             exec: Some(exec),
+            made,
             ..record
         }))
     }
@@ -606,6 +652,7 @@ impl DurableCall {
                 .saturating_mul(1_000_000),
             exec: record.exec.unwrap_or(0),
             recv: 0,
+            made: record.made.clone(),
         }
     }
 }

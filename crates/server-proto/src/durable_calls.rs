@@ -18,6 +18,7 @@ use crate::keys::{CallKey, ConnectionKey};
 use crate::lifecycle::Change;
 use crate::memory::NoMemory;
 use crate::record::{Changed, Content, DiskError, MOST_SHORT, Outcome, Record, Stored};
+use crate::settings::Group;
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
     Call, Direction, DurableState, Failure, FailureKind, JobId, Pieces, Side, User,
@@ -136,6 +137,7 @@ impl DurableCalls {
             keep,
             arguments: stored(layout.sent_bytes()),
             result: stored(layout.returned_bytes()),
+            made: None,
             exec: None,
             failure: None,
         };
@@ -146,7 +148,7 @@ impl DurableCalls {
     pub(crate) fn reserve(&mut self, cx: &mut Context, call: CallKey) -> Result<(), Failure> {
         match (&cx.calls[call].durability, &mut self.durable) {
             (Durability::Submitting(record, user), Some(durable)) => {
-                durable.reserve(user, record, &mut cx.disk)
+                durable.reserve(user, record, &cx.settings.groups, &mut cx.disk)
             }
             _ => Ok(()),
         }
@@ -493,6 +495,7 @@ impl DurableCalls {
         let Some(id) = call.job_id() else {
             return;
         };
+        let made = call.run.made.clone();
         call.enter(call::State::OnDisk);
         (call.times.ended, call.times.exec) = (now, exec);
         let pieces = Pieces::new(&call.layout, Direction::Returned, Side::Buffer);
@@ -504,7 +507,8 @@ impl DurableCalls {
                     content: Content::Result,
                     memory,
                     pieces,
-                    about: durable.and_then(|durable| durable.ended_record(id, exec, cx.clock.now)),
+                    about: durable
+                        .and_then(|durable| durable.ended_record(id, (exec, made), cx.clock.now)),
                 };
                 cx.disk
                     .write(Purpose::Finish(key, exec), transfer, &mut cx.out);
@@ -526,6 +530,7 @@ impl DurableCalls {
         let Some(id) = cx.calls[key].job_id() else {
             return;
         };
+        let made = cx.calls[key].run.made.take();
         cx.account(key);
         cx.step(Step::Release(key));
         match stored {
@@ -535,6 +540,7 @@ impl DurableCalls {
                     result: Some(stored),
                     exec: Some(exec),
                     failure: None,
+                    made,
                 };
                 cx.step(Step::Record(id, Change::Finish, outcome));
             }
@@ -599,6 +605,12 @@ impl DurableCalls {
     }
 
     /// Number of calls in each state, by its index in [`DurableState::ALL`].
+    /// Durable calls of the users of a group, and their bytes.
+    pub(crate) fn usage_of(&self, group: &Group) -> (usize, u64) {
+        let usage = self.durable.as_ref().map(|durable| durable.usage_of(group));
+        usage.unwrap_or_default()
+    }
+
     pub(crate) fn counts(&self) -> [usize; DurableState::ALL.len()] {
         let counts = self.durable.as_ref().map(Durable::counts);
         counts.unwrap_or_default()

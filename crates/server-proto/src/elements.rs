@@ -33,6 +33,8 @@ pub(crate) struct Elements {
     held_until: Option<Nanos>,
     /// Names of users, by share number.
     user_names: Map<u64, String>,
+    /// Whether there may be workers whose library has been replaced.
+    pub(crate) has_old: bool,
 }
 
 impl Elements {
@@ -43,6 +45,7 @@ impl Elements {
             admitted: VecDeque::new(),
             held_until: None,
             user_names: Map::default(),
+            has_old: false,
         }
     }
 

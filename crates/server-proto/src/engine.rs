@@ -122,11 +122,14 @@ impl Engine {
             Event::NotShared(connection, why) => self.close(connection, Some(why)),
             Event::Ready(worker, ready) => {
                 if let Some(library) = self.elements.workers.ready(cx, worker) {
-                    self.libraries.bound(cx, library, ready);
+                    let found = self.libraries.bound(cx, library, ready);
+                    self.elements.has_old |= self.elements.workers.found(worker, found);
                 }
             }
             Event::Finished(worker, call, outcome) => {
                 output::finish(cx, call);
+                self.libraries
+                    .note_maker(cx, self.elements.workers.get(worker), call);
                 self.elements.workers.goes_on(cx, worker);
                 self.finished(call, outcome);
             }
@@ -163,6 +166,7 @@ impl Engine {
                     self.elements.workers.start(cx, library, 1);
                 }
             }
+            Event::Replaced(library) => self.elements.workers.try_again(cx, library),
             Event::Drain => self.drain(),
             Event::Stop => self.stop(),
         }
@@ -171,6 +175,9 @@ impl Engine {
 
     /// Performs the steps that parts have asked for.
     pub(crate) fn settle(&mut self) {
+        if self.elements.has_old {
+            self.elements.has_old = self.elements.workers.end_old(&mut self.cx);
+        }
         while let Some(step) = self.cx.steps.pop_front() {
             let cx = &mut self.cx;
             match step {

@@ -165,6 +165,9 @@ pub enum Event {
     DataRead(HandleId, Result<(), String>),
     /// The current contents of the data folder.
     Folder(Vec<DataFile>),
+    /// The files of a library have changed, and its interface has not. New calls must run in
+    /// workers that load the files again.
+    Replaced(usize),
     /// A checked interface file: its path and contents, or why it cannot be served.
     Library(Result<(String, Document), Failure>),
     /// The server must end after its calls.

@@ -14,7 +14,7 @@ use crate::lifecycle::next;
 use crate::log::{self, Head, Kind, MOST_PAYLOAD, Place};
 use crate::map::Map;
 use crate::record::{Changed, Content, Entry, Outcome, Record, Stored};
-use farcall_rpc_proto::{DurableState, Failure, FailureKind, JobId};
+use farcall_rpc_proto::{DurableState, Failure, FailureKind, JobId, Made};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
@@ -58,6 +58,8 @@ struct Status {
     /// Its results, if they are short.
     #[n(7)]
     data: Option<ByteVec>,
+    #[n(8)]
+    made: Option<Made>,
 }
 
 impl Status {
@@ -69,6 +71,7 @@ impl Status {
         record.result = self.result.unwrap_or(record.result);
         record.exec = self.exec;
         record.failure = self.failure;
+        record.made = self.made;
     }
 }
 
@@ -316,6 +319,7 @@ impl Ledger {
             exec: outcome.exec,
             failure: outcome.failure.clone(),
             data: self.take_held(id, Content::Result, result),
+            made: outcome.made.clone(),
         };
         known.status = Some(self.append(Kind::Status, id, &encoded(&status), now));
         self.set(id, known);

@@ -64,4 +64,4 @@ pub use record::{
     Changed, Content, DiskError, Entry as JournalEntry, MOST_SHORT, Outcome, Record, Stored,
 };
 pub use server::{Landed, Server};
-pub use settings::{ArrayLimits, DurableLimits, Limits, Settings};
+pub use settings::{ArrayLimits, DurableLimits, Group, Groups, Limits, Settings};

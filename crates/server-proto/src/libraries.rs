@@ -5,9 +5,10 @@ use crate::context::Context;
 use crate::event::Ready;
 use crate::flaw::{Flaw, has};
 use crate::functions::Entry;
-use crate::keys::ConnectionKey;
+use crate::keys::{CallKey, ConnectionKey};
+use crate::worker::{Found, Worker};
 use farcall_idl::Document;
-use farcall_rpc_proto::{CallId, Failure, FailureKind, FunctionSummary, Listing};
+use farcall_rpc_proto::{CallId, Failure, FailureKind, FunctionSummary, Listing, Made};
 
 /// An interface file whose library is being bound.
 #[derive(Debug)]
@@ -22,17 +23,26 @@ struct Registration {
 /// The libraries that workers bind.
 #[derive(Debug, Default)]
 pub(crate) struct Libraries {
-    /// The library behind each function, as a worker found it, by interface file.
-    known: Vec<Vec<Option<String>>>,
+    /// What is behind the functions, by interface file.
+    known: Vec<Known>,
     /// The interface file that is being registered; its library is the last one.
     registration: Option<Registration>,
     /// Missing protections that the log has reported already.
     unprotected: Vec<String>,
 }
 
+/// What is behind the functions of an interface file.
+#[derive(Debug, Default)]
+struct Known {
+    /// As the newest worker found it.
+    libraries: Option<Found>,
+    /// Whether not all workers have found the same.
+    differs: bool,
+}
+
 impl Libraries {
     pub(crate) fn add(&mut self) -> usize {
-        self.known.push(Vec::new());
+        self.known.push(Known::default());
         self.known.len() - 1
     }
 
@@ -42,7 +52,33 @@ impl Libraries {
 
     /// The library behind a function.
     pub(crate) fn identity(&self, entry: Entry) -> Option<String> {
-        self.known.get(entry.file)?.get(entry.function)?.clone()
+        let libraries = self.known.get(entry.file)?.libraries.as_ref()?;
+        libraries.get(entry.function)?.clone()
+    }
+
+    /// Whether workers of an interface file have found different libraries, so that a client may
+    /// have been told of another one than computes its call.
+    fn differs(&self, library: usize) -> bool {
+        self.known.get(library).is_some_and(|known| known.differs)
+    }
+
+    /// Notes what has computed a call.
+    pub(crate) fn note_maker(&self, cx: &mut Context, worker: Option<&Worker>, key: CallKey) {
+        let (Some(worker), Some(call)) = (worker, cx.calls.get_mut(key)) else {
+            return;
+        };
+        let entry = cx
+            .functions
+            .get(call.function)
+            .map(|function| function.entry);
+        // A client knows the library of its other calls by the description of the function.
+        let is_told = |entry: &Entry| call.job_id().is_some() || self.differs(entry.file);
+        let entry = entry.ok().filter(is_told);
+        let made = Made {
+            threads: call.run.pes,
+            library: entry.and_then(|entry| worker.library_of(entry.function)),
+        };
+        call.run.made = Some(made);
     }
 
     /// The registration that waits for a library to be bound.
@@ -108,10 +144,19 @@ impl Libraries {
         }
     }
 
-    /// Handles a bound library. If it was being registered, its functions are served now.
-    pub(crate) fn bound(&mut self, cx: &mut Context, library: usize, ready: Ready) {
+    /// Handles a bound library. If it was being registered, its functions are served now. Returns
+    /// what is behind its functions.
+    pub(crate) fn bound(&mut self, cx: &mut Context, library: usize, ready: Ready) -> Found {
+        let found = Found::from(ready.libraries);
         if let Some(known) = self.known.get_mut(library) {
-            *known = ready.libraries;
+            let before = known.libraries.replace(found.clone());
+            if let Some(before) = before.filter(|before| *before != found) {
+                known.differs = true;
+                let mut pairs = found.iter().flatten().zip(before.iter().flatten());
+                if let Some((now, before)) = pairs.find(|(now, before)| now != before) {
+                    tracing::info!("new calls use {now} instead of {before}");
+                }
+            }
         }
         for text in ready.unprotected {
             if !self.unprotected.contains(&text) {
@@ -125,7 +170,7 @@ impl Libraries {
             file: Some((path, document)),
         }) = self.take(library)
         else {
-            return;
+            return found;
         };
         let names = cx.functions.add(&document);
         cx.out.push(Action::KeepLibrary);
@@ -142,6 +187,7 @@ impl Libraries {
             known.proto.listing(request, &listing);
             cx.answered(connection);
         }
+        found
     }
 
     /// Handles a registered library that cannot be bound.

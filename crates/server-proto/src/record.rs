@@ -2,7 +2,7 @@
 
 use crate::lifecycle::{Change, next};
 use crate::map::Set;
-use farcall_rpc_proto::{DurableState, Failure, FailureKind, JobId};
+use farcall_rpc_proto::{DurableState, Failure, FailureKind, JobId, Made};
 use minicbor::{Decode, Encode};
 use std::sync::Arc;
 
@@ -114,6 +114,9 @@ pub struct Record {
     /// Why it failed.
     #[n(17)]
     pub failure: Option<Failure>,
+    /// What has computed it.
+    #[n(18)]
+    pub made: Option<Made>,
 }
 
 /// A shared text as CBOR.
@@ -227,6 +230,7 @@ impl Record {
         self.result = outcome.result.unwrap_or(self.result);
         self.exec = outcome.exec;
         self.failure = outcome.failure;
+        self.made = outcome.made;
         match changed.state.is_over() {
             true => (self.ended, self.kept_from) = (Some(changed.at), Some(changed.served)),
             false if changed.change == Change::Start => self.started = Some(changed.at),
@@ -284,6 +288,8 @@ pub struct Outcome {
     pub exec: Option<u64>,
     /// Why it failed.
     pub failure: Option<Failure>,
+    /// What has computed it.
+    pub made: Option<Made>,
 }
 
 /// A change as the journal recorded it.

@@ -1,7 +1,7 @@
 //! Settings and limits: everything an operator can set that steers or bounds the server's
 //! decisions.
 
-use farcall_rpc_proto::Nanos;
+use farcall_rpc_proto::{Nanos, User};
 use farcall_schedule::queue;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -73,6 +73,28 @@ pub struct DurableLimits {
     pub reserve: u64,
 }
 
+/// Users whose calls count together.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Group {
+    /// Its users, by the names that the status shows. A user may be in several groups.
+    pub users: Vec<String>,
+    /// Durable calls of all of them together, in any state; 0 means no limit.
+    pub durable_calls: usize,
+    /// Bytes of the arguments and results of all of them on the disk; 0 means no limit.
+    pub durable_bytes: u64,
+}
+
+/// Groups of users, by name.
+pub type Groups = BTreeMap<String, Group>;
+
+impl Group {
+    /// Whether a user belongs to it.
+    pub(crate) fn has(&self, user: &User) -> bool {
+        self.users.iter().any(|name| name == user.name())
+    }
+}
+
 impl Default for DurableLimits {
     fn default() -> DurableLimits {
         DurableLimits {
@@ -133,6 +155,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Bounds on durable calls.
     pub durable: DurableLimits,
+    /// Groups of users.
+    pub groups: Groups,
     /// Limits on durable calls.
     pub arrays: ArrayLimits,
     /// Limits on stored arrays.

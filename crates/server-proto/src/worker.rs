@@ -4,6 +4,7 @@ use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey};
 use farcall_rpc_proto::{CallId, HandleId, Nanos, User};
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 /// A call that runs longer than this is no longer short.
 const SOON: Nanos = 50_000;
@@ -33,6 +34,19 @@ pub(crate) enum State {
         deadline: Option<Nanos>,
         soon: Option<Nanos>,
     },
+}
+
+/// The library behind each function of an interface file, as a worker found it.
+pub(crate) type Found = Rc<[Option<String>]>;
+
+/// The version of the library that a worker has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    Current,
+    /// A new one, which the server uses if this worker can bind it.
+    Trial,
+    /// One that has been replaced. The worker gets no more calls, except of its object.
+    Old,
 }
 
 /// What a call needs from a worker.
@@ -81,6 +95,9 @@ pub(crate) struct Worker {
     pub(crate) object: Option<ObjectState>,
     /// Whether the server has told it to end.
     pub(crate) is_ended: bool,
+    /// What it found behind its functions.
+    libraries: Option<Found>,
+    pub(crate) version: Version,
     /// Number of the function that it ran last.
     pub(crate) function: Option<u64>,
     /// Number of workers that were killed while they started in its place.
@@ -114,6 +131,8 @@ impl Worker {
             rested: now,
             object: None,
             is_ended: false,
+            libraries: None,
+            version: Version::Current,
             function: None,
             tries: 0,
             processes,
@@ -122,6 +141,16 @@ impl Worker {
             time_limit: None,
             waiting: None,
         }
+    }
+
+    /// Records what it found behind its functions.
+    pub(crate) fn found(&mut self, libraries: Found) {
+        self.libraries = Some(libraries);
+    }
+
+    /// The library behind a function.
+    pub(crate) fn library_of(&self, function: usize) -> Option<String> {
+        self.libraries.as_ref()?.get(function)?.clone()
     }
 
     /// Whether it can take a call. A worker that was told to end may still finish its calls.
@@ -138,7 +167,9 @@ impl Worker {
         } = *need;
         let for_user = self.user.as_ref().is_none_or(|bound| bound == user);
         let fits = (self.library, self.processes) == (library, processes);
-        fits && (for_user || has(Flaw::SharesWorkers)) && self.object.is_none()
+        fits && self.version != Version::Old
+            && (for_user || has(Flaw::SharesWorkers))
+            && self.object.is_none()
     }
 
     /// How long it has been unused.
@@ -236,7 +267,8 @@ impl Worker {
         };
         let ahead = exec.saturating_mul(self.posted.len() as u64);
         let has_room = self.posted.len() < MOST_POSTED;
-        !self.alone && soon > now && has_room && ahead < SOON && !self.is_ended
+        let goes_on = !self.is_ended && self.version != Version::Old;
+        !self.alone && soon > now && has_room && ahead < SOON && goes_on
     }
 
     /// Whether it runs a call that will probably end soon.

@@ -3,7 +3,7 @@
 use crate::action::Action;
 use crate::context::Context;
 use crate::keys::{Table, WorkerKey};
-use crate::worker::{Need, Worker};
+use crate::worker::{Found, Need, State, Version, Worker};
 use farcall_rpc_proto::{Failure, FailureKind, Nanos};
 
 /// A worker that is killed while it starts is started so many times.
@@ -63,6 +63,46 @@ impl Workers {
         let worker = self.get_mut(key)?;
         worker.rest(cx.now());
         Some(worker.library)
+    }
+
+    /// Starts a worker with the new version of a library.
+    pub(crate) fn try_again(&mut self, cx: &mut Context, library: usize) {
+        let worker = self.start(cx, library, 1);
+        self[worker].version = Version::Trial;
+    }
+
+    /// Records what a worker has found behind its functions. If it tried a new version of its
+    /// library, the older workers end after their calls. Returns whether there are such workers.
+    pub(crate) fn found(&mut self, key: WorkerKey, libraries: Found) -> bool {
+        let Some(worker) = self.get_mut(key) else {
+            return false;
+        };
+        let library = worker.library;
+        worker.found(libraries);
+        if std::mem::replace(&mut worker.version, Version::Current) != Version::Trial {
+            return false;
+        }
+        for (other, worker) in self.iter_mut() {
+            let is_older = other != key && worker.state != State::Starting;
+            if worker.library == library && is_older {
+                worker.version = Version::Old;
+            }
+        }
+        true
+    }
+
+    /// Ends workers that run nothing and whose library has been replaced. Returns whether there
+    /// may be more of them later.
+    pub(crate) fn end_old(&mut self, cx: &mut Context) -> bool {
+        let old = self.iter().filter(|(_, one)| one.version == Version::Old);
+        let old: Vec<_> = old
+            .map(|(key, one)| (key, one.is_idle() && one.object.is_none()))
+            .collect();
+        for (key, _) in old.iter().filter(|(_, ends)| *ends) {
+            let text = "was ended because its library has a new version";
+            self.end(cx, *key, FailureKind::Internal, text);
+        }
+        !old.is_empty()
     }
 
     /// Records that a worker has finished its first call.

@@ -6,7 +6,7 @@ use farcall_access as access;
 use farcall_schedule::Policy;
 use farcall_schedule::queue::{Patience, Settings};
 use farcall_schedule::reservation::Bandwidth;
-use farcall_server_proto::{self as proto, DurableLimits, Limits};
+use farcall_server_proto::{self as proto, DurableLimits, Groups, Limits};
 use farcall_worker::{Reach, Sandbox, Walls};
 use ipnet::IpNet;
 use serde::de::Error as _;
@@ -45,6 +45,8 @@ pub struct Config {
     pub workers: Workers,
     /// Durable calls.
     pub jobs: DurableLimits,
+    /// Groups of users, by name.
+    pub groups: Groups,
     /// Stored arrays and named data.
     pub data: Data,
     /// Who may connect.
@@ -163,6 +165,7 @@ impl Config {
             ("limits", self.limits != other.limits),
             ("workers", self.workers != other.workers),
             ("jobs", self.jobs != other.jobs),
+            ("groups", self.groups != other.groups),
             ("data", self.data != other.data),
             ("access", self.access != other.access),
             ("tls", self.tls != other.tls),
@@ -273,6 +276,7 @@ impl Config {
                 ..self.limits.clone()
             },
             durable: self.jobs.clone(),
+            groups: self.groups.clone(),
             arrays: proto::ArrayLimits {
                 memory: self.data.memory,
                 per_user: self.data.per_user,

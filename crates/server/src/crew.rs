@@ -11,7 +11,8 @@ use farcall_server_proto::{
     Action, Beside, CallKey, Death, Event, Key, MemoryKey, Server, Withdrawal as Known, WorkerKey,
 };
 use farcall_worker::{
-    Launcher, LibrarySource, Nursery, Run, Walls, Withdrawal, Worker, is_parallel, remove_left_over,
+    FileStamp, Launcher, LibrarySource, Nursery, Ready, Run, Walls, Withdrawal, Worker,
+    is_parallel, remove_left_over,
 };
 use rustix::event::epoll::EventFlags;
 use rustix::fd::BorrowedFd;
@@ -23,6 +24,10 @@ pub(crate) struct Crew {
     catalog: Catalog,
     libraries: Vec<LibrarySource>,
     pub(crate) workers: Beside<WorkerKey, Worker>,
+    /// The library of each worker.
+    bound_to: Beside<WorkerKey, usize>,
+    /// The files of each library, as its first worker or the last reload found them.
+    files: Vec<Vec<FileStamp>>,
     /// Whether a server without all walls must not start.
     pub(crate) walls_required: bool,
 }
@@ -39,8 +44,52 @@ impl Crew {
             catalog,
             libraries,
             workers: Beside::default(),
+            bound_to: Beside::default(),
+            files: Vec::new(),
             walls_required: config.workers.walls_required,
         })
+    }
+
+    /// Notes the files of a library that a worker has bound.
+    pub(crate) fn bound(&mut self, key: WorkerKey, ready: &Ready) {
+        let Some(library) = self.bound_to.get(key).copied() else {
+            return;
+        };
+        if self.files.len() <= library {
+            self.files.resize(library + 1, Vec::new());
+        }
+        if self.files[library].is_empty() {
+            self.files[library].clone_from(&ready.files);
+            let interface = self.libraries.get(library).map(|one| &one.source.path);
+            self.files[library].extend(interface.and_then(|path| FileStamp::of(path)));
+        }
+    }
+
+    /// The libraries whose files have changed since the last call of this. A changed interface
+    /// holds after a restart only.
+    pub(crate) fn changed(&mut self) -> Vec<usize> {
+        let mut changed = Vec::new();
+        for (library, stamps) in self.files.iter_mut().enumerate() {
+            let interface = self.libraries.get(library).map(|one| &*one.source.path);
+            for stamp in stamps {
+                let Some(now) = stamp.again().filter(|now| now != stamp) else {
+                    continue;
+                };
+                let path = now.path().to_path_buf();
+                *stamp = now;
+                if interface == Some(&path) {
+                    tracing::warn!(
+                        "{} has changed and holds after a restart (`farcall serve --takeover` \
+                         starts a server in the place of this one)",
+                        path.display()
+                    );
+                } else if changed.last() != Some(&library) {
+                    tracing::info!("{} has changed: new calls use it", path.display());
+                    changed.push(library);
+                }
+            }
+        }
+        changed
     }
 
     /// The interface files of the server.
@@ -101,6 +150,7 @@ impl Crew {
         let source = self.libraries.get(library);
         let source = source.ok_or(io::ErrorKind::NotFound)?;
         let worker = self.launcher.start(source, processes, doorbell)?;
+        self.bound_to.insert(key, library);
         poll.watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)?;
         poll.watch(worker.output(), Source::WorkerOutput(key), EventFlags::IN)?;
         self.workers.insert(key, worker);
@@ -182,6 +232,7 @@ impl Crew {
     /// Removes a worker that is dead or about to die.
     pub(crate) fn bury(&mut self, key: WorkerKey, poll: &Poll) -> Option<Death> {
         let worker = self.workers.remove(key)?;
+        self.bound_to.remove(key);
         poll.forget(worker.socket());
         poll.forget(worker.output());
         let had_begun = worker.has_begun();

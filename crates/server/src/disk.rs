@@ -127,6 +127,7 @@ pub(crate) struct Disk {
     files: Files,
     /// The journal, if there is a state folder.
     journal: Option<Journal>,
+    trouble: Trouble,
     /// The folder, if it ends with the server.
     _temporary: Option<TempDir>,
     /// The lock of the state folder.
@@ -185,6 +186,7 @@ impl Disk {
             replies,
             files: Files::start(&data, &trouble, &sender, &doorbell)?,
             journal: Some(Journal::start(recorder)?),
+            trouble,
             _temporary: None,
             _lock: Some(lock),
         };
@@ -202,6 +204,7 @@ impl Disk {
             replies,
             files,
             journal: None,
+            trouble,
             _temporary: Some(temporary),
             _lock: None,
         })
@@ -308,6 +311,14 @@ impl State {
             settings,
             doorbell,
         }
+    }
+
+    /// Why durable calls cannot be recorded at present.
+    pub(crate) fn unready(&self) -> Option<String> {
+        if self.is_awaited {
+            return Some("the previous server still uses the state folder".to_owned());
+        }
+        self.disk.as_ref()?.trouble.known().clone()
     }
 
     /// Opens the state folder. During a takeover, the old server uses it until its calls have

@@ -55,11 +55,15 @@ impl Readers {
         })
     }
 
-    /// Answers the waiting readers.
-    pub(crate) fn answer(&self, server: Overview<'_>) {
+    /// Answers the waiting readers. `disk` says why the disk refuses durable calls.
+    pub(crate) fn answer(&self, server: Overview<'_>, disk: impl Fn() -> Option<String>) {
         let Some(asks) = &self.asks else { return };
         while let Ok(answer) = asks.try_recv() {
-            answer(text(server, self.state.as_ref()));
+            let mut text = text(server, self.state.as_ref());
+            if let Some(reason) = server.unready().or_else(&disk) {
+                text.not_ready(reason);
+            }
+            answer(text);
         }
     }
 }
@@ -186,4 +190,12 @@ fn user_metrics(server: Overview<'_>, text: &mut Text) {
     let used = users().map(|(user, totals)| (label(user), totals.pe_seconds));
     let help = "Time of a user's calls in the library, times processor elements.";
     text.counters("user_pe_seconds", help, used);
+    let groups = || server.totals().groups.iter();
+    let label = |group: &str| vec![("group", group.to_string())];
+    let calls = groups().map(|(group, totals)| (label(group), totals.calls));
+    let help = "Calls of the users of a group whose results were sent.";
+    text.counters("group_calls", help, calls);
+    let used = groups().map(|(group, totals)| (label(group), totals.pe_seconds));
+    let help = "Time of the calls of a group in the library, times processor elements.";
+    text.counters("group_pe_seconds", help, used);
 }

@@ -176,6 +176,9 @@ const PEER_COUNTERS: [Metric<PeerStatus>; 2] = [
 pub(crate) fn metrics(name: &str, status: &Status) -> Text {
     let trunk = ("trunk", name.to_owned());
     let mut text = Text::new("farcall_trunk");
+    if status.links.iter().all(|link| !link.carrier) {
+        text.not_ready("no link of the trunk has a carrier");
+    }
     let carries = status.links.iter().map(|link| {
         let labels = vec![trunk.clone(), ("link", link.name.clone())];
         (labels, bits(link.capacity))

@@ -1,5 +1,8 @@
-//! The HTTP server for metrics. It runs on a separate thread, so that a slow reader delays neither
-//! the daemon nor other readers.
+//! The HTTP server for metrics and for the health of a daemon. It runs on a separate thread, so
+//! that a slow reader delays neither the daemon nor other readers.
+//!
+//! `/healthz` and `/readyz` ask the daemon as `/metrics` does, so that a daemon that hangs is not
+//! healthy.
 
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -27,9 +30,9 @@ const MOST_READERS: usize = 64;
 /// Time between attempts to accept a connection after the system failed to.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Serves `/metrics` from a separate thread. It calls `ask` for each request; `ask` passes the
-/// numbers to the [`Answer`], either at once or from the daemon's own thread. If the [`Answer`] is
-/// dropped, the reader is asked to try again later.
+/// Serves `/metrics`, `/healthz` and `/readyz` from a separate thread. It calls `ask` for each
+/// request; `ask` passes the numbers to the [`Answer`], either at once or from the daemon's own
+/// thread. If the [`Answer`] is dropped, the reader is asked to try again later.
 ///
 /// # Errors
 /// The system cannot create the thread or its resources.
@@ -42,24 +45,51 @@ pub fn serve(
         .enable_all()
         .build()?;
     let ask = Arc::new(ask);
-    let metrics = move || {
+    let page = |show: fn(Text) -> Response| {
         let ask = Arc::clone(&ask);
-        async move { metrics(&*ask).await }
+        get(move || async move { answer(&*ask, show).await })
     };
     let router = Router::new()
-        .route("/metrics", get(metrics))
-        .fallback(async || (StatusCode::NOT_FOUND, "see /metrics\n"));
+        .route("/metrics", page(metrics))
+        .route("/healthz", page(health))
+        .route("/readyz", page(readiness))
+        .fallback(async || {
+            (
+                StatusCode::NOT_FOUND,
+                "see /metrics, /healthz and /readyz\n",
+            )
+        });
     let run = move || runtime.block_on(accept(listener, router));
     let thread = std::thread::Builder::new().name("farcall-web".to_string());
     thread.spawn(run).map(drop)
 }
 
-async fn metrics(ask: &impl Fn(Answer)) -> Response {
+/// Asks the daemon, and shows what it says.
+async fn answer(ask: &impl Fn(Answer), show: fn(Text) -> Response) -> Response {
     let (sender, answer) = oneshot::channel::<Text>();
     ask(Box::new(|text| drop(sender.send(text))));
     match timeout(PATIENCE, answer).await {
-        Ok(Ok(text)) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text.encode()).into_response(),
-        _ => (StatusCode::SERVICE_UNAVAILABLE, "try again\n").into_response(),
+        Ok(Ok(text)) => show(text),
+        _ => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the daemon does not answer; try again\n",
+        )
+            .into_response(),
+    }
+}
+
+fn metrics(text: Text) -> Response {
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], text.encode()).into_response()
+}
+
+fn health(_: Text) -> Response {
+    "alive\n".into_response()
+}
+
+fn readiness(text: Text) -> Response {
+    match text.unready() {
+        None => "ready\n".into_response(),
+        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
     }
 }
 
@@ -124,11 +154,35 @@ mod tests {
         let address = start(up);
         let answer = ask(address, GET);
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-        assert!(answer.ends_with("farcall_up 1\n# EOF\n"), "{answer}");
+        assert!(answer.contains("\nfarcall_up 1\n"), "{answer}");
+        assert!(answer.ends_with("farcall_ready 1\n# EOF\n"), "{answer}");
         assert!(ask(address, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").starts_with("HTTP/1.1 404"));
         // The server cuts off a request that does not end.
         assert!(!ask(address, &"x".repeat(1 << 20)).starts_with("HTTP/1.1 200"));
         assert!(ask(start(drop), GET).starts_with("HTTP/1.1 503"));
+    }
+
+    #[test]
+    fn health_and_readiness_differ() {
+        let get = |address, path: &str| {
+            let answer = ask(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            (head[9..12].to_owned(), body.to_owned())
+        };
+        let answer = |status: &str, body: &str| (status.to_owned(), body.to_owned());
+        let ready = start(up);
+        assert_eq!(get(ready, "/healthz"), answer("200", "alive\n"));
+        assert_eq!(get(ready, "/readyz"), answer("200", "ready\n"));
+        let draining = start(|answer| {
+            let mut text = Text::new("farcall");
+            text.not_ready("it drains");
+            answer(text);
+        });
+        assert_eq!(get(draining, "/healthz"), answer("200", "alive\n"));
+        assert_eq!(get(draining, "/readyz"), answer("503", "it drains\n"));
+        assert!(get(draining, "/metrics").1.contains("\nfarcall_ready 0\n"));
+        // A daemon that hangs.
+        assert_eq!(get(start(drop), "/healthz").0, "503");
     }
 
     #[test]
@@ -143,7 +197,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(50));
             }
         });
-        assert!(ask(address, GET).ends_with("farcall_up 1\n# EOF\n"));
+        assert!(ask(address, GET).ends_with("farcall_ready 1\n# EOF\n"));
         assert!(!drips.is_finished());
     }
 }

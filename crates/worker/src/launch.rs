@@ -20,7 +20,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -102,6 +102,41 @@ pub struct Ready {
     pub identities: Identities,
     /// Protections that this machine does not offer.
     pub unprotected: Vec<String>,
+    /// The files of the libraries, as they were when the worker bound them.
+    #[serde(default)]
+    pub files: Vec<FileStamp>,
+}
+
+/// A file at a moment. Another file in its place, and a change in it, have another stamp.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileStamp {
+    path: PathBuf,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+}
+
+impl FileStamp {
+    /// The stamp of a file. `None` if it cannot be looked at.
+    pub fn of(path: &Path) -> Option<FileStamp> {
+        let file = std::fs::metadata(path).ok()?;
+        Some(FileStamp {
+            path: path.to_path_buf(),
+            inode: file.ino(),
+            bytes: file.len(),
+            modified: (file.mtime(), file.mtime_nsec()),
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The same file now.
+    pub fn again(&self) -> Option<FileStamp> {
+        FileStamp::of(&self.path)
+    }
 }
 
 impl Identities {

@@ -32,7 +32,7 @@ pub use farcall_rpc_proto::{Failure, FailureKind};
 pub use files::{remove_left_over, temporary_folder};
 pub use groups::Groups;
 pub use handle::{Done, MOST_READS, Run, Withdrawal, Worker};
-pub use launch::{Identities, Launcher, LibrarySource, Ready, is_parallel};
+pub use launch::{FileStamp, Identities, Launcher, LibrarySource, Ready, is_parallel};
 pub use memory::{MemoryObject, free};
 pub use namespaces::{Namespaces, Refused};
 pub use nursery::Nursery;

@@ -8,7 +8,7 @@ use crate::children::Children;
 use crate::control::{Control, Outcome, Request};
 use crate::files::Files;
 use crate::handle::{GREETING_BYTES, MemoryMessage, READY, SOCKET_FD};
-use crate::launch::{Identities, Ready, Start};
+use crate::launch::{FileStamp, Identities, Ready, Start};
 use crate::memory::free;
 use crate::namespaces::{KEEPER, keep};
 use crate::parallel;
@@ -56,6 +56,11 @@ pub trait Callee {
     /// The library behind a function, for people: name, version, kernel.
     fn library(&self, function: usize) -> Option<String>;
 
+    /// The files of its libraries.
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     /// Joins the processes that were started together with this one, for parallel functions.
     fn join(&self) -> Result<Processes, String> {
         Err("these functions cannot run in parallel".to_string())
@@ -91,6 +96,11 @@ impl Callee for Binding {
 
     fn library(&self, function: usize) -> Option<String> {
         self.identity(function).map(|identity| identity.to_string())
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let identities = self.identities().into_iter();
+        identities.filter_map(|identity| identity.path).collect()
     }
 
     fn join(&self) -> Result<Processes, String> {
@@ -216,6 +226,11 @@ fn ready(document: &Document, callee: &impl Callee, unprotected: Vec<String>) ->
     let ready = Ready {
         identities: Identities::new(functions.map(|function| callee.library(function))),
         unprotected,
+        files: callee
+            .files()
+            .iter()
+            .filter_map(|path| FileStamp::of(path))
+            .collect(),
     };
     let mut greeting = READY.to_vec();
     // The server would not read a longer report, so it gets no names then.

@@ -405,11 +405,11 @@ impl Driver {
             1 => self.fail(id),
             2 => {
                 self.open.remove(&id);
-                self.proto.complete(id, 0, 1, self.now);
+                self.proto.complete(id, 0, (1, None), self.now);
             }
             _ => {
                 call.sent = Some(0);
-                self.proto.complete(id, RESULT_BYTES, 1, self.now);
+                self.proto.complete(id, RESULT_BYTES, (1, None), self.now);
             }
         }
     }

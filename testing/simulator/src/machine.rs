@@ -182,6 +182,7 @@ fn settings(random: &mut SplitMix64, options: &Options) -> Settings {
         } else {
             0.0
         },
+        groups: Default::default(),
         has_state: true,
         audits: false,
         agent: "simulated server",

@@ -34,6 +34,12 @@ pub fn example(name: &str) -> String {
     program.to_string_lossy().into_owned()
 }
 
+/// A client that calls all the time: `testing/system/examples/caller.rs`.
+pub fn caller() -> PathBuf {
+    let folder = built(&["--package", "farcall-system", "--example", "caller"]);
+    folder.join("examples").join("caller")
+}
+
 /// Starts `farcall` with these words in a folder, and returns once it listens.
 pub fn daemon(folder: &Path, words: &[&str], variables: &[(&str, &str)]) -> Daemon {
     let mut command = farcall();

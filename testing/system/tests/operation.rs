@@ -122,6 +122,169 @@ fn status_and_metrics_tell_of_calls() {
     running.wait().unwrap();
 }
 
+/// The status and the text of `/healthz` or `/readyz`.
+fn health(address: &str, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head["HTTP/1.1 ".len()..][..3].to_owned(), body.to_owned())
+}
+
+fn told(status: &str, text: &str) -> (String, String) {
+    (status.to_owned(), text.to_owned())
+}
+
+#[test]
+fn a_server_is_ready_from_its_start_to_its_end() {
+    let folder = farcall_system::server::folder();
+    let interface = folder.path().join("slow.idl");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &interface,
+        rustix::fs::FileType::Fifo,
+        mode,
+        0,
+    )
+    .unwrap();
+    let address = free_address();
+    let at = address.clone();
+    // The server cannot read its interface file until somebody writes it.
+    let asks = std::thread::spawn(move || {
+        let mut first = None;
+        wait_until("the server starts", || {
+            first = TcpStream::connect(&at).ok();
+            first.is_some()
+        });
+        let seen = [health(&at, "/healthz"), health(&at, "/readyz")];
+        std::fs::write(&interface, IDL).unwrap();
+        seen
+    });
+    let server = ServerProcess::within(folder.path(), &["slow.idl"])
+        .options(&["--metrics", &address, "--no-sandbox", "--pes", "1"])
+        .start();
+    let [alive, starting] = asks.join().unwrap();
+    assert_eq!(alive, told("200", "alive\n"));
+    assert_eq!(starting, told("503", "the server is starting\n"));
+    assert_eq!(health(&address, "/readyz"), told("200", "ready\n"));
+    let connection = server.connect();
+    let gate = Gate::new(&server);
+    let running = gate.call(&connection);
+    wait_until("the running call", || {
+        let _ = running.is_done();
+        status(server.address())["jobs"]["running"] == 1
+    });
+    assert!(
+        farcall(&["server", "drain", server.address()])
+            .status
+            .success()
+    );
+    let text = "the server is draining; calls under way: 1\n";
+    assert_eq!(health(&address, "/readyz"), told("503", text));
+    assert_eq!(health(&address, "/healthz"), told("200", "alive\n"));
+    assert!(scrape(&address).contains("\nfarcall_ready 0\n"));
+    gate.open();
+    running.wait().unwrap();
+}
+
+#[test]
+fn a_server_whose_disk_refuses_is_not_ready() {
+    let address = free_address();
+    let Some(serving) = ServerProcess::with_small_disk(&[IDL]) else {
+        println!("SKIPPED: a small disk needs root");
+        return;
+    };
+    let server = serving.options(&["--metrics", &address]).start();
+    assert_eq!(health(&address, "/readyz").0, "200");
+    let filler = server.state().join("filler");
+    let mut file = std::fs::File::create(&filler).unwrap();
+    while file.write_all(&[0; 1 << 16]).is_ok() {}
+    while file.write_all(&[0; 1]).is_ok() {}
+    let connection = server.connect();
+    let nap = connection.function("nap").unwrap();
+    // The present page of the logs may have room for a few records.
+    let refused = (0..1000).any(|_| nap.submit(&mut micros(1), None).is_err());
+    assert!(refused);
+    let (status, text) = health(&address, "/readyz");
+    assert!(
+        status == "503" && text.contains("is full"),
+        "{status} {text}"
+    );
+    assert_eq!(health(&address, "/healthz").0, "200");
+    drop(file);
+    std::fs::remove_file(filler).unwrap();
+    wait_until("calls are recorded again", || {
+        nap.submit(&mut micros(1), None).is_ok()
+    });
+    assert_eq!(
+        health(&address, "/readyz"),
+        told(
+            "200", "ready
+"
+        )
+    );
+}
+
+/// A metaserver knows no server until it has read its store.
+#[test]
+fn a_metaserver_is_ready_once_it_has_read_its_store() {
+    let folder = farcall_system::server::folder();
+    let store = folder.path().join("missing");
+    let address = free_address();
+    let mut command = farcall_system::farcall();
+    let named = format!("sqlite:{}", store.join("meta.db").display());
+    command.args(["meta", "--listen", "127.0.0.1:0", "--log", "error"]);
+    command.args(["--store", &named, "--metrics", &address]);
+    let _metaserver = farcall_lab::Daemon::start(command).unwrap();
+    let (status, text) = health(&address, "/readyz");
+    assert_eq!(
+        (status.as_str(), text),
+        ("503", format!("the metaserver has not read {named} yet\n"))
+    );
+    std::fs::create_dir(&store).unwrap();
+    wait_until("the store is read", || {
+        health(&address, "/readyz") == told("200", "ready\n")
+    });
+}
+
+#[test]
+fn daemons_tell_systemd_when_they_are_ready() {
+    let folder = farcall_system::server::folder();
+    std::fs::write(folder.path().join("system.idl"), IDL).unwrap();
+    let path = folder.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let patience = Some(std::time::Duration::from_secs(20));
+    socket.set_read_timeout(patience).unwrap();
+    let control = format!("@farcall-notify-{}", std::process::id());
+    let daemons: [&[&str]; 3] = [
+        &["serve", "system.idl", "--listen", "127.0.0.1:0"],
+        &["meta", "--listen", "127.0.0.1:0"],
+        &[
+            "gang",
+            "daemon",
+            "--listen",
+            "127.0.0.1:0",
+            "--control",
+            &control,
+        ],
+    ];
+    for words in daemons {
+        let mut command = farcall_system::farcall();
+        command
+            .args(words)
+            .args(["--log", "error", "--log-format", "json"]);
+        command
+            .current_dir(folder.path())
+            .env("NOTIFY_SOCKET", &path);
+        let _daemon = farcall_lab::Daemon::start(command).unwrap();
+        let mut text = [0; 100];
+        let count = socket.recv(&mut text).expect("a message");
+        assert_eq!(&text[..count], b"READY=1\n", "{words:?}");
+    }
+}
+
 /// An address at which nothing listens now.
 fn free_address() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -231,28 +394,67 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
+/// systemd accepts the units. Their exposure, as `systemd-analyze security` computes it, is below
+/// the figure in docs/operating.md.
 #[test]
-fn the_systemd_unit_is_accepted() {
-    let unit = include_str!("../../../docs/farcall.service");
-    let folder = std::env::temp_dir().join(format!("farcall-unit-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("farcall.service");
-    // Only the path of the program differs.
-    let program = farcall_path();
-    std::fs::write(&path, unit.replace("/usr/local/bin/farcall", program)).unwrap();
-    let run = Command::new("systemd-analyze")
-        .arg("verify")
-        .arg(&path)
-        .output();
-    match run {
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(output.status.success(), "{said}");
-            assert!(!said.contains("farcall.service"), "{said}");
-        }
-        Err(error) => println!("SKIPPED: systemd-analyze: {error}"),
+fn the_systemd_units_are_accepted_and_hardened() {
+    let units = [
+        (
+            "farcall.service",
+            include_str!("../../../docs/farcall.service"),
+            3.0,
+        ),
+        (
+            "farcall-meta.service",
+            include_str!("../../../docs/farcall-meta.service"),
+            3.0,
+        ),
+        (
+            "farcall-gang.service",
+            include_str!("../../../docs/farcall-gang.service"),
+            5.0,
+        ),
+        (
+            "farcall-trunk@.service",
+            include_str!("../../../docs/farcall-trunk@.service"),
+            3.0,
+        ),
+    ];
+    let folder = farcall_system::server::folder();
+    for (name, unit, most) in units {
+        let path = folder.path().join(name);
+        // Only the path of the program differs.
+        std::fs::write(
+            &path,
+            unit.replace("/usr/local/bin/farcall", farcall_path()),
+        )
+        .unwrap();
+        let analyze = |words: &[&str]| {
+            Command::new("systemd-analyze")
+                .args(words)
+                .arg(&path)
+                .output()
+        };
+        let verified = match analyze(&["verify"]) {
+            Ok(output) => output,
+            Err(error) => return println!("SKIPPED: systemd-analyze: {error}"),
+        };
+        let said = String::from_utf8_lossy(&verified.stderr).into_owned();
+        assert!(
+            verified.status.success() && !said.contains("farcall"),
+            "{said}"
+        );
+        let rated = analyze(&["security", "--offline=true", "--no-pager"]).unwrap();
+        let said = String::from_utf8_lossy(&rated.stdout).into_owned();
+        let figure = said
+            .rsplit_once("exposure level for ")
+            .and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<f64>().ok());
+        let Some(figure) = figure else {
+            println!("SKIPPED: this systemd-analyze rates no files: {said}");
+            continue;
+        };
+        assert!(figure < most, "{name}: {figure}\n{said}");
     }
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

@@ -6,7 +6,6 @@ use farcall_system::{farcall, farcall_path};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A lab, or `None` with a printed reason.
@@ -445,32 +444,4 @@ fn operators_see_metrics_a_live_view_and_a_log() {
         down.is_some() && text.matches("link link1 to").count() >= 3,
         "{text}"
     );
-}
-
-#[test]
-fn the_systemd_unit_is_accepted() {
-    let unit = include_str!("../../../docs/farcall-trunk@.service");
-    let folder = std::env::temp_dir().join(format!("farcall-unit-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("farcall-trunk@.service");
-    std::fs::write(
-        &path,
-        unit.replace("/usr/local/bin/farcall", farcall_path()),
-    )
-    .unwrap();
-    let run = Command::new("systemd-analyze")
-        .arg("verify")
-        .arg(&path)
-        .output();
-    std::fs::remove_dir_all(&folder).unwrap();
-    match run {
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(
-                output.status.success() && !said.contains("farcall"),
-                "{said}"
-            );
-        }
-        Err(error) => println!("SKIPPED: systemd-analyze: {error}"),
-    }
 }

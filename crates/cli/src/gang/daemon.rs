@@ -2,7 +2,8 @@
 //! configuration.
 
 use crate::failure::Failure;
-use crate::log::Filter;
+use crate::log::Log;
+use crate::notify;
 use clap::{Args, ValueEnum};
 use farcall_gang::{Config, DEFAULT_CONTROL, Daemon, Form, Freeze};
 use farcall_quantity::{bytes, duration};
@@ -60,20 +61,14 @@ pub(crate) struct Arguments {
     /// the user of the daemon, unless that is root]
     #[arg(long, value_name = "USER", value_parser = super::user)]
     tcp_user: Option<(u32, u32)>,
-    /// Serve metrics for Prometheus at http://ADDR/metrics
+    /// Serve metrics for Prometheus at http://ADDR/metrics, and the health at /healthz and /readyz
     #[arg(long, value_name = "ADDR")]
     metrics: Option<String>,
     /// Write a line for each gang switch, with the times of its steps, to this file
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// What to log on standard error: error, warn, info, debug or trace
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        default_value = "warn",
-        env = "FARCALL_LOG"
-    )]
-    log: Filter,
+    #[command(flatten)]
+    log: Log,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -127,6 +122,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     writeln!(out, "listening on {address} {control}")?;
     out.flush()?;
     drop(out);
+    notify::ready();
     daemon.run().map_err(Failure::failed)
 }
 

@@ -1,7 +1,8 @@
 //! `farcall trunk up`: starts a trunk, from options to its configuration.
 
 use crate::failure::Failure;
-use crate::log::Filter;
+use crate::log::Log;
+use crate::notify;
 use clap::{Args, ValueEnum};
 use farcall_trunk::{Config, Daemon, FaultPlan, LinkConfig, Policy};
 use std::io::Write;
@@ -42,17 +43,11 @@ pub(crate) struct Arguments {
     /// File with a key that all nodes share; nodes ignore control messages without it
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Serve metrics for Prometheus at http://ADDR/metrics
+    /// Serve metrics for Prometheus at http://ADDR/metrics, and the health at /healthz and /readyz
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
-    /// What to log on standard error: error, warn, info, debug or trace
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        default_value = "info",
-        env = "FARCALL_LOG"
-    )]
-    log: Filter,
+    #[command(flatten)]
+    log: Log,
     /// Inject faults into a link, for tests: IF:loss=0.5%,delay=1ms,duplicate=1%,reorder=1%
     #[arg(long = "fault", value_name = "PLAN", hide = true, value_parser = fault)]
     faults: Vec<(String, FaultPlan)>,
@@ -78,6 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     writeln!(out, "{} up", config.name)?;
     out.flush()?;
     drop(out);
+    notify::ready();
     daemon.run().map_err(Failure::failed)
 }
 

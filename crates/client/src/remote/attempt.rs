@@ -73,10 +73,13 @@ fn outcome(
     if let Some(staging) = staging {
         staging.finish();
     }
+    let made = times.made.clone();
+    let told = made.as_ref().and_then(|made| made.library.as_deref());
     Outcome {
-        times: Times::new(times, start.elapsed().as_secs_f64()),
         wait: times.wait as f64 * 1e-9,
         placement: None,
-        library,
+        library: told.map(Arc::from).or(library),
+        threads: made.map(|made| made.threads),
+        times: Times::new(&times, start.elapsed().as_secs_f64()),
     }
 }

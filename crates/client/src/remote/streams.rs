@@ -185,6 +185,7 @@ impl Function {
             times,
             wait,
             library,
+            threads,
             ..
         } = outcome?;
         let returned = of(Mode::is_returned);
@@ -203,6 +204,7 @@ impl Function {
             wait,
             placement: None,
             library,
+            threads,
         }))
     }
 }

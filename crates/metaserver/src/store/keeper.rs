@@ -109,6 +109,7 @@ impl Keeper {
             }
             self.exchange.wrote(key, now_s);
         }
+        self.shared.has_read.store(true, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Data streams at the serving end: how they begin, and how requests end.
 
 use super::{Connection, Core, Event, State};
-use crate::call::{ResultMessage, Times};
+use crate::call::{Made, ResultMessage, Times};
 use crate::failure::{Failure, FailureKind};
 use crate::frame::{Header, append_control};
 use crate::message;
@@ -47,9 +47,15 @@ impl Connection {
         }
     }
 
-    /// Ends a computed call: sends the result stream of `result_bytes` bytes, then the times. The
-    /// caller measures `exec`, in nanoseconds. Ignores a call that is no longer open.
-    pub fn complete(&mut self, call: CallId, result_bytes: u64, exec: u64, now: Nanos) {
+    /// Ends a computed call: sends the result stream of `result_bytes` bytes, then the times and
+    /// `made`. The caller measures `exec`, in nanoseconds. Ignores a call that is no longer open.
+    pub fn complete(
+        &mut self,
+        call: CallId,
+        result_bytes: u64,
+        (exec, made): (u64, Option<Made>),
+        now: Nanos,
+    ) {
         let Some(State::Running { received, send, .. }) = self.core.calls.get(&call) else {
             return;
         };
@@ -58,6 +64,7 @@ impl Connection {
             wait: now.saturating_sub(*received).saturating_sub(exec),
             exec,
             recv: 0,
+            made,
         };
         self.send_result(call, result_bytes, times, now);
     }

@@ -496,7 +496,7 @@ impl<'c> Server<'c> {
     fn complete(&mut self, id: CallId, data: &'c [Elements]) {
         self.sending = data;
         let bytes = stream(data, false).len() as u64;
-        self.proto.complete(id, bytes, EXEC, COMPUTED);
+        self.proto.complete(id, bytes, (EXEC, None), COMPUTED);
     }
 
     fn stop(&mut self, id: CallId, failure: &Failure) {

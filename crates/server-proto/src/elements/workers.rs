@@ -6,7 +6,7 @@ use crate::event::Death;
 use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, WorkerKey};
 use crate::output;
-use crate::worker::{ObjectState, State, Worker};
+use crate::worker::{ObjectState, State, Version, Worker};
 use farcall_rpc_proto::Failure;
 
 /// What was lost with a worker.
@@ -52,6 +52,14 @@ impl Elements {
                     behind.insert(0, call);
                 }
                 behind.into_iter().for_each(|call| self.requeue(cx, call));
+            }
+            State::Starting if killed.version == Version::Trial => {
+                tracing::error!(
+                    "the new version of a library cannot be used: a worker {cause}; the server \
+                     goes on with the workers that have the old one. Put the file right and send \
+                     SIGHUP again"
+                );
+                return Loss::Worker;
             }
             State::Starting if object.is_none() => {
                 if death.is_foreign && self.workers.start_again(cx, &killed) {

@@ -53,7 +53,8 @@ impl Engine {
         (call.times.ended, call.times.exec) = (now, exec);
         let connection = &mut cx.clients[client];
         let bytes = call.layout.returned_bytes();
-        connection.proto.complete(call.id, bytes, exec, now);
+        let made = call.run.made.take();
+        connection.proto.complete(call.id, bytes, (exec, made), now);
         connection.sending.push(key);
         let object = call.run.object;
         cx.answered(client);

@@ -9,6 +9,7 @@ use crate::call::State;
 use crate::functions::{Function, Functions};
 use crate::keys::{CallKey, ConnectionKey, Key, WorkerKey};
 use crate::links::Links;
+use crate::settings::Group;
 use farcall_rpc_proto::{DurableState, User};
 use serde_json::{Value, json};
 
@@ -80,6 +81,16 @@ impl<'s> Overview<'s> {
             calls: self.calls_by_state(),
             submitted: self.0.durable_calls.counts(),
             backlog_s: self.0.elements.backlog(&self.0.cx),
+        }
+    }
+
+    /// Why the server accepts no calls at present.
+    pub fn unready(&self) -> Option<String> {
+        let calls = self.0.cx.calls.len();
+        match (self.0.cx.stopping, self.0.cx.draining) {
+            (Some(_), _) => Some("the server is stopping".to_owned()),
+            (None, true) => Some(format!("the server is draining; calls under way: {calls}")),
+            (None, false) => None,
         }
     }
 
@@ -156,6 +167,7 @@ impl<'s> Overview<'s> {
                         "named": self.0.data.names.len() },
             "reservations": reservations,
             "users": self.users(user, is_operator),
+            "groups": self.groups(user, is_operator),
             "functions_served": self.0.cx.functions.count(),
             "functions": functions,
         })
@@ -211,6 +223,34 @@ impl<'s> Overview<'s> {
     /// Times of all calls.
     pub fn totals(self) -> &'s Totals {
         &self.0.cx.totals
+    }
+
+    /// What groups of users have used: all of them for an operator, their own for users.
+    fn groups(&self, user: &User, all: bool) -> Vec<Value> {
+        let groups = self.0.cx.settings.groups.iter();
+        let seen = groups.filter(|(_, group)| all || group.has(user));
+        let describe = |(name, group): (&String, &Group)| {
+            let totals = self
+                .0
+                .cx
+                .totals
+                .groups
+                .get(name)
+                .cloned()
+                .unwrap_or_default();
+            let (calls, bytes) = self.0.durable_calls.usage_of(group);
+            json!({
+                "group": name,
+                "users": group.users.len(),
+                "calls": totals.calls,
+                "pe_seconds": totals.pe_seconds,
+                "durable_calls": calls,
+                "durable_calls_limit": group.durable_calls,
+                "durable_bytes": bytes,
+                "durable_bytes_limit": group.durable_bytes,
+            })
+        };
+        seen.map(describe).take(MOST_USERS).collect()
     }
 
     fn users(&self, user: &User, all: bool) -> Vec<Value> {

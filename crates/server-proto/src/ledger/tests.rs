@@ -25,6 +25,7 @@ fn record(byte: u8) -> Record {
         arguments: Stored::of(&[byte; 5]),
         result: Stored { bytes: 7, sum: 0 },
         exec: None,
+        made: None,
         failure: None,
     }
 }
@@ -88,6 +89,10 @@ impl Disk {
             result: Some(result),
             exec: Some(9),
             failure: None,
+            made: Some(Made {
+                threads: 2,
+                library: Some("libtest.so.2".to_owned()),
+            }),
         };
         self.change(byte, Change::Finish, outcome);
     }
@@ -146,6 +151,8 @@ fn what_is_recorded_is_rebuilt_also_after_the_log_is_written_anew() {
             (done.kept_from, done.ended, done.exec),
             (Some(9), Some(5009), Some(9))
         );
+        let made = done.made.as_ref().map(|made| made.threads);
+        assert_eq!(made, Some(2), "what has computed it");
         assert!(done.started.is_some());
         assert_eq!(rebuilt.changes.len(), 1, "the one that ran fails");
         assert_eq!(disk.short(1, Content::Arguments), Some(vec![1; 5]));

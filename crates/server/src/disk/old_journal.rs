@@ -162,6 +162,7 @@ fn read(row: &Row<'_>) -> Result<Record, DiskError> {
         result: stored("result_bytes", "result_sum")?,
         exec: optional("exec_ns")?,
         failure,
+        made: None,
     })
 }
 

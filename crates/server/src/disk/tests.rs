@@ -126,6 +126,7 @@ impl Disk {
             arguments: Stored::default(),
             result: Stored::default(),
             exec: None,
+            made: None,
             failure: None,
         };
         let arguments = array(byte, Content::Arguments);

@@ -2,23 +2,28 @@
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The folder, and whether it can be written at present.
 #[derive(Clone, Debug)]
 pub(crate) struct Trouble {
     folder: Arc<PathBuf>,
-    is_known: Arc<AtomicBool>,
+    /// Why the folder cannot be written at present.
+    known: Arc<Mutex<Option<String>>>,
 }
 
 impl Trouble {
     pub(crate) fn new(folder: &Path) -> Trouble {
         Trouble {
             folder: Arc::new(folder.to_path_buf()),
-            is_known: Arc::default(),
+            known: Arc::default(),
         }
+    }
+
+    /// Why the folder cannot be written at present.
+    pub(super) fn known(&self) -> MutexGuard<'_, Option<String>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The same error, with the folder and the remedy.
@@ -53,7 +58,7 @@ impl Trouble {
     /// told.
     pub(super) fn begins(&self, error: &io::Error) -> String {
         let text = self.text(error);
-        if !self.is_known.swap(true, Ordering::Relaxed) {
+        if self.known().replace(text.clone()).is_none() {
             tracing::error!(
                 "durable calls cannot be recorded: {text}. New durable calls are refused until \
                  then, and nothing that was accepted is lost"
@@ -64,7 +69,7 @@ impl Trouble {
 
     /// The disk takes writes.
     pub(super) fn ends(&self) {
-        if self.is_known.swap(false, Ordering::Relaxed) {
+        if self.known().take().is_some() {
             let folder = self.folder.display();
             tracing::info!("durable calls are recorded again in {folder}");
         }

@@ -24,7 +24,8 @@ impl Reactor {
             Source::WorkerOutput(key) => self.worker_output(key),
             Source::Doorbell => {
                 let _ = rustix::io::read(&self.bells.doorbell, &mut [0u8; 8]);
-                self.readers.metrics.answer(self.server.overview());
+                let disk = || self.state.unready();
+                self.readers.metrics.answer(self.server.overview(), disk);
             }
             Source::Signal => {
                 let _ = self.bells.signals.read(&mut [0; 64]);
@@ -35,6 +36,9 @@ impl Reactor {
                 let mut listeners = self.listeners.open.iter();
                 let identity = listeners.find_map(Listener::identity);
                 self.operator.reload(identity);
+                for library in self.crew.changed() {
+                    self.tell(Event::Replaced(library));
+                }
             }
             Source::Drain => {
                 let _ = self.bells.drains.read(&mut [0; 64]);

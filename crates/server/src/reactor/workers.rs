@@ -39,7 +39,10 @@ impl Reactor {
                     let missing = ready.unprotected.join("; ");
                     return Err(format!("{missing} (workers.walls_required)"));
                 }
-                Some(Ok(ready)) => self.tell(Event::Ready(key, bound(&ready))),
+                Some(Ok(ready)) => {
+                    self.crew.bound(key, &ready);
+                    self.tell(Event::Ready(key, bound(&ready)));
+                }
                 Some(Err(error)) => return Err(error),
                 None => {
                     let cause = self.crew.bury(key, &self.poll).map(|death| death.cause);
@@ -102,7 +105,10 @@ impl Reactor {
         };
         if worker.is_starting() {
             match worker.read_greeting() {
-                Some(Ok(ready)) => return self.tell(Event::Ready(key, bound(&ready))),
+                Some(Ok(ready)) => {
+                    self.crew.bound(key, &ready);
+                    return self.tell(Event::Ready(key, bound(&ready)));
+                }
                 Some(Err(error)) => worker.end(FailureKind::Internal, error),
                 None => {}
             }

@@ -469,6 +469,56 @@ fn more_than_a_user_may_have_is_refused() {
 }
 
 #[test]
+fn more_than_a_group_may_have_is_refused() {
+    let uid = format!("uid:{}", rustix::process::geteuid().as_raw());
+    let config = format!(
+        "[groups.physics]\nusers = [\"alice\", \"{uid}\"]\ndurable_calls = 3\n\
+         durable_bytes = 100_000\n[groups.others]\nusers = [\"bob\"]\ndurable_calls = 1\n"
+    );
+    let server = durable(&[]).config(&config).start();
+    let connection = connect(&server.socket());
+    let copy = connection.function("copy").unwrap();
+    let submit = |length: usize| {
+        let data = vec![1; length];
+        let arguments = &mut [Argument::Skip, Argument::In(&data), int(length as i64)];
+        copy.submit(arguments, None)
+    };
+    let refused = |length: usize| match submit(length) {
+        Err(Error::Failed(failure)) => failure,
+        other => panic!("{other:?}"),
+    };
+    let failure = refused(90_000);
+    assert_eq!(failure.kind, FailureKind::QuotaExceeded);
+    assert!(
+        failure.message.contains("groups.physics.durable_bytes"),
+        "{failure}"
+    );
+    let jobs: Vec<DurableCall> = (0..3).map(|_| submit(10).unwrap()).collect();
+    for job in &jobs {
+        assert_eq!(fetch(job, 10).unwrap(), [1; 10]);
+    }
+    let failure = refused(10);
+    assert!(
+        failure.message.contains("groups.physics.durable_calls"),
+        "{failure}"
+    );
+    let status: serde_json::Value = serde_json::from_str(&connection.status().unwrap()).unwrap();
+    let group = |name: &str| {
+        let mut groups = status["groups"].as_array().unwrap().iter();
+        groups.find(|one| one["group"] == name).cloned()
+    };
+    let physics = group("physics").unwrap();
+    assert_eq!(
+        (&physics["calls"], &physics["durable_calls"]),
+        (&3.into(), &3.into())
+    );
+    assert!(physics["pe_seconds"].as_f64().unwrap() > 0.0, "{physics}");
+    assert_eq!(group("others").unwrap()["calls"], 0);
+    jobs[0].forget().unwrap();
+    submit(10).unwrap();
+}
+
+#[test]
 fn an_outcome_expires() {
     let server = durable(&[]).start();
     let connection = connect(&server.socket());

@@ -31,6 +31,7 @@ pub(in super::super) fn record(byte: u8) -> Record {
         arguments: Stored { bytes: 0, sum: 0 },
         result: Stored { bytes: 7, sum: 0 },
         exec: None,
+        made: None,
         failure: None,
     }
 }

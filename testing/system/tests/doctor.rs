@@ -1,0 +1,78 @@
+//! `farcall doctor --bundle`: what a report of a fault needs, without secrets.
+
+use farcall_system::{ServerProcess, farcall};
+
+const IDL: &str = "Module system;
+Library \"libc.so.6\";
+Define nap(IN int us) Calls \"C\" usleep(us);
+";
+
+#[test]
+fn a_bundle_has_what_a_report_needs_and_no_secret() {
+    let server = ServerProcess::of(&[IDL]).start();
+    let folder = server.folder();
+    let token = "5e1f0c3a".repeat(8);
+    let (cloud, word) = ("wJalrXUtnFEMI/K7MDENG+bPxRfiCYzEXAMPLEKEY", "tr0ub4dor");
+    let keys =
+        "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\nkqhkiG9w0BAQEF\n-----END PRIVATE KEY-----";
+    let config = format!(
+        "tokens = \"/etc/farcall/tokens\"\npes = 3\npassword = \"{word}\"\n\
+         store = \"postgres://farcall:{word}@db.example/farcall\"\n"
+    );
+    std::fs::write(folder.join("farcall.toml"), config).unwrap();
+    let log = format!(
+        "INFO serving 1 functions\nWARN somebody sent {token}\nDEBUG {cloud}\n{keys}\n\
+         WARN a worker was killed by signal 11\n"
+    );
+    std::fs::write(folder.join("log"), log).unwrap();
+    let mut command = farcall();
+    command.args(["doctor", server.address(), "--bundle", "bundle.json"]);
+    command.args(["--config", "farcall.toml", "--log", "log"]);
+    command
+        .env("FARCALL_TOKEN", &token)
+        .env("AWS_SECRET_ACCESS_KEY", cloud);
+    command.env("PGPASSWORD", word).env("FARCALL_LOG", "debug");
+    let output = command.current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(folder.join("bundle.json")).unwrap();
+    for secret in [
+        token.as_str(),
+        cloud,
+        word,
+        "MIIEvQIBADANBg",
+        "kqhkiG9w0BAQEF",
+    ] {
+        assert!(!text.contains(secret), "{secret} in {text}");
+    }
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
+    for part in [
+        env!("CARGO_PKG_VERSION"),
+        &release,
+        "pes = 3",
+        "/etc/farcall/tokens",
+        "@db.example/farcall",
+        "INFO serving 1 functions",
+        "a worker was killed by signal 11",
+        "open_files",
+        "walls",
+        "\"FARCALL_LOG\": \"debug\"",
+    ] {
+        assert!(text.contains(part), "{part} not in {text}");
+    }
+    let bundle: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&bundle["schema"], &bundle["server"]["state"]),
+        (&1.into(), &"serving".into())
+    );
+    let again = command.output().unwrap();
+    assert!(!again.status.success(), "it replaces no file");
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(folder.join("bundle.json"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o077, 0);
+}
