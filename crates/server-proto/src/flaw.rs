@@ -48,6 +48,8 @@ pub enum Flaw {
     FreesSegments,
     /// Any user may register libraries.
     RegistersAnyone,
+    /// A server that takes over refuses requests about durable calls meanwhile.
+    RefusesAtTakeover,
     /// A draining server closes connections without a goodbye.
     ForgetsGoodbye,
     /// A call may wait for processor elements for ever.
@@ -60,7 +62,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// All deliberate faults.
-    pub const ALL: [Flaw; 26] = [
+    pub const ALL: [Flaw; 27] = [
         Flaw::SharesBuffers,
         Flaw::SharesWorkers,
         Flaw::RunsAgain,
@@ -83,6 +85,7 @@ impl Flaw {
         Flaw::AwaitsForever,
         Flaw::FreesSegments,
         Flaw::RegistersAnyone,
+        Flaw::RefusesAtTakeover,
         Flaw::ForgetsGoodbye,
         Flaw::ForgetsPatience,
         Flaw::ReadsOneLog,

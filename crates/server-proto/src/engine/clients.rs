@@ -179,7 +179,10 @@ impl Engine {
                 let failure = Failure::new(FailureKind::ServerStopping, text);
                 connection.proto.fail(call, &failure);
             }
-            connection.proto.goodbye("the server is stopping");
+            // A client takes a goodbye as a sign that nothing of what it waits for has begun.
+            if connection.sending.is_empty() {
+                connection.proto.goodbye("the server is stopping");
+            }
             cx.answered(key);
         }
     }
@@ -213,6 +216,7 @@ impl Engine {
         cx.out.push(Action::StopListening);
         cx.draining = true;
         self.durable_calls.refuse_stranded(cx);
+        self.takeover.refuse_all(cx);
     }
 
     /// While draining: releases connections without calls, and ends when all have left.

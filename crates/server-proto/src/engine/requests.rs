@@ -4,6 +4,7 @@ use super::{Engine, Overview};
 use crate::action::Action;
 use crate::connection::Offer;
 use crate::context::Context;
+use crate::elements::Elements;
 use crate::keys::ConnectionKey;
 use crate::objects::Objects;
 use crate::segments;
@@ -36,6 +37,13 @@ fn ask_who(cx: &mut Context, key: ConnectionKey, hello: Hello) {
     });
 }
 
+/// Destroys an object.
+fn delete(cx: &mut Context, elements: &mut Elements, key: ConnectionKey, request: CallId) {
+    if let Some(object) = cx.clients[key].objects.remove(&request) {
+        Objects::give_up(cx, elements, &object);
+    }
+}
+
 impl Engine {
     pub(crate) fn on_event(&mut self, key: ConnectionKey, event: Event) {
         let cx = &mut self.cx;
@@ -43,6 +51,9 @@ impl Engine {
         if loan.is_some_and(|loan| !is_reading(&event, loan)) {
             return self.close(key, Some(ONLY_READS.to_string()));
         }
+        let Some(event) = self.takeover.hold(cx, key, event) else {
+            return;
+        };
         match event {
             Event::Connected(hello) => match (self.data.refuses(cx, hello.loan), hello) {
                 (None, hello) => ask_who(cx, key, hello),
@@ -83,11 +94,7 @@ impl Engine {
             Event::New(request, class) => {
                 Objects::create(cx, &mut self.elements, key, request, &class);
             }
-            Event::Delete(request) => {
-                if let Some(object) = cx.clients[key].objects.remove(&request) {
-                    Objects::give_up(cx, &mut self.elements, &object);
-                }
-            }
+            Event::Delete(request) => delete(cx, &mut self.elements, key, request),
             Event::Call(id, call) => self.offer_in_turn(key, id, Offer::Call(call)),
             Event::Submit(id, submission) => {
                 self.offer_in_turn(key, id, Offer::SubmitRequest(submission));

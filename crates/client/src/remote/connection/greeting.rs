@@ -16,8 +16,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+/// How often a client connects if the connection ends before a greeting. This happens when a server
+/// closes its listening socket, while another server listens there already.
+const TRIES: usize = 5;
+/// Time between two tries.
+const NAP: Duration = Duration::from_millis(10);
 /// Most other addresses of a server that a client considers.
 const MOST_WAYS: usize = 16;
 
@@ -41,8 +46,15 @@ impl Connection {
         way: Option<SocketAddr>,
     ) -> Result<Arc<Connection>, Error> {
         let timeout = options.connect_timeout;
-        let connect = Socket::connect(address, way, &options.credentials, timeout);
-        Connection::over(connect, address, options)
+        let mut tries = TRIES;
+        loop {
+            let connect = Socket::connect(address, way, &options.credentials, timeout);
+            tries -= 1;
+            match Connection::over(connect, address, options) {
+                Err(error) if tries > 0 && error.was_cut_off() => std::thread::sleep(NAP),
+                other => return other,
+            }
+        }
     }
 
     fn over(
