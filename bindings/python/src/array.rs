@@ -8,16 +8,19 @@
 use crate::{error, texts};
 use checks::{UNMASKED, inexact, is_masked, overlaps_itself};
 use farcall_idl::{ArrayLayout, Mode, Order, Param, Type};
-use numpy::npyffi::{self, NPY_CASTING, PY_ARRAY_API, npy_intp};
-use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::npyffi::{self, PY_ARRAY_API, npy_intp};
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyString};
 pub(crate) use store::{store, store_result};
+use types::{casts_safely, has_type};
+pub(crate) use types::{dtype, dtype_name};
 
 mod checks;
 mod store;
+mod types;
 
 /// One array argument, ready to travel.
 pub(crate) struct Slot<'py> {
@@ -661,80 +664,6 @@ fn copy_into(to: &Bound<'_, PyUntypedArray>, from: &Bound<'_, PyUntypedArray>) -
     } else {
         Ok(())
     }
-}
-
-fn casts_safely(from: &Bound<'_, PyArrayDescr>, to: &Bound<'_, PyArrayDescr>) -> bool {
-    let (py, casting) = (from.py(), NPY_CASTING::NPY_SAFE_CASTING);
-    // SAFETY: both are alive; nothing is taken.
-    let answer = unsafe {
-        let (from, to) = (from.as_dtype_ptr(), to.as_dtype_ptr());
-        PY_ARRAY_API.PyArray_CanCastTypeTo(py, from, to, casting)
-    };
-    answer != 0
-}
-
-fn has_type(descr: &Bound<'_, PyArrayDescr>, ty: Type) -> bool {
-    let (kind, size) = (descr.kind(), descr.itemsize());
-    let right = match ty {
-        Type::Char => matches!(kind, b'S' | b'i' | b'u') && size == 1,
-        _ => (kind, size) == kind_and_size(ty),
-    };
-    right && descr.is_native_byteorder() != Some(false)
-}
-
-fn kind_and_size(ty: Type) -> (u8, usize) {
-    match ty {
-        Type::Char => (b'S', 1),
-        Type::Short => (b'i', 2),
-        Type::Int => (b'i', 4),
-        Type::Long | Type::LongLong => (b'i', 8),
-        Type::UnsignedChar => (b'u', 1),
-        Type::UnsignedShort => (b'u', 2),
-        Type::UnsignedInt => (b'u', 4),
-        Type::UnsignedLong | Type::UnsignedLongLong => (b'u', 8),
-        Type::Float => (b'f', 4),
-        Type::Double => (b'f', 8),
-        Type::SComplex => (b'c', 8),
-        Type::DComplex => (b'c', 16),
-        // No array has these elements: the checker of interfaces refuses them.
-        Type::FixedString => (b'S', 1),
-        Type::String | Type::Filename | Type::FilePointer => (b'O', 0),
-    }
-}
-
-/// The NumPy type of an element.
-pub(crate) fn dtype<'py>(py: Python<'py>, ty: Type) -> PyResult<Bound<'py, PyArrayDescr>> {
-    static TYPES: PyOnceLock<Vec<Py<PyArrayDescr>>> = PyOnceLock::new();
-    let types = TYPES.get_or_try_init(py, || {
-        let made = Type::ALL.iter().map(|&ty| {
-            let (kind, size) = kind_and_size(ty);
-            let name = if size == 0 {
-                "O".to_owned()
-            } else {
-                format!("{}{size}", kind as char)
-            };
-            Ok(PyArrayDescr::new(py, name)?.unbind())
-        });
-        made.collect::<PyResult<Vec<_>>>()
-    })?;
-    let index = Type::ALL
-        .iter()
-        .position(|&other| other == ty)
-        .unwrap_or_default();
-    Ok(types[index].bind(py).clone())
-}
-
-/// The NumPy name of an element's type.
-pub(crate) fn dtype_name(ty: Type) -> String {
-    let name = match kind_and_size(ty) {
-        (b'S', _) => return "S1".to_owned(),
-        (b'O', _) => return "object".to_owned(),
-        (b'i', _) => "int",
-        (b'u', _) => "uint",
-        (b'f', _) => "float",
-        _ => "complex",
-    };
-    format!("{name}{}", kind_and_size(ty).1 * 8)
 }
 
 fn article(param: &Param) -> &'static str {

@@ -22,7 +22,7 @@ pub use message::{
 };
 pub use queue::{Admission, NoAdmission, Partition, QueueTree};
 pub use root::{Counts, Order, Root, Settings};
-pub use state::{Blocked, Element, Global, Waits, judge};
+pub use state::{Blocked, Global, Process, Waits, judge};
 pub use switch::{Action, Form, Round, Step, Switch};
 
 /// Nanoseconds of any monotonic clock.

@@ -19,7 +19,7 @@ pub struct MessageError(String);
 pub struct JobSpec {
     /// Number of its processes.
     #[n(0)]
-    pub elements: u16,
+    pub processes: u16,
     /// The program and its arguments.
     #[n(1)]
     pub command: Vec<String>,
@@ -122,7 +122,7 @@ pub struct JobRow {
     pub nodes: Vec<String>,
     /// Number of its processes.
     #[n(3)]
-    pub elements: u16,
+    pub processes: u16,
     /// Number of slices it has had.
     #[n(4)]
     pub slices: u64,
@@ -228,7 +228,7 @@ pub enum Message {
     Forget(#[n(0)] JobId),
     /// Up: a process has ended.
     #[n(18)]
-    ElementEnded(#[n(0)] JobId, #[n(1)] u16, #[n(2)] Ended),
+    ProcessEnded(#[n(0)] JobId, #[n(1)] u16, #[n(2)] Ended),
     /// Down: report on a gang job at rest.
     #[n(19)]
     Inspect(#[n(0)] JobId),
@@ -294,7 +294,7 @@ mod tests {
     fn messages_travel() {
         let sent = [
             Message::Run(JobSpec {
-                elements: 2,
+                processes: 2,
                 command: ["a".to_string()].into(),
                 ..JobSpec::default()
             }),

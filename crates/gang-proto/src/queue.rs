@@ -73,10 +73,10 @@ impl QueueTree {
 
     /// Queues a gang job with this number of processes. A gang job larger than the machine gets the
     /// whole machine.
-    pub fn enter(&mut self, job: JobId, elements: usize) -> Partition {
+    pub fn enter(&mut self, job: JobId, processes: usize) -> Partition {
         let mut place = 0;
         while let Some((one, other)) = self.nodes[place].halves {
-            let fits = |half: usize| self.nodes[half].partition.slots >= elements;
+            let fits = |half: usize| self.nodes[half].partition.slots >= processes;
             place = match (fits(one), fits(other)) {
                 (true, true) if self.depth(other) < self.depth(one) => other,
                 (true, _) => one,

@@ -13,7 +13,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 /// The largest number of processes of a gang job.
-const MAX_ELEMENTS: u16 = 4096;
+const MAX_PROCESSES: u16 = 4096;
 /// Signals, by the numbers that daemons exchange: those of Linux.
 const SIGKILL: i32 = 9;
 const SIGCONT: i32 = 18;
@@ -282,7 +282,7 @@ impl Root {
                     cause: Some(format!("rank {rank}: node {name} is gone")),
                     usage: Usage::default(),
                 };
-                self.handle_element_ended(id, rank, ended);
+                self.handle_process_ended(id, rank, ended);
             }
         }
         self.await_no_longer(number);
@@ -293,22 +293,22 @@ impl Root {
     /// # Errors
     /// Returns the reason for the front end.
     pub fn handle_run(&mut self, front: u64, spec: JobSpec) -> Result<(), String> {
-        if spec.command.is_empty() || !(1..=MAX_ELEMENTS).contains(&spec.elements) {
+        if spec.command.is_empty() || !(1..=MAX_PROCESSES).contains(&spec.processes) {
             return Err(format!(
-                "a gang job needs a program and 1 to {MAX_ELEMENTS} processes"
+                "a gang job needs a program and 1 to {MAX_PROCESSES} processes"
             ));
         }
         if self.slots.is_empty() {
             return Err("no node has joined".to_string());
         }
-        let bytes = spec.memory.saturating_mul(spec.elements.into());
+        let bytes = spec.memory.saturating_mul(spec.processes.into());
         self.admission
             .enter(bytes)
             .map_err(|error| error.to_string())?;
         self.last += 1;
         let id = self.last;
-        let partition = self.tree.enter(id, spec.elements.into());
-        let placement = self.place(id, partition, spec.elements);
+        let partition = self.tree.enter(id, spec.processes.into());
+        let placement = self.place(id, partition, spec.processes);
         let prepare = Message::Prepare(spec.clone(), placement.clone());
         let job = Job {
             spec,
@@ -335,19 +335,19 @@ impl Root {
     }
 
     /// Assigns the slots of a partition to the ranks, in order and as evenly as possible.
-    fn place(&self, job: JobId, partition: Partition, elements: u16) -> Placement {
+    fn place(&self, job: JobId, partition: Partition, processes: u16) -> Placement {
         let slots = &self.slots[partition.first..][..partition.slots];
-        let elements = usize::from(elements);
-        let is_dedicated = elements <= slots.len();
+        let processes = usize::from(processes);
+        let is_dedicated = processes <= slots.len();
         let slot = |rank: usize| match is_dedicated {
             true => slots[rank],
-            false => slots[rank * slots.len() / elements],
+            false => slots[rank * slots.len() / processes],
         };
         Placement {
             job,
             network: self.settings.epoch << 24 | job,
-            nodes: (0..elements).map(|rank| slot(rank).0).collect(),
-            processors: (0..elements).map(|rank| slot(rank).1).collect(),
+            nodes: (0..processes).map(|rank| slot(rank).0).collect(),
+            processors: (0..processes).map(|rank| slot(rank).1).collect(),
             engines: self.nodes.iter().map(|node| node.engine.clone()).collect(),
             is_dedicated,
         }
@@ -424,7 +424,7 @@ impl Root {
     }
 
     /// Handles the end of a process.
-    pub fn handle_element_ended(&mut self, id: JobId, rank: u16, ended: Ended) {
+    pub fn handle_process_ended(&mut self, id: JobId, rank: u16, ended: Ended) {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
         };
@@ -447,7 +447,7 @@ impl Root {
             let kill = Message::Deliver(id, SIGKILL);
             self.orders.push_back(Order::Nodes(kill));
         }
-        if job.ended.len() == usize::from(job.spec.elements) {
+        if job.ended.len() == usize::from(job.spec.processes) {
             self.finish(id);
         }
     }
@@ -509,7 +509,7 @@ impl Root {
                 id: *id,
                 state: state.to_string(),
                 nodes: nodes.into_iter().map(name).collect(),
-                elements: job.spec.elements,
+                processes: job.spec.processes,
                 slices: job.slices,
                 lost_us_per_switch: match job.lost {
                     (_, 0) => 0.0,

@@ -22,7 +22,7 @@ pub enum Waits {
 
 /// One process, with the messages that are queued for it on the channel on which it waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Element {
+pub struct Process {
     /// What it waits for.
     pub waits: Waits,
     /// Ranks whose messages are in its receive FIFO, or in a send FIFO on their way to it.
@@ -60,17 +60,17 @@ pub enum Global {
 }
 
 /// Judges a gang job by its processes, in the order of their ranks.
-pub fn judge(elements: &[Element]) -> Global {
-    let live = live(elements);
+pub fn judge(processes: &[Process]) -> Global {
+    let live = live(processes);
     let is_dead = |rank: usize| !live.contains(&rank);
-    if let Some(circle) = circle(elements, &is_dead) {
+    if let Some(circle) = circle(processes, &is_dead) {
         let stalled = circle.iter().any(|blocked| blocked.wants_room);
         return match stalled {
             true => Global::Stalled(circle),
             false => Global::Deadlocked(circle),
         };
     }
-    if elements.iter().any(|element| element.waits == Waits::No) {
+    if processes.iter().any(|process| process.waits == Waits::No) {
         return Global::Running;
     }
     match live.is_empty() {
@@ -80,19 +80,19 @@ pub fn judge(elements: &[Element]) -> Global {
 }
 
 /// The processes that might continue: those that can now, and those that wait for such processes.
-fn live(elements: &[Element]) -> BTreeSet<usize> {
+fn live(processes: &[Process]) -> BTreeSet<usize> {
     let mut live = BTreeSet::new();
     loop {
         let before = live.len();
-        for (rank, element) in elements.iter().enumerate() {
+        for (rank, process) in processes.iter().enumerate() {
             let lives = |other: &u16| live.contains(&usize::from(*other));
-            let comes = |source: u16| element.pending.contains(&source) || lives(&source);
-            let fits = |target: u16| element.room.contains(&target) || lives(&target);
-            let goes_on = match element.waits {
+            let comes = |source: u16| process.pending.contains(&source) || lives(&source);
+            let fits = |target: u16| process.room.contains(&target) || lives(&target);
+            let goes_on = match process.waits {
                 Waits::No => true,
                 Waits::Ended => false,
                 Waits::Any => {
-                    !element.pending.is_empty() || live.iter().any(|other| *other != rank)
+                    !process.pending.is_empty() || live.iter().any(|other| *other != rank)
                 }
                 Waits::From(source) => comes(source),
                 Waits::RoomAt(target) => fits(target),
@@ -109,30 +109,30 @@ fn live(elements: &[Element]) -> BTreeSet<usize> {
 }
 
 /// Follows the blocked processes from one to the next until one repeats or has ended.
-fn circle(elements: &[Element], is_dead: &dyn Fn(usize) -> bool) -> Option<Vec<Blocked>> {
+fn circle(processes: &[Process], is_dead: &dyn Fn(usize) -> bool) -> Option<Vec<Blocked>> {
     let on = |rank: usize| -> Option<Blocked> {
-        let element = &elements[rank];
+        let process = &processes[rank];
         let blocked = |on: u16, wants_room| Blocked {
             rank: rank as u16,
             on,
             wants_room,
         };
         let message = |source: u16| {
-            let comes = element.pending.contains(&source) || !is_dead(source.into());
+            let comes = process.pending.contains(&source) || !is_dead(source.into());
             (!comes).then(|| blocked(source, false))
         };
         let room = |target: u16| {
-            let fits = element.room.contains(&target) || !is_dead(target.into());
+            let fits = process.room.contains(&target) || !is_dead(target.into());
             (!fits).then(|| blocked(target, true))
         };
-        match element.waits {
+        match process.waits {
             Waits::No | Waits::Any | Waits::Ended => None,
             Waits::From(source) => message(source),
             Waits::RoomAt(target) => room(target),
             Waits::Both(source, target) => message(source).or_else(|| room(target)),
         }
     };
-    let starts = (0..elements.len()).filter(|rank| is_dead(*rank));
+    let starts = (0..processes.len()).filter(|rank| is_dead(*rank));
     let mut best = None;
     for start in starts {
         let mut path: Vec<Blocked> = Vec::new();
@@ -143,7 +143,7 @@ fn circle(elements: &[Element], is_dead: &dyn Fn(usize) -> bool) -> Option<Vec<B
             }
             path.push(blocked);
             rank = blocked.on.into();
-            if rank >= elements.len() {
+            if rank >= processes.len() {
                 break;
             }
         }
@@ -158,18 +158,18 @@ fn circle(elements: &[Element], is_dead: &dyn Fn(usize) -> bool) -> Option<Vec<B
 mod tests {
     use super::*;
 
-    fn element(waits: Waits) -> Element {
-        Element {
+    fn process(waits: Waits) -> Process {
+        Process {
             waits,
             pending: Vec::new(),
             room: Vec::new(),
         }
     }
 
-    fn pending(waits: Waits, from: &[u16]) -> Element {
-        Element {
+    fn pending(waits: Waits, from: &[u16]) -> Process {
+        Process {
             pending: from.to_vec(),
-            ..element(waits)
+            ..process(waits)
         }
     }
 
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_token_ring_without_a_token_is_a_deadlock_with_its_cycle() {
-        let ring = [2, 0, 1].map(|source| element(Waits::From(source)));
+        let ring = [2, 0, 1].map(|source| process(Waits::From(source)));
         let Global::Deadlocked(circle) = judge(&ring) else {
             panic!("{:?}", judge(&ring));
         };
@@ -191,26 +191,26 @@ mod tests {
 
     #[test]
     fn a_token_in_transit_is_not_a_deadlock() {
-        let mut ring = [2, 0, 1].map(|source| element(Waits::From(source)));
+        let mut ring = [2, 0, 1].map(|source| process(Waits::From(source)));
         ring[1] = pending(Waits::From(0), &[0]);
         assert_eq!(judge(&ring), Global::Idle);
-        ring[1] = element(Waits::No);
+        ring[1] = process(Waits::No);
         assert_eq!(judge(&ring), Global::Running);
     }
 
     #[test]
     fn a_deadlock_among_some_is_seen_while_others_run() {
         let job = [
-            element(Waits::From(1)),
-            element(Waits::From(0)),
-            element(Waits::No),
+            process(Waits::From(1)),
+            process(Waits::From(0)),
+            process(Waits::No),
         ];
         assert!(matches!(judge(&job), Global::Deadlocked(_)));
     }
 
     #[test]
     fn waiting_for_one_that_has_ended_is_a_deadlock() {
-        let job = [element(Waits::Ended), element(Waits::From(0))];
+        let job = [process(Waits::Ended), process(Waits::From(0))];
         let Global::Deadlocked(circle) = judge(&job) else {
             panic!("{:?}", judge(&job));
         };
@@ -219,24 +219,24 @@ mod tests {
 
     #[test]
     fn two_full_receivers_are_a_stall() {
-        let job = [element(Waits::RoomAt(1)), element(Waits::RoomAt(0))];
+        let job = [process(Waits::RoomAt(1)), process(Waits::RoomAt(0))];
         let Global::Stalled(circle) = judge(&job) else {
             panic!("{:?}", judge(&job));
         };
         assert_eq!(ranks(&circle), [(0, 1), (1, 0)]);
-        let free = Element {
+        let free = Process {
             room: [1].into(),
-            ..element(Waits::RoomAt(1))
+            ..process(Waits::RoomAt(1))
         };
-        assert_eq!(judge(&[free, element(Waits::RoomAt(0))]), Global::Idle);
+        assert_eq!(judge(&[free, process(Waits::RoomAt(0))]), Global::Idle);
     }
 
     #[test]
     fn a_job_has_terminated_if_all_wait_for_any_message_and_there_is_none() {
         let mut job = [
-            element(Waits::Any),
-            element(Waits::Any),
-            element(Waits::Ended),
+            process(Waits::Any),
+            process(Waits::Any),
+            process(Waits::Ended),
         ];
         assert_eq!(judge(&job), Global::Terminated);
         job[0] = pending(Waits::Any, &[1]);

@@ -295,7 +295,7 @@ impl Daemon {
         };
         match message {
             Message::Output(job, ..) => root.handle_output(job, message),
-            Message::ElementEnded(job, rank, ended) => root.handle_element_ended(job, rank, ended),
+            Message::ProcessEnded(job, rank, ended) => root.handle_process_ended(job, rank, ended),
             Message::Inspected(job, node, report) => root.handle_inspected(job, node, report),
             Message::Lost(node) => root.handle_lost(node),
             _ => {}
@@ -440,7 +440,7 @@ impl Daemon {
             text.counter("switches", "Gang switches.", self.spent.1);
         }
         let help = "Processes on this node that have not ended.";
-        text.gauge("elements", help, self.node.elements());
+        text.gauge("elements", help, self.node.processes());
         let traffic = self.node.engine.traffic();
         let packets = [
             ("sent", traffic.sent),
@@ -503,7 +503,7 @@ fn take_realtime(engine: &Engine) {
     let thread = engine.thread_id() as i32;
     if let Err(error) = main.and_then(|()| process::set_realtime(thread, 1)) {
         tracing::warn!(
-            "not in the real-time class ({error}): switches wait for the elements' time slices; \
+            "not in the real-time class ({error}): switches wait for the processes' time slices; \
              run the daemon as root, or give it CAP_SYS_NICE"
         );
     }

@@ -125,7 +125,7 @@ impl Node {
             return Ok((None, false));
         }
         let segment = Arc::new(Segment::create(shape(spec, placement, ranks))?);
-        let is_spread = ranks.len() < usize::from(spec.elements);
+        let is_spread = ranks.len() < usize::from(spec.processes);
         if is_spread {
             let peer = |node: &u16| -> io::Result<Option<SocketAddr>> {
                 if *node == self.number {
@@ -321,7 +321,7 @@ impl Node {
                 cause: Some(format!("rank {rank} on node {}: {cause}", self.name)),
                 usage: Usage::default(),
             };
-            self.messages.push(Message::ElementEnded(id, *rank, ended));
+            self.messages.push(Message::ProcessEnded(id, *rank, ended));
         }
     }
 
@@ -344,7 +344,7 @@ impl Node {
                     )),
                     usage: Usage::default(),
                 };
-                self.messages.push(Message::ElementEnded(id, *rank, ended));
+                self.messages.push(Message::ProcessEnded(id, *rank, ended));
             }
         }
         if signal == libc::SIGKILL {
@@ -400,7 +400,7 @@ impl Node {
                     ended.status = FARCALL_FAILED;
                 }
                 if job.ended.insert(rank) {
-                    self.messages.push(Message::ElementEnded(*id, rank, ended));
+                    self.messages.push(Message::ProcessEnded(*id, rank, ended));
                 }
             }
         }
@@ -489,13 +489,13 @@ impl Node {
     }
 
     /// Number of processes that have not been reaped.
-    pub(crate) fn elements(&self) -> usize {
+    pub(crate) fn processes(&self) -> usize {
         self.jobs.values().map(|job| job.processes.len()).sum()
     }
 
     /// Whether there are processes that have not been reaped.
     pub(crate) fn has_processes(&self) -> bool {
-        self.elements() > 0
+        self.processes() > 0
     }
 }
 
@@ -561,10 +561,10 @@ fn shape(spec: &JobSpec, placement: &Placement, ranks: &[u16]) -> Shape {
         },
     };
     let mut partitions = spec.partitions.clone();
-    partitions.resize(spec.elements.into(), 0);
+    partitions.resize(spec.processes.into(), 0);
     Shape {
         job: placement.network,
-        size: spec.elements,
+        size: spec.processes,
         locals: ranks.to_vec(),
         channels: spec.channels.max(1),
         partitions,

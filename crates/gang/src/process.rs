@@ -58,7 +58,7 @@ impl Process {
                     .filter_map(|pair| pair.split_once('=')),
             )
             .env("FARCALL_RANK", start.rank.to_string())
-            .env("FARCALL_SIZE", spec.elements.to_string())
+            .env("FARCALL_SIZE", spec.processes.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

@@ -3,6 +3,7 @@
 //! Every descendant of a worker becomes its child when the parents in between end, so a worker
 //! without children has no descendants. To ask for that is one system call.
 
+use crate::namespaces::last_error;
 use rustix::io::Errno;
 
 /// The processes that functions of a worker start.
@@ -35,7 +36,7 @@ impl Children {
             self.kill();
             // SAFETY: a plain system call. A process that was killed ends soon.
             let waited = unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) };
-            if waited < 0 && last_error() == Some(Errno::CHILD) {
+            if waited < 0 && last_error() == Errno::CHILD {
                 return;
             }
         }
@@ -72,9 +73,5 @@ fn has_children() -> bool {
         let mut found: libc::siginfo_t = std::mem::zeroed();
         libc::waitid(libc::P_ALL, 0, &mut found, flags)
     };
-    result == 0 || last_error() != Some(Errno::CHILD)
-}
-
-fn last_error() -> Option<Errno> {
-    Errno::from_io_error(&std::io::Error::last_os_error())
+    result == 0 || last_error() != Errno::CHILD
 }

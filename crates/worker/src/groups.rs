@@ -26,6 +26,31 @@ struct Place {
     folder: PathBuf,
     /// The file with the limit.
     limit: &'static str,
+    version: Version,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// How a new process becomes a member of control groups. A write to `cgroup.procs` takes 10 ms: the
+/// kernel then lets no process start another before it has moved this one.
+#[derive(Debug, Default)]
+pub(crate) struct Join {
+    /// Version 1: files to which it writes `0`, to move its only thread.
+    pub(crate) tasks: Vec<OwnedFd>,
+    /// Version 2, where a thread cannot leave its process: the group in which it is made.
+    pub(crate) made_in: Option<MadeIn>,
+}
+
+/// A group of version 2 for a new process.
+#[derive(Debug)]
+pub(crate) struct MadeIn {
+    pub(crate) folder: OwnedFd,
+    /// Its `cgroup.procs`, for a system that cannot make a process in a group.
+    pub(crate) processes: OwnedFd,
 }
 
 /// The groups of one worker. They are removed with this value, after the worker has ended.
@@ -70,32 +95,24 @@ impl Groups {
         self.memory.is_some()
     }
 
-    /// Makes the groups of a worker. The worker joins them by writing `0` to the files. A limit of
-    /// 0 means none.
-    pub(crate) fn make(&self, memory: u64, processes: u64) -> io::Result<(Group, Vec<OwnedFd>)> {
-        let (mut group, name) = (Group::default(), new_name());
-        let mut join = Vec::new();
+    /// Makes the groups of a worker. A limit of 0 means none.
+    pub(crate) fn make(&self, memory: u64, processes: u64) -> io::Result<(Group, Join)> {
+        let (mut group, mut join, name) = (Group::default(), Join::default(), new_name());
         for (place, limit) in [(&self.memory, memory), (&self.processes, processes)] {
-            let Some(Place {
-                folder,
-                limit: file,
-            }) = place.as_ref().filter(|_| limit > 0)
-            else {
+            let Some(place) = place.as_ref().filter(|_| limit > 0) else {
                 continue;
             };
-            let folder = folder.join(&name);
+            let folder = place.folder.join(&name);
             if !group.folders.contains(&folder) {
                 fs::create_dir(&folder)?;
                 group.folders.push(folder.clone());
+                join.add(&folder, place.version)?;
             }
-            let bound = folder.join(file);
+            let bound = folder.join(place.limit);
             fs::write(&bound, limit.to_string())?;
-            if file.starts_with("memory") {
+            if place.limit.starts_with("memory") {
                 group.memory = Some((bound, limit));
             }
-            let mut options = fs::OpenOptions::new();
-            let file = options.write(true).open(folder.join("cgroup.procs"))?;
-            join.push(file.into());
         }
         Ok((group, join))
     }
@@ -114,6 +131,22 @@ impl Groups {
                 }
             }
         }
+    }
+}
+
+impl Join {
+    fn add(&mut self, folder: &Path, version: Version) -> io::Result<()> {
+        let write = |name| fs::OpenOptions::new().write(true).open(folder.join(name));
+        match version {
+            Version::One => self.tasks.push(write("tasks")?.into()),
+            Version::Two => {
+                self.made_in = Some(MadeIn {
+                    folder: fs::File::open(folder)?.into(),
+                    processes: write("cgroup.procs")?.into(),
+                });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -164,6 +197,7 @@ fn find(
         return Ok(Place {
             folder,
             limit: first,
+            version: Version::One,
         });
     }
     let (_, path) = lines
@@ -188,6 +222,7 @@ fn find(
                 return Ok(Place {
                     folder,
                     limit: second,
+                    version: Version::Two,
                 });
             }
             Err(error) => last = error,
@@ -252,5 +287,30 @@ mod tests {
         let place = place().unwrap();
         assert_eq!(place.folder, root.path().join("unit.service"));
         assert_eq!(place.limit, "memory.max");
+    }
+
+    /// The controllers of version 2 may be missing on this system, but not its groups.
+    #[test]
+    fn a_process_can_be_made_in_a_group_of_version_2() {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let Some(root) = mounted(&mounts, "cgroup2", None) else {
+            eprintln!("skipped: this system has no control groups of version 2");
+            return;
+        };
+        let (name, mut join) = (new_name(), Join::default());
+        let folder = root.join(&name);
+        if let Err(error) = fs::create_dir(&folder) {
+            eprintln!("skipped: {}: {error}", folder.display());
+            return;
+        }
+        let group = Group {
+            folders: vec![folder.clone()],
+            memory: None,
+        };
+        join.add(&folder, Version::Two).unwrap();
+        let text = crate::namespaces::tests::printed("cat /proc/self/cgroup", join);
+        assert!(text.contains(&format!("0::/{name}")), "{text}");
+        drop(group);
+        assert!(!folder.exists(), "the group is removed");
     }
 }

@@ -9,10 +9,14 @@
 //! *keeper*: it waits for the worker, and ends with the worker's status. Its end is the end of all
 //! processes of the namespace. The worker has the number that its keeper has for the server.
 
+use crate::groups::{Join, MadeIn};
+pub(crate) use keeper::{KEEPER, keep};
+use keeper::{become_keeper, number_next};
+pub(crate) use rights::drop_rights;
+use rights::keep_mount_rights;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString, OsString};
 use std::fmt;
@@ -23,6 +27,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
+
+mod keeper;
+mod rights;
 
 /// Added to the server's own value, so that the kernel ends workers before the server when memory
 /// is short.
@@ -218,8 +225,8 @@ pub(crate) struct Start {
     /// A socket, which it gets at this descriptor.
     pub(crate) socket: Option<(OwnedFd, RawFd)>,
     pub(crate) namespaces: Namespaces,
-    /// Files to which it writes its number, to join control groups.
-    pub(crate) groups: Vec<OwnedFd>,
+    /// The control groups of which it is a member.
+    pub(crate) groups: Join,
     /// Program and arguments of the keeper of a PID namespace, which runs [`keep`].
     pub(crate) keeper: Vec<OsString>,
 }
@@ -258,10 +265,9 @@ impl Child {
     /// Waits until it has ended. The status is that of the worker.
     pub(crate) fn wait(self) -> io::Result<ExitStatus> {
         let status = wait(self.id)?;
-        let signal = status.code().map(|code| code - SIGNALLED);
-        match signal.filter(|signal| self.keeps && (1..=MOST_SIGNAL).contains(signal)) {
-            Some(signal) => Ok(ExitStatus::from_raw(signal)),
-            None => Ok(status),
+        match self.keeps {
+            true => Ok(keeper::of_worker(status)),
+            false => Ok(status),
         }
     }
 }
@@ -277,16 +283,10 @@ impl Start {
         let program = program.ok_or_else(|| io::Error::other("there is no program"))?;
         let named = program.to_string_lossy().into_owned();
         let program = text(program)?;
-        let words: Vec<CString> = self
-            .words
-            .into_iter()
-            .map(text)
-            .collect::<io::Result<_>>()?;
-        let keeper: Vec<CString> = self
-            .keeper
-            .into_iter()
-            .map(text)
-            .collect::<io::Result<_>>()?;
+        let texts = |words: Vec<OsString>| words.into_iter().map(text).collect();
+        let words: io::Result<Vec<CString>> = texts(self.words);
+        let keeper: io::Result<Vec<CString>> = texts(self.keeper);
+        let (words, keeper) = (words?, keeper?);
         let variables = self.environment.into_iter().map(|(mut name, value)| {
             name.push("=");
             name.push(value);
@@ -301,6 +301,8 @@ impl Start {
         // Not at a descriptor that the child replaces.
         let write = rustix::io::fcntl_dupfd_cloexec(&low, 10)?;
         drop(low);
+        let Join { tasks, made_in } = &self.groups;
+        let tasks: Vec<RawFd> = tasks.iter().map(AsRawFd::as_raw_fd).collect();
         let prepared = Prepared {
             program: &program,
             words: &pointers(&words),
@@ -312,19 +314,22 @@ impl Start {
                 .as_ref()
                 .map(|(socket, at)| (socket.as_raw_fd(), *at)),
             namespaces: self.namespaces,
-            groups: &self
-                .groups
-                .iter()
-                .map(AsRawFd::as_raw_fd)
-                .collect::<Vec<_>>(),
+            tasks: &tasks,
+            made_in: made_in.as_ref(),
             oom_score: &oom_score(),
             maps: &Maps::new(),
             parent: std::process::id() as libc::pid_t,
         };
-        let id = clone(self.namespaces.flags())?;
+        let flags = self.namespaces.flags();
+        let made = made_in.as_ref().map(|group| clone_in(flags, &group.folder));
+        let (id, is_member) = match made {
+            Some(Ok(id)) => (id, true),
+            // An older kernel, or a filter of system calls.
+            Some(Err(_)) | None => (clone(flags)?, false),
+        };
         if id == 0 {
             // SAFETY: this is the child, which only makes system calls until the program runs.
-            unsafe { prepared.become_it(write.as_raw_fd()) };
+            unsafe { prepared.become_it(write.as_raw_fd(), is_member) };
         }
         drop(write);
         let mut told = Vec::new();
@@ -351,21 +356,26 @@ struct Prepared<'p> {
     output: RawFd,
     socket: Option<(RawFd, RawFd)>,
     namespaces: Namespaces,
-    groups: &'p [RawFd],
+    /// As in [`Join`].
+    tasks: &'p [RawFd],
+    /// As in [`Join`].
+    made_in: Option<&'p MadeIn>,
     oom_score: &'p str,
     maps: &'p Maps,
     parent: libc::pid_t,
 }
 
 impl Prepared<'_> {
-    /// Runs the program. If that fails, tells the parent why and ends.
+    /// Runs the program. If that fails, tells the parent why and ends. `is_member` tells whether it
+    /// was made in its group.
     ///
     /// # Safety
     /// As [`Namespaces::enter`].
-    unsafe fn become_it(&self, tell: RawFd) -> ! {
+    unsafe fn become_it(&self, tell: RawFd, is_member: bool) -> ! {
         // SAFETY: the caller's promise.
         unsafe {
-            let error = match self.prepare().and_then(|()| self.keep_or_go_on(tell)) {
+            let prepared = self.prepare(is_member);
+            let error = match prepared.and_then(|()| self.keep_or_go_on(tell)) {
                 Ok(()) => {
                     let (words, variables) = (self.words.as_ptr(), self.variables.as_ptr());
                     libc::execve(self.program.as_ptr(), words, variables);
@@ -379,7 +389,7 @@ impl Prepared<'_> {
         }
     }
 
-    unsafe fn prepare(&self) -> Result<(), Errno> {
+    unsafe fn prepare(&self, is_member: bool) -> Result<(), Errno> {
         // SAFETY: the caller's promise.
         unsafe {
             check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
@@ -388,8 +398,10 @@ impl Prepared<'_> {
             if !self.namespaces.processes && libc::getppid() != self.parent {
                 return Err(Errno::PIPE);
             }
-            for group in self.groups {
-                check_bytes(libc::write(*group, c"0".as_ptr().cast(), 1))?;
+            let group = self.made_in.filter(|_| !is_member);
+            let processes = group.map(|group| group.processes.as_raw_fd());
+            for file in self.tasks.iter().copied().chain(processes) {
+                check_bytes(libc::write(file, c"0".as_ptr().cast(), 1))?;
             }
             // Without the right to raise it, the process has the server's value.
             let _ = write(c"/proc/self/oom_score_adj", self.oom_score.as_bytes());
@@ -416,7 +428,7 @@ impl Prepared<'_> {
                 }
                 if worker > 0 {
                     libc::close(tell);
-                    self.become_keeper(keeper, worker as u32);
+                    become_keeper(self.keeper, keeper, worker as u32);
                 }
             }
             if self.namespaces.user {
@@ -442,157 +454,29 @@ impl Prepared<'_> {
     }
 }
 
-impl Prepared<'_> {
-    /// Becomes the keeper, which has no files. It gives up its rights later: a program that gains
-    /// rights would lose the request to end with the server.
-    ///
-    /// # Safety
-    /// As [`Namespaces::enter`].
-    unsafe fn become_keeper(&self, program: RawFd, worker: u32) -> ! {
-        let mut variable = [0; KEEPER.len() + 1 + DIGITS + 1];
-        let (name, number) = variable.split_at_mut(KEEPER.len() + 1);
-        name[..KEEPER.len()].copy_from_slice(KEEPER.as_bytes());
-        name[KEEPER.len()] = b'=';
-        decimal(worker, number);
-        let variables: [*const libc::c_char; 2] = [variable.as_ptr().cast(), std::ptr::null()];
-        // SAFETY: the caller's promise.
-        unsafe {
-            let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
-            for standard in 0..3 {
-                libc::dup2(null, standard);
-            }
-            let (words, empty) = (self.keeper.as_ptr(), c"".as_ptr());
-            let (variables, flags) = (variables.as_ptr(), libc::AT_EMPTY_PATH);
-            libc::syscall(libc::SYS_execveat, program, empty, words, variables, flags);
-            libc::_exit(1);
-        }
-    }
-}
-
-/// The highest number of a signal.
-const MOST_SIGNAL: i32 = 64;
-/// Exit statuses of a keeper above this one are signals that ended the worker.
-const SIGNALLED: i32 = 128;
-
-/// Environment variable of a keeper, with the number of its worker.
-pub(crate) const KEEPER: &str = "FARCALL_KEEPER";
-
-/// Waits for the worker and for every process that it leaves behind. Ends with the worker's status;
-/// 128 and more stand for a signal.
-pub(crate) fn keep() -> ! {
-    drop_rights();
-    let worker = std::env::var(KEEPER)
-        .ok()
-        .and_then(|text| text.parse().ok());
-    loop {
-        let mut status = 0;
-        // SAFETY: a system call on memory of this frame.
-        let ended = unsafe { libc::waitpid(-1, &mut status, 0) };
-        if Some(ended) == worker || ended < 0 && last_error() == Errno::CHILD {
-            let status = ExitStatus::from_raw(status);
-            let signal = status.signal().map(|signal| SIGNALLED + signal);
-            std::process::exit(status.code().or(signal).unwrap_or(1));
-        }
-    }
-}
-
-/// Gives up all rights of root, so that this thread can use only the files of its user.
-pub(crate) fn drop_rights() {
-    let none = CapabilitySets {
-        effective: CapabilitySet::empty(),
-        permitted: CapabilitySet::empty(),
-        inheritable: CapabilitySet::empty(),
-    };
-    // To give up rights is always allowed.
-    let _ = set_capabilities(None, none);
-}
-
-/// Digits of a process number, at most.
-const DIGITS: usize = 10;
-
-/// Writes a number in digits, without allocation. Returns their count.
-fn decimal(number: u32, to: &mut [u8]) -> usize {
-    let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
-    let mut rest = number;
-    for place in to[..digits].iter_mut().rev() {
-        *place = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    digits
-}
-
-/// Gives the next process of this PID namespace the number that this process has for the server, so
-/// that workers have different numbers. Libraries seed random numbers with them.
-///
-/// # Safety
-/// As [`Namespaces::enter`].
-unsafe fn number_next() {
-    let mut text = [0u8; DIGITS];
-    // SAFETY: system calls on memory of this frame.
-    unsafe {
-        let length = libc::readlink(c"/proc/self".as_ptr(), text.as_mut_ptr().cast(), DIGITS);
-        let digits = text.iter().take(length.max(0) as usize);
-        let digits = digits.filter(|digit| digit.is_ascii_digit());
-        let number = digits.fold(0, |number: u32, digit| {
-            number
-                .wrapping_mul(10)
-                .wrapping_add(u32::from(*digit - b'0'))
-        });
-        let length = decimal(number.saturating_sub(1), &mut text);
-        // Without the right to it, the worker has the number 2.
-        let _ = write(c"/proc/sys/kernel/ns_last_pid", &text[..length]);
-    }
-}
-
-/// Keeps the rights over mounts and the network of the new namespaces in the program. The worker
-/// gives them up before it calls a function.
-///
-/// # Safety
-/// As [`Namespaces::enter`].
-unsafe fn keep_mount_rights() -> Result<(), Errno> {
-    const NET_ADMIN: u32 = 12;
-    const SYS_ADMIN: u32 = 21;
-    const AMBIENT: libc::c_int = 47;
-    const RAISE: libc::c_ulong = 2;
-    let kept = 1u32 << NET_ADMIN | 1 << SYS_ADMIN;
-    // SAFETY: the caller's promise.
-    unsafe {
-        set_rights(kept)?;
-        for right in [NET_ADMIN, SYS_ADMIN] {
-            check(libc::prctl(
-                AMBIENT,
-                RAISE,
-                libc::c_ulong::from(right),
-                0,
-                0,
-            ))?;
-        }
-    }
-    Ok(())
-}
-
-/// Sets the rights of the calling thread, of the first 32, to these.
-///
-/// # Safety
-/// As [`Namespaces::enter`].
-unsafe fn set_rights(rights: u32) -> Result<(), Errno> {
-    const VERSION_3: u32 = 0x2008_0522;
-    let header = [VERSION_3, 0];
-    // Effective, permitted and inheritable, for the first 32 rights and for the others.
-    let sets = [rights, rights, rights, 0, 0, 0];
-    // SAFETY: a system call on memory of this frame, laid out as capset(2) says.
-    match unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) } {
-        0.. => Ok(()),
-        _ => Err(last_error()),
-    }
-}
-
 /// Makes a child as `fork` does, in new namespaces. In the child the result is 0.
 fn clone(flags: libc::c_int) -> io::Result<libc::pid_t> {
     let flags = libc::c_long::from(flags | libc::SIGCHLD);
     // SAFETY: without a stack and without shared memory this is a fork. The child makes only system
     // calls, so it needs no lock that another thread of the parent may have held.
     let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    match child {
+        0.. => Ok(child as libc::pid_t),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// As [`clone`], in a control group of version 2.
+fn clone_in(flags: libc::c_int, group: &OwnedFd) -> io::Result<libc::pid_t> {
+    const INTO_GROUP: u64 = 0x2_0000_0000;
+    // The fields of `clone_args`, as clone3(2) has them.
+    let mut arguments = [0u64; 11];
+    arguments[0] = u64::from(flags.unsigned_abs()) | INTO_GROUP;
+    arguments[4] = libc::SIGCHLD as u64;
+    arguments[10] = group.as_raw_fd() as u64;
+    let bytes = size_of_val(&arguments);
+    // SAFETY: as `clone`.
+    let child = unsafe { libc::syscall(libc::SYS_clone3, arguments.as_ptr(), bytes) };
     match child {
         0.. => Ok(child as libc::pid_t),
         _ => Err(io::Error::last_os_error()),
@@ -631,7 +515,8 @@ fn oom_score() -> String {
     (own.unwrap_or(0) + OOM_SCORE).min(1000).to_string()
 }
 
-fn last_error() -> Errno {
+/// The error of the last system call.
+pub(crate) fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
@@ -664,14 +549,23 @@ unsafe fn write(path: &CStr, text: &[u8]) -> Result<(), Errno> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::fs::File;
 
     /// A keeper: it waits for its only child, the worker.
     const KEEPING: &str = "while kill -0 $FARCALL_KEEPER; do sleep 0.01; done; exit 7";
 
+    /// What a script prints that is a member of control groups.
+    pub(crate) fn printed(script: &str, groups: Join) -> String {
+        run_in(script, Namespaces::default(), groups).1
+    }
+
     fn run(script: &str, namespaces: Namespaces) -> (ExitStatus, String) {
+        run_in(script, namespaces, Join::default())
+    }
+
+    fn run_in(script: &str, namespaces: Namespaces, groups: Join) -> (ExitStatus, String) {
         let (read, output) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         let child = Start {
             words: ["sh", "-c", script].map(OsString::from).into(),
@@ -679,7 +573,7 @@ mod tests {
             output,
             socket: None,
             namespaces,
-            groups: Vec::new(),
+            groups,
             keeper: ["/bin/sh", "-c", KEEPING].map(OsString::from).into(),
         };
         let child = child.start().unwrap();
@@ -707,7 +601,7 @@ mod tests {
             output,
             socket: None,
             namespaces: Namespaces::default(),
-            groups: Vec::new(),
+            groups: Join::default(),
             keeper: Vec::new(),
         };
         let error = start.start().unwrap_err();

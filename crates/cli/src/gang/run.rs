@@ -109,7 +109,7 @@ fn spec(arguments: &Arguments) -> Result<JobSpec, Failure> {
     };
     let folder = std::env::current_dir()?;
     Ok(JobSpec {
-        elements: arguments.processes,
+        processes: arguments.processes,
         command: arguments.command.clone(),
         environment: std::env::vars_os().filter_map(pair).collect(),
         folder: folder.to_string_lossy().into_owned(),

@@ -2,7 +2,7 @@
 //! gang job is at rest.
 
 use super::{Inspection, Job, Order, Root, SIGKILL};
-use crate::{Blocked, Element, FARCALL_FAILED, Global, JobId, Message, Report, Waits, judge};
+use crate::{Blocked, FARCALL_FAILED, Global, JobId, Message, Process, Report, Waits, judge};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -96,8 +96,8 @@ impl Root {
             0 => self.settings.receive,
             bytes => bytes,
         };
-        let elements = elements(job.spec.elements, &inspection.reports, receive);
-        let state = judge(&elements);
+        let processes = processes(job.spec.processes, &inspection.reports, receive);
+        let state = judge(&processes);
         let (word, text) = describe(&state);
         for front in inspection.fronts {
             let told = Message::JobState(word.to_string(), text.clone());
@@ -136,13 +136,13 @@ impl Inspection {
 }
 
 /// Combines the reports of the nodes.
-fn elements(count: u16, reports: &[Report], receive: u32) -> Vec<Element> {
+fn processes(count: u16, reports: &[Report], receive: u32) -> Vec<Process> {
     let ended: BTreeSet<u16> = reports
         .iter()
         .flat_map(|report| &report.ended)
         .copied()
         .collect();
-    let element = |rank: u16| {
+    let process = |rank: u16| {
         let waits = reports.iter().flat_map(|report| &report.waits);
         let found = waits.clone().find(|(other, ..)| *other == rank);
         let (channel, waits) = match (ended.contains(&rank), found) {
@@ -163,13 +163,13 @@ fn elements(count: u16, reports: &[Report], receive: u32) -> Vec<Element> {
         let pending = queued.filter(|(_, to, on, _)| (*to, *on) == (rank, channel));
         let fill = reports.iter().flat_map(|report| &report.fill);
         let room = fill.filter(|(_, on, bytes)| *on == channel && bytes + PART <= receive);
-        Element {
+        Process {
             waits,
             pending: pending.map(|(from, ..)| *from).collect(),
             room: room.map(|(rank, ..)| *rank).collect(),
         }
     };
-    (0..count).map(element).collect()
+    (0..count).map(process).collect()
 }
 
 /// The state as one word and a description for the user.

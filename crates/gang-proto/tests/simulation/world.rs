@@ -43,7 +43,7 @@ impl Default for Faults {
 }
 
 /// A process on its node.
-struct Element {
+struct Process {
     rank: u16,
     slot: (usize, u16),
     /// Remaining work, as time; none if it waits for a message forever.
@@ -55,7 +55,7 @@ struct Element {
 
 /// A gang job on one node.
 struct Local {
-    elements: Vec<Element>,
+    processes: Vec<Process>,
     is_started: bool,
 }
 
@@ -245,9 +245,9 @@ impl World {
         let mut runs = BTreeMap::new();
         for daemon in &self.daemons {
             for (id, job) in &daemon.jobs {
-                for element in job.elements.iter().filter(|one| one.since.is_some()) {
-                    let other = *runs.entry(element.slot).or_insert(*id);
-                    assert_eq!(other, *id, "two jobs run at {:?}", element.slot);
+                for process in job.processes.iter().filter(|one| one.since.is_some()) {
+                    let other = *runs.entry(process.slot).or_insert(*id);
+                    assert_eq!(other, *id, "two jobs run at {:?}", process.slot);
                 }
             }
         }
@@ -337,8 +337,8 @@ impl World {
             return self.at(time, Event::Up(parent, index, message));
         }
         match message {
-            Message::ElementEnded(job, rank, ended) => {
-                self.root.handle_element_ended(job, rank, ended);
+            Message::ProcessEnded(job, rank, ended) => {
+                self.root.handle_process_ended(job, rank, ended);
             }
             Message::Inspected(job, node, report) => self.root.handle_inspected(job, node, report),
             Message::Lost(node) => self.root.handle_lost(node),
@@ -417,11 +417,11 @@ impl World {
     fn stop(&mut self, index: usize, id: JobId) {
         let now = self.now;
         let job = self.daemons[index].jobs.get_mut(&id);
-        for element in job.into_iter().flat_map(|job| &mut job.elements) {
-            if let Some(since) = element.since.take()
-                && let Some(left) = &mut element.left
+        for process in job.into_iter().flat_map(|job| &mut job.processes) {
+            if let Some(since) = process.since.take()
+                && let Some(left) = &mut process.left
             {
-                *self.done.entry((id, element.rank)).or_default() += now - since;
+                *self.done.entry((id, process.rank)).or_default() += now - since;
                 *left -= now - since;
             }
         }
@@ -432,9 +432,9 @@ impl World {
         let mut ends = Vec::new();
         if let Some(job) = self.daemons[index].jobs.get_mut(&id) {
             job.is_started = true;
-            for element in job.elements.iter_mut().filter(|one| !one.has_ended) {
-                element.since.get_or_insert(now);
-                ends.extend(element.left.map(|left| (now + left, element.rank)));
+            for process in job.processes.iter_mut().filter(|one| !one.has_ended) {
+                process.since.get_or_insert(now);
+                ends.extend(process.left.map(|left| (now + left, process.rank)));
             }
         }
         for (time, rank) in ends {
@@ -446,19 +446,19 @@ impl World {
         let now = self.now;
         let daemon = &mut self.daemons[index];
         let job = daemon.jobs.get_mut(&id).filter(|_| daemon.is_alive);
-        let mut elements = job.into_iter().flat_map(|job| &mut job.elements);
-        let Some(element) = elements.find(|one| one.rank == rank) else {
+        let mut processes = job.into_iter().flat_map(|job| &mut job.processes);
+        let Some(process) = processes.find(|one| one.rank == rank) else {
             return;
         };
         // A process that was stopped in between has work left.
-        let is_done = |since: Nanos| element.left == Some(now - since);
-        if !element.since.is_some_and(is_done) {
+        let is_done = |since: Nanos| process.left == Some(now - since);
+        if !process.since.is_some_and(is_done) {
             return;
         }
-        element.since = None;
-        element.has_ended = true;
-        *self.done.entry((id, rank)).or_default() += element.left.unwrap_or_default();
-        let ended = Message::ElementEnded(id, rank, Ended::default());
+        process.since = None;
+        process.has_ended = true;
+        *self.done.entry((id, rank)).or_default() += process.left.unwrap_or_default();
+        let ended = Message::ProcessEnded(id, rank, Ended::default());
         self.report(index, ended);
     }
 
@@ -476,8 +476,8 @@ impl World {
         let daemon = &mut self.daemons[index];
         let places = placement.nodes.iter().zip(&placement.processors).zip(0..);
         let here = places.filter(|((node, _), _)| daemon.number == Some(**node));
-        let elements: Vec<Element> = here
-            .map(|((_, processor), rank)| Element {
+        let processes: Vec<Process> = here
+            .map(|((_, processor), rank)| Process {
                 rank,
                 slot: (index, *processor),
                 left: self.work[&(placement.job, rank)],
@@ -485,10 +485,10 @@ impl World {
                 has_ended: false,
             })
             .collect();
-        assert_eq!(spec.elements as usize, placement.nodes.len());
-        if !elements.is_empty() {
+        assert_eq!(spec.processes as usize, placement.nodes.len());
+        if !processes.is_empty() {
             let job = Local {
-                elements,
+                processes,
                 is_started: false,
             };
             daemon.jobs.insert(placement.job, job);
@@ -499,10 +499,10 @@ impl World {
         assert_eq!(signal, SIGKILL);
         let job = self.daemons[index].jobs.get_mut(&id);
         let mut ended = Vec::new();
-        for element in job.into_iter().flat_map(|job| &mut job.elements) {
-            element.since = None;
-            if !std::mem::replace(&mut element.has_ended, true) {
-                ended.push(element.rank);
+        for process in job.into_iter().flat_map(|job| &mut job.processes) {
+            process.since = None;
+            if !std::mem::replace(&mut process.has_ended, true) {
+                ended.push(process.rank);
             }
         }
         for rank in ended {
@@ -511,7 +511,7 @@ impl World {
                 cause: Some("was killed".to_string()),
                 usage: Usage::default(),
             };
-            self.report(index, Message::ElementEnded(id, rank, killed));
+            self.report(index, Message::ProcessEnded(id, rank, killed));
         }
     }
 
@@ -522,19 +522,19 @@ impl World {
             return;
         };
         let mut report = Report::default();
-        for element in daemon
+        for process in daemon
             .jobs
             .get(&id)
             .into_iter()
-            .flat_map(|job| &job.elements)
+            .flat_map(|job| &job.processes)
         {
             assert!(
-                element.since.is_none(),
+                process.since.is_none(),
                 "job {id} is looked at while it runs"
             );
-            match (element.has_ended, element.left) {
-                (true, _) => report.ended.push(element.rank),
-                (false, None) => report.waits.push((element.rank, 0, 1, 0, 0)),
+            match (process.has_ended, process.left) {
+                (true, _) => report.ended.push(process.rank),
+                (false, None) => report.waits.push((process.rank, 0, 1, 0, 0)),
                 (false, Some(_)) => {}
             }
         }

@@ -56,10 +56,10 @@ impl World {
         self.last_front += 1;
         let front = self.last_front;
         let user = 1 + self.random.below(3) as u32;
-        let elements = 1 + self.random.below(2 + 2 * self.faults.nodes as u64) as u16;
+        let processes = 1 + self.random.below(2 + 2 * self.faults.nodes as u64) as u16;
         let waits = self.random.below(6) == 0;
         let spec = JobSpec {
-            elements,
+            processes,
             command: vec!["job".to_string()],
             memory: self.random.below(3),
             detect_termination: waits,
@@ -67,7 +67,7 @@ impl World {
             ..JobSpec::default()
         };
         let id = self.started + 1;
-        for rank in 0..elements {
+        for rank in 0..processes {
             let most = [MS, 100 * MS, 2 * SECOND][self.below(3)];
             let work = Some(1 + self.random.below(most)).filter(|_| !waits);
             self.work.insert((id, rank), work);
