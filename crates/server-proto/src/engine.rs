@@ -121,6 +121,7 @@ impl Engine {
         let cx = &mut self.cx;
         match event {
             Event::Authenticated(connection, found) => self.authenticated(connection, found),
+            Event::Challenged(connection, text) => clients::challenge(cx, connection, text),
             Event::Lost(connection, why) => self.close(connection, why),
             Event::NoMemory(memory, why) => self.no_memory(memory, &why),
             Event::NotShared(connection, why) => self.close(connection, Some(why)),

@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::action::{Action, Direction};
 use crate::call::State;
+use crate::context::Context;
 use crate::event::{Identity, Refused};
 use crate::flaw::{Flaw, has};
 use crate::keys::ConnectionKey;
@@ -10,6 +11,14 @@ use crate::objects::Objects;
 use crate::segments;
 use crate::settings::nanos;
 use farcall_rpc_proto::{CallId, Failure, FailureKind, Nanos, ProtocolError};
+
+/// Asks a client for the proof of who it is.
+pub(super) fn challenge(cx: &mut Context, key: ConnectionKey, text: String) {
+    if let Some(connection) = cx.clients.get_mut(key) {
+        connection.proto.challenge(text);
+        cx.answered(key);
+    }
+}
 
 impl Engine {
     /// Handles the result of authentication: the client becomes a user, or is refused.
@@ -28,11 +37,17 @@ impl Engine {
         let connection = &mut clients[key];
         let (peer, agent) = (&connection.peer.name, &connection.peer.agent);
         match found {
-            Ok(Identity { user, is_operator }) => {
+            Ok(Identity {
+                user,
+                is_operator,
+                signature,
+            }) => {
                 tracing::debug!("{peer}: connected, {agent}, user {user}");
                 connection.user = user;
                 connection.peer.is_operator = is_operator;
                 connection.connected = true;
+                connection.proto.welcome(signature);
+                self.cx.answered(key);
             }
             Err(refusal) => {
                 connection.proto.refuse(refusal.text);

@@ -1,7 +1,7 @@
 //! Requests of clients, passed to the parts that handle them.
 
 use super::{Engine, Overview};
-use crate::action::Action;
+use crate::action::{Action, Shown};
 use crate::connection::Offer;
 use crate::context::Context;
 use crate::elements::Elements;
@@ -30,11 +30,18 @@ fn is_reading(event: &Event, loan: HandleId) -> bool {
 fn ask_who(cx: &mut Context, key: ConnectionKey, hello: Hello) {
     let connection = &mut cx.clients[key];
     (connection.peer.agent, connection.loan) = (hello.agent, hello.loan);
-    cx.out.push(Action::Authenticate {
-        connection: key,
-        token: hello.token,
-        is_lent: hello.loan.is_some(),
-    });
+    let shown = match (hello.loan, hello.proof, hello.token) {
+        (Some(_), ..) => Shown::Loan,
+        (None, Some(first), _) => Shown::First(first),
+        (None, None, Some(token)) => Shown::Token(token),
+        (None, None, None) => Shown::Nothing,
+    };
+    cx.out.push(Action::Authenticate(key, shown));
+}
+
+fn no_metaserver() -> Failure {
+    let text = "this is a server, not a metaserver";
+    Failure::new(FailureKind::NotAllowed, text)
 }
 
 /// Destroys an object.
@@ -59,6 +66,7 @@ impl Engine {
                 (None, hello) => ask_who(cx, key, hello),
                 (Some(refusal), _) => self.authenticated(key, Err(refusal.into())),
             },
+            Event::Proof(text) => cx.out.push(Action::Authenticate(key, Shown::Proof(text))),
             Event::List(request, from) => {
                 cx.clients[key]
                     .proto
@@ -78,8 +86,7 @@ impl Engine {
             }
             Event::Drain(request) => self.drain_for(key, request),
             Event::Directory(request, ..) => {
-                let text = "this is a server, not a metaserver";
-                cx.refuse(key, request, &Failure::new(FailureKind::NotAllowed, text));
+                cx.refuse(key, request, &no_metaserver());
             }
             Event::Share(request, bytes) => segments::share(cx, key, request, bytes),
             Event::Unshare(request) => segments::unshare(cx, key, request),

@@ -257,6 +257,7 @@ impl Reactor {
     /// Ends a connection, with its last words if they can be said.
     pub(super) fn close(&mut self, key: ConnectionKey) {
         if let Some(socket) = self.sockets.open.remove(key) {
+            self.operator.forget(key);
             self.poll.forget(socket.fd());
             socket.farewell(&mut self.server, &self.memories, self.clock.nanos());
             self.listeners.listen_again(&self.poll);
