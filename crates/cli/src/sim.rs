@@ -5,18 +5,20 @@ mod scenario;
 
 use crate::failure::Failure;
 use clap::Args;
-use farcall_gridsim::{Outcome, simulate};
+use farcall_gridsim::{Figures, Outcome, Spread, simulate, simulate_load};
 use farcall_schedule::placement::Policy;
-use scenario::{Description, Named};
+use scenario::{Case, Description, Named};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
 const AFTER: &str = "\
-The scenario is a TOML file with tables [[server]], [[site]] and [[calls]]. Rates are in bytes/s, or
-have a unit. Placement, queues and estimates use the code of real servers and metaservers.
+The scenario is a TOML file with tables [[server]], [[site]] and [[calls]]. With [[clients]] instead
+of [[calls]], clients call one server again and again, as in the first Ninf paper. Rates are in
+bytes/s, or have a unit. Placement, queues and estimates use the code of real servers.
 
 Examples:
   farcall sim examples/sim/two-servers.toml
+  farcall sim examples/sim/papers/table4.toml
   farcall sim examples/sim/two-servers.toml --policy completion --json";
 
 /// Simulate clients, servers and networks in virtual time, and compare policies
@@ -48,6 +50,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Failure::cannot("use the scenario", &path, error).into_usage()
     };
     let description: Description = toml::from_str(&text).map_err(|error| wrong(&error))?;
+    let cases = description.cases().map_err(|error| wrong(&error))?;
+    if !cases.is_empty() {
+        run_cases(&cases, arguments.json);
+        return Ok(());
+    }
     let named = description.scenario().map_err(|error| wrong(&error))?;
     let policies = match arguments.policy.as_slice() {
         [] => Policy::NAMES.map(|(_, policy)| policy).to_vec(),
@@ -67,6 +74,68 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         false => print(&named, outcomes),
     }
     Ok(())
+}
+
+/// Runs the cases of clients that call again and again, each as a row of a table.
+fn run_cases(cases: &[Case], json: bool) {
+    let rows = cases.iter().map(|case| (case, simulate_load(&case.load)));
+    if json {
+        let rows: Vec<Value> = rows.map(|(case, row)| row_json(case, &row)).collect();
+        println!("{}", json!({ "schema": 1, "rows": rows }));
+        return;
+    }
+    println!(
+        "function       n  clients  Mflop/s: max      min     mean  MB/s: max    min   mean  \
+         busy   load  response      wait"
+    );
+    for (case, row) in rows {
+        let site = case
+            .site
+            .as_deref()
+            .map_or(String::new(), |site| format!("  {site}"));
+        let (rate, bytes) = (row.operations_per_s, row.bytes_per_s);
+        println!(
+            "{:<9} {:>6} {:>8} {:>13.2} {:>8.2} {:>8.2} {:>10.3} {:>6.3} {:>6.3} {:>4.0} % {:>6.2} \
+             {:>7.2} s {:>7.2} s{site}",
+            case.function,
+            case.n,
+            case.clients,
+            rate.max / 1e6,
+            rate.min / 1e6,
+            rate.mean / 1e6,
+            bytes.max / 1e6,
+            bytes.min / 1e6,
+            bytes.mean / 1e6,
+            100.0 * row.utilisation,
+            row.load,
+            row.response_s,
+            row.wait_s,
+        );
+    }
+}
+
+fn row_json(case: &Case, row: &Figures) -> Value {
+    let spread = |spread: Spread| {
+        json!({
+            "max": spread.max / 1e6,
+            "min": spread.min / 1e6,
+            "mean": spread.mean / 1e6,
+        })
+    };
+    json!({
+        "function": case.function,
+        "n": case.n,
+        "clients": case.clients,
+        "site": case.site,
+        "mflops": spread(row.operations_per_s),
+        "mbytes_per_s": spread(row.bytes_per_s),
+        "utilisation": 100.0 * row.utilisation,
+        "load": row.load,
+        "response_s": row.response_s,
+        "wait_s": row.wait_s,
+        "makespan_s": row.makespan_s,
+        "mean_response_s": row.response_s,
+    })
 }
 
 fn calls_of(outcome: &Outcome, servers: usize) -> Vec<usize> {

@@ -19,12 +19,14 @@
 
 #![forbid(unsafe_code)]
 
+mod load;
 mod network;
 mod scenario;
 mod search;
 mod simulation;
 mod view;
 
+pub use load::{Crowd, Figures, Host, Load, Repeated, Spread, simulate_load};
 pub use scenario::{Arrival, Function, Machine, Port, Scenario, Site};
 pub use search::best_assignment;
 pub use simulation::{Outcome, Record, simulate, simulate_assigned};

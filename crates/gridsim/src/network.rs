@@ -11,15 +11,15 @@ const NOTHING_S: f64 = 1e-9;
 pub(crate) struct Transfer {
     pub(crate) call: usize,
     pub(crate) left: f64,
-    /// The link of the server, which is the second one of the path.
+    /// The last link of the path: that of the server.
     link: LinkId,
-    /// The integral over time of this transfer's share of the server's link, in seconds.
+    /// The integral over time of this transfer's share of its last link, in seconds.
     alone_s: f64,
     begun_s: f64,
 }
 
 impl Transfer {
-    /// Average number of transfers that shared the server's link.
+    /// Average number of transfers that shared its last link.
     pub(crate) fn sharing(&self, now_s: f64) -> f64 {
         ((now_s - self.begun_s) / self.alone_s).max(1.0)
     }
@@ -35,25 +35,27 @@ impl Transfer {
 pub(crate) struct Network {
     solver: MaxMin,
     transfers: Vec<Option<Transfer>>,
-    /// Number of transfers whose server has this link.
+    /// Number of transfers whose path ends with this link.
     on: Vec<u32>,
     now_s: f64,
 }
 
 impl Network {
-    /// A network with one link for each rate, in bytes per second.
-    pub(crate) fn new(rates: &[f64]) -> Network {
+    /// A network with one link for each rate, in bytes per second, and paths of at most so many
+    /// links.
+    pub(crate) fn new(rates: &[f64], longest: usize) -> Network {
         Network {
-            solver: MaxMin::new(rates.iter().copied(), 2),
+            solver: MaxMin::new(rates.iter().copied(), longest),
             transfers: Vec::new(),
             on: vec![0; rates.len()],
             now_s: 0.0,
         }
     }
 
-    /// Starts a transfer over a client's and a server's link. Returns its slot, which is valid
-    /// until the transfer ends.
-    pub(crate) fn begin(&mut self, call: usize, path: [LinkId; 2], bytes: u64) -> usize {
+    /// Starts a transfer over different links, at least one. Returns its slot, which is valid until
+    /// the transfer ends.
+    pub(crate) fn begin(&mut self, call: usize, path: &[LinkId], bytes: f64) -> usize {
+        let last = path[path.len() - 1];
         let free = self.transfers.iter().position(Option::is_none);
         let slot = free.unwrap_or(self.transfers.len());
         if slot == self.transfers.len() {
@@ -61,16 +63,25 @@ impl Network {
         }
         self.transfers[slot] = Some(Transfer {
             call,
-            left: bytes.max(1) as f64,
-            link: path[1],
+            left: bytes.max(1.0),
+            link: last,
             alone_s: 0.0,
             begun_s: self.now_s,
         });
-        self.on[path[1] as usize] += 1;
+        self.on[last as usize] += 1;
         self.solver.begin(0, 1);
-        self.solver.add(slot as u32, &path);
+        self.solver.add(slot as u32, path);
         self.solver.solve();
         slot
+    }
+
+    /// The transfers whose path ends with a link: their number and the sum of their rates.
+    pub(crate) fn use_of(&self, link: LinkId) -> (usize, f64) {
+        let flows = self.solver.flows();
+        let here = flows.filter(|(_, path, _)| path.last() == Some(&link));
+        here.fold((0, 0.0), |(count, sum), (_, _, rate)| {
+            (count + 1, sum + rate)
+        })
     }
 
     /// Number of bytes that a transfer has left.

@@ -142,7 +142,7 @@ impl<'a> Simulation<'a> {
         let arrivals = scenario.arrivals.iter().enumerate();
         Simulation {
             scenario,
-            network: Network::new(&rates),
+            network: Network::new(&rates, 2),
             queues: scenario.machines.iter().map(|one| queue(one.pes)).collect(),
             view: View::new(scenario, policy),
             assigned: None,
@@ -234,7 +234,7 @@ impl<'a> Simulation<'a> {
         let site = self.scenario.arrivals[call].site;
         let link = |host: usize| (2 * host + down) as LinkId;
         let path = [link(site), link(self.scenario.sites.len() + server)];
-        self.network.begin(call, path, bytes)
+        self.network.begin(call, &path, bytes as f64)
     }
 
     fn latency(&self, call: usize) -> f64 {

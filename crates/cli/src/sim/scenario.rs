@@ -1,13 +1,19 @@
 //! The file of a scenario: clients, servers and links as TOML. It is checked before it becomes a
 //! scenario of `gridsim`.
 
-use farcall_gridsim::{Arrival, Function, Machine, Port, Scenario, Site};
+use farcall_gridsim::{
+    Arrival, Crowd, Function, Host, Load, Machine, Port, Repeated, Scenario, Site,
+};
 use farcall_random::SplitMix64;
+use farcall_schedule::queue::Policy;
 use serde::Deserialize;
 
 /// The most servers, sites and calls that are simulated.
 const MOST_HOSTS: usize = 10_000;
 const MOST_CALLS: usize = 1_000_000;
+/// The most clients that call again and again, and threads of their calls.
+const MOST_CLIENTS: u64 = 10_000;
+const MOST_THREADS: u32 = 64;
 
 /// What the file says.
 #[derive(Debug, Deserialize)]
@@ -18,7 +24,11 @@ pub(super) struct Description {
     seed: u64,
     server: Vec<Server>,
     site: Vec<Place>,
+    #[serde(default)]
     calls: Vec<Calls>,
+    /// Clients that call again and again, instead of `calls`.
+    #[serde(default)]
+    clients: Vec<Clients>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -31,6 +41,8 @@ struct Server {
     count: usize,
     #[serde(default = "one_element")]
     pes: u32,
+    /// Operations per second of an element, for `calls`.
+    #[serde(default)]
     speed: f64,
     #[serde(deserialize_with = "farcall_quantity::number")]
     up: f64,
@@ -38,6 +50,18 @@ struct Server {
     down: f64,
     #[serde(default, deserialize_with = "farcall_quantity::number")]
     latency: f64,
+    /// The order in which calls of `clients` start.
+    #[serde(default)]
+    policy: Option<String>,
+    /// Processors that other programs keep busy, beside `clients`.
+    #[serde(default)]
+    background: f64,
+    /// Seconds of processor time for each byte that `clients` transfer.
+    #[serde(default)]
+    byte_time: f64,
+    /// Seconds until the server takes the arguments of a call of `clients`.
+    #[serde(default, deserialize_with = "farcall_quantity::number")]
+    startup: f64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -45,6 +69,9 @@ struct Server {
 struct Place {
     #[serde(default)]
     name: Option<String>,
+    /// Each client's own line.
+    #[serde(default, deserialize_with = "some_number")]
+    client: Option<f64>,
     #[serde(deserialize_with = "farcall_quantity::number")]
     up: f64,
     #[serde(deserialize_with = "farcall_quantity::number")]
@@ -70,6 +97,53 @@ struct Calls {
     /// The site, by name; without one, each call comes from any.
     #[serde(default)]
     site: Option<String>,
+}
+
+/// Clients that call one function again and again. Each n with each number of clients is a case.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Clients {
+    function: String,
+    /// Problem sizes.
+    n: Vec<u32>,
+    /// Numbers of clients at each site.
+    clients: Vec<u32>,
+    /// Operations per second of a call that runs alone, for each n.
+    speed: Vec<f64>,
+    /// Threads of a call.
+    #[serde(default = "one_element")]
+    threads: u32,
+    /// Part of its computing time for which a thread needs a processor, for each n.
+    #[serde(default)]
+    busy: Vec<f64>,
+    /// Seconds of a step.
+    #[serde(deserialize_with = "farcall_quantity::number")]
+    step: f64,
+    /// Probability of a call at a step.
+    probability: f64,
+    /// How many calls of each case are measured.
+    #[serde(default = "hundreds")]
+    calls: usize,
+    /// The only site with clients, by name; without one, all sites.
+    #[serde(default)]
+    site: Option<String>,
+}
+
+/// A number of clients that call a function with one problem size.
+pub(super) struct Case {
+    pub(super) function: String,
+    pub(super) n: u32,
+    pub(super) clients: u32,
+    pub(super) site: Option<String>,
+    pub(super) load: Load,
+}
+
+fn some_number<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    farcall_quantity::number(from).map(Some)
+}
+
+fn hundreds() -> usize {
+    300
 }
 
 fn one() -> usize {
@@ -142,21 +216,8 @@ impl Description {
         random: &mut SplitMix64,
         arrivals: &mut Vec<Arrival>,
     ) -> Result<(), String> {
-        let function = match calls.function.as_str() {
-            "linpack" => Function::Linpack,
-            "ep" => Function::Ep,
-            "product" => Function::Product,
-            other => {
-                return Err(format!(
-                    "function = \"{other}\" must be linpack, ep or product"
-                ));
-            }
-        };
+        let (function, largest) = function(&calls.function)?;
         let (least, most) = calls.n;
-        let largest = match function {
-            Function::Ep => 50,
-            Function::Linpack | Function::Product => 1_000_000,
-        };
         if least == 0 || least > most || most > largest {
             return Err(format!(
                 "n = [{least}, {most}] must be two sizes from 1 to {largest}, the least first"
@@ -168,14 +229,7 @@ impl Description {
                     .to_string(),
             );
         }
-        let site = match &calls.site {
-            None => None,
-            Some(name) => {
-                let mut sites = self.site.iter().enumerate();
-                let found = sites.position(|(number, site)| site.name_or(number) == *name);
-                Some(found.ok_or_else(|| format!("site = \"{name}\": no [[site]] has that name"))?)
-            }
-        };
+        let site = self.site_named(calls.site.as_deref())?;
         for _ in 0..calls.count {
             let n = least + random.below(u64::from(most - least) + 1) as u32;
             let made = Arrival::new(function, n);
@@ -192,7 +246,175 @@ impl Description {
     }
 }
 
+/// The function of a name, and the largest problem size.
+fn function(name: &str) -> Result<(Function, u32), String> {
+    match name {
+        "linpack" => Ok((Function::Linpack, 1_000_000)),
+        "ep" => Ok((Function::Ep, 50)),
+        "product" => Ok((Function::Product, 1_000_000)),
+        other => Err(format!(
+            "function = \"{other}\" must be linpack, ep or product"
+        )),
+    }
+}
+
+impl Description {
+    fn site_named(&self, name: Option<&str>) -> Result<Option<usize>, String> {
+        let Some(name) = name else {
+            return Ok(None);
+        };
+        let mut sites = self.site.iter().enumerate();
+        let found = sites.position(|(number, site)| site.name_or(number) == name);
+        let missing = || format!("site = \"{name}\": no [[site]] has that name");
+        found.ok_or_else(missing).map(Some)
+    }
+
+    /// The cases of clients that call again and again; none if the file has calls instead.
+    pub(super) fn cases(&self) -> Result<Vec<Case>, String> {
+        match (self.calls.is_empty(), self.clients.is_empty()) {
+            (true, true) => return Err("a scenario needs [[calls]] or [[clients]]".to_string()),
+            (false, false) => {
+                return Err("a scenario has either [[calls]] or [[clients]]".to_string());
+            }
+            _ => {}
+        }
+        let mut cases = Vec::new();
+        for clients in &self.clients {
+            let [server] = self.server.as_slice() else {
+                return Err("a scenario with [[clients]] has one [[server]]".to_string());
+            };
+            let host = server.host()?;
+            for (index, n) in clients.n.iter().enumerate() {
+                let repeated = clients.repeated(index)?;
+                for count in &clients.clients {
+                    let load = Load {
+                        seed: self.seed,
+                        host: host.clone(),
+                        sites: self.crowds(clients, *count)?,
+                        repeated: repeated.clone(),
+                        step_s: clients.step,
+                        probability: clients.probability,
+                        calls: clients.calls,
+                    };
+                    cases.push(Case {
+                        function: clients.function.clone(),
+                        n: *n,
+                        clients: *count,
+                        site: clients.site.clone(),
+                        load,
+                    });
+                }
+            }
+        }
+        Ok(cases)
+    }
+
+    fn crowds(&self, clients: &Clients, count: u32) -> Result<Vec<Crowd>, String> {
+        let only = self.site_named(clients.site.as_deref())?;
+        let sites = self.site.iter().enumerate();
+        let sites = sites.filter(|(number, _)| only.is_none_or(|only| only == *number));
+        let crowds = sites.map(|(number, site)| {
+            let name = site.name_or(number);
+            let port = port(&name, site.up, site.down, site.latency)?;
+            let line = site.client.unwrap_or(site.up.max(site.down));
+            if !(line.is_finite() && line > 0.0) {
+                return Err(format!("{name}: client must be greater than 0"));
+            }
+            Ok(Crowd {
+                clients: count,
+                line,
+                port,
+            })
+        });
+        let crowds = crowds.collect::<Result<Vec<Crowd>, String>>()?;
+        let all = crowds.len() as u64 * u64::from(count);
+        match (1..=MOST_CLIENTS).contains(&all) {
+            true => Ok(crowds),
+            false => Err(format!(
+                "clients = {count} at each of {} sites must be 1 to {MOST_CLIENTS} in all",
+                crowds.len()
+            )),
+        }
+    }
+}
+
+impl Clients {
+    /// The call with the n of this index.
+    fn repeated(&self, index: usize) -> Result<Repeated, String> {
+        let (function, largest) = function(&self.function)?;
+        let (n, speed) = (self.n[index], self.speed.get(index));
+        if n == 0 || n > largest {
+            return Err(format!("n = {n} must be a size from 1 to {largest}"));
+        }
+        let speed = *speed.ok_or("speed must have an entry for each n")?;
+        if !(speed.is_finite() && speed > 0.0) {
+            return Err(format!("speed = {speed} must be greater than 0"));
+        }
+        let busy = self.busy.get(index).copied().unwrap_or(1.0);
+        if !(busy > 0.0 && busy <= 1.0) {
+            return Err(format!(
+                "busy = {busy} must be greater than 0 and at most 1"
+            ));
+        }
+        if !(1..=MOST_THREADS).contains(&self.threads) {
+            return Err(format!(
+                "threads = {} must be 1 to {MOST_THREADS}",
+                self.threads
+            ));
+        }
+        if !(self.probability > 0.0 && self.probability <= 1.0) {
+            return Err("probability must be greater than 0 and at most 1".to_string());
+        }
+        if !(self.step.is_finite() && self.step >= 0.0) || self.calls > MOST_CALLS {
+            return Err(format!(
+                "step must be at least 0, and calls at most {MOST_CALLS}"
+            ));
+        }
+        let call = Arrival::new(function, n);
+        Ok(Repeated {
+            seconds: call.work / speed,
+            call,
+            threads: self.threads,
+            busy,
+        })
+    }
+}
+
 impl Server {
+    /// The server of clients that call again and again.
+    fn host(&self) -> Result<Host, String> {
+        let name = self.name.as_deref().unwrap_or("server");
+        let policy = match &self.policy {
+            None => Policy::default(),
+            Some(policy) => Policy::named(policy).ok_or_else(|| {
+                let names = Policy::NAMES.map(|(name, _)| name).join(", ");
+                format!("{name}: policy = \"{policy}\" must be one of {names}")
+            })?,
+        };
+        let amounts = [self.background, self.byte_time, self.startup];
+        if !amounts
+            .iter()
+            .all(|amount| amount.is_finite() && *amount >= 0.0)
+        {
+            return Err(format!(
+                "{name}: background, byte_time and startup must be at least 0"
+            ));
+        }
+        if self.pes == 0 || self.background >= f64::from(self.pes) {
+            return Err(format!(
+                "{name}: pes must be greater than 0 and than background"
+            ));
+        }
+        Ok(Host {
+            pes: self.pes,
+            policy,
+            background: self.background,
+            byte_s: self.byte_time,
+            startup_s: self.startup,
+            port: port(name, self.up, self.down, self.latency)?,
+        })
+    }
+
     fn machine(&self, name: &str) -> Result<Machine, String> {
         if self.pes == 0 || !(self.speed.is_finite() && self.speed > 0.0) {
             return Err(format!("{name}: pes and speed must be greater than 0"));
@@ -229,6 +451,7 @@ fn port(name: &str, up: f64, down: f64, latency_s: f64) -> Result<Port, String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farcall_gridsim::simulate_load;
 
     const EXAMPLE: &str = include_str!("../../../../examples/sim/two-servers.toml");
 
@@ -261,5 +484,101 @@ mod tests {
         assert!(wrong("[100, 1200]", "[1200, 100]").contains("the least first"));
         assert!(wrong("count = 100", "count = 10000000").contains("at most"));
         assert!(wrong("seed", "sed").contains("sed"));
+    }
+
+    /// The rows of a table of the first Ninf paper that were not used to choose the scenario: n,
+    /// clients and the mean Mflop/s of a call.
+    type Rows = &'static [(u32, u32, f64)];
+
+    const PAPERS: [(&str, Rows); 3] = [
+        (
+            include_str!("../../../../examples/sim/papers/table3.toml"),
+            &[
+                (600, 2, 69.63),
+                (600, 4, 67.05),
+                (600, 8, 49.02),
+                (600, 16, 21.27),
+                (1000, 2, 89.90),
+                (1000, 4, 81.39),
+                (1000, 8, 46.48),
+                (1000, 16, 21.14),
+                (1400, 2, 110.48),
+                (1400, 4, 93.35),
+                (1400, 8, 50.11),
+                (1400, 16, 23.93),
+            ],
+        ),
+        (
+            include_str!("../../../../examples/sim/papers/table4.toml"),
+            &[
+                (600, 2, 83.17),
+                (600, 4, 75.83),
+                (600, 8, 51.51),
+                (600, 16, 18.69),
+                (1000, 2, 127.63),
+                (1000, 4, 92.98),
+                (1000, 8, 45.85),
+                (1000, 16, 20.33),
+                (1400, 2, 157.98),
+                (1400, 4, 96.26),
+                (1400, 8, 48.27),
+                (1400, 16, 23.25),
+            ],
+        ),
+        (
+            include_str!("../../../../examples/sim/papers/table5.toml"),
+            &[(600, 8, 3.51), (600, 16, 2.81)],
+        ),
+    ];
+
+    #[test]
+    fn the_tables_of_the_paper_are_predicted_from_their_first_rows() {
+        for (text, rows) in PAPERS {
+            let description: Description = toml::from_str(text).unwrap();
+            let cases = description.cases().unwrap();
+            let errors = rows.iter().map(|&(n, clients, paper)| {
+                let mut cases = cases.iter();
+                let case = cases.find(|case| (case.n, case.clients) == (n, clients));
+                let figures = simulate_load(&case.unwrap().load);
+                (figures.operations_per_s.mean / 1e6 / paper - 1.0).abs()
+            });
+            let errors: Vec<f64> = errors.collect();
+            let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+            let near = errors.iter().filter(|error| **error <= 0.15).count();
+            assert!(mean <= 0.1, "mean error {mean:.3}: {errors:.3?}");
+            assert!(5 * near >= 4 * errors.len(), "{errors:.3?}");
+        }
+    }
+
+    #[test]
+    fn the_other_tables_of_the_paper_are_scenarios() {
+        for text in [
+            include_str!("../../../../examples/sim/papers/table6.toml"),
+            include_str!("../../../../examples/sim/papers/table7.toml"),
+            include_str!("../../../../examples/sim/papers/table8.toml"),
+        ] {
+            let description: Description = toml::from_str(text).unwrap();
+            assert!(description.cases().unwrap().len() >= 10);
+        }
+    }
+
+    #[test]
+    fn a_load_that_cannot_be_is_named() {
+        let (table4, _) = PAPERS[1];
+        let wrong = |from: &str, to: &str| {
+            let text = table4.replacen(from, to, 1);
+            assert_ne!(text, table4);
+            let description: Description = toml::from_str(&text).unwrap();
+            let error = description.cases().err();
+            error.unwrap_or_else(|| panic!("{to} is taken"))
+        };
+        assert!(wrong("at-once", "at-twice").contains("fcfs"));
+        assert!(wrong("threads = 4", "threads = 0").contains("threads"));
+        assert!(wrong("probability = 0.5", "probability = 0.0").contains("probability"));
+        assert!(wrong("[600, 1000, 1400]", "[0]").contains("n = 0"));
+        assert!(wrong(", 5.719e8]", "]").contains("each n"));
+        assert!(wrong("[1, 2, 4, 8, 16]", "[20000]").contains("clients = 20000"));
+        assert!(wrong("pes = 4", "pes = 4\nbackground = 4.0").contains("background"));
+        assert!(wrong("\"2.497MB/s\"", "0.0").contains("client"));
     }
 }
