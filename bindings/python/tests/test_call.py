@@ -5,6 +5,7 @@ import threading
 import farcall
 import numpy as np
 import pytest
+from servers import LIBRARIES, add_tokens
 
 
 def system(n, order="F", seed=0):
@@ -219,14 +220,21 @@ def test_a_server_goes_to_another_process_by_pickle(server):
     assert again.call("bench/null", 1) is None
 
 
-def test_a_pickled_server_says_that_it_loses_its_token(server, monkeypatch):
-    address = server.address
+def test_a_pickled_server_says_that_it_loses_its_token(start, tmp_path, monkeypatch):
+    tokens = str(tmp_path / "tokens")
+    (token,) = add_tokens(tokens, "alice")
+    process = start(LIBRARIES / "bench.idl", options=["--tokens", tokens])
     with pytest.warns(UserWarning, match="the token of .* takes its token from FARCALL_TOKEN"):
-        pickle.dumps(farcall.connect(address, token="a secret"))
-    monkeypatch.setenv("FARCALL_TOKEN", "a secret")
-    known = farcall.connect(address, token="a secret")
+        pickle.dumps(process.connect(token=token))
+    monkeypatch.setenv("FARCALL_TOKEN", token)
+    known = process.connect(token=token)
     assert pickle.loads(pickle.dumps(known)).call("bench/null", 1) is None
-    assert b"a secret" not in pickle.dumps(known)
+    assert token.encode() not in pickle.dumps(known)
+
+
+def test_a_server_without_tokens_is_not_trusted_with_one(server):
+    with pytest.raises(farcall.Error, match="did not prove that it knows the token"):
+        farcall.connect(server.address, token="a secret")
 
 
 def test_a_pickled_server_keeps_the_files_of_its_credentials(server, tmp_path):

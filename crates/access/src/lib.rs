@@ -14,10 +14,14 @@ pub use settings::{Settings, Tls, authority_folder};
 pub use tokens::{TokenError, TokenFile};
 pub use user::{host_user, user_of_peer};
 
+use farcall_scram::{Binding, Exchange, First, ScramError};
 use penalties::{Logged, Penalties};
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
+
+/// Bytes of a nonce.
+const NONCE_BYTES: usize = 18;
 
 /// The reason why a client is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +30,16 @@ pub struct Refusal {
     pub text: String,
     /// The text for the log; `None` if the log has enough lines about this host.
     pub logged: Option<String>,
+}
+
+impl Refusal {
+    /// A refusal that is logged as it is told.
+    pub fn of(text: &str) -> Refusal {
+        Refusal {
+            text: text.to_string(),
+            logged: Some(text.to_string()),
+        }
+    }
 }
 
 /// Identifies clients.
@@ -40,8 +54,8 @@ pub struct Access {
     operators: Vec<User>,
     /// Hosts that have sent wrong credentials.
     penalties: Penalties,
-    /// Hashes of tokens that were accepted before. They are looked at during a penalty.
-    accepted: HashSet<tokens::Hash>,
+    /// Names of tokens that were accepted before. They are looked at during a penalty.
+    accepted: HashSet<String>,
 }
 
 /// The evidence of a connection about its client.
@@ -51,12 +65,44 @@ pub struct Evidence<'e> {
     pub peer: &'e User,
     /// The name in a certificate that the server trusts.
     pub certificate: Option<String>,
-    /// The token that the client sent.
-    pub token: Option<&'e str>,
+    /// What the client says about its token.
+    pub claim: Claim<'e>,
+    /// What the TLS session of the connection exports, if it is one.
+    pub binding: Option<Binding>,
     /// The host of the client; `None` on a Unix socket.
     pub host: Option<IpAddr>,
     /// Both ends of a TCP connection within this host, the own one first.
     pub ends: Option<(SocketAddr, SocketAddr)>,
+}
+
+/// What a client says about its token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim<'e> {
+    /// It has none.
+    Nothing,
+    /// A client of an earlier version has sent the token itself.
+    Token,
+    /// The first message of a client that proves that it knows its token.
+    First(&'e str),
+}
+
+/// What the evidence of a client leads to.
+#[derive(Debug)]
+pub enum Found {
+    /// The client is this user.
+    User(User),
+    /// The client must prove that it knows its token. The text is for the client.
+    Challenge(Box<Proving>, String),
+}
+
+/// A client that was asked for its proof.
+#[derive(Debug)]
+pub struct Proving {
+    user: String,
+    /// The name of its token.
+    token: String,
+    host: Option<IpAddr>,
+    exchange: Exchange,
 }
 
 impl Access {
@@ -97,31 +143,73 @@ impl Access {
     ///
     /// # Errors
     /// The evidence identifies no user who is accepted.
-    pub fn user(&mut self, evidence: &Evidence<'_>, now: Instant) -> Result<User, Refusal> {
+    pub fn user(&mut self, evidence: &Evidence<'_>, now: Instant) -> Result<Found, Refusal> {
         let found = match self.penalty(evidence, now) {
             Some(text) => Err(text),
             None => self.find(evidence),
         };
-        found.map_err(|text| {
-            let is_guess = evidence.token.is_some();
-            let fail = |host| self.penalties.fail(host, is_guess, now);
-            let logged = match evidence.host.map(fail) {
-                None | Some(Logged::With(0)) => Some(text.clone()),
-                Some(Logged::With(others)) => Some(format!(
-                    "{text} ({others} more refusals of this host since the last such line)"
-                )),
-                Some(Logged::Nothing) => None,
-            };
-            Refusal { text, logged }
-        })
+        let is_guess = matches!(evidence.claim, Claim::First(_));
+        found.map_err(|text| self.refusal(text, evidence.host, is_guess, now))
+    }
+
+    /// Checks the proof of a client. Returns its user and the signature for it, which proves that
+    /// this service knows the token too.
+    ///
+    /// # Errors
+    /// The proof is wrong.
+    pub fn check(
+        &mut self,
+        proving: &Proving,
+        proof: &str,
+        now: Instant,
+    ) -> Result<(User, String), Refusal> {
+        match proving.exchange.check(proof) {
+            Ok(signature) => {
+                // Bounded by the tokens that the file has ever had.
+                self.accepted.insert(proving.token.clone());
+                Ok((User::named(&proving.user), signature))
+            }
+            Err(error) => {
+                let text = self.failed(error);
+                Err(self.refusal(text, proving.host, true, now))
+            }
+        }
+    }
+
+    fn failed(&self, error: ScramError) -> String {
+        match error {
+            ScramError::WrongSecret => format!("the token is unknown to this {}", self.service),
+            error => error.to_string(),
+        }
+    }
+
+    fn refusal(
+        &mut self,
+        text: String,
+        host: Option<IpAddr>,
+        is_guess: bool,
+        now: Instant,
+    ) -> Refusal {
+        let fail = |host| self.penalties.fail(host, is_guess, now);
+        let logged = match host.map(fail) {
+            None | Some(Logged::With(0)) => Some(text.clone()),
+            Some(Logged::With(others)) => Some(format!(
+                "{text} ({others} more refusals of this host since the last such line)"
+            )),
+            Some(Logged::Nothing) => None,
+        };
+        Refusal { text, logged }
     }
 
     /// Why the evidence is not looked at now.
     fn penalty(&self, evidence: &Evidence<'_>, now: Instant) -> Option<String> {
         let wait = self.penalties.wait(evidence.host?, now)?;
-        let is_known = |token: &str| self.accepted.contains(&tokens::hash(token));
-        if evidence.token.is_none_or(is_known) {
-            return None;
+        let is_known = |first: &str| {
+            First::parse(first).is_ok_and(|first| self.accepted.contains(first.name()))
+        };
+        match evidence.claim {
+            Claim::First(first) if !is_known(first) => {}
+            _ => return None,
         }
         Some(format!(
             "too many wrong tokens came from this host; try again in {:.0} s",
@@ -129,21 +217,52 @@ impl Access {
         ))
     }
 
-    fn find(&mut self, evidence: &Evidence<'_>) -> Result<User, String> {
-        let service = self.service;
-        if let (Some(tokens), Some(token)) = (&mut self.tokens, evidence.token) {
-            // If the file can no longer be read, no token is accepted.
-            let user = tokens.user(token).map_err(|error| {
-                tracing::error!("{error}");
-                format!("the {service} cannot read its list of tokens")
-            })?;
-            let unknown =
-                || format!("the token is unknown to this {service}; it may have been withdrawn");
-            let user = user.map(User::named).ok_or_else(unknown)?;
-            // Bounded by the tokens that the file has ever had.
-            self.accepted.insert(tokens::hash(token));
-            return Ok(user);
+    fn find(&mut self, evidence: &Evidence<'_>) -> Result<Found, String> {
+        if self.tokens.is_some() {
+            match evidence.claim {
+                Claim::First(first) => return self.challenge(first, evidence),
+                Claim::Token => {
+                    return Err(format!(
+                        "this {} accepts no token that is sent as it is; update the client",
+                        self.service
+                    ));
+                }
+                Claim::Nothing => {}
+            }
         }
+        self.without_token(evidence).map(Found::User)
+    }
+
+    /// Asks a client for the proof that it knows its token.
+    fn challenge(&mut self, first: &str, evidence: &Evidence<'_>) -> Result<Found, String> {
+        let service = self.service;
+        let first = First::parse(first).map_err(|error| self.failed(error))?;
+        let Some(tokens) = &mut self.tokens else {
+            return Err(format!("this {service} has no tokens"));
+        };
+        // If the file can no longer be read, no token is accepted.
+        let found = tokens.find(first.name()).map_err(|error| {
+            tracing::error!("{error}");
+            format!("the {service} cannot read its list of tokens")
+        })?;
+        let unknown =
+            || format!("the token is unknown to this {service}; it may have been withdrawn");
+        let (user, verifier) = found.ok_or_else(unknown)?;
+        let token = first.name().to_string();
+        let nonce = tokens::random::<NONCE_BYTES>().map_err(|error| error.to_string())?;
+        let made = first.challenge(verifier, &nonce, evidence.binding.as_ref());
+        let (exchange, text) = made.map_err(|error| self.failed(error))?;
+        let proving = Proving {
+            user,
+            token,
+            host: evidence.host,
+            exchange,
+        };
+        Ok(Found::Challenge(Box::new(proving), text))
+    }
+
+    fn without_token(&self, evidence: &Evidence<'_>) -> Result<User, String> {
+        let service = self.service;
         if let Some(name) = &evidence.certificate {
             return Ok(User::named(name));
         }
@@ -174,17 +293,55 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farcall_scram::{Client, Salted, Secret};
     use std::time::Duration;
 
-    fn user(access: &mut Access, token: Option<&str>, name: Option<&str>) -> Result<User, String> {
-        let evidence = Evidence {
-            peer: &User::anonymous(),
-            certificate: name.map(str::to_string),
-            token,
-            host: None,
-            ends: None,
+    /// Asks with a token, as a client does.
+    fn ask(
+        access: &mut Access,
+        token: Option<&str>,
+        evidence: &Evidence<'_>,
+        now: Instant,
+    ) -> Result<User, Refusal> {
+        let secret = token.map(Secret::of_token);
+        let begun = secret
+            .as_ref()
+            .map(|secret| Client::new(&secret.name, &[7; 18], false));
+        let claim = match &begun {
+            Some((_, first)) => Claim::First(first),
+            None => Claim::Nothing,
         };
-        let found = access.user(&evidence, Instant::now());
+        let evidence = Evidence {
+            claim,
+            certificate: evidence.certificate.clone(),
+            ..*evidence
+        };
+        let (proving, challenge) = match access.user(&evidence, now)? {
+            Found::User(user) => return Ok(user),
+            Found::Challenge(proving, challenge) => (proving, challenge),
+        };
+        let (secret, (client, _)) = (secret.unwrap(), begun.unwrap());
+        let derive = |salt: &[u8], count| Salted::new(&secret.secret, salt, count);
+        let (expected, proof) = client.answer(&challenge, None, derive).unwrap();
+        let (user, signature) = access.check(&proving, &proof, now)?;
+        assert_eq!(expected.check(&signature), Ok(()));
+        Ok(user)
+    }
+
+    fn evidence(host: Option<IpAddr>, certificate: Option<&str>) -> Evidence<'static> {
+        static ANONYMOUS: std::sync::LazyLock<User> = std::sync::LazyLock::new(User::anonymous);
+        Evidence {
+            peer: &ANONYMOUS,
+            certificate: certificate.map(str::to_string),
+            claim: Claim::Nothing,
+            binding: None,
+            host,
+            ends: None,
+        }
+    }
+
+    fn user(access: &mut Access, token: Option<&str>, name: Option<&str>) -> Result<User, String> {
+        let found = ask(access, token, &evidence(None, name), Instant::now());
         found.map_err(|refusal| refusal.text)
     }
 
@@ -200,14 +357,9 @@ mod tests {
         let mut access = Access::new("server", &settings, None).unwrap();
         let start = Instant::now();
         let mut ask = |token: &str, seconds: u64| {
-            let evidence = Evidence {
-                peer: &User::anonymous(),
-                certificate: None,
-                token: Some(token),
-                host: Some(IpAddr::from([192, 0, 2, 7])),
-                ends: None,
-            };
-            access.user(&evidence, start + Duration::from_secs(seconds))
+            let evidence = evidence(Some(IpAddr::from([192, 0, 2, 7])), None);
+            let now = start + Duration::from_secs(seconds);
+            ask(&mut access, Some(token), &evidence, now)
         };
         assert!(ask(&alice, 0).is_ok());
         let lines = (0..5000).filter_map(|_| ask("guess", 1).unwrap_err().logged);
@@ -248,6 +400,16 @@ mod tests {
         assert_eq!(user(&mut access, None, Some("bob")), Ok(User::named("bob")));
         let unknown = user(&mut access, Some("guess"), Some("bob")).unwrap_err();
         assert!(unknown.contains("unknown"));
+        let old = Evidence {
+            claim: Claim::Token,
+            ..evidence(None, None)
+        };
+        let refusal = access.user(&old, Instant::now()).unwrap_err();
+        assert!(
+            refusal.text.contains("update the client"),
+            "{}",
+            refusal.text
+        );
         assert!(
             user(&mut access, None, None)
                 .unwrap_err()

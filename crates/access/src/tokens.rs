@@ -1,14 +1,16 @@
-//! A file of tokens. It has the name of the user and the SHA-256 of each token, but never the token
-//! itself.
+//! A file of tokens. It has the name of the user, the name of each token and its verifier (RFC
+//! 5803), but never the token itself.
 //!
 //! ```text
-//! # name  SHA-256 of the token
-//! alice   9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+//! # name  name of the token                 verifier
+//! alice   0123456789abcdef0123456789abcdef  SCRAM-SHA-256$4096:c2FsdA==$...:...
 //! ```
 //!
-//! A token is 256 random bits, so nobody can find it from its hash.
+//! A token is 256 random bits, so nobody can find it from its verifier, and nobody can use the
+//! verifier instead of it. Files of earlier versions have the SHA-256 of a token, from which the
+//! server makes a verifier.
 
-use sha2::{Digest, Sha256};
+use farcall_scram::{Secret, Verifier};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -20,14 +22,40 @@ const MOST_BYTES: u64 = 16 << 20;
 /// Largest length of a user's name, in bytes.
 const NAME_BYTES: usize = 64;
 
-pub(crate) type Hash = [u8; 32];
+/// Bytes of a salt.
+const SALT_BYTES: usize = 16;
+
+/// What the file has of a token.
+#[derive(Clone, Debug)]
+enum Kept {
+    Verifier(Verifier),
+    /// The secret, from a file of an earlier version.
+    Secret(Secret),
+}
+
+impl Kept {
+    /// The verifier, which takes a millisecond to make.
+    fn verifier(&self) -> io::Result<Verifier> {
+        match self {
+            Kept::Verifier(verifier) => Ok(verifier.clone()),
+            Kept::Secret(secret) => Ok(Verifier::new(&secret.secret, &random::<SALT_BYTES>()?)),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    user: String,
+    kept: Kept,
+}
 
 /// A file of tokens. It is read again when it changes.
 #[derive(Debug)]
 pub struct TokenFile {
     path: PathBuf,
     stamp: Stamp,
-    users: HashMap<Hash, String>,
+    /// By the names of tokens.
+    entries: HashMap<String, Entry>,
 }
 
 /// Metadata of a file that changes when its content changes.
@@ -56,8 +84,8 @@ pub enum TokenError {
     /// Other users can write the file, so they could add a token for themselves.
     #[error("{}: others can write this file; chmod go-w it", .0.display())]
     Writable(PathBuf),
-    /// A line is not a name and a hash.
-    #[error("{}:{line}: expected NAME and the SHA-256 of a token in 64 hexadecimal digits; \
+    /// A line is not two names and a verifier.
+    #[error("{}:{line}: expected the name of a user, the name of a token and its verifier; \
              `farcall access token add` writes such lines", path.display())]
     Line {
         /// The file.
@@ -89,23 +117,37 @@ impl TokenFile {
     pub fn open(path: impl Into<PathBuf>) -> Result<TokenFile, TokenError> {
         let path = path.into();
         let (stamp, text) = read(&path)?;
-        let users = parse(&path, &text)?;
-        Ok(TokenFile { path, stamp, users })
+        let entries = parse(&path, &text)?;
+        let old = entries.values();
+        let old = old.filter(|entry| matches!(entry.kept, Kept::Secret(_)));
+        match old.count() {
+            0 => {}
+            count => tracing::warn!(
+                "{0}: {count} tokens are from an earlier version, and who reads the file can use \
+                 them; `farcall access token upgrade {0}` replaces them by verifiers, and the \
+                 tokens stay as they are",
+                path.display()
+            ),
+        }
+        Ok(TokenFile {
+            path,
+            stamp,
+            entries,
+        })
     }
 
-    /// Creates a new token for a user and returns it. The file holds only its hash, so this is the
-    /// only time that the token is visible. Creates the file if it does not exist.
+    /// Creates a new token for a user and returns it. The file holds only its verifier, so this is
+    /// the only time that the token is visible. Creates the file if it does not exist.
     pub fn add(path: &Path, name: &str) -> Result<String, TokenError> {
         check_name(name)?;
         let failed = |source| TokenError::Io {
             path: path.to_path_buf(),
             source,
         };
-        let mut random = [0u8; 32];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| failed(error.into()))?;
-        let token = hex::encode(random);
-        let line = format!("{name} {}\n", hex::encode(hash(&token)));
+        let token = hex::encode(random::<32>().map_err(failed)?);
+        let secret = Secret::of_token(&token);
+        let salt = random::<SALT_BYTES>().map_err(failed)?;
+        let line = line(name, &secret.name, &Verifier::new(&secret.secret, &salt));
         let mut options = OpenOptions::new();
         let options = options.append(true).create(true).mode(0o600);
         let write = options
@@ -136,23 +178,80 @@ impl TokenFile {
         Ok(removed)
     }
 
+    /// Replaces what an earlier version has written by verifiers. The tokens stay as they are.
+    /// Returns how many lines have changed.
+    pub fn upgrade(path: &Path) -> Result<usize, TokenError> {
+        let failed = |source| TokenError::Io {
+            path: path.to_path_buf(),
+            source,
+        };
+        let (_, text) = read(path)?;
+        let (mut kept, mut count) = (String::new(), 0);
+        for (number, old) in text.lines().enumerate() {
+            match parse_line(path, number, old)? {
+                Some((
+                    name,
+                    Entry {
+                        user,
+                        kept: entry @ Kept::Secret(_),
+                    },
+                )) => {
+                    kept += &line(&user, &name, &entry.verifier().map_err(failed)?);
+                    count += 1;
+                }
+                _ => {
+                    kept += old;
+                    kept.push('\n');
+                }
+            }
+        }
+        if count > 0 {
+            replace(path, &kept).map_err(failed)?;
+        }
+        Ok(count)
+    }
+
     /// The users, sorted by name, one entry for each token.
     pub fn users(&self) -> Vec<&str> {
-        let mut users: Vec<&str> = self.users.values().map(String::as_str).collect();
+        let mut users: Vec<&str> = self
+            .entries
+            .values()
+            .map(|entry| entry.user.as_str())
+            .collect();
         users.sort_unstable();
         users
     }
 
-    /// The user of a token. Reads the file again if it has changed.
+    /// The user and the verifier of a token with this name. Reads the file again if it has changed.
     ///
     /// # Errors
     /// The file can no longer be used.
-    pub fn user(&mut self, token: &str) -> Result<Option<&str>, TokenError> {
+    pub fn find(&mut self, name: &str) -> Result<Option<(String, Verifier)>, TokenError> {
         if stamp(&self.path)? != self.stamp {
             *self = TokenFile::open(std::mem::take(&mut self.path))?;
         }
-        Ok(self.users.get(&hash(token)).map(String::as_str))
+        let Some(entry) = self.entries.get_mut(name) else {
+            return Ok(None);
+        };
+        let verifier = entry.kept.verifier();
+        let verifier = verifier.map_err(|source| TokenError::Io {
+            path: self.path.clone(),
+            source,
+        })?;
+        entry.kept = Kept::Verifier(verifier.clone());
+        Ok(Some((entry.user.clone(), verifier)))
     }
+}
+
+/// Random bytes.
+pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut random = [0u8; N];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    Ok(random)
+}
+
+fn line(user: &str, name: &str, verifier: &Verifier) -> String {
+    format!("{user} {name} {verifier}\n")
 }
 
 fn unreadable(path: &Path, source: io::Error) -> TokenError {
@@ -187,28 +286,42 @@ fn read(path: &Path) -> Result<(Stamp, String), TokenError> {
     Ok((stamp_of(&metadata), text))
 }
 
-fn parse(path: &Path, text: &str) -> Result<HashMap<Hash, String>, TokenError> {
-    let mut users = HashMap::new();
-    for (index, line) in text.lines().enumerate() {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        if line.is_empty() {
-            continue;
+fn parse(path: &Path, text: &str) -> Result<HashMap<String, Entry>, TokenError> {
+    let lines = text.lines().enumerate();
+    let entries = lines.filter_map(|(index, line)| parse_line(path, index, line).transpose());
+    entries.collect()
+}
+
+/// The name of the token in a line, with its entry.
+fn parse_line(
+    path: &Path,
+    index: usize,
+    line: &str,
+) -> Result<Option<(String, Entry)>, TokenError> {
+    let line = line.split('#').next().unwrap_or_default();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let found = match words[..] {
+        [] => return Ok(None),
+        [user, digest] => unhex(digest).map(|digest| {
+            let secret = Secret::of_digest(&digest);
+            (user, secret.name.clone(), Kept::Secret(secret))
+        }),
+        [user, name, verifier] => {
+            let verifier = verifier.parse().ok().map(Kept::Verifier);
+            verifier.map(|verifier| (user, name.to_string(), verifier))
         }
-        let mut words = line.split_whitespace();
-        let (name, hash, rest) = (words.next(), words.next().and_then(unhex), words.next());
-        match (name, hash, rest) {
-            (Some(name), Some(hash), None) if check_name(name).is_ok() => {
-                users.insert(hash, name.to_string());
-            }
-            _ => {
-                return Err(TokenError::Line {
-                    path: path.to_path_buf(),
-                    line: index + 1,
-                });
-            }
+        _ => None,
+    };
+    match found {
+        Some((user, name, kept)) if check_name(user).is_ok() => {
+            let user = user.to_string();
+            Ok(Some((name, Entry { user, kept })))
         }
+        _ => Err(TokenError::Line {
+            path: path.to_path_buf(),
+            line: index + 1,
+        }),
     }
-    Ok(users)
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
@@ -231,20 +344,45 @@ fn check_name(name: &str) -> Result<(), TokenError> {
     }
 }
 
-pub(crate) fn hash(token: &str) -> Hash {
-    Sha256::digest(token.as_bytes()).into()
-}
-
-fn unhex(text: &str) -> Option<Hash> {
-    let mut hash = Hash::default();
-    hex::decode_to_slice(text, &mut hash).ok()?;
-    Some(hash)
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let mut digest = [0; 32];
+    hex::decode_to_slice(text, &mut digest).ok()?;
+    Some(digest)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farcall_scram::Secret;
+    use sha2::{Digest, Sha256};
     use std::os::unix::fs::PermissionsExt;
+
+    /// The user of a token.
+    fn user(file: &mut TokenFile, token: &str) -> Option<String> {
+        let name = Secret::of_token(token).name;
+        file.find(&name).unwrap().map(|(user, _)| user)
+    }
+
+    #[test]
+    fn tokens_of_an_earlier_version_become_verifiers() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        let digest = hex::encode(Sha256::digest(b"old token"));
+        let text = format!("# users\nalice {digest} # hers\n\nbob {}\n", "0".repeat(64));
+        fs::write(&path, text).unwrap();
+        let mut file = TokenFile::open(&path).unwrap();
+        assert_eq!(user(&mut file, "old token").as_deref(), Some("alice"));
+        assert_eq!(TokenFile::upgrade(&path).unwrap(), 2);
+        assert_eq!(TokenFile::upgrade(&path).unwrap(), 0);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(
+            text.starts_with("# users\nalice ") && !text.contains(&digest),
+            "{text}"
+        );
+        let mut file = TokenFile::open(&path).unwrap();
+        assert_eq!(user(&mut file, "old token").as_deref(), Some("alice"));
+        assert_eq!(file.users(), ["alice", "bob"]);
+    }
 
     #[test]
     fn tokens_come_and_go_while_the_file_is_open() {
@@ -252,16 +390,16 @@ mod tests {
         let path = folder.path().join("tokens");
         let first = TokenFile::add(&path, "alice").unwrap();
         let mut file = TokenFile::open(&path).unwrap();
-        assert_eq!(file.user(&first).unwrap(), Some("alice"));
+        assert_eq!(user(&mut file, &first).as_deref(), Some("alice"));
         let second = TokenFile::add(&path, "bob@lab").unwrap();
-        assert_eq!(file.user(&second).unwrap(), Some("bob@lab"));
+        assert_eq!(user(&mut file, &second).as_deref(), Some("bob@lab"));
         assert_eq!(file.users(), ["alice", "bob@lab"]);
         assert_eq!(TokenFile::remove(&path, "alice").unwrap(), 1);
-        assert_eq!(file.user(&first).unwrap(), None);
-        assert_eq!(file.user(&second).unwrap(), Some("bob@lab"));
+        assert_eq!(user(&mut file, &first), None);
+        assert_eq!(user(&mut file, &second).as_deref(), Some("bob@lab"));
         assert!(TokenFile::remove(&path, "alice").is_err());
         let text = fs::read_to_string(&path).unwrap();
-        assert!(!text.contains(&second), "only its hash is kept");
+        assert!(!text.contains(&second), "only its verifier is kept");
     }
 
     #[test]
@@ -289,7 +427,7 @@ mod tests {
             assert!(error.to_string().starts_with("tokens:4:"), "{error}");
         }
         let users = parse(Path::new("tokens"), &format!("bob {zeros}")).unwrap();
-        assert_eq!(users[&[0; 32]], "bob");
+        assert_eq!(users.values().next().unwrap().user, "bob");
         for name in ["", "anonymous", "uid:0", "a b", &"n".repeat(65)] {
             assert!(check_name(name).is_err(), "{name}");
         }

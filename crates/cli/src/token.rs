@@ -8,8 +8,8 @@ use std::path::PathBuf;
 /// Add and remove the tokens of users
 ///
 /// A server with `farcall serve --tokens FILE` accepts every client that has one of the tokens, as
-/// the user of that name. A running server uses changes of the file at once. The file has only the
-/// SHA-256 of each token, so that `add` prints the token once and nobody can read it later.
+/// the user of that name. A running server uses changes of the file at once. The file has only a
+/// verifier of each token, so that `add` prints the token once and nobody can read it later.
 #[derive(Args)]
 #[command(after_help = "Example:
   farcall access token add tokens alice
@@ -38,6 +38,12 @@ enum Command {
         /// Name of the user
         name: String,
     },
+    /// Replace what an earlier version has written by verifiers; the tokens stay as they are
+    #[command(after_help = "Example:\n  farcall access token upgrade tokens")]
+    Upgrade {
+        /// File of tokens
+        file: PathBuf,
+    },
     /// List the users, one line for each token
     #[command(after_help = "Example:\n  farcall access token list tokens")]
     List {
@@ -55,6 +61,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Remove { file, name } => {
             let count = TokenFile::remove(file, name).map_err(Failure::failed)?;
             println!("removed {count} tokens of {name}");
+        }
+        Command::Upgrade { file } => {
+            let count = TokenFile::upgrade(file).map_err(Failure::failed)?;
+            println!("upgraded {count} tokens");
         }
         Command::List { file } => {
             for user in TokenFile::open(file).map_err(Failure::failed)?.users() {

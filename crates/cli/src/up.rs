@@ -130,6 +130,8 @@ impl Cluster {
         let mut command = Command::new(std::env::current_exe()?);
         command
             .args(words)
+            // The servers and their metaserver have no tokens.
+            .env_remove("FARCALL_TOKEN")
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         // A Ctrl-C of the terminal goes to this process alone, which ends the others in order.

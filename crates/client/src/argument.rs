@@ -5,11 +5,13 @@
 
 mod array;
 mod conversions;
+mod held;
 pub(crate) mod named;
 #[cfg(feature = "ndarray")]
 mod views;
 
 pub use array::{Array, Element};
+pub(crate) use held::Held;
 
 use crate::callback::Callback;
 use farcall_idl::Scalar;

@@ -17,8 +17,8 @@ pub fn secret_files() -> impl Iterator<Item = PathBuf> {
 
 /// How a client proves who it is, and which servers it trusts.
 ///
-/// The client sends its token over TLS, over a Unix socket, or within this host. It never sends it
-/// in clear text over a network.
+/// The client proves that it knows its token, over TLS, over a Unix socket, or within this host. It
+/// never sends the token.
 #[derive(Clone, Default)]
 pub struct Credentials {
     token: Option<String>,
@@ -26,6 +26,8 @@ pub struct Credentials {
     certificate: Option<(PathBuf, PathBuf)>,
     /// The name of a lent array, instead of a token or a certificate.
     loan: Option<HandleId>,
+    /// Whether a metaserver has named the server, so that it may have no tokens.
+    is_named: bool,
     /// Read at the first use, once for all connections.
     trust: Arc<OnceLock<Trust>>,
 }
@@ -42,6 +44,7 @@ impl Credentials {
             authorities: set("FARCALL_CA").map(PathBuf::from),
             certificate: certificate.map(|(certificate, key)| (certificate.into(), key.into())),
             loan: None,
+            is_named: false,
             trust: Arc::default(),
         }
     }
@@ -54,6 +57,7 @@ impl Credentials {
             authorities: self.authorities,
             certificate: None,
             loan: Some(loan),
+            is_named: false,
             trust: Arc::default(),
         }
     }
@@ -86,6 +90,18 @@ impl Credentials {
             trust: Arc::default(),
             ..self
         }
+    }
+
+    /// These credentials for a server that a metaserver has named. It may have no tokens.
+    pub(crate) fn for_named_server(self) -> Credentials {
+        Credentials {
+            is_named: true,
+            ..self
+        }
+    }
+
+    pub(crate) fn is_named(&self) -> bool {
+        self.is_named
     }
 
     pub(crate) fn loan(&self) -> Option<HandleId> {

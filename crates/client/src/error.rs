@@ -186,6 +186,18 @@ impl Error {
         }
     }
 
+    /// Whether a connection that opens ended without a word of the server.
+    pub(crate) fn was_cut_off(&self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        let (Error::Connect { source, .. } | Error::Disconnected { source, .. }) = self else {
+            return false;
+        };
+        matches!(
+            source.kind(),
+            BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
+        )
+    }
+
     /// Whose fault it was.
     pub fn fault(&self) -> Fault {
         match self {

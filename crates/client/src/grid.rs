@@ -13,7 +13,5 @@ mod placed;
 mod probe;
 mod reservation;
 
-pub(crate) use call::Started;
 pub(crate) use directory::Grid;
 pub(crate) use function::Function;
-pub(crate) use placed::Placed;

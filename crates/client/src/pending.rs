@@ -1,73 +1,59 @@
 //! Calls under way: how a caller waits for them, asks about them and gives them up.
 //!
-//! A call ends exactly once, and its outcome is taken once. This module hides whether the call is
-//! at one server or was placed; `remote` and `grid` do the work.
+//! A call ends exactly once, and its outcome is taken once. A call may consist of several attempts,
+//! one after the other; `remote` and `grid` decide whether it continues.
 
 use crate::error::Error;
-use crate::grid::{Placed, Started};
 use crate::outcome::Outcome;
 use crate::progress::Progress;
-use crate::remote::{self, Attempt, Request};
-use std::ops::Deref;
-use std::sync::Arc;
+use crate::remote::{self, Attempt, Begun, Continues, Request};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A call under way. If it is dropped before its end, the client gives it up and the server ends
 /// it.
 ///
 /// If the server of a placed call is lost and the function is declared repeatable, the call
-/// continues at another server. Like every call, it makes progress only while a thread waits for
+/// continues at another server. If a server is replaced by another one before it began with the
+/// call, the call continues there. Like every call, it makes progress only while a thread waits for
 /// it.
-pub struct Pending(Call);
-
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a call of one server costs no box"
-)]
-enum Call {
-    /// A call at one server.
-    One(Attempt),
-    /// A placed call behind a metaserver.
-    Many(Box<Placed>),
+pub struct Pending {
+    call: Box<dyn Continues>,
+    attempt: Mutex<Arc<Attempt>>,
 }
 
-impl From<Attempt> for Pending {
-    fn from(attempt: Attempt) -> Pending {
-        Pending(Call::One(attempt))
-    }
-}
-
-impl From<Started> for Pending {
-    fn from(started: Started) -> Pending {
-        Pending(match started {
-            Started::Placed(placed) => Call::Many(placed),
-            Started::There(attempt) => Call::One(*attempt),
-        })
-    }
-}
-
-/// The current attempt of a call.
-enum Current<'c> {
-    Only(&'c Attempt),
-    Shared(Arc<Attempt>),
-}
-
-impl Deref for Current<'_> {
-    type Target = Attempt;
-
-    fn deref(&self) -> &Attempt {
-        match self {
-            Current::Only(attempt) => attempt,
-            Current::Shared(attempt) => attempt,
+impl From<Begun> for Pending {
+    fn from(begun: Begun) -> Pending {
+        Pending {
+            call: begun.call,
+            attempt: Mutex::new(begun.attempt),
         }
     }
 }
 
 impl Pending {
-    fn current(&self) -> Current<'_> {
-        match &self.0 {
-            Call::One(attempt) => Current::Only(attempt),
-            Call::Many(placed) => Current::Shared(placed.current()),
+    fn lock(&self) -> MutexGuard<'_, Arc<Attempt>> {
+        self.attempt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The current attempt, or the last one.
+    fn current(&self) -> Arc<Attempt> {
+        self.lock().clone()
+    }
+
+    /// Whether the call continues with another attempt after one has ended.
+    fn goes_on(&self, ended: &Arc<Attempt>) -> bool {
+        let mut attempt = self.lock();
+        if !Arc::ptr_eq(&attempt, ended) {
+            // Another thread has moved the call already.
+            return true;
+        }
+        match self.call.next(ended) {
+            Some(next) => {
+                *attempt = next;
+                true
+            }
+            None => false,
         }
     }
 
@@ -75,19 +61,15 @@ impl Pending {
     /// callback that has arrived. A caller that asks repeatedly reaches the end of the call without
     /// waiting.
     pub fn is_done(&self) -> bool {
-        match &self.0 {
-            Call::One(attempt) => attempt.request.is_done(),
-            Call::Many(placed) => placed.is_done(),
-        }
+        let attempt = self.current();
+        attempt.request.is_done() && !self.goes_on(&attempt)
     }
 
     /// Whether the call is known to have ended. Moves no data, but begins the call again at another
     /// server if its server was lost.
     pub fn has_ended(&self) -> bool {
-        match &self.0 {
-            Call::One(attempt) => attempt.request.has_ended(),
-            Call::Many(placed) => placed.has_ended(),
-        }
+        let attempt = self.current();
+        attempt.request.has_ended() && !self.goes_on(&attempt)
     }
 
     /// How many bytes of the arrays have travelled; `None` after the end of the call.
@@ -98,18 +80,45 @@ impl Pending {
     /// Waits for the end of the call, for at most `timeout` from now. After a timeout error the
     /// call is still under way.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), Error> {
-        match &self.0 {
-            Call::One(attempt) => attempt.request.wait_for(timeout),
-            Call::Many(placed) => placed.wait_timeout(timeout),
+        let end = Instant::now().checked_add(timeout);
+        let mut left = timeout;
+        loop {
+            let attempt = self.current();
+            let waited = attempt.request.wait_for(left);
+            waited.map_err(|error| match error {
+                Error::Timeout { address, .. } => Error::Timeout {
+                    address,
+                    after: timeout,
+                },
+                other => other,
+            })?;
+            if !self.goes_on(&attempt) {
+                return Ok(());
+            }
+            left = end.map_or(timeout, |end| end.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    /// Waits for the end of the call and leaves its outcome to be taken. Gives the call up after
+    /// the timeout.
+    fn wait_out(&self) -> Result<Arc<Attempt>, Error> {
+        loop {
+            let attempt = self.current();
+            if let Err(error) = attempt.request.wait_out() {
+                self.cancel();
+                return Err(error);
+            }
+            if !self.goes_on(&attempt) {
+                return Ok(attempt);
+            }
         }
     }
 
     /// Waits for the end of the call.
     pub fn wait(self) -> Result<Outcome, Error> {
-        match self.0 {
-            Call::One(attempt) => attempt.wait(),
-            Call::Many(placed) => placed.wait(),
-        }
+        let ended = self.wait_out()?;
+        let end = self.call.take_end();
+        end.unwrap_or_else(|| ended.wait_shared())
     }
 
     /// When the timeout of this call ([`crate::Options::timeout`]) passes. A wait for several calls
@@ -120,27 +129,18 @@ impl Pending {
 
     /// Takes the outcome of the call if it has ended, once. The arrays are filled by then.
     pub fn take(&self) -> Option<Result<Outcome, Error>> {
-        match &self.0 {
-            Call::One(attempt) => attempt.take(),
-            Call::Many(placed) => placed.take(),
+        let attempt = self.current();
+        if attempt.request.has_ended() && self.goes_on(&attempt) {
+            return None;
         }
+        self.call.take_end().or_else(|| attempt.take())
     }
 
     /// Gives the call up. The client no longer touches its arrays, the server ends it, and every
     /// wait for it returns.
     pub fn cancel(&self) {
-        match &self.0 {
-            Call::One(attempt) => attempt.request.cancel(),
-            Call::Many(placed) => placed.cancel(),
-        }
-    }
-
-    /// Whether a call whose attempt has ended does not continue elsewhere.
-    fn is_over(&self, ended: &Current<'_>) -> bool {
-        match (&self.0, ended) {
-            (Call::Many(placed), Current::Shared(attempt)) => !placed.goes_on(attempt),
-            _ => true,
-        }
+        self.call.give_up();
+        self.current().request.cancel();
     }
 }
 
@@ -148,7 +148,7 @@ impl Pending {
 /// first, or if `calls` is empty.
 pub fn wait_any(calls: &[&Pending], deadline: Option<Instant>) -> Result<bool, Error> {
     loop {
-        let attempts: Vec<Current<'_>> = calls.iter().map(|call| call.current()).collect();
+        let attempts: Vec<Arc<Attempt>> = calls.iter().map(|call| call.current()).collect();
         let requests: Vec<&Request> = attempts.iter().map(|attempt| &attempt.request).collect();
         if !remote::wait_for_any(&requests, deadline)? {
             return Ok(false);
@@ -157,7 +157,7 @@ pub fn wait_any(calls: &[&Pending], deadline: Option<Instant>) -> Result<bool, E
         let ended = pairs.filter(|(_, attempt)| attempt.request.has_ended());
         // Every call that can continue elsewhere does so.
         if ended
-            .filter(|(call, attempt)| call.is_over(attempt))
+            .filter(|(call, attempt)| !call.goes_on(attempt))
             .count()
             > 0
         {

@@ -3,6 +3,7 @@
 //! This module does not choose between servers; [`crate::grid`], above it, does. It knows
 //! metaservers only as peers that a connection may lead to.
 
+mod again;
 mod attempt;
 mod call;
 mod callbacks;
@@ -24,7 +25,7 @@ mod socket;
 mod staging;
 mod streams;
 
-pub(crate) use attempt::Attempt;
+pub(crate) use attempt::{Attempt, Begun, Continues};
 pub use connection::SharedMemory;
 pub(crate) use connection::{Connection, Request, wait_for_any};
 pub use durable::{DurableCall, DurableStatus, SubmittedCall};

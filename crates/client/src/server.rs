@@ -78,7 +78,8 @@ impl Server {
 
     /// The round-trip time to the server.
     pub fn ping(&self) -> Result<Duration, Error> {
-        functions::ping(&self.peer().connection()?)
+        let peer = self.peer();
+        peer.persist(|| functions::ping(&peer.connection()?))
     }
 
     /// Makes the server serve the functions of another interface file until it ends. `text` is the
@@ -93,7 +94,8 @@ impl Server {
     /// The server's status as a JSON object: queue, processor elements, memory, functions, and the
     /// users that the caller may see. Its `schema` names the version of the format.
     pub fn status(&self) -> Result<String, Error> {
-        operation::status(&self.peer().connection()?)
+        let peer = self.peer();
+        peer.persist(|| operation::status(&peer.connection()?))
     }
 
     /// Makes the server take no more calls and end after its current ones. Returns how many these
@@ -106,7 +108,8 @@ impl Server {
     pub fn functions(&self) -> Result<Vec<FunctionSummary>, Error> {
         pages::all(|from| {
             let from = u32::try_from(from).unwrap_or(u32::MAX);
-            let page = functions::list(&self.peer().connection()?, from)?;
+            let peer = self.peer();
+            let page = peer.persist(|| functions::list(&peer.connection()?, from))?;
             let functions = page.functions.into_iter().map(FunctionSummary::from);
             Ok((functions, page.next.map(u64::from)))
         })

@@ -199,8 +199,8 @@ pub enum Message {
     /// To the front end: the request was refused, with the reason.
     #[n(10)]
     Refused(#[n(0)] String),
-    /// Up: a daemon joins, with its name, its processors, the address of its engine, and the
-    /// secret.
+    /// Up: a daemon joins, with its name, its processors, the address of its engine, and nothing
+    /// more. Daemons of earlier versions send the secret in the last place.
     #[n(11)]
     Join(
         #[n(0)] String,
@@ -244,9 +244,12 @@ pub enum Message {
     /// Down: stop reading the output of a gang job because its front end reads nothing, or resume.
     #[n(23)]
     Hold(#[n(0)] JobId, #[n(1)] bool),
-    /// Front end over TCP: the secret.
+    /// Front end over TCP, after its proof. Front ends of earlier versions send the secret.
     #[n(24)]
     Hello(#[n(0)] String),
+    /// Over TCP, before everything else: a message of the proof that both sides know the secret.
+    #[n(25)]
+    Proof(#[n(0)] String),
 }
 
 impl Message {

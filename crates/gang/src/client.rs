@@ -2,6 +2,7 @@
 //! it.
 
 use crate::link::{self, Link};
+use crate::proof::{self, Failure};
 use farcall_gang_proto::{Ended, JobId, JobRow, JobSpec, Message};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
@@ -68,7 +69,11 @@ impl Client {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5));
         let stream = stream.map_err(|source| ClientError::NoDaemonAt { address, source })?;
         let mut link = Link::tcp(stream)?;
-        link.send(&Message::Hello(token.to_string()));
+        proof::prove(&mut link, token).map_err(|failure| match failure {
+            Failure::Refused(text) => ClientError::Refused(text),
+            Failure::Lost(error) => ClientError::Lost(error),
+        })?;
+        link.send(&Message::Hello(String::new()));
         Ok(Client { link })
     }
 

@@ -5,11 +5,13 @@ mod events;
 
 use crate::link::{self, Link};
 use crate::node::Node;
+use crate::proof::{self, Failure, Gate};
 use crate::trace::{Times, Trace};
 use crate::{Config, Freeze, process};
 use farcall_channel::{Engine, Shape};
 use farcall_gang_proto::{Action, Message, Order, Root, Settings, Step, Switch};
 use farcall_metrics::{Answer, Text};
+use farcall_scram::Exchange;
 use nix::sys::signalfd::SignalFd;
 use std::collections::BTreeMap;
 use std::io;
@@ -63,6 +65,14 @@ pub enum StartError {
          daemons, so that no other can join"
     )]
     NoToken(SocketAddr),
+    /// The parent daemon does not accept this one, or is not what it should be.
+    #[error("the parent daemon at {address}: {text}")]
+    Refused {
+        /// Its address.
+        address: SocketAddr,
+        /// The reason.
+        text: String,
+    },
     /// The engine cannot start.
     #[error(transparent)]
     Engine(#[from] farcall_channel::EngineError),
@@ -86,8 +96,10 @@ fn used(error: &io::Error) -> &'static str {
 enum Party {
     /// A front end, with its user and group.
     Front(u32, u32),
-    /// A peer over TCP that has not yet shown the token.
+    /// A peer over TCP that has not yet proved that it knows the secret.
     Stranger,
+    /// A peer that has proved it, and has not yet said what it is.
+    Proved,
     Child,
     Parent,
 }
@@ -95,6 +107,8 @@ enum Party {
 struct Peer {
     link: Link,
     party: Party,
+    /// What it was asked for.
+    proving: Option<Box<Exchange>>,
     /// When something last arrived from it.
     heard: Instant,
     /// Whether this is a front end that reads nothing, so that the output of its gang jobs waits.
@@ -128,6 +142,7 @@ pub struct Daemon {
     beat: Instant,
     is_ending: bool,
     processors: Vec<u16>,
+    gate: Gate,
 }
 
 impl Daemon {
@@ -193,6 +208,7 @@ impl Daemon {
             beat: Instant::now(),
             is_ending: false,
             processors,
+            gate: Gate::new(&config.token)?,
             config,
         };
         daemon.join()?;
@@ -230,11 +246,15 @@ impl Daemon {
         let fail = |source| StartError::Parent { address, source };
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).map_err(fail)?;
         let mut link = Link::tcp(stream).map_err(fail)?;
+        proof::prove(&mut link, &self.config.token).map_err(|failure| match failure {
+            Failure::Refused(text) => StartError::Refused { address, text },
+            Failure::Lost(source) => StartError::Parent { address, source },
+        })?;
         link.send(&Message::Join(
             self.config.node.clone(),
             self.processors.clone(),
             engine,
-            self.config.token.clone(),
+            String::new(),
         ));
         self.parent = Some(self.add(link, Party::Parent));
         // The root daemon assigns the number. Until then no placement names this node.
@@ -247,6 +267,7 @@ impl Daemon {
         let peer = Peer {
             link,
             party,
+            proving: None,
             heard: Instant::now(),
             is_held: false,
         };

@@ -10,6 +10,7 @@ mod daemon;
 mod link;
 mod node;
 mod process;
+mod proof;
 mod trace;
 
 pub use daemon::{Daemon, StartError};
@@ -35,7 +36,7 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The control socket for front ends: a path, or an abstract name after `@`.
     pub control: String,
-    /// The secret that all daemons share. A daemon shows it to join.
+    /// The secret that all daemons share. A daemon proves that it knows it to join.
     pub token: String,
     /// Length of a slice.
     pub slice: Duration,

@@ -1,7 +1,7 @@
 //! Decides which clients can connect and whose servers can join.
 
 use crate::Config;
-use farcall_access::{Evidence, Refusal, Settings, TokenError, User};
+use farcall_access::{Claim, Evidence, Found, Proving, Refusal, Settings, TokenError, User};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
@@ -37,22 +37,32 @@ impl Access {
         }
     }
 
-    /// The user that a token or a certificate identifies. The error is for the client.
+    /// The user that the evidence identifies, or the challenge for a client that has a token. The
+    /// error is for the client.
     pub(crate) fn user(
         &mut self,
-        token: Option<&str>,
-        certificate: Option<String>,
+        claim: Claim<'_>,
+        (certificate, binding): (Option<String>, Option<[u8; 32]>),
         host: IpAddr,
-    ) -> Result<String, Refusal> {
+    ) -> Result<Found, Refusal> {
         let evidence = Evidence {
             peer: &User::anonymous(),
             certificate,
-            token,
+            claim,
+            binding,
             host: Some(host),
             ends: None,
         };
-        let user = self.users.user(&evidence, Instant::now())?;
-        Ok(user.to_string())
+        self.users.user(&evidence, Instant::now())
+    }
+
+    /// Checks the proof of a client. Returns its user and the signature for it.
+    pub(crate) fn check(
+        &mut self,
+        proving: &Proving,
+        proof: &str,
+    ) -> Result<(User, String), Refusal> {
+        self.users.check(proving, proof, Instant::now())
     }
 
     /// Whether clients need no credentials, so that the metaserver cannot tell users apart.
@@ -77,8 +87,37 @@ impl Access {
 mod tests {
     use super::*;
     use farcall_access::TokenFile;
+    use farcall_scram::{Client, Salted, Secret};
 
     const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    /// The user of a client with these credentials.
+    fn user(
+        access: &mut Access,
+        token: Option<&str>,
+        certificate: Option<&str>,
+    ) -> Result<String, String> {
+        let secret = token.map(Secret::of_token);
+        let begun = secret
+            .as_ref()
+            .map(|secret| Client::new(&secret.name, &[7; 18], false));
+        let claim = match &begun {
+            Some((_, first)) => Claim::First(first),
+            None => Claim::Nothing,
+        };
+        let found = access.user(claim, (certificate.map(str::to_string), None), HOST);
+        let (proving, challenge) = match found.map_err(|refusal| refusal.text)? {
+            Found::User(user) => return Ok(user.to_string()),
+            Found::Challenge(proving, challenge) => (proving, challenge),
+        };
+        let (secret, (client, _)) = (secret.unwrap(), begun.unwrap());
+        let derive = |salt: &[u8], count| Salted::new(&secret.secret, salt, count);
+        let (_, proof) = client.answer(&challenge, None, derive).unwrap();
+        let checked = access.check(&proving, &proof);
+        checked
+            .map(|(user, _)| user.to_string())
+            .map_err(|refusal| refusal.text)
+    }
 
     #[test]
     fn with_credentials_only_servers_of_named_users_join() {
@@ -91,35 +130,18 @@ mod tests {
             ..Config::default()
         })
         .unwrap();
-        assert_eq!(access.user(Some(&alice), None, HOST), Ok("alice".into()));
-        assert!(
-            access
-                .may_join("alice")
-                .unwrap_err()
-                .contains("--server-user")
-        );
-        assert_eq!(access.user(Some(&node), None, HOST), Ok("node".into()));
+        assert_eq!(user(&mut access, Some(&alice), None), Ok("alice".into()));
+        let refusal = access.may_join("alice").unwrap_err();
+        assert!(refusal.contains("--server-user"), "{refusal}");
+        assert_eq!(user(&mut access, Some(&node), None), Ok("node".into()));
         assert_eq!(access.may_join("node"), Ok(()));
-        assert_eq!(
-            access.user(None, Some("cert".into()), HOST),
-            Ok("cert".into())
-        );
-        assert!(
-            access
-                .user(None, None, HOST)
-                .unwrap_err()
-                .text
-                .contains("FARCALL_TOKEN")
-        );
-        assert!(
-            access
-                .user(Some("guess"), None, HOST)
-                .unwrap_err()
-                .text
-                .contains("unknown")
-        );
+        assert_eq!(user(&mut access, None, Some("cert")), Ok("cert".into()));
+        let refusal = user(&mut access, None, None).unwrap_err();
+        assert!(refusal.contains("FARCALL_TOKEN"), "{refusal}");
+        let refusal = user(&mut access, Some("guess"), None).unwrap_err();
+        assert!(refusal.contains("unknown"), "{refusal}");
         let mut open = Access::new(&Config::default()).unwrap();
-        let anybody = open.user(None, None, HOST).unwrap();
+        let anybody = user(&mut open, None, None).unwrap();
         assert_eq!(open.may_join(&anybody), Ok(()));
     }
 }

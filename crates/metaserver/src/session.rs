@@ -1,6 +1,8 @@
 //! One connection. Its thread reads a request, asks the directory, and answers.
 
+use crate::access::Access;
 use crate::{Shared, status};
+use farcall_access::{Claim, Found, Proving, Refusal, User};
 use farcall_client::Address;
 use farcall_directory::session::{self, Peer};
 use farcall_rpc_proto::server::{Connection, Event};
@@ -9,7 +11,7 @@ use farcall_tls::Session as Tls;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Time within which a client must send its greeting, and must accept each answer.
@@ -54,6 +56,10 @@ struct Session<'s> {
     number: u64,
     /// What the client is allowed to do. `None` until it has been admitted.
     session: Option<session::Session>,
+    /// The client's program and version.
+    agent: String,
+    /// What the client was asked for.
+    proving: Option<Box<Proving>>,
 }
 
 /// The reason why a connection ends.
@@ -127,6 +133,8 @@ fn begin(
         peer,
         number,
         session: None,
+        agent: String::new(),
+        proving: None,
     })
 }
 
@@ -169,8 +177,10 @@ impl Session<'_> {
     }
 
     fn handle(&mut self, event: Event) -> Result<(), End> {
-        if let Event::Connected(hello) = event {
-            return self.welcome(&hello);
+        match event {
+            Event::Connected(hello) => return self.identify(hello),
+            Event::Proof(proof) => return self.check(&proof),
+            _ => {}
         }
         let (proto, peer) = (&mut self.proto, self.peer.ip());
         let Some(session) = &mut self.session else {
@@ -194,33 +204,67 @@ impl Session<'_> {
         }
     }
 
-    fn welcome(&mut self, hello: &Hello) -> Result<(), End> {
-        let certificate = self.wire.tls.as_ref().and_then(Tls::peer_name);
-        let access = self.shared.access.lock();
-        let mut access = access.unwrap_or_else(PoisonError::into_inner);
-        match access.user(hello.token.as_deref(), certificate, self.peer.ip()) {
-            Ok(user) => {
-                tracing::debug!("{}: connected, {}, user {user}", self.peer, hello.agent);
-                let peer = Peer {
-                    sees_all: access.is_open(),
-                    may_not_join: access.may_join(&user).err(),
-                    site: self.peer.ip().to_string(),
-                    user,
-                };
-                self.session = Some(session::Session::new(self.number, peer));
-                self.wire.stream.set_read_timeout(Some(IDLE))?;
+    fn identify(&mut self, hello: Hello) -> Result<(), End> {
+        let tls = self.wire.tls.as_ref();
+        let shown = (tls.and_then(Tls::peer_name), tls.and_then(Tls::binding));
+        let claim = match (&hello.proof, &hello.token) {
+            (Some(first), _) => Claim::First(first),
+            (None, Some(_)) => Claim::Token,
+            (None, None) => Claim::Nothing,
+        };
+        let found = lock(&self.shared.access).user(claim, shown, self.peer.ip());
+        self.agent = hello.agent;
+        match found {
+            Ok(Found::User(user)) => self.welcome(&user, None),
+            Ok(Found::Challenge(proving, text)) => {
+                self.proving = Some(proving);
+                self.proto.challenge(text);
                 Ok(())
             }
-            Err(reason) => {
-                if let Some(text) = reason.logged {
-                    tracing::warn!("{}: refused: {text}", self.peer);
-                }
-                self.proto.refuse(reason.text);
-                let _ = self.flush();
-                Err(End::Left)
-            }
+            Err(refusal) => Err(self.refuse(refusal)),
         }
     }
+
+    fn check(&mut self, proof: &str) -> Result<(), End> {
+        let Some(proving) = self.proving.take() else {
+            return Err(End::Left);
+        };
+        let checked = lock(&self.shared.access).check(&proving, proof);
+        match checked {
+            Ok((user, signature)) => self.welcome(&user, Some(signature)),
+            Err(refusal) => Err(self.refuse(refusal)),
+        }
+    }
+
+    fn welcome(&mut self, user: &User, signature: Option<String>) -> Result<(), End> {
+        let user = user.to_string();
+        tracing::debug!("{}: connected, {}, user {user}", self.peer, self.agent);
+        let access = lock(&self.shared.access);
+        let peer = Peer {
+            sees_all: access.is_open(),
+            may_not_join: access.may_join(&user).err(),
+            site: self.peer.ip().to_string(),
+            user,
+        };
+        drop(access);
+        self.session = Some(session::Session::new(self.number, peer));
+        self.proto.welcome(signature);
+        self.wire.stream.set_read_timeout(Some(IDLE))?;
+        Ok(())
+    }
+
+    fn refuse(&mut self, refusal: Refusal) -> End {
+        if let Some(text) = refusal.logged {
+            tracing::warn!("{}: refused: {text}", self.peer);
+        }
+        self.proto.refuse(refusal.text);
+        let _ = self.flush();
+        End::Left
+    }
+}
+
+fn lock(access: &Mutex<Access>) -> MutexGuard<'_, Access> {
+    access.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The address at which clients reach a server that listens on `address`. If the server listens on

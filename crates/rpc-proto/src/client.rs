@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::frame::Header;
 use crate::functions::{Estimate, FunctionInterface, Listing};
 use crate::handles::{HandlePage, HandleRecord};
-use crate::hello::{GoodbyeMessage, Hello};
+use crate::hello::{GoodbyeMessage, Hello, ProofMessage};
 use crate::ids::JobId;
 use crate::jobs::{DurableDescription, DurablePage};
 use crate::kind::Subject;
@@ -31,6 +31,8 @@ use alloc::vec::Vec;
 pub enum Event {
     /// The server greets: the connection may be used.
     Connected(Hello),
+    /// The server asks for a proof before it greets: answer with [`Connection::prove`].
+    Challenge(String),
     /// The request has come to this, and is over.
     Answered(CallId, Answer),
     /// The function of a running call has printed this.
@@ -116,6 +118,12 @@ pub struct Connection {
 
 struct Core {
     connected: bool,
+    /// The greeting and the proof, which go before all requests.
+    greeting: Vec<u8>,
+    /// The server may ask for a proof.
+    proves: bool,
+    /// Requests wait until the server greets.
+    waits: bool,
     /// The features that this side offered.
     features: u64,
     last_id: CallId,
@@ -140,15 +148,19 @@ struct Opening {
 }
 
 impl Connection {
-    /// Starts with the greeting in the outgoing queue. Requests may follow at once.
+    /// Starts with the greeting in the outgoing queue. Requests may follow at once; if the greeting
+    /// has a proof, they are sent after the server has greeted.
     pub fn new(limits: Limits, hello: &Hello) -> Connection {
-        let mut sender = Sender::new(&limits);
-        message::append(&mut sender.control, Kind::Hello, 0, hello);
+        let mut greeting = Vec::new();
+        message::append(&mut greeting, Kind::Hello, 0, hello);
         let core = Core {
             connected: false,
+            greeting,
+            proves: hello.proof.is_some(),
+            waits: hello.proof.is_some(),
             features: hello.features,
             last_id: 0,
-            sender,
+            sender: Sender::new(&limits),
             requests: BTreeMap::new(),
             grants: false,
             most_open: usize::MAX,
@@ -159,6 +171,12 @@ impl Connection {
             limits,
             core,
         }
+    }
+
+    /// Answers a challenge of the server.
+    pub fn prove(&mut self, text: String) {
+        let message = ProofMessage { text };
+        message::append(&mut self.core.greeting, Kind::Proof, 0, &message);
     }
 
     fn open(&mut self, request: Request) -> Result<CallId, ProtocolError> {
@@ -209,13 +227,24 @@ impl Connection {
 
     /// Puts out the next frames; see [`Transmit`].
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Transmit {
-        self.core.open_next();
-        self.core.sender.poll(out).0
+        let greets = !self.core.greeting.is_empty();
+        out.append(&mut self.core.greeting);
+        let transmit = match self.core.waits {
+            true => Transmit::Idle,
+            false => {
+                self.core.open_next();
+                self.core.sender.poll(out).0
+            }
+        };
+        match transmit {
+            Transmit::Idle if greets => Transmit::Frames,
+            other => other,
+        }
     }
 
     /// Whether no request is open and nothing waits to be sent.
     pub fn is_idle(&self) -> bool {
-        self.core.requests.is_empty() && self.core.sender.is_idle()
+        self.core.requests.is_empty() && self.core.greeting.is_empty() && self.core.sender.is_idle()
     }
 }
 
@@ -236,6 +265,10 @@ impl Core {
     fn about_connection(&mut self, kind: Kind, payload: &[u8]) -> Result<Event, ProtocolError> {
         match kind {
             Kind::Hello if !self.connected => self.greeted(payload),
+            Kind::Challenge if !self.connected && core::mem::take(&mut self.proves) => {
+                let ProofMessage { text } = message::parse(kind, payload)?;
+                Ok(Event::Challenge(text))
+            }
             Kind::Goodbye => {
                 let message: GoodbyeMessage = message::parse(kind, payload)?;
                 Err(ProtocolError::Goodbye(message.reason))
@@ -248,7 +281,7 @@ impl Core {
         let hello: Hello =
             message::parse(Kind::Hello, payload).map_err(|_| ProtocolError::NotFarcall)?;
         hello.agree()?;
-        self.connected = true;
+        (self.connected, self.waits) = (true, false);
         self.grants = self.features & hello.features & CREDIT != 0;
         if let Some(calls) = hello.calls {
             // Some are left for requests without data streams, which do not wait.

@@ -35,7 +35,8 @@ pub struct Hello {
     /// Program and version, for logs and error messages.
     #[n(4)]
     pub agent: String,
-    /// The client's token, if the server asks for one.
+    /// The token of a client of an earlier version. No client sends it any more, and no server
+    /// accepts it.
     #[n(5)]
     pub token: Option<String>,
     /// In the server's greeting to a client on the same host: the abstract Unix socket at which the
@@ -54,6 +55,10 @@ pub struct Hello {
     /// else.
     #[n(9)]
     pub loan: Option<HandleId>,
+    /// SCRAM-SHA-256: in the client's greeting, the first message of a client that has a token. In
+    /// the server's greeting, the signature of a server that knows the token too.
+    #[n(10)]
+    pub proof: Option<String>,
 }
 
 impl Hello {
@@ -70,6 +75,7 @@ impl Hello {
             ways: None,
             calls: None,
             loan: None,
+            proof: None,
         }
     }
 
@@ -87,6 +93,13 @@ impl Hello {
         }
         Ok(newest)
     }
+}
+
+/// A message between the two greetings of a client that proves who it is.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct ProofMessage {
+    #[n(0)]
+    pub(crate) text: String,
 }
 
 /// Why a connection ends.

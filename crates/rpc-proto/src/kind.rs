@@ -162,6 +162,10 @@ pub enum Kind {
     Reservations = 86,
     /// Gives the connection the bandwidth of a reservation.
     AttachReservation = 87,
+    /// Asks a client for a proof of who it is, before the greeting of the server.
+    Challenge = 88,
+    /// Answers [`Kind::Challenge`].
+    Proof = 89,
 }
 
 /// The subject of a frame: the part of either end that handles it.
@@ -197,7 +201,7 @@ impl Kind {
     pub(crate) fn subject(self) -> Subject {
         use Kind::*;
         match self {
-            Hello | Goodbye => Subject::Connection,
+            Hello | Goodbye | Challenge | Proof => Subject::Connection,
             List | Listing | Describe | Interface | Register | Estimate | Estimated => {
                 Subject::Functions
             }
@@ -231,11 +235,11 @@ impl Kind {
             | ListHandles | Name | AskName | ListNames | Join | Report | Leave | Find | Choose
             | Hold | FindData | ListData | Status | Drain | Reserve | Release
             | ListReservations | AttachReservation => true,
-            Hello | Goodbye | Listing | Interface | Estimated | Data | Grant | Result | Done
-            | Failure | Cancel | Callback | Answer | Output | Shared | Unshare | Created
-            | Delete | Objects | Submitted | Job | Jobs | Handle | Handles | Named | Names
-            | Noted | Found | Chosen | Observe | DataFound | DataListed | StatusText | Draining
-            | Reservations => false,
+            Hello | Goodbye | Challenge | Proof | Listing | Interface | Estimated | Data
+            | Grant | Result | Done | Failure | Cancel | Callback | Answer | Output | Shared
+            | Unshare | Created | Delete | Objects | Submitted | Job | Jobs | Handle | Handles
+            | Named | Names | Noted | Found | Chosen | Observe | DataFound | DataListed
+            | StatusText | Draining | Reservations => false,
         }
     }
 }
@@ -248,6 +252,6 @@ mod tests {
     fn every_number_has_one_kind() {
         let known = (0..=u8::MAX).filter_map(|byte| Some((byte, Kind::from_repr(byte)?)));
         let right = known.filter(|(byte, kind)| *kind as u8 == *byte);
-        assert_eq!(right.count(), 77);
+        assert_eq!(right.count(), 79);
     }
 }

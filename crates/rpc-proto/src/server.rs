@@ -21,7 +21,7 @@ use crate::call::{Call, Times};
 use crate::callback::CallbackAnswer;
 use crate::frame::Header;
 use crate::handles::{ArrayPart, HANDLES, Pull, Put};
-use crate::hello::{DIRECTORY, GoodbyeMessage, Hello};
+use crate::hello::{DIRECTORY, GoodbyeMessage, Hello, ProofMessage};
 use crate::ids::{HandleId, JobId};
 use crate::jobs::{JOBS, SubmitRequest};
 use crate::kind::Subject;
@@ -42,8 +42,12 @@ use alloc::vec::Vec;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The client greets. The answer is queued already, unless [`Connection::refuse`] takes it
-    /// back; later requests are served.
+    /// back; later requests are served. A client with a proof waits: answer with
+    /// [`Connection::challenge`], [`Connection::welcome`] or [`Connection::refuse`].
     Connected(Hello),
+    /// The client answers the challenge. Answer with [`Connection::welcome`] or
+    /// [`Connection::refuse`].
+    Proof(String),
     /// Asks for the functions from this index on. Answer with [`Connection::listing`].
     List(CallId, u32),
     /// Asks to serve the functions of an interface file, given by path and text. Answer with
@@ -179,6 +183,17 @@ impl State {
     }
 }
 
+/// How far a client has come that proves who it is.
+enum Proving {
+    Not,
+    /// It has greeted.
+    Greeted,
+    /// It was asked for its proof.
+    Challenged,
+    /// It has sent its proof.
+    Proved,
+}
+
 /// State of one connection from a client. See the crate documentation for how to drive it.
 pub struct Connection {
     receiver: Receiver,
@@ -189,6 +204,7 @@ struct Core {
     limits: Limits,
     hello: Hello,
     connected: bool,
+    proving: Proving,
     /// The features that both sides have.
     features: u64,
     sender: Sender,
@@ -216,6 +232,7 @@ impl Connection {
             limits,
             hello,
             connected: false,
+            proving: Proving::Not,
             features: 0,
             sender,
             calls: BTreeMap::new(),
@@ -281,6 +298,25 @@ impl Connection {
         message::append(&mut self.core.sender.control, Kind::Goodbye, 0, &message);
     }
 
+    /// Asks a client that has greeted with a first message for its proof.
+    pub fn challenge(&mut self, text: String) {
+        if let Proving::Greeted = self.core.proving {
+            self.core.proving = Proving::Challenged;
+            let message = ProofMessage { text };
+            message::append(&mut self.core.sender.control, Kind::Challenge, 0, &message);
+        }
+    }
+
+    /// Greets a client that waits for it, with the signature of the server if there is one. Later
+    /// requests are served.
+    pub fn welcome(&mut self, signature: Option<String>) {
+        if let Proving::Greeted | Proving::Proved = self.core.proving {
+            self.core.proving = Proving::Not;
+            self.core.hello.proof = signature;
+            self.core.answer_greeting();
+        }
+    }
+
     /// Refuses a client that has just greeted. The reason replaces the answer to its greeting.
     pub fn refuse(&mut self, reason: impl Into<String>) {
         self.core.sender.control.clear();
@@ -326,7 +362,7 @@ impl Core {
     ) -> Result<Option<Event>, ProtocolError> {
         let (kind, id) = (header.kind, header.call);
         if !self.connected {
-            return self.greet(kind, payload).map(Some);
+            return self.before_greeting(kind, payload).map(Some);
         }
         if kind.opens_request() && (id == 0 || self.calls.contains_key(&id)) {
             return Err(ProtocolError::OutOfPlace(kind));
@@ -362,18 +398,40 @@ impl Core {
         self.features & features == features
     }
 
+    fn before_greeting(&mut self, kind: Kind, payload: &[u8]) -> Result<Event, ProtocolError> {
+        match (&self.proving, kind) {
+            (Proving::Not, _) => self.greet(kind, payload),
+            (_, Kind::Goodbye) => {
+                let GoodbyeMessage { reason } = message::parse(kind, payload)?;
+                Err(ProtocolError::Goodbye(reason))
+            }
+            (Proving::Challenged, Kind::Proof) => {
+                let ProofMessage { text } = message::parse(kind, payload)?;
+                self.proving = Proving::Proved;
+                Ok(Event::Proof(text))
+            }
+            _ => Err(ProtocolError::OutOfPlace(kind)),
+        }
+    }
+
     fn greet(&mut self, kind: Kind, payload: &[u8]) -> Result<Event, ProtocolError> {
         if kind != Kind::Hello {
             return Err(ProtocolError::NotFarcall);
         }
         let theirs: Hello = message::parse(kind, payload).map_err(|_| ProtocolError::NotFarcall)?;
         let version = theirs.agree()?;
-        let mut ours = self.hello.clone();
-        (ours.version_min, ours.version_max) = (version, version);
-        message::append(&mut self.sender.control, Kind::Hello, 0, &ours);
-        self.connected = true;
-        self.features = theirs.features & ours.features;
+        (self.hello.version_min, self.hello.version_max) = (version, version);
+        self.features = theirs.features & self.hello.features;
+        match theirs.proof {
+            Some(_) => self.proving = Proving::Greeted,
+            None => self.answer_greeting(),
+        }
         Ok(Event::Connected(theirs))
+    }
+
+    fn answer_greeting(&mut self) {
+        message::append(&mut self.sender.control, Kind::Hello, 0, &self.hello);
+        self.connected = true;
     }
 
     fn open(&mut self, id: CallId, state: State) -> Result<(), ProtocolError> {

@@ -131,6 +131,7 @@ impl Conversation {
     fn serve(&mut self, event: server::Event) {
         match event {
             server::Event::Connected(_) | server::Event::Share(..) | server::Event::Unshare(_) => {}
+            server::Event::Proof(_) => panic!("a proof of nobody"),
             server::Event::New(id, _) => self.server.created(id),
             server::Event::Delete(_) => {}
             server::Event::Answer(..) => panic!("an answer to nobody"),

@@ -18,19 +18,27 @@ pub enum Direction {
     Down,
 }
 
+/// What a client shows to say who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Nothing.
+    Nothing,
+    /// A token that a client of an earlier version has sent.
+    Token(String),
+    /// The first message of a client that proves that it knows its token.
+    First(String),
+    /// The answer to a challenge.
+    Proof(String),
+    /// The name of an array that is lent, instead of credentials.
+    Loan,
+}
+
 /// One action. The shell performs actions in the order in which they come.
 #[derive(Debug)]
 pub enum Action {
-    /// Find out who the peer is. [`Event::Authenticated`](crate::Event::Authenticated) follows
-    /// before more input of the connection.
-    Authenticate {
-        /// The connection.
-        connection: ConnectionKey,
-        /// The token of its client.
-        token: Option<String>,
-        /// Whether the client has shown the name of an array that is lent, instead of credentials.
-        is_lent: bool,
-    },
+    /// Find out who the peer is. [`Event::Authenticated`](crate::Event::Authenticated) or
+    /// [`Event::Challenged`](crate::Event::Challenged) follows before more input of the connection.
+    Authenticate(ConnectionKey, Shown),
     /// Write pending output.
     Flush(ConnectionKey),
     /// Continue with input that was left unread.

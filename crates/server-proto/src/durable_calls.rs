@@ -38,23 +38,17 @@ const MOST_TRIES: u32 = 10;
 #[derive(Default)]
 pub(crate) struct DurableCalls {
     durable: Option<Durable>,
-    /// Whether another server still has the state folder.
-    pub(crate) are_awaited: bool,
 }
 
 impl DurableCalls {
     /// Takes over the state folder, with its records.
     /// `served` is how long servers have served with the folder before.
     pub(crate) fn opened(&mut self, cx: &mut Context, records: Vec<Record>, served: u64) {
-        if self.are_awaited {
-            tracing::info!("this server now has the durable calls");
-        }
         let limits = cx.settings.durable.clone();
         let served = Served::new(cx.now(), served);
         let most = WAITING + 2 * cx.settings.queue.pes as usize;
         self.durable = Some(Durable::new(limits, most, records, served, &mut cx.disk));
         cx.disk.takes_arrays = true;
-        self.are_awaited = false;
         cx.has_room = true;
     }
 
@@ -69,13 +63,7 @@ impl DurableCalls {
     }
 
     fn durable(&mut self) -> Result<&mut Durable, Failure> {
-        let awaits = self.are_awaited;
         self.durable.as_mut().ok_or_else(|| {
-            if awaits {
-                let text = "the server that this one replaces still has the durable calls; try \
-                 again soon";
-                return Failure::new(FailureKind::Busy, text);
-            }
             let text = "this server takes no durable calls; start it with --state DIR";
             Failure::new(FailureKind::BadArgument, text)
         })

@@ -10,10 +10,12 @@ mod offer;
 mod overview;
 mod requests;
 mod status;
+mod takeover;
 
 pub use overview::{Figures, Overview, STATES};
 pub use status::{Reports, ServerStatus};
 
+use self::takeover::Takeover;
 use crate::account::Totals;
 use crate::action::{Action, Actions};
 use crate::clients::Clients;
@@ -58,6 +60,7 @@ pub(crate) struct Engine {
     pub(crate) lanes: Lanes,
     pub(crate) libraries: Libraries,
     pub(crate) links: Links,
+    takeover: Takeover,
     next_sweep: Nanos,
 }
 
@@ -86,6 +89,7 @@ impl Engine {
             elements: Elements::new(settings.queue.clone()),
             data: Data::new(&settings, files),
             durable_calls: DurableCalls::default(),
+            takeover: Takeover::default(),
             objects: Objects::default(),
             reservations: Reservations::default(),
             lanes: Lanes::default(),
@@ -117,6 +121,7 @@ impl Engine {
         let cx = &mut self.cx;
         match event {
             Event::Authenticated(connection, found) => self.authenticated(connection, found),
+            Event::Challenged(connection, text) => clients::challenge(cx, connection, text),
             Event::Lost(connection, why) => self.close(connection, why),
             Event::NoMemory(memory, why) => self.no_memory(memory, &why),
             Event::NotShared(connection, why) => self.close(connection, Some(why)),
@@ -148,8 +153,9 @@ impl Engine {
             Event::Died(worker, death) => self.worker_died(worker, &death),
             Event::DurableOpened(records, served) => {
                 self.durable_calls.opened(cx, records, served);
+                takeover::end(self);
             }
-            Event::DurableAwaited => self.durable_calls.are_awaited = true,
+            Event::DurableAwaited => self.takeover.begin(),
             Event::Written(ticket, stored) => self.written(ticket, stored),
             Event::Fetched(ticket, read) => self.fetched(ticket, read),
             Event::Inserted(id, number) => {
@@ -248,6 +254,7 @@ impl Engine {
         if cx.learned_since.take_if(is_due).is_some() {
             cx.out.push(Action::KeepLearned);
         }
+        self.takeover.expire(cx);
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP;
             self.end_stalled();
@@ -274,7 +281,8 @@ impl Engine {
         let expiry = expiries.into_iter().flatten().min();
         let expiry = expiry.map(|left| now.saturating_add(left.saturating_mul(1_000_000)));
         let lanes = self.lanes.next_change(now);
-        let all = [elements, sweep, keep, expiry, lanes, cx.stopping];
+        let takeover = self.takeover.next_deadline();
+        let all = [elements, sweep, keep, expiry, lanes, takeover, cx.stopping];
         all.into_iter().flatten().min()
     }
 

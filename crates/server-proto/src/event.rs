@@ -41,6 +41,8 @@ pub struct Identity {
     pub user: User,
     /// Whether the user may drain the server and register libraries.
     pub is_operator: bool,
+    /// The proof for the client that this server knows its token too.
+    pub signature: Option<String>,
 }
 
 /// Why a client is refused.
@@ -118,6 +120,8 @@ pub enum WorkerReport {
 pub enum Event {
     /// Who a client is, or why it is refused.
     Authenticated(ConnectionKey, Result<Identity, Refused>),
+    /// The client must prove who it is. The text is for the client.
+    Challenged(ConnectionKey, String),
     /// A connection has ended: with an error, or because the client closed it.
     Lost(ConnectionKey, Option<String>),
     /// The system has refused memory for a call or an array.

@@ -48,6 +48,8 @@ pub enum Flaw {
     FreesSegments,
     /// Any user may register libraries.
     RegistersAnyone,
+    /// A server that takes over refuses requests about durable calls meanwhile.
+    RefusesAtTakeover,
     /// A draining server closes connections without a goodbye.
     ForgetsGoodbye,
     /// A call may wait for processor elements for ever.
@@ -62,7 +64,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// All deliberate faults.
-    pub const ALL: [Flaw; 27] = [
+    pub const ALL: [Flaw; 28] = [
         Flaw::SharesBuffers,
         Flaw::SharesWorkers,
         Flaw::RunsAgain,
@@ -85,6 +87,7 @@ impl Flaw {
         Flaw::AwaitsForever,
         Flaw::FreesSegments,
         Flaw::RegistersAnyone,
+        Flaw::RefusesAtTakeover,
         Flaw::ForgetsGoodbye,
         Flaw::ForgetsPatience,
         Flaw::ReadsOneLog,

@@ -46,7 +46,7 @@ mod worker;
 mod workers;
 
 pub use account::{Totals, UserTotals};
-pub use action::{Action, Audit, Direction, Request, Segment, Transfer};
+pub use action::{Action, Audit, Direction, Request, Segment, Shown, Transfer};
 pub use allowance::Allowance;
 pub use clients::Clients;
 pub use connection::MAX_SEGMENTS;

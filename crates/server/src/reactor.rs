@@ -42,8 +42,10 @@ use std::time::{Duration, Instant};
 
 /// Most events of one turn.
 const EVENTS: usize = 256;
-/// Time between two tries to listen again, or to take over the state folder.
+/// Time between two tries to listen again.
 const SWEEP: Duration = Duration::from_secs(1);
+/// Time between two tries to take over the state folder.
+const NEXT_TRY: Duration = Duration::from_millis(10);
 /// How long an ending server waits for its last records.
 const LAST_RECORDS: Duration = Duration::from_millis(1500);
 
@@ -375,7 +377,7 @@ impl Reactor {
         let now = Instant::now();
         let deaf = self.listeners.deaf_until;
         let deaf = deaf.map(|end| end.saturating_duration_since(now));
-        let awaited = self.state.is_awaited.then_some(SWEEP);
+        let awaited = self.state.is_awaited.then_some(NEXT_TRY);
         server.into_iter().chain(deaf).chain(awaited).min()
     }
 

@@ -1,10 +1,10 @@
 //! One client's socket: moves bytes between it, the protocol and the memory of calls.
 
-use crate::access::Evidence;
+use crate::access::{Claim, Evidence};
 use crate::listen::{Accepted, bound_ahead};
 use crate::memories::Memories;
 use farcall_rpc_proto::{Chunk, Landing, Nanos, Piece, Transmit, User};
-use farcall_server_proto::{ConnectionKey, Direction, MAX_SEGMENTS, MemoryKey, Server};
+use farcall_server_proto::{ConnectionKey, Direction, MAX_SEGMENTS, MemoryKey, Server, Shown};
 use farcall_tls::Session;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -140,12 +140,17 @@ impl Socket {
         }
     }
 
-    /// What it shows of its client, who gives this token.
-    pub(crate) fn evidence<'e>(&'e self, token: Option<&'e str>) -> Evidence<'e> {
+    /// The evidence about its client, who shows this.
+    pub(crate) fn evidence<'e>(&'e self, shown: &'e Shown) -> Evidence<'e> {
         Evidence {
             peer: &self.user,
             certificate: self.session.as_ref().and_then(Session::peer_name),
-            token,
+            claim: match shown {
+                Shown::Token(_) => Claim::Token,
+                Shown::First(first) => Claim::First(first),
+                Shown::Nothing | Shown::Proof(_) | Shown::Loan => Claim::Nothing,
+            },
+            binding: self.session.as_ref().and_then(Session::binding),
             host: self.host,
             ends: self.ends,
         }

@@ -56,6 +56,17 @@ impl Session {
         Some(name.to_string())
     }
 
+    /// Bytes that both sides know, and nobody else: the `tls-exporter` binding of RFC 9266. `None`
+    /// before the handshake is complete.
+    pub fn binding(&self) -> Option<[u8; 32]> {
+        let label = b"EXPORTER-Channel-Binding";
+        let exported = match &*self.0 {
+            Connection::Client(client) => client.export_keying_material([0; 32], label, Some(&[])),
+            Connection::Server(server) => server.export_keying_material([0; 32], label, Some(&[])),
+        };
+        exported.ok()
+    }
+
     /// Reads bytes of the other side. Fails with `WouldBlock` if there are none. Zero bytes mean
     /// that the other side has ended the connection.
     pub fn read(

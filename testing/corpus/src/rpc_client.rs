@@ -82,6 +82,7 @@ impl Driver {
             calls: 32,
         };
         let mut hello = Hello::new("fuzz");
+        hello.proof = Some("first".to_string());
         hello.features = CALLBACKS | OUTPUT | JOBS | HANDLES | DIRECTORY | LOANS;
         hello.features |= PARTS | CREDIT | NAMES | KEPT_OBJECTS | RESERVATIONS;
         let mut driver = Driver {
@@ -232,6 +233,7 @@ impl Driver {
     fn on_event(&mut self, event: Event) {
         let id = match event {
             Event::Connected(_) => return,
+            Event::Challenge(text) => return self.proto.prove(text),
             Event::Output(id, data) => {
                 assert!(self.open.contains_key(&id) && self.cancelled != Some(id));
                 return assert!(data.len() <= 4096);

@@ -170,7 +170,12 @@ impl Driver {
 
     fn on_event(&mut self, event: Event) {
         match event {
-            Event::Connected(_) | Event::Unshare(_) | Event::Delete(_) => {}
+            Event::Connected(hello) => match hello.proof {
+                Some(first) if first.len() % 4 > 0 => self.proto.challenge(first),
+                proof => self.proto.welcome(proof),
+            },
+            Event::Proof(proof) => self.proto.welcome(Some(proof)),
+            Event::Unshare(_) | Event::Delete(_) => {}
             Event::Directory(_, Kind::Observe, _) => {}
             Event::List(id, from) => self.list(id, Some(from)),
             Event::Register(id, path, text) => match (path.len() + text.len()) % 2 {

@@ -159,7 +159,7 @@ impl Client {
     /// It has a connection to that life of a server, and greets.
     pub(crate) fn connect(&mut self, life: u64, is_local: bool, now: u64) {
         let mut hello = Hello::new("simulated client");
-        hello.token = Some(user_name(self.user));
+        hello.proof = Some(user_name(self.user));
         hello.features |= proto::HANDLES | proto::JOBS | proto::CREDIT | proto::PARTS;
         hello.features |= proto::OBJECTS | proto::KEPT_OBJECTS | proto::NAMES | proto::CALLBACKS;
         hello.features |= proto::RESERVATIONS | proto::REGISTER;
@@ -353,6 +353,11 @@ impl Client {
     fn on_event(&mut self, event: Event, scene: &mut Scene<'_>) {
         match event {
             Event::Connected(_) => self.greeted = true,
+            Event::Challenge(name) => {
+                if let Some(connection) = &mut self.connection {
+                    connection.prove(name);
+                }
+            }
             Event::Callback(call, callback) => self.called_back(call, callback, scene),
             Event::Answered(request, answer) => self.answered(request, answer, scene),
             Event::Failed(request, failure) => self.failed(request, &failure, scene),

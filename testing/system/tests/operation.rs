@@ -1,6 +1,6 @@
 //! Operating a server: status, metrics, stop, and replacement by another server.
 
-use farcall_client::{Argument, Error, Options, Pending, Scalar, Server};
+use farcall_client::{Argument, DurableState, Error, Options, Pending, Scalar, Server};
 use farcall_system::{ServerProcess, farcall_path, wait_until};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -383,6 +383,80 @@ fn another_server_takes_over_and_no_call_is_lost() {
             calls.load(Ordering::Relaxed) > before + 20
         });
         drop(guard);
+    });
+}
+
+/// Submits calls, starts calls and fetches results, until told to stop. Returns the number of
+/// calls, and the errors.
+fn use_server(address: &str, kind: usize, over: &AtomicBool) -> (usize, Vec<String>) {
+    let connect = || Server::connect(address, Options::default());
+    let (mut done, mut errors) = (0, Vec::new());
+    let server = connect().unwrap();
+    let nap = server.function("nap").unwrap();
+    while !over.load(Ordering::Relaxed) {
+        let arguments = &mut micros(300);
+        let made = match kind {
+            0 => nap.submit(arguments, None).and_then(|job| {
+                let mut none = [Argument::Skip];
+                job.describe()?.fetch(&mut none).map(drop)
+            }),
+            // SAFETY: the call has no arrays.
+            1 => unsafe { nap.start(arguments) }.and_then(|call| call.wait().map(drop)),
+            2 => connect().and_then(|server| {
+                let job = server.function("nap")?.submit(arguments, None)?;
+                job.status()?;
+                server.jobs()?;
+                job.forget().map(drop)
+            }),
+            _ => {
+                // SAFETY: the calls have no arrays.
+                let calls = [(); 8].map(|()| unsafe { nap.start(&mut micros(50)) });
+                let calls = calls.into_iter().map(|call| call?.wait());
+                calls.collect::<Result<Vec<_>, _>>().map(drop)
+            }
+        };
+        match made {
+            Ok(()) => done += 1,
+            Err(error) => errors.push(format!("{kind}: {error}")),
+        }
+    }
+    (done, errors)
+}
+
+#[test]
+fn a_takeover_refuses_no_submission_and_fails_no_future() {
+    let mut server = ServerProcess::of(&[IDL]).durable().start();
+    let addresses = [server.address().to_string(), server.socket()];
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // The clients must end in any case.
+        let guard = EndOnDrop(&over);
+        let clients: Vec<_> = (0..8)
+            .map(|number| {
+                let (address, over) = (&addresses[number / 4], &over);
+                scope.spawn(move || use_server(address, number % 4, over))
+            })
+            .collect();
+        for _ in 0..3 {
+            let asked = server.connect().function("nap").unwrap();
+            let job = asked.submit(&mut micros(300), None).unwrap();
+            wait_until("a call of this server", || {
+                job.status().unwrap().state == DurableState::Done
+            });
+            server.take_over();
+        }
+        drop(guard);
+        let mut made = 0;
+        for client in clients {
+            let (done, errors) = client.join().unwrap();
+            let (count, mut kinds) = (errors.len(), errors);
+            kinds.sort_unstable();
+            kinds.dedup();
+            assert!(kinds.is_empty(), "{count} of {}: {kinds:#?}", done + count);
+            made += done;
+        }
+        println!("{made} rounds through 3 takeovers");
+        assert!(made > 24, "{made}");
     });
 }
 

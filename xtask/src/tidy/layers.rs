@@ -16,6 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "crates/metrics",
             "crates/quantity",
             "crates/random",
+            "crates/scram",
             "crates/spelling",
         ],
     ),
@@ -108,6 +109,7 @@ const BARE: &[&str] = &[
     "crates/idl",
     "crates/quantity",
     "crates/random",
+    "crates/scram",
     "crates/spelling",
 ];
 

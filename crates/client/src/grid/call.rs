@@ -5,9 +5,10 @@ use crate::argument::Argument;
 use crate::call::{LaidOut, Prepared, Travel};
 use crate::error::Error;
 use crate::grid::function::Function;
-use crate::grid::placed::{Call, Placed};
+use crate::grid::placed::Call;
 use crate::outcome::Outcome;
-use crate::remote::{self, DurableCall, is_large};
+use crate::pending::Pending;
+use crate::remote::{Begun, DurableCall, is_large};
 use std::time::Duration;
 
 impl Function {
@@ -38,28 +39,27 @@ impl Function {
         let call = Call::new(self, wanted, prepared, arguments)?;
         match is_large {
             true => call.finish(),
-            false => Placed::start(call, None)?.wait(),
+            false => Pending::from(call.start(None)?).wait(),
         }
     }
 
     /// Begins a call and returns at once.
     ///
     /// # Safety
-    /// As [`remote::Function::begin`], until the call is over or given up.
+    /// As [`Function::begin`](crate::remote::Function::begin), until the call is over or given up.
     pub(crate) unsafe fn start(
         &self,
         laid_out: Option<LaidOut>,
         arguments: &mut [Argument<'_>],
-    ) -> Result<Started, Error> {
+    ) -> Result<Begun, Error> {
         if let Some(function) = self.at_reservation()? {
             // SAFETY: the caller makes the same promise.
-            let attempt = unsafe { function.start(laid_out, arguments) }?;
-            return Ok(Started::There(Box::new(attempt)));
+            return unsafe { function.start(laid_out, arguments) };
         }
         let prepared = self.prepare(laid_out, arguments)?;
         let wanted = self.wanted(&prepared.layout);
         let call = Call::new(self, wanted, prepared, arguments)?;
-        Ok(Started::Placed(Box::new(Placed::start(call, None)?)))
+        call.start(None)
     }
 
     /// Submits a durable call to the server of its reservation, or to the server chosen for it.
@@ -78,12 +78,4 @@ impl Function {
         };
         function.submit(prepared, arguments, keep)
     }
-}
-
-/// A call that has begun.
-pub(crate) enum Started {
-    /// A placed call. It continues at another server if its server is lost.
-    Placed(Box<Placed>),
-    /// A call at the server of its reservation.
-    There(Box<remote::Attempt>),
 }

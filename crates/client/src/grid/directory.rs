@@ -6,6 +6,7 @@
 use crate::address::Address;
 use crate::error::{Error, Fault};
 use crate::grid::probe::{self, Probes};
+use crate::options::Options;
 use crate::remote::{Connection, Server, directory};
 use farcall_directory::client::{ChosenServer, Known};
 use farcall_directory::message::{Choose, Chosen, Find, Found, Observe, Offer};
@@ -140,6 +141,15 @@ impl Grid {
         known.directory().paths().any(|(_, to, _)| to == server)
     }
 
+    /// How the client connects to a server that the metaserver has named.
+    fn server_options(&self) -> Options {
+        let options = self.meta().options().clone();
+        Options {
+            credentials: options.credentials.for_named_server(),
+            ..options
+        }
+    }
+
     /// The connection to a server. Connects if there is none.
     pub(crate) fn server(&self, number: u64, at: &str) -> Result<Server, Error> {
         let lock = || {
@@ -151,7 +161,7 @@ impl Grid {
         if let Some(known) = lock().get(&number) {
             return Ok(known.clone());
         }
-        let server = Server::connect(at, self.meta().options().clone())?;
+        let server = Server::connect(at, self.server_options())?;
         if server.is_metaserver() {
             let text = format!("{at} has joined as a server, but it is a metaserver");
             return Err(Error::failed(FailureKind::Internal, text));
@@ -187,7 +197,7 @@ impl Grid {
             return Ok(known);
         }
         drop(servers);
-        Server::connect(&address.to_string(), self.meta().options().clone())
+        Server::connect(&address.to_string(), self.server_options())
     }
 
     /// Chooses the server for a call.

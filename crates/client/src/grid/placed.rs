@@ -3,30 +3,25 @@
 //! This module keeps the arguments of the call until it ends, and begins it again elsewhere only if
 //! that is safe. `farcall-directory` decides whether it is.
 
-use crate::argument::Argument;
+use crate::argument::{Argument, Held};
 use crate::call::Prepared;
-use crate::callback::Callback;
 use crate::error::Error;
 use crate::grid::data::Found;
 use crate::grid::directory::Grid;
 use crate::grid::function::Function;
 use crate::offer::TimeParts;
 use crate::outcome::{Outcome, Placement};
-use crate::remote::{Attempt, Handle, Server};
+use crate::pending::Pending;
+use crate::remote::{Attempt, Begun, Continues, Handle, Server};
 use farcall_directory::client::{ChosenServer, Course, Next, Trouble};
 use farcall_directory::message::{Choose, Need, Observe, Transfer};
-use farcall_idl::{Mode, Scalar};
+use farcall_idl::Mode;
 use farcall_rpc_proto::{FailureKind, HandleId};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
-/// An argument of a running call. The caller leaves its memory alone until the call ends.
+/// An argument of a running call.
 enum HeldArgument {
-    Scalar(Scalar),
-    In(*const u8, usize),
-    Out(*mut u8, usize),
-    Skip,
-    Function(Callback),
+    Plain(Held),
     /// Named data, and the servers that hold them.
     Data(Found),
 }
@@ -39,13 +34,6 @@ pub(crate) struct Call {
     copies: Mutex<Vec<Handle>>,
     state: Mutex<State>,
 }
-
-// SAFETY: who starts a call promises that its arrays stay where they are and are left alone until
-// the call ends.
-unsafe impl Send for Call {}
-// SAFETY: the memory goes to a new attempt only with the lock held, after the last attempt has
-// ended.
-unsafe impl Sync for Call {}
 
 struct State {
     course: Course,
@@ -76,49 +64,16 @@ fn outcome_at(outcome: Outcome, place: Option<&ChosenServer>) -> Outcome {
 }
 
 fn hold(argument: &mut Argument<'_>, function: &Function) -> Result<HeldArgument, Error> {
-    Ok(match argument {
-        Argument::Scalar(value) => HeldArgument::Scalar(value.clone()),
-        Argument::In(_) | Argument::Out(_) | Argument::Array(_) => {
-            let memory = argument.memory();
-            match memory.writable {
-                true => HeldArgument::Out(memory.start, memory.bytes),
-                false => HeldArgument::In(memory.start.cast_const(), memory.bytes),
-            }
-        }
-        Argument::Skip => HeldArgument::Skip,
-        Argument::Function(callback) => HeldArgument::Function(callback.clone()),
-        Argument::Named(name) => HeldArgument::Data(function.grid().find_data(name)?.0),
+    match argument {
+        Argument::Named(name) => Ok(HeldArgument::Data(function.grid().find_data(name)?.0)),
         Argument::Handle(_) => {
             let text = format!(
                 "{}: a stored array is at one server: call the function of that server",
                 function.description().qualified
             );
-            return Err(Error::failed(FailureKind::BadArgument, text));
+            Err(Error::failed(FailureKind::BadArgument, text))
         }
-    })
-}
-
-impl HeldArgument {
-    /// # Safety
-    /// The call is not over, and no other attempt of it is under way.
-    unsafe fn argument<'a>(&self) -> Argument<'a> {
-        match self {
-            HeldArgument::Scalar(value) => Argument::Scalar(value.clone()),
-            HeldArgument::In(start, bytes) => {
-                // SAFETY: the caller holds the array until the call ends.
-                let bytes = unsafe { std::slice::from_raw_parts(*start, *bytes) };
-                Argument::In(bytes)
-            }
-            HeldArgument::Out(start, bytes) => {
-                // SAFETY: the caller holds the array and leaves it alone until the call ends.
-                let bytes = unsafe { std::slice::from_raw_parts_mut(*start, *bytes) };
-                Argument::Out(bytes)
-            }
-            HeldArgument::Skip => Argument::Skip,
-            HeldArgument::Function(callback) => Argument::Function(callback.clone()),
-            // Filled in when the server is known.
-            HeldArgument::Data(_) => Argument::Skip,
-        }
+        other => Ok(HeldArgument::Plain(Held::of(other))),
     }
 }
 
@@ -145,7 +100,7 @@ impl Call {
         let held: Vec<HeldArgument> = held.collect::<Result<_, _>>()?;
         let needs = held.iter().filter_map(|held| match held {
             HeldArgument::Data(found) => Some(found.need()),
-            _ => None,
+            HeldArgument::Plain(_) => None,
         });
         let needs: Vec<Need> = needs.collect();
         let wanted = Choose {
@@ -172,11 +127,18 @@ impl Call {
         self.function.grid()
     }
 
+    /// Begins the call at the server chosen for it. `before` is the error of an earlier server.
+    pub(super) fn start(self, before: Option<Error>) -> Result<Begun, Error> {
+        let attempt = self.begin(&mut self.lock(), before)?;
+        let call = Box::new(self);
+        Ok(Begun { attempt, call })
+    }
+
     /// Makes the call and waits for its end. Large arrays may travel over several connections.
     pub(super) fn finish(self) -> Result<Outcome, Error> {
         match self.in_streams()? {
             Streamed::Over(outcome) => Ok(outcome),
-            Streamed::Not(before) => Placed::start(self, before)?.wait(),
+            Streamed::Not(before) => Pending::from(self.start(before)?).wait(),
         }
     }
 
@@ -216,7 +178,7 @@ impl Call {
             HeldArgument::Data(found) => Ok(Argument::Handle(self.bring(found, to)?)),
             // SAFETY: the caller holds the arrays until the call ends, and at most one attempt uses
             // them at a time.
-            held => Ok(unsafe { held.argument() }),
+            HeldArgument::Plain(held) => Ok(unsafe { held.argument() }),
         });
         arguments.collect()
     }
@@ -300,7 +262,36 @@ impl Call {
         Error::failed(FailureKind::NoServer, text)
     }
 
-    /// Called when an attempt has ended. Returns the next attempt, or `None` if the call has ended.
+    /// Reports how long the transfers of the call took.
+    fn tell(&self, state: &State, outcome: &Outcome, shares: bool) {
+        let Some(place) = state.course.place() else {
+            return;
+        };
+        let wanted = state.course.wanted();
+        let (up, down) = (wanted.up, wanted.down);
+        let times = &outcome.times;
+        let rest_s = times.total - outcome.wait - times.exec;
+        // If client and server share memory, the client makes both copies.
+        let [up_s, down_s] = match shares {
+            true => [up, down].map(|bytes| rest_s * bytes as f64 / (up + down).max(1) as f64),
+            false => [times.send, rest_s - times.send],
+        };
+        let transfer = |bytes: u64, seconds: f64| {
+            let counts = bytes >= farcall_schedule::forecast::Path::SHORT_BYTES && seconds > 0.0;
+            counts.then_some(Transfer { bytes, seconds })
+        };
+        let observed = Observe {
+            server: place.server,
+            placement: 0,
+            up: transfer(up, up_s),
+            down: transfer(down, down_s),
+            lost: false,
+        };
+        self.grid().observe(place, &observed);
+    }
+}
+
+impl Continues for Call {
     fn next(&self, ended: &Attempt) -> Option<Arc<Attempt>> {
         let mut state = self.lock();
         if state.over {
@@ -333,40 +324,10 @@ impl Call {
         None
     }
 
-    /// Reports how long the transfers of the call took.
-    fn tell(&self, state: &State, outcome: &Outcome, shares: bool) {
-        let Some(place) = state.course.place() else {
-            return;
-        };
-        let wanted = state.course.wanted();
-        let (up, down) = (wanted.up, wanted.down);
-        let times = &outcome.times;
-        let rest_s = times.total - outcome.wait - times.exec;
-        // If client and server share memory, the client makes both copies.
-        let [up_s, down_s] = match shares {
-            true => [up, down].map(|bytes| rest_s * bytes as f64 / (up + down).max(1) as f64),
-            false => [times.send, rest_s - times.send],
-        };
-        let transfer = |bytes: u64, seconds: f64| {
-            let counts = bytes >= farcall_schedule::forecast::Path::SHORT_BYTES && seconds > 0.0;
-            counts.then_some(Transfer { bytes, seconds })
-        };
-        let observed = Observe {
-            server: place.server,
-            placement: 0,
-            up: transfer(up, up_s),
-            down: transfer(down, down_s),
-            lost: false,
-        };
-        self.grid().observe(place, &observed);
-    }
-
-    /// Takes the outcome of the call, once.
     fn take_end(&self) -> Option<Result<Outcome, Error>> {
         self.lock().end.take()
     }
 
-    /// Gives the call up for its caller.
     fn give_up(&self) {
         self.lock().over = true;
     }
@@ -391,119 +352,5 @@ fn trouble(error: &Error) -> Trouble {
         Error::Disconnected { .. } | Error::Protocol { .. } => Trouble::Lost,
         Error::Failed(failure) => Trouble::Failed(failure.kind),
         _ => Trouble::Own,
-    }
-}
-
-/// A call under way, placed by a metaserver or by the client itself. If its server is lost and its
-/// function is declared repeatable, the call continues at another server while a thread waits for
-/// it.
-pub(crate) struct Placed {
-    call: Call,
-    attempt: Mutex<Arc<Attempt>>,
-}
-
-impl Placed {
-    /// Begins the call at the server chosen for it. `before` is the error of an earlier server.
-    pub(super) fn start(call: Call, before: Option<Error>) -> Result<Placed, Error> {
-        let attempt = call.begin(&mut call.lock(), before)?;
-        Ok(Placed {
-            call,
-            attempt: Mutex::new(attempt),
-        })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Arc<Attempt>> {
-        self.attempt.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The current attempt, or the last one.
-    pub(crate) fn current(&self) -> Arc<Attempt> {
-        self.lock().clone()
-    }
-
-    /// Whether a call continues at another server after an attempt has ended.
-    pub(crate) fn goes_on(&self, ended: &Arc<Attempt>) -> bool {
-        let mut attempt = self.lock();
-        if !Arc::ptr_eq(&attempt, ended) {
-            // Another thread has moved the call already.
-            return true;
-        }
-        match self.call.next(ended) {
-            Some(next) => {
-                *attempt = next;
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// Whether the call has ended. Moves data that can be moved without waiting.
-    pub(crate) fn is_done(&self) -> bool {
-        let attempt = self.current();
-        attempt.request.is_done() && !self.goes_on(&attempt)
-    }
-
-    /// Whether the call is known to have ended.
-    pub(crate) fn has_ended(&self) -> bool {
-        let attempt = self.current();
-        attempt.request.has_ended() && !self.goes_on(&attempt)
-    }
-
-    /// Waits for the end of the call, for at most `timeout`.
-    pub(crate) fn wait_timeout(&self, timeout: Duration) -> Result<(), Error> {
-        let end = Instant::now().checked_add(timeout);
-        let mut left = timeout;
-        loop {
-            let attempt = self.current();
-            let waited = attempt.request.wait_for(left);
-            waited.map_err(|error| match error {
-                Error::Timeout { address, .. } => Error::Timeout {
-                    address,
-                    after: timeout,
-                },
-                other => other,
-            })?;
-            if !self.goes_on(&attempt) {
-                return Ok(());
-            }
-            left = end.map_or(timeout, |end| end.saturating_duration_since(Instant::now()));
-        }
-    }
-
-    /// Waits for the end of the call and leaves its outcome to be taken. Gives the call up after
-    /// the timeout.
-    fn wait_out(&self) -> Result<Arc<Attempt>, Error> {
-        loop {
-            let attempt = self.current();
-            if let Err(error) = attempt.request.wait_out() {
-                self.cancel();
-                return Err(error);
-            }
-            if !self.goes_on(&attempt) {
-                return Ok(attempt);
-            }
-        }
-    }
-
-    /// Waits for the end of the call.
-    pub(crate) fn wait(&self) -> Result<Outcome, Error> {
-        let ended = self.wait_out()?;
-        let end = self.call.take_end();
-        end.unwrap_or_else(|| ended.wait_shared())
-    }
-
-    /// Takes the outcome of the call if it has ended, once.
-    pub(crate) fn take(&self) -> Option<Result<Outcome, Error>> {
-        let attempt = self.current();
-        if attempt.request.has_ended() && self.goes_on(&attempt) {
-            return None;
-        }
-        self.call.take_end().or_else(|| attempt.take())
-    }
-
-    /// Gives the call up.
-    pub(crate) fn cancel(&self) {
-        self.call.give_up();
-        self.current().request.cancel();
     }
 }

@@ -21,6 +21,24 @@ pub(crate) struct Attempt {
     pub(crate) shares: bool,
 }
 
+/// A call that has begun, as a caller waits for it.
+pub(crate) struct Begun {
+    pub(crate) attempt: Arc<Attempt>,
+    pub(crate) call: Box<dyn Continues>,
+}
+
+/// A call that may go on with another attempt.
+pub(crate) trait Continues: Send + Sync {
+    /// Called when an attempt has ended. Returns the next attempt, or `None` if the call has ended.
+    fn next(&self, ended: &Attempt) -> Option<Arc<Attempt>>;
+
+    /// Takes the outcome of the call, once.
+    fn take_end(&self) -> Option<Result<Outcome, Error>>;
+
+    /// Gives the call up for its caller.
+    fn give_up(&self);
+}
+
 impl Attempt {
     pub(crate) fn new(
         request: Request,

@@ -4,11 +4,11 @@
 //! renumbered its functions, and uses several connections for large arrays. A call is made again
 //! only if the server has not begun with it.
 
-use crate::argument::Argument;
+use crate::argument::{Argument, Held};
 use crate::call::{LaidOut, Prepared, Travel};
 use crate::error::Error;
 use crate::outcome::Outcome;
-use crate::remote::attempt::Attempt;
+use crate::remote::attempt::Begun;
 use crate::remote::durable::DurableCall;
 use crate::remote::function::Function;
 use crate::remote::requests::{jobs, reservations};
@@ -47,11 +47,35 @@ impl Function {
         &self,
         laid_out: Option<LaidOut>,
         arguments: &mut [Argument<'_>],
-    ) -> Result<Attempt, Error> {
+    ) -> Result<Begun, Error> {
         self.look_up(arguments)?;
         let mut prepared = self.prepare(laid_out, arguments, Travel::Both)?;
-        // SAFETY: the caller makes the same promise.
-        unsafe { self.begin(&mut prepared, arguments) }
+        let attempt = self.persist(|| {
+            // SAFETY: the caller makes the same promise.
+            unsafe { self.begin(&mut prepared, arguments) }
+        })?;
+        let held: Vec<Held> = arguments.iter_mut().map(Held::of).collect();
+        let function = self.clone();
+        Ok(Begun::with(attempt, move || {
+            // SAFETY: the caller leaves the arrays alone until the call ends, and the attempt
+            // before has ended.
+            let arguments = held.iter().map(|held| unsafe { held.argument() });
+            let mut arguments: Vec<Argument<'_>> = arguments.collect();
+            function.persist(|| {
+                // SAFETY: as above.
+                unsafe { function.begin(&mut prepared, &mut arguments) }
+            })
+        }))
+    }
+
+    /// Makes a request, if need be at the server that takes over from this one. An object has no
+    /// other server.
+    fn persist<T>(&self, ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+        let mut ask = ask;
+        match self.is_method() {
+            true => ask(),
+            false => self.server().persist(ask),
+        }
     }
 
     /// Looks up named data among the arguments. Returns their positions and names.
@@ -72,9 +96,7 @@ impl Function {
         prepared: &mut Prepared,
         arguments: &mut [Argument<'_>],
     ) -> Result<Outcome, Error> {
-        let called = self
-            .server()
-            .persist(|| self.call_once(prepared, arguments));
+        let called = self.persist(|| self.call_once(prepared, arguments));
         match called {
             Err(error) if error.is_stale_interface() => {
                 let known = self.description();
@@ -111,18 +133,20 @@ impl Function {
         let Prepared {
             mut call, layout, ..
         } = prepared;
-        let connection = self.server().connection()?;
-        jobs::check_jobs(&connection)?;
         call.reservation = self.reservation().map(|named| named.id);
-        if call.reservation.is_some() {
-            reservations::check_reservations(&connection)?;
-        }
-        call.function = self.entry.number_on(&connection)?;
         let keep = keep.map(|keep| keep.as_secs().max(1));
-        let submission = SubmitRequest { call, keep };
-        let connection = self.own_connection(&connection)?.unwrap_or(connection);
-        // SAFETY: the borrows outlive the request, which has ended when this returns.
-        let id = unsafe { jobs::submit(&connection, &submission, arguments, layout) }?;
+        let mut submission = SubmitRequest { call, keep };
+        let id = self.persist(|| {
+            let connection = self.server().connection()?;
+            jobs::check_jobs(&connection)?;
+            if submission.call.reservation.is_some() {
+                reservations::check_reservations(&connection)?;
+            }
+            submission.call.function = self.entry.number_on(&connection)?;
+            let connection = self.own_connection(&connection)?.unwrap_or(connection);
+            // SAFETY: the borrows outlive the request, which has ended when this returns.
+            unsafe { jobs::submit(&connection, &submission, arguments, layout.clone()) }
+        })?;
         Ok(self.server().job(id))
     }
 }

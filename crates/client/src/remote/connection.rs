@@ -20,6 +20,7 @@ mod calls;
 mod greeting;
 mod memory;
 mod pace;
+mod proof;
 mod request;
 mod several;
 mod silence;

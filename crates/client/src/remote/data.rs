@@ -39,7 +39,7 @@ impl Server {
 
     /// The array with this name.
     pub(crate) fn data(&self, name: &DataName) -> Result<Handle, Error> {
-        self.named_array(names::ask_name(&self.connection()?, name)?)
+        self.named_array(self.persist(|| names::ask_name(&self.connection()?, name))?)
     }
 
     fn named_array(&self, record: NameRecord) -> Result<Handle, Error> {
@@ -61,7 +61,7 @@ impl Server {
     pub(crate) fn list_data(&self) -> Result<Vec<DataStatus>, Error> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
-            let page = names::names(&self.connection()?, after.as_ref())?;
+            let page = self.persist(|| names::names(&self.connection()?, after.as_ref()))?;
             all.extend(page.names.into_iter().map(|record| DataStatus {
                 name: record.name,
                 version: record.version.number,

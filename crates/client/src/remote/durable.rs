@@ -1,10 +1,10 @@
 //! Durable calls at one server: their status, how they were made, and their results.
 
 use crate::address::Address;
-use crate::argument::Argument;
+use crate::argument::{Argument, Held};
 use crate::call::{self, Travel};
 use crate::error::{Error, Failure};
-use crate::remote::attempt::Attempt;
+use crate::remote::attempt::{Attempt, Begun};
 use crate::remote::pages;
 use crate::remote::requests::jobs;
 use crate::remote::server::Server;
@@ -66,13 +66,13 @@ impl DurableCall {
 
     /// Asks the server for the status.
     pub fn status(&self) -> Result<DurableStatus, Error> {
-        let description = jobs::job(&self.server.connection()?, self.id)?;
+        let description = self.ask()?;
         Ok(DurableStatus::new(description.record))
     }
 
     /// Asks the server how the call was made, as needed to fetch its results.
     pub fn describe(&self) -> Result<SubmittedCall, Error> {
-        let DurableDescription { record, call } = jobs::job(&self.server.connection()?, self.id)?;
+        let DurableDescription { record, call } = self.ask()?;
         let unreadable = |reason: String| Error::Interface {
             address: self.server.address().clone(),
             function: record.function.clone(),
@@ -92,16 +92,25 @@ impl DurableCall {
         })
     }
 
+    fn ask(&self) -> Result<DurableDescription, Error> {
+        let server = &self.server;
+        server.persist(|| jobs::job(&server.connection()?, self.id))
+    }
+
+    fn end(&self, forget: bool) -> Result<DurableStatus, Error> {
+        let server = &self.server;
+        let ended = server.persist(|| jobs::cancel_job(&server.connection()?, self.id, forget))?;
+        Ok(DurableStatus::new(ended.record))
+    }
+
     /// Cancels the call if it has not ended, and stops the library. Returns the status after that.
     pub fn cancel(&self) -> Result<DurableStatus, Error> {
-        let description = jobs::cancel_job(&self.server.connection()?, self.id, false)?;
-        Ok(DurableStatus::new(description.record))
+        self.end(false)
     }
 
     /// Cancels the call as above, and makes the server forget it.
     pub fn forget(&self) -> Result<DurableStatus, Error> {
-        let description = jobs::cancel_job(&self.server.connection()?, self.id, true)?;
-        Ok(DurableStatus::new(description.record))
+        self.end(true)
     }
 }
 
@@ -131,7 +140,7 @@ impl SubmittedCall {
     /// # Safety
     /// Until the attempt has ended or is dropped, the arrays of `arguments` must stay where they
     /// are, and the caller must not touch them.
-    pub(crate) unsafe fn begin(&self, arguments: &mut [Argument<'_>]) -> Result<Attempt, Error> {
+    pub(crate) unsafe fn begin(&self, arguments: &mut [Argument<'_>]) -> Result<Begun, Error> {
         let start = Instant::now();
         let checked = call::check_count(self.interface.params.len(), arguments).and_then(|()| {
             call::check_arrays(&self.interface, &self.layout, arguments, Travel::Back)
@@ -140,11 +149,24 @@ impl SubmittedCall {
             function: self.status.function.clone(),
             source,
         })?;
-        let connection = self.job.server.connection()?;
-        let layout = self.layout.clone();
-        // SAFETY: the caller's promise.
-        let request = unsafe { jobs::fetch(&connection, self.job.id, arguments, layout) }?;
-        Ok(Attempt::new(request, None, None, start))
+        let (job, layout) = (self.job.clone(), self.layout.clone());
+        let begin = move |arguments: &mut [Argument<'_>]| {
+            job.server.persist(|| {
+                let connection = job.server.connection()?;
+                let layout = layout.clone();
+                // SAFETY: the caller's promise.
+                let request = unsafe { jobs::fetch(&connection, job.id, arguments, layout) }?;
+                Ok(Attempt::new(request, None, None, start))
+            })
+        };
+        let attempt = begin(arguments)?;
+        let held: Vec<Held> = arguments.iter_mut().map(Held::of).collect();
+        Ok(Begun::with(attempt, move || {
+            // SAFETY: the caller leaves the arrays alone until the attempt has ended, and the one
+            // before has ended.
+            let arguments = held.iter().map(|held| unsafe { held.argument() });
+            begin(&mut arguments.collect::<Vec<_>>())
+        }))
     }
 }
 
@@ -159,7 +181,7 @@ impl Server {
 
     pub(crate) fn jobs(&self) -> Result<Vec<DurableStatus>, Error> {
         pages::all(|after| {
-            let page = jobs::jobs(&self.connection()?, after)?;
+            let page = self.persist(|| jobs::jobs(&self.connection()?, after))?;
             Ok((page.jobs.into_iter().map(DurableStatus::new), page.next))
         })
     }

@@ -130,7 +130,7 @@ impl Server {
             data_bytes,
             stays,
         };
-        let record = arrays::put(&self.connection()?, &put, bytes)?;
+        let record = self.persist(|| arrays::put(&self.connection()?, &put, bytes))?;
         Ok(Handle::new(self.clone(), record))
     }
 
@@ -148,7 +148,7 @@ impl Server {
             form,
             stays,
         };
-        let record = arrays::pull(&self.connection()?, &pull)?;
+        let record = self.persist(|| arrays::pull(&self.connection()?, &pull))?;
         Ok(Handle::new(self.clone(), record))
     }
 
@@ -158,13 +158,13 @@ impl Server {
     }
 
     pub(crate) fn handle(&self, id: HandleId) -> Result<Handle, Error> {
-        let record = arrays::handle(&self.connection()?, id)?;
+        let record = self.persist(|| arrays::handle(&self.connection()?, id))?;
         Ok(Handle::new(self.clone(), record))
     }
 
     pub(crate) fn handles(&self) -> Result<Vec<HandleStatus>, Error> {
         pages::all(|after| {
-            let page = arrays::handles(&self.connection()?, after)?;
+            let page = self.persist(|| arrays::handles(&self.connection()?, after))?;
             Ok((page.handles.into_iter().map(HandleStatus::new), page.next))
         })
     }

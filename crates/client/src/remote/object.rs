@@ -54,20 +54,27 @@ impl ObjectStatus {
 
 impl Server {
     pub(crate) fn new_object(&self, class: &str) -> Result<Object, Error> {
-        let connection = self.connection()?;
-        let id = objects::create(&connection, class)?;
+        let (connection, id) = self.persist(|| {
+            let connection = self.connection()?;
+            let id = objects::create(&connection, class)?;
+            Ok((connection, id))
+        })?;
         Ok(Object::new(self.clone(), connection, id, class.to_string()))
     }
 
     pub(crate) fn object(&self, id: HandleId) -> Result<Object, Error> {
-        let connection = self.connection()?;
-        let (number, record) = objects::object(&connection, ObjectRequest::Attach(id))?;
+        let (connection, (number, record)) = self.persist(|| {
+            let connection = self.connection()?;
+            let attached = objects::object(&connection, ObjectRequest::Attach(id))?;
+            Ok((connection, attached))
+        })?;
         Ok(Object::new(self.clone(), connection, number, record.class))
     }
 
     pub(crate) fn objects(&self) -> Result<Vec<ObjectStatus>, Error> {
         pages::all(|after| {
-            let (_, page) = objects::objects(&self.connection()?, ObjectRequest::List(after))?;
+            let ask = || objects::objects(&self.connection()?, ObjectRequest::List(after));
+            let (_, page) = self.persist(ask)?;
             Ok((page.objects.into_iter().map(ObjectStatus::new), page.next))
         })
     }

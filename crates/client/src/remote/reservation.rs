@@ -31,17 +31,20 @@ impl Server {
     }
 
     fn one_reservation(&self, asked: ReservationRequest) -> Result<Reservation, Error> {
-        let connection = self.connection()?;
-        let page = reservations::ask(&connection, asked)?;
-        let record = page.reservations.first();
-        let record = record.ok_or_else(|| connection.unexpected())?;
-        Ok(Reservation::new(record, self.address()))
+        let record = self.persist(|| {
+            let connection = self.connection()?;
+            let page = reservations::ask(&connection, asked)?;
+            let record = page.reservations.into_iter().next();
+            record.ok_or_else(|| connection.unexpected())
+        })?;
+        Ok(Reservation::new(&record, self.address()))
     }
 
     /// The caller's reservations that have not ended, in the order in which they were made.
     pub(crate) fn reservations(&self) -> Result<Vec<Reservation>, Error> {
         pages::all(|after| {
-            let page = reservations::ask(&self.connection()?, ReservationRequest::List(after))?;
+            let ask = || reservations::ask(&self.connection()?, ReservationRequest::List(after));
+            let page = self.persist(ask)?;
             let records = page.reservations.into_iter();
             let known = records.map(|record| Reservation::new(&record, self.address()));
             Ok((known, page.next))

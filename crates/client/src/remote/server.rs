@@ -12,11 +12,18 @@ use crate::remote::requests::directory;
 use crate::remote::reserved::Reserved;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Array bytes up to which a call counts as small, so that it may overtake larger ones.
 const SMALL: u64 = 64 << 10;
 /// Array bytes from which calls take turns on several connections.
 const LARGE: u64 = 4 << 20;
+
+/// How long a client tries again while one server replaces another.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// Time between two tries: at first, and in the end.
+const SHORTEST_NAP: Duration = Duration::from_millis(5);
+const LONGEST_NAP: Duration = Duration::from_millis(100);
 
 /// A server. Clones share its connection and interfaces.
 #[derive(Clone)]
@@ -96,14 +103,33 @@ impl Server {
     }
 
     /// Makes a request. If the server released the client because it shuts down, makes the request
-    /// once more on a new connection, where its successor may listen.
+    /// again on a new connection, where its successor listens, for a bounded time. If nobody
+    /// listens, returns the error of the first server.
     pub(crate) fn persist<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
-        match ask() {
-            Err(error) if error.was_let_go() => match self.renew() {
-                Ok(()) => ask(),
-                Err(_) => Err(error),
-            },
-            other => other,
+        let mut since = None;
+        let mut nap = SHORTEST_NAP;
+        loop {
+            let before = lock(&self.0.connection).number();
+            let error = match ask() {
+                Err(error) if error.was_let_go() => error,
+                other => return other,
+            };
+            match since {
+                None => since = Some(Instant::now()),
+                Some(since) if since.elapsed() >= PATIENCE => return Err(error),
+                Some(_) => {
+                    std::thread::sleep(nap);
+                    nap = (2 * nap).min(LONGEST_NAP);
+                    let give_up = self.0.options.on_interrupt.as_ref();
+                    if give_up.is_some_and(|give_up| give_up()) {
+                        return Err(Error::Interrupted);
+                    }
+                }
+            }
+            let is_renewed = lock(&self.0.connection).number() != before;
+            if !is_renewed && self.renew().is_err() {
+                return Err(error);
+            }
         }
     }
 

@@ -65,6 +65,19 @@ impl Socket {
         matches!(self, Socket::Unix(_))
     }
 
+    /// Whether it is a TLS session.
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self, Socket::Tls(..))
+    }
+
+    /// What the TLS session exports, if there is one.
+    pub(crate) fn binding(&self) -> Option<[u8; 32]> {
+        match self {
+            Socket::Tls(_, session) => lock(session).binding(),
+            Socket::Tcp(_) | Socket::Unix(_) => None,
+        }
+    }
+
     /// Whether the server is on this host.
     pub(crate) fn is_within_host(&self) -> bool {
         match self {

@@ -72,7 +72,7 @@ impl Daemon {
             let parties = self.links.values().map(|peer| &peer.party);
             parties.filter(|party| wanted(party)).count()
         };
-        if count(|party| matches!(party, Party::Stranger)) < STRANGERS {
+        if count(|party| matches!(party, Party::Stranger | Party::Proved)) < STRANGERS {
             sources.push((Source::Tcp, self.tcp.as_fd(), PollFlags::IN));
         }
         if count(|party| matches!(party, Party::Front(..))) < FRONTS {
@@ -144,7 +144,7 @@ impl Daemon {
                     }
                     continue;
                 }
-                Party::Stranger => {}
+                Party::Stranger | Party::Proved => {}
                 Party::Child | Party::Parent if is_due => peer.link.send(&Message::Alive),
                 Party::Child | Party::Parent => {}
             }
@@ -230,7 +230,7 @@ impl Daemon {
         let received = peer.link.flush().and_then(|()| peer.link.receive());
         match received {
             Ok(messages) => {
-                if peer.party != Party::Stranger {
+                if !matches!(peer.party, Party::Stranger | Party::Proved) {
                     peer.heard = Instant::now();
                 }
                 for message in messages {
@@ -251,7 +251,7 @@ impl Daemon {
                     root.handle_front_lost(id);
                 }
             }
-            Party::Stranger => {}
+            Party::Stranger | Party::Proved => {}
             Party::Parent => {
                 tracing::error!("the parent daemon is lost: the processes on this node end");
                 self.is_ending = true;
@@ -277,6 +277,7 @@ impl Daemon {
         match party {
             Party::Front(user, group) => self.handle_request(id, message, (user, group)),
             Party::Stranger => self.handle_stranger(id, message),
+            Party::Proved => self.handle_proved(id, message),
             Party::Parent => self.handle_down(message),
             Party::Child => self.handle_up(id, message),
         }
@@ -316,16 +317,12 @@ impl Daemon {
         }
     }
 
-    /// Checks the secret of a front end over TCP. Returns the user and group that its gang jobs run
-    /// as.
-    fn admit(&self, token: &str) -> Result<(u32, u32), &'static str> {
+    /// The user and group that the gang jobs of a front end over TCP run as.
+    fn admit(&self) -> Result<(u32, u32), &'static str> {
         if self.config.token.is_empty() {
             return Err(
                 "this daemon has no FARCALL_TOKEN: it accepts jobs only on its control socket",
             );
-        }
-        if !is_same(token.as_bytes(), self.config.token.as_bytes()) {
-            return Err("FARCALL_TOKEN differs from the token of the daemon");
         }
         let user = rustix::process::getuid();
         match self.config.tcp_user {
@@ -338,33 +335,55 @@ impl Daemon {
         }
     }
 
+    /// Handles a message of a peer that must prove that it knows the secret.
     fn handle_stranger(&mut self, id: u64, message: Message) {
-        if let Message::Hello(token) = &message {
-            match self.admit(token) {
-                Ok((user, group)) => {
-                    if let Some(peer) = self.links.get_mut(&id) {
-                        peer.party = Party::Front(user, group);
-                    }
+        let Message::Proof(text) = message else {
+            let text = "this daemon accepts no secret that is sent as it is: update the program \
+                        that connects, or give it the FARCALL_TOKEN of this daemon";
+            return self.refuse(id, text);
+        };
+        let Some(peer) = self.links.get_mut(&id) else {
+            return;
+        };
+        let answer = match peer.proving.take() {
+            None => self.gate.challenge(&text).map(|(exchange, challenge)| {
+                peer.proving = Some(Box::new(exchange));
+                challenge
+            }),
+            Some(exchange) => exchange.check(&text).map_err(|error| error.to_string()),
+        };
+        match answer {
+            Ok(text) => {
+                if peer.proving.is_none() {
+                    peer.party = Party::Proved;
                 }
-                Err(text) => {
-                    self.send(id, &Message::Refused(text.to_string()));
-                    self.links.remove(&id);
-                }
+                self.send(id, &Message::Proof(text));
             }
-            return;
+            Err(text) => self.refuse(id, &text),
         }
-        let is_known = matches!(&message, Message::Join(.., token)
-            if is_same(token.as_bytes(), self.config.token.as_bytes()));
-        if !is_known {
-            let text = "only daemons with the same FARCALL_TOKEN can join this daemon".to_string();
-            self.send(id, &Message::Refused(text));
-            self.links.remove(&id);
-            return;
-        }
+    }
+
+    fn refuse(&mut self, id: u64, text: &str) {
+        self.send(id, &Message::Refused(text.to_string()));
+        self.links.remove(&id);
+    }
+
+    /// Handles the first message of a peer that knows the secret.
+    fn handle_proved(&mut self, id: u64, message: Message) {
+        let party = match &message {
+            Message::Hello(_) => match self.admit() {
+                Ok((user, group)) => Party::Front(user, group),
+                Err(text) => return self.refuse(id, text),
+            },
+            Message::Join(..) => Party::Child,
+            _ => return self.refuse(id, "a peer must first say what it is"),
+        };
         if let Some(peer) = self.links.get_mut(&id) {
-            peer.party = Party::Child;
+            peer.party = party;
         }
-        self.handle_up(id, message);
+        if party == Party::Child {
+            self.handle_up(id, message);
+        }
     }
 
     fn handle_down(&mut self, message: Message) {
@@ -450,11 +469,4 @@ impl Daemon {
             let _ = std::fs::remove_file(&self.config.control);
         }
     }
-}
-
-/// Compares in constant time, so that the duration does not reveal how many bytes are right.
-fn is_same(one: &[u8], other: &[u8]) -> bool {
-    let pairs = one.iter().zip(other);
-    let differs = pairs.fold(0, |differs, (one, other)| differs | (one ^ other));
-    one.len() == other.len() && differs == 0
 }

@@ -174,6 +174,7 @@ pub(crate) fn all() -> Vec<Case> {
         ends::refused(),
         ends::stopping(),
         ends::version(),
+        ends::proof(),
     ]
 }
 

@@ -154,6 +154,8 @@ fn every_kind_of_frame_is_recorded_and_data_in_both_orders() {
         Kind::New,
         Kind::Created,
         Kind::Delete,
+        Kind::Challenge,
+        Kind::Proof,
     ]
     .map(|kind| kind as u8);
     let jobs = Kind::Submit as u8..=Kind::Jobs as u8;

@@ -17,6 +17,13 @@ const SENT: u64 = 9_600;
 /// What a function prints before it calls back.
 const PRINTED: &[u8] = b"iterating\n";
 
+/// The messages of the example in RFC 7677.
+const CHALLENGE: &str = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+                         s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
+const PROOF: &str = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+                     p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+const SIGNATURE: &str = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=";
+
 /// The calling end.
 pub(crate) struct Client<'c> {
     case: &'c Case,
@@ -82,6 +89,10 @@ impl Client<'_> {
             assert_eq!((hello.version_min, hello.version_max), (1, 1));
             self.connected = true;
             return;
+        }
+        if let Event::Challenge(text) = &event {
+            assert_eq!(text, CHALLENGE);
+            return self.proto.prove(PROOF.to_string());
         }
         if let Event::Output(_, printed) = &event {
             return assert_eq!(printed, PRINTED);
@@ -382,10 +393,26 @@ impl<'c> Server<'c> {
         self.output()
     }
 
+    /// Handles the greeting of the client and its proof.
+    fn greets(&mut self, event: &server::Event) -> bool {
+        match event {
+            server::Event::Connected(hello) => {
+                assert_eq!(*hello, self.case.hello);
+                self.proto.challenge(CHALLENGE.to_string());
+            }
+            server::Event::Proof(text) => {
+                assert_eq!(text, PROOF);
+                self.proto.welcome(Some(SIGNATURE.to_string()));
+            }
+            _ => return false,
+        }
+        true
+    }
+
     fn on_event(&mut self, event: server::Event) {
         use server::Event;
-        if let Event::Connected(hello) = &event {
-            return assert_eq!(*hello, self.case.hello);
+        if self.greets(&event) {
+            return;
         }
         let case = self.case;
         let (request, answer) = &case.exchanges[self.next];

@@ -192,7 +192,7 @@ impl DurableCalls {
         for fetch in stranded.unwrap_or_default() {
             let text = "the server is draining; the call will run after the next start: fetch it \
              then";
-            let failure = Failure::new(FailureKind::ServerStopping, text);
+            let failure = Failure::new(FailureKind::Draining, text);
             cx.refuse(fetch.connection, fetch.request, &failure);
         }
     }

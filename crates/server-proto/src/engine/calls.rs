@@ -101,6 +101,7 @@ impl Engine {
     /// Handles a client that gives up an accepted request.
     pub(super) fn cancelled(&mut self, key: ConnectionKey, id: CallId) {
         self.forget_held(key, id);
+        self.takeover.forget(key, id);
         if let Some(call) = self.cx.clients[key].calls.remove(&id) {
             self.abandon(call);
         }

@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::action::{Action, Direction};
 use crate::call::State;
+use crate::context::Context;
 use crate::event::{Identity, Refused};
 use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey};
@@ -18,6 +19,14 @@ enum Stall {
     Still,
     /// It is slow while somebody waits for its memory.
     Slow,
+}
+
+/// Asks a client for the proof of who it is.
+pub(super) fn challenge(cx: &mut Context, key: ConnectionKey, text: String) {
+    if let Some(connection) = cx.clients.get_mut(key) {
+        connection.proto.challenge(text);
+        cx.answered(key);
+    }
 }
 
 impl Engine {
@@ -37,11 +46,17 @@ impl Engine {
         let connection = &mut clients[key];
         let (peer, agent) = (&connection.peer.name, &connection.peer.agent);
         match found {
-            Ok(Identity { user, is_operator }) => {
+            Ok(Identity {
+                user,
+                is_operator,
+                signature,
+            }) => {
                 tracing::debug!("{peer}: connected, {agent}, user {user}");
                 connection.user = user;
                 connection.peer.is_operator = is_operator;
                 connection.connected = true;
+                connection.proto.welcome(signature);
+                self.cx.answered(key);
             }
             Err(refusal) => {
                 connection.proto.refuse(refusal.text);
@@ -178,7 +193,10 @@ impl Engine {
                 let failure = Failure::new(FailureKind::ServerStopping, text);
                 connection.proto.fail(call, &failure);
             }
-            connection.proto.goodbye("the server is stopping");
+            // A client takes a goodbye as a sign that nothing of what it waits for has begun.
+            if connection.sending.is_empty() {
+                connection.proto.goodbye("the server is stopping");
+            }
             cx.answered(key);
         }
     }
@@ -212,6 +230,7 @@ impl Engine {
         cx.out.push(Action::StopListening);
         cx.draining = true;
         self.durable_calls.refuse_stranded(cx);
+        self.takeover.refuse_all(cx);
     }
 
     /// While draining: releases connections without calls, and ends when all have left.

@@ -1,9 +1,10 @@
 //! Requests of clients, passed to the parts that handle them.
 
 use super::{Engine, Overview};
-use crate::action::Action;
+use crate::action::{Action, Shown};
 use crate::connection::Offer;
 use crate::context::Context;
+use crate::elements::Elements;
 use crate::keys::ConnectionKey;
 use crate::objects::Objects;
 use crate::segments;
@@ -29,11 +30,25 @@ fn is_reading(event: &Event, loan: HandleId) -> bool {
 fn ask_who(cx: &mut Context, key: ConnectionKey, hello: Hello) {
     let connection = &mut cx.clients[key];
     (connection.peer.agent, connection.loan) = (hello.agent, hello.loan);
-    cx.out.push(Action::Authenticate {
-        connection: key,
-        token: hello.token,
-        is_lent: hello.loan.is_some(),
-    });
+    let shown = match (hello.loan, hello.proof, hello.token) {
+        (Some(_), ..) => Shown::Loan,
+        (None, Some(first), _) => Shown::First(first),
+        (None, None, Some(token)) => Shown::Token(token),
+        (None, None, None) => Shown::Nothing,
+    };
+    cx.out.push(Action::Authenticate(key, shown));
+}
+
+fn no_metaserver() -> Failure {
+    let text = "this is a server, not a metaserver";
+    Failure::new(FailureKind::NotAllowed, text)
+}
+
+/// Destroys an object.
+fn delete(cx: &mut Context, elements: &mut Elements, key: ConnectionKey, request: CallId) {
+    if let Some(object) = cx.clients[key].objects.remove(&request) {
+        Objects::give_up(cx, elements, &object);
+    }
 }
 
 impl Engine {
@@ -43,11 +58,15 @@ impl Engine {
         if loan.is_some_and(|loan| !is_reading(&event, loan)) {
             return self.close(key, Some(ONLY_READS.to_string()));
         }
+        let Some(event) = self.takeover.hold(cx, key, event) else {
+            return;
+        };
         match event {
             Event::Connected(hello) => match (self.data.refuses(cx, hello.loan), hello) {
                 (None, hello) => ask_who(cx, key, hello),
                 (Some(refusal), _) => self.authenticated(key, Err(refusal.into())),
             },
+            Event::Proof(text) => cx.out.push(Action::Authenticate(key, Shown::Proof(text))),
             Event::List(request, from) => {
                 cx.clients[key]
                     .proto
@@ -67,8 +86,7 @@ impl Engine {
             }
             Event::Drain(request) => self.drain_for(key, request),
             Event::Directory(request, ..) => {
-                let text = "this is a server, not a metaserver";
-                cx.refuse(key, request, &Failure::new(FailureKind::NotAllowed, text));
+                cx.refuse(key, request, &no_metaserver());
             }
             Event::Share(request, bytes) => segments::share(cx, key, request, bytes),
             Event::Unshare(request) => segments::unshare(cx, key, request),
@@ -83,11 +101,7 @@ impl Engine {
             Event::New(request, class) => {
                 Objects::create(cx, &mut self.elements, key, request, &class);
             }
-            Event::Delete(request) => {
-                if let Some(object) = cx.clients[key].objects.remove(&request) {
-                    Objects::give_up(cx, &mut self.elements, &object);
-                }
-            }
+            Event::Delete(request) => delete(cx, &mut self.elements, key, request),
             Event::Call(id, call) => self.offer_in_turn(key, id, Offer::Call(call)),
             Event::Submit(id, submission) => {
                 self.offer_in_turn(key, id, Offer::SubmitRequest(submission));

@@ -17,13 +17,9 @@ impl Reactor {
     /// Performs one action. Returns the resulting event if it is known at once.
     fn execute(&mut self, action: Action) -> Option<Event> {
         match action {
-            Action::Authenticate {
-                connection,
-                token,
-                is_lent,
-            } => {
+            Action::Authenticate(connection, shown) => {
                 let socket = self.sockets.open.get(connection)?;
-                return Some(self.operator.identify(socket, connection, token, is_lent));
+                return Some(self.operator.identify(socket, connection, &shown));
             }
             Action::Flush(connection) => self.sockets.unflushed.push(connection),
             Action::Resume(connection) => self.sockets.make_ready(connection),

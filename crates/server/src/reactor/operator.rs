@@ -4,9 +4,10 @@
 use crate::audit::Audit;
 use crate::config::Config;
 use crate::socket::Socket;
-use farcall_access::{Access, Refusal, User};
-use farcall_server_proto::{ConnectionKey, Event, Identity, Refused};
+use farcall_access::{Access, Found, Proving, Refusal, User};
+use farcall_server_proto::{ConnectionKey, Event, Identity, Refused, Shown};
 use farcall_tls::Identity as Certificate;
+use std::collections::HashMap;
 use std::time::Instant;
 
 /// Reads the configuration again.
@@ -19,6 +20,8 @@ pub(super) struct Operator {
     /// The audit log.
     pub(super) audit: Option<Audit>,
     reread: Option<Reread>,
+    /// Clients that were asked for a proof.
+    proving: HashMap<ConnectionKey, Box<Proving>>,
 }
 
 impl Operator {
@@ -28,6 +31,7 @@ impl Operator {
             access,
             audit,
             reread: None,
+            proving: HashMap::new(),
         }
     }
 
@@ -44,26 +48,41 @@ impl Operator {
         &mut self,
         socket: &Socket,
         connection: ConnectionKey,
-        token: Option<String>,
-        is_lent: bool,
+        shown: &Shown,
     ) -> Event {
-        let evidence = socket.evidence(token.as_deref());
-        let found = match (socket.lacks_tls(), is_lent) {
-            (true, _) => {
-                let text = "this address speaks TLS; connect to farcalls://".to_string();
-                Err(text.into())
+        let now = Instant::now();
+        let proving = self.proving.remove(&connection);
+        let found = match (shown, proving) {
+            _ if socket.lacks_tls() => Err(Refusal::of(
+                "this address speaks TLS; connect to farcalls://",
+            )),
+            (Shown::Loan, _) => Ok((User::reader(), None)),
+            (Shown::Proof(proof), Some(proving)) => {
+                let checked = self.access.check(&proving, proof, now);
+                checked.map(|(user, signature)| (user, Some(signature)))
             }
-            (false, true) => Ok(User::reader()),
-            (false, false) => self
-                .access
-                .user(&evidence, Instant::now())
-                .map_err(|Refusal { text, logged }| Refused { text, logged }),
+            (shown, _) => match self.access.user(&socket.evidence(shown), now) {
+                Ok(Found::User(user)) => Ok((user, None)),
+                Ok(Found::Challenge(proving, text)) => {
+                    self.proving.insert(connection, proving);
+                    return Event::Challenged(connection, text);
+                }
+                Err(refusal) => Err(refusal),
+            },
         };
-        let found = found.map(|user| Identity {
+        let is_lent = *shown == Shown::Loan;
+        let found = found.map(|(user, signature)| Identity {
             is_operator: !is_lent && self.access.is_operator(&user),
             user,
+            signature,
         });
-        Event::Authenticated(connection, found)
+        let refused = |Refusal { text, logged }| Refused { text, logged };
+        Event::Authenticated(connection, found.map_err(refused))
+    }
+
+    /// Forgets a connection that has ended.
+    pub(super) fn forget(&mut self, connection: ConnectionKey) {
+        self.proving.remove(&connection);
     }
 
     /// Sets how the configuration is read again.

@@ -18,7 +18,9 @@ const ACCEPTS: usize = 64;
 impl Reactor {
     pub(super) fn handle(&mut self, source: Source, flags: EventFlags) {
         match source {
-            Source::Listener(index) => self.accept(index),
+            Source::Listener(index) => {
+                self.accept(index);
+            }
             Source::Connection(key) => self.connection_event(key, flags),
             Source::WorkerSocket(key) => self.worker_event(key),
             Source::WorkerOutput(key) => self.worker_output(key),
@@ -47,30 +49,32 @@ impl Reactor {
         }
     }
 
-    fn accept(&mut self, index: usize) {
+    /// Accepts clients. Returns whether more may wait.
+    fn accept(&mut self, index: usize) -> bool {
         for _ in 0..ACCEPTS {
             let Some(listener) = self.listeners.open.get(index) else {
-                return;
+                return false;
             };
             match listener.accept() {
                 Ok(accepted) => self.admit(accepted),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(error) => {
                     tracing::warn!("cannot accept a connection: {error}");
                     // Mostly for lack of descriptors, which does not pass by trying again.
                     self.listeners.watch(&self.poll, EventFlags::empty());
                     self.listeners.deaf_until = Some(Instant::now() + SWEEP);
-                    return;
+                    return false;
                 }
             }
         }
+        true
     }
 
     /// Accepts who has connected already, so that they are told and not left alone, and nobody
     /// from then on.
     pub(super) fn stop_listening(&mut self) {
-        for listener in 0..self.listeners.open.len() {
-            self.accept(listener);
+        for index in 0..self.listeners.open.len() {
+            while self.accept(index) {}
         }
         self.listeners.open.clear();
     }
@@ -257,6 +261,7 @@ impl Reactor {
     /// Ends a connection, with its last words if they can be said.
     pub(super) fn close(&mut self, key: ConnectionKey) {
         if let Some(socket) = self.sockets.open.remove(key) {
+            self.operator.forget(key);
             self.poll.forget(socket.fd());
             socket.farewell(&mut self.server, &self.memories, self.clock.nanos());
             self.listeners.listen_again(&self.poll);

@@ -155,6 +155,15 @@ impl Client {
     ) -> bool {
         let faults = &scene.options.faults;
         let kind = failure.kind;
+        // Here, the server before ends in time.
+        if failure
+            .message
+            .starts_with("the server that this one replaces")
+            && kind == FailureKind::Busy
+        {
+            let text = format!("a server that takes over refuses a durable call: {failure}");
+            scene.checker.fail(text);
+        }
         let disk = faults.disk_is_full || faults.disk_errors || faults.disk_forgets;
         let is_kept = match asked {
             Asked::Cancel => return true,
@@ -165,7 +174,10 @@ impl Client {
                 let is_passing = failure.message.starts_with("the results of");
                 let is_over = !matches!(
                     kind,
-                    FailureKind::Busy | FailureKind::NotFound | FailureKind::ServerStopping
+                    FailureKind::Busy
+                        | FailureKind::NotFound
+                        | FailureKind::Draining
+                        | FailureKind::ServerStopping
                 );
                 if is_over && let Some(kept) = self.kept.get_mut(&id) {
                     kept.asks += 1;

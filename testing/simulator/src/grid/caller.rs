@@ -433,7 +433,7 @@ impl Caller {
     pub(crate) fn connected(&mut self, link: usize, whom: Whom, now: f64, checker: &mut Checker) {
         self.reaching.retain(|one| *one != whom);
         let mut hello = Hello::new("simulated client");
-        hello.token = Some(user_name(self.user));
+        hello.proof = Some(user_name(self.user));
         hello.features |= match whom {
             Whom::Meta => DIRECTORY | DATA,
             Whom::Server(..) => HANDLES | DATA | CREDIT | PARTS,

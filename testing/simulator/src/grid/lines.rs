@@ -2,6 +2,7 @@
 
 use super::caller::{Asked, Caller};
 use crate::checker::Checker;
+use farcall_rpc_proto::client::Event;
 use farcall_rpc_proto::{ProtocolError, Transmit};
 
 impl Caller {
@@ -72,7 +73,9 @@ impl Caller {
             let (taken, event) =
                 handled.map_err(|error| matches!(error, ProtocolError::Goodbye(_)))?;
             bytes = &bytes[taken..];
-            if let Some(event) = event {
+            if let Some(Event::Challenge(name)) = event {
+                line.proto.prove(name);
+            } else if let Some(event) = event {
                 self.on_event(link, event, now, checker);
             }
         }

@@ -64,7 +64,8 @@ impl Meta {
             bytes = &bytes[taken..];
             match (event, &mut guest.session) {
                 (Some(Event::Connected(hello)), _) => {
-                    let user = hello.token.unwrap_or_default();
+                    let user = hello.proof.unwrap_or_default();
+                    guest.proto.welcome(Some(user.clone()));
                     let peer = Peer {
                         sees_all: false,
                         may_not_join: (user != "server").then(|| "no server".to_string()),

@@ -9,8 +9,24 @@ use crate::interfaces::{ADD, ASK, user_name};
 use crate::machine::{PES, Worker};
 use farcall_rpc_proto::User;
 use farcall_server_proto::{
-    Action, CallKey, DiskError, Event, Finished, Identity, Stored, Transfer, Withdrawal, WorkerKey,
+    Action, CallKey, ConnectionKey, DiskError, Event, Finished, Identity, Shown, Stored, Transfer,
+    Withdrawal, WorkerKey,
 };
+
+/// Who a client is. The simulated proof is the name of the user.
+fn identify(connection: ConnectionKey, shown: Shown) -> Event {
+    let name = match shown {
+        Shown::First(name) => return Event::Challenged(connection, name),
+        Shown::Proof(name) => name,
+        _ => String::new(),
+    };
+    let identity = Identity {
+        user: User::named(&name),
+        is_operator: name == user_name(OPERATOR),
+        signature: Some(name),
+    };
+    Event::Authenticated(connection, Ok(identity))
+}
 
 impl World {
     /// Carries out the server's actions until there are none left. A kill can come before any of
@@ -53,15 +69,8 @@ impl World {
         let now = self.now;
         let machine = self.hosts[host].machine.as_mut()?;
         match action {
-            Action::Authenticate {
-                connection, token, ..
-            } => {
-                let token = token.unwrap_or_default();
-                let identity = Identity {
-                    user: User::named(&token),
-                    is_operator: token == user_name(OPERATOR),
-                };
-                return Some(Event::Authenticated(connection, Ok(identity)));
+            Action::Authenticate(connection, shown) => {
+                return Some(identify(connection, shown));
             }
             Action::Flush(connection) => machine.unflushed.push(connection),
             Action::Resume(connection) => machine.resumed.push(connection),

@@ -279,7 +279,7 @@ impl World {
             None => known.member.lost(now),
             Some(link) => {
                 let mut hello = Hello::new("simulated server");
-                hello.token = Some("server".to_string());
+                hello.proof = Some("server".to_string());
                 hello.features |= DIRECTORY | NAMES;
                 known.line = Some((link, Connection::new(Limits::default(), &hello)));
                 known.member.connected(true);
@@ -319,6 +319,10 @@ impl World {
                     FailureKind::NotJoined => Answer::WantsJoin,
                     _ => return false,
                 },
+                Some(Event::Connected(_)) => {
+                    self.member_sends(host, meta);
+                    continue;
+                }
                 _ => continue,
             };
             known.member.answered(now, answer);

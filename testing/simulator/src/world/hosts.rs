@@ -111,9 +111,17 @@ impl World {
             disk.rot(&mut self.random);
         }
         let at = &mut self.hosts[host];
+        let mut awaited = None;
         match at.disk.open(now.unix_ms, now.nanos) {
             Ok((records, served)) => {
-                machine.server.handle(Event::DurableOpened(records, served));
+                let opened = Event::DurableOpened(records, served);
+                if self.options.faults.ends && self.random.chance(0.3) {
+                    // The server before still has the state folder.
+                    machine.server.handle(Event::DurableAwaited);
+                    awaited = Some(opened);
+                } else {
+                    machine.server.handle(opened);
+                }
             }
             Err(damages) => {
                 let text = format!("one damaged log of server {host} loses calls: {damages:?}");
@@ -129,6 +137,10 @@ impl World {
         }
         if !self.metas.is_empty() {
             self.joins(host);
+        }
+        if let Some(opened) = awaited {
+            let delay = self.random.below(10 * S);
+            self.after(host, delay, ToLife::Later(Box::new(opened)));
         }
         self.go_on(host);
     }

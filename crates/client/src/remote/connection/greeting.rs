@@ -1,6 +1,7 @@
 //! Opening a connection: the greetings, and what they say about the server.
 
 use super::Connection;
+use super::proof::{self, Proof};
 use super::silence::Silence;
 use super::state::{Loss, State};
 use crate::address::Address;
@@ -16,8 +17,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+/// How often a client connects if the connection ends before a greeting. This happens when a server
+/// closes its listening socket, while another server listens there already.
+const TRIES: usize = 5;
+/// Time between two tries.
+const NAP: Duration = Duration::from_millis(10);
 /// Most other addresses of a server that a client considers.
 const MOST_WAYS: usize = 16;
 
@@ -41,8 +47,15 @@ impl Connection {
         way: Option<SocketAddr>,
     ) -> Result<Arc<Connection>, Error> {
         let timeout = options.connect_timeout;
-        let connect = Socket::connect(address, way, &options.credentials, timeout);
-        Connection::over(connect, address, options)
+        let mut tries = TRIES;
+        loop {
+            let connect = Socket::connect(address, way, &options.credentials, timeout);
+            tries -= 1;
+            match Connection::over(connect, address, options) {
+                Err(error) if tries > 0 && error.was_cut_off() => std::thread::sleep(NAP),
+                other => return other,
+            }
+        }
     }
 
     fn over(
@@ -68,8 +81,11 @@ impl Connection {
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }
-        if socket.is_private() {
-            hello.token = options.credentials.token().map(str::to_owned);
+        let token = options.credentials.token().filter(|_| socket.is_private());
+        let begin = |token| Proof::begin(token, socket.is_tls());
+        let mut proof = None;
+        if let Some((begun, first)) = token.map(begin).transpose().map_err(failed)? {
+            (proof, hello.proof) = (Some(begun), Some(first));
         }
         hello.loan = options.credentials.loan();
         let is_remote = !socket.is_within_host();
@@ -92,20 +108,34 @@ impl Connection {
             bulk: Arc::default(),
             contenders: AtomicUsize::new(0),
         };
-        connection.greet()?;
+        connection.greet(proof)?;
         let features = connection.lock().peer.features;
         connection.features = features;
         Ok(Arc::new(connection))
     }
 
-    fn greet(&self) -> Result<(), Error> {
+    /// Exchanges greetings. A client with a proof answers the challenge of the server.
+    fn greet(&self, proof: Option<Proof>) -> Result<(), Error> {
+        let mut proof = proof;
         let deadline = Instant::now() + self.options.connect_timeout;
         loop {
             let outlook = {
                 let mut state = self.lock();
                 state.progress(&self.socket, None);
+                if let (Some(proof), Some(challenge)) = (&mut proof, state.peer.challenge.take()) {
+                    let answer = proof.answer(&challenge, self.socket.binding().as_ref());
+                    let answer = answer.map_err(|error| proof::refused(&self.address, error))?;
+                    state.prove(answer, &self.socket);
+                }
                 if state.is_connected() {
-                    return Ok(());
+                    let signature = state.peer.signature.as_deref();
+                    let checked = proof.map_or(Ok(()), |proof| {
+                        proof.check(signature, is_known(&self.socket, &self.options))
+                    });
+                    return checked.map_err(|reason| Error::Refused {
+                        address: self.address.clone(),
+                        reason,
+                    });
                 }
                 if let Some(loss) = &state.lost {
                     return Err(self.refusal(loss));
@@ -121,10 +151,15 @@ impl Connection {
         let Loss::Protocol(ProtocolError::Goodbye(reason)) = loss else {
             return self.error(loss.clone());
         };
-        let withheld = self.options.credentials.token().is_some() && !self.socket.is_private();
-        let hint = match withheld {
-            true => "; a token is never sent unencrypted over a network: use farcalls://",
-            false => "",
+        let has_token = self.options.credentials.token().is_some();
+        let hint = match (has_token, self.socket.is_private()) {
+            (true, false) => "; a token is never used over a network without TLS: use farcalls://",
+            // The words of servers that ask for the token itself.
+            (true, true) if reason.ends_with("asks for a token; set FARCALL_TOKEN") => {
+                "; this client has one and never sends it, and the server is too old to take a \
+                 proof: update the server"
+            }
+            _ => "",
         };
         Error::Refused {
             address: self.address.clone(),
@@ -147,4 +182,10 @@ impl Connection {
             .take(MOST_WAYS)
             .collect()
     }
+}
+
+/// Whether the client knows the server without a proof: by its certificate, its Unix socket, or a
+/// metaserver.
+fn is_known(socket: &Socket, options: &Options) -> bool {
+    socket.is_unix() || socket.is_tls() || options.credentials.is_named()
 }

@@ -102,6 +102,10 @@ pub(crate) struct Peer {
     pub(crate) local: Option<String>,
     /// Other addresses at which the server listens.
     pub(crate) paths: Vec<String>,
+    /// What the server asks for before it greets.
+    pub(crate) challenge: Option<String>,
+    /// The server's signature: it knows the token of the client.
+    pub(crate) signature: Option<String>,
 }
 
 impl Peer {
@@ -112,6 +116,8 @@ impl Peer {
             agent: hello.agent,
             local: hello.local,
             paths: hello.ways.unwrap_or_default(),
+            challenge: None,
+            signature: hello.proof,
         }
     }
 }
@@ -173,6 +179,12 @@ impl State {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.open.is_empty()
+    }
+
+    /// Answers the challenge of the server.
+    pub(super) fn prove(&mut self, text: String, socket: &Socket) {
+        self.proto.prove(text);
+        self.send(socket);
     }
 
     /// Sends a message that has no answer.

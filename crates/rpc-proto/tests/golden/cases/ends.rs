@@ -48,6 +48,22 @@ pub(super) fn stopping() -> Case {
     case("stopping", about, exchanges)
 }
 
+pub(super) fn proof() -> Case {
+    let about =
+        "A client proves that it knows a token: the example of RFC 7677 between the greetings.";
+    let listing = Listing {
+        functions: vec![],
+        next: None,
+    };
+    let exchanges = vec![(Request::List(0), Answer::Listing(listing))];
+    let mut hello = Hello::new("golden client");
+    hello.proof = Some("n,,n=user,r=rOprNGfwEbeRWgbNEkqO".to_string());
+    Case {
+        hello,
+        ..case("proof", about, exchanges)
+    }
+}
+
 pub(super) fn version() -> Case {
     let about = "A client that speaks versions 2 and 3 meets a server that speaks version 1.";
     let mut hello = Hello::new("golden client");

@@ -12,6 +12,10 @@ impl State {
                 self.peer = Peer::of(hello);
                 return;
             }
+            Event::Challenge(text) => {
+                self.peer.challenge = Some(text);
+                return;
+            }
             Event::Callback(id, callback) => return self.calls_back(id, callback),
             Event::Output(id, bytes) => return self.prints(id, &bytes),
             Event::Answered(id, answer) => (id, self.with_memory(id, answer)),

@@ -1,0 +1,175 @@
+//! A takeover: this server replaces another one, which still has the state folder.
+//!
+//! Requests about durable calls wait here until the other server has ended, for a bounded time.
+//! All other requests are served meanwhile.
+
+use super::Engine;
+use crate::action::Action;
+use crate::connection::Offer;
+use crate::context::Context;
+use crate::flaw::{Flaw, has};
+use crate::keys::ConnectionKey;
+use farcall_rpc_proto::server::Event;
+use farcall_rpc_proto::{CallId, Failure, FailureKind, Nanos};
+use std::collections::VecDeque;
+
+/// How long a request waits.
+const PATIENCE: Nanos = 30_000_000_000;
+/// Most requests that wait.
+const MOST: usize = 1 << 16;
+
+/// The requests that wait for the state folder.
+#[derive(Default)]
+pub(crate) struct Takeover {
+    is_under_way: bool,
+    /// In the order of their arrival.
+    held: VecDeque<Held>,
+}
+
+struct Held {
+    until: Nanos,
+    connection: ConnectionKey,
+    request: CallId,
+    /// The request. `None` if its arguments follow at once: then its connection holds it, and
+    /// nothing more is read there.
+    event: Option<Event>,
+}
+
+impl Takeover {
+    /// Another server still has the state folder.
+    pub(crate) fn begin(&mut self) {
+        self.is_under_way = true;
+    }
+
+    /// When the first request has waited long enough.
+    pub(crate) fn next_deadline(&self) -> Option<Nanos> {
+        self.held.front().map(|held| held.until)
+    }
+
+    /// Lets a request about durable calls wait for the state folder. Returns other events.
+    pub(super) fn hold(
+        &mut self,
+        cx: &mut Context,
+        key: ConnectionKey,
+        event: Event,
+    ) -> Option<Event> {
+        if !self.is_under_way {
+            return Some(event);
+        }
+        let Some(request) = request_of(&event) else {
+            return Some(event);
+        };
+        let is_full = self.held.len() >= MOST || has(Flaw::RefusesAtTakeover);
+        let failure = cx.is_ending();
+        if let Some(failure) = failure.or_else(|| is_full.then(still_there)) {
+            cx.refuse(key, request, &failure);
+            return None;
+        }
+        let event = match event {
+            Event::Submit(id, submission) if !may_wait(cx, key, submission.call.data_bytes) => {
+                if cx.clients.is_receiving(key, &cx.calls) {
+                    // The rest of that call must be read.
+                    let text = "the server that this one replaces still has the durable calls, \
+                                and another call is arriving on this connection; connect again";
+                    let failure = Failure::new(FailureKind::Draining, text);
+                    cx.refuse(key, request, &failure);
+                    return None;
+                }
+                cx.clients[key].waiting = Some((id, Offer::SubmitRequest(submission)));
+                None
+            }
+            event => Some(event),
+        };
+        self.held.push_back(Held {
+            until: cx.now().saturating_add(PATIENCE),
+            connection: key,
+            request,
+            event,
+        });
+        None
+    }
+
+    /// Forgets a request that its client has given up.
+    pub(crate) fn forget(&mut self, connection: ConnectionKey, request: CallId) {
+        let is_it = |held: &Held| held.connection == connection && held.request == request;
+        self.held.retain(|held| !is_it(held));
+    }
+
+    /// Refuses requests that have waited long enough.
+    pub(super) fn expire(&mut self, cx: &mut Context) {
+        let now = cx.now();
+        while let Some(held) = self.held.pop_front_if(|held| held.until <= now) {
+            held.refuse(cx, &still_there());
+        }
+    }
+
+    /// Refuses all requests, because the server itself ends.
+    pub(super) fn refuse_all(&mut self, cx: &mut Context) {
+        if let Some(failure) = cx.is_ending() {
+            for held in self.held.drain(..) {
+                held.refuse(cx, &failure);
+            }
+        }
+    }
+}
+
+impl Held {
+    fn refuse(self, cx: &mut Context, failure: &Failure) {
+        let key = self.connection;
+        if !cx.clients.is_open(key) {
+            return;
+        }
+        if self.event.is_none() {
+            cx.clients[key].waiting = None;
+            cx.out.push(Action::Resume(key));
+        }
+        cx.refuse(key, self.request, failure);
+    }
+}
+
+/// The state folder now belongs to this server: the requests that waited for it go on.
+pub(super) fn end(engine: &mut Engine) {
+    if std::mem::take(&mut engine.takeover.is_under_way) {
+        tracing::info!("this server now has the durable calls");
+    }
+    for held in std::mem::take(&mut engine.takeover.held) {
+        let key = held.connection;
+        if !engine.cx.clients.is_open(key) {
+            continue;
+        }
+        match held.event {
+            Some(event) => engine.on_event(key, event),
+            None => {
+                if let Some((id, offer)) = engine.cx.clients[key].waiting.take() {
+                    engine.offer_in_turn(key, id, offer);
+                    engine.cx.out.push(Action::Resume(key));
+                }
+            }
+        }
+        engine.cx.answered(key);
+    }
+}
+
+/// Whether a submission with arguments of this length may wait while other requests of its
+/// connection are read.
+fn may_wait(cx: &Context, key: ConnectionKey, bytes: u64) -> bool {
+    bytes == 0 || cx.clients[key].proto.waits_for_grant(bytes)
+}
+
+/// The request, if an event is one about durable calls.
+fn request_of(event: &Event) -> Option<CallId> {
+    match event {
+        Event::Submit(id, _)
+        | Event::AskJob(id, _)
+        | Event::Fetch(id, _)
+        | Event::CancelJob(id, ..)
+        | Event::ListJobs(id, _) => Some(*id),
+        _ => None,
+    }
+}
+
+fn still_there() -> Failure {
+    let text = "the server that this one replaces still has the durable calls, because calls run \
+                there; try again when it has ended";
+    Failure::new(FailureKind::Busy, text)
+}
