@@ -273,35 +273,6 @@ impl Durable {
         })
     }
 
-    /// Whether a call of this size stays within the quotas of the user's groups.
-    fn within_groups(&self, user: &User, bytes: u64, groups: &Groups) -> Result<(), Failure> {
-        for (name, group) in groups.iter().filter(|(_, group)| group.has(user)) {
-            let (calls, used) = self.usage_of(group);
-            let after = used.saturating_add(bytes);
-            let (most_calls, most_bytes) = (group.durable_calls, group.durable_bytes);
-            let (what, setting) = if most_calls != 0 && calls >= most_calls {
-                (
-                    format!("has {most_calls} durable calls here, which is its limit"),
-                    "calls",
-                )
-            } else if most_bytes != 0 && after > most_bytes {
-                let text = format!(
-                    "would have {after} bytes of durable calls here, and {most_bytes} bytes are \
-                     allowed"
-                );
-                (text, "bytes")
-            } else {
-                continue;
-            };
-            let text = format!(
-                "the group {name} {what} (groups.{name}.durable_{setting} in the server's \
-                 configuration); its users can forget some with `farcall cancel --forget`"
-            );
-            return Err(Failure::new(FailureKind::QuotaExceeded, text));
-        }
-        Ok(())
-    }
-
     /// Reserves room for a call of this size, if the user may have it.
     pub(crate) fn reserve(
         &mut self,
@@ -333,7 +304,7 @@ impl Durable {
             );
             return Err(Failure::new(FailureKind::QuotaExceeded, text));
         }
-        self.within_groups(user, bytes, groups)?;
+        within_groups(self, user, bytes, groups)?;
         self.count(user, 1, bytes);
         disk.promised = disk.promised.saturating_add(record.result.bytes);
         Ok(())
@@ -655,4 +626,38 @@ impl DurableCall {
             made: record.made.clone(),
         }
     }
+}
+
+/// Whether a call of this size stays within the quotas of the user's groups.
+fn within_groups(
+    durable: &Durable,
+    user: &User,
+    bytes: u64,
+    groups: &Groups,
+) -> Result<(), Failure> {
+    for (name, group) in groups.iter().filter(|(_, group)| group.has(user)) {
+        let (calls, used) = durable.usage_of(group);
+        let after = used.saturating_add(bytes);
+        let (most_calls, most_bytes) = (group.durable_calls, group.durable_bytes);
+        let (what, setting) = if most_calls != 0 && calls >= most_calls {
+            (
+                format!("has {most_calls} durable calls here, which is its limit"),
+                "calls",
+            )
+        } else if most_bytes != 0 && after > most_bytes {
+            let text = format!(
+                "would have {after} bytes of durable calls here, and {most_bytes} bytes are \
+                 allowed"
+            );
+            (text, "bytes")
+        } else {
+            continue;
+        };
+        let text = format!(
+            "the group {name} {what} (groups.{name}.durable_{setting} in the server's \
+             configuration); its users can forget some with `farcall cancel --forget`"
+        );
+        return Err(Failure::new(FailureKind::QuotaExceeded, text));
+    }
+    Ok(())
 }

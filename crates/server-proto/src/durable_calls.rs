@@ -436,7 +436,7 @@ impl DurableCalls {
             return;
         };
         match read {
-            _ if self.is_over(id) => cx.step(Step::Release(key)),
+            _ if is_over(self.durable.as_ref(), id) => cx.step(Step::Release(key)),
             Ok(()) => cx.step(Step::Enqueue(key)),
             Err(error) => {
                 cx.step(Step::Release(key));
@@ -468,11 +468,6 @@ impl DurableCalls {
                 cx.fail(key, failure.kind, &text);
             }
         }
-    }
-
-    fn is_over(&self, id: JobId) -> bool {
-        let kept = self.durable.as_ref().and_then(|durable| durable.get(id));
-        kept.is_none_or(|kept| kept.record.state.is_over())
     }
 
     /// Writes the results of a durable call to the disk.
@@ -522,7 +517,9 @@ impl DurableCalls {
         cx.account(key);
         cx.step(Step::Release(key));
         match stored {
-            Ok(_) if self.is_over(id) => cx.out.push(Action::RemoveFile(id, Content::Result)),
+            Ok(_) if is_over(self.durable.as_ref(), id) => {
+                cx.out.push(Action::RemoveFile(id, Content::Result))
+            }
             Ok(stored) => {
                 let outcome = Outcome {
                     result: Some(stored),
@@ -592,17 +589,23 @@ impl DurableCalls {
         }
     }
 
-    /// Number of calls in each state, by its index in [`DurableState::ALL`].
     /// Durable calls of the users of a group, and their bytes.
     pub(crate) fn usage_of(&self, group: &Group) -> (usize, u64) {
         let usage = self.durable.as_ref().map(|durable| durable.usage_of(group));
         usage.unwrap_or_default()
     }
 
+    /// Number of calls in each state, by its index in [`DurableState::ALL`].
     pub(crate) fn counts(&self) -> [usize; DurableState::ALL.len()] {
         let counts = self.durable.as_ref().map(Durable::counts);
         counts.unwrap_or_default()
     }
+}
+
+/// Whether a call has ended, or is not there any more.
+fn is_over(durable: Option<&Durable>, id: JobId) -> bool {
+    let known = durable.and_then(|durable| durable.get(id));
+    known.is_none_or(|known| known.record.state.is_over())
 }
 
 /// Records that a durable call has failed.

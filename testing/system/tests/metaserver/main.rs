@@ -131,7 +131,9 @@ fn the_calls_of_a_frozen_server_run_elsewhere_or_end() {
         let found = servers.find(|one| one["calls"].as_u64() > Some(0));
         found.map(|one| one["address"].as_str().unwrap().to_owned())
     };
-    wait_until("the metaserver knows that the call has ended", || busy().is_none());
+    wait_until("the metaserver knows that the call has ended", || {
+        busy().is_none()
+    });
     // It would take longer than the test; its server is the one that freezes.
     let doubtful = begin(&once, 3, 100.0, 1.0);
     wait_until("a server has the call", || busy().is_some());
