@@ -244,15 +244,17 @@ fn two_nodes(parent: &Node) {
     wait_until("the second node has joined", || {
         let output = parent.run(&["-n", "4", "--", "true"]);
         let job = parent.submit(&["-n", "4", "--", "sleep", "1000"]);
-        let mut nodes = 0;
+        let (mut id, mut nodes) = (String::new(), 0);
         wait_until("it is listed", || {
+            // The job before may still be listed too.
             let rows = parent.jobs();
-            nodes = rows
-                .first()
-                .map_or(0, |row| row["nodes"].as_array().map_or(0, Vec::len));
+            let mut rows = rows.iter();
+            if let Some(row) = rows.find(|row| row["command"].to_string().contains("sleep")) {
+                id = row["id"].to_string();
+                nodes = row["nodes"].as_array().map_or(0, Vec::len);
+            }
             nodes > 0
         });
-        let id = parent.jobs()[0]["id"].to_string();
         parent.gang(&["kill", &id]).status().expect("runs");
         job.wait_with_output().expect("it ends");
         output.status.success() && nodes == 2
