@@ -1,4 +1,5 @@
-//! Leases, placements and what is shared, in virtual time.
+//! Tests of a directory in virtual time: leases, placements, reservations and learned paths. They
+//! also check that all messages and tables have bounds.
 
 use farcall_directory::message::{
     Booked, Choose, Function, Join, MOST_NAME, Message, Observe, Phase, QueuedCall, Rate, Report,

@@ -1,4 +1,6 @@
-//! Transfers in virtual time that share links by max-min fairness.
+//! Transfers in virtual time that share links by max-min fairness. `farcall_flow` computes the
+//! rates; this module advances the transfers and says when the next one ends. `simulation` decides
+//! what a transfer means.
 
 use farcall_flow::platform::LinkId;
 use farcall_flow::solver::MaxMin;

@@ -1,4 +1,6 @@
-//! Messages about named data, and the names themselves.
+//! Messages about named data, and the rules for their names. The server decides what a name refers
+//! to and who may read it. A name that passes [`check_name`] has no part that leads out of the data
+//! folder when it is used as a path.
 
 use crate::handles::ArrayForm;
 use crate::ids::HandleId;

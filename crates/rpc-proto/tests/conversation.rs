@@ -1,4 +1,6 @@
-//! A client and a server talk over a pipe that cuts the bytes anywhere.
+//! A client and a server talk over a pipe that cuts the bytes anywhere. The tests check that each
+//! call ends as it should wherever the cuts are, that garbage is an error and never a panic, and
+//! that a message out of place ends the connection.
 
 use farcall_idl::Scalar;
 use farcall_rpc_proto::client::Answer;

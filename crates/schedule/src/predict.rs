@@ -1,4 +1,6 @@
-//! Predictions of a function's time, learned from its calls.
+//! Predicts the time of a function's calls from its earlier calls. It knows only the work of a call
+//! and its time; `profile` adds the number of processor elements. Old observations lose weight, so
+//! that a machine that becomes slower is noticed. Impossible values are ignored.
 
 /// Each octave of work, 2^k to 2^(k+1), has a rate of its own: small problems fit a cache, and
 /// large ones keep every unit of the processor busy.

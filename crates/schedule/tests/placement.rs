@@ -1,4 +1,6 @@
-//! Placement against the flow solver, and what a decision costs.
+//! Compares the closed form of placement with the flow solver, and measures the cost of a decision.
+//! In a star both must agree. Over two shared links the closed form is only an estimate, and the
+//! test bounds its error.
 
 use farcall_flow::solver::naive_rates;
 use farcall_random::SplitMix64;

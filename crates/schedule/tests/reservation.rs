@@ -1,4 +1,6 @@
-//! Queues with booked processor elements in virtual time, under random loads with seeds.
+//! Tests of queues with booked processor elements in virtual time, under random loads with fixed
+//! seeds. If predictions are right, a job starts when its booking begins. If they are wrong, every
+//! job still ends and has its own processor elements.
 
 use farcall_random::SplitMix64;
 use farcall_schedule::Policy;

@@ -1,4 +1,5 @@
-//! A token bucket in virtual time, driven at any intervals.
+//! Drives a token bucket in virtual time, at random intervals. In no interval may more bytes pass
+//! than its rate and one burst, and a sender that uses every permission reaches the rate.
 
 use farcall_random::SplitMix64;
 use farcall_schedule::TokenBucket;

@@ -1,4 +1,6 @@
-//! Servers that say what they are told to, whatever the client says.
+//! Scripted servers: each sends fixed bytes, whatever the client sends. With them the tests cut
+//! answers at any byte, stall, and send what a real server never sends. A script is dropped
+//! together with its thread.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -1,4 +1,5 @@
-//! Waiting for the first of several calls, of one server or of many, from several threads.
+//! Tests of waiting for the first of several calls, at one server or at many, from several threads.
+//! Every wait must end when one of its calls ends, whichever thread moves the bytes.
 
 use super::server::{Script, whole_call};
 use farcall_client::{

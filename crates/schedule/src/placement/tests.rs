@@ -1,3 +1,7 @@
+//! Tests of the estimate of a call's time at a server, and of the choice between servers under each
+//! policy. The expected times are computed by hand from the rates of the links and the speed of the
+//! servers.
+
 use super::*;
 
 const MB: u64 = 1_000_000;

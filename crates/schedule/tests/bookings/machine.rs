@@ -1,4 +1,6 @@
-//! A machine whose processor elements are booked, in virtual time.
+//! A machine whose processor elements are booked, in virtual time. It plays a random load against
+//! the queue. It checks that no more processor elements are used or booked than there are, and that
+//! the first job of a booking waits only for a good reason.
 
 use farcall_random::SplitMix64;
 use farcall_schedule::Policy;

@@ -1,4 +1,6 @@
-//! Queues in virtual time, under random loads with seeds.
+//! Tests of queues in virtual time, under random loads with fixed seeds. They check that no two
+//! jobs share a processor element, that every job ends, that no job starves, and that each policy
+//! does what it promises.
 
 mod simulation;
 

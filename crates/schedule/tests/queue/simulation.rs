@@ -1,4 +1,5 @@
-//! A machine and its users in virtual time.
+//! A machine and its users in virtual time, for the tests of the queue. It keeps processor elements
+//! by number and panics if one is given away twice.
 
 use farcall_random::SplitMix64;
 use farcall_schedule::queue::{Nanos, Queue, Request, Start};

@@ -1,4 +1,6 @@
-//! The sending rate of a connection with reserved bandwidth.
+//! Limits the sending rate of a connection to the bandwidth that it has reserved. It decides how
+//! many bytes may be sent and when; the connection sends them. Before and after the reservation
+//! there is no limit. The server limits the other direction.
 
 use farcall_schedule::TokenBucket;
 use std::time::{Duration, Instant};
