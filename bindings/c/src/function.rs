@@ -1,4 +1,5 @@
-//! Function handles, and what they tell about arguments.
+//! Function handles, and what they tell about arguments. `call` makes the calls. A text that the
+//! library returns remains valid as long as its function.
 
 use crate::connect::Server;
 use crate::error::{Problem, guard};

@@ -1,4 +1,5 @@
-//! The functions that only `variadic.c` uses.
+//! The functions that only `variadic.c` uses. They are no part of the interface of the library: no
+//! header declares them.
 
 use crate::Status;
 use crate::error::{Problem, fail};

@@ -1,4 +1,6 @@
-//! What a daemon logs, and how.
+//! The options of a daemon about its log, and the writer of the log. The levels and texts are
+//! chosen where something happens. A message cannot begin a new line: control characters, which can
+//! come from peers, are escaped.
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};

@@ -1,4 +1,5 @@
-//! What `farcall flow run` refuses instead of taking something else for it.
+//! Tests what `farcall flow run` refuses. An option that would have no effect is an error that
+//! names the option.
 
 use std::process::Command;
 

@@ -1,4 +1,7 @@
-//! Resolves the names in expressions to indices, and element values to references.
+//! Resolves the names in expressions to indices, and element values to references. `parser` has
+//! read the expressions; `layout` evaluates them for a call. A name that cannot be used in an
+//! expression is reported with its place in the file. The number of references to array elements in
+//! an interface is bounded.
 
 use super::Checker;
 use super::function::quoted;
