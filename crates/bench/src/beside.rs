@@ -1,5 +1,6 @@
 //! Measures how long a small call waits while a large one transfers its data, and how fast arrays
-//! transfer over two links.
+//! transfer over two links. It prints nothing: `call` shows its rows. The measurements over links
+//! need root, and without it there are no such rows.
 
 use super::table::{Better, Row};
 use crate::failure::Failure;

@@ -1,4 +1,6 @@
-//! Durable calls and a server that is killed, with real processes.
+//! Tests of durable calls with real processes, and a server that is killed at random moments. Every
+//! acknowledged call has exactly one outcome, and the right one. `damage` and `queued` are further
+//! subjects.
 
 mod damage;
 mod queued;
