@@ -1,4 +1,5 @@
-//! Named data in a directory: who is told of what, where calls go that read them.
+//! Tests of named data in a directory: who learns of them, and where calls that read them go. Only
+//! the newest version counts, and nobody learns of what another user does not share.
 
 use farcall_directory::message::{
     Choose, Datum, FindData, Function, Hold, Join, MOST_DATA, Need, Observe, Report, Transfer,

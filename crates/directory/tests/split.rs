@@ -1,5 +1,6 @@
-//! Two metaservers with one store, servers and clients, and a network that splits: in virtual time,
-//! from seeds.
+//! Simulates two metaservers with one store, servers and clients, and a network that splits, in
+//! virtual time and from seeds. After any split has healed, both metaservers must know the same
+//! servers.
 
 use farcall_directory::message::{Choose, Function, Join, Message, Observe, Report};
 use farcall_directory::{Change, Directory, Key, Record, Settings, digest};

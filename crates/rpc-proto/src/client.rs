@@ -1,4 +1,6 @@
-//! The calling end of a connection: what drives it is here, beside it what it asks and is told.
+//! The client's end of a connection. This module has its state and drives it; the modules below
+//! have what the client asks and what it is told. The number of open requests is bounded by what
+//! the server allows. An input that breaks the protocol ends the connection with an error.
 
 mod calls;
 mod requests;

@@ -1,4 +1,6 @@
-//! Profiles: predictions of a function's time for each number of processor elements.
+//! Predictions of a function's time for each number of processor elements. `predict` has the
+//! prediction for one number. A number that was never seen is scaled from the nearest one, with a
+//! larger spread. The number of predictors is bounded.
 
 use crate::{Prediction, Predictor};
 use smallvec::SmallVec;

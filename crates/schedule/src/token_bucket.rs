@@ -1,4 +1,5 @@
-//! A token bucket: limits bytes to a rate, with bursts.
+//! A token bucket: limits bytes to a rate, with bursts. It reads no clock and moves no byte. In any
+//! time `t`, at most `rate * t + burst` bytes may pass.
 
 use crate::queue::Nanos;
 

@@ -1,5 +1,6 @@
-//! Random programs run as graphs on servers that come and go, beside the same programs run call by
-//! call: memory is the same in the end.
+//! Runs random programs as graphs on servers that come and go, and the same programs call by call.
+//! The memory must be the same in the end. The loss of a server costs time or is an error, and
+//! never gives a wrong result.
 
 use farcall_random::SplitMix64;
 use farcall_schedule::dataflow::{Access, Datum, Graph, Misuse, Run, Source, Step, Use, VersionId};

@@ -1,4 +1,5 @@
-//! How a server is a member of a metaserver's directory: what it tells, and when.
+//! The membership of a server at one metaserver: what to tell it, and when. The driver connects and
+//! sends. After a new connection or a lost lease, the server joins again and tells everything anew.
 
 mod held;
 

@@ -1,4 +1,6 @@
-//! Learned values in the state folder: times of functions and rates of links.
+//! Saves learned values in the state folder: times of functions and rates of links. `server-proto`
+//! learns them. Every value is checked when it is read, and a missing or damaged file is no error:
+//! the server then starts without it.
 
 use farcall_schedule::{Learned, Predictor, Profile, Throughput};
 use farcall_server_proto::{Functions, Links};

@@ -1,4 +1,6 @@
-//! One client's socket: moves bytes between it, the protocol and the memory of calls.
+//! One client's socket: moves bytes between it, the protocol and the memory of calls. It does not
+//! decide what a message means. Array bytes go straight from the socket into the memory of a call
+//! and back, and only what arrives with a frame header is copied.
 
 use crate::access::{Claim, Evidence};
 use crate::listen::{Accepted, bound_ahead};

@@ -1,4 +1,5 @@
-//! Clients that lie, and clients that are wrong: what they say does not hurt others.
+//! Tests of clients that lie, and of clients that are wrong. What one client says does not hurt
+//! others: a lost server or an unusual time counts only after it is confirmed.
 
 use super::*;
 use crate::message::{Function, Transfer};

@@ -1,5 +1,6 @@
 //! The execution of a graph: which call may start, where its arrays come from, and what to do after
-//! the loss of a server.
+//! the loss of a server. The caller moves arrays and makes calls. Memory of the client receives
+//! each final version once, and never while a call still reads the older one.
 
 use super::{Datum, Flow, Graph, Version, VersionId};
 use std::collections::BTreeSet;

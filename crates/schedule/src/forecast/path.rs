@@ -1,4 +1,6 @@
-//! Paths: forecasts for one direction between two hosts, and the table of all of them.
+//! Forecasts for one direction between two hosts, and the table of all such paths. `series` makes
+//! the forecasts. A path learns the rate of a transfer that is alone on its link. The number of
+//! paths is bounded: a new one replaces the one that was observed longest ago.
 
 use super::{Forecast, Series};
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Arrivals: how often calls arrive at a server, estimated from recent ones.
+//! Estimates how often calls arrive at a server, from recent arrivals. The estimate uses few calls
+//! and never exceeds their number, so that many calls at once do not let it explode.
 
 /// Most calls that an estimate uses.
 const MEMORY: f64 = 8.0;

@@ -1,6 +1,6 @@
-//! Queues with bookings in virtual time, under loads of all kinds of jobs, with seeds: jobs that
-//! can do with fewer processor elements, pause, take longer than predicted or are not predicted at
-//! all, and bookings of several jobs that are given up before their time.
+//! Tests of queues with bookings in virtual time, under random loads with seeds. Jobs can do with
+//! fewer processor elements, pause, take longer than predicted, or are not predicted at all.
+//! Bookings can have several jobs and can be released before their time.
 
 mod machine;
 

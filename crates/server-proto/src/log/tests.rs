@@ -1,4 +1,5 @@
-//! Frames: what is written is found again, and damage hides no frame of the other log.
+//! Tests of the frames of the logs. What is written is found again, and damage to one log hides no
+//! frame of the other.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
-//! Names of data: versions, owners, files, bounds.
+//! Tests of named data: versions, owners, files of the data folder, and bounds. Nobody finds what
+//! another user does not share.
 
 use super::*;
 
