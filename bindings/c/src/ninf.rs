@@ -1,4 +1,6 @@
-//! The names of the Ninf client library: what `include/ninf.h` declares.
+//! The names of the Ninf client library: what `include/ninf.h` declares. They call the same code as
+//! the names of `farcall.h`. Numbers and return values are those of Ninf, and unknown sessions are
+//! ignored.
 
 use crate::connect::Server;
 use crate::error::{Problem, fail, farcall_error_message, farcall_error_status, guard};

@@ -1,4 +1,6 @@
 //! Arrays of texts of fixed length: their fields during a call, and where the caller has them.
+//! `farcall_idl` has the form of the fields. The texts of a call live as long as the call, and
+//! results are given to the caller once.
 
 use crate::Kind;
 use crate::argument::{Value, mismatch};

@@ -1,4 +1,6 @@
-//! Launching workers: what they bind, the parameters of their start, and their processes.
+//! Launches workers: what they bind, the parameters of their start, and their processes. `handle`
+//! has a worker after its start, and `namespaces` and `groups` build the walls around it. A worker
+//! gets its own folder, which is removed with it.
 
 use crate::callback::Mailbox;
 use crate::children::Children;

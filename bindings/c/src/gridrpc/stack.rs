@@ -1,5 +1,5 @@
 //! Argument stacks: calls whose arguments are collected at run time, as pointers in the order of
-//! the interface.
+//! the interface. `call` makes the calls. A call leaves the arguments on the stack.
 
 use super::handle::{self, Handle};
 use super::{Code, NO_ERROR, farcall_internal_grpc_call, farcall_internal_grpc_start, grid, run};

@@ -1,4 +1,6 @@
-//! Checks one function: parameters, callbacks, body, and names that nothing uses.
+//! Checks one function: parameters, callbacks, body, and names that nothing uses. `parameter`
+//! checks a single parameter, and `resolve` its expressions. A function without an error can be
+//! called as its interface says, as far as the text can tell.
 
 use super::Checker;
 use super::resolve::{Kind, Resolver, Shape};

@@ -1,4 +1,5 @@
-//! Parses parameters: modes and types in any order, then a declarator as in C.
+//! Parses parameters: modes and types in any order, then a declarator as in C. `check` decides
+//! which combinations are allowed. A word that is unknown is reported once.
 
 use super::{Dimension, Name, Parameter, Parse, Parser, Span};
 use crate::diagnostic::Diagnostic;
