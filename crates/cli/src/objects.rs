@@ -1,5 +1,5 @@
 //! `farcall object`: persistent objects, and how other commands name an object in place of a
-//! function.
+//! function. A durable call of a method is refused, because it may outlive its object.
 
 mod drop;
 mod list;

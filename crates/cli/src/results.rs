@@ -1,4 +1,5 @@
-//! The results of a call: files, or a line for each array.
+//! The results of a call: files, or a line for each array. `npy` and `texts` convert the elements.
+//! Stored arrays are left out, because they remain at the server.
 
 use crate::failure::Failure;
 use crate::npy;

@@ -1,4 +1,5 @@
-//! `cargo xtask simulate`: plays seeds, and prints those that break an invariant.
+//! `cargo xtask simulate`: plays seeds, and prints those that break an invariant. `minimise`
+//! shortens their histories first. With `--flaws`, each deliberate fault must be found.
 
 use clap::Parser;
 use farcall_simulator::{Flaw, Options, minimise, simulate};

@@ -1,4 +1,6 @@
-//! The event loop in virtual time: which event happens when, and to whom.
+//! The event loop in virtual time: which event happens when, and to whom. The modules below handle
+//! the events. After a time no new fault happens. Then everything must end, and nothing may be left
+//! over.
 
 mod actions;
 mod callers;

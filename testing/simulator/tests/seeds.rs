@@ -1,5 +1,5 @@
-//! Seeds that every run plays: seeds that once broke an invariant, a fixed range, and as many as it
-//! takes to find each deliberate fault.
+//! Plays seeds in every test run: seeds that once broke an invariant, a fixed range, and as many as
+//! it takes to find each deliberate fault. A seed must give the same history in every run.
 
 use farcall_simulator::{Flaw, Options, simulate};
 use std::time::{Duration, Instant};

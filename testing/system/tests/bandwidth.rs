@@ -1,4 +1,5 @@
-//! Reserved bandwidth: a real server, a user with a reservation, and others with large arrays.
+//! Tests reserved bandwidth with a real server, a user with a reservation, and others with large
+//! arrays. A reserved call has its rate, and all others share the rest.
 
 use farcall_client::{
     Argument, Credentials, Error, FailureKind, Function, Options, ReservationSpec, Scalar, Server,

@@ -1,5 +1,5 @@
-//! Reservations at servers behind a metaserver, as processes: where calls go, and where a
-//! reservation is made.
+//! Tests reservations at servers behind a metaserver, as processes. Calls of others avoid a
+//! reserved server, and a reservation is made where it can begin first.
 
 use farcall_client::{Error, FailureKind, ReservationName, ReservationSpec};
 use farcall_system::cluster::{Cluster, Running, begin, done, status, wait_for_servers};

@@ -1,4 +1,5 @@
-//! The layers of crates: a crate may depend only on crates of lower layers.
+//! Checks the layers of crates: a crate may depend only on crates of lower layers. The exceptions
+//! inside a layer are listed, and an entry that is no longer needed is an error too.
 
 use super::purity::PURE;
 use super::sources::Source;

@@ -1,4 +1,5 @@
-//! Named data: a name leads to the newest version, for the users who can read it.
+//! Checks named data of one server: a name leads to the newest version, for the users who can read
+//! it. It allows for what a user cannot know, such as data that have just expired.
 
 use crate::interfaces::{Contents, user_name};
 use farcall_random::SplitMix64;

@@ -1,4 +1,5 @@
-//! Named data: put, read, replaced and dropped, and files of the data folder.
+//! Clients that put, read, replace and drop named data, and read files of the data folder.
+//! `checker::names` decides what they may see. A call that would write named data must fail.
 
 use super::{Client, Purpose, Scene, arrays};
 use crate::checker::Secret;

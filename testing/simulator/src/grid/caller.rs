@@ -1,5 +1,6 @@
 //! A client of metaservers: the real client's decisions, with the real client's end of each
-//! connection.
+//! connection. Each call must end once, with the right result or with a failure that the faults of
+//! the history allow.
 
 use super::data::Dealing;
 use crate::checker::Checker;

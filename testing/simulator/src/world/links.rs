@@ -1,4 +1,5 @@
-//! Connections: bytes on their way, and how they are lost.
+//! Connections: bytes on their way, and how they are lost. Bytes can be cut anywhere and delayed,
+//! but they never overtake each other. After a reset, none arrives.
 
 use super::hosts::ToLife;
 use super::{HEALED, Happening, MS, S, World};

@@ -1,5 +1,5 @@
-//! Metaservers, servers and clients as processes: which server computes a call, and what happens
-//! when one of them is lost.
+//! Tests metaservers, servers and clients as processes: which server computes a call, and what
+//! happens when one of them is lost. A lost server costs only calls that may not run again.
 
 mod database;
 
