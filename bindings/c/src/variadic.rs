@@ -1,5 +1,5 @@
-//! The functions that only `variadic.c` uses. They are no part of the interface of the library: no
-//! header declares them.
+//! The functions that only `variadic.c` uses. No header declares them, and programs must not call
+//! them.
 
 use crate::Status;
 use crate::error::{Problem, fail};

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 #[test]
-fn what_would_not_count_is_refused() {
+fn options_without_effect_are_refused() {
     let file = std::env::temp_dir().join(format!("farcall-pattern-{}.csv", std::process::id()));
     std::fs::write(&file, "0,1,1,20KB\n").unwrap();
     let of_file = format!("file:{}", file.display());

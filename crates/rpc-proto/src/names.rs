@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_its_folder_is_no_name() {
+    fn a_path_that_leaves_its_folder_is_not_a_name() {
         for text in [
             "", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "../a", "a b", "a\\b", "a\0", "a@",
             "a@\n", "@b",

@@ -1,6 +1,6 @@
-//! Encodes the scalars of calls and callbacks in CBOR. Whether the values fit an interface is not
-//! checked here. A list must state its length, and a list that is too long is refused before memory
-//! is taken for it.
+//! Encodes the scalars of calls and callbacks in CBOR. It does not check whether the values fit an
+//! interface. A list must state its length, and a list that is too long is refused before memory is
+//! taken for it.
 
 use alloc::vec::Vec;
 use farcall_idl::{MOST_TEXTS, Scalar};

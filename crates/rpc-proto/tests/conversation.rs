@@ -382,7 +382,7 @@ fn large_calls_follow_each_other_and_small_ones_overtake() {
 }
 
 #[test]
-fn memory_is_shared_where_both_sides_can() {
+fn memory_is_shared_if_both_sides_can() {
     let hello = |name, features| {
         let mut hello = Hello::new(name);
         hello.features = features;
@@ -419,7 +419,7 @@ fn memory_is_shared_where_both_sides_can() {
 }
 
 #[test]
-fn memory_is_not_shared_with_less_than_was_asked_for_nor_unasked() {
+fn shared_memory_that_is_too_small_or_was_not_requested_is_refused() {
     for (memory, bytes) in [(1, 4999), (2, 5000)] {
         let mut client = client::Connection::new(Limits::default(), &Hello::new("client"));
         assert_eq!(client.share(5000), Ok(1));

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learned_can_be_kept() {
+    fn learned_times_can_be_stored_and_restored() {
         let mut predictor = Predictor::default();
         for work in [1.0, 1e3, 1e6, 1e12] {
             (0..5).for_each(|round| predictor.observe(work, work * 1e-9 * f64::from(1 + round)));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_does_no_harm() {
+    fn impossible_values_do_no_harm() {
         let mut predictor = Predictor::default();
         for (work, seconds) in [
             (f64::NAN, 1.0),

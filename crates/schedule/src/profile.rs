@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_has_a_bound() {
+    fn the_number_of_predictors_is_bounded() {
         let mut profile = Profile::default();
         (1..1000).for_each(|pes| profile.observe(1e6, pes, 1.0));
         assert_eq!(profile.predictors().len(), MOST);

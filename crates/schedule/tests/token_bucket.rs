@@ -9,7 +9,7 @@ const SEEDS: u64 = 200;
 const SECOND: u128 = 1_000_000_000;
 
 #[test]
-fn in_any_time_no_more_passes_than_the_rate_and_a_burst() {
+fn in_any_time_no_more_than_the_rate_and_a_burst_passes() {
     for seed in 0..SEEDS {
         let mut random = SplitMix64::new(seed);
         let mut below = |most: u64| random.next_u64() % most;
@@ -45,7 +45,7 @@ fn in_any_time_no_more_passes_than_the_rate_and_a_burst() {
 }
 
 #[test]
-fn who_takes_what_there_is_at_the_times_told_has_the_rate() {
+fn a_sender_that_uses_every_permission_reaches_the_rate() {
     for seed in 0..SEEDS {
         let mut random = SplitMix64::new(seed);
         let mut below = |most: u64| random.next_u64() % most;

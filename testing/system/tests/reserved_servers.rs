@@ -24,7 +24,7 @@ fn reserved(metaserver: &str, address: &str) -> u64 {
 }
 
 #[test]
-fn calls_go_past_a_server_whose_elements_are_reserved() {
+fn calls_avoid_a_server_whose_elements_are_reserved() {
     let mut cluster = Cluster::new();
     let metaserver = cluster.metaserver(&[]);
     (0..2).for_each(|_| cluster.serve(&[metaserver.address()], &["--pes", "1"]));

@@ -191,7 +191,7 @@ impl Run {
     /// Records that the array at this position among a call's arrays has reached the call's server.
     pub fn arrived(&mut self, step: &Step, place: usize) {
         let flow = &self.graph.nodes[step.call].flows[place];
-        // An array that the call changes in place is no copy for others.
+        // Other calls cannot use an array that this call changes in place.
         if let (Some(reads), None) = (flow.reads, flow.makes) {
             self.places[reads].insert(step.server);
         }

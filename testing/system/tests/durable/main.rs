@@ -359,7 +359,7 @@ fn repeatable_calls_survive_any_worker_that_is_killed() {
         std::thread::sleep(Duration::from_millis(60));
         // All at once: a call must not lose a second worker in the same round.
         for worker in children(server.id()) {
-            // A worker that has ended meanwhile is nobody's.
+            // A worker that has ended meanwhile belongs to no call.
             let worker = rustix::process::Pid::from_raw(worker).unwrap();
             let _ = rustix::process::kill_process(worker, rustix::process::Signal::KILL);
         }
