@@ -110,8 +110,8 @@ fn call_null(null: &Function) -> Result<f64, Failure> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Sends an array to the server and back. With a moment, cancels the call then and returns the time
-/// of the cancel.
+/// Sends an array to the server and back. If a moment is given, cancels the call at that moment and
+/// returns the time of the cancel.
 fn call_echo(
     echo: &Function,
     source: &[u8],

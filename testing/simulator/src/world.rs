@@ -225,7 +225,7 @@ impl World {
         fails
     }
 
-    /// The life of a host's server, by a number that no other has.
+    /// The life of a host's server, as a number that no other life has.
     fn life(&self, host: usize) -> u64 {
         (host as u64) << 32 | self.hosts[host].life
     }

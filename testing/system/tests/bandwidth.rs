@@ -228,7 +228,10 @@ fn a_transfer_goes_on_as_all_others_when_its_reservation_is_over() {
     let reservation = server.reserve(&ahead).unwrap();
     let early = function.with_reservation(Some(reservation.id));
     let [up, _] = transfer(&early, 30 * MB, MB).unwrap();
-    assert!(up < 10.0, "before it begins it is as any other: {up} s");
+    assert!(
+        up < 10.0,
+        "before the reservation begins, the call is like any other: {up} s"
+    );
 }
 
 #[test]

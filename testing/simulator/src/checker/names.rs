@@ -165,7 +165,7 @@ impl Names {
     ) -> Result<(), String> {
         if record.id != Some(id) {
             return Err(format!(
-                "the array {id} is to have a name, which stands for another"
+                "the array {id} gets a name that leads to another array"
             ));
         }
         if let Some(datum) = self.get(who.0, id) {
@@ -217,7 +217,7 @@ impl Names {
         match newer.count() {
             0 => Ok(()),
             _ => Err(format!(
-                "{name} stands for what was replaced before it was asked for"
+                "{name} leads to data that were replaced before a client asked for the name"
             )),
         }
     }
@@ -241,7 +241,7 @@ impl Names {
         });
         if asked.owner.is_none() && own.count() > 0 {
             return Err(format!(
-                "{asked} stands for a file, and the user has data of that name"
+                "{asked} leads to a file, although the user has data of that name"
             ));
         }
         let mut files = self.file_since(life, &record.name.name, since);

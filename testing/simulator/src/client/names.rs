@@ -6,7 +6,7 @@ use crate::checker::Secret;
 use crate::interfaces::{Contents, ONCE, user_name};
 use farcall_rpc_proto::{DataName, Failure, FailureKind, HandleId, Name, NameRecord};
 
-/// Names that a user gives.
+/// How many names a user gives.
 const NAMES: u64 = 4;
 
 /// An array that will get a name.

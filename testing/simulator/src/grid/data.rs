@@ -12,7 +12,7 @@ use farcall_rpc_proto::client::Answer;
 use farcall_rpc_proto::{ArrayForm, DataName, Failure, Kind, Name, Put};
 use std::collections::VecDeque;
 
-/// Names that a user gives.
+/// How many names a user gives.
 const NAMES: u64 = 3;
 
 /// What it waits for.
