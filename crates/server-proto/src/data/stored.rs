@@ -126,7 +126,7 @@ impl Data {
             let text = "the server is draining; connect again";
             return MemoryGrant::Never(Failure::new(FailureKind::Draining, text));
         }
-        let bytes = match self.arrays.check(put, user) {
+        let bytes = match self.arrays.check(put, user, &cx.settings.groups) {
             Ok(bytes) => bytes,
             Err(failure) => return MemoryGrant::Never(failure),
         };
