@@ -1,4 +1,4 @@
-//! Quotas: how many things a user or a group of users may have, and of how many bytes.
+//! Quotas: how many things, and how many bytes, a user or a group of users may have.
 //!
 //! This module compares and explains. The things themselves are counted where they are kept: calls
 //! in `engine`, stored arrays in `arrays`, durable calls in `durable`.
