@@ -1,4 +1,4 @@
-/* Every function of the channels in farcall.h, in a job of three elements. */
+/* Every function of the channels in farcall.h, in a job of three processes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -230,7 +230,7 @@ static void *sessions(void *unused) {
   EXPECT(grpc_get_error(ids[0]), GRPC_SESSION_FAILED);
   EXPECT(grpc_probe(ids[0]), GRPC_NO_ERROR);
 
-  /* Numbers that are no session. */
+  /* Numbers that are not sessions. */
   wrong[0] = 0, wrong[1] = 1 << 30;
   EXPECT(grpc_wait(GRPC_SESSIONID_VOID), GRPC_INVALID_SESSION_ID);
   EXPECT(grpc_wait(wrong[1]), GRPC_INVALID_SESSION_ID);

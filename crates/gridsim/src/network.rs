@@ -43,7 +43,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// A network with one link for each rate, in bytes per second, and paths of at most so many
+    /// A network with one link for each rate, in bytes per second, and paths of at most `longest`
     /// links.
     pub(crate) fn new(rates: &[f64], longest: usize) -> Network {
         Network {

@@ -231,7 +231,8 @@ mod tests {
 
     #[test]
     fn a_rate_that_changes_with_the_size_is_followed() {
-        // 1 GFLOP/s below a million operations, 10 GFLOP/s above a billion, between them between.
+        // 1 GFLOP/s below a million operations, 10 GFLOP/s above a billion, and values
+        // in between for sizes in between.
         let mut predictor = Predictor::default();
         for _ in 0..20 {
             predictor.observe(1e6, 1e-3);

@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 
 /// Time between two tries to reach a metaserver that is away.
 const RETRY: Nanos = 500_000_000;
-/// The lease is renewed so many times while it holds.
+/// The number of renewals during a lease.
 const RENEWALS: f64 = 3.0;
 
-/// What a metaserver is to be asked next.
+/// The next question to a metaserver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ask {
     /// Connect to it: [`Member::connected`] or [`Member::lost`] follows.

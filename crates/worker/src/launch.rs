@@ -36,7 +36,7 @@ pub(crate) struct Start {
     /// The shared library compiled from its C text.
     pub(crate) compiled: Option<PathBuf>,
     pub(crate) spin_us: u64,
-    /// Threads of the library at the beginning.
+    /// Threads that the library may use at the start.
     pub(crate) threads: u32,
     /// Memory limit in bytes; 0 means none.
     pub(crate) memory: u64,
@@ -190,7 +190,7 @@ pub struct Launcher {
     pub spin: Duration,
     /// Limit on a worker's memory in bytes; 0 means none.
     pub memory: u64,
-    /// Threads of the library at the beginning.
+    /// Threads that the library may use at the start.
     pub threads: u32,
     /// Limit on the bytes of one call's files; 0 means none.
     pub files: u64,

@@ -27,7 +27,7 @@ struct Arguments {
     /// Play only seeds with metaservers.
     #[arg(long)]
     metaservers: bool,
-    /// Look for each of the deliberate faults, for so many seconds each.
+    /// Look for each of the deliberate faults, each for the time of `--seconds`.
     #[arg(long)]
     flaws: bool,
     /// With `--flaws`, look only for the deliberate fault of this name.

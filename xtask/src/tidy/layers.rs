@@ -304,7 +304,7 @@ fn undescribed(text: &str, workspace: &[Package]) -> Vec<Finding> {
     };
     let gone = named.iter().filter(is_gone);
     let gone = gone.map(|name| {
-        let text = format!("the table of folders names `{name}`, which is no crate");
+        let text = format!("the table of folders names `{name}`, which is not a crate");
         Finding::error("ARCHITECTURE.md", text)
     });
     missing.chain(gone).collect()

@@ -14,7 +14,7 @@ pub struct Stack {
     most: usize,
 }
 
-/// A stack for at most so many arguments; NULL for a negative number.
+/// A stack for at most `most` arguments; NULL if `most` is negative.
 #[unsafe(no_mangle)]
 pub extern "C" fn grpc_arg_stack_new(most: c_int) -> *mut Stack {
     guard(ptr::null_mut(), || {

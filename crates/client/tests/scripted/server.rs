@@ -121,7 +121,7 @@ enum Course {
     Close,
     /// Reads and says nothing more.
     Stall,
-    /// Reads so many bytes a millisecond.
+    /// Reads this many bytes a millisecond.
     Slow(usize),
     /// When a little more has come says this and closes, with input unread.
     HangUp(Vec<u8>),
@@ -165,7 +165,7 @@ impl Script {
         Script::start(answers, Course::Stall, Duration::ZERO)
     }
 
-    /// Reads so many bytes a millisecond once the answers are given.
+    /// Reads `bytes` bytes a millisecond after it has given the answers.
     pub(crate) fn slow(answers: Vec<Vec<u8>>, bytes: usize) -> Script {
         Script::start(answers, Course::Slow(bytes), Duration::ZERO)
     }

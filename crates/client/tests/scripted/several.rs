@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// A wait that ends by itself ends long before.
 const BOUND: Duration = Duration::from_secs(20);
-/// A wait that is to come to nothing.
+/// The time-out of a wait in which nothing must happen.
 const SHORT: Duration = Duration::from_millis(50);
 
 /// Memory of a call of `scale`.

@@ -175,7 +175,7 @@ impl Checker<'_> {
     fn argument(&mut self, name: &Name, names: &[&str]) -> Option<usize> {
         let found = names.iter().position(|known| *known == name.text);
         if found.is_none() {
-            let message = format!("`{}` is no parameter", name.text);
+            let message = format!("`{}` is not a parameter", name.text);
             let diagnostic = Diagnostic::error(name.span.clone(), message);
             self.findings
                 .push(diagnostic.suggest(&name.text, names.iter().copied()));

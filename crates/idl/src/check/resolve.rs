@@ -164,7 +164,7 @@ impl Resolver<'_, '_, '_> {
         let found = self.params.iter().position(|param| param.name == text);
         if found.is_none() {
             let diagnostic =
-                Diagnostic::error(span.clone(), format!("{} is no parameter", quoted(text)));
+                Diagnostic::error(span.clone(), format!("{} is not a parameter", quoted(text)));
             let names = self.params.iter().map(|param| param.name.as_str());
             let diagnostic = diagnostic.suggest(text, names);
             self.checker.findings.push(diagnostic);

@@ -180,7 +180,7 @@ impl<'a> Parser<'a> {
                 return self.fail(diagnostic.help("for bytes without a type write `char`"));
             }
             _ => {
-                let message = ["`", &words.join(" "), "` is no type"].concat();
+                let message = ["`", &words.join(" "), "` is not a type"].concat();
                 return self.fail(Diagnostic::error(span, message));
             }
         };

@@ -128,7 +128,7 @@ proptest! {
         prop_assert_eq!(&merged.verdicts[usize::from(first)], &Verdict::Whole);
     }
 
-    /// What was never confirmed is no damage.
+    /// The loss of unconfirmed frames is not damage.
     #[test]
     fn a_torn_end_is_no_damage(payloads in payloads(), part in 0.0..1.0f64) {
         let log = log_of(&payloads);

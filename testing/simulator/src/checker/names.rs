@@ -248,7 +248,7 @@ impl Names {
         let file = files.find(|file| file.written == record.version.written);
         let contents = file.and_then(|file| file.contents);
         let (Some(contents), Some(id)) = (contents, record.id) else {
-            return Err(format!("{record:?} is no file of the data folder"));
+            return Err(format!("{record:?} is not a file of the data folder"));
         };
         self.data.push(Datum {
             life,

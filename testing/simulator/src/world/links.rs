@@ -58,7 +58,7 @@ pub(super) struct Dawdler {
 
 /// The pause of a client that dawdles.
 const DAWDLES: u64 = 5 * S;
-/// Only one that sends so many bytes at once dawdles.
+/// Only a client that sends this many bytes at once dawdles.
 const LONG: usize = 100_000;
 
 /// The parts of a world that a client sees.

@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(pace.pause(), None);
         pace.spend(burst);
         assert_eq!(pace.room(1 << 20), 0);
-        let pause = pace.pause().expect("it is to be told") - Instant::now();
+        let pause = pace.pause().expect("the pace wants a pause") - Instant::now();
         assert!(pause > Duration::from_secs(1) && pause < Duration::from_secs(3));
     }
 
