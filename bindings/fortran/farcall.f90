@@ -281,7 +281,7 @@ contains
     server%handle = c_null_ptr
   end subroutine
 
-  ! The function of a name. Without `status`, a failure stops the program.
+  ! The function with this name. Without `status`, a failure stops the program.
   type(farcall_function) function farcall_function_of(server, name, status) result(function)
     type(farcall_server), intent(in) :: server
     character(*), intent(in) :: name

@@ -1,4 +1,4 @@
-! An array is at the server before it is needed, and what a call makes of it stays there.
+! Stores an array at the server before a call needs it. The result of the call stays there.
 program handles
   use farcall
   use, intrinsic :: iso_c_binding

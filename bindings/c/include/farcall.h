@@ -294,7 +294,7 @@ uint32_t farcall_abi_version(void);
 // An integer must have the declared width: pass (int64_t)n if the interface says long.
 farcall_status farcall_call(farcall_server *server, const char *name, ...);
 
-// The function of a name, `module/name` or `name` alone. It is valid until the server is
+// The function with this name, `module/name` or just `name`. It is valid until the server is
 // disconnected. The client fetches its interface once. Returns NULL if there is no such function.
 //
 // `server` is from `farcall_connect`, `name` is a string ended by NUL.

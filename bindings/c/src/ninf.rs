@@ -32,7 +32,7 @@ fn ninf() -> MutexGuard<'static, Ninf> {
 }
 
 impl Ninf {
-    /// The server of a name without a server.
+    /// The server of a function's name that names no server.
     fn default_address(&self) -> String {
         let environment = std::env::var("NINF_SERVER").ok();
         let host = || environment.filter(|host| !host.is_empty());
