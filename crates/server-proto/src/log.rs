@@ -2,7 +2,7 @@
 //! file that is damaged.
 //!
 //! A state folder has two logs with the same frames. A frame has a sequence number and the identity
-//! of its folder, so that [`merge`] can tell which frames a log lacks, and which do not belong to
+//! of its folder, so that [`merge()`] can tell which frames a log lacks, and which do not belong to
 //! it. This module reads and writes bytes only; `ledger` knows what the frames say.
 
 mod merge;
