@@ -14,6 +14,7 @@ pub mod idl_expr;
 pub mod idl_parse;
 pub mod npy_header;
 pub mod plan_parse;
+pub mod record_lines;
 pub mod rpc_call;
 pub mod rpc_callback;
 pub mod rpc_client;
@@ -28,7 +29,7 @@ pub mod trunk_frame;
 pub type Body = fn(&[u8]);
 
 /// Every fuzz target: its name, which is also the name of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 19] = [
+pub const TARGETS: [(&str, Body); 20] = [
     ("channel_packet", channel_packet::run),
     ("directory_message", directory_message::run),
     ("flow_goal", flow_goal::run),
@@ -39,6 +40,7 @@ pub const TARGETS: [(&str, Body); 19] = [
     ("idl_parse", idl_parse::run),
     ("npy_header", npy_header::run),
     ("plan_parse", plan_parse::run),
+    ("record_lines", record_lines::run),
     ("rpc_call", rpc_call::run),
     ("rpc_callback", rpc_callback::run),
     ("rpc_client", rpc_client::run),

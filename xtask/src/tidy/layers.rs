@@ -21,7 +21,10 @@ const LAYERS: &[(&str, &[&str])] = &[
             "crates/spelling",
         ],
     ),
-    ("language", &["crates/idl", "crates/npy", "crates/plan"]),
+    (
+        "language",
+        &["crates/idl", "crates/npy", "crates/plan", "crates/record"],
+    ),
     (
         "core",
         &[
@@ -50,7 +53,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     (
         "part of daemons",
-        &["crates/access", "crates/web", "crates/worker"],
+        &[
+            "crates/access",
+            "crates/recorder",
+            "crates/web",
+            "crates/worker",
+        ],
     ),
     (
         "shell",

@@ -13,6 +13,7 @@ pub(super) const PURE: &[&str] = &[
     "gridsim",
     "npy",
     "plan",
+    "record",
     "schedule",
     "server-proto",
 ];
