@@ -25,6 +25,7 @@ mod npy;
 mod objects;
 mod picture;
 mod plans;
+mod record;
 mod register;
 mod reservations;
 mod results;
@@ -73,6 +74,7 @@ enum Command {
     Status(status::Arguments),
     Server(server::Arguments),
     State(state::Arguments),
+    Record(record::Arguments),
     Access(access::Arguments),
     Idl(idl::Arguments),
     Flow(flow::Arguments),
@@ -115,6 +117,7 @@ fn main() -> ExitCode {
         Command::Describe(arguments) => describe::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Server(arguments) => server::run(&arguments),
+        Command::Record(arguments) => record::run(&arguments),
         Command::State(arguments) => state::run(&arguments),
         Command::Access(arguments) => access::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),

@@ -56,6 +56,10 @@ pub(crate) struct Arguments {
     /// and how the call ended
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
+    /// Folder of the record of calls, at most 100 MB unless the configuration says otherwise
+    /// [default: the folder `record` in the state folder; no record without a state folder]
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
     /// Use TLS with server.pem and server.key of this folder; `farcall access certificate` makes
     /// them
     #[arg(long, value_name = "FOLDER")]
@@ -255,6 +259,9 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     }
     if let Some(audit) = &arguments.audit {
         config.access.audit = Some(audit.clone());
+    }
+    if let Some(folder) = &arguments.record {
+        config.record.folder = Some(folder.clone());
     }
     if let Some(folder) = &arguments.tls {
         config.tls = Some(Tls {

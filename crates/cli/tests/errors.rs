@@ -58,6 +58,12 @@ fn errors_of_command_lines() {
         farcall reservation make --seconds 1 --up 10furlongs
         farcall plan run missing.toml
         farcall plan run bad.toml
+        farcall record cat bad.toml
+        farcall record cat missing
+        farcall record summary .
+        farcall record cut bad.toml -o bad.toml
+        farcall record cut bad.toml --from yesterday -o part.jsonl.zst
+        farcall record cut bad.toml --from 2 --to 1 -o part.jsonl.zst
         farcall serve
         farcall serve missing.idl --listen 127.0.0.1:0
         farcall serve bad.idl --listen 127.0.0.1:0

@@ -497,6 +497,25 @@ impl Interface {
             .any(|known| backend.eq_ignore_ascii_case(known))
     }
 
+    /// The expressions of its sizes, its cost and its processor elements.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        fn of_range(range: &Range) -> [Option<&Expr>; 3] {
+            [range.start.as_ref(), Some(&range.end), range.step.as_ref()]
+        }
+        let dims = self.params.iter().flat_map(|param| &param.dims);
+        let sizes = dims.flat_map(|dim| {
+            let range = dim.range.as_ref().map(of_range).into_iter().flatten();
+            range.flatten().chain([&dim.size])
+        });
+        let costs = [
+            &self.calc_order,
+            &self.comm_order,
+            &self.processor_elements,
+            &self.fewest_elements,
+        ];
+        sizes.chain(costs.into_iter().flatten())
+    }
+
     /// `module/name`, or only the name if there is no module. A method is `module/class.name`.
     pub fn qualified_name(&self) -> Cow<'_, str> {
         match &self.module {

@@ -62,6 +62,9 @@ pub struct Call {
     pub sent_bytes: u64,
     /// Bytes of arrays back to the client.
     pub returned_bytes: u64,
+    /// Bytes of arrays that did not travel: in shared memory, or stored at the server.
+    #[serde(default)]
+    pub placed_bytes: u64,
     /// The time in the library that was predicted when the call was queued.
     pub predicted_s: Option<f64>,
     /// The server received the request.

@@ -1,5 +1,4 @@
-//! How times are spread: counts by size, eight to a factor of two, so that quantiles are right to
-//! 5 %.
+//! How times are spread: counts by size, eight to a factor of two. Quantiles are right to 5 %.
 
 /// The quantiles of a [`Together`](crate::Together) line.
 pub const QUANTILES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
@@ -12,7 +11,7 @@ const COUNTS: usize = (62 << PARTS) as usize;
 /// Times in nanoseconds, counted by their size.
 #[derive(Clone, Debug)]
 pub struct Spread {
-    counts: Box<[u32; COUNTS]>,
+    counts: Box<[u64; COUNTS]>,
     sum: u64,
 }
 
@@ -28,27 +27,35 @@ impl Default for Spread {
 impl Spread {
     /// Counts a time.
     pub fn add(&mut self, nanos: u64) {
+        self.add_times(nanos, 1);
+    }
+
+    /// Counts a time as often as this.
+    pub fn add_times(&mut self, nanos: u64, times: u64) {
         let count = &mut self.counts[place(nanos)];
-        *count = count.saturating_add(1);
-        self.sum = self.sum.saturating_add(nanos);
+        *count = count.saturating_add(times);
+        self.sum = self.sum.saturating_add(nanos.saturating_mul(times));
     }
 
     /// The sum in seconds.
     pub fn sum_s(&self) -> f64 {
-        self.sum as f64 * 1e-9
+        self.sum as f64 / 1e9
     }
 
     /// The times in seconds below which these parts of all lie; 0 if there are none.
     pub fn quantiles_s(&self) -> [f64; QUANTILES.len()] {
-        let all: u64 = self.counts.iter().map(|count| u64::from(*count)).sum();
+        let all = self
+            .counts
+            .iter()
+            .fold(0, |sum: u64, count| sum.saturating_add(*count));
         QUANTILES.map(|part| {
             let wanted = ((all as f64 * part).ceil() as u64).max(1);
-            let mut seen = 0;
+            let mut seen = 0_u64;
             let place = self.counts.iter().position(|count| {
-                seen += u64::from(*count);
+                seen = seen.saturating_add(*count);
                 seen >= wanted
             });
-            place.map_or(0.0, |place| middle(place) * 1e-9)
+            place.map_or(0.0, |place| middle(place).round() / 1e9)
         })
     }
 }

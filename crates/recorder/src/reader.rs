@@ -26,7 +26,10 @@ pub enum ReadError {
         source: LineError,
     },
     /// The first line does not say that this is a record.
-    #[error("{}: line 1: this is not a record of calls", path.display())]
+    #[error(
+        "{}: line 1: this is not a record of calls; `farcall serve` writes such files",
+        path.display()
+    )]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -154,16 +157,19 @@ impl<R: BufRead> Lines<R> {
             return Ok(None);
         };
         self.number += 1;
-        let line = Line::read(&text).map_err(|source| ReadError::Line {
-            path: self.path.clone(),
-            number: self.number,
-            source,
-        })?;
-        match (self.number, &line) {
-            (1, Line::Record(_)) | (2.., _) => Ok(Some(Told { text, line })),
-            _ => Err(ReadError::Foreign {
-                path: self.path.clone(),
-            }),
+        let (path, number) = (|| self.path.clone(), self.number);
+        match Line::read(&text) {
+            Ok(line) if number > 1 || matches!(line, Line::Record(_)) => {
+                Ok(Some(Told { text, line }))
+            }
+            Err(source) if number > 1 || !matches!(source, LineError::Json(_)) => {
+                Err(ReadError::Line {
+                    path: path(),
+                    number,
+                    source,
+                })
+            }
+            _ => Err(ReadError::Foreign { path: path() }),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Writes lines into a folder on a thread of its own. Whoever records never waits: if the disk is
-//! slower than the lines, lines are lost. If the folder cannot be written, the log says so once, and
-//! the recorder tries again after a while.
+//! Writes lines into a folder on a thread of its own. The caller never waits: if the disk is slower
+//! than the lines, lines are lost. If the folder cannot be written, the log says so once, and the
+//! recorder tries again after a while.
 
 use crate::folder;
 use crate::writer::Writer;

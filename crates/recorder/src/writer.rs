@@ -1,4 +1,5 @@
-//! Writes one file: lines, compressed into one zstd frame.
+//! Writes one file: lines, compressed into one zstd frame. What was flushed can be read before the
+//! file is whole.
 
 use farcall_record::Line;
 use std::fs::File;

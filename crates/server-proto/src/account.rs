@@ -1,16 +1,17 @@
-//! Accounting for the log, the status and Prometheus: the times of calls, split as in the Ninf
-//! papers. It counts and decides nothing. A call counts once, when its results have left or are
-//! stored, or when it has failed.
+//! Accounting for the log, the status, Prometheus and the record of calls: the times of calls,
+//! split as in the Ninf papers. It counts and decides nothing. A call counts once, when its results
+//! have left or are stored, or when it has failed.
 
 use crate::call::ActiveCall;
 use crate::functions::{Counts, Functions};
+use crate::notes::Notes;
 use crate::settings::Groups;
 use farcall_metrics::{Bounded, Histogram};
 use farcall_rpc_proto::Nanos;
 use std::collections::BTreeMap;
 
 /// Times of all calls, and counts of calls that were refused.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Totals {
     /// Time from the last argument to the start.
     pub waits: Histogram,
@@ -22,6 +23,8 @@ pub struct Totals {
     pub users: Bounded<UserTotals>,
     /// Totals by group of users.
     pub groups: BTreeMap<String, UserTotals>,
+    /// The record of calls, if the shell keeps one.
+    pub(crate) notes: Option<Notes>,
     /// Number of functions that were called.
     functions: u32,
 }
@@ -43,6 +46,13 @@ impl UserTotals {
 }
 
 impl Totals {
+    pub(crate) fn new(notes: Option<Notes>) -> Totals {
+        Totals {
+            notes,
+            ..Totals::default()
+        }
+    }
+
     /// Calls whose results have left.
     pub(crate) fn ended(&self) -> u64 {
         self.execs.count()

@@ -5,6 +5,7 @@
 use crate::keys::{CallKey, ConnectionKey, MemoryKey, WorkerKey};
 use crate::names::DataFile;
 use crate::record::{Content, Entry, Record, Stored};
+use farcall_record::Line;
 use farcall_rpc_proto::{CallbackAnswer, Failure, HandleId, JobId, Pieces, User};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -194,6 +195,8 @@ pub enum Action {
     KeepLearned,
     /// Write to the audit log.
     Audit(Box<Audit>),
+    /// Add a line to the record of calls.
+    Note(Line),
 }
 
 /// A stream between memory and the disk.

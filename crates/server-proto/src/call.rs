@@ -177,6 +177,10 @@ pub(crate) struct Run {
     pub(crate) alone: bool,
     /// What has computed it, once it has been computed.
     pub(crate) made: Option<Made>,
+    /// Seconds in the library, as predicted when it was queued.
+    pub(crate) predicted: Option<f64>,
+    /// Whether the record of calls has it.
+    pub(crate) is_noted: bool,
 }
 
 /// The arguments and results of a call while they travel.
@@ -195,6 +199,8 @@ pub(crate) struct Streams {
 /// When a call entered each of its states so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
+    /// The server received the request.
+    pub(crate) asked: Nanos,
     /// The server accepted the call.
     pub(crate) accepted: Nanos,
     /// All arguments had arrived.
@@ -282,6 +288,8 @@ impl ActiveCall {
                 again: false,
                 alone: true,
                 made: None,
+                predicted: None,
+                is_noted: false,
             },
             printing: None,
             durability: Durability::None,

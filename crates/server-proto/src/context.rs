@@ -13,9 +13,11 @@ use crate::functions::Functions;
 use crate::ids::Ids;
 use crate::keys::{CallKey, ConnectionKey, MemoryKey, Table};
 use crate::lifecycle::Change;
+use crate::links::Links;
 use crate::memory::{Memory, NoMemory};
 use crate::record::Outcome;
 use crate::settings::Settings;
+use farcall_record::Server;
 use farcall_rpc_proto::{CallId, Failure, FailureKind, JobId, Nanos};
 use std::collections::VecDeque;
 
@@ -199,6 +201,7 @@ impl Context {
             let text = "the server's memory is in use, and an earlier call on this connection is \
                         still arriving or may call back; try again when that call has ended";
             let failure = Failure::new(FailureKind::Busy, text);
+            self.clients.take_asked(key, id);
             return self.refuse(key, id, &failure);
         }
         self.clients[key].waiting = Some((id, offer));
@@ -238,6 +241,48 @@ impl Context {
         self.out.push(Action::Audit(Box::new(audit)));
     }
 
+    /// Notes in the record of calls, if there is one, that a call has ended.
+    pub(crate) fn note_call(&mut self, key: CallKey, outcome: &'static str) {
+        let (Some(notes), Some(call)) = (&mut self.totals.notes, self.calls.get_mut(key)) else {
+            return;
+        };
+        let connection = call.connection.and_then(|key| self.clients.get(key));
+        let client = connection.map(|connection| connection.peer.host);
+        let (functions, now) = (&self.functions, self.clock.now);
+        if let Some(line) = notes.call(call, client, outcome, functions, now) {
+            self.out.push(Action::Note(line));
+        }
+    }
+
+    /// Adds the lines to the record of calls that are due.
+    pub(crate) fn note_counts(&mut self, links: &Links) {
+        if let Some(notes) = &mut self.totals.notes {
+            let lines = notes.due(links, &self.functions, self.clock.now);
+            lines
+                .into_iter()
+                .for_each(|line| self.out.push(Action::Note(line)));
+        }
+    }
+
+    /// Notes in the record of calls, if there is one, that the server has started or stops.
+    pub(crate) fn note_server(&mut self, event: &str, links: &Links) {
+        let Some(notes) = &mut self.totals.notes else {
+            return;
+        };
+        let queue = &self.settings.queue;
+        let server = Server {
+            event: event.to_owned(),
+            pes: queue.pes,
+            policy: queue.policy.name().to_owned(),
+            memory: self.memory.limit(),
+            ..Server::default()
+        };
+        let lines = notes.server(server, links, &self.functions, self.clock.now);
+        lines
+            .into_iter()
+            .for_each(|line| self.out.push(Action::Note(line)));
+    }
+
     /// Tells the audit log, if there is one, that a client was refused something.
     pub(crate) fn audit_refusal(&mut self, key: ConnectionKey, what: &str) {
         if !self.settings.audits {
@@ -261,6 +306,7 @@ impl Context {
             let groups = &self.settings.groups;
             self.totals.add(call, &mut self.functions, groups, now);
             self.audit_call(key, "done");
+            self.note_call(key, "done");
         }
     }
 }

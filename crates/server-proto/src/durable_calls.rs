@@ -384,7 +384,7 @@ impl DurableCalls {
         let mut call = ActiveCall::new(user, None, number, message, layout);
         call.memory.buffer = buffer;
         call.clear_gaps(&mut cx.out);
-        call.times.accepted = cx.now();
+        (call.times.asked, call.times.accepted) = (cx.now(), cx.now());
         call.enter(call::State::OnDisk);
         call.streams.swap = big_endian != cfg!(target_endian = "big");
         call.durability = Durability::Recorded(id);

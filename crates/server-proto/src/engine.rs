@@ -34,6 +34,7 @@ use crate::libraries::Libraries;
 use crate::links::Links;
 use crate::memory::Memory;
 use crate::names::DataFile;
+use crate::notes::Notes;
 use crate::objects::Objects;
 use crate::output;
 use crate::record::{DiskError, Stored};
@@ -106,8 +107,8 @@ impl Engine {
                 clients: Clients::default(),
                 calls: Table::default(),
                 disk: Disk::new(!settings.has_state),
+                totals: Totals::new(settings.record.map(Notes::new)),
                 settings,
-                totals: Totals::default(),
                 has_room: true,
                 learned_since: None,
                 draining: false,
@@ -255,6 +256,7 @@ impl Engine {
             cx.out.push(Action::KeepLearned);
         }
         self.takeover.expire(cx);
+        cx.note_counts(&self.links);
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP;
             self.end_stalled();
@@ -282,7 +284,17 @@ impl Engine {
         let expiry = expiry.map(|left| now.saturating_add(left.saturating_mul(1_000_000)));
         let lanes = self.lanes.next_change(now);
         let takeover = self.takeover.next_deadline();
-        let all = [elements, sweep, keep, expiry, lanes, takeover, cx.stopping];
+        let notes = cx.totals.notes.as_ref().and_then(Notes::deadline);
+        let all = [
+            elements,
+            sweep,
+            keep,
+            expiry,
+            lanes,
+            takeover,
+            notes,
+            cx.stopping,
+        ];
         all.into_iter().flatten().min()
     }
 

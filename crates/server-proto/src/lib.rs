@@ -35,6 +35,7 @@ mod map;
 pub mod member;
 mod memory;
 mod names;
+mod notes;
 mod objects;
 mod output;
 mod quota;

@@ -34,6 +34,11 @@ impl Links {
         *self.entry(host) = Link { up, down };
     }
 
+    /// Whether anything was learned.
+    pub(crate) fn has_any(&self) -> bool {
+        !self.0.is_empty()
+    }
+
     /// What was learned.
     pub fn rates(&self) -> impl Iterator<Item = (IpAddr, Throughput, Throughput)> {
         self.0

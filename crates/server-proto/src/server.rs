@@ -73,6 +73,18 @@ impl Server {
         self.engine.turn();
     }
 
+    /// Begins the record of calls: the server has started.
+    pub fn begin_record(&mut self) {
+        let Engine { cx, links, .. } = &mut self.engine;
+        cx.note_server("started", links);
+    }
+
+    /// Ends the record of calls: the server stops, and nothing is left to be noted.
+    pub fn end_record(&mut self) {
+        let Engine { cx, links, .. } = &mut self.engine;
+        cx.note_server("stopped", links);
+    }
+
     /// Whether a turn would do something even without a new event.
     pub fn has_work(&self) -> bool {
         self.engine.data.has_candidates() || self.engine.cx.has_room

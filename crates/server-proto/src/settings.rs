@@ -232,6 +232,9 @@ pub struct Settings {
     /// Whether there is a state folder.
     pub audits: bool,
     /// Whether the shell keeps an audit log ([`Action::Audit`](crate::Action::Audit)).
+    pub record: Option<farcall_record::Budget>,
+    /// How many lines the record of calls may have. `None`: the shell keeps no record
+    /// ([`Action::Note`](crate::Action::Note)).
     pub agent: &'static str,
     /// Program and version for the greeting.
     pub version: &'static str,

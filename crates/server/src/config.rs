@@ -3,6 +3,7 @@
 
 use crate::disk::StateSettings;
 use farcall_access as access;
+use farcall_record::Budget;
 use farcall_schedule::Policy;
 use farcall_schedule::queue::{Patience, Settings};
 use farcall_schedule::reservation::Bandwidth;
@@ -45,6 +46,8 @@ pub struct Config {
     pub workers: Workers,
     /// Durable calls.
     pub jobs: DurableLimits,
+    /// The record of calls.
+    pub record: Record,
     /// Groups of users, by name.
     pub groups: Groups,
     /// Stored arrays and named data.
@@ -132,6 +135,16 @@ pub struct Workers {
     pub environment: Vec<String>,
 }
 
+/// The record of calls: lines about calls, links and the server, for later study.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Record {
+    /// Bytes of all its files; 0 means that there is no record.
+    pub bytes: u64,
+    /// Its folder. Without one, it is in the state folder; without that, there is no record.
+    pub folder: Option<PathBuf>,
+}
+
 /// Settings of stored arrays and named data.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -165,6 +178,7 @@ impl Config {
             ("limits", self.limits != other.limits),
             ("workers", self.workers != other.workers),
             ("jobs", self.jobs != other.jobs),
+            ("record", self.record != other.record),
             ("groups", self.groups != other.groups),
             ("data", self.data != other.data),
             ("access", self.access != other.access),
@@ -175,6 +189,15 @@ impl Config {
         ];
         let different = sections.into_iter().filter(|(_, differs)| *differs);
         different.map(|(name, _)| name).collect()
+    }
+}
+
+impl Default for Record {
+    fn default() -> Record {
+        Record {
+            bytes: 100_000_000,
+            folder: None,
+        }
     }
 }
 
@@ -243,7 +266,8 @@ impl Config {
             .chain(certificates)
             .chain(farcall_client::secret_files())
             .chain(self.state.clone())
-            .chain(self.access.audit.clone());
+            .chain(self.access.audit.clone())
+            .chain(self.record_folder());
         // A file that does not exist yet is hidden under its future name.
         let own = own.map(|path| std::fs::canonicalize(&path).unwrap_or(path));
         let is_root = rustix::process::geteuid().is_root();
@@ -261,6 +285,13 @@ impl Config {
                 false => None,
             },
         }))
+    }
+
+    /// The folder of the record of calls, if there is one.
+    pub(crate) fn record_folder(&self) -> Option<PathBuf> {
+        let beside = || Some(self.state.as_ref()?.join("record"));
+        let folder = self.record.folder.clone().or_else(beside);
+        folder.filter(|_| self.record.bytes > 0)
     }
 
     /// The settings for `farcall-server-proto`.
@@ -293,6 +324,9 @@ impl Config {
             time_limit_s: self.workers.time_limit_s,
             has_state: self.state.is_some(),
             audits,
+            record: self
+                .record_folder()
+                .map(|_| Budget::of_day(self.record.bytes)),
             agent: concat!("farcall-server ", env!("CARGO_PKG_VERSION")),
             version: env!("CARGO_PKG_VERSION"),
             seed,

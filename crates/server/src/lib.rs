@@ -29,7 +29,7 @@ mod reactor;
 mod socket;
 pub mod state;
 
-pub use config::{Config, Data, Parallel, Queue, Workers};
+pub use config::{Config, Data, Parallel, Queue, Record, Workers};
 pub use disk::DiskError;
 pub use farcall_library::Catalog;
 pub use farcall_schedule::Policy;
@@ -42,6 +42,7 @@ use audit::Audit;
 use farcall_access as access;
 use farcall_idl::Document;
 use farcall_library::{CompileError, Source};
+use farcall_recorder::Recorder;
 use farcall_tls::FileError;
 use farcall_worker::LibrarySource;
 use listen::Listener;
@@ -183,9 +184,10 @@ impl Server {
         let listeners = listen(&config)?;
         warn_of_strangers(&config, &access);
         warn_of_authority(&config);
-        let addresses = listeners.iter().filter_map(Listener::address).collect();
+        let addresses: Vec<String> = listeners.iter().filter_map(Listener::address).collect();
         let served = (catalog, libraries);
-        let mut reactor = Reactor::new(config, access, audit, listeners, served, worker)?;
+        let logs = (audit, recorder(&config, &addresses)?);
+        let mut reactor = Reactor::new(config, access, logs, listeners, served, worker)?;
         reactor.open_disk()?;
         reactor.warm_up().map_err(StartError::Library)?;
         Ok(Server { addresses, reactor })
@@ -227,6 +229,32 @@ impl Server {
     pub fn run(mut self) -> io::Result<()> {
         self.reactor.run()
     }
+}
+
+/// What writes the record of calls, if there is one. Each line states the first address.
+fn recorder(config: &Config, addresses: &[String]) -> io::Result<Option<Recorder>> {
+    let Some(folder) = config.record_folder() else {
+        return Ok(None);
+    };
+    let recorder = Recorder::start(farcall_recorder::Settings {
+        folder,
+        bytes: config.record.bytes,
+        server: addresses
+            .first()
+            .map_or_else(String::new, |address| reachable(address)),
+        program: concat!("farcall-server ", env!("CARGO_PKG_VERSION")).to_owned(),
+    })?;
+    Ok(Some(recorder))
+}
+
+/// An address with the name of this host in place of "all addresses", so that records of several
+/// hosts can be told apart.
+fn reachable(address: &str) -> String {
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy();
+    address
+        .replacen("0.0.0.0", &host, 1)
+        .replacen("[::]", &host, 1)
 }
 
 /// One library for each interface file, with its C text compiled.

@@ -27,6 +27,7 @@ use crate::socket::Socket;
 use crate::{ServerStatus, StartError, WorkerCommand};
 use farcall_access::Access;
 use farcall_library::Catalog;
+use farcall_recorder::Recorder;
 use farcall_server_proto::{Beside, ConnectionKey, Event as Happened, Server};
 use farcall_spin::Spin;
 use farcall_worker::LibrarySource;
@@ -181,7 +182,7 @@ impl Reactor {
     pub(crate) fn new(
         config: Config,
         access: Access,
-        audit: Option<Audit>,
+        logs: (Option<Audit>, Option<Recorder>),
         listeners: Vec<Listener>,
         libraries: (Catalog, Vec<LibrarySource>),
         worker_command: WorkerCommand,
@@ -207,7 +208,7 @@ impl Reactor {
             tracing::info!("{count} files in the data folder {}", path.display());
         }
         let crew = Crew::new(&config, libraries, worker_command)?;
-        let settings = config.settings(audit.is_some())?;
+        let settings = config.settings(logs.0.is_some())?;
         let mut server = Server::new(settings, crew.documents(), data, clock.now());
         if let Some(folder) = &config.state {
             let (functions, links) = server.learned();
@@ -232,7 +233,7 @@ impl Reactor {
             ),
             arrivals: Arrivals::new(folder, peers, bells.doorbell.try_clone()?),
             bells,
-            operator: Operator::new(config, access, audit),
+            operator: Operator::new(config, access, logs),
             server,
             clock,
             readers: Readers::default(),
@@ -311,6 +312,10 @@ impl Reactor {
         let spin = Spin::new(self.operator.config.workers.spin());
         let mut wait = spin.begin();
         let mut looks = wait.spins();
+        self.clock.read_calendar();
+        self.server.set_time(self.clock.now());
+        self.server.begin_record();
+        self.act();
         while !self.is_stopped() {
             let waits = self.sockets.ready.is_empty() && !self.server.has_work();
             let sleeps = !looks && waits && self.crew.ask_for_doorbells();
@@ -443,6 +448,9 @@ impl Reactor {
         if let Some(audit) = &mut self.operator.audit {
             audit.flush();
         }
+        self.server.end_record();
+        self.act();
+        self.operator.recorder = None;
         self.crew.end_all();
         self.listeners.open.clear();
     }

@@ -178,14 +178,11 @@ fn settings(random: &mut SplitMix64, options: &Options) -> Settings {
         },
         priorities: BTreeMap::new(),
         elements: 1,
-        time_limit_s: if options.faults.worker_hangs {
-            5.0
-        } else {
-            0.0
-        },
+        time_limit_s: [0.0, 5.0][usize::from(options.faults.worker_hangs)],
         groups: Default::default(),
         has_state: true,
         audits: false,
+        record: None,
         agent: "simulated server",
         version: "0",
         seed,

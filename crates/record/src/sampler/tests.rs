@@ -1,4 +1,4 @@
-//! The sampler in virtual time.
+//! The sampler in virtual time. A reader counts what the lines tell.
 
 use super::*;
 use farcall_random::SplitMix64;

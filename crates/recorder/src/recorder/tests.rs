@@ -1,4 +1,4 @@
-//! Recorders in folders of their own.
+//! Recorders in folders of their own. What they write is read again, whole, cut and damaged.
 
 use super::*;
 use crate::{Lines, ReadError, files};
@@ -176,7 +176,7 @@ fn foreign_and_damaged_files_are_named_with_the_line() {
         br#"{"kind":"graph"}
 "#,
     );
-    assert_eq!(other, "a.jsonl.zst: line 1: this is not a record of calls");
+    assert!(other.starts_with("a.jsonl.zst: line 1: this is not a record of calls"));
     let mut text = Vec::new();
     Line::Record(Header {
         schema: SCHEMA,

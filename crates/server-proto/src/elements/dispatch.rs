@@ -35,6 +35,7 @@ impl Elements {
             return;
         }
         let request = self.queued(cx, call);
+        cx.calls[call].run.predicted = request.seconds;
         self.name_user(cx, request.user, call);
         let start = self.queue.push(request, now);
         self.admit_job(cx, start);

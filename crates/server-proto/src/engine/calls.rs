@@ -89,6 +89,7 @@ impl Engine {
         let (connection, call, kept) = (call.connection, call.id, call.job_id());
         cx.totals.count_failure(function, &mut cx.functions);
         cx.audit_call(key, kind.name());
+        cx.note_call(key, kind.name());
         self.data.end_uses(cx, key, Some(&failure.message));
         self.release(key);
         tracing::warn!("call failed: {failure}");
@@ -114,9 +115,19 @@ impl Engine {
     pub(super) fn abandon(&mut self, key: CallKey) {
         let cx = &mut self.cx;
         cx.audit_call(key, "given up");
-        let Some(call) = cx.calls.get_mut(key) else {
+        let Some(call) = cx.calls.get(key) else {
             return;
         };
+        let is_open = |key| cx.clients.is_open(key);
+        let goes_on = match call.state.given_up() {
+            GivenUp::Stays => true,
+            GivenUp::Leaves => call.connection.is_some_and(is_open),
+            GivenUp::Ends | GivenUp::Withdraws => false,
+        };
+        if !goes_on {
+            cx.note_call(key, "given up");
+        }
+        let call = &mut cx.calls[key];
         let connection = call.connection.take();
         let is_open = connection.is_some_and(|key| cx.clients.is_open(key));
         match (call.state.given_up(), call.state) {

@@ -184,10 +184,14 @@ impl Engine {
         cx.stopping = Some(cx.now() + LAST_WORDS);
         cx.out.push(Action::StopListening);
         for key in cx.clients.open() {
-            let connection = &mut cx.clients[key];
+            let connection = &cx.clients[key];
             let open = connection.calls.iter();
             let open = open.filter(|(_, call)| !connection.sending.contains(call));
-            let open: Vec<_> = open.map(|(id, _)| *id).collect();
+            let (open, calls): (Vec<_>, Vec<_>) = open.map(|(id, call)| (*id, *call)).unzip();
+            for call in calls {
+                cx.note_call(call, FailureKind::ServerStopping.name());
+            }
+            let connection = &mut cx.clients[key];
             let waiting = connection.waiting.take().map(|(call, _)| call);
             let held = std::mem::take(&mut connection.held);
             let held = held.into_iter().map(|(call, _)| call);

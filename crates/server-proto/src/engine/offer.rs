@@ -18,7 +18,7 @@ use crate::quota::{Owner, Quota};
 use crate::settings::groups_of;
 use crate::worker::TEXT_BYTES;
 use farcall_idl::{Interface, Layout, Mode, SharedRange};
-use farcall_rpc_proto::{Call, CallId, Failure, FailureKind, User};
+use farcall_rpc_proto::{Call, CallId, Failure, FailureKind, Nanos, User};
 use std::rc::Rc;
 
 /// The locations of a call's arrays in shared memory, and the segments there.
@@ -46,6 +46,7 @@ struct Admissible {
 impl Engine {
     /// Handles a request with data. It waits behind others of its connection that wait for a grant.
     pub(super) fn offer_in_turn(&mut self, key: ConnectionKey, id: CallId, offer: Offer) {
+        let now = self.cx.now();
         let connection = &mut self.cx.clients[key];
         let waits = connection.proto.waits_for_grant(offer.data_bytes());
         if waits && !connection.held.is_empty() {
@@ -55,11 +56,14 @@ impl Engine {
         } else {
             return self.offer(key, id, offer);
         }
+        self.cx.clients.note_asked(key, id, now);
         self.cx.clients.note_holding(key);
     }
 
     /// Grants memory to a request, lets it wait for some, or refuses it.
     fn offer(&mut self, key: ConnectionKey, id: CallId, offer: Offer) {
+        let asked = self.cx.clients.take_asked(key, id);
+        let asked = asked.unwrap_or_else(|| self.cx.now());
         let offer = match offer {
             Offer::Put(put) => {
                 let arrived = self.data.offer_put(&mut self.cx, key, id, put);
@@ -78,8 +82,11 @@ impl Engine {
             }
         };
         match self.buffer_for(key, &admissible.checked.layout, call.data_bytes) {
-            MemoryGrant::Here(buffer) => self.take(key, id, call, admissible, buffer),
-            MemoryGrant::Later => self.cx.await_room(key, id, offer),
+            MemoryGrant::Here(buffer) => self.take((key, id), asked, call, admissible, buffer),
+            MemoryGrant::Later => {
+                self.cx.clients.note_asked(key, id, asked);
+                self.cx.await_room(key, id, offer);
+            }
             MemoryGrant::Never(failure) => {
                 let failure = name_largest(
                     &self.cx.functions,
@@ -114,8 +121,8 @@ impl Engine {
     /// Accepts a call that has its memory.
     fn take(
         &mut self,
-        key: ConnectionKey,
-        id: CallId,
+        (key, id): (ConnectionKey, CallId),
+        asked: Nanos,
         request: &Call,
         admissible: Admissible,
         buffer: Option<MemoryKey>,
@@ -139,7 +146,7 @@ impl Engine {
         call.run.object = admissible.object;
         call.run.reservation = request.reservation;
         call.durability = admissible.durability;
-        call.times.accepted = now;
+        (call.times.asked, call.times.accepted) = (asked, now);
         call.clear_gaps(&mut cx.out);
         let call = cx.calls.insert(call);
         cx.clients[key].calls.insert(id, call);
@@ -282,6 +289,7 @@ impl Engine {
     /// Forgets a request that may wait for a grant.
     pub(super) fn forget_held(&mut self, key: ConnectionKey, id: CallId) {
         let clients = &mut self.cx.clients;
+        clients.take_asked(key, id);
         let connection = &mut clients[key];
         let count = connection.held.len();
         connection.held.retain(|(held, _)| *held != id);

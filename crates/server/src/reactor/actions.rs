@@ -75,6 +75,7 @@ impl Reactor {
             }
             Action::KeepLearned => self.keep_learned(),
             Action::Audit(told) => self.operator.record(&told),
+            Action::Note(line) => self.operator.note(line),
             other => {
                 let bells = (&self.poll, self.bells.doorbell.as_fd());
                 let (server, memories) = (&self.server, &self.memories);

@@ -5,6 +5,8 @@ use crate::audit::Audit;
 use crate::config::Config;
 use crate::socket::Socket;
 use farcall_access::{Access, Found, Proving, Refusal, User};
+use farcall_record::Line;
+use farcall_recorder::Recorder;
 use farcall_server_proto::{ConnectionKey, Event, Identity, Refused, Shown};
 use farcall_tls::Identity as Certificate;
 use std::collections::HashMap;
@@ -19,17 +21,24 @@ pub(super) struct Operator {
     pub(super) access: Access,
     /// The audit log.
     pub(super) audit: Option<Audit>,
+    /// The record of calls.
+    pub(super) recorder: Option<Recorder>,
     reread: Option<Reread>,
     /// Clients that were asked for a proof.
     proving: HashMap<ConnectionKey, Box<Proving>>,
 }
 
 impl Operator {
-    pub(super) fn new(config: Config, access: Access, audit: Option<Audit>) -> Operator {
+    pub(super) fn new(
+        config: Config,
+        access: Access,
+        (audit, recorder): (Option<Audit>, Option<Recorder>),
+    ) -> Operator {
         Operator {
             config,
             access,
             audit,
+            recorder,
             reread: None,
             proving: HashMap::new(),
         }
@@ -39,6 +48,13 @@ impl Operator {
     pub(super) fn record(&mut self, told: &farcall_server_proto::Audit) {
         if let Some(audit) = &mut self.audit {
             audit.write(told);
+        }
+    }
+
+    /// Adds a line to the record of calls, if there is one.
+    pub(super) fn note(&mut self, line: Line) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(line);
         }
     }
 

@@ -1,0 +1,246 @@
+//! `farcall record`: reads the record of calls that servers keep. It prints lines, cuts a record,
+//! and shows a table of what it says. `farcall-recorder` reads the files.
+
+mod summary;
+
+use crate::failure::Failure;
+use clap::{Args, Subcommand};
+use farcall_record::Line;
+use farcall_recorder::{Lines, Told, Writer, files};
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// Read the record of calls that servers keep
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall record summary /var/lib/farcall
+  farcall record cat /var/lib/farcall/record > calls.jsonl
+  farcall record cut /var/lib/farcall --from 2026-11-22T08:00 -o day.jsonl.zst")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Cat(Cat),
+    Cut(Cut),
+    Summary(summary::Arguments),
+}
+
+/// Print the lines of a record: one JSON object for each
+///
+/// The server may be writing the record. What it has recorded up to a second ago is printed.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall record cat /var/lib/farcall
+  farcall record cat day.jsonl.zst --from 2026-11-22T12:00 | grep '\"kind\":\"call\"'")]
+struct Cat {
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Write a part of a record into a new file
+///
+/// The lines about servers and links that hold at the beginning of the part are in it, too.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall record cut /var/lib/farcall --from 2026-11-22T08:00 --to 2026-11-22T18:00 -o day.jsonl.zst
+  farcall record cut a.jsonl.zst b.jsonl.zst -o both.jsonl.zst")]
+struct Cut {
+    #[command(flatten)]
+    source: Source,
+    /// The new file
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// Where the lines come from.
+#[derive(Args)]
+struct Source {
+    /// Files of records, folders of them, or state folders of servers
+    #[arg(required = true, value_name = "RECORD")]
+    records: Vec<PathBuf>,
+    /// Leave out calls before this moment: 2026-11-22T08:00, in UTC unless it ends with an offset
+    /// such as +09:00, or seconds since 1970
+    #[arg(long, value_name = "TIME")]
+    from: Option<Moment>,
+    /// Leave out calls from this moment on
+    #[arg(long, value_name = "TIME")]
+    to: Option<Moment>,
+}
+
+/// A moment in seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Moment(f64);
+
+impl FromStr for Moment {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Moment, String> {
+        if let Ok(seconds) = text.parse::<f64>()
+            && seconds.is_finite()
+        {
+            return Ok(Moment(seconds));
+        }
+        let full = full(text);
+        let moment = OffsetDateTime::parse(&full, &Rfc3339).map_err(
+            |_| "write a moment such as 2026-11-22, 2026-11-22T08:00 or 2026-11-22T08:00:30+09:00",
+        )?;
+        Ok(Moment(moment.unix_timestamp_nanos() as f64 / 1e9))
+    }
+}
+
+/// A date with what was left out: the time, the seconds, the offset.
+fn full(text: &str) -> String {
+    let (date, rest) = text.split_once(['T', ' ']).unwrap_or((text, "00:00:00"));
+    let end = rest.find(['Z', '+', '-']).unwrap_or(rest.len());
+    let (time, offset) = rest.split_at(end);
+    let seconds = match time.matches(':').count() {
+        1 => ":00",
+        _ => "",
+    };
+    let offset = if offset.is_empty() { "Z" } else { offset };
+    format!("{date}T{time}{seconds}{offset}")
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.command {
+        Command::Cat(cat) => print(&cat.source),
+        Command::Cut(arguments) => cut(arguments),
+        Command::Summary(arguments) => summary::run(arguments),
+    }
+}
+
+fn print(source: &Source) -> Result<(), Failure> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    source.read(|told| {
+        out.write_all(&told.text)?;
+        Ok(out.write_all(b"\n")?)
+    })?;
+    Ok(out.flush()?)
+}
+
+fn cut(arguments: &Cut) -> Result<(), Failure> {
+    let path = &arguments.output;
+    let fail = |error| Failure::cannot("write", path.display(), error);
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create_new(true).mode(0o600);
+    let mut writer = Writer::new(options.open(path).map_err(fail)?).map_err(fail)?;
+    let mut has_header = false;
+    let done = arguments.source.read(|told| {
+        let is_header = matches!(told.line, Line::Record(_));
+        match is_header && std::mem::replace(&mut has_header, true) {
+            true => Ok(()),
+            false => writer.write_text(&told.text).map_err(fail),
+        }
+    });
+    if let Err(failure) = done {
+        // Half a record must not look like a whole one.
+        let _ = std::fs::remove_file(path);
+        return Err(failure);
+    }
+    writer.finish().map_err(fail)
+}
+
+impl Source {
+    /// Passes on the lines of the records within the given time, in the order of the files.
+    fn read(&self, mut take: impl FnMut(&Told) -> Result<(), Failure>) -> Result<(), Failure> {
+        let from = self.from.map_or(f64::MIN, |moment| moment.0);
+        let to = self.to.map_or(f64::MAX, |moment| moment.0);
+        if from > to {
+            return Err(Failure::usage("--from is later than --to"));
+        }
+        // What holds at the beginning, until a line follows.
+        let mut before = BTreeMap::new();
+        for path in self.files()? {
+            for told in open(&path)? {
+                let told = told.map_err(Failure::failed)?;
+                let time = told.line.time();
+                if matches!(told.line, Line::Record(_)) {
+                    take(&told)?;
+                } else if time.is_some_and(|time| time < from) {
+                    if let Some(subject) = subject(&told.line) {
+                        before.insert(subject, told);
+                    }
+                } else if time.is_none_or(|time| time < to) {
+                    for (_, told) in std::mem::take(&mut before) {
+                        take(&told)?;
+                    }
+                    take(&told)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The files, in order.
+    fn files(&self) -> Result<Vec<PathBuf>, Failure> {
+        let mut all = Vec::new();
+        for path in &self.records {
+            if !path.is_dir() {
+                all.push(path.clone());
+                continue;
+            }
+            let beside = path.join("record");
+            let folder = if beside.is_dir() { &beside } else { path };
+            let found = files(folder);
+            let found = found.map_err(|error| Failure::cannot("read", folder.display(), error))?;
+            if found.is_empty() {
+                let text = format!("there is no record of calls in {}", folder.display());
+                return Err(Failure::failed(text));
+            }
+            all.extend(found);
+        }
+        Ok(all)
+    }
+}
+
+/// Opens a file. Its server may have ended it since it was found.
+fn open(path: &Path) -> Result<Lines<io::BufReader<std::fs::File>>, Failure> {
+    let is_part = path
+        .extension()
+        .is_some_and(|extension| extension == "part");
+    match Lines::open(path) {
+        Err(_) if is_part && !path.exists() => Lines::open(&path.with_extension("")),
+        opened => opened,
+    }
+    .map_err(Failure::failed)
+}
+
+/// What a line describes that holds until another line about it.
+fn subject(line: &Line) -> Option<(String, String)> {
+    match line {
+        Line::Server(server) => Some((server.server.clone(), String::new())),
+        Line::Link(link) => Some((link.server.clone(), link.host.clone())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_may_leave_out_what_is_usual() {
+        let read = |text: &str| text.parse::<Moment>().map(|moment| moment.0);
+        assert_eq!(read("1700000000.5"), Ok(1_700_000_000.5));
+        for text in [
+            "2023-11-14T22:13:20Z",
+            "2023-11-14 22:13:20",
+            "2023-11-15T07:13:20+09:00",
+        ] {
+            assert_eq!(read(text), Ok(1_700_000_000.0), "{text}");
+        }
+        assert_eq!(read("2023-11-14T22:13"), Ok(1_699_999_980.0));
+        assert_eq!(read("2023-11-14"), Ok(1_699_920_000.0));
+        assert!(read("yesterday").unwrap_err().contains("2026-11-22T08:00"));
+        assert!(read("NaN").is_err() && read("2023-13-01").is_err());
+    }
+}
