@@ -47,7 +47,7 @@ impl Budget {
         Budget {
             lasting,
             saved: lasting * 3600.0,
-            peak: 1000.0,
+            peak: 500.0,
             kinds: 256,
         }
     }

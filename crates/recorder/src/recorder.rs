@@ -15,6 +15,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const WAITING: usize = 16_384;
 /// How long a line waits until it can be read.
 const FLUSH: Duration = Duration::from_secs(1);
+/// How long lines gather before they are written.
+const PAUSE: Duration = Duration::from_millis(20);
 /// Time until the next try after a failure.
 const AGAIN: Duration = Duration::from_secs(60);
 /// Bytes of one file at most.
@@ -117,7 +119,12 @@ impl Thread {
                 Some(since) => lines.recv_timeout(FLUSH.saturating_sub(since.elapsed())),
             };
             let done = match next {
-                Ok(line) => self.write(line),
+                Ok(line) => {
+                    let written = self.write_all(line, lines);
+                    // Lines gather meanwhile, so that few of them wake this thread.
+                    thread::sleep(PAUSE);
+                    written
+                }
                 Err(RecvTimeoutError::Timeout) => self.flush(),
                 Err(RecvTimeoutError::Disconnected) => break,
             };
@@ -132,6 +139,12 @@ impl Thread {
         folder::make(&self.settings.folder)?;
         folder::mend(&self.settings.folder)?;
         folder::bound(&self.settings.folder, self.settings.bytes)
+    }
+
+    /// Writes a line, and those that have gathered.
+    fn write_all(&mut self, line: Line, lines: &Receiver<Line>) -> io::Result<()> {
+        self.write(line)?;
+        lines.try_iter().try_for_each(|line| self.write(line))
     }
 
     fn write(&mut self, mut line: Line) -> io::Result<()> {
