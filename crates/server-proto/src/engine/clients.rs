@@ -193,10 +193,7 @@ impl Engine {
                 let failure = Failure::new(FailureKind::ServerStopping, text);
                 connection.proto.fail(call, &failure);
             }
-            // A client takes a goodbye as a sign that nothing of what it waits for has begun.
-            if connection.sending.is_empty() {
-                connection.proto.goodbye("the server is stopping");
-            }
+            say_goodbye(cx, key);
             cx.answered(key);
         }
     }
@@ -251,6 +248,15 @@ impl Engine {
         if self.cx.calls.is_empty() && self.cx.clients.all_have_gone() {
             self.stop();
         }
+    }
+}
+
+/// Takes leave of a client if the server is stopping. A client takes this as a sign that nothing of
+/// what it waits for has begun, so its results leave first.
+pub(crate) fn say_goodbye(cx: &mut Context, key: ConnectionKey) {
+    let connection = &mut cx.clients[key];
+    if cx.stopping.is_some() && connection.sending.is_empty() {
+        connection.proto.goodbye("the server is stopping");
     }
 }
 
