@@ -1,5 +1,6 @@
-//! Random programs run as graphs on servers that come and go, beside the same programs run call by
-//! call: memory is the same in the end.
+//! Runs random programs as graphs on servers that come and go, and the same programs call by call.
+//! The memory must be the same in the end. The loss of a server costs time or is an error, and
+//! never gives a wrong result.
 
 use farcall_random::SplitMix64;
 use farcall_schedule::dataflow::{Access, Datum, Graph, Misuse, Run, Source, Step, Use, VersionId};
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 const CELLS: usize = 24;
 const SERVERS: u64 = 3;
 
-/// A number that depends on all of another.
+/// A number that depends on every bit of another.
 fn mix(value: u64) -> u64 {
     SplitMix64::new(value).next_u64()
 }
@@ -40,7 +41,7 @@ fn length(datum: Datum) -> usize {
     }
 }
 
-/// What a call makes of what it reads, for one of the arrays that it writes.
+/// The contents that a call writes to one of its arrays, computed from what it reads.
 fn made(call: usize, argument: usize, reads: &[(usize, Cells)], length: usize) -> Cells {
     let mut seed = mix((call * 31 + argument) as u64);
     for (argument, cells) in reads {
@@ -83,7 +84,7 @@ fn program(random: &mut SplitMix64, overlaps: bool) -> Program {
     calls
 }
 
-/// The program call by call.
+/// Runs the program call by call.
 fn in_order(program: &Program, cells: &mut Cells) -> HashMap<u64, Cells> {
     let mut deferred: HashMap<u64, Cells> = HashMap::new();
     for (call, uses) in program.iter().enumerate() {
@@ -112,12 +113,12 @@ fn in_order(program: &Program, cells: &mut Cells) -> HashMap<u64, Cells> {
     deferred
 }
 
-/// Servers and a client that do what a run says.
+/// Servers and a client that follow the instructions of a run.
 struct World {
     run: Run,
     cells: Cells,
     held: BTreeMap<(VersionId, u64), Cells>,
-    /// Steps that have started, with what they have read and what they make.
+    /// The steps that have started, with what they have read and what they write.
     running: Vec<(Step, Vec<(VersionId, Cells)>)>,
     fetching: Vec<(VersionId, u64)>,
     alive: BTreeSet<u64>,
@@ -171,7 +172,7 @@ impl World {
                 Source::Nothing => panic!("reads nothing"),
             };
             if flow.makes.is_some() {
-                // It is the call's own from here on, to be changed in place.
+                // From now on the array belongs to the call, which changes it in place.
                 self.held.remove(&(version, server));
             } else if matches!(from, Source::Home | Source::Server(_)) {
                 self.held.insert((version, server), read.clone());
@@ -234,8 +235,8 @@ impl World {
         touched
     }
 
-    /// A server ends; another of the same number comes up empty. A call there may have begun, and
-    /// its results may have begun to arrive.
+    /// A server ends, and an empty one with the same number takes its place. A call there may have
+    /// begun, and its results may have begun to arrive.
     fn crash(&mut self, server: u64, may_repeat: bool, random: &mut SplitMix64) -> bool {
         self.held.retain(|(_, at), _| *at != server);
         let of_server = |fetch: &mut (VersionId, u64)| fetch.1 == server;
@@ -277,7 +278,7 @@ impl World {
         after.is_ok()
     }
 
-    /// Does one thing that can be done; whether there was one.
+    /// Does one possible thing. Returns whether there was one.
     fn go_on(&mut self, random: &mut SplitMix64) -> bool {
         let ready = self.run.ready();
         let choices = ready.len() + self.running.len() + self.fetching.len();
@@ -299,7 +300,7 @@ impl World {
 }
 
 #[test]
-fn a_graph_gives_what_the_program_gives_in_its_order() {
+fn a_graph_gives_the_same_result_as_the_program_in_order() {
     for seed in 0..3000 {
         let mut random = SplitMix64::new(seed);
         let program = program(&mut random, seed % 2 == 0);
@@ -314,7 +315,7 @@ fn a_graph_gives_what_the_program_gives_in_its_order() {
             let holder = world.run.holders(version).first().unwrap();
             assert_eq!(&world.held[&(version, *holder)], cells, "seed {seed}");
         }
-        // Nothing else is left.
+        // The servers have no other arrays left.
         let kept: usize = world.held.len();
         let holders = deferred.keys().map(|number| {
             let version = world.run.graph().deferred(*number).unwrap();
@@ -407,7 +408,7 @@ fn calls_that_may_not_be_repeated_are_named() {
 
 #[test]
 fn a_chain_stays_where_it_is_and_only_the_ends_travel() {
-    // b = f(a), c = f(b), d = f(c): a goes out, the results come home once each.
+    // b = f(a), c = f(b), d = f(c): `a` is sent, and each result is fetched once.
     let program: Program = (0..3)
         .map(|call| {
             vec![
@@ -431,12 +432,12 @@ fn a_chain_stays_where_it_is_and_only_the_ends_travel() {
         world.finish(0);
     }
     assert_eq!(world.moved, 0);
-    // The last result came with its call.
+    // The last result has arrived with its call.
     assert_eq!(world.fetching.len(), 2);
 }
 
 #[test]
-fn what_the_client_does_not_need_stays_away() {
+fn results_that_the_client_does_not_need_are_not_fetched() {
     let mut graph = Graph::default();
     let first = Use {
         argument: 0,

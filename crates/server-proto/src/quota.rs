@@ -1,4 +1,4 @@
-//! Quotas: how many things a user or a group of users may have, and of how many bytes.
+//! Quotas: how many things, and how many bytes, a user or a group of users may have.
 //!
 //! This module compares and explains. The things themselves are counted where they are kept: calls
 //! in `engine`, stored arrays in `arrays`, durable calls in `durable`.
@@ -91,7 +91,7 @@ impl Quota {
         self.count.most.is_some() || self.bytes.most.is_some()
     }
 
-    /// Whether an owner may have so many things with so many bytes, the new one counted.
+    /// Whether an owner may have `count` things with `bytes` bytes in all, the new one included.
     pub(crate) fn allows(&self, owner: Owner<'_>, count: usize, bytes: u64) -> Result<(), Failure> {
         self.allows_count(owner, count)?;
         self.allows_bytes(owner, bytes)

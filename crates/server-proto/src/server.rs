@@ -1,4 +1,5 @@
-//! The server as one state machine: the interface for its shell.
+//! The server as one state machine: the interface for its shell. It passes events to the engine,
+//! and bytes to the connections. `engine` and the parts below it make the decisions.
 
 use crate::action::Action;
 use crate::action::Direction;

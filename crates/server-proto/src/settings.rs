@@ -1,5 +1,6 @@
 //! Settings and limits: everything an operator can set that steers or bounds the server's
-//! decisions.
+//! decisions. The shell reads them from the configuration. A limit of 0 means what its comment
+//! says, mostly that there is none.
 
 use crate::quota::{Limit, Owner, Quota};
 use farcall_rpc_proto::{Nanos, User};

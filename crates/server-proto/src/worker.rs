@@ -1,4 +1,6 @@
-//! One worker, as the server sees it: its state, its calls, its user and its object.
+//! One worker, as the server sees it: its state, its calls, its user and its object. `workers` has
+//! all of them, and the shell has the process. A worker runs calls of one user only, so that
+//! nothing in its memory reaches another one.
 
 use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey};

@@ -1,4 +1,6 @@
-//! All workers: which ones exist, which one may run a call, and which ones must end.
+//! All workers: which ones exist, which one may run a call, and which ones must end. The shell
+//! starts and ends the processes. A worker that is killed while it starts is started again at most
+//! ten times.
 
 use crate::action::Action;
 use crate::context::Context;

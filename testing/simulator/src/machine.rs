@@ -1,4 +1,5 @@
 //! The shell of a simulated server: models of memory, workers and files in place of the real ones.
+//! The server inside is the product's own. Its memory must stay within its limits.
 
 mod sockets;
 

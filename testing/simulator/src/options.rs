@@ -1,4 +1,5 @@
-//! The options of a simulation: its size, its faults, and what its clients do.
+//! The options of a simulation: its size, its faults, and what its clients do. They follow from the
+//! seed alone, so a seed always plays the same history.
 
 use farcall_directory::Flaw as GridFlaw;
 use farcall_random::SplitMix64;

@@ -1,5 +1,6 @@
-//! A call at one server that begins again at the server's successor, if the server released the
-//! client before it began with the call.
+//! A call at one server that begins again at the server's successor. This happens only if the
+//! server released the client before it began with the call and nothing of a result has arrived, so
+//! the function cannot run twice. `grid` begins calls again at other servers.
 
 use crate::error::Error;
 use crate::outcome::Outcome;

@@ -1,4 +1,6 @@
-//! Attempts: one try to make a call at one server.
+//! An attempt: one try to make a call at one server. `again` and `grid` make further attempts
+//! through [`Continues`]. The outcome of a call is taken once. An attempt that is dropped before
+//! its end gives the call up.
 
 use crate::error::Error;
 use crate::outcome::{Outcome, Times};

@@ -1,7 +1,7 @@
 //! Running a transaction: one thread decides, and others make calls and fetch results.
 //!
-//! The graph decides what may start. A call that failed with its server is made again elsewhere, if
-//! its function is repeatable.
+//! The graph decides what may start. A call that failed with its server is made again if it had not
+//! begun, or if its function is repeatable.
 
 use super::site::{Need, Site};
 use super::step::{Copies, Fault, Shared, Trouble};

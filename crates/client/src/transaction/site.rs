@@ -1,4 +1,6 @@
-//! The servers of a transaction, and estimates of calls there.
+//! The servers of a transaction: what each one has, what runs there, and how long a call would take
+//! there. The module does not choose the server; `crate::transaction` and the crate `schedule` do.
+//! A server is asked about each function once.
 
 use super::Recorded;
 use crate::error::Error;

@@ -1,4 +1,6 @@
-//! The work of a transaction's threads: bring arrays to a server, make a call, bring results home.
+//! The work of a transaction's threads: bring arrays to a server, make a call, and bring results
+//! back. `run` decides what to do next. Two threads never bring the same version to the same
+//! server.
 
 use super::{Recorded, RecordedArgument};
 use crate::argument::Argument;

@@ -1,5 +1,6 @@
 //! The execution of a graph: which call may start, where its arrays come from, and what to do after
-//! the loss of a server.
+//! the loss of a server. The caller moves arrays and makes calls. Memory of the client receives
+//! each final version once, and never while a call still reads the older one.
 
 use super::{Datum, Flow, Graph, Version, VersionId};
 use std::collections::BTreeSet;
@@ -195,7 +196,7 @@ impl Run {
     /// Records that the array at this position among a call's arrays has reached the call's server.
     pub fn arrived(&mut self, step: &Step, place: usize) {
         let flow = &self.graph.nodes[step.call].flows[place];
-        // An array that the call changes in place is no copy for others.
+        // Other calls cannot use an array that this call changes in place.
         if let (Some(reads), None) = (flow.reads, flow.makes) {
             self.places[reads].insert(step.server);
         }

@@ -1,4 +1,6 @@
-//! Whose turn it is, what leaves memory first, and what is whose.
+//! Tests of the [`Store`]: which call may use an array next, which array leaves memory first, and
+//! which user owns it. A property test plays random calls. It checks that a call that writes an
+//! array has it alone, and that every call gets its turn.
 
 use super::*;
 use crate::keys::Key;

@@ -1,4 +1,7 @@
-//! Workers: when they start, what they report, and what happens to their calls when they end.
+//! Handles the end of a worker: what happens to its calls, its object and its library. `workers`
+//! has the table of all workers. A call that its worker had begun runs again only if it is a
+//! durable call of a repeatable function, and if something else than the function or the server
+//! ended the worker.
 
 use super::Elements;
 use crate::context::{Context, Step};

@@ -1,4 +1,7 @@
-//! How connections begin and end, one by one or all together with the server.
+//! Ends connections, and admits a client after the shell has authenticated it. It also ends
+//! transfers that do not move, and stops or drains the whole server. `requests` handles what
+//! clients ask for. While the server drains, it closes a connection only when the connection has no
+//! call left.
 
 use super::Engine;
 use crate::action::{Action, Direction};

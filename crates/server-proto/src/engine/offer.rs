@@ -311,8 +311,8 @@ impl Engine {
         }
     }
 
-    /// Continues with requests that wait for memory. The next one is waited for, so that smaller
-    /// ones do not go past it for ever.
+    /// Continues with requests that wait for memory. The first of them keeps its turn, so that
+    /// smaller ones cannot overtake it for ever.
     pub(super) fn serve_starved(&mut self) {
         if has(Flaw::ForgetsStarved) {
             return;

@@ -1,4 +1,5 @@
-//! The actions of the server, and how workers carry them out.
+//! Carries out the actions of a simulated server, and lets its workers compute. `services` has the
+//! rarer actions. The server can be killed before any action.
 
 use super::hosts::ToLife;
 use super::services::blank;

@@ -1,4 +1,5 @@
-//! A host of the simulated world: a server, its disk and its clocks, and their faults.
+//! A host of the simulated world: a server, its disk and its clocks, and their faults. A host has
+//! one life of its server after the other, and an event of an earlier life has no effect.
 
 use super::grid::Membership;
 use super::{Happening, MS, S, World};

@@ -1,4 +1,5 @@
-//! Access to a real server: tokens, TLS and certificates.
+//! Tests access to a real server: tokens, TLS, certificates, and the walls around functions. A
+//! client that is refused learns why, and nothing of one user reaches another.
 
 mod quotas;
 
