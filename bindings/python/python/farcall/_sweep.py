@@ -59,13 +59,15 @@ class Sweep:
         self._cancelled = False
         self._outstanding = 0
         self._serving = len(functions)
-        self._costs = [_costs.setdefault((place, f.name), Cost()) for place, f in functions]
+        costs = [_costs.setdefault((place, f.name), Cost()) for place, f in functions]
+        # Those of the servers that are not lost.
+        self._costs = list(costs)
         self._failure: BaseException | None = None
         shows = is_shown() if progress is None else progress
         name = functions[0][1].name
         self._bar = bar_class()(total=self._total, unit="call", desc=name) if shows else None
         self._threads = len(functions)
-        for (_, function), cost in zip(functions, self._costs, strict=True):
+        for (_, function), cost in zip(functions, costs, strict=True):
             thread = threading.Thread(target=self._serve, args=(function, cost), daemon=True)
             thread.start()
 
