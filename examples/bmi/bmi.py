@@ -4,6 +4,7 @@ The client cuts boxes, and drops those that cannot contain the least one. Server
 """
 
 import argparse
+import collections
 import heapq
 import itertools
 import math
@@ -43,7 +44,7 @@ def solve(bound, problem, box, tolerance, group="auto"):
     Each round cuts as many boxes as all servers take at a time.
     """
     upper, best, boxes = math.inf, None, 0
-    undecided, cut = [], [box]
+    undecided, cut = [], collections.deque([box])
     numbers = itertools.count()  # boxes with equal bounds are taken in order
     while cut:
         sweep = bound.map([{"boxes": one} for one in cut], group=group, **problem)
@@ -54,11 +55,22 @@ def solve(bound, problem, box, tolerance, group="auto"):
             if result.upper < upper:
                 upper, best = result.upper, result.points
         boxes += len(cut)
-        cut = []
-        while undecided and undecided[0][0] < upper - tolerance and len(cut) < sweep.wanted:
-            cut += halves(heapq.heappop(undecided)[2])
+        cut = branch(undecided, upper - tolerance, sweep.wanted)
     lower = min(undecided[0][0], upper)
     return lower, upper, best, boxes
+
+
+def branch(undecided, limit, wanted):
+    """Cuts the best boxes into so many. If there are few, their parts are cut again."""
+    cut = collections.deque()
+    while len(cut) < wanted:
+        if undecided and undecided[0][0] < limit:
+            cut += halves(heapq.heappop(undecided)[2])
+        elif cut:
+            cut += halves(cut.popleft())
+        else:
+            break
+    return cut
 
 
 def halves(box):

@@ -105,7 +105,7 @@ def test_all_clients_find_the_same(idl, tmp_path):
         assert abs(upper - sequential[1]) <= TOLERANCE
         assert lower <= sequential[1]
     readme = (EXAMPLE / "README.md").read_text()
-    assert ran[1].stdout.splitlines()[0] in readme
+    assert ran[0].stdout.splitlines()[0] in readme
     assert ran[3].stdout.splitlines()[0] in readme
 
 
