@@ -1,4 +1,5 @@
-//! Named data as a client sees them: name, version, owner and holders.
+//! Named data as a program sees them: name, version, owner and holders. `names` in the crate
+//! `rpc-proto` has the rules for names. The types hold only what a server or a metaserver has told.
 
 use farcall_rpc_proto::{DataName, DataVersion};
 

@@ -60,11 +60,13 @@ pub enum Flaw {
     ExpiresByCalendar,
     /// A slow client may hold memory for which others wait.
     AwaitsSlowClients,
+    /// Workers with the old files of a library go on after the files were replaced.
+    KeepsOldFiles,
 }
 
 impl Flaw {
     /// All deliberate faults.
-    pub const ALL: [Flaw; 28] = [
+    pub const ALL: [Flaw; 29] = [
         Flaw::SharesBuffers,
         Flaw::SharesWorkers,
         Flaw::RunsAgain,
@@ -93,6 +95,7 @@ impl Flaw {
         Flaw::ReadsOneLog,
         Flaw::ExpiresByCalendar,
         Flaw::AwaitsSlowClients,
+        Flaw::KeepsOldFiles,
     ];
 }
 

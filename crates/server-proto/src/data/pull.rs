@@ -1,4 +1,7 @@
-//! Arrays that this server reads from other servers.
+//! Reads stored arrays from other servers at the request of clients. This module gets the memory,
+//! limits how many arrays are read at once, and stores each array that has arrived. The shell opens
+//! the connection and moves the bytes. If a read fails or its client has left, the module gives the
+//! memory back.
 
 use super::Data;
 use crate::action::Action;
