@@ -177,8 +177,12 @@ def test_the_size_of_groups_follows_the_time_of_an_entry(norms):
     taken = [result.entries for result in brief.wait()]
     assert len(taken) == 3000
     assert max(taken) > 32
-    # A server that is known gets whole groups from the start.
     assert brief.wanted > 32
+    # A server that is known gets whole groups from the start, unless the entries are others.
+    again = norms.map(entries, n=3, us=0.0).wait()
+    assert again[0].entries > 8
+    others = norms.map([{"x": np.ones(4)} for _ in range(40)], n=4, us=0.0).wait()
+    assert others[0].entries == 1
 
 
 def test_all_servers_share_the_entries_of_a_list(tmp_path):

@@ -10,6 +10,7 @@ from ._native import Interface, Parameter
 
 # A group computes at least this long, so that it also covers the hand-over of a call.
 _LEAST_S = 0.0025
+_MOST = 1 << 16
 
 
 class Cost:
@@ -35,7 +36,7 @@ class Cost:
             self.fixed_s = (self.fixed_s + fixed_s) / 2
         entry_s = max(busy_s / entries, 1e-6)
         self.entry_s = entry_s if self.entry_s is None else (self.entry_s + entry_s) / 2
-        self.most *= 2
+        self.most = min(2 * self.most, _MOST)
 
     def group(self, limit: int) -> int:
         """The number of entries that a server takes at a time.

@@ -5,6 +5,7 @@ import collections
 import queue
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sized
+from numbers import Real
 from typing import Any
 
 from ._group import Cost, Stack, checked, next_group, share
@@ -17,8 +18,11 @@ _GROUPS = 2
 _MOST_CALLS = 64
 _MOST_ENTRIES = 1024
 
-# What calls have cost in this process, by the address of the server and the function.
-_costs: dict[tuple[str, str], Cost] = {}
+# What calls with lists have cost in this process, by the address of the server, the function and
+# the numbers that all entries share, and how many of these costs are kept.
+_Key = tuple[object, ...]
+_known: dict[_Key, Cost] = {}
+_MOST_KNOWN = 1024
 
 _Entry = tuple[int, Any]
 _Call = tuple[list[_Entry], Future]
@@ -59,16 +63,17 @@ class Sweep:
         self._cancelled = False
         self._outstanding = 0
         self._serving = len(functions)
-        costs = [_costs.setdefault((place, f.name), Cost()) for place, f in functions]
-        # Those of the servers that are not lost.
-        self._costs = list(costs)
+        # By the number of the server; those of lost servers are removed.
+        self._costs = {number: Cost() for number in range(len(functions))}
+        shared = tuple(sorted((k, v) for k, v in fixed.items() if isinstance(v, Real)))
+        self._keys: list[_Key] = [(place, f.name, *shared) for place, f in functions]
         self._failure: BaseException | None = None
         shows = is_shown() if progress is None else progress
         name = functions[0][1].name
         self._bar = bar_class()(total=self._total, unit="call", desc=name) if shows else None
         self._threads = len(functions)
-        for (_, function), cost in zip(functions, costs, strict=True):
-            thread = threading.Thread(target=self._serve, args=(function, cost), daemon=True)
+        for server, (_, function) in enumerate(functions):
+            thread = threading.Thread(target=self._serve, args=(function, server), daemon=True)
             thread.start()
 
     def __len__(self) -> int:
@@ -146,14 +151,14 @@ class Sweep:
     def wanted(self) -> int:
         """How many entries keep all servers busy, by what their calls have cost so far."""
         with self._changed:
-            return sum(self._group_of(cost) for cost in self._costs)
+            return sum(self._group_of(cost) for cost in self._costs.values())
 
     def _group_of(self, cost: Cost) -> int:
         if self._group != "auto":
             return self._group
         return cost.group(_MOST_CALLS if self._stack is None else _MOST_ENTRIES)
 
-    def _take(self, function: Function, cost: Cost, *, waits: bool) -> list[_Entry]:
+    def _take(self, function: Function, server: int, *, waits: bool) -> list[_Entry]:
         """The entries of the next call; none if there are none now or, with `waits`, no more."""
         taken: list[_Entry] = []
         with self._changed:
@@ -163,7 +168,7 @@ class Sweep:
                 if entry is not None:
                     taken.append(entry)
                     if len(taken) == 1 and self._stack is not None:
-                        size = self._size(cost)
+                        size = self._size(self._costs[server])
                 elif taken or not waits or self._outstanding == 0:
                     break
                 else:
@@ -177,7 +182,7 @@ class Sweep:
         if self._group != "auto":
             return group
         left = None if self._left is None else self._left + len(self._again) + 1
-        return next_group(group, left, share(cost, self._costs))
+        return next_group(group, left, share(cost, self._costs.values()))
 
     def _next(self, function: Function) -> _Entry | None:
         if self._again:
@@ -196,25 +201,35 @@ class Sweep:
             return None
         if number == 0:
             self._stack = Stack.of(function.interface, call, self._fixed)
+            if self._stack is not None:
+                self._recall()
         if self._left is not None:
             self._left -= 1
         self.results.append(None)
         self._outstanding += 1
         return number, call
 
-    def _ahead(self, cost: Cost) -> int:
-        """The number of calls at a server."""
-        return _GROUPS if self._stack is not None else _GROUPS * self._group_of(cost)
+    def _recall(self) -> None:
+        """Begins with what is known from the sweeps before this one."""
+        self._costs = {n: _known.setdefault(self._keys[n], Cost()) for n in self._costs}
+        while len(_known) > _MOST_KNOWN:
+            del _known[next(iter(_known))]
 
-    def _serve(self, function: Function, cost: Cost) -> None:
+    def _ahead(self, server: int) -> int:
+        """The number of calls at a server."""
+        if self._stack is not None:
+            return _GROUPS
+        return _GROUPS * self._group_of(self._costs[server])
+
+    def _serve(self, function: Function, server: int) -> None:
         """Keeps one server busy."""
         under_way: collections.deque[_Call] = collections.deque()
         # Whether the oldest call found the server without work of this sweep.
         alone = True
         try:
             while True:
-                while len(under_way) < self._ahead(cost):
-                    entries = self._take(function, cost, waits=not under_way)
+                while len(under_way) < self._ahead(server):
+                    entries = self._take(function, server, waits=not under_way)
                     if not entries:
                         break
                     future = self._start(function, entries)
@@ -224,13 +239,13 @@ class Sweep:
                     break
                 entries, future = under_way.popleft()
                 self._finish(function, entries, future)
-                self._learn(cost, len(entries), future.times, alone=alone)
+                self._learn(self._costs[server], len(entries), future.times, alone=alone)
                 alone = not under_way
         except _LostError as error:
             for entries, future in under_way:
                 future.cancel()
                 self._again_or_failed(function, entries, error.cause)
-            self._leave(cost, error.cause)
+            self._leave(server, error.cause)
         finally:
             self._ended.put(None)
 
@@ -310,10 +325,10 @@ class Sweep:
                 return
         self._settle_all(entries, error)
 
-    def _leave(self, cost: Cost, error: BaseException) -> None:
+    def _leave(self, server: int, error: BaseException) -> None:
         """Removes a server; without servers the remaining calls fail."""
         with self._changed:
-            self._costs.remove(cost)
+            del self._costs[server]
             self._serving -= 1
             if self._serving > 0:
                 return
