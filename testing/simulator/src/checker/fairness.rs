@@ -115,6 +115,8 @@ impl Fairness {
         // A call that was taken back from a worker starts to wait again.
         for key in &mine {
             self.waits.remove(key);
+            self.oldest
+                .retain(|(of, _), oldest| *of != life || !oldest.calls.contains(&key.1));
         }
         told
     }
