@@ -42,6 +42,7 @@ mod reservations;
 mod segments;
 mod server;
 mod settings;
+pub mod source;
 mod worker;
 mod workers;
 

@@ -2,6 +2,7 @@
 
 use super::Argument;
 use crate::callback::Callback;
+use crate::data::Source;
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{DataName, HandleId};
 
@@ -14,6 +15,7 @@ pub(crate) enum Held {
     Function(Callback),
     Handle(HandleId),
     Named(DataName),
+    Source(Box<Source>),
 }
 
 // SAFETY: who starts a call promises that its arrays stay where they are and are left alone until
@@ -37,6 +39,7 @@ impl Held {
             Argument::Function(callback) => Held::Function(callback.clone()),
             Argument::Handle(id) => Held::Handle(*id),
             Argument::Named(name) => Held::Named(name.clone()),
+            Argument::Source(source) => Held::Source(source.clone()),
         }
     }
 
@@ -59,6 +62,7 @@ impl Held {
             Held::Function(callback) => Argument::Function(callback.clone()),
             Held::Handle(id) => Argument::Handle(*id),
             Held::Named(name) => Argument::Named(name.clone()),
+            Held::Source(source) => Argument::Source(source.clone()),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::argument::{Argument, Held};
 use crate::call::Prepared;
+use crate::data::Source;
 use crate::error::Error;
 use crate::grid::data::Found;
 use crate::grid::directory::Grid;
@@ -12,7 +13,7 @@ use crate::grid::function::Function;
 use crate::offer::TimeParts;
 use crate::outcome::{Outcome, Placement};
 use crate::pending::Pending;
-use crate::remote::{Attempt, Begun, Continues, Handle, Server};
+use crate::remote::{Attempt, Begun, Continues, Handle, OwnArrays, Server, wanted};
 use farcall_directory::client::{ChosenServer, Course, Next, Trouble};
 use farcall_directory::message::{Choose, Need, Observe, Transfer};
 use farcall_idl::Mode;
@@ -24,14 +25,16 @@ enum HeldArgument {
     Plain(Held),
     /// Named data, and the servers that hold them.
     Data(Found),
+    /// An array that the server of the call reads.
+    Source(Box<Source>),
 }
 
 /// A placed call: its arguments, and its state.
 pub(crate) struct Call {
     function: Function,
     arguments: Vec<HeldArgument>,
-    /// Copies of other users' data that were made for this call.
-    copies: Mutex<Vec<Handle>>,
+    /// Copies of other users' data, and sources, that were read for this call.
+    copies: Mutex<OwnArrays>,
     state: Mutex<State>,
 }
 
@@ -73,19 +76,8 @@ fn hold(argument: &mut Argument<'_>, function: &Function) -> Result<HeldArgument
             );
             Err(Error::failed(FailureKind::BadArgument, text))
         }
+        Argument::Source(source) => Ok(HeldArgument::Source(source.clone())),
         other => Ok(HeldArgument::Plain(Held::of(other))),
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        let copies = self
-            .copies
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        for copy in copies {
-            copy.drop_soon();
-        }
     }
 }
 
@@ -100,7 +92,7 @@ impl Call {
         let held: Vec<HeldArgument> = held.collect::<Result<_, _>>()?;
         let needs = held.iter().filter_map(|held| match held {
             HeldArgument::Data(found) => Some(found.need()),
-            HeldArgument::Plain(_) => None,
+            HeldArgument::Plain(_) | HeldArgument::Source(_) => None,
         });
         let needs: Vec<Need> = needs.collect();
         let wanted = Choose {
@@ -174,8 +166,14 @@ impl Call {
 
     /// The arguments, with named data at the server of the call.
     fn arguments<'a>(&self, to: (u64, &Server)) -> Result<Vec<Argument<'a>>, Error> {
-        let arguments = self.arguments.iter().map(|held| match held {
+        let held = self.arguments.iter().enumerate();
+        let arguments = held.map(|(index, held)| match held {
             HeldArgument::Data(found) => Ok(Argument::Handle(self.bring(found, to)?)),
+            HeldArgument::Source(source) => {
+                let form = wanted(&self.function.description().interface, index);
+                let (handle, is_own) = to.1.read_source(source, form, false)?;
+                Ok(Argument::Handle(self.take(handle, is_own)))
+            }
             // SAFETY: the caller holds the arrays until the call ends, and at most one attempt uses
             // them at a time.
             HeldArgument::Plain(held) => Ok(unsafe { held.argument() }),
@@ -241,12 +239,17 @@ impl Call {
     /// Brings named data to the server of the call.
     fn bring(&self, found: &Found, to: (u64, &Server)) -> Result<HandleId, Error> {
         let (handle, is_own) = self.grid().bring(found, to)?;
+        Ok(self.take(handle, is_own))
+    }
+
+    /// Takes an array for the call. One of its own is dropped after the call.
+    fn take(&self, handle: Handle, is_own: bool) -> HandleId {
         let id = handle.id();
         if is_own {
-            let copies = self.copies.lock();
-            copies.unwrap_or_else(PoisonError::into_inner).push(handle);
+            let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+            copies.push(handle);
         }
-        Ok(id)
+        id
     }
 
     /// Excludes the server for this call, and tells the other threads and the directory.
