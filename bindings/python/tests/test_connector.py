@@ -37,6 +37,9 @@ def permits(allowed, address):
         ("file:///srv/a.npy", "file:///srv/a.npy"),
         ("file:/srv/a.npy", "file:///srv/a.npy"),
         ("folder:runs/a.npy", "folder:runs/a.npy"),
+        ("sqlite:///srv/stock.db", "sqlite:/srv/stock.db"),
+        ("postgresql://Db.example.org/stock", "postgresql://db.example.org/stock"),
+        ("postgresql://db.example.org:5433/stock", "postgresql://db.example.org:5433/stock"),
     ],
 )
 def test_an_address_has_one_spelling(text, spelled):

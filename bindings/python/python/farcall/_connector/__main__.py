@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from . import addresses, files, formats, http
+from . import addresses, databases, files, formats, http
 from .errors import SourceError, UnfitError
 
 _MOST_MESSAGE = 16 << 20
@@ -86,6 +86,9 @@ class _Connector:
         address = addresses.parse(asked["address"])
         is_data = address.scheme == "folder"
         entry = _folder() if is_data else addresses.find(self.entries, address)
+        if address.scheme in ("postgresql", "sqlite"):
+            array = _query(address, entry, asked)
+            return formats.fitted(array, asked, str(address), entry), None
         if asked["query"] is not None:
             raise UnfitError(f"the source `{address}` is no database: it takes no query")
         source: http.Web | files.File
@@ -102,6 +105,17 @@ class _Connector:
             content.check("sha256", bytes.fromhex(asked["sha256"]))
         array = formats.read(content, kind, asked)
         return formats.fitted(array, asked, str(address), entry), version
+
+
+def _query(
+    address: addresses.Address, entry: addresses.Entry, asked: dict[str, Any]
+) -> formats.Array:
+    """The columns of a query to a database."""
+    if address.scheme == "sqlite":
+        return databases.read_sqlite(address, entry, asked)
+    from . import postgresql  # noqa: PLC0415
+
+    return postgresql.read(address, entry, asked)
 
 
 def _folder() -> addresses.Entry:
@@ -175,6 +189,8 @@ def main() -> None:
     allowed = pipe.read()
     if allowed is None:
         return
+    if any(one["address"].startswith("postgresql:") for one in allowed["sources"].values()):
+        from . import postgresql  # noqa: F401, PLC0415  # Only these servers have the package.
     _give_up_rights(allowed["user"])
     threading.Thread(target=_end_with_the_server, daemon=True).start()
     # The server has ended, or has given this process up.

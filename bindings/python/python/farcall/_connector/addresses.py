@@ -17,10 +17,10 @@ from .errors import RefusedError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-PORTS = {"http": 80, "https": 443}
+PORTS = {"http": 80, "https": 443, "postgresql": 5432}
 """Schemes with a host, and their usual ports."""
 
-LOCAL = ("file", "folder")
+LOCAL = ("file", "folder", "sqlite")
 """Schemes of files of the server's machine."""
 
 _REMOTE = re.compile(
@@ -125,7 +125,7 @@ def parse(text: str) -> Address:
 
 
 def _local_path(scheme: str, rest: str, text: str) -> str:
-    path = rest.removeprefix("//") if scheme == "file" else rest
+    path = rest if scheme == "folder" else rest.removeprefix("//")
     words = path.removeprefix("/").removesuffix("/").split("/")
     absolute = path.startswith("/") == (scheme != "folder")
     if not absolute or not path.isprintable() or any(word in ("", ".", "..") for word in words):

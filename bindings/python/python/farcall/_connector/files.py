@@ -15,16 +15,17 @@ if TYPE_CHECKING:
 
 _PIECE = 1 << 20
 _PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def open_beneath(root: str, path: str, address: Address) -> int:
     """A descriptor of a regular file in a folder, whose path has no links."""
     try:
-        folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = os.open(root, _FOLDER)
         try:
             *folders, name = path.split("/")
             for word in folders:
-                inner = os.open(word, _PLAIN | os.O_DIRECTORY, dir_fd=folder)
+                inner = os.open(word, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
                 os.close(folder)
                 folder = inner
             found = os.open(name, _PLAIN, dir_fd=folder)
