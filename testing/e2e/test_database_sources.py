@@ -87,7 +87,7 @@ def test_sqlite(serve, stock):
         ("select name from price", "column `name` of type str"),
         ("select gap from price order by day", "NULL in column `gap`, row 3"),
         ("select absent from price", "no such column: absent"),
-        ("selec", "syntax error"),
+        ("select from from", "syntax error"),
     ]:
         error = refused(server, ask(query), match)
         assert f"sqlite:{stock}" in str(error)
@@ -202,7 +202,7 @@ def test_postgresql(serve, postgresql, tmp_path):
         ("select num from price", 'column `num` of type numeric.*give dtype="float64"'),
         ("select gap from price order by day", "NULL in column `gap`, row 3"),
         ("select nothing from price", 'column "nothing" does not exist'),
-        ("selec", "syntax error"),
+        ("select from from", "syntax error"),
         ("select", "no columns"),
         ("select x from secret", "permission denied for table secret"),
     ]:

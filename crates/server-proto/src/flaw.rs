@@ -60,11 +60,13 @@ pub enum Flaw {
     ExpiresByCalendar,
     /// A slow client may hold memory for which others wait.
     AwaitsSlowClients,
+    /// A source that was read is not asked whether it has changed.
+    KeepsOldSources,
 }
 
 impl Flaw {
     /// All deliberate faults.
-    pub const ALL: [Flaw; 28] = [
+    pub const ALL: [Flaw; 29] = [
         Flaw::SharesBuffers,
         Flaw::SharesWorkers,
         Flaw::RunsAgain,
@@ -93,6 +95,7 @@ impl Flaw {
         Flaw::ReadsOneLog,
         Flaw::ExpiresByCalendar,
         Flaw::AwaitsSlowClients,
+        Flaw::KeepsOldSources,
     ];
 }
 

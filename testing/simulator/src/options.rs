@@ -104,6 +104,8 @@ flags! {
         trespasses,
         /// A client sends its data byte by byte. Its bytes stall, so this needs that fault.
         dawdlers,
+        /// Arrays that the server reads from outside of Farcall.
+        sources,
     }
 }
 

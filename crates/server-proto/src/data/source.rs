@@ -7,6 +7,7 @@ use super::Data;
 use super::pull::{MOST, Waiting};
 use crate::action::Action;
 use crate::context::Context;
+use crate::flaw::{Flaw, has};
 use crate::keys::ConnectionKey;
 use crate::map::Map;
 use crate::memory::MemoryGrant;
@@ -97,6 +98,11 @@ fn open(data: &mut Data, cx: &mut Context, mut opened: Opened) {
     let cached = cached.filter(|cached| {
         data.arrays.of_user(cached.id, user).is_ok() && data.names.is_named(cached.id)
     });
+    if let (true, Some(cached), Some(key)) = (has(Flaw::KeepsOldSources), cached, opened.connection)
+        && let Some(record) = data.arrays.record(cached.id)
+    {
+        return cx.clients[key].proto.handle(opened.request, &record);
+    }
     opened.wanted.version = cached.and_then(|cached| cached.wanted.version.clone());
     let number = data.pulls.next();
     let wanted = Box::new(opened.wanted.clone());
