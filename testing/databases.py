@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -82,6 +83,21 @@ class PostgreSQL:
         words = ["-qtA", "-v", "ON_ERROR_STOP=1", "-h", self.folder, "-p", self.port]
         words += ["-U", "farcall", "-d", "postgres", "-f", "-"]
         return self._run("psql", *words, input=text).stdout.strip()
+
+    def serve_tls(self, certificates):
+        """Serves with TLS, with the certificate of a folder, from now on."""
+        for name in ["server.pem", "server.key"]:
+            there = self.folder / name
+            there.write_bytes((certificates / name).read_bytes())
+            there.chmod(0o600)
+            if self._as:
+                shutil.chown(there, "postgres")
+        files = f"ssl_cert_file = '{self.folder}/server.pem'"
+        self.execute(f"alter system set {files}")
+        self.execute(f"alter system set ssl_key_file = '{self.folder}/server.key'")
+        self.execute("alter system set ssl = on")
+        self.execute("select pg_reload_conf()")
+        wait_until(lambda: self.execute("show ssl") == "on", what="TLS")
 
     def stop(self):
         """Ends it at once."""

@@ -2,13 +2,14 @@
 
 import os
 import sqlite3
+import subprocess
 import threading
 
 import farcall
 import numpy as np
 import pytest
 from databases import PostgreSQL
-from servers import wait_until
+from servers import FARCALL, wait_until
 
 IDL = """\
 Module work;
@@ -268,6 +269,30 @@ def test_postgresql_users_and_addresses(serve, postgresql, tmp_path):
         "postgresql://127.0.0.1/postgres",
     ]:
         refused(server, farcall.url(other, query=query), "is not allowed|not an address")
+
+
+def test_the_certificate_of_a_database_is_verified(serve, postgresql, tmp_path):
+    tls = tmp_path / "tls"
+    words = ["access", "certificate", "server", tls, "localhost"]
+    subprocess.run([FARCALL, *words], check=True, capture_output=True, timeout=30)
+    authority = f'certificates = "{tls}/authority.pem"\n'
+    networks = 'networks = ["127.0.0.0/8", "::1/128"]\n'
+    here = source(postgresql, tmp_path, more=authority)
+    there = here.replace("127.0.0.1", "localhost") + networks
+    query = "select ssl::int from pg_stat_ssl where pid = pg_backend_pid()"
+
+    def ask(sources, host):
+        address = f"postgresql://{host}:{postgresql.port}/postgres"
+        return serve(sources).connect(), farcall.url(address, query=query)
+
+    refused(*ask(here, "127.0.0.1"), "cannot be reached")
+    postgresql.serve_tls(tls)
+    # The certificate has this name, and not the address that the name stands for.
+    server, value = ask(there, "localhost")
+    assert list(server.put(value).get()) == [1]
+    refused(*ask(here, "127.0.0.1"), "CERTIFICATE_VERIFY_FAILED")
+    server, value = ask(source(postgresql, tmp_path), "127.0.0.1")
+    assert list(server.put(value).get()) == [1]
 
 
 def test_a_database_that_goes_away_is_named(serve, tmp_path):

@@ -3,17 +3,20 @@
 import hashlib
 import http.server
 import io
+import json
 import os
 import pathlib
 import pickle
 import signal
 import socket
+import ssl
+import subprocess
 import threading
 
 import farcall
 import numpy as np
 import pytest
-from servers import children, wait_until
+from servers import FARCALL, children, wait_until
 
 IDL = """\
 Module work;
@@ -47,8 +50,8 @@ def npy(array):
 class Web:
     """A web server of a test: pages with heads, and what was asked of it."""
 
-    def __init__(self):
-        """Listens on a free port."""
+    def __init__(self, tls=None):
+        """Listens on a free port, with TLS if there is a folder of certificates."""
         self.pages = {}
         self.asked = []
         web = self
@@ -82,6 +85,12 @@ class Web:
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
+        # A connector closes connections of sources that it gives up.
+        self._server.handle_error = lambda *_: None
+        if tls is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls / "server.pem", tls / "server.key")
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         self.port = self._server.server_address[1]
         self.address = f"http://127.0.0.1:{self.port}"
@@ -410,6 +419,27 @@ def test_credentials_go_to_their_source_only(serve, web, tmp_path):
         assert b"FARCALL" not in environment
 
 
+def test_the_certificate_of_a_source_is_verified(serve, tmp_path):
+    tls = tmp_path / "tls"
+    words = ["access", "certificate", "server", tls, "localhost"]
+    subprocess.run([FARCALL, *words], check=True, capture_output=True, timeout=30)
+    web = Web(tls)
+    web.pages["/a.npy"] = (npy(np.arange(3.0)),)
+    networks = 'networks = ["127.0.0.0/8", "::1/128"]\n'
+    authority = f'certificates = "{tls}/authority.pem"\n'
+    address = f"https://localhost:{web.port}/"
+    source = farcall.url(f"{address}a.npy")
+    server = serve(f'[sources.web]\naddress = "{address}"\n{networks}{authority}').connect()
+    assert server.function("total")(3, source).sum == 3
+    server = serve(f'[sources.web]\naddress = "{address}"\n{networks}').connect()
+    refused(server, source, "CERTIFICATE_VERIFY_FAILED")
+    # The certificate is not for this address.
+    address = f"https://127.0.0.1:{web.port}/"
+    server = serve(f'[sources.web]\naddress = "{address}"\n{authority}').connect()
+    refused(server, farcall.url(f"{address}a.npy"), "CERTIFICATE_VERIFY_FAILED")
+    web.close()
+
+
 def test_a_connector_that_dies_is_replaced(serve, web):
     asked, goes_on = threading.Event(), threading.Event()
 
@@ -552,6 +582,54 @@ def test_an_operator_can_name_a_private_network(serve, web):
         both = 'networks = ["127.0.0.0/8", "::1/128"]'
         server = serve(f'[sources.web]\naddress = "http://localhost:{web.port}/"\n{both}').connect()
     assert server.function("total")(3, source).sum == 3
+
+
+def test_refusals_are_in_the_audit_log(start, web, tmp_path):
+    idl, config, audit = (tmp_path / name for name in ["work.idl", "farcall.toml", "audit"])
+    idl.write_text(IDL)
+    config.write_text(f'[sources.web]\naddress = "{web.address}/data/"')
+    words = ["--allow-code", "--config", str(config), "--audit", str(audit)]
+    server = start(idl, options=words).connect()
+    refused(server, farcall.url(f"{web.address}/secret.npy"), "is not allowed")
+    wait_until(lambda: f"{web.address}/secret.npy" in audit.read_text(), what="the line")
+    [line] = [json.loads(line) for line in audit.read_text().splitlines()]
+    assert line["outcome"] == "refused"
+
+
+def test_behind_a_metaserver_the_server_of_the_call_reads_the_address(start, web, tmp_path):
+    web.pages["/a.npy"] = (npy(np.arange(3.0)), {"ETag": '"1"'})
+    web.pages["/b.npy"] = (npy(np.ones(3)),)
+    idl, config = tmp_path / "work.idl", tmp_path / "farcall.toml"
+    idl.write_text(IDL)
+    config.write_text(f'[sources.web]\naddress = "{web.address}/"')
+    meta = subprocess.Popen(
+        [FARCALL, "meta", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        address = meta.stdout.readline().removeprefix("listening on ").strip()
+        words = ["--allow-code", "--config", str(config), "--metaserver", address]
+        start(idl, options=words)
+        client = farcall.connect(address)
+        total = wait_until(lambda: known(client, "total"), what="the function")
+        for _ in range(2):
+            assert total(3, farcall.url(f"{web.address}/a.npy")).sum == 3
+            assert total(3, farcall.url(f"{web.address}/b.npy")).sum == 3
+        assert total.call_async(3, farcall.url(f"{web.address}/a.npy")).result(timeout=30).sum == 3
+        with pytest.raises(farcall.Error, match="does not exist"):
+            total(3, farcall.url(f"{web.address}/c.npy"))
+        with pytest.raises(farcall.Error, match="is not allowed"):
+            total(3, farcall.url("https://example.org/c.npy"))
+    finally:
+        meta.terminate()
+        meta.wait(30)
+
+
+def known(client, name):
+    """A function of a client, when its metaserver knows it."""
+    try:
+        return client.function(name)
+    except farcall.Error:
+        return None
 
 
 def test_a_server_without_sources_and_one_with_a_wrong_entry(serve, web, tmp_path):

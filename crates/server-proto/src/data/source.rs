@@ -124,7 +124,12 @@ pub(crate) fn found(
         return cx.out.push(Action::LeaveSource(number));
     };
     match found {
-        Err(failure) => cx.refuse(key, opened.request, &failure),
+        Err(failure) => {
+            if failure.kind == FailureKind::NotAllowed {
+                cx.audit_refusal(key, &failure.message);
+            }
+            cx.refuse(key, opened.request, &failure);
+        }
         Ok(SourceFound::Unchanged) => tell_of_cached(data, cx, key, opened),
         Ok(SourceFound::Array { form, version }) => {
             let put = Put {
