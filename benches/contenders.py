@@ -2,8 +2,9 @@
 
 Run as `python benches/contenders.py NAME [ADDRESS]`. It prints `ready`, then answers each line
 `BYTES COUNT OUTSTANDING` of standard input with seconds: with 1 outstanding the median of COUNT
-calls that send BYTES bytes and receive as many, 0 bytes being the null call; with more the time of
-COUNT null calls, of which so many are under way at any time, divided by COUNT.
+calls that send BYTES bytes and receive as many, where 0 bytes is the null call. With more than 1
+outstanding, it answers with the time of COUNT null calls divided by COUNT; OUTSTANDING of them are
+under way at any time.
 
 Every tool is used as its documentation says for speed: kept connections, its own fast path for
 arrays, no encryption, its server in a process of its own on this machine.
@@ -368,7 +369,7 @@ def seconds(call: Callable[..., object], *arguments: object) -> float:
 
 
 def measure_outstanding(contender: Contender, count: int, outstanding: int) -> float:
-    """Seconds for each of `count` null calls, of which so many are under way at any time."""
+    """Seconds for each of `count` null calls. `outstanding` of them are under way at any time."""
     under_way: collections.deque[Callable[[], object]] = collections.deque()
     begin = time.perf_counter()
     for _ in range(count):

@@ -52,7 +52,7 @@ struct matrix {
     double *local;
 };
 
-/* All processes, as square as can be; made once. */
+/* The grid of all processes, as square as possible. It is made once. */
 static const struct grid *the_grid(void)
 {
     static struct grid grid;
@@ -89,7 +89,7 @@ static double *take_doubles(size_t count)
     return take(count * sizeof(double));
 }
 
-/* How many of n rows, or columns, one of so many processes has. */
+/* How many of n rows, or columns, one of `processes` processes has. */
 static int part(int n, int process, int processes)
 {
     const int block = BLOCK, source = 0;

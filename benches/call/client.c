@@ -1,8 +1,8 @@
-/* The C side of `farcall bench call`, `client ADDRESS [tcp]`: answers each line of standard input
- * as benches/contenders.py does, `BYTES COUNT OUTSTANDING` by the seconds of a call: with 1
- * outstanding the median of COUNT calls that send BYTES bytes and receive as many, 0 bytes being
- * the null call; with more the time of COUNT null calls divided by their number, of which so many
- * are under way at any time. `tcp` keeps to TCP. */
+/* The C side of `farcall bench call`, `client ADDRESS [tcp]`: answers each line
+ * `BYTES COUNT OUTSTANDING` of standard input as benches/contenders.py does, with the seconds of a
+ * call. With 1 outstanding, this is the median of COUNT calls that send BYTES bytes and receive as
+ * many, where 0 bytes is the null call. With more, it is the time of COUNT null calls divided by
+ * COUNT; OUTSTANDING of them are under way at any time. With `tcp` it uses TCP only. */
 #include "farcall.h"
 
 #include <stdio.h>

@@ -39,10 +39,10 @@ for Evaluation of Communication Algorithms* (2010): Figs. 2, 3, 4, 6 and Table 2
 `benches/flow/paper.py` wrote it. CPU times are those of one core of this processor: {machine}.
 
 [The flow simulator](../flow.md) defines the terms. Mode N follows the text of the paper, because
-its Fig. 1 is lost. The example of that text (section 3.3, step 5) exchanges its two flows midway:
-first f0 has 1/3 on another link, and then f1 has. We read it as one flow with 1/3, whose unused 1/6
-the other flow gets. The packet model of `farcall flow run --mode packets` takes the place of
-BigSimulator, but it is not BigSimulator.
+its Fig. 1 is lost. The example of that text (section 3.3, step 5) lets its two flows change
+places: first f0 has 1/3 on another link, and then f1 has. We read it as one flow with 1/3, whose
+unused 1/6 the other flow gets. The packet model of `farcall flow run --mode packets` takes the
+place of BigSimulator, but it is not BigSimulator.
 """
 FAT_TREES_TEXT = """\
 ## Figs. 2 and 3: all-to-all on full-bisection fat trees

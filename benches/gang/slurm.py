@@ -106,7 +106,7 @@ def cluster(nodes, cpus, gang=False):
             wait_for_nodes(nodes)
             yield folder
         finally:
-            # A controller whose nodes are gone before their jobs waits for them.
+            # If the nodes go before their jobs, the controller waits for these jobs.
             told("scancel", "-u", "root")
             end = time.monotonic() + START
             while told("squeue", "-h") and time.monotonic() < end:

@@ -146,7 +146,7 @@ class Page:
         if "ping beside a burst, max-min, of ideal" not in self.rows:
             return
         print("\n## Table 8: one client pings while the other sends as fast as it can")
-        print("\nPercent of two links. For the paper, MB/s divided by twice its (a).")
+        print("\nPercent of two links. For the paper, this is its MB/s divided by twice its (a).")
         lines = []
         for s in SYSTEMS[:4]:
             paper = f"{TABLE8[s] / LINK / 2 * 100:.1f}" if s in TABLE8 else ""

@@ -1,4 +1,5 @@
-//! Compiles the functions that take a list of arguments, which only C can define.
+//! Compiles `variadic.c`, which has the functions with a list of arguments. Rust can call such
+//! functions but cannot define them.
 
 fn main() {
     for file in ["src/variadic.c", "include"] {

@@ -120,7 +120,7 @@ module farcall
       integer(c_int64_t), value :: session
     end function
 
-    ! Waits for the end of a call, at most so many seconds; a negative number means no limit.
+    ! Waits for the end of a call, at most `timeout` seconds; a negative number means no limit.
     integer(c_int) function farcall_wait(session, timeout) bind(c)
       import :: c_int, c_int64_t, c_double
       integer(c_int64_t), value :: session
@@ -281,7 +281,7 @@ contains
     server%handle = c_null_ptr
   end subroutine
 
-  ! The function of a name. Without `status`, a failure stops the program.
+  ! The function with this name. Without `status`, a failure stops the program.
   type(farcall_function) function farcall_function_of(server, name, status) result(function)
     type(farcall_server), intent(in) :: server
     character(*), intent(in) :: name
@@ -302,7 +302,7 @@ contains
     call check(object%handle, "farcall_object_new", status)
   end function
 
-  ! The method of a name. Call it like a function, as long as the object exists.
+  ! The method with this name. Call it like a function, as long as the object exists.
   type(farcall_function) function farcall_object_method(object, name, status) result(function)
     type(farcall_object), intent(in) :: object
     character(*), intent(in) :: name

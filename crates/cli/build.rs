@@ -1,5 +1,5 @@
-//! What the command exports to the libraries that its workers load, and which they are bound to
-//! before their own: the error handler of BLAS and LAPACK, and temporary files.
+//! Exports symbols of the command to the libraries that its workers load: the error handler of BLAS
+//! and LAPACK, and temporary files. Libraries are bound to these before their own.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,4 +1,5 @@
-//! Every element sends every other different bytes, round after round, and checks what it gets.
+//! Every process sends every other one different bytes in each round, and checks what it receives.
+//! Each process prints a hash of what it received, which is the same in every run.
 //!
 //!     farcall gang run -n 4 all_to_all 50 20000
 

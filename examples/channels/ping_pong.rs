@@ -1,4 +1,5 @@
-//! Latency and bandwidth between two elements, by message size.
+//! Measures latency and bandwidth between two processes, by message size. The first process prints
+//! one line for each size.
 //!
 //!     farcall gang run -n 2 ping_pong
 

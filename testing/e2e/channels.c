@@ -1,4 +1,4 @@
-/* Every function of the channels in farcall.h, in a job of three elements. */
+/* Every function of the channels in farcall.h, in a job of three processes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ int main(void) {
     size_t rank = farcall_channel_rank(channel), size = farcall_channel_size(channel);
     check(size == 3 && rank < size, "rank and size");
 
-    /* Around a ring, which rank 0 begins and ends. */
+    /* A message goes around a ring. Rank 0 sends it first and receives it last. */
     int64_t source = (int64_t)((rank + size - 1) % size), sum = 0;
     check(farcall_channel_poll(channel, -1) == 0 || rank > 0, "nothing has come yet");
     if (rank > 0) {

@@ -177,7 +177,7 @@ static void *sessions(void *unused) {
   EXPECT(grpc_function_handle_default(&nap, "nap"), GRPC_NO_ERROR);
   EXPECT(grpc_function_handle_default(&crash, "crash"), GRPC_NO_ERROR);
 
-  /* Not completed, completed, and how often it may be asked. */
+  /* A call that has not completed, one that has, and the same questions again. */
   EXPECT(grpc_call_async(&nap, &ids[0], LONG_NAP, &slept[0]), GRPC_NO_ERROR);
   EXPECT(grpc_call_async(&nap, &ids[1], 1, &slept[1]), GRPC_NO_ERROR);
   EXPECT(grpc_probe(ids[0]), GRPC_NOT_COMPLETED);
@@ -230,7 +230,7 @@ static void *sessions(void *unused) {
   EXPECT(grpc_get_error(ids[0]), GRPC_SESSION_FAILED);
   EXPECT(grpc_probe(ids[0]), GRPC_NO_ERROR);
 
-  /* Numbers that are no session. */
+  /* Numbers that are not sessions. */
   wrong[0] = 0, wrong[1] = 1 << 30;
   EXPECT(grpc_wait(GRPC_SESSIONID_VOID), GRPC_INVALID_SESSION_ID);
   EXPECT(grpc_wait(wrong[1]), GRPC_INVALID_SESSION_ID);
@@ -272,7 +272,7 @@ static void *any(void *unused) {
     collected++;
     EXPECT(seen[which]++, 0);
   }
-  /* The other threads may still be busy with mine. */
+  /* Other threads may still be collecting sessions of this thread. */
   EXPECT(grpc_wait_and(ids, EACH), GRPC_NO_ERROR);
   for (i = 0; i < EACH; i++)
     EXPECT(slept[i], i % 3);

@@ -1,4 +1,4 @@
-! An array is at the server before it is needed, and what a call makes of it stays there.
+! Stores an array at the server before a call needs it. The result of the call stays there.
 program handles
   use farcall
   use, intrinsic :: iso_c_binding
@@ -38,7 +38,7 @@ program handles
   call expect(farcall_get(held, factors))
   if (any(abs(factors - a) > 0d0)) error stop "rows"
   call expect(farcall_drop(held))
-  ! What is no handle is refused.
+  ! A value that is not a handle is refused.
   if (farcall_call(dgesv, n, 1, none, n, pivots, b, n, info) /= FARCALL_ARGUMENT) &
     error stop "a callback"
   call farcall_disconnect(server)

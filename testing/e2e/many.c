@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
   CHECK(farcall_wait(first, 0) == FARCALL_UNKNOWN_SESSION);
   CHECK(resident_pages() - before < 4096);
 
-  /* Nobody waits for these: there is an end to what is kept. */
+  /* Nobody waits for these: the number of results that are kept is bounded. */
   for (i = 0; farcall_invoke_async(dot, 1, &x, &x, &r[0]) != 0; i++)
     CHECK(i < MOST);
   CHECK(i == MOST && farcall_error_status() == FARCALL_ARGUMENT);

@@ -1,4 +1,4 @@
-/* What a remote library prints, here: `output SERVER` serves faults.idl. */
+/* Prints here what a remote library prints. `output SERVER`; the server has faults.idl. */
 #include "farcall.h"
 
 #include <stdio.h>

@@ -57,7 +57,7 @@ static void *two_servers(void *unused) {
   return unused;
 }
 
-/* A call of which nobody waits for the end. */
+/* A call whose end nobody waits for. */
 static void *only_probed(void *unused) {
   enum { LENGTH = 1 << 15 };
   double *x = malloc(LENGTH * sizeof *x), *y = malloc(LENGTH * sizeof *y);

@@ -615,6 +615,8 @@ def test_behind_a_metaserver_the_server_of_the_call_reads_the_address(start, web
             assert total(3, farcall.url(f"{web.address}/a.npy")).sum == 3
             assert total(3, farcall.url(f"{web.address}/b.npy")).sum == 3
         assert total.call_async(3, farcall.url(f"{web.address}/a.npy")).result(timeout=30).sum == 3
+        # Each call reads a source without a version once.
+        assert [path for path, _ in web.asked].count("/b.npy") == 2
         with pytest.raises(farcall.Error, match="does not exist"):
             total(3, farcall.url(f"{web.address}/c.npy"))
         with pytest.raises(farcall.Error, match="is not allowed"):

@@ -235,6 +235,43 @@ def test_calls_of_a_lost_server_run_elsewhere(start, steps):
         assert np.array_equal(array, data)
 
 
+def test_a_server_that_comes_back_without_its_arrays(start, steps):
+    """What it had is computed again, whether it is killed during a call or between two."""
+    server = start(steps)
+    address, kills = server.address, 0
+    servers = connect_all([server])
+    copy, nap = servers[0].function("copy"), servers[0].function("nap")
+    n = 20_000
+    data = np.frombuffer(np.random.default_rng(7).bytes(n), dtype="S1")
+    result = np.zeros_like(data)
+    ended = threading.Event()
+
+    def kill():
+        nonlocal server, kills
+        for pause in (0.05, 0.4, 0.3):
+            if ended.wait(pause):
+                break
+            server.process.kill()
+            server.process.wait()
+            kills += 1
+            server = start(steps, listen=address)
+
+    killer = threading.Thread(target=kill)
+    try:
+        with farcall.transaction(servers) as t:
+            middle = copy(n=n, in_=data).out
+            for _ in range(1000):
+                middle = nap(middle, 50, n).x
+            copy(n=n, in_=middle, out=result)
+            killer.start()
+    finally:
+        ended.set()
+        killer.join()
+    assert np.array_equal(result, data)
+    assert kills > 0
+    assert t.report["calls"] > len(t), "calls were made again"
+
+
 def test_a_call_that_may_not_be_repeated_says_so(start, steps):
     first, second = (start(steps, options=("--pes", "1")) for _ in range(2))
     servers = connect_all([first, second])

@@ -177,7 +177,7 @@ def test_a_server_shows_its_credentials_to_no_address_that_a_client_chooses(serv
     of_closed, closed_s = pull(server, f"farcall://127.0.0.1:{port}")
     assert heard and SECRET.encode() not in b"".join(heard)
     assert of_open == of_closed
-    # Both answers come when the same time is over.
+    # Both answers take the same time.
     assert abs(open_s - closed_s) < 1.0, (open_s, closed_s)
 
 

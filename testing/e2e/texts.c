@@ -1,6 +1,6 @@
-/* Arrays of strings that come back, in the ways that script.c has not: asynchronous, in values that
- * say what they are, as rows, and what is refused. The server, of languages.idl, is the first
- * argument. */
+/* Arrays of strings as results, in the ways that script.c does not use: asynchronous calls, values
+ * with a kind, and rows of characters. Also wrong arguments, which are refused. The first argument
+ * is a server of languages.idl. */
 #include "farcall.h"
 
 #include <stdio.h>
@@ -50,7 +50,7 @@ static void made(void) {
   CHECK(*words[0] == '\0' && strcmp(words[1], "ONE") == 0);
   farcall_free_texts(words, 3);
 
-  /* A call that fails, or was given up, makes none. */
+  /* A call that fails, or was given up, makes no texts. */
   words[0] = "more than eight";
   CHECK(farcall_call_values(capitals, values, 3) == FARCALL_ARGUMENT);
   CHECK(strstr(farcall_error_message(), "at most 8 bytes, given string 0 of 15") != NULL);

@@ -1,4 +1,5 @@
-//! Generated files: which files they are, and their generators.
+//! Generated files: which files they are, and their generators. `tidy::generated` checks the
+//! header, and a test of the command checks the reference, because it takes a build.
 
 mod header;
 

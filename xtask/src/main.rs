@@ -1,4 +1,4 @@
-//! Tasks of the project: `cargo xtask tidy` checks the house rules of `CONTRIBUTING.md`, `cargo
+//! Tasks of the project. `cargo xtask tidy` checks the house rules of `CONTRIBUTING.md`, `cargo
 //! xtask generate` writes the generated files, and `cargo xtask simulate` plays servers in virtual
 //! time.
 

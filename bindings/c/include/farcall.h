@@ -131,7 +131,7 @@ typedef struct farcall_object farcall_object;
 // A connection to a server, or to all servers behind a metaserver.
 typedef struct farcall_server farcall_server;
 
-// The session of a call that was started; 0 is no session.
+// The session of a call that was started; 0 means no session.
 typedef uint64_t farcall_session;
 
 // An argument with its type and size.
@@ -294,7 +294,7 @@ uint32_t farcall_abi_version(void);
 // An integer must have the declared width: pass (int64_t)n if the interface says long.
 farcall_status farcall_call(farcall_server *server, const char *name, ...);
 
-// The function of a name, `module/name` or `name` alone. It is valid until the server is
+// The function with this name, `module/name` or just `name`. It is valid until the server is
 // disconnected. The client fetches its interface once. Returns NULL if there is no such function.
 //
 // `server` is from `farcall_connect`, `name` is a string ended by NUL.
@@ -707,8 +707,8 @@ farcall_status farcall_transaction_cancel(void);
 // `server` is from `farcall_connect`, `name` is a string ended by NUL.
 farcall_object *farcall_object_new(farcall_server *server, const char *name);
 
-// The method of a name. Call it like a function. It is valid as long as the object. The methods of
-// an object run one after the other. Returns NULL if there is no such method.
+// The method with this name. Call it like a function. It is valid as long as the object. The
+// methods of an object run one after the other. Returns NULL if there is no such method.
 //
 // `object` is from `farcall_object_new`, `name` is a string ended by NUL.
 farcall_function *farcall_object_method(farcall_object *object, const char *name);

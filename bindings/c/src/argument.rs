@@ -1,4 +1,6 @@
-//! The arguments of a call, which C passes as pointers.
+//! Reads the arguments of a call, which C passes as pointers, and checks what can be checked. An
+//! argument that states its type and size is compared with the interface. A bare pointer is
+//! trusted, and the caller promises what it points to.
 
 use crate::error::Problem;
 use crate::function::{Function, kind};

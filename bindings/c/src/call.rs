@@ -1,4 +1,6 @@
-//! Calls whose arguments are in an array.
+//! Calls whose arguments are in an array, as pointers or as values with a type. `argument` reads
+//! them, and `sessions` keeps calls that run on. Inside a transaction, a call is recorded and does
+//! not run.
 
 use crate::argument::{self, Use, Value};
 use crate::error::{Problem, guard, status};

@@ -1,4 +1,5 @@
-//! Functions of a C program that a called function calls.
+//! Makes callbacks of the functions of a C program. An interface with a callback that C cannot
+//! express is refused before the call. A callback runs on the thread that waits for its call.
 
 use farcall_client::{Callback, CallbackArguments, CallbackError, Scalar};
 use farcall_idl::{Interface, Param, Type};

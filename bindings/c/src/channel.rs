@@ -1,4 +1,5 @@
-//! Channels between the processes of a gang job.
+//! Channels between the processes of a gang job, for C. `farcall_channel` does the work. One thread
+//! at a time may use a channel.
 
 use crate::Status;
 use crate::error::{self, Problem, guard};

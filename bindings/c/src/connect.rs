@@ -49,7 +49,7 @@ impl Server {
         }
     }
 
-    /// The function of a name; the client fetches its interface once.
+    /// The function with this name; the client fetches its interface once.
     pub(crate) fn function(&self, name: &str) -> Result<Arc<Function>, Problem> {
         let client = self.client.function(name)?;
         let mut functions = self

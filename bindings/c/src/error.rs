@@ -1,4 +1,5 @@
-//! The last error of each thread.
+//! The last error of each thread, and the status of each kind of error. Every function of the
+//! library runs inside `guard`, so no panic leaves it.
 
 use crate::Status;
 use farcall_client::{Error, FailureKind};

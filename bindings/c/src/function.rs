@@ -1,4 +1,5 @@
-//! Function handles, and what they tell about arguments.
+//! Function handles, and what they tell about arguments. `call` makes the calls. A text that the
+//! library returns remains valid as long as its function.
 
 use crate::connect::Server;
 use crate::error::{Problem, guard};
@@ -149,7 +150,7 @@ impl From<farcall_client::Times> for Times {
     }
 }
 
-/// The function of a name, `module/name` or `name` alone. It is valid until the server is
+/// The function with this name, `module/name` or just `name`. It is valid until the server is
 /// disconnected. The client fetches its interface once. Returns NULL if there is no such function.
 ///
 /// # Safety

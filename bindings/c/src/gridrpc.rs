@@ -106,7 +106,7 @@ fn grid() -> Result<Arc<Grid>, Fault> {
 }
 
 impl Grid {
-    /// The server of a name, or the default server; the client connects to it once.
+    /// The server with this name, or the default server; the client connects to it once.
     fn server(&self, name: Option<&str>) -> Result<Arc<Server>, Fault> {
         let name = match name {
             Some(name) => name.to_owned(),

@@ -19,7 +19,7 @@ pub struct Handle {
     version: u64,
 }
 
-/// The handles of the process, by their addresses: an argument that is one of them is no array.
+/// The handles of the process, by their addresses: an argument that is one of them is not an array.
 static KNOWN: LazyLock<Mutex<HashMap<usize, farcall_client::Handle>>> =
     LazyLock::new(Mutex::default);
 /// How many there are, so that calls without any do not look.

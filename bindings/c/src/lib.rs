@@ -61,7 +61,7 @@ pub enum Status {
     FarcallUnknownSession = 10,
 }
 
-/// The session of a call that was started; 0 is no session.
+/// The session of a call that was started; 0 means no session.
 pub type SessionId = u64;
 
 /// The kind of an argument, or of the elements of an array.

@@ -1,4 +1,6 @@
-//! Memory for arrays, which is shared with a server on this host.
+//! Memory for arrays, which is shared with a server on the same host. The client makes the shared
+//! memory; elsewhere the piece is ordinary memory. Each piece is remembered by its address, so a
+//! wrong address is an error and is not freed.
 
 use crate::Status;
 use crate::connect::Server;

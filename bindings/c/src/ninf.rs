@@ -1,4 +1,6 @@
-//! The names of the Ninf client library: what `include/ninf.h` declares.
+//! The names of the Ninf client library: what `include/ninf.h` declares. They call the same code as
+//! the names of `farcall.h`. Numbers and return values are those of Ninf, and unknown sessions are
+//! ignored.
 
 use crate::connect::Server;
 use crate::error::{Problem, fail, farcall_error_message, farcall_error_status, guard};
@@ -30,7 +32,7 @@ fn ninf() -> MutexGuard<'static, Ninf> {
 }
 
 impl Ninf {
-    /// The server of a name without a server.
+    /// The server of a function's name that names no server.
     fn default_address(&self) -> String {
         let environment = std::env::var("NINF_SERVER").ok();
         let host = || environment.filter(|host| !host.is_empty());

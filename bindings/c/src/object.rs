@@ -54,8 +54,8 @@ pub unsafe extern "C" fn farcall_object_new(
     })
 }
 
-/// The method of a name. Call it like a function. It is valid as long as the object. The methods of
-/// an object run one after the other. Returns NULL if there is no such method.
+/// The method with this name. Call it like a function. It is valid as long as the object. The
+/// methods of an object run one after the other. Returns NULL if there is no such method.
 ///
 /// # Safety
 /// `object` is from `farcall_object_new`, `name` is a string ended by NUL.

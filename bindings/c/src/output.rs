@@ -1,5 +1,6 @@
-//! The printed output of called functions: forwarded to a function of the caller, or left at the
-//! server.
+//! The printed output of called functions: forwarded to a function of the caller, or left in the
+//! server's log. The client cuts it into lines. The writer runs on the thread that waits for the
+//! call.
 
 use crate::Status;
 use crate::error::{Problem, status};

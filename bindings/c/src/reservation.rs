@@ -1,4 +1,5 @@
-//! What is reserved ahead of time.
+//! Reservations, for C. The structure states its own size, so that later versions can add members.
+//! The server decides what can be reserved.
 
 use crate::Status;
 use crate::connect::Server;

@@ -204,7 +204,7 @@ pub(crate) unsafe fn array<'a, T>(start: *const T, count: usize) -> Result<&'a [
     }
 }
 
-/// The time after so many seconds.
+/// The time `timeout` seconds from now.
 fn deadline(timeout: f64) -> Result<Option<Instant>, Problem> {
     if timeout.is_nan() {
         return Err(Problem::argument("the time-out is not a number".to_owned()));

@@ -1,4 +1,6 @@
-//! Active calls of sessions, by number, and the outcomes of calls that have ended.
+//! The active calls of sessions, by number, and the outcomes of calls that have ended. `session`
+//! and `gridrpc` have the functions that C programs call. The number of sessions that are open or
+//! remembered is bounded.
 
 use crate::Status;
 use crate::error::Problem;

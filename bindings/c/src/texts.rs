@@ -1,4 +1,6 @@
 //! Arrays of texts of fixed length: their fields during a call, and where the caller has them.
+//! `farcall_idl` has the form of the fields. The texts of a call live as long as the call, and
+//! results are given to the caller once.
 
 use crate::Kind;
 use crate::argument::{Value, mismatch};
@@ -25,7 +27,7 @@ enum TextMemory {
     Room(*const *mut c_char),
     /// Pointers that the library sets.
     Made(*mut *mut c_char),
-    /// Rows of so many characters, which end with blanks.
+    /// Rows of this many characters, padded with blanks.
     Rows(*mut u8, usize),
     /// Texts that end with NUL, one after the other; the call only reads them.
     Read,
@@ -223,7 +225,7 @@ fn is_utf8(texts: Vec<&[u8]>) -> Result<Vec<&[u8]>, String> {
 }
 
 /// # Safety
-/// `start` points to so many bytes.
+/// `start` points to `length` bytes.
 unsafe fn bytes<'a>(start: *const u8, length: usize) -> &'a [u8] {
     match length {
         0 => &[],

@@ -1,4 +1,5 @@
-//! Transactions: calls of a thread that are recorded, and run as a data-flow graph.
+//! Transactions of C programs: calls of a thread that are recorded, and run as a data-flow graph.
+//! `farcall_client` records and runs them. Each thread has at most one open transaction.
 
 use crate::call::list;
 use crate::connect::Server;

@@ -182,7 +182,7 @@ farcall_status farcall_fetch(farcall_server *server, const char *name, const cha
       FARCALL_INTERNAL);
 }
 
-/* The call that would take over the share of a function does not happen: drops the share. */
+/* Drops the share of a function if the call that would take it over does not happen. */
 #define GIVEN_BACK(function, error) (farcall_internal_give_back(function), error)
 
 grpc_error_t grpc_call(grpc_function_handle_t *handle, ...) {

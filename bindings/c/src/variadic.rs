@@ -1,4 +1,5 @@
-//! The functions that only `variadic.c` uses.
+//! The functions that only `variadic.c` uses. No header declares them, and programs must not call
+//! them.
 
 use crate::Status;
 use crate::error::{Problem, fail};

@@ -15,7 +15,7 @@ public final class RemoteObject implements AutoCloseable {
         this.object = object;
     }
 
-    /** The method of a name. Call it like a function. */
+    /** The method with this name. Call it like a function. */
     public synchronized Function method(String name) {
         if (object == null) {
             throw new IllegalStateException("the object is closed");

@@ -50,7 +50,7 @@ public final class Server implements AutoCloseable {
                         address, connectTimeout.toNanos() * 1e-9, timeout.toNanos() * 1e-9);
     }
 
-    /** The function of a name, {@code module/name} or {@code name} alone. */
+    /** The function with this name, {@code module/name} or just {@code name}. */
     public Function function(String name) {
         return whileOpen(() -> new Function(this, Native.function(server, name)));
     }

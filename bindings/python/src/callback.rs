@@ -1,4 +1,6 @@
-//! Callbacks: callables that a remote function calls while it runs.
+//! Callbacks: Python callables that a remote function calls while it runs. The client runs them on
+//! the thread that waits for the call. A callable that fills none of its OUT arguments and returns
+//! nothing is an error.
 
 use crate::{array, error};
 use farcall_client::{CallbackArguments, CallbackError, Scalar};

@@ -1,4 +1,5 @@
-//! Errors as Python's exceptions, which `farcall._errors` defines.
+//! Turns errors into Python's exceptions, which `farcall._errors` defines. A `KeyboardInterrupt` or
+//! `SystemExit` in a callback reaches the caller unchanged.
 
 use crate::server::take_interrupt;
 use farcall_channel::ChannelError;

@@ -1,4 +1,5 @@
-//! Estimates of calls: predicted bytes, memory and seconds, as read-only Python attributes.
+//! Estimates of calls: predicted bytes, memory and seconds, as read-only Python attributes. The
+//! client and the server compute them. A time that is not known yet is `None`.
 
 use pyo3::prelude::*;
 

@@ -1,4 +1,6 @@
 //! The flow simulator for `farcall.flow`: platforms, patterns, and results as NumPy arrays.
+//! `farcall_flow` simulates, and the Python part draws. The interpreter is free during a
+//! simulation, which a signal can interrupt.
 
 use farcall_flow::platform::{EdgeList, LinkId};
 use farcall_flow::{

@@ -1,5 +1,6 @@
 //! Function handles and the ways to call them: at once, asynchronously, as durable calls, and as a
-//! map over many arguments.
+//! map over many arguments. `arguments` prepares the arguments, and the client makes the call. The
+//! arrays of a call are held until it has ended.
 
 mod arguments;
 mod recording;

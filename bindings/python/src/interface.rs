@@ -1,4 +1,5 @@
-//! The interface of a function, for people and for programs.
+//! Shows the interface of a function to people and to programs: its text, its help and its Python
+//! signature. `farcall_idl` parses it. Shapes are in NumPy's order.
 
 use crate::array;
 use farcall_idl::{Body, Mode, Order, Param};

@@ -1,4 +1,5 @@
-//! Memory shared with a server, for NumPy arrays.
+//! Memory shared with a server, for NumPy arrays. An array keeps the memory alive as long as it
+//! exists.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

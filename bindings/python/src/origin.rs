@@ -1,4 +1,5 @@
-//! How an object's connection was made, so that another process can make it again.
+//! Remembers how an object's connection was made, so that another process can make it again. A
+//! token is never pickled. A forked child cannot use the connection of its parent.
 
 use crate::error;
 use farcall_client::Error;

@@ -1,5 +1,6 @@
 //! Reservations of processor elements and bandwidth: what is asked for, what was granted, and its
-//! release.
+//! release. The server decides. The end of a `with` block releases a reservation, and releasing it
+//! twice does nothing.
 
 use crate::error;
 use crate::origin::Origin;

@@ -1,4 +1,6 @@
-//! The result of a call: OUT and INOUT arguments as a named tuple.
+//! The result of a call: OUT and INOUT arguments as a named tuple, in the order of the interface.
+//! The class of a function is made once. An array of one element that the call itself has made
+//! becomes a number.
 
 use crate::array::Slot;
 use farcall_idl::{Interface, Scalar, Values};

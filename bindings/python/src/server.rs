@@ -1,4 +1,5 @@
-//! Servers: connecting, and what a connection can do.
+//! Servers: connecting, and what a connection can do. `farcall_client` does the work, and other
+//! Python threads run meanwhile. A signal handler that raises an exception interrupts the wait.
 
 use crate::durable_call::{DurableCall, DurableStatus};
 use crate::error;

@@ -1,4 +1,6 @@
-//! A worker process whose functions are Python's.
+//! A worker process whose functions are Python's. The crate `worker` talks to the server; this
+//! module calls the Python functions with NumPy views of the call's memory. A function that keeps a
+//! view after its call fails, because the memory belongs to the next call.
 
 use crate::{array, texts};
 use callback::{Callback, Line};

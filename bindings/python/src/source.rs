@@ -1,4 +1,6 @@
-//! Addresses outside of Farcall from which the server of a call reads an array.
+//! `farcall.url`: an address outside of Farcall that stands for an array. The client sends the
+//! address, and the server of a call reads it. This module checks what the client itself must know:
+//! the type and the order of the numbers.
 
 use crate::array;
 use crate::error;

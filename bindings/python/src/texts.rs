@@ -1,4 +1,5 @@
-//! Arrays of texts of fixed length, which are lists of str in Python.
+//! Arrays of texts of fixed length, which are lists of `str` in Python. `array` handles arrays of
+//! numbers. A single `str` is not taken for a sequence of texts.
 
 use crate::error;
 use farcall_idl::{ArrayLayout, MOST_TEXTS, Param, read_texts};

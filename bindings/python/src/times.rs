@@ -1,4 +1,5 @@
-//! The times of a finished call in seconds, by its parts.
+//! The times of a finished call in seconds, by its parts. The server measures its parts, the client
+//! measures the total, and `other` is the rest.
 
 use pyo3::prelude::*;
 

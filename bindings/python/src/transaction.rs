@@ -1,4 +1,6 @@
-//! Transactions: calls that are recorded first, and then run as a data-flow graph.
+//! Transactions: calls that are recorded first, and then run as a data-flow graph. `farcall_client`
+//! runs them. Each thread records into one transaction at most, and the arrays of its calls are
+//! held until they have run.
 
 use crate::array::{self, Kept, Slot};
 use crate::error;

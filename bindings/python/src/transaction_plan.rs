@@ -1,4 +1,5 @@
-//! Plans: transactions that are saved as text.
+//! Plans: transactions that are saved as text. The crate `plan` reads the text, and
+//! `farcall_client` runs the calls. Running a plan from Python writes no file.
 
 use crate::array;
 use crate::error;

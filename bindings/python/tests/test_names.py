@@ -43,7 +43,7 @@ def test_exceptions_are_those_of_python_too():
 
 @pytest.mark.parametrize(("old", "present"), farcall._DEPRECATED.items())
 def test_old_names_work_and_warn(old, present):
-    """A name of an earlier version is the present object."""
+    """A name of an earlier version leads to the same object as the present name."""
     with pytest.warns(DeprecationWarning, match=f"use farcall.{present}"):
         assert getattr(farcall, old) is getattr(farcall, present)
     with pytest.raises(AttributeError, match="nothing"):

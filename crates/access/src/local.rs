@@ -1,6 +1,6 @@
 //! Who is at the other end of a TCP connection within this host.
 //!
-//! The system knows the owner of each socket (sock_diag(7)). That is no proof of who speaks: a
+//! The system knows the owner of each socket (sock_diag(7)). That does not prove who speaks: a
 //! forwarder that runs as one user passes on the bytes of others. So the owner keeps anonymous
 //! users of one host apart, and gives no rights.
 

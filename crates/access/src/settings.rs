@@ -1,4 +1,6 @@
-//! The settings of an operator about access.
+//! The settings of an operator about access, and the files of TLS that they name. `Access` decides
+//! about a client. The module also lists the keys that functions must not read: the whole folder of
+//! the certificates, or each key beside them.
 
 use farcall_tls::{FileError, Identity, IdentityFiles, Validity};
 use serde::Deserialize;

@@ -1,4 +1,6 @@
-//! Finds the users of processes and of this host.
+//! Finds the user at the other end of a Unix socket, and the ids of a user of this host. Both
+//! answers come from the system and not from the client. `Access` decides about tokens and
+//! certificates.
 
 use farcall_rpc_proto::User;
 use nix::unistd;

@@ -1,5 +1,6 @@
 //! Measures how long a small call waits while a large one transfers its data, and how fast arrays
-//! transfer over two links.
+//! transfer over two links. It prints nothing: `call` shows its rows. The measurements over links
+//! need root, and without it there are no such rows.
 
 use super::table::{Better, Row};
 use crate::failure::Failure;
@@ -109,8 +110,8 @@ fn call_null(null: &Function) -> Result<f64, Failure> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Sends an array to the server and back. With a moment, cancels the call then and returns the time
-/// of the cancel.
+/// Sends an array to the server and back. If a moment is given, cancels the call at that moment and
+/// returns the time of the cancel.
 fn call_echo(
     echo: &Function,
     source: &[u8],

@@ -1,4 +1,6 @@
-//! `farcall bench call`: the cost of a call.
+//! `farcall bench call`: the cost of a call. Every figure stands beside a plain TCP exchange of the
+//! same bytes, or another limit, and both are measured in turn. `kept` and `beside` measure stored
+//! data and calls beside large ones.
 
 mod kept;
 

@@ -1,4 +1,5 @@
-//! A process that measures one contender, one round at a time.
+//! A process that measures one contender, one round at a time. The program of the contender takes
+//! the times; this module asks for them. A contender ends when its input ends.
 
 use crate::failure::Failure;
 use std::io::{BufRead, BufReader, Write};

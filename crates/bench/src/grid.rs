@@ -1,5 +1,6 @@
 //! `farcall bench grid`: the placement of calls by a metaserver, compared with simple policies and
-//! with the best assignment.
+//! with the best assignment. All policies get the same calls at the same times. `best` searches for
+//! the best assignment in a simulation.
 
 mod best;
 mod calls;

@@ -1,4 +1,6 @@
-//! `farcall bench load`: many clients at once.
+//! `farcall bench load`: many clients at once. `papers` has the experiments of the Ninf papers, and
+//! this module has `dgesv` and what all experiments share. Each case reports rates, waits and
+//! fairness in the same form.
 
 pub(crate) mod clients;
 pub(crate) mod machine;

@@ -1,4 +1,5 @@
-//! Finds the measured `farcall` program, and the interface files of the project's libraries.
+//! Finds the measured `farcall` program, and the interface files of the project's libraries. It
+//! builds nothing: if something is missing, the error says what to build.
 
 use crate::failure::Failure;
 use std::env;

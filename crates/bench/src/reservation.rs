@@ -1,5 +1,5 @@
 //! `farcall bench reservation`: a transfer beside the bulk data of others, with and without
-//! reserved bandwidth.
+//! reserved bandwidth. Both cases are measured in every round, on the same link.
 
 use super::table::{Better, Row, report};
 use crate::failure::Failure;

@@ -1,4 +1,4 @@
-//! Signals for the benchmarks: an interrupted run leaves no network namespaces, and a closed pipe
+//! Signals for the benchmarks. An interrupted run leaves no network namespaces, and a closed pipe
 //! ends a run quietly.
 
 use crate::failure::Failure;

@@ -1,4 +1,6 @@
 //! The rows of a benchmark: our figure, the figure of a peer from the same run, and their ratio.
+//! The benchmarks measure; this module prints and checks the bars. A ratio that is not a number
+//! misses every bar.
 
 use crate::failure::Failure;
 use serde_json::{Value, json};

@@ -1,5 +1,6 @@
 //! `farcall bench trunk`: trunks between hosts in network namespaces, compared with the capacity of
-//! the links, with plain TCP and with the kernel's multipath TCP.
+//! the links, with plain TCP and with the kernel's multipath TCP. The modules below measure, and
+//! `farcall_lab` makes the hosts. It needs root.
 
 mod failures;
 mod questions;

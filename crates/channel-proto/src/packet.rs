@@ -1,4 +1,5 @@
-//! The header of a packet and its encoding: fixed fields, little-endian.
+//! The header of a packet and its encoding: fixed fields, little-endian. What the messages after it
+//! contain does not matter here. Bytes that are not a packet are refused with the reason.
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 48;

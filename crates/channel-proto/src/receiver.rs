@@ -1,4 +1,6 @@
 //! The receiving end of one pair: decides which messages of a packet are new, and what to answer.
+//! The caller has the receive FIFO. Each message is accepted once and in order, and a packet of a
+//! past epoch is dropped.
 
 use crate::{Header, Kind, ReceiverContext};
 

@@ -1,4 +1,6 @@
-//! The sending end of one pair: decides when packets are sent, sent again and freed.
+//! The sending end of one pair: decides when packets are sent, sent again and freed. The caller has
+//! the messages in its send FIFO. A message is freed only by an answer of the present epoch. A
+//! saved pair has each message on one side only.
 
 use crate::{Config, Freeze, Header, Kind, Nanos, SenderContext};
 use alloc::collections::VecDeque;

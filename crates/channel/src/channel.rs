@@ -1,4 +1,6 @@
-//! The [`Channel`]: how a process of a gang job sends and receives messages.
+//! The [`Channel`]: how a process of a gang job sends and receives messages. `ring` and `segment`
+//! have the shared memory, and `engine` carries messages to other nodes. Messages between two
+//! processes arrive in order, each exactly once.
 
 use crate::context::{Wait, Waiting};
 use crate::error::{ChannelError, Corrupt};

@@ -1,4 +1,7 @@
-//! Collective operations, which every process of a gang job calls in the same order.
+//! Collective operations, which every process of a gang job calls in the same order. They are made
+//! of messages between pairs of processes, on a twin channel of their own, so they do not disturb
+//! other messages. The order of the operations depends only on the size of the gang job, so a sum
+//! is the same in each run.
 
 use crate::channel::Channel;
 use crate::error::ChannelError;

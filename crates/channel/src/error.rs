@@ -1,4 +1,5 @@
-//! The errors of channels, and damage found in shared memory.
+//! The errors of channels, and damage found in shared memory. An error that follows from wrong use
+//! says which rank or channel is meant and what exists.
 
 use std::io;
 

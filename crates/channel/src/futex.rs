@@ -1,4 +1,6 @@
-//! Futexes: sleep on a word of the segment until another process changes it.
+//! Futexes: sleep on a word of the segment until another process changes it. A wait can end early,
+//! so the caller checks its condition again. It works between processes, because the futex is not
+//! private.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;

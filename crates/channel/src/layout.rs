@@ -1,4 +1,6 @@
-//! The layout of a segment: the offsets of all its parts, computed from its [`Shape`].
+//! The layout of a segment: the offsets of all its parts, computed from its [`Shape`]. `segment`
+//! has the memory. Each side computes the layout itself, and the parts do not overlap. An
+//! impossible shape is refused before any memory is mapped.
 
 use crate::ring::{CONTROL_BYTES, RECORD_HEADER};
 

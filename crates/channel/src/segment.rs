@@ -1,4 +1,6 @@
-//! The memory segment of a gang job on one node.
+//! The memory segment of a gang job on one node: its header, its bells, its credits and its rings.
+//! `layout` computes the offsets. Each side reads the header once and uses only its copy, so a
+//! process that changes it cannot mislead others.
 
 use crate::error::Corrupt;
 use crate::futex;

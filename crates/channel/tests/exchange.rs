@@ -1,4 +1,6 @@
 //! Tests channels of one gang job in threads of this process, on one node and over two engines.
+//! They check that each message arrives once and in order, also over a bad network and across gang
+//! switches, and that a corrupt segment causes an error and no crash.
 
 use farcall_channel::{
     Channel, ChannelError, Engine, Faults, Fifo, Reduction, SavedContext, Segment, Shape, Waiting,

@@ -1,4 +1,6 @@
-//! Starts processes that end together with this process, even if this process is killed.
+//! Starts processes that get SIGTERM when this process has ended, even if this process is killed.
+//! The kernel signals a child when the thread that forked it ends, so one thread, which lives as
+//! long as the process, starts all of them. The caller waits for its children.
 
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use std::io;

@@ -1,4 +1,5 @@
-//! `farcall access`: who may use a server.
+//! `farcall access`: who may use a server. `token` and `certificate` have its commands. They change
+//! files only, and a server reads the files itself.
 
 use crate::failure::Failure;
 use crate::{certificate, token};

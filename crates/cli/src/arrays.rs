@@ -1,4 +1,5 @@
-//! Stored arrays and named data: `farcall data`.
+//! Stored arrays and named data: `farcall data`, and how other commands name an array. A text that
+//! begins with neither `handle:` nor `data:` is not taken for an array at a server.
 
 pub(crate) mod drop;
 pub(crate) mod get;

@@ -1,5 +1,6 @@
 //! `farcall bench`: starts `farcall-bench`, the program with the benchmarks, with the same
-//! arguments.
+//! arguments. It measures nothing itself. The benchmark measures this program, unless the
+//! environment names another.
 
 use crate::failure::Failure;
 use clap::Args;

@@ -1,5 +1,6 @@
 //! `farcall access certificate`: makes a certificate authority, and certificates of servers and
-//! clients that it signs.
+//! clients that it signs. A file that exists is never overwritten. The key of the authority gets a
+//! folder of its own, because a server does not need it.
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};

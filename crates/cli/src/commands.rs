@@ -1,4 +1,5 @@
-//! The names of the commands: where old names are now, and how the help groups them.
+//! The names of the commands: where old names are now, and how the help groups them. Each command
+//! is described in its own module. Old names keep working and do not appear in the help.
 
 use clap::Command;
 use std::ffi::OsString;

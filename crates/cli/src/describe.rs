@@ -1,5 +1,5 @@
 //! `farcall describe`: prints the interface of a function, or the estimate of a call at each
-//! server.
+//! server. It makes no call and sends no array.
 
 use crate::failure::Failure;
 use crate::target::Target;

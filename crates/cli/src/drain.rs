@@ -1,4 +1,5 @@
-//! `farcall server drain`: asks a server to finish its calls and stop.
+//! `farcall server drain`: asks a server to finish its calls and stop. The server decides whether
+//! the user may ask. The command does not wait for the end.
 
 use crate::failure::Failure;
 use crate::target::Named;

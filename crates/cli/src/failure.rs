@@ -1,4 +1,6 @@
-//! How a command fails: its message and its exit status.
+//! How a command fails: its message and its exit status. Status 1 means that a valid command
+//! failed, and status 2 that the command line is wrong. The messages come from the commands and the
+//! libraries.
 
 use anstyle::{AnsiColor, Style};
 use std::fmt;

@@ -1,4 +1,5 @@
-//! `farcall flow`: how long a communication pattern takes on a network.
+//! `farcall flow`: how long a communication pattern takes on a network. `run` and `plot` have its
+//! commands, and the crate `flow` simulates.
 
 pub(crate) mod plot;
 mod run;

@@ -1,4 +1,5 @@
-//! How a command prints its results: as text, or as one JSON object.
+//! How a command prints its results: as text, or as one JSON object. The command chooses the words
+//! and the fields. Every object states its `schema`.
 
 use clap::Args;
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! `farcall gang`: gang jobs that share a cluster.
+//! `farcall gang`: gang jobs that share a cluster. The modules below have its commands; this one
+//! connects to the root daemon, which decides everything.
 
 mod daemon;
 mod gantt;

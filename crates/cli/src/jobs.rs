@@ -1,4 +1,5 @@
-//! Durable calls: `farcall job`, and the same commands at the top level.
+//! Durable calls: `farcall job`, and the same commands at the top level. The modules below have the
+//! commands; this one reads job ids and has what several of them print.
 
 pub(crate) mod cancel;
 pub(crate) mod fetch;

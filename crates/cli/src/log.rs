@@ -1,4 +1,6 @@
-//! What a daemon logs, and how.
+//! The options of a daemon about its log, and the writer of the log. The levels and texts are
+//! chosen where something happens. A message cannot begin a new line: control characters, which can
+//! come from peers, are escaped.
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
@@ -122,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_from_outside_stays_on_its_line() {
+    fn text_from_peers_stays_on_its_line() {
         let mut line = String::new();
         let said = "\u{e4}peer: bye\nINFO forged \x1b[31m\r\u{7}";
         write!(OneLine(&mut line), "{said}").unwrap();
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_level_is_refused() {
+    fn an_unknown_level_is_refused() {
         for text in ["info", "off", "info,farcall::call=debug", "WARN"] {
             assert!(text.parse::<Filter>().is_ok(), "{text}");
         }

@@ -1,5 +1,5 @@
 //! `farcall ls`: lists the functions of a server, of all servers behind a metaserver, or named
-//! data.
+//! data. `arrays::list` prints named data.
 
 use crate::arrays::list;
 use crate::failure::Failure;

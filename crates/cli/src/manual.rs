@@ -1,4 +1,5 @@
-//! `farcall manual`: the help of all commands as man pages, or as one page of Markdown.
+//! `farcall manual`: the help of all commands as man pages, or as one page of Markdown. Everything
+//! comes from the definitions of the commands, so the pages cannot disagree with `--help`.
 
 use crate::failure::Failure;
 use crate::{Cli, commands};

@@ -1,4 +1,5 @@
-//! `farcall meta`: starts a metaserver, from options to its configuration.
+//! `farcall meta`: starts a metaserver. It turns options into a configuration, and the crate
+//! `metaserver` does the work. A wrong option is refused before anything listens.
 
 use crate::failure::Failure;
 use crate::log::Log;

@@ -1,4 +1,6 @@
-//! Arrays on the command line, and in NumPy's `.npy` files.
+//! Arrays on the command line, and in NumPy's `.npy` files. `farcall_npy` reads and writes the
+//! headers of such files. A value is converted to the type of a parameter only if that loses
+//! nothing.
 
 use crate::failure::Failure;
 use farcall_idl::{Order, Type};

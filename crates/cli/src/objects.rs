@@ -1,5 +1,5 @@
 //! `farcall object`: persistent objects, and how other commands name an object in place of a
-//! function.
+//! function. A durable call of a method is refused, because it may outlive its object.
 
 mod drop;
 mod list;
@@ -52,7 +52,7 @@ fn object(text: &str) -> Result<HandleId, String> {
     id.map_err(|error| format!("{error}; `farcall object list` lists your objects"))
 }
 
-/// The function of a name, or the method of an object.
+/// The function with this name, or the method of an object.
 pub(crate) fn function(server: &Server, name: &str) -> Result<Function, Failure> {
     if !name.starts_with(PREFIX) {
         return Ok(server.function(name)?);
@@ -66,7 +66,8 @@ pub(crate) fn function(server: &Server, name: &str) -> Result<Function, Failure>
     Ok(server.object(id.map_err(Failure::usage)?)?.method(method)?)
 }
 
-/// The function of a name. A durable call cannot be one of a method: it may outlive the object.
+/// The function with this name. A durable call cannot call a method, because it may outlive the
+/// object.
 pub(crate) fn no_method(server: &Server, name: &str) -> Result<Function, Failure> {
     if name.starts_with(PREFIX) {
         let text = "a durable call survives a restart, but an object does not: use `farcall call`";

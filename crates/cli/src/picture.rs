@@ -1,4 +1,5 @@
-//! Pictures: this program writes data, and the Python package draws it.
+//! Pictures: finds the Python interpreter and has the Python package draw. This program writes only
+//! data. A file format that the package does not write is refused first.
 
 use crate::failure::Failure;
 use clap::Args;

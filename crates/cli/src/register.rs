@@ -1,4 +1,5 @@
-//! `farcall register`: adds the functions of an interface file to a running server.
+//! `farcall register`: adds the functions of an interface file to a running server. The command
+//! runs the preprocessor, and the server checks the file and binds the libraries on its own host.
 
 use crate::failure::Failure;
 use crate::form::Form;

@@ -1,5 +1,5 @@
-//! `farcall reservation`: how reservations are printed, for the commands that make, list and
-//! release them.
+//! `farcall reservation`: prints reservations, for the commands that make, list and release them.
+//! The server decides what is free. Behind a metaserver, a line also names the server.
 
 mod list;
 mod make;

@@ -1,4 +1,5 @@
-//! The results of a call: files, or a line for each array.
+//! The results of a call: files, or a line for each array. `npy` and `texts` convert the elements.
+//! Stored arrays are left out, because they remain at the server.
 
 use crate::failure::Failure;
 use crate::npy;
@@ -107,7 +108,7 @@ impl Results<'_> {
     }
 }
 
-/// The shape for people: of an array of strings, the length of each is no part of it.
+/// The shape as people see it. That of an array of strings leaves out the length of the strings.
 fn shape(param: &Param, array: &ArrayLayout, order: Order) -> Vec<u64> {
     match param.is_fixed_texts() {
         true => texts::shape(array),

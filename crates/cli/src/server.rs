@@ -1,4 +1,5 @@
-//! `farcall server`: what an operator does with a running server.
+//! `farcall server`: what an operator does with a running server. `status`, `register` and `drain`
+//! have the commands, which are also at the top level or have old names there.
 
 use crate::failure::Failure;
 use crate::{drain, register, status};

@@ -1,5 +1,6 @@
 //! `farcall sim`: runs a scenario under placement policies in virtual time, and prints their
-//! response times.
+//! response times. `scenario` reads the file, and the crate `gridsim` simulates. The same file
+//! always gives the same output.
 
 mod scenario;
 

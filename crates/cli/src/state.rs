@@ -1,4 +1,6 @@
-//! `farcall state`: checks the files of a server or a metaserver, and copies them.
+//! `farcall state`: checks the files of a server or a metaserver, and copies them. The crates
+//! `server` and `metaserver` do the work. A copy never replaces anything, and damage that is not
+//! repaired gives the exit status 1.
 
 use crate::failure::Failure;
 use crate::form::Form;

@@ -1,4 +1,6 @@
-//! `farcall status`: prints the status of a server, or of a metaserver and its servers.
+//! `farcall status`: prints the status of a server, or of a metaserver and its servers. The server
+//! sends it as JSON. A value that is missing is printed as a question mark, and control characters
+//! in it are removed.
 
 use crate::arrays::list;
 use crate::failure::Failure;

@@ -1,4 +1,6 @@
-//! Which server a command talks to.
+//! The options that say which server a command talks to. An address on the command line comes
+//! before the environment, and the environment before the default. `farcall_client` makes the
+//! connection.
 
 use crate::failure::Failure;
 use clap::Args;

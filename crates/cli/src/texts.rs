@@ -1,4 +1,5 @@
 //! Arrays of strings on the command line: the lines of a file, or texts with commas between them.
+//! `results` prints them. The shape of such an array leaves out the length of the texts.
 
 use crate::failure::Failure;
 use farcall_idl::{ArrayLayout, read_texts};

@@ -1,4 +1,5 @@
-//! `farcall access token`: adds, lists and removes tokens of users in a server's token file.
+//! `farcall access token`: adds, lists and removes tokens of users in a server's token file. The
+//! file has only verifiers, so a token is printed once and cannot be read later.
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};

@@ -1,4 +1,5 @@
-//! `farcall trunk`: several Ethernet links as one.
+//! `farcall trunk`: several Ethernet links as one. The modules below have its commands, and the
+//! crate `trunk` does the work.
 
 mod down;
 mod status;

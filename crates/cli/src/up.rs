@@ -1,5 +1,6 @@
 //! `farcall up`: starts a metaserver and several servers on this machine, and ends all of them
-//! together.
+//! together. If one of the processes ends, the others are ended too. The servers end before the
+//! metaserver, so that they can leave it.
 
 use crate::failure::Failure;
 use clap::Args;

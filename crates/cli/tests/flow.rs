@@ -1,9 +1,10 @@
-//! What `farcall flow run` refuses instead of taking something else for it.
+//! Tests what `farcall flow run` refuses. An option that would have no effect is an error that
+//! names the option.
 
 use std::process::Command;
 
 #[test]
-fn what_would_not_count_is_refused() {
+fn options_without_effect_are_refused() {
     let file = std::env::temp_dir().join(format!("farcall-pattern-{}.csv", std::process::id()));
     std::fs::write(&file, "0,1,1,20KB\n").unwrap();
     let of_file = format!("file:{}", file.display());

@@ -1,5 +1,6 @@
-//! Named data as a client sees them: name, version, owner and holders. Sources, which are arrays
-//! outside of Farcall.
+//! Named data as a program sees them: name, version, owner and holders. `names` in the crate
+//! `rpc-proto` has the rules for names. The types hold only what a server or a metaserver has told.
+//! Sources, which are arrays outside of Farcall, are addresses that only servers read.
 
 use farcall_rpc_proto::{DataName, DataVersion, SourceOptions};
 

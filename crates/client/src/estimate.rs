@@ -1,4 +1,6 @@
-//! Estimates: the bytes, the memory and the time of a call, before it is made.
+//! The estimate of a call, before it is made: bytes, memory and time. The server predicts the
+//! computation, and this module adds the transfers. A part that is not known yet is missing and is
+//! never counted as 0.
 
 use farcall_idl::Layout;
 use farcall_rpc_proto::Estimate as ServerEstimate;

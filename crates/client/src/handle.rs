@@ -1,4 +1,5 @@
-//! Operations on stored arrays, objects and durable calls, for one server or for many.
+//! Operations on stored arrays, objects and durable calls that need the public [`Server`], which is
+//! one server or a metaserver. `remote` has the operations at a single server.
 
 use crate::argument::Argument;
 use crate::error::Error;

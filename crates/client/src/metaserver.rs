@@ -1,4 +1,6 @@
 //! A server's connection to a metaserver: it joins, reports, and leaves.
+//! `farcall_server_proto::member` decides when to do it. Each question waits for its answer, so a
+//! caller with other work needs a thread of its own.
 
 use crate::address::Address;
 use crate::error::Error;

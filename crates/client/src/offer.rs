@@ -1,4 +1,6 @@
-//! Estimates of a call at the servers behind a metaserver.
+//! Estimates of a call at the servers behind a metaserver, as the program sees them. The metaserver
+//! computes them; this module only converts its messages. An offer without estimate says why the
+//! server cannot run the call.
 
 use farcall_directory::message;
 

@@ -1,4 +1,5 @@
-//! Options of a connection: credentials, time limits, shared memory, the metaserver's policy.
+//! Options of a connection: credentials, time limits and shared memory. The default values come
+//! from the environment where it names them. Credentials are never part of the debug text.
 
 use crate::credentials::Credentials;
 use std::fmt;

@@ -6,7 +6,7 @@
 use crate::error::Error;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
-use crate::remote::{self, Attempt, Begun, Continues, Request};
+use crate::remote::{self, After, Attempt, Begun, Continues, Request};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,43 +18,64 @@ use std::time::{Duration, Instant};
 /// call, the call continues there. Like every call, it makes progress only while a thread waits for
 /// it.
 pub struct Pending {
+    state: Mutex<State>,
+}
+
+struct State {
     call: Box<dyn Continues>,
-    attempt: Mutex<Arc<Attempt>>,
+    /// The current attempt, or the last one.
+    attempt: Arc<Attempt>,
+    /// The call has ended, or was given up. Holds its outcome until it is taken; the outcome of a
+    /// call that was given up stays with its attempt.
+    over: bool,
+    end: Option<Result<Outcome, Error>>,
 }
 
 impl From<Begun> for Pending {
     fn from(begun: Begun) -> Pending {
-        Pending {
+        let state = State {
             call: begun.call,
-            attempt: Mutex::new(begun.attempt),
+            attempt: begun.attempt,
+            over: false,
+            end: None,
+        };
+        Pending {
+            state: Mutex::new(state),
         }
     }
 }
 
 impl Pending {
-    fn lock(&self) -> MutexGuard<'_, Arc<Attempt>> {
-        self.attempt.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The current attempt, or the last one.
     fn current(&self) -> Arc<Attempt> {
-        self.lock().clone()
+        self.lock().attempt.clone()
     }
 
     /// Whether the call continues with another attempt after one has ended.
     fn goes_on(&self, ended: &Arc<Attempt>) -> bool {
-        let mut attempt = self.lock();
-        if !Arc::ptr_eq(&attempt, ended) {
+        let mut state = self.lock();
+        if !Arc::ptr_eq(&state.attempt, ended) {
             // Another thread has moved the call already.
             return true;
         }
-        match self.call.next(ended) {
-            Some(next) => {
-                *attempt = next;
-                true
-            }
-            None => false,
+        if state.over {
+            return false;
         }
+        let Some(result) = ended.take() else {
+            return false;
+        };
+        match state.call.after(ended, result) {
+            After::Again(attempt) => state.attempt = attempt,
+            After::End(end) => {
+                state.over = true;
+                state.end = Some(end);
+            }
+        }
+        !state.over
     }
 
     /// Whether the call has ended. Moves data that can be moved without waiting, and runs a
@@ -117,7 +138,7 @@ impl Pending {
     /// Waits for the end of the call.
     pub fn wait(self) -> Result<Outcome, Error> {
         let ended = self.wait_out()?;
-        let end = self.call.take_end();
+        let end = self.lock().end.take();
         end.unwrap_or_else(|| ended.wait_shared())
     }
 
@@ -133,14 +154,15 @@ impl Pending {
         if attempt.request.has_ended() && self.goes_on(&attempt) {
             return None;
         }
-        self.call.take_end().or_else(|| attempt.take())
+        self.lock().end.take().or_else(|| attempt.take())
     }
 
     /// Gives the call up. The client no longer touches its arrays, the server ends it, and every
     /// wait for it returns.
     pub fn cancel(&self) {
-        self.call.give_up();
-        self.current().request.cancel();
+        let mut state = self.lock();
+        state.over = true;
+        state.attempt.request.cancel();
     }
 }
 

@@ -1,4 +1,5 @@
-//! Progress of a call: bytes of its arrays that have travelled.
+//! The progress of a call: how many bytes of its arrays have travelled. Arrays in shared memory do
+//! not travel and do not count.
 
 /// Bytes of a call's arrays that have travelled. Arrays in shared memory do not travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -26,7 +26,7 @@ mod source;
 mod staging;
 mod streams;
 
-pub(crate) use attempt::{Attempt, Begun, Continues};
+pub(crate) use attempt::{After, Attempt, Begun, Continues};
 pub use connection::SharedMemory;
 pub(crate) use connection::{Connection, Request, wait_for_any};
 pub use durable::{DurableCall, DurableStatus, SubmittedCall};

@@ -1,4 +1,5 @@
-//! Reservations of processor elements and bandwidth, as a client sees them.
+//! Reservations of processor elements and bandwidth, as a program sees them. `remote` makes them.
+//! Dropping a [`Reservation`] does not end it, because other processes can use it by its name.
 
 use crate::address::Address;
 use farcall_rpc_proto::ReservationRecord;

@@ -1,5 +1,6 @@
 //! One server in the directory: its record, its last report, and the load that placement reckons
-//! with.
+//! with. `servers` has all of them. A call that was placed counts once: until the report of the
+//! server includes it, and then as part of the report.
 
 use crate::calls::Placed;
 use crate::flaw::{self, Flaw};

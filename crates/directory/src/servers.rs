@@ -1,4 +1,6 @@
-//! The table of servers, by number, each at a position that it keeps.
+//! The table of servers, by number. Each server has a position that does not change while the
+//! server is in the table, so that other tables can find what belongs to it. The table notes which
+//! servers have changed, so that the directory updates only those before its next decision.
 
 use crate::server::Entry;
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
 //! The exchange of records with a store that several metaservers share: what to write and when, and
-//! what to take from it.
+//! what to take from it. The metaserver does the I/O. A row never replaces one that is valid for
+//! longer, and each record is written at most once a second, except at the end.
 
 use crate::message::{Invalid, Message};
 use crate::{Change, Directory, Key, Record};

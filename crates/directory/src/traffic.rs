@@ -1,4 +1,7 @@
-//! Measurements of the paths between sites and servers, and forecasts from them.
+//! Measurements of the paths between sites and servers, and forecasts from them. The forecasting
+//! methods are in `farcall_schedule::forecast`. A measurement far from its forecast counts only
+//! after others confirm it, so one client that lies does not move a forecast. All tables are
+//! bounded.
 
 use crate::message::record::{PathRecord, Values};
 use farcall_schedule::forecast::{Forecasts, Path};

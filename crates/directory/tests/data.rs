@@ -1,4 +1,5 @@
-//! Named data in a directory: who is told of what, where calls go that read them.
+//! Tests of named data in a directory: who learns of them, and where calls that read them go. Only
+//! the newest version counts, and nobody learns of what another user does not share.
 
 use farcall_directory::message::{
     Choose, Datum, FindData, Function, Hold, Join, MOST_DATA, Need, Observe, Report, Transfer,
@@ -102,7 +103,7 @@ fn only_the_newest_version_counts() {
     assert_eq!(holders(&directory, ALICE, "atoms"), expected(&[2]));
     hold(&mut directory, 3, vec![datum("atoms", "alice", 2, false)]);
     assert_eq!(holders(&directory, ALICE, "atoms"), expected(&[2, 3]));
-    // One that is lost is left out, as long as another has them.
+    // A lost server is left out, as long as another one holds the data.
     directory.lose(NOW, 3);
     assert_eq!(holders(&directory, ALICE, "atoms"), expected(&[2]));
     directory.leave(NOW, 2);
@@ -113,7 +114,7 @@ fn only_the_newest_version_counts() {
 }
 
 #[test]
-fn nobody_hears_of_what_another_does_not_share() {
+fn nobody_learns_of_data_that_another_user_does_not_share() {
     let mut directory = directory(1);
     let held = vec![
         datum("x", "alice", 1, false),
@@ -193,13 +194,13 @@ fn a_call_goes_where_its_data_are() {
             directory.hold(NOW + 0.5, hold).unwrap();
         }
         assert_eq!(choose(&mut directory, Some(vec![need])), holder);
-        // A report does not make it forget.
+        // A report does not delete the named data.
         assert_eq!(choose(&mut directory, Some(vec![need])), holder);
     }
 }
 
 #[test]
-fn there_is_room_where_most_memory_is_free() {
+fn data_go_to_the_server_with_the_most_free_memory() {
     let mut directory = directory(3);
     let mut find = FindData {
         name: "new".to_string(),
@@ -256,7 +257,7 @@ fn metaservers_and_clients_know_the_same() {
     }
     client.forget_data("atoms");
     assert!(holders(&client, everything, "atoms").is_empty());
-    // What a server holds is forgotten with it.
+    // When a server is forgotten, so are the data that it holds.
     one.leave(NOW, 1);
     let gone = one.changes().into_iter();
     assert_eq!(

@@ -1,4 +1,5 @@
-//! Leases, placements and what is shared, in virtual time.
+//! Tests of a directory in virtual time: leases, placements, reservations and learned paths. They
+//! also check that all messages and tables have bounds.
 
 use farcall_directory::message::{
     Booked, Choose, Function, Join, MOST_NAME, Message, Observe, Phase, QueuedCall, Rate, Report,
@@ -114,7 +115,7 @@ fn a_lease_ends_without_reports_and_holds_with_them() {
 }
 
 #[test]
-fn the_word_of_a_metaserver_whose_calendar_is_ahead_holds_for_one_lease() {
+fn a_record_of_a_metaserver_whose_clock_is_ahead_holds_for_one_lease() {
     let (mut ahead, mut directory) = (with(0), with(0));
     ahead.join(T0 + 2000.0, join(1)).unwrap();
     let row = ahead.record(Key::Server(1)).unwrap();
@@ -124,7 +125,7 @@ fn the_word_of_a_metaserver_whose_calendar_is_ahead_holds_for_one_lease() {
     assert_eq!(directory.address(1), Some("farcall://host1:3717"));
     directory.advance(T0 + 11.0);
     assert_eq!(directory.address(1), None);
-    // The row is removed, though it says that it holds, and until then it does not count again.
+    // The row is removed although it is still valid, and until then it has no effect.
     exchange.collect(&mut directory);
     exchange
         .read(&mut directory, T0 + 11.0, &row.to_bytes())
@@ -135,7 +136,7 @@ fn the_word_of_a_metaserver_whose_calendar_is_ahead_holds_for_one_lease() {
 }
 
 #[test]
-fn a_server_that_was_restarted_takes_the_place_of_what_it_was() {
+fn a_restarted_server_replaces_its_earlier_record() {
     let mut directory = with(1);
     let again = Join {
         address: join(1).address,
@@ -147,7 +148,7 @@ fn a_server_that_was_restarted_takes_the_place_of_what_it_was() {
 }
 
 #[test]
-fn calls_go_where_they_end_soonest_and_what_was_placed_counts() {
+fn calls_go_where_they_end_soonest_and_placed_calls_count_as_load() {
     let mut directory = with(3);
     directory
         .report(T0 + 0.1, report(2, vec![running(60.0)]))
@@ -176,8 +177,8 @@ fn calls_go_where_they_end_soonest_and_what_was_placed_counts() {
     let order: Vec<u64> = (0..7)
         .map(|_| chosen(&mut directory, T0 + 0.3, &call).unwrap())
         .collect();
-    // Two processor elements each. The third server pays before the first is full twice over: so
-    // many come at once that more are expected.
+    // Each server has two processor elements. The third server is used before the first one has
+    // twice as many calls as elements: many calls arrived at once, so more are expected.
     assert_eq!(order, [1, 1, 1, 3, 3, 1, 1]);
     let excluded = Choose {
         exclude: vec![1, 3],
@@ -218,7 +219,7 @@ fn a_placed_call_counts_once_when_the_server_reports_it() {
         .report(T0 + 1.5, report(1, vec![running(5.0)]))
         .unwrap();
     assert!((calls(&mut directory, T0 + 1.5) - 5.0).abs() < 1e-6);
-    // A report that is made as soon as a call is there tells of it.
+    // A report that the server makes when the call arrives includes the call.
     let begun = T0 + 2.0;
     directory.report(begun, report(1, Vec::new())).unwrap();
     let call = Choose { down: 5, ..call };
@@ -230,7 +231,7 @@ fn a_placed_call_counts_once_when_the_server_reports_it() {
     let at_once = report(1, vec![call]);
     directory.report(begun + 0.01, at_once).unwrap();
     assert!((calls(&mut directory, begun + 0.01) - 5.0).abs() < 1e-6);
-    // One of others tells nothing of it.
+    // A report about other calls says nothing about it.
     let other = QueuedCall { down: 7, ..call };
     directory
         .report(begun + 0.02, report(1, vec![other]))
@@ -239,7 +240,7 @@ fn a_placed_call_counts_once_when_the_server_reports_it() {
 }
 
 #[test]
-fn calls_go_past_a_server_whose_elements_are_reserved() {
+fn calls_avoid_a_server_whose_elements_are_reserved() {
     let mut directory = with(2);
     let pes = join(1).pes;
     let booked = |from_s, until_s| Report {
@@ -262,7 +263,7 @@ fn calls_go_past_a_server_whose_elements_are_reserved() {
     let (now_booked, backlog_s) = standing(&mut directory);
     assert_eq!(now_booked, pes);
     assert!((backlog_s - 5.0).abs() < 1e-3, "{backlog_s}");
-    // What others are told of it has aged, and what is over is forgotten.
+    // The record for others is brought up to date, and reservations that have ended are left out.
     let (_, records) = directory.find(T0 + 2.0, "site", "null").unwrap();
     let told = records.iter().find_map(|record| match record {
         Record::Server(server) if server.join.server == 1 => server.report.clone(),
@@ -276,7 +277,7 @@ fn calls_go_past_a_server_whose_elements_are_reserved() {
 }
 
 #[test]
-fn calls_of_reservations_are_not_in_the_way_of_others() {
+fn calls_of_reservations_do_not_delay_others() {
     let mut directory = with(1);
     let calls = |reserved: Option<bool>| {
         let call = QueuedCall {
@@ -324,7 +325,7 @@ fn a_lost_server_gets_no_calls_until_it_reports() {
 }
 
 #[test]
-fn ways_are_learned_for_each_site_and_direction() {
+fn paths_are_learned_for_each_site_and_direction() {
     let mut directory = with(2);
     let observe = |directory: &mut Directory, server, up: f64, down: f64| {
         let transfer = |rate| {
@@ -354,7 +355,7 @@ fn ways_are_learned_for_each_site_and_direction() {
     assert_eq!(chosen(&mut directory, T0 + 1.0, &up), Ok(2));
     assert_eq!(chosen(&mut directory, T0 + 1.0, &down), Ok(1));
     assert_eq!(directory.paths().count(), 2);
-    // A client that goes on by itself decides the same.
+    // A client without a metaserver makes the same decision.
     let (_, records) = directory.find(T0 + 1.0, "site", "null").unwrap();
     let mut alone = Directory::new(Settings {
         forgets: false,
@@ -409,7 +410,7 @@ fn messages_have_bounds() {
     }
 }
 
-/// Settings with little room: calls, sites, servers.
+/// Settings with low limits on calls, sites and servers.
 #[test]
 fn tables_have_bounds() {
     let mut directory = Directory::new(Settings {

@@ -1,5 +1,6 @@
-//! Two metaservers with one store, servers and clients, and a network that splits: in virtual time,
-//! from seeds.
+//! Simulates two metaservers with one store, servers and clients, and a network that splits, in
+//! virtual time and from seeds. After any split has healed, both metaservers must know the same
+//! servers.
 
 use farcall_directory::message::{Choose, Function, Join, Message, Observe, Report};
 use farcall_directory::{Change, Directory, Key, Record, Settings, digest};
@@ -12,7 +13,7 @@ const STEPS: usize = 600;
 const STEP_S: f64 = 0.25;
 const LEASE_S: f64 = 5.0;
 
-/// A store as rows of bytes, with what the metaservers have not seen of it yet.
+/// A store as rows of bytes, and the changes that each metaserver has not seen yet.
 #[derive(Default)]
 struct Store {
     rows: BTreeMap<Key, (u64, Vec<u8>)>,
@@ -23,11 +24,12 @@ struct World {
     random: SplitMix64,
     now: f64,
     metaservers: [Directory; 2],
-    /// Whether a metaserver is there; whether it reaches the store; whether servers reach it.
+    /// For each metaserver: whether it runs, whether it reaches the store, and whether servers
+    /// reach it.
     up: [bool; 2],
     stored: [bool; 2],
     reached: Vec<[bool; 2]>,
-    /// When a server was there last.
+    /// When each server last ran.
     alive: Vec<bool>,
     died_at: Vec<f64>,
     store: Store,
@@ -101,7 +103,7 @@ impl World {
         let meta = self.random.below(2) as usize;
         let server = self.random.below(SERVERS) as usize;
         if self.random.below(40) == 0 {
-            // A metaserver that ends knows nothing when it is started again but what is stored.
+            // A metaserver that is started again knows only what the store contains.
             self.up[meta] ^= true;
             self.metaservers[meta] = Directory::new(settings());
             self.store.news[meta] = self.store.rows.keys().copied().collect();
@@ -140,7 +142,7 @@ impl World {
         }
     }
 
-    /// As a metaserver does with its store.
+    /// Exchanges records with the store, as a metaserver does.
     fn exchange(&mut self, meta: usize) {
         let directory = &mut self.metaservers[meta];
         directory.advance(self.now);
@@ -179,8 +181,8 @@ impl World {
         }
     }
 
-    /// A client has a call placed by a metaserver that is there, or does it itself, and tries
-    /// servers until one has it.
+    /// A client has a call placed by a metaserver that runs, or places it itself. It tries servers
+    /// until one takes the call.
     fn call(&mut self) {
         let mut wanted = Choose {
             function: "m/f".into(),

@@ -1,4 +1,5 @@
-//! Errors in the caller's input: a specification string, or a line of a text file.
+//! Errors in the caller's input: a specification string, or a line of a text file. `engine::report`
+//! has the errors of a simulation. The text says what is wrong and what to write instead.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! The map from ranks to nodes.
+//! The map from ranks to nodes. No two ranks share a node. The shuffle is written out in
+//! [`Placement`], so that other programs can reproduce it. Files are read by the caller.
 
 use crate::error::{SpecError, TextError};
 use farcall_random::SplitMix64;

@@ -1,4 +1,6 @@
-//! Pattern files: comma-separated rows that give every rank's queue of sends and waits.
+//! Pattern files: comma-separated rows that give the queue of sends and waits of every rank.
+//! `engine` runs them, and `goal` reads traces with computations. The memory that a text can make
+//! the program take is bounded by [`Limits`].
 
 use crate::error::TextError;
 

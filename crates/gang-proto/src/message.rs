@@ -1,5 +1,6 @@
-//! The messages between daemons and front ends and their encoding: CBOR, one message per frame,
-//! after a length of four bytes.
+//! The messages between daemons and front ends, and their encoding: CBOR, one message in each
+//! frame, after a length of four bytes. `gang` sends them. A message is bounded, and one that
+//! cannot be read ends its connection.
 
 use crate::{JobId, Round, Step};
 use alloc::string::{String, ToString};

@@ -1,4 +1,6 @@
 //! Judges the state of a gang job from its context, which is recorded when the gang job is at rest.
+//! It only looks at what each process waits for and which messages are on their way. A deadlock is
+//! reported with its circle of processes, and never if one of them can still continue.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

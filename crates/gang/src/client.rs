@@ -1,5 +1,6 @@
 //! The front end of a gang job: starts it, prints its output, and passes signals of the terminal to
-//! it.
+//! it. The root daemon decides whether and where the gang job runs. Output is written in whole
+//! lines, unless a line is very long.
 
 use crate::link::{self, Link};
 use crate::proof::{self, Failure};

@@ -1,4 +1,6 @@
-//! A stream of messages to a front end or another daemon.
+//! A stream of messages to a front end or another daemon. The daemon decides what to send; a link
+//! frames the messages and never blocks. The bytes that wait to be sent are bounded, and a peer
+//! that reads nothing is given up.
 
 use farcall_gang_proto::Message;
 use std::io;

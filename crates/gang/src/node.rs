@@ -1,4 +1,6 @@
-//! The processes of this node: prepares, starts, stops, watches and reaps them.
+//! The processes of this node: prepares, starts, stops, watches and reaps them. `process` makes the
+//! system calls, and the root daemon decides which gang job runs. No message is lost in a gang
+//! switch, because each sender keeps what is not acknowledged.
 
 use crate::cgroup::{Group, Groups};
 use crate::process::{Process, Start, Ticks};

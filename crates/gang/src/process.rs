@@ -1,5 +1,6 @@
 //! The operating system's view of processes: how to start, stop and reap them, and other system
-//! calls of the daemon.
+//! calls of the daemon. It knows nothing about gang jobs. Between fork and exec it makes only calls
+//! that are safe there.
 
 use farcall_gang_proto::{Ended, JobSpec, Usage};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -1,5 +1,6 @@
-//! The trace: a line for each gang switch, from which charts of slices and breakdowns of times are
-//! made.
+//! Writes the trace: a line for each gang switch, from which charts of slices and times are made.
+//! The Python package draws them. The file has only whole lines, and a full disk does not stop gang
+//! jobs.
 
 use std::fs::File;
 use std::io::{self, LineWriter, Write};

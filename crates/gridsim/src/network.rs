@@ -1,4 +1,6 @@
-//! Transfers in virtual time that share links by max-min fairness.
+//! Transfers in virtual time that share links by max-min fairness. `farcall_flow` computes the
+//! rates; this module advances the transfers and says when the next one ends. `simulation` decides
+//! what a transfer means.
 
 use farcall_flow::platform::LinkId;
 use farcall_flow::solver::MaxMin;
@@ -41,7 +43,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// A network with one link for each rate, in bytes per second, and paths of at most so many
+    /// A network with one link for each rate, in bytes per second, and paths of at most `longest`
     /// links.
     pub(crate) fn new(rates: &[f64], longest: usize) -> Network {
         Network {

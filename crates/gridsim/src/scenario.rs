@@ -1,4 +1,5 @@
-//! The input of a simulation: servers, sites, and the calls with their times.
+//! The input of a simulation: servers, sites, and the calls with their times. `simulation` runs it.
+//! A random scenario depends only on its seed and the number of servers.
 
 use farcall_random::SplitMix64;
 

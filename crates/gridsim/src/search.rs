@@ -1,4 +1,6 @@
-//! Searches for the best placement with knowledge of all calls in advance.
+//! Searches for the best placement, with knowledge of all calls in advance. It is a random local
+//! search, so its result is an upper bound of the least cost and not the least cost itself. The
+//! seed is fixed, so a scenario always gives the same result.
 
 use crate::{Outcome, Scenario, simulate_assigned};
 use farcall_random::SplitMix64;

@@ -1,4 +1,6 @@
-//! Simulates every call from its placement to its results, in virtual time.
+//! Simulates every call from its placement to its results, in virtual time. The placement is the
+//! product's own, from `farcall_schedule`. The transfers are in `network`. The same scenario and
+//! policy always give the same outcome.
 
 use crate::network::{Network, Transfer};
 use crate::scenario::Scenario;

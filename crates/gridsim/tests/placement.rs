@@ -1,4 +1,6 @@
 //! Compares the default placement with the simple policies, on random scenarios with fixed seeds.
+//! The default must be better in most scenarios and never much worse. A scenario must give the same
+//! outcome in every run.
 
 use farcall_gridsim::{Outcome, Scenario, simulate};
 use farcall_schedule::placement::Policy;

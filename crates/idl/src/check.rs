@@ -1,4 +1,6 @@
-//! Turns declarations into the checked model: resolves names and checks meaning.
+//! Turns declarations into the checked model: resolves names and checks meaning. `parser` checks
+//! the syntax. Every text, even one from a peer, gives a document and findings within fixed bounds,
+//! and a function with an error is left out of the document.
 
 use crate::diagnostic::{Diagnostic, Findings, Severity};
 use crate::parser::{Declaration, Function, Name, Options, Parser, Span};

@@ -1,4 +1,6 @@
-//! Findings about an interface file: what is wrong, where it is, and what to do.
+//! Findings about an interface file: what is wrong, where it is, and what to do. The parser and the
+//! checker find them. The number of findings is bounded, and the cost of printing one does not
+//! depend on the size of the file.
 
 use alloc::format;
 use alloc::string::{String, ToString};

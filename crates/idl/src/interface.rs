@@ -1,4 +1,6 @@
-//! The checked model: the contents of an interface file with every name resolved.
+//! The checked model: the contents of an interface file with every name resolved. `check` makes it,
+//! `layout` computes sizes from it, and `print` writes it as text. An index in an expression always
+//! names an existing parameter or element.
 
 mod fit;
 

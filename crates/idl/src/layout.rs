@@ -1,4 +1,6 @@
-//! The layout of one call: which bytes of each array travel, and where each array is in memory.
+//! The layout of one call: which bytes of each array travel, and where each array is in memory. It
+//! moves no bytes. All sizes are computed in checked arithmetic, and the memory that this takes
+//! does not depend on them.
 
 use crate::{
     Dim, EvalError, Expr, Interface, Mode, Op, Order, Param, Scalar, ScalarError, Type, Values,

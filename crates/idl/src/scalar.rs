@@ -1,4 +1,5 @@
-//! Values of scalar arguments, as expressions and calls use them.
+//! Values of scalar arguments, as expressions and calls use them. `interface::fit` decides whether
+//! a value fits a parameter. A text in an error message is cut after 40 characters.
 
 use alloc::string::String;
 use alloc::vec::Vec;

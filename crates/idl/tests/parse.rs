@@ -1,4 +1,6 @@
-//! Interface files as users write them: what the published IDL accepts, and what it means.
+//! Tests interface files as users write them: what the published IDL accepts, and what it means.
+//! The text of an interface, which can come from a peer, is parsed strictly, and deep nesting is
+//! refused.
 
 use farcall_idl::{
     Body, Convention, Interface, Library, Mode, Parsed, Scalar, StringLengths, Type,

@@ -1,4 +1,6 @@
-//! Starts and stops a program of Farcall that prints its address in its first line.
+//! Starts and stops a program of Farcall that prints its address in its first line. It does not
+//! know what the program does. A daemon is killed when its value is dropped, so a failed test
+//! leaves none behind.
 
 use farcall_child::spawn;
 use rustix::process::{Pid, Signal, kill_process};

@@ -1,4 +1,5 @@
-//! Starts and stops a trunk on a host of the lab.
+//! Starts and stops a trunk on a host of the lab. The lab makes the hosts and their links. A trunk
+//! ends when its value is dropped, and one that does not end in time is killed.
 
 use crate::Daemon;
 use crate::{Lab, LabError};

@@ -1,4 +1,5 @@
 //! Binds interfaces to libraries: loads the libraries, finds the symbols and prepares the calls.
+//! `invoke` makes them. If symbols are missing, one error lists all of them, and nothing is bound.
 
 pub(crate) mod callback;
 

@@ -1,4 +1,6 @@
-//! A catalog of the interfaces of several files, by name.
+//! A catalog of the interfaces of several files, by name. `source` reads a file, and the crate
+//! `idl` parses it. A file is added as a whole or not at all, and no two functions have the same
+//! qualified name.
 
 use crate::{Source, SourceError};
 use farcall_idl::{Document, Interface, Severity, render};

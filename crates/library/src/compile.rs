@@ -1,4 +1,6 @@
-//! Builds bodies written in C, and object files, into shared libraries.
+//! Builds bodies written in C, and object files, into shared libraries in a private folder.
+//! `loader` loads them. The C compiler runs only if the operator has allowed it. The libraries are
+//! deleted when [`Compiled`] is dropped.
 
 use crate::source::compiler;
 use farcall_idl::{Body, Callback, Document, Interface, Library, Mode, Param, Type};

@@ -1,4 +1,5 @@
-//! Identifies the loaded libraries: path, version and kernel.
+//! Identifies the loaded libraries: path, version and kernel. The answer comes from the library
+//! itself, or from the build id of its file. It is for people, and nothing is decided by it.
 
 use crate::Binding;
 use crate::loader::Loaded;

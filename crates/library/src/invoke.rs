@@ -1,4 +1,6 @@
-//! Makes one call in place: scalars are copied, arrays are not.
+//! Makes one call in place: scalars are copied, arrays are not. `bind` has prepared the call, and
+//! the caller answers for the memory of the arrays. Nothing is called before all arguments have
+//! been checked.
 
 use crate::Binding;
 use crate::bind::callback::{Activation, Caller};

@@ -1,4 +1,5 @@
-//! Loads shared libraries and finds their symbols.
+//! Loads shared libraries and finds their symbols. It does not know the types of functions. A
+//! library is never unloaded, so the address of a symbol remains valid.
 
 use std::ffi::{CStr, CString, c_void};
 use std::path::{Path, PathBuf};

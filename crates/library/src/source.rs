@@ -1,5 +1,6 @@
-//! Reads interface files, with the C preprocessor if they have directives, and Python modules that
-//! declare interfaces with decorators.
+//! Reads interface files, and Python modules that declare interfaces with decorators. It runs the C
+//! preprocessor only if a file has directives, and imports a Python module in a process of its own.
+//! The crate `idl` parses the text. A file that is too long is refused.
 
 mod python;
 

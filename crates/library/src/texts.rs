@@ -1,4 +1,5 @@
-//! Arrays of texts in the form that C and Fortran expect.
+//! Converts arrays of texts to the form that C and Fortran expect, and back. The fields of an array
+//! of fixed length do not move: C gets copies, whose texts are copied back after the call.
 
 use farcall_idl::{ArrayLayout, Mode, text_of};
 use std::ffi::c_void;

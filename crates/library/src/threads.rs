@@ -1,4 +1,5 @@
-//! Sets how many threads the loaded libraries use.
+//! Sets how many threads the loaded libraries use. It knows the functions of OpenBLAS, OpenMP, MKL
+//! and BLIS; the worker decides on the number. No library is loaded or unloaded for this.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_int, c_void};

@@ -1,4 +1,6 @@
-//! Tests of conventions, bodies and errors, with small libraries made for the purpose.
+//! Tests of calling conventions, bodies, callbacks and errors, with small libraries made for the
+//! purpose. Whatever cannot be called, such as a missing symbol or a wrong argument, is an error
+//! before anything runs.
 
 use farcall_idl::{Scalar, parse_document};
 use farcall_library::{

@@ -1,4 +1,6 @@
-//! Decides which clients can connect and whose servers can join.
+//! Decides which clients can connect and whose servers can join. The crate `access` identifies
+//! users; this module applies the metaserver's settings to them. If the metaserver has tokens or
+//! certificates, a server joins only for a user whom the settings name.
 
 use crate::Config;
 use farcall_access::{Claim, Evidence, Found, Proving, Refusal, Settings, TokenError, User};

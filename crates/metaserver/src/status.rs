@@ -1,4 +1,5 @@
-//! The status of a metaserver: as a JSON object, and as metrics.
+//! The status of a metaserver, as a JSON object and as metrics. It only reads the directory. The
+//! number of servers and paths in it is bounded.
 
 use crate::Shared;
 use farcall_directory::ServerStatus;

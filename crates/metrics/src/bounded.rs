@@ -1,4 +1,6 @@
-//! Metric series whose labels anybody can choose.
+//! Metric series whose labels anybody can choose, such as the names of users. The number of series
+//! is bounded: the first 100 names have their own, and all others share one. No series ever
+//! decreases.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,6 @@
 //! Parses the text of a header: a dictionary in Python's syntax, of which three keys matter.
+//! `Header` decides whether their values make sense. The number of lengths that are read is
+//! bounded.
 
 /// The contents of a header.
 #[derive(Debug, PartialEq, Eq)]

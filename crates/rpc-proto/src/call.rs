@@ -1,4 +1,6 @@
-//! Messages of a call: what opens it, what its function prints, how it ends.
+//! Messages of a call: what opens it, what its function prints, how it ends. `client::calls` and
+//! `server::calls` know when such a message is allowed. Decoding checks each count before it takes
+//! memory for it.
 
 use crate::ids::HandleId;
 use crate::message::{self, MessageError};

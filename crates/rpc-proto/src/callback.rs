@@ -1,4 +1,6 @@
-//! Calls of functions of the client.
+//! Messages of callbacks: a function at the server calls a function of the client. `client::calls`
+//! and `server::calls` know when such a message is allowed. Decoding checks each count before it
+//! takes memory for it.
 
 use crate::message::MessageError;
 use crate::scalars::{VecError, decode_scalars, encode_scalars};

@@ -1,4 +1,6 @@
-//! The calling end of a connection: what drives it is here, beside it what it asks and is told.
+//! The client's end of a connection. This module has its state and drives it; the modules below
+//! have what the client asks and what it is told. The number of open requests is bounded by what
+//! the server allows. An input that breaks the protocol ends the connection with an error.
 
 mod calls;
 mod requests;
@@ -26,16 +28,16 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What the server has said.
+/// A message of the server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The server greets: the connection may be used.
     Connected(Hello),
     /// The server asks for a proof before it greets: answer with [`Connection::prove`].
     Challenge(String),
-    /// The request has come to this, and is over.
+    /// The request has ended with this answer.
     Answered(CallId, Answer),
-    /// The function of a running call has printed this.
+    /// Output of the function of a running call.
     Output(CallId, Vec<u8>),
     /// The running call calls a function of the client: answer with [`Connection::answer`].
     Callback(CallId, Callback),
@@ -43,45 +45,45 @@ pub enum Event {
     Failed(CallId, Failure),
 }
 
-/// What a request has come to.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// A page of the functions served.
     Listing(Listing),
     /// An interface in canonical IDL, and the number under which to call it.
     Interface(FunctionInterface),
-    /// What a call would take.
+    /// The estimate of a call.
     Estimated(Estimate),
-    /// How the server stands, as a JSON object.
+    /// The status of the server, as a JSON object.
     StatusText(String),
-    /// The server ends when so many calls have ended.
+    /// The server drains, and ends when this many calls have ended.
     Draining(u64),
     /// The directory of a metaserver answers with a message of this kind.
     Directory(Kind, Vec<u8>),
-    /// Shared memory of this many bytes; the memory itself came beside the bytes. Until
-    /// [`Connection::unshare`] calls name it by the number of the request.
+    /// Shared memory of this many bytes. The shell has received the memory itself. Calls name it by
+    /// the number of the request, until [`Connection::unshare`].
     Shared(u64),
     /// The server has recorded the durable call and will run it.
     Submitted(JobId),
-    /// What is known of a durable call.
+    /// The status of a durable call.
     Job(Box<DurableDescription>),
     /// A page of durable calls.
     Jobs(DurablePage),
-    /// What is known of an array at the server.
+    /// The status of a stored array.
     Handle(HandleRecord),
-    /// A page of arrays at the server.
+    /// A page of stored arrays.
     Handles(HandlePage),
-    /// What the client knows of named data.
+    /// The status of named data.
     Named(NameRecord),
     /// A page of named data.
     Names(NamePage),
-    /// What the client knows of persistent objects. An attached object is named by the number of
-    /// its request until [`Connection::delete`].
+    /// The status of persistent objects. The number of its request names an attached object, until
+    /// [`Connection::delete`].
     Objects(ObjectPage),
-    /// What is known of reservations.
+    /// The status of reservations.
     Reservations(ReservationPage),
-    /// The object is there: until [`Connection::delete`] calls name it by the number of the
-    /// request.
+    /// The object exists. Calls name it by the number of the request, until
+    /// [`Connection::delete`].
     Created,
     /// The call is complete: its whole result stream has been taken.
     Done(Times),
@@ -102,7 +104,7 @@ enum Request {
         /// A callback waits for its answer.
         calls_back: bool,
     },
-    /// A call that is to outlive the connection, or an array that is to stay at the server.
+    /// A durable call, or a stored array, whose data are being sent.
     Submitting,
     Receiving(Stream),
     /// Cancelled here, not yet answered there.

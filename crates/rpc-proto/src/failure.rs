@@ -1,4 +1,5 @@
-//! Failures: why a request failed, and whose fault it is.
+//! Failures: why a request failed, and whose fault it is. The text of a failure is written where it
+//! happens. An unknown kind of a newer peer is read as [`FailureKind::Internal`].
 
 use alloc::string::String;
 use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};

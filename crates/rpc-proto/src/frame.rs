@@ -1,4 +1,5 @@
-//! Frames: a 16-byte header and a payload.
+//! Frames: a 16-byte header and a payload. `kind` has the kinds, and `receiver` cuts a stream into
+//! frames. A header is checked before anything of its payload is read.
 //!
 //! | bytes | field |
 //! |---|---|

@@ -1,4 +1,6 @@
-//! Messages about the functions of a server: lists, interfaces, registration and estimates.
+//! Messages about the functions of a server: lists, interfaces, registration and estimates. The
+//! crate `idl` reads the text of an interface. Estimates and registration need features that both
+//! sides have.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,4 +1,6 @@
-//! Messages about stored arrays and their handles.
+//! Messages about stored arrays and their handles. The messages only describe an array: its bytes
+//! travel as a data stream, and the server decides who may use it. [`ArrayForm::bytes`] computes
+//! sizes with checks, because a form comes from the peer.
 
 use crate::ids::HandleId;
 use alloc::string::String;

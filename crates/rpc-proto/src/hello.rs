@@ -1,4 +1,6 @@
-//! Greetings and goodbyes: version, features, and who is speaking.
+//! Greetings and goodbyes: version, features, and who is speaking. Both ends of a connection wait
+//! for the greeting of the other. Unknown features are ignored, so that older and newer peers
+//! understand each other. If there is no common version, the connection ends.
 
 use crate::ProtocolError;
 use crate::ids::HandleId;

@@ -1,4 +1,5 @@
-//! Kinds of frames: their numbers on the wire, and the subject of each.
+//! Kinds of frames: their numbers on the wire, and the subject of each. The subject decides which
+//! module handles a frame. A number never gets another meaning.
 
 /// What a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::FromRepr)]

@@ -1,4 +1,5 @@
-//! Messages about memory that client and server share.
+//! The message about memory that client and server share. The shell passes the descriptor of the
+//! memory beside the protocol; the message has only its length.
 
 use minicbor::{Decode, Encode};
 

@@ -1,4 +1,6 @@
-//! Control messages: CBOR (RFC 8949), each an array whose fields are only ever added at the end.
+//! Control messages in CBOR (RFC 8949). Each is an array whose fields are only ever added at the
+//! end, so that peers of other versions can read it. The messages themselves are in the module of
+//! their subject.
 
 use crate::frame::append_control;
 use crate::{CallId, Kind, ProtocolError};

@@ -1,4 +1,6 @@
-//! Messages about named data, and the names themselves.
+//! Messages about named data, and the rules for their names. The server decides what a name refers
+//! to and who may read it. A name that passes [`check_name`] has no part that leads out of the data
+//! folder when it is used as a path.
 
 use crate::handles::ArrayForm;
 use crate::ids::HandleId;
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_its_folder_is_no_name() {
+    fn a_path_that_leaves_its_folder_is_not_a_name() {
         for text in [
             "", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "../a", "a b", "a\\b", "a\0", "a@",
             "a@\n", "@b",

@@ -1,4 +1,6 @@
-//! Messages about objects, and about persistent objects.
+//! Messages about objects and persistent objects. Calls of their methods are ordinary calls, in
+//! `call`. The requests about persistent objects need the feature [`KEPT_OBJECTS`], and
+//! [`ObjectPage`] answers each of them.
 
 use crate::ids::HandleId;
 use crate::{CallId, Kind, ProtocolError, message};

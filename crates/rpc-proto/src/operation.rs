@@ -1,4 +1,5 @@
-//! Messages between a server and its operator: status and drain.
+//! Messages between a server and its operator: status and drain. The server decides who is an
+//! operator. The status is a JSON object that states the version of its format.
 
 use alloc::string::String;
 use minicbor::{Decode, Encode};

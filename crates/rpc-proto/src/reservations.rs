@@ -1,4 +1,5 @@
-//! Messages about reservations: make, list, release and attach.
+//! Messages about reservations: make, list, release and attach. The server decides what is free.
+//! All times are relative to now, so the clocks of both sides need not agree.
 
 use crate::{CallId, Kind, ProtocolError, message};
 use alloc::vec::Vec;

@@ -1,4 +1,6 @@
-//! The scalars of calls and callbacks in CBOR.
+//! Encodes the scalars of calls and callbacks in CBOR. It does not check whether the values fit an
+//! interface. A list must state its length, and a list that is too long is refused before memory is
+//! taken for it.
 
 use alloc::vec::Vec;
 use farcall_idl::{MOST_TEXTS, Scalar};

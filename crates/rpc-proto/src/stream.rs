@@ -1,4 +1,6 @@
-//! Data streams: where the bytes of a call's arrays lie, piece by piece.
+//! Data streams: where the bytes of a call's arrays lie, piece by piece. It computes places only;
+//! the shells move the bytes. Each byte of a section is in exactly one piece, in the order of the
+//! interface.
 
 use alloc::collections::VecDeque;
 use farcall_idl::{ArrayLayout, Layout, Run, Runs};

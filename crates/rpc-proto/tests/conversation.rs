@@ -1,4 +1,6 @@
-//! A client and a server talk over a pipe that cuts the bytes anywhere.
+//! A client and a server talk over a pipe that cuts the bytes anywhere. The tests check that each
+//! call ends as it should wherever the cuts are, that garbage is an error and never a panic, and
+//! that a message out of place ends the connection.
 
 use farcall_idl::Scalar;
 use farcall_rpc_proto::client::Answer;
@@ -380,7 +382,7 @@ fn large_calls_follow_each_other_and_small_ones_overtake() {
 }
 
 #[test]
-fn memory_is_shared_where_both_sides_can() {
+fn memory_is_shared_if_both_sides_can() {
     let hello = |name, features| {
         let mut hello = Hello::new(name);
         hello.features = features;
@@ -417,7 +419,7 @@ fn memory_is_shared_where_both_sides_can() {
 }
 
 #[test]
-fn memory_is_not_shared_with_less_than_was_asked_for_nor_unasked() {
+fn shared_memory_that_is_too_small_or_was_not_requested_is_refused() {
     for (memory, bytes) in [(1, 4999), (2, 5000)] {
         let mut client = client::Connection::new(Limits::default(), &Hello::new("client"));
         assert_eq!(client.share(5000), Ok(1));

@@ -1,4 +1,6 @@
-//! Predictions of a function's time, learned from its calls.
+//! Predicts the time of a function's calls from its earlier calls. It knows only the work of a call
+//! and its time; `profile` adds the number of processor elements. Old observations lose weight, so
+//! that a machine that becomes slower is noticed. Impossible values are ignored.
 
 /// Each octave of work, 2^k to 2^(k+1), has a rate of its own: small problems fit a cache, and
 /// large ones keep every unit of the processor busy.
@@ -229,7 +231,8 @@ mod tests {
 
     #[test]
     fn a_rate_that_changes_with_the_size_is_followed() {
-        // 1 GFLOP/s below a million operations, 10 GFLOP/s above a billion, between them between.
+        // 1 GFLOP/s below a million operations, 10 GFLOP/s above a billion, and values
+        // in between for sizes in between.
         let mut predictor = Predictor::default();
         for _ in 0..20 {
             predictor.observe(1e6, 1e-3);
@@ -274,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learned_can_be_kept() {
+    fn learned_times_can_be_stored_and_restored() {
         let mut predictor = Predictor::default();
         for work in [1.0, 1e3, 1e6, 1e12] {
             (0..5).for_each(|round| predictor.observe(work, work * 1e-9 * f64::from(1 + round)));
@@ -296,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_does_no_harm() {
+    fn impossible_values_do_no_harm() {
         let mut predictor = Predictor::default();
         for (work, seconds) in [
             (f64::NAN, 1.0),

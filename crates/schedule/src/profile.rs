@@ -1,4 +1,6 @@
-//! Profiles: predictions of a function's time for each number of processor elements.
+//! Predictions of a function's time for each number of processor elements. `predict` has the
+//! prediction for one number. A number that was never seen is scaled from the nearest one, with a
+//! larger spread. The number of predictors is bounded.
 
 use crate::{Prediction, Predictor};
 use smallvec::SmallVec;
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_has_a_bound() {
+    fn the_number_of_predictors_is_bounded() {
         let mut profile = Profile::default();
         (1..1000).for_each(|pes| profile.observe(1e6, pes, 1.0));
         assert_eq!(profile.predictors().len(), MOST);

@@ -81,7 +81,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// First come, first served on so many processor elements, with fair shares by the hour.
+    /// First come, first served on `pes` processor elements, with fair shares by the hour.
     pub fn new(pes: u32) -> Settings {
         Settings {
             policy: Policy::default(),

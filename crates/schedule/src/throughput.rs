@@ -1,4 +1,6 @@
-//! The rate of one direction of a link, learned from its transfers.
+//! The rate of one direction of a link, learned from ordinary transfers. Transfers of less than 1
+//! MiB are ignored, because they measure the buffers of the path. `forecast` predicts a path more
+//! exactly, from many measurements.
 
 /// Weight of the latest transfer.
 const WEIGHT: f64 = 1.0 / 4.0;

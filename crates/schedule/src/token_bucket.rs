@@ -1,4 +1,5 @@
-//! A token bucket: limits bytes to a rate, with bursts.
+//! A token bucket: limits bytes to a rate, with bursts. It reads no clock and moves no byte. In any
+//! time `t`, at most `rate * t + burst` bytes may pass.
 
 use crate::queue::Nanos;
 
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_more_than_a_burst_waits_for_a_burst() {
+    fn a_wait_for_more_than_a_burst_is_a_wait_for_a_burst() {
         let mut bucket = TokenBucket::new(1000, 100, 0);
         bucket.spend(50);
         assert_eq!(bucket.when(0, 1_000_000), 50 * MILLI);
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn great_numbers_do_not_overflow() {
+    fn large_numbers_do_not_overflow() {
         let mut bucket = TokenBucket::of_rate(u64::MAX, 0);
         bucket.spend(u64::MAX);
         let _ = bucket.room(Nanos::MAX);

@@ -1,4 +1,6 @@
-//! Placement against the flow solver, and what a decision costs.
+//! Compares the closed form of placement with the flow solver, and measures the cost of a decision.
+//! In a star both must agree. Over two shared links the closed form is only an estimate, and the
+//! test bounds its error.
 
 use farcall_flow::solver::naive_rates;
 use farcall_random::SplitMix64;
@@ -13,8 +15,8 @@ fn between(random: &mut SplitMix64, low: f64, high: f64) -> f64 {
     low * (high / low).powf(unit)
 }
 
-/// When the last of these transfers ends, which begins later than the others, if all share their
-/// links by max-min from moment to moment.
+/// The time at which the last of these transfers ends, by the solver. It begins later than the
+/// others, and all of them share their links by max-min at every moment.
 fn by_the_solver(links: &[f64], transfers: &[(Vec<u32>, f64)], later_s: f64) -> f64 {
     let mut left: Vec<f64> = transfers.iter().map(|(_, bytes)| *bytes).collect();
     let (mut now, last) = (0.0, transfers.len() - 1);
@@ -69,7 +71,7 @@ fn the_closed_form_of_a_star_is_what_the_flow_solver_says() {
     }
 }
 
-/// Where transfers cross a client's and a server's link the closed form is an estimate.
+/// If transfers cross a client's and a server's link, the closed form is only an estimate.
 #[test]
 fn across_two_links_the_estimate_is_near() {
     let mut off = Vec::new();
@@ -179,12 +181,12 @@ fn cost(hosts: &[Host], policy: Policy) -> f64 {
     times[times.len() / 2]
 }
 
-/// The bound holds for a release build only, with much to spare.
+/// The bound is generous, and it holds for a release build only.
 #[test]
 fn a_decision_among_a_thousand_servers_is_cheap() {
     let mut random = SplitMix64::new(1);
     let different: Vec<Host> = (0..1000).map(|_| host(&mut random)).collect();
-    // The hardest case: nothing tells one from the other, so that none can be left out early.
+    // The hardest case: all servers look alike, so none can be left out early.
     let mut equal: Vec<Host> = Vec::new();
     equal.resize_with(1000, || host(&mut SplitMix64::new(5)));
     for (name, hosts) in [("different", &different), ("equal", &equal)] {

@@ -1,4 +1,6 @@
-//! Queues with booked processor elements in virtual time, under random loads with seeds.
+//! Tests of queues with booked processor elements in virtual time, under random loads with fixed
+//! seeds. If predictions are right, a job starts when its booking begins. If they are wrong, every
+//! job still ends and has its own processor elements.
 
 use farcall_random::SplitMix64;
 use farcall_schedule::Policy;
@@ -9,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const SEEDS: u64 = 60;
 const SECOND: Nanos = 1_000_000_000;
 
-/// What happens, the earliest first; at the same time ends go before what comes.
+/// The events in the order of their times. At the same time, jobs end before others arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happens {
     Ends(u64),
@@ -21,13 +23,13 @@ enum Happens {
 struct Load {
     pes: u32,
     policy: Policy,
-    /// How many times longer jobs take than predicted, at most.
+    /// The largest ratio of a job's time to its prediction.
     worst: u64,
-    /// Jobs of which nothing is predicted.
+    /// Whether some jobs have no prediction.
     unknown: bool,
 }
 
-/// A machine with its queue. Jobs of bookings come before these begin.
+/// A machine with its queue. The jobs of a booking arrive before the booking begins.
 struct Machine {
     queue: Queue,
     random: SplitMix64,
@@ -85,8 +87,8 @@ impl Machine {
         request
     }
 
-    /// Books processor elements, where it is refused for the earliest time; then a job comes for
-    /// all of them.
+    /// Books processor elements, if necessary at the earliest time that a refusal names. Then a job
+    /// arrives that uses all of them.
     fn book(&mut self, now: Nanos) -> Option<Start> {
         let pes = 1 + self.random.below(self.load.pes.into()) as u32;
         let length = SECOND + self.random.below(10 * SECOND);
@@ -145,7 +147,7 @@ impl Machine {
                 Happens::Books => self.book(now),
                 Happens::Changes => None,
             };
-            // What ends in this moment ends before anything starts in it.
+            // Jobs that end at this moment end before any other job starts.
             let is_last = self.events.first().is_none_or(|(next, _)| *next > now);
             loop {
                 if start.is_none() && is_last {
@@ -205,7 +207,7 @@ fn every_job_ends_and_has_its_own_elements_when_predictions_are_wrong() {
                 unknown: true,
                 ..load(policy, seed)
             };
-            // The run panics where two jobs have one processor element.
+            // The run panics if two jobs have the same processor element.
             let done = Machine::new(wrong, seed).run();
             assert_eq!(done.started.len(), 300 + done.due.len());
         }
@@ -260,7 +262,7 @@ fn short_jobs_compute_before_a_booking_and_long_ones_wait() {
 }
 
 #[test]
-fn a_job_whose_booking_is_over_waits_as_any_other() {
+fn a_job_whose_booking_has_ended_waits_like_all_others() {
     let mut queue = Queue::new(settings(Policy::Fcfs, 2));
     assert!(queue.push(request(1, 2, 1.0, None), 0).is_some());
     let booking = Booking {
@@ -270,12 +272,12 @@ fn a_job_whose_booking_is_over_waits_as_any_other() {
         ..Booking::default()
     };
     let id = queue.reserve(booking, 0).unwrap();
-    // It wants more than is booked, and has that.
+    // The job wants more than is booked, and gets it.
     assert_eq!(queue.push(request(2, 2, 1.0, Some(id)), 0), None);
     assert_eq!(queue.push(request(3, 1, 1.0, None), 0), None);
     assert_eq!(queue.next(SECOND), None, "the first takes longer");
     queue.remove(1, 3 * SECOND);
-    // What it has of a booking is bounded by that; now it is not.
+    // Within a booking, a job gets at most what is booked. Now the booking is over.
     assert_eq!(queue.next(3 * SECOND), Some(Start { id: 2, pes: 2 }));
     assert_eq!(queue.next(3 * SECOND), None);
     queue.remove(2, 4 * SECOND);
@@ -283,7 +285,7 @@ fn a_job_whose_booking_is_over_waits_as_any_other() {
 }
 
 #[test]
-fn short_jobs_go_before_one_that_a_booking_holds_back() {
+fn short_jobs_start_before_a_job_that_a_booking_holds_back() {
     for policy in [Policy::Fcfs, Policy::Sjf] {
         let mut queue = Queue::new(settings(policy, 2));
         queue.reserve(booking(2, 10, 20), 0).unwrap();
@@ -291,7 +293,7 @@ fn short_jobs_go_before_one_that_a_booking_holds_back() {
             queue.push(request(id, 1, seconds, None), 0);
         }
         let mut starts: Vec<u64> = std::iter::from_fn(|| queue.next(0)).map(|s| s.id).collect();
-        // The job that came first has started with `push` where it is not held back.
+        // If the first job is not held back, `push` has started it already.
         starts.extend(queue.running().map(|start| start.id));
         starts.sort_unstable();
         starts.dedup();
@@ -312,7 +314,7 @@ fn jobs_of_a_booking_go_in_order_and_share_it_among_themselves() {
         fewest: 1,
         ..request(number, 4, 1.0, Some(id))
     };
-    // Those that wait for other processor elements have no part of it.
+    // Jobs that wait for other processor elements get none of the booked ones.
     for number in 1..9 {
         queue.push(request(number, 4, 1.0, None), 0);
     }
@@ -332,12 +334,12 @@ fn jobs_of_a_booking_go_in_order_and_share_it_among_themselves() {
 }
 
 #[test]
-fn a_job_that_would_outlast_its_booking_is_not_in_the_way_of_the_next() {
+fn a_job_that_would_outlast_its_booking_does_not_delay_the_next_booking() {
     let mut queue = Queue::new(settings(Policy::Fcfs, 2));
     let first = queue.reserve(booking(2, 0, 10), 0).unwrap();
     let second = queue.reserve(booking(1, 10, 20), 0).unwrap();
     assert_eq!(queue.push(request(1, 2, 11.0, Some(first)), 0), None);
-    // Beside the second there is room for it.
+    // It fits beside the second booking.
     let beside = queue.push(request(2, 1, 12.0, Some(first)), 0);
     assert_eq!(beside, Some(Start { id: 2, pes: 1 }));
     let refused = queue.reserve(booking(1, 10, 15), 0);
@@ -347,7 +349,7 @@ fn a_job_that_would_outlast_its_booking_is_not_in_the_way_of_the_next() {
 }
 
 #[test]
-fn what_is_late_is_in_the_way_of_a_booking_for_as_long_again() {
+fn a_late_job_is_expected_to_run_for_as_long_again() {
     let mut queue = Queue::new(settings(Policy::Fcfs, 2));
     let unknown = Request {
         seconds: None,
@@ -367,7 +369,7 @@ fn what_is_late_is_in_the_way_of_a_booking_for_as_long_again() {
 }
 
 #[test]
-fn nothing_is_booked_where_everything_starts_at_once() {
+fn the_policy_at_once_refuses_bookings() {
     let mut queue = Queue::new(settings(Policy::AtOnce, 2));
     let booking = Booking {
         pes: 1,

@@ -1,4 +1,5 @@
-//! A token bucket in virtual time, driven at any intervals.
+//! Drives a token bucket in virtual time, at random intervals. In no interval may more bytes pass
+//! than its rate and one burst, and a sender that uses every permission reaches the rate.
 
 use farcall_random::SplitMix64;
 use farcall_schedule::TokenBucket;
@@ -8,7 +9,7 @@ const SEEDS: u64 = 200;
 const SECOND: u128 = 1_000_000_000;
 
 #[test]
-fn in_any_time_no_more_passes_than_the_rate_and_a_burst() {
+fn in_any_time_no_more_than_the_rate_and_a_burst_passes() {
     for seed in 0..SEEDS {
         let mut random = SplitMix64::new(seed);
         let mut below = |most: u64| random.next_u64() % most;
@@ -44,7 +45,7 @@ fn in_any_time_no_more_passes_than_the_rate_and_a_burst() {
 }
 
 #[test]
-fn who_takes_what_there_is_at_the_times_told_has_the_rate() {
+fn a_sender_that_uses_every_permission_reaches_the_rate() {
     for seed in 0..SEEDS {
         let mut random = SplitMix64::new(seed);
         let mut below = |most: u64| random.next_u64() % most;

@@ -1,4 +1,5 @@
-//! The name and the secret that follow from a token.
+//! Derives the name and the secret of a token. The name travels in the open and says nothing about
+//! the secret. The debug text leaves the secret out.
 
 use crate::Key;
 use alloc::string::String;

@@ -1,4 +1,5 @@
-//! The example of RFC 7677, and exchanges that must fail.
+//! Tests with the example of RFC 7677, and with exchanges that must fail. A wrong secret, a replay,
+//! a relay and a server without the verifier are all found out.
 
 use crate::{Binding, Client, Exchange, Expected, First, Salted, ScramError, Verifier, decode};
 use alloc::string::{String, ToString};

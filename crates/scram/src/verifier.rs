@@ -1,4 +1,5 @@
-//! What a server keeps of a secret.
+//! What a server stores of a secret. The exchange itself is in `client` and `server`. With a
+//! verifier alone, nobody can act as the client. The debug texts leave the keys out.
 
 use crate::{ITERATIONS, Key, MOST_PART, ScramError, decode, decode_key, digest, encode};
 use alloc::vec::Vec;

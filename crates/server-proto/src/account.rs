@@ -1,5 +1,6 @@
-//! Accounting: the times of calls, split as in the Ninf papers, for the log, the status and
-//! Prometheus.
+//! Accounting for the log, the status and Prometheus: the times of calls, split as in the Ninf
+//! papers. It counts and decides nothing. A call counts once, when its results have left or are
+//! stored, or when it has failed.
 
 use crate::call::ActiveCall;
 use crate::functions::{Counts, Functions};

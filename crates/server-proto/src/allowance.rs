@@ -1,4 +1,6 @@
 //! Allowances: how many bytes a connection may move in one direction until it is granted more.
+//! `lanes` makes the grants. A part of each grant is for small messages, so that a large transfer
+//! does not hold them up.
 
 /// Pending bytes up to which a message counts as small: control messages, and calls of a few
 /// numbers. Small messages may go before larger ones.

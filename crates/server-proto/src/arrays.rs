@@ -8,12 +8,14 @@ use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey, MemoryKey};
 use crate::map::Map;
 use crate::names::DataFile;
+use crate::quota::{Owner, Quota};
 use crate::record::Stored;
-use crate::settings::ArrayLimits;
+use crate::settings::{ArrayLimits, Groups, groups_of};
 use farcall_rpc_proto::{
     ArrayForm, Failure, FailureKind, HandleId, HandlePage, HandleRecord, Put, User,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::iter::Sum;
 use std::sync::Arc;
 
 /// Arrays in one page of a list.
@@ -78,6 +80,15 @@ struct Usage {
     bytes: u64,
 }
 
+impl Sum for Usage {
+    fn sum<I: Iterator<Item = Usage>>(usages: I) -> Usage {
+        usages.fold(Usage::default(), |sum, one| Usage {
+            arrays: sum.arrays + one.arrays,
+            bytes: sum.bytes.saturating_add(one.bytes),
+        })
+    }
+}
+
 /// Whether a call may run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
@@ -139,7 +150,7 @@ impl Store {
     }
 
     /// Checks an array that a client wants to store. Returns its length in bytes.
-    pub(crate) fn check(&self, put: &Put, user: &User) -> Result<u64, Failure> {
+    pub(crate) fn check(&self, put: &Put, user: &User, groups: &Groups) -> Result<u64, Failure> {
         let bad = |text: String| Failure::new(FailureKind::BadArgument, text);
         let bytes = put.form.bytes().map_err(|error| bad(error.to_string()))?;
         if put.data_bytes != 0 && put.data_bytes != bytes {
@@ -154,20 +165,14 @@ impl Store {
             );
             return Err(Failure::new(FailureKind::TooLarge, text));
         }
-        let usage = self.usage.get(user).copied().unwrap_or_default();
-        let ArrayLimits {
-            per_user,
-            bytes_per_user,
-            ..
-        } = self.settings;
-        if usage.arrays >= per_user || usage.bytes.saturating_add(bytes) > bytes_per_user {
-            let text = format!(
-                "{user} has {} arrays with {} bytes here; {per_user} arrays and {bytes_per_user} \
-                 bytes are allowed (data.per_user and data.bytes_per_user in the server's \
-                 configuration); drop some arrays",
-                usage.arrays, usage.bytes
-            );
-            return Err(Failure::new(FailureKind::QuotaExceeded, text));
+        let allows = |owner, quota: Quota, usage: Usage| {
+            quota.allows(owner, usage.arrays + 1, usage.bytes.saturating_add(bytes))
+        };
+        let usage = |user| self.usage.get(user).copied().unwrap_or_default();
+        allows(Owner::User(user), self.settings.of_user(), usage(user))?;
+        for (owner, group) in groups_of(groups, user) {
+            let usages = self.usage.iter().filter(|(user, _)| group.has(user));
+            allows(owner, group.arrays(), usages.map(|(_, usage)| *usage).sum())?;
         }
         Ok(bytes)
     }

@@ -1,4 +1,7 @@
-//! Connections: who is connected, how much each client may still send, and what is written to it.
+//! All connections: who is connected, which of them wait for memory, and which have output.
+//! `connection` has the state of one. A connection that has ended is removed at the end of the
+//! turn, so its key is valid until then. Of those that wait for memory, users who hold less of it
+//! go first.
 
 use crate::action::Direction;
 use crate::call::{ActiveCall, State};

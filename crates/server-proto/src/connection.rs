@@ -1,4 +1,6 @@
-//! One connection: the protocol's state, and the calls, objects and memory of its client.
+//! One connection: the protocol's state, and the calls, objects and memory of its client. `clients`
+//! has all connections, and `engine` handles what arrives. While a request waits for memory, no
+//! more input of the connection is handled.
 
 use crate::action::Segment;
 use crate::event::Accepted;

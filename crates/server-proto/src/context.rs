@@ -1,5 +1,6 @@
 //! The context: state that all parts of the server share, and the steps that one part asks of
-//! another.
+//! another. The engine performs the steps. Retention counts a time that never jumps, even if the
+//! calendar does.
 
 use crate::account::Totals;
 use crate::action::{Action, Actions, Audit};

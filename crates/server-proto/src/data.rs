@@ -1,4 +1,5 @@
-//! Data: stored arrays and named data, where they are, who may use them, and how they move.
+//! Stored arrays and named data: where they are, who may use them, and how they move. Requests are
+//! passed to the modules below; `arrays` and `names` hold the tables. The shell moves the bytes.
 
 mod named;
 mod parts;

@@ -1,4 +1,6 @@
-//! Transfers between memory and the disk: which are under way, and what for.
+//! Transfers between memory and the disk: which are under way, and what for. The shell performs
+//! them and answers with the ticket of each. Results may use disk space that arguments and arrays
+//! must leave free, because the call has been accepted.
 
 use crate::action::{Action, Actions, Transfer};
 use crate::keys::{CallKey, ConnectionKey, MemoryKey};

@@ -10,8 +10,9 @@ use crate::event::Now;
 use crate::keys::{CallKey, ConnectionKey};
 use crate::lifecycle::Change;
 use crate::map::{Map, Set};
+use crate::quota::Owner;
 use crate::record::{Changed, DiskError, Entry, Outcome, Record, Texts};
-use crate::settings::{DurableLimits, Group, Groups};
+use crate::settings::{DurableLimits, Group, Groups, groups_of};
 use farcall_rpc_proto::{
     CallId, DurablePage, DurableRecord, DurableState, Failure, FailureKind, JobId, Made, Nanos,
     Times, User,
@@ -283,28 +284,14 @@ impl Durable {
     ) -> Result<(), Failure> {
         let bytes = record.bytes();
         let usage = self.usage.get(user).copied().unwrap_or_default();
-        let DurableLimits {
-            per_user,
-            bytes_per_user,
-            ..
-        } = self.settings;
         let after = usage.bytes.saturating_add(bytes);
-        if usage.calls >= per_user {
-            let text = format!(
-                "{user} has {per_user} durable calls here, which is the limit (jobs.per_user in \
-                 the server's configuration); forget some with `farcall cancel --forget`"
-            );
-            return Err(Failure::new(FailureKind::QuotaExceeded, text));
+        let quota = self.settings.of_user();
+        quota.allows(Owner::User(user), usage.calls + 1, after)?;
+        for (owner, group) in groups_of(groups, user) {
+            let (calls, used) = self.usage_of(group);
+            let after = used.saturating_add(bytes);
+            group.durable_calls().allows(owner, calls + 1, after)?;
         }
-        if after > bytes_per_user {
-            let text = format!(
-                "durable calls of {user} would take {after} bytes, and {bytes_per_user} bytes are \
-                 allowed (jobs.bytes_per_user in the server's configuration); forget some with \
-                 `farcall cancel --forget`"
-            );
-            return Err(Failure::new(FailureKind::QuotaExceeded, text));
-        }
-        within_groups(self, user, bytes, groups)?;
         self.count(user, 1, bytes);
         disk.promised = disk.promised.saturating_add(record.result.bytes);
         Ok(())
@@ -626,38 +613,4 @@ impl DurableCall {
             made: record.made.clone(),
         }
     }
-}
-
-/// Whether a call of this size stays within the quotas of the user's groups.
-fn within_groups(
-    durable: &Durable,
-    user: &User,
-    bytes: u64,
-    groups: &Groups,
-) -> Result<(), Failure> {
-    for (name, group) in groups.iter().filter(|(_, group)| group.has(user)) {
-        let (calls, used) = durable.usage_of(group);
-        let after = used.saturating_add(bytes);
-        let (most_calls, most_bytes) = (group.durable_calls, group.durable_bytes);
-        let (what, setting) = if most_calls != 0 && calls >= most_calls {
-            (
-                format!("has {most_calls} durable calls here, which is its limit"),
-                "calls",
-            )
-        } else if most_bytes != 0 && after > most_bytes {
-            let text = format!(
-                "would have {after} bytes of durable calls here, and {most_bytes} bytes are \
-                 allowed"
-            );
-            (text, "bytes")
-        } else {
-            continue;
-        };
-        let text = format!(
-            "the group {name} {what} (groups.{name}.durable_{setting} in the server's \
-             configuration); its users can forget some with `farcall cancel --forget`"
-        );
-        return Err(Failure::new(FailureKind::QuotaExceeded, text));
-    }
-    Ok(())
 }

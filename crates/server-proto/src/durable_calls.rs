@@ -31,7 +31,7 @@ const SHARE_OF_MEMORY: u64 = 4;
 /// others wait on the disk.
 const WAITING: usize = 64;
 
-/// A call fails when so many of its workers were killed.
+/// A call fails when this many of its workers were killed.
 const MOST_TRIES: u32 = 10;
 
 /// Durable calls, if the server has a state folder.

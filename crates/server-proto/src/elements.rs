@@ -1,8 +1,8 @@
 //! Processor elements and workers: which call has which, and which call is next.
 //!
-//! A call that has all it needs is [enqueued](Elements::enqueue), and it ends with
-//! [`Elements::forget`]. Between the two it waits for processor elements, and then for a worker. No
-//! element is ever given to two calls.
+//! A call that has all it needs is [enqueued](Elements::enqueue). It waits for processor elements,
+//! and then for a worker. [`Elements::tear_down`] ends it early. No element is ever given to two
+//! calls.
 
 mod ahead;
 mod callbacks;

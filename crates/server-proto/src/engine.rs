@@ -5,7 +5,7 @@
 //! [`Step`], and steps are performed here and nowhere else.
 
 mod calls;
-mod clients;
+pub(crate) mod clients;
 mod offer;
 mod overview;
 mod requests;

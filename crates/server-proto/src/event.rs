@@ -1,4 +1,5 @@
-//! Events: what the shell tells the server.
+//! Events: what the shell tells the server. `action` has the answers. An event states a fact and
+//! has no effect until [`Server::handle`](crate::Server::handle) takes it.
 
 use crate::keys::{CallKey, ConnectionKey, MemoryKey, WorkerKey};
 use crate::names::DataFile;

@@ -1,4 +1,7 @@
-//! The functions of a server, by name and by number, and what was learned about them.
+//! The functions of a server, by name and by number, with their counts and what was learned about
+//! their run times. `libraries` knows which library is behind each of them, and `elements` decides
+//! which call runs. The number of a function does not change while the server runs. A number from
+//! before a restart is recognised and refused.
 
 use crate::map::Map;
 use farcall_idl::{Document, Interface, Layout};

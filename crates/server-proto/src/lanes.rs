@@ -475,7 +475,11 @@ mod tests {
         assert_eq!(rate(&mut road, Some(1)), Some(30));
         assert_eq!(rate(&mut road, Some(3)), Some(20));
         road.retune(&BTreeMap::from([(2, 50)]), 100, 0);
-        assert_eq!(rate(&mut road, Some(1)), Some(50), "it is as all others");
+        assert_eq!(
+            rate(&mut road, Some(1)),
+            Some(50),
+            "it has the same rate as the others"
+        );
         assert_eq!(rate(&mut road, None), Some(50));
         road.retune(&BTreeMap::new(), 100, 0);
         assert_eq!(rate(&mut road, Some(2)), None);

@@ -37,6 +37,7 @@ mod memory;
 mod names;
 mod objects;
 mod output;
+mod quota;
 mod record;
 mod reservations;
 mod segments;

@@ -1,4 +1,6 @@
 //! Libraries: what is behind the functions, and libraries that are added while the server runs.
+//! `functions` has the interfaces, and workers bind the libraries. A registered function is served
+//! only after a worker has bound its library.
 
 use crate::action::Action;
 use crate::context::Context;

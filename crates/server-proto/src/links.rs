@@ -1,4 +1,6 @@
-//! How fast the links to other hosts are, as learned from what went over them.
+//! The rates of the links to other hosts, learned from transfers that have ended. The shell saves
+//! them across restarts. Short transfers teach nothing. The table is bounded: when a new host finds
+//! it full, the table forgets all hosts.
 
 use crate::map::Map;
 use core::net::IpAddr;

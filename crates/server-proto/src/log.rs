@@ -2,7 +2,7 @@
 //! file that is damaged.
 //!
 //! A state folder has two logs with the same frames. A frame has a sequence number and the identity
-//! of its folder, so that [`merge`] can tell which frames a log lacks, and which do not belong to
+//! of its folder, so that [`merge()`] can tell which frames a log lacks, and which do not belong to
 //! it. This module reads and writes bytes only; `ledger` knows what the frames say.
 
 mod merge;
@@ -194,7 +194,7 @@ pub struct Newer(pub u8);
 pub enum Found {
     /// A frame at this offset. If it is not whole, only its head can be used.
     Frame(Head, u64, bool),
-    /// Bytes that are no frame, from one offset to another.
+    /// Bytes that are not part of a frame, from one offset to another.
     Damaged(u64, u64),
     /// A frame of a newer version.
     Newer(Newer),

@@ -1,4 +1,5 @@
-//! Hash tables whose order is the same in every run.
+//! Hash tables that are iterated in the same order in every run. The standard tables draw a random
+//! seed, and with it the simulator could not repeat a history.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, DefaultHasher};

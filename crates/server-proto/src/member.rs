@@ -1,4 +1,5 @@
-//! How a server is a member of a metaserver's directory: what it tells, and when.
+//! The membership of a server at one metaserver: what to tell it, and when. The driver connects and
+//! sends. After a new connection or a lost lease, the server joins again and tells everything anew.
 
 mod held;
 
@@ -10,10 +11,10 @@ use std::collections::BTreeMap;
 
 /// Time between two tries to reach a metaserver that is away.
 const RETRY: Nanos = 500_000_000;
-/// The lease is renewed so many times while it holds.
+/// The number of renewals during a lease.
 const RENEWALS: f64 = 3.0;
 
-/// What a metaserver is to be asked next.
+/// The next question to a metaserver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ask {
     /// Connect to it: [`Member::connected`] or [`Member::lost`] follows.

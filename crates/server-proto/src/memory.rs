@@ -60,7 +60,7 @@ pub(crate) struct Memory {
 const GRAIN: u64 = 64 << 10;
 /// Sizes of segments and arrays are multiples of this.
 const PAGE: u64 = 4096;
-/// The buffers of one user may have so many times the memory that they leave free. So one user
+/// The buffers of one user may have this many times the memory that they leave free. So one user
 /// alone has three quarters of the memory, and two users have three sevenths each.
 const SHARE: u64 = 3;
 

@@ -1,4 +1,6 @@
-//! Output of library functions, for clients that want it.
+//! Sends the printed output of library functions to the clients that asked for it. [`Printing`]
+//! decides how much may be sent. Output that exceeds its limit is left out, and the client gets a
+//! remark about that before the call ends.
 
 use crate::call::Printing;
 use crate::context::Context;

@@ -1,4 +1,7 @@
-//! Records of durable calls, as the journal has them, and where their data are.
+//! Records of durable calls, as the journal has them. A [`Record`] has the state of a call and says
+//! how long its arguments and results are. `lifecycle` decides which change of state is allowed,
+//! `ledger` writes records as bytes, and the shell stores the data. A record of a call that ran
+//! when the server ended is changed at the restart, so that it never claims to run.
 
 use crate::lifecycle::{Change, next};
 use crate::map::Set;

@@ -93,7 +93,7 @@ pub(crate) struct Reservations {
 }
 
 impl Reservations {
-    /// Number of reservations that were made or released. The end of one is no change.
+    /// Number of reservations that were made or released. The end of a reservation does not count.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }

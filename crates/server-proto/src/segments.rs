@@ -1,4 +1,5 @@
-//! Segments: memory that the server shares with clients.
+//! Memory that the server shares with clients. The shell makes the memory and passes its
+//! descriptor. A piece is freed only when its client has returned it and no call uses it.
 
 use crate::action::{Action, Segment};
 use crate::connection::MAX_SEGMENTS;

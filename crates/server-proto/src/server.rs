@@ -1,11 +1,12 @@
-//! The server as one state machine: the interface for its shell.
+//! The server as one state machine: the interface for its shell. It passes events to the engine,
+//! and bytes to the connections. `engine` and the parts below it make the decisions.
 
 use crate::action::Action;
 use crate::action::Direction;
 use crate::call::ActiveCall;
 use crate::clients::Clients;
 use crate::connection::Connection;
-use crate::engine::{Engine, Overview, Reports, ServerStatus};
+use crate::engine::{self, Engine, Overview, Reports, ServerStatus};
 use crate::event::{Accepted, Event, Now};
 use crate::functions::Functions;
 use crate::keys::{ConnectionKey, MemoryKey, WorkerKey};
@@ -274,10 +275,15 @@ impl Server {
             self.engine.release(call);
         }
         // The emptied list is reused for the next results.
-        if let Some(connection) = self.engine.cx.clients.get_mut(key)
+        let cx = &mut self.engine.cx;
+        if let Some(connection) = cx.clients.get_mut(key)
             && connection.sending.is_empty()
         {
             connection.sending = sent;
+            if cx.stopping.is_some() {
+                engine::clients::say_goodbye(cx, key);
+                cx.answered(key);
+            }
         }
         self.engine.settle();
     }

@@ -1,6 +1,8 @@
 //! Settings and limits: everything an operator can set that steers or bounds the server's
-//! decisions.
+//! decisions. The shell reads them from the configuration. A limit of 0 means what its comment
+//! says, mostly that there is none.
 
+use crate::quota::{Limit, Owner, Quota};
 use farcall_rpc_proto::{Nanos, User};
 use farcall_schedule::queue;
 use serde::Deserialize;
@@ -79,6 +81,14 @@ pub struct DurableLimits {
 pub struct Group {
     /// Its users, by the names that the status shows. A user may be in several groups.
     pub users: Vec<String>,
+    /// Calls of all of them that are under way; 0 means no limit.
+    pub calls: usize,
+    /// Bytes of the buffers of these calls; 0 means no limit.
+    pub memory: u64,
+    /// Stored arrays of all of them; 0 means no limit.
+    pub arrays: usize,
+    /// Bytes of these arrays, in memory and on the disk; 0 means no limit.
+    pub array_bytes: u64,
     /// Durable calls of all of them together, in any state; 0 means no limit.
     pub durable_calls: usize,
     /// Bytes of the arguments and results of all of them on the disk; 0 means no limit.
@@ -88,10 +98,60 @@ pub struct Group {
 /// Groups of users, by name.
 pub type Groups = BTreeMap<String, Group>;
 
+/// The groups of a user, with their names.
+pub(crate) fn groups_of<'g>(
+    groups: &'g Groups,
+    user: &'g User,
+) -> impl Iterator<Item = (Owner<'g>, &'g Group)> {
+    let groups = groups.iter().filter(|(_, group)| group.has(user));
+    groups.map(|(name, group)| (Owner::Group(name), group))
+}
+
 impl Group {
     /// Whether a user belongs to it.
     pub(crate) fn has(&self, user: &User) -> bool {
         self.users.iter().any(|name| name == user.name())
+    }
+
+    pub(crate) fn calls(&self) -> Quota {
+        let count = Limit::unless_zero(self.calls, "calls");
+        Quota::of_calls(count, Limit::unless_zero(self.memory, "memory"))
+    }
+
+    pub(crate) fn arrays(&self) -> Quota {
+        let count = Limit::unless_zero(self.arrays, "arrays");
+        Quota::of_arrays(count, Limit::unless_zero(self.array_bytes, "array_bytes"))
+    }
+
+    pub(crate) fn durable_calls(&self) -> Quota {
+        let count = Limit::unless_zero(self.durable_calls, "durable_calls");
+        let bytes = Limit::unless_zero(self.durable_bytes, "durable_bytes");
+        Quota::of_durable_calls(count, bytes)
+    }
+}
+
+impl Limits {
+    /// What calls under way one user may have.
+    pub(crate) fn calls_of_user(&self) -> Quota {
+        let count = Limit::unless_zero(self.calls_per_user, "limits.calls_per_user");
+        let bytes = Limit::unless_zero(self.memory_per_user, "limits.memory_per_user");
+        Quota::of_calls(count, bytes)
+    }
+}
+
+impl ArrayLimits {
+    /// What arrays one user may have.
+    pub(crate) fn of_user(&self) -> Quota {
+        let count = Limit::of(self.per_user, "data.per_user");
+        Quota::of_arrays(count, Limit::of(self.bytes_per_user, "data.bytes_per_user"))
+    }
+}
+
+impl DurableLimits {
+    /// What durable calls one user may have.
+    pub(crate) fn of_user(&self) -> Quota {
+        let count = Limit::of(self.per_user, "jobs.per_user");
+        Quota::of_durable_calls(count, Limit::of(self.bytes_per_user, "jobs.bytes_per_user"))
     }
 }
 

@@ -1,4 +1,6 @@
-//! One worker, as the server sees it: its state, its calls, its user and its object.
+//! One worker, as the server sees it: its state, its calls, its user and its object. `workers` has
+//! all of them, and the shell has the process. A worker runs calls of one user only, so that
+//! nothing in its memory reaches another one.
 
 use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey};
@@ -43,8 +45,8 @@ pub(crate) type Found = Rc<[Option<String>]>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     Current,
-    /// A new one, which the server uses if this worker can bind it.
-    Trial,
+    /// A new one, which the server uses if this worker can bind it. It started at this time.
+    Trial(Nanos),
     /// One that has been replaced. The worker gets no more calls, except of its object.
     Old,
 }
@@ -89,7 +91,7 @@ pub(crate) struct Worker {
     /// nobody else.
     pub(crate) user: Option<User>,
     pub(crate) state: State,
-    /// When it became idle, or last ran something.
+    /// When it started, became idle, or last ran something.
     rested: Nanos,
     /// Its object, if it has one. It then runs methods of this object only.
     pub(crate) object: Option<ObjectState>,
@@ -170,6 +172,11 @@ impl Worker {
         fits && self.version != Version::Old
             && (for_user || has(Flaw::SharesWorkers))
             && self.object.is_none()
+    }
+
+    /// Whether it may have older files than a worker that has started at `since` and is ready.
+    pub(crate) fn is_older(&self, since: Nanos) -> bool {
+        self.state != State::Starting || self.rested <= since
     }
 
     /// How long it has been unused.

@@ -1,5 +1,6 @@
-//! The audit log: who called what and how it ended, as one line of JSON for each call, appended to
-//! a file.
+//! The audit log: one line of JSON for each call and each refusal, appended to a file. The server
+//! decides what is recorded. If the file cannot be written, the server continues, and the log says
+//! so once.
 
 use farcall_server_proto as proto;
 use serde::Serialize;

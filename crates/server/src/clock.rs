@@ -1,4 +1,6 @@
-//! The clocks that the shell reads for the server.
+//! Reads the clocks for the server, which reads none itself. Nanoseconds come from a monotonic
+//! clock that starts with the server. Calendar time is read once in each turn of the reactor, so
+//! all events of a turn have the same date.
 
 use farcall_rpc_proto::Nanos;
 use farcall_server_proto::Now;

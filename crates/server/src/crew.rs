@@ -1,4 +1,6 @@
-//! The worker processes: starts them, gives them calls, and ends them as the server decides.
+//! The worker processes: starts them, gives them calls, and ends them as the server decides. The
+//! crate `worker` talks to a process. A worker that dies is reported once, by its socket; an
+//! operation that meets a dead worker is not an error.
 
 use crate::WorkerCommand;
 use crate::config::Config;

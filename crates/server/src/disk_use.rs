@@ -1,4 +1,6 @@
-//! Disk use of a folder, measured by a thread from time to time.
+//! Measures the disk space that a folder takes, for the metrics. A thread measures every 10 s,
+//! because a large folder takes long to read and the reactor must not block. The figure can be that
+//! old, and a file that disappears during a measurement counts as empty.
 
 use std::fs;
 use std::io;

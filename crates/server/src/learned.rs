@@ -1,4 +1,6 @@
-//! Learned values in the state folder: times of functions and rates of links.
+//! Saves learned values in the state folder: times of functions and rates of links. `server-proto`
+//! learns them. Every value is checked when it is read. If a file is missing or damaged, the server
+//! starts without it.
 
 use farcall_schedule::{Learned, Predictor, Profile, Throughput};
 use farcall_server_proto::{Functions, Links};
@@ -35,7 +37,7 @@ struct Function {
     rates: BTreeMap<u32, Vec<(u8, f64, f64, u32)>>,
 }
 
-/// Restores what an earlier server has learned. A missing file is no error.
+/// Restores what an earlier server has learned. A missing file is not an error.
 pub(crate) fn load(folder: &Path, functions: &mut Functions, links: &mut Links) {
     let path = folder.join(NAME);
     let file = match read(&path) {

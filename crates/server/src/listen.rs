@@ -1,4 +1,6 @@
-//! Listening sockets: TCP, TLS, Unix sockets and the abstract socket for clients on this host.
+//! Listening sockets: TCP, TLS, Unix sockets, and the abstract socket for clients on this host.
+//! `socket` handles an accepted connection. A listener takes over an address at which a server
+//! listens only if it is told to.
 
 use farcall_rpc_proto::User;
 use farcall_tls::{Identity, Session};

@@ -1,4 +1,6 @@
-//! The memory objects of calls, arrays and clients, by key.
+//! The memory objects of calls, stored arrays and clients, by key. The server decides when memory
+//! is made, cleared and freed; this module does it. An object that a thread uses is taken out of
+//! the table, so the reactor cannot reach it meanwhile.
 
 use farcall_rpc_proto::swap_bytes;
 use farcall_server_proto::{Action, Beside, Event, Key, MemoryKey};

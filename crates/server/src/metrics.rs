@@ -1,4 +1,6 @@
-//! The metrics of the server, for Prometheus.
+//! Answers requests for metrics in the text form of Prometheus. It only reads the server's state,
+//! through [`Overview`]. The number of functions with their own series and the number of waiting
+//! readers are bounded.
 
 use crate::disk_use::DiskUse;
 use farcall_metrics::{Answer, Histogram, Labels, Text};

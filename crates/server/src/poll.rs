@@ -1,4 +1,6 @@
-//! The descriptors that the reactor waits for, each with its source.
+//! The descriptors that the reactor waits for, each with its [`Source`]. This module wraps `epoll`
+//! and knows nothing about what the events mean. A source has the generation of its key, so an
+//! event that comes late for a closed connection finds nothing.
 
 use farcall_server_proto::{ConnectionKey, Key, WorkerKey};
 use rustix::buffer::spare_capacity;

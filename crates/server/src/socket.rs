@@ -1,4 +1,6 @@
-//! One client's socket: moves bytes between it, the protocol and the memory of calls.
+//! One client's socket: moves bytes between it, the protocol and the memory of calls. It does not
+//! decide what a message means. Array bytes go straight from the socket into the memory of a call
+//! and back, and only what arrives with a frame header is copied.
 
 use crate::access::{Claim, Evidence};
 use crate::listen::{Accepted, bound_ahead};
@@ -42,7 +44,7 @@ pub(crate) enum Step {
     Closed,
 }
 
-/// A part of what is to be written.
+/// A part of the output that is not written yet.
 enum Part {
     /// A range of `frames`.
     Frames { start: usize, end: usize },
@@ -161,7 +163,7 @@ impl Socket {
         self.descriptors.push(descriptor);
     }
 
-    /// Moves some bytes inwards. What the server then wants done is to be done before more are.
+    /// Reads some bytes. Before the next read, the caller must do what the server then asks for.
     pub(crate) fn advance(&mut self, server: &mut Server, memories: &Memories) -> io::Result<Step> {
         if let Some(chunk) = server.clients().incoming(self.key) {
             return self.take_data(server, memories, &chunk);
@@ -180,7 +182,8 @@ impl Socket {
         self.speaks_tls == Some(false)
     }
 
-    /// Looks at a client's first bytes: one that does not speak TLS is to be told in clear text.
+    /// Looks at a client's first bytes: a client that does not speak TLS gets its answer in clear
+    /// text.
     fn look_for_tls(&mut self) -> io::Result<()> {
         /// How a TLS record with a part of a greeting begins (RFC 8446, 5.1).
         const GREETING: [u8; 2] = [0x16, 0x03];

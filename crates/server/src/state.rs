@@ -27,7 +27,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// There is nothing.
-    #[error("{} is no state folder: it has no logs of durable calls; check the path", .0.display())]
+    #[error(
+        "{} is not a state folder: it has no logs of durable calls; check the path",
+        .0.display()
+    )]
     NoState(PathBuf),
     /// An earlier version wrote it.
     #[error(
@@ -99,7 +102,7 @@ pub struct Report {
 /// Checks a state folder. A server may be using it.
 ///
 /// # Errors
-/// It is no state folder, or cannot be read.
+/// If it is not a state folder, or cannot be read.
 pub fn check(folder: &Path) -> Result<Report, StateError> {
     let mut report = check_once(folder)?;
     for _ in 1..TRIES {

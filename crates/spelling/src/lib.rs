@@ -1,4 +1,5 @@
-//! "Did you mean": finds the known word closest to an unknown one.
+//! "Did you mean": finds the known word closest to an unknown one. The caller writes the question.
+//! Long words are not compared, so a word from a peer costs little.
 #![no_std]
 
 extern crate alloc;

@@ -1,4 +1,5 @@
-//! Reads certificates and keys from files.
+//! Reads certificates and keys from files. `session` uses them. If files cannot be read again, the
+//! present identity stays in use. Each error names its file.
 
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};

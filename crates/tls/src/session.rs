@@ -1,4 +1,5 @@
-//! One side of a TLS connection.
+//! One side of a TLS connection, between its user and a non-blocking socket. The user waits for the
+//! socket. The bytes that wait to be written are bounded, and the session takes no more than that.
 
 use crate::{Identity, Trust};
 use rustls::pki_types::ServerName;

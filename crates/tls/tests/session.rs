@@ -1,4 +1,5 @@
-//! Both sides of a TLS connection over a non-blocking socket pair.
+//! Tests both sides of a TLS connection over a non-blocking socket pair. A peer with a wrong,
+//! revoked or expired certificate is refused, and the error says why.
 
 use farcall_tls::{FileError, Identity, IdentityFiles, Session, Trust, Validity};
 use rcgen::{

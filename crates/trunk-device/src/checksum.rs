@@ -1,4 +1,5 @@
-//! Computes the Internet checksum (RFC 1071).
+//! Computes the Internet checksum (RFC 1071). It adds 32 bits at a time, in the byte order of this
+//! machine, which gives the same checksum.
 
 /// A partial sum of 16-bit words.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,5 +1,6 @@
 //! Joins consecutive frames of one TCP stream into one large packet, so that the kernel receives
-//! them in one system call.
+//! them in one system call. `segment` splits packets in the other direction. Each joined frame has
+//! a correct checksum: otherwise the new checksum of the packet would hide the damage.
 
 use crate::checksum::Sum;
 use crate::segment::{

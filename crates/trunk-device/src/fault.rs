@@ -1,4 +1,6 @@
-//! A link that loses, delays, duplicates and reorders frames at random, for tests and figures.
+//! A link that loses, delays, duplicates and reorders frames at random, for tests and figures. It
+//! wraps any [`LinkDevice`] and affects only frames that are sent. The same seed and the same
+//! frames give the same faults, and the number of delayed frames is bounded.
 
 use crate::{LinkDevice, Received};
 use farcall_random::SplitMix64;

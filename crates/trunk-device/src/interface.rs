@@ -1,4 +1,5 @@
-//! Network interfaces: reads their properties, and configures the virtual interface.
+//! Network interfaces: reads their properties, and configures the virtual interface. It does not
+//! send frames; `packet` and `tap` do. A name is checked before the system sees it.
 
 use farcall_trunk_proto::Mac;
 use rustix::io::Errno;

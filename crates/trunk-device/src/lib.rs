@@ -1,5 +1,6 @@
 //! The operating system's side of a trunk: TAP interfaces with segmentation offload, packet sockets
-//! that work in batches, and a fault injector that wraps them.
+//! that work in batches, and a fault injector that wraps them. `trunk-proto` decides what is sent.
+//! Nothing here blocks.
 
 mod checksum;
 mod coalesce;

@@ -1,4 +1,5 @@
-//! Packet sockets (`packet(7)`) that send and receive frames in batches.
+//! Packet sockets (`packet(7)`) that send and receive the frames of a trunk in batches. It moves
+//! bytes; `trunk-proto` reads them. A socket receives from its own interface only.
 
 mod form;
 mod stamp;

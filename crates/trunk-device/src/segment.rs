@@ -1,4 +1,5 @@
 //! Splits the large segments that the kernel provides into frames, and completes their checksums.
+//! `coalesce` does the reverse. A packet that contradicts its offload header is dropped.
 
 use crate::checksum::Sum;
 use bytes::{Bytes, BytesMut};

@@ -1,4 +1,6 @@
-//! The virtual interface: a TAP device that passes large segments in both directions.
+//! The virtual interface: a TAP device that passes large segments in both directions. `segment`
+//! splits them, and `coalesce` joins frames. The interface disappears when it is dropped. A packet
+//! that the kernel refuses is lost, as on a wire.
 
 use crate::coalesce::Packet;
 use crate::segment::{OFFLOAD_BYTES, OffloadHeader, split};

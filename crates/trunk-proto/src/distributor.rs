@@ -1,4 +1,7 @@
-//! Decides which link the next frame for a peer takes, and when (policy `max-min`).
+//! Decides which link the next frame for a peer takes, and when (policy `max-min`). The receiver
+//! decides how much a sender may send; this module keeps to these grants and to the rates of the
+//! links. A sender that was quiet can catch up. What it can save is bounded, so that a switch's
+//! buffer does not overflow.
 
 use crate::ring::Ring;
 use crate::{MICROSECOND, MILLISECOND, Nanos};

@@ -1,4 +1,5 @@
-//! Events of a trunk for the log.
+//! Events of a trunk for the log. The trunk reports changes only, not single frames; the shell
+//! writes them. `status` has the figures.
 
 use crate::Mac;
 use core::fmt;

@@ -1,5 +1,7 @@
 //! Decides whether a link to a peer is alive, from the frames heard on it and on the peer's other
-//! links.
+//! links. It does not take a link out of use: `trunk` does. A link counts as silent only if the
+//! peer was heard on another link, by its own clock, so that a busy processor does not look like a
+//! failure.
 
 use crate::{MILLISECOND, Nanos, SECOND};
 

@@ -1,4 +1,6 @@
-//! The state of one peer and of the links shared with it.
+//! The state of one peer and of the links shared with it: its queue, its paths, and the frames that
+//! wait for repair. `trunk` decides when something is sent. The number of gaps that wait to be
+//! reported is bounded; beyond it, the oldest gaps are left to the upper layers.
 
 use crate::address::Packed;
 use crate::capacity::{Capacity, SURE_ALONE};

@@ -1,5 +1,6 @@
 //! Tracks the frames that arrive from a peer on one link: which are missing, and the rate of
-//! arrival.
+//! arrival. `peer` reports the gaps, and the resequencer orders the frames. A number that is too
+//! far ahead is refused. A gap is not acknowledged before the request to repair it can arrive.
 
 use crate::capacity::Tick;
 use crate::delay::Delay;

@@ -1,5 +1,6 @@
 //! Stores the frames that were sent on one link to one peer and are not yet acknowledged, so that
-//! they can be sent again.
+//! they can be sent again. `peer` decides when that happens. A stored frame is taken out at most
+//! once, and the oldest frames leave when the limit is reached.
 
 use crate::address::Packed;
 use alloc::collections::VecDeque;

@@ -1,5 +1,6 @@
 //! Authenticates control messages with a pre-shared key: HMAC-SHA-256 (RFC 2104), truncated to 16
-//! bytes.
+//! bytes. Without a key, every message is accepted. The tag does not protect against replays:
+//! `trunk` compares the counters of the messages.
 
 use crate::Mac;
 use alloc::vec::Vec;

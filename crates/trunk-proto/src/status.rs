@@ -1,4 +1,5 @@
-//! The status of a trunk, as an operator sees it.
+//! The status of a trunk, as an operator sees it. The types hold figures only; the shell turns them
+//! into JSON and metrics. Rates are in bytes a second.
 
 use crate::Mac;
 use alloc::string::String;

@@ -1,4 +1,6 @@
-//! The control socket of a trunk: each connection has one request, which the event loop answers.
+//! The control socket of a trunk: each connection has one request, which the event loop answers. A
+//! client is served by a thread, so a slow client does not hold up the event loop. The number of
+//! waiting requests is bounded. Only root and the user of the daemon can end it.
 
 use farcall_metrics::Answer;
 use rustix::event::{EventfdFlags, eventfd};

@@ -1,4 +1,6 @@
 //! The links of this node as the daemon uses them: their sockets, waiting frames and carrier.
+//! `trunk-device` makes the system calls. An interface that was removed and created again is opened
+//! again, and the number of waiting frames is bounded.
 
 use crate::{Error, LinkConfig};
 use farcall_trunk_device::{FaultInjector, Form, Interface, LinkDevice, PacketSocket};

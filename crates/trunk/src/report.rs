@@ -1,4 +1,6 @@
-//! The status as JSON and as Prometheus metrics.
+//! The status of a trunk as JSON and as Prometheus metrics. The figures come from `trunk-proto`;
+//! this module only converts them, and keeps the newest changes for people. The names of the JSON
+//! fields and of the metrics are documented, so a test compares them.
 
 use farcall_metrics::Text;
 use farcall_trunk_proto::{Counters, PathStatus, PeerStatus, Status};

@@ -1,5 +1,6 @@
 //! Callbacks between a worker and its server: short messages on the worker's socket, and their
-//! contents in shared memory.
+//! contents in shared memory. `rpc-proto` encodes the contents. The library shares the worker's
+//! memory and can write anything, so the server checks every message.
 
 use farcall_memory::sealed_memory;
 use farcall_rpc_proto::CALLBACK_BYTES;

@@ -1,4 +1,5 @@
-//! How a worker ended, and what that means for its call.
+//! How a worker ended, and what that means for its call. The server decides whether the call runs
+//! again. The module chooses the kind of failure and quotes the printed line that explains most.
 
 use farcall_rpc_proto::{Failure, FailureKind};
 use std::io;

@@ -1,8 +1,8 @@
 //! A control group for each worker, which bounds the memory and the number of all its processes.
 //!
-//! The server makes the groups below its own one, or below the parent of its own one, as systemd
-//! arranges it with `DelegateSubgroup`. Both versions of control groups serve. Memory that the
-//! server maps for calls does not count: the bound grows with it.
+//! The server makes the groups below its own group, or below the parent of its own group, as
+//! systemd arranges it with `DelegateSubgroup`. It can use both versions of control groups. Memory
+//! that the server maps for calls does not count: the bound grows with it.
 
 use rustix::fd::OwnedFd;
 use std::fs;

@@ -1,4 +1,6 @@
-//! A worker process as the server sees it: its socket, its ring of requests, and its output.
+//! A worker process as the server sees it: its socket, its ring of requests, and its output. The
+//! server decides what a worker does; this module tells it. Requests are finished in the order in
+//! which they were given. What a worker sends is read as foreign bytes.
 
 use crate::callback::{AnswerWord, Mailbox, WORD_BYTES, WorkerMessage};
 use crate::control::{Control, Outcome, Request};

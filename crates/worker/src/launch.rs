@@ -1,4 +1,6 @@
-//! Launching workers: what they bind, the parameters of their start, and their processes.
+//! Launches workers: what they bind, the parameters of their start, and their processes. `handle`
+//! has a worker after its start, and `namespaces` and `groups` build the walls around it. A worker
+//! gets its own folder, which is removed with it.
 
 use crate::callback::Mailbox;
 use crate::children::Children;
@@ -34,7 +36,7 @@ pub(crate) struct Start {
     /// The shared library compiled from its C text.
     pub(crate) compiled: Option<PathBuf>,
     pub(crate) spin_us: u64,
-    /// Threads of the library at the beginning.
+    /// Threads that the library may use at the start.
     pub(crate) threads: u32,
     /// Memory limit in bytes; 0 means none.
     pub(crate) memory: u64,
@@ -188,7 +190,7 @@ pub struct Launcher {
     pub spin: Duration,
     /// Limit on a worker's memory in bytes; 0 means none.
     pub memory: u64,
-    /// Threads of the library at the beginning.
+    /// Threads that the library may use at the start.
     pub threads: u32,
     /// Limit on the bytes of one call's files; 0 means none.
     pub files: u64,

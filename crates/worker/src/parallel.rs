@@ -243,7 +243,7 @@ fn end_with(socket: OwnedFd) {
     std::thread::spawn(move || {
         let hung_up = PollFlags::RDHUP;
         while rustix::event::poll(&mut [PollFd::new(&socket, hung_up)], None).is_err() {}
-        // SAFETY: nothing is to be left in order.
+        // SAFETY: the process has nothing that it must clean up.
         unsafe { libc::_exit(1) };
     });
 }

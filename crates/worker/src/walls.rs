@@ -1,5 +1,6 @@
 //! Which walls this machine allows around workers: what `farcall doctor` and the first lines of a
-//! server's log report.
+//! server's log report. It tries them out and builds none. The server decides whether to start
+//! without one.
 
 use crate::groups::Groups;
 use crate::namespaces::Namespaces;

@@ -1,5 +1,5 @@
-//! Any bytes as messages to a metaserver and as records of its store: they are read or refused,
-//! encode to the same bytes, and a directory handles them without a panic.
+//! Any bytes as messages to a metaserver and as records of its store: they are read or refused. A
+//! message that is read encodes to the same bytes, and a directory handles it without a panic.
 
 use farcall_directory::message::{
     Choose, Chosen, DataFound, DataListed, Find, FindData, Found, Hold, Join, Leave, ListData,

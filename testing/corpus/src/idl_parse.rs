@@ -1,5 +1,5 @@
-//! Any text as an interface file: the parser ends without a panic, its findings can be printed, and
-//! a document that is accepted prints to text that parses back.
+//! Any text as an interface file: the parser ends without a panic, and its findings can be printed.
+//! A document that is accepted prints to text that parses back.
 
 use farcall_idl::{parse_document, parse_interface, position, render};
 

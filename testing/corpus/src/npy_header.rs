@@ -1,4 +1,5 @@
-//! Any bytes as the beginning of a `.npy` file: a header or an error.
+//! Any bytes as the beginning of a `.npy` file: a header or an error. A header that is read agrees
+//! with itself, and bytes after it do not matter.
 
 use farcall_npy::{Header, MOST_HEADER};
 

@@ -1,4 +1,5 @@
-//! Any texts as the messages of a proof, one a line: each is accepted as a whole or refused.
+//! Any texts as the messages of a proof, one a line. Each is accepted as a whole or refused, and no
+//! guessed proof or signature is accepted.
 
 use farcall_scram::{Client, First, Salted, Secret, Verifier};
 use std::sync::LazyLock;

@@ -1,4 +1,5 @@
-//! Any bytes from the connector that reads sources: no panic, and what is accepted is bounded.
+//! Any bytes from the connector that reads sources. There is no panic, and what is accepted is
+//! bounded. The same bytes as an address of a client give a name of data.
 
 use farcall_rpc_proto::check_name;
 use farcall_server_proto::source::{

@@ -1,5 +1,5 @@
-//! Any bytes as a control message of a trunk: no panic, and a message that is read encodes to the
-//! same bytes.
+//! Any bytes as a control message of a trunk: decoding ends without a panic. A message that is read
+//! encodes to the same bytes.
 
 use farcall_trunk_proto::Message;
 

@@ -1,4 +1,5 @@
-//! Replays the corpus through the bodies of the fuzz targets, unchanged and with random changes.
+//! Replays the corpus through the bodies of the fuzz targets, unchanged and with random changes. It
+//! also checks that every target has a corpus and is replayed.
 
 use farcall_corpus::{TARGETS, inputs};
 use farcall_random::SplitMix64;

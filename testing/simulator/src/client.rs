@@ -487,7 +487,7 @@ impl Purpose {
             Purpose::Reservation(asked) => format!("reservation {asked:?}"),
             Purpose::Share => "share memory".to_string(),
             Purpose::Library(asked) => format!("library {asked:?}"),
-            Purpose::Trespass => "what is another user's".to_string(),
+            Purpose::Trespass => "something of another user".to_string(),
         }
     }
 }

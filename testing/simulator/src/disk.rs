@@ -149,7 +149,7 @@ impl Disk {
         self.files.remove(&name(id, content));
     }
 
-    /// The server is killed. The first `committed` entries in the queue are committed all the same.
+    /// The server is killed. The first `committed` entries in the queue are committed nevertheless.
     /// The next one is torn: each log has another part of it. Files that a lying disk forgets are
     /// truncated.
     pub(crate) fn killed(

@@ -1,4 +1,5 @@
-//! The data folder of a host, whose files change while the server runs.
+//! The data folder of a simulated host, whose files change while the server runs. A file is read
+//! only as it was when the server learned of it. If it was changed since, the read fails.
 
 use crate::interfaces::Contents;
 use farcall_random::SplitMix64;

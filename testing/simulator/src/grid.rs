@@ -1,5 +1,6 @@
 //! Many servers behind metaservers: the metaservers with their store, and clients whose calls they
-//! place.
+//! place. The directory, the sessions and the client's decisions are the product's own.
+//! `world::grid` plays the network between them.
 
 pub(crate) mod caller;
 mod data;

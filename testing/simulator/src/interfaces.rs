@@ -1,4 +1,6 @@
-//! The functions that the simulated servers serve, and what they do with bytes.
+//! The functions that the simulated servers serve, and what they do with bytes. From the contents
+//! of the arguments, the checker computes what a result must be, so that a byte of another user or
+//! call is noticed.
 
 use farcall_idl::Document;
 use std::fmt;

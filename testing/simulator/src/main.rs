@@ -1,4 +1,5 @@
-//! `cargo xtask simulate`: plays seeds, and prints those that break an invariant.
+//! `cargo xtask simulate`: plays seeds, and prints those that break an invariant. `minimise`
+//! shortens their histories first. With `--flaws`, each deliberate fault must be found.
 
 use clap::Parser;
 use farcall_simulator::{Flaw, Options, minimise, simulate};
@@ -26,7 +27,7 @@ struct Arguments {
     /// Play only seeds with metaservers.
     #[arg(long)]
     metaservers: bool,
-    /// Look for each of the deliberate faults, for so many seconds each.
+    /// Look for each of the deliberate faults, each for the time of `--seconds`.
     #[arg(long)]
     flaws: bool,
     /// With `--flaws`, look only for the deliberate fault of this name.

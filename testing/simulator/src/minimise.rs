@@ -1,5 +1,5 @@
 //! Shortens a failing history: fewer clients, servers and requests, fewer kinds of faults, fewer
-//! subjects.
+//! subjects. A shorter history counts only if it breaks the same invariant.
 
 use crate::options::{Faults, GridFaults, Options, Subjects};
 use crate::world::simulate;

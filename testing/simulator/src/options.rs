@@ -1,4 +1,5 @@
-//! The options of a simulation: its size, its faults, and what its clients do.
+//! The options of a simulation: its size, its faults, and what its clients do. They follow from the
+//! seed alone, so a seed always plays the same history.
 
 use farcall_directory::Flaw as GridFlaw;
 use farcall_random::SplitMix64;
@@ -104,6 +105,8 @@ flags! {
         trespasses,
         /// A client sends its data byte by byte. Its bytes stall, so this needs that fault.
         dawdlers,
+        /// The files of libraries are replaced while the server runs.
+        replacements,
         /// Arrays that the server reads from outside of Farcall.
         sources,
     }

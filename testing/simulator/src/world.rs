@@ -1,4 +1,6 @@
-//! The event loop in virtual time: which event happens when, and to whom.
+//! The event loop in virtual time: which event happens when, and to whom. The modules below handle
+//! the events. After a time no new fault happens. Then everything must end, and nothing may be left
+//! over.
 
 mod actions;
 mod callers;
@@ -224,7 +226,7 @@ impl World {
         fails
     }
 
-    /// The life of a host's server, by a number that no other has.
+    /// The life of a host's server, as a number that no other life has.
     fn life(&self, host: usize) -> u64 {
         (host as u64) << 32 | self.hosts[host].life
     }

@@ -1,5 +1,5 @@
-//! Seeds that every run plays: seeds that once broke an invariant, a fixed range, and as many as it
-//! takes to find each deliberate fault.
+//! Plays seeds in every test run: seeds that once broke an invariant, a fixed range, and as many as
+//! it takes to find each deliberate fault. A seed must give the same history in every run.
 
 use farcall_simulator::{Flaw, Options, simulate};
 use std::time::{Duration, Instant};
@@ -8,39 +8,39 @@ use std::time::{Duration, Instant};
 const FAILED: [(u64, &str); 9] = [
     (
         3,
-        "processor elements of a running call went to one that was taken back from behind it",
+        "processor elements of a running call were given to a call taken back from the same worker",
     ),
     (
         69,
-        "a durable call that had left memory was read back with no checksum",
+        "a durable call that had left memory was read back without a checksum",
     ),
     (
         13,
-        "while bandwidth was reserved, brief calls went past one whose patience was over",
+        "while bandwidth was reserved, short calls started before one whose patience was over",
     ),
     (
         1419,
-        "a connection was never read again after bandwidth was reserved the other way alone",
+        "a connection was never read again after a reservation of the other direction only",
     ),
     (
         1849,
-        "a call that was to fail with its library had its elements by then",
+        "a call that was about to fail with its library had got its elements by then",
     ),
     (
         60,
-        "a worker that was killed while it started for an object left the object's calls behind",
+        "a worker was killed while it started for an object, and the object's calls never ended",
     ),
     (
         101,
-        "nobody told a client that its call, whose worker was killed, runs at the next server only",
+        "no client was told that its call, whose worker was killed, runs at the next server only",
     ),
     (
         1342,
-        "a metaserver whose calendar was set back knew the dead until it had caught up",
+        "a metaserver whose clock was set back kept dead servers until the clock had caught up",
     ),
     (
         20355,
-        "a file of the data folder expired when a client had just asked for it",
+        "a file of the data folder expired although a client had just asked for it",
     ),
 ];
 

@@ -1,4 +1,5 @@
-//! A metaserver, servers that have joined it, and calls that take some time.
+//! A metaserver, servers that have joined it, and calls that take some time. The tests use it to
+//! see where calls go. A call checks its results when it has ended well.
 
 use crate::server::connect;
 use crate::{Daemon, ServerProcess, daemon, wait_until};

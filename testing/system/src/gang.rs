@@ -1,4 +1,5 @@
-//! Daemons of gangs, and gang jobs on them.
+//! Starts daemons of gangs, and gang jobs on them. A daemon ends with its test, and one that does
+//! not stop is killed.
 
 use crate::{BOUND, daemon, farcall, wait_until};
 use rustix::process::Signal;

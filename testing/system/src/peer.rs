@@ -1,4 +1,5 @@
-//! A client written by hand from docs/spec/protocol.md, which can send any bytes.
+//! A client written by hand from docs/spec/protocol.md, which can send any bytes. It shares no code
+//! with the real client, so a mistake there does not hide here.
 
 use crate::{BOUND, ServerProcess};
 use std::io::{self, Read, Write};

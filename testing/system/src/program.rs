@@ -1,4 +1,5 @@
-//! The programs of this tree: builds them and finds them.
+//! Builds the programs of this tree and finds them. They are built as the test itself was built,
+//! and only once in a test run.
 
 use farcall_lab::Daemon;
 use std::collections::BTreeMap;

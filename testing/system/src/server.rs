@@ -1,4 +1,5 @@
-//! A `farcall serve` for one test.
+//! A `farcall serve` for one test, in a folder of its own. It starts, stops, kills and replaces the
+//! server. Its own folder is removed with it.
 
 use crate::{BOUND, farcall};
 use farcall_client::Options;

@@ -1,4 +1,5 @@
-//! Reserved bandwidth: a real server, a user with a reservation, and others with large arrays.
+//! Tests reserved bandwidth with a real server, a user with a reservation, and others with large
+//! arrays. A reserved call has its rate, and all others share the rest.
 
 use farcall_client::{
     Argument, Credentials, Error, FailureKind, Function, Options, ReservationSpec, Scalar, Server,
@@ -227,7 +228,10 @@ fn a_transfer_goes_on_as_all_others_when_its_reservation_is_over() {
     let reservation = server.reserve(&ahead).unwrap();
     let early = function.with_reservation(Some(reservation.id));
     let [up, _] = transfer(&early, 30 * MB, MB).unwrap();
-    assert!(up < 10.0, "before it begins it is as any other: {up} s");
+    assert!(
+        up < 10.0,
+        "before the reservation begins, the call is like any other: {up} s"
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Benchmarks that are killed leave nothing behind, and refuse wrong options.
+//! Tests of the benchmark program. A benchmark that is killed leaves no process behind, and a wrong
+//! option is refused before anything starts.
 
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};

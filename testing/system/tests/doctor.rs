@@ -1,4 +1,4 @@
-//! `farcall doctor --bundle`: what a report of a fault needs, without secrets.
+//! Tests `farcall doctor --bundle`. The bundle has what a report of a fault needs, and no secret.
 
 use farcall_system::{ServerProcess, farcall};
 

@@ -1,5 +1,5 @@
-//! Real daemons and gang jobs: what a user sees, that a hostile or failing job does not harm
-//! others, and that nothing is left behind.
+//! Tests real daemons and gang jobs: what a user sees, and that nothing is left behind. A hostile
+//! or failing job does not harm others.
 
 use farcall_system::gang::{Node, lines, text};
 use farcall_system::program::example;

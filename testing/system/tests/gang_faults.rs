@@ -1,4 +1,4 @@
-//! Gang jobs and daemons that fail, hang or fill their network: the other jobs continue.
+//! Tests gang jobs and daemons that fail, hang or fill their network. The other jobs must continue.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,5 +1,5 @@
-//! A library is replaced while the server runs: running calls end with the old version, new ones
-//! use the new one, and each result says which version made it.
+//! Tests that a library can be replaced while the server runs. Running calls end with the old
+//! version, new ones use the new one, and each result says which version made it.
 
 use farcall_client::{Argument, DurableCall, Error, Function, Outcome, Pending, Server};
 use farcall_system::{ServerProcess, wait_until};

@@ -1,4 +1,5 @@
-//! Operating a server: status, metrics, stop, and replacement by another server.
+//! Tests the operation of a server: status, metrics, stop, and replacement by another server. A
+//! replacement loses no call.
 
 use farcall_client::{Argument, DurableState, Error, Options, Pending, Scalar, Server};
 use farcall_system::{ServerProcess, farcall_path, wait_until};

@@ -1,4 +1,5 @@
-//! Tokens are proved and never sent, and servers must know them too.
+//! Tests that tokens are proved and never sent. A server that does not know the token is found out,
+//! and a recorded or relayed proof is of no use.
 
 use farcall_client::{Credentials, Error, Options, Server};
 use farcall_rpc_proto::server::{Connection, Event};

@@ -1,4 +1,5 @@
-//! The queue of a real server: which call starts when, and on how many processor elements.
+//! Tests the queue of a real server: which call starts when, and on how many processor elements.
+//! The functions report the times and threads themselves.
 
 use farcall_client::{Argument, Function, Pending, Scalar};
 use farcall_system::ServerProcess;

@@ -1,4 +1,5 @@
-//! Reserved processor elements: a real server, and two of its users.
+//! Tests reserved processor elements with a real server and two of its users. A call of a
+//! reservation goes before all others, and one user leaves elements to others.
 
 use farcall_client::{
     Argument, DurableCall, DurableState, Error, FailureKind, Function, Options, Pending,

@@ -1,5 +1,5 @@
-//! Reservations at servers behind a metaserver, as processes: where calls go, and where a
-//! reservation is made.
+//! Tests reservations at servers behind a metaserver, as processes. Calls of others avoid a
+//! reserved server, and a reservation is made where it can begin first.
 
 use farcall_client::{Error, FailureKind, ReservationName, ReservationSpec};
 use farcall_system::cluster::{Cluster, Running, begin, done, status, wait_for_servers};
@@ -24,7 +24,7 @@ fn reserved(metaserver: &str, address: &str) -> u64 {
 }
 
 #[test]
-fn calls_go_past_a_server_whose_elements_are_reserved() {
+fn calls_avoid_a_server_whose_elements_are_reserved() {
     let mut cluster = Cluster::new();
     let metaserver = cluster.metaserver(&[]);
     (0..2).for_each(|_| cluster.serve(&[metaserver.address()], &["--pes", "1"]));

@@ -1,5 +1,5 @@
-//! Clients that announce much and send or read slowly: they hold memory that others need, and give
-//! it up when somebody waits for it.
+//! Tests clients that announce much and send or read slowly. They hold memory that others need, and
+//! must give it up when somebody waits for it.
 
 use farcall_client::{Argument, Scalar};
 use farcall_system::ServerProcess;

@@ -212,7 +212,7 @@ fn calls_under_way_take_turns_on_links_that_pay() {
 }
 
 /// Calls until both links carry data. On a busy machine the processor can be slower than one link,
-/// so that the second one does not pay yet.
+/// so that the second one does not help yet.
 fn comes_to_use_both(lab: &Lab, function: &Function, call: fn(&Function)) {
     const TRIES: usize = 8;
     let part = || {

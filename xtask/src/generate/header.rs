@@ -1,5 +1,5 @@
-//! The header of the C library: declarations from the Rust source and from `variadic.h`, with the
-//! functions in the groups and in the order of `farcall.h.in`.
+//! Generates the header of the C library: declarations from the Rust source and from `variadic.h`,
+//! in the groups and the order of `farcall.h.in`. Every function must be in exactly one group.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Claims about security: each test that SECURITY.md and docs/security.md name for a claim exists.
+//! Checks claims about security: each test that SECURITY.md and docs/security.md name for a claim
+//! must exist. Whether the test shows the claim is for a reviewer to judge.
 
 use super::Finding;
 use super::sources::Source;

@@ -1,4 +1,5 @@
-//! Generated files must equal the output of their generators.
+//! Checks that generated files equal the output of their generators. It writes nothing: `cargo
+//! xtask generate` does.
 
 use super::{Failure, Finding};
 use crate::generate;

@@ -1,4 +1,5 @@
-//! The layers of crates: a crate may depend only on crates of lower layers.
+//! Checks the layers of crates: a crate may depend only on crates of lower layers. The exceptions
+//! inside a layer are listed, and an entry that is no longer needed is an error too.
 
 use super::purity::PURE;
 use super::sources::Source;
@@ -303,7 +304,7 @@ fn undescribed(text: &str, workspace: &[Package]) -> Vec<Finding> {
     };
     let gone = named.iter().filter(is_gone);
     let gone = gone.map(|name| {
-        let text = format!("the table of folders names `{name}`, which is no crate");
+        let text = format!("the table of folders names `{name}`, which is not a crate");
         Finding::error("ARCHITECTURE.md", text)
     });
     missing.chain(gone).collect()

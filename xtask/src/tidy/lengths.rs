@@ -1,4 +1,5 @@
-//! Limits on the lengths of lines, functions and files.
+//! Checks the lengths of lines, functions and files. A line that is too long is an error, and a
+//! long function or file is a warning. Generated files and texts of other projects have no limits.
 
 use super::Finding;
 use super::sources::Source;

@@ -14,7 +14,7 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
     (
         "bindings/c",
         &[],
-        "every part of the C interface checks handles of the others; it is to be layered",
+        "every part of the C interface checks handles of the others; it still lacks layers",
     ),
     (
         "bindings/python",

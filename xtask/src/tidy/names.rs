@@ -1,4 +1,5 @@
-//! Names of files and modules that do not say what is in them, such as `utils`.
+//! Refuses names of files and modules that do not say what is in them, such as `utils`. It also
+//! refuses `mod.rs`, because a module `foo` lies in `foo.rs`.
 
 use super::Finding;
 use super::sources::Source;

@@ -1,4 +1,5 @@
-//! Pure cores: no I/O, clocks, threads or randomness.
+//! Checks that pure cores do no I/O, read no clock, start no thread and draw no random number. Code
+//! for tests is free. `layers` checks the packages that they use.
 
 use super::Finding;
 use super::sources::Source;

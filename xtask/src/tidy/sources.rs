@@ -1,4 +1,5 @@
-//! The files that belong to the project, read once.
+//! Reads the files that belong to the project, once for all checks. A file belongs to it if git
+//! tracks it or would track it. A file that is not text is left out.
 
 use super::Failure;
 use std::path::Path;

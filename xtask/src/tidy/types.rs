@@ -1,4 +1,5 @@
-//! How much one type may be: its fields, and its methods in all files of a crate.
+//! Checks how large a type is: its fields, and its methods in all files of a crate. Only the crates
+//! in the list are held to the limits, and plain settings and records are exempt from them.
 
 use super::Finding;
 use super::sources::Source;

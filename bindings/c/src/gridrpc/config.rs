@@ -1,4 +1,5 @@
-//! The configuration file of GridRPC: the table `[client]` of a TOML file.
+//! The configuration file of GridRPC: the table `[client]` of a TOML file. The environment comes
+//! before the file. An unknown key or a time that makes no sense is an error that names the file.
 
 use super::{CONFIGFILE_ERROR, CONFIGFILE_NOT_FOUND, Fault};
 use farcall_client::{address_from_environment, default_address};

@@ -1,4 +1,6 @@
-//! Function handles of GridRPC (GFD-R-P.052, section 3.2): a function, by name, of a server.
+//! Function handles of GridRPC (GFD-R-P.052, section 3.2): a function, by name, of a server. The
+//! memory of a handle belongs to the program and holds only a number. A handle that was never bound
+//! or has been destructed is an error and is not followed.
 
 use super::{Code, Fault, Grid, INVALID_FUNCTION_HANDLE, NO_ERROR, grid, run};
 use crate::error::Problem;

@@ -1,5 +1,5 @@
 //! Argument stacks: calls whose arguments are collected at run time, as pointers in the order of
-//! the interface.
+//! the interface. `call` makes the calls. A call leaves the arguments on the stack.
 
 use super::handle::{self, Handle};
 use super::{Code, NO_ERROR, farcall_internal_grpc_call, farcall_internal_grpc_start, grid, run};
@@ -14,7 +14,7 @@ pub struct Stack {
     most: usize,
 }
 
-/// A stack for at most so many arguments; NULL for a negative number.
+/// A stack for at most `most` arguments; NULL if `most` is negative.
 #[unsafe(no_mangle)]
 pub extern "C" fn grpc_arg_stack_new(most: c_int) -> *mut Stack {
     guard(ptr::null_mut(), || {

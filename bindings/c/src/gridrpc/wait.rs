@@ -1,4 +1,6 @@
-//! Control of asynchronous calls: GFD-R-P.052, 3.4 and 3.5.
+//! Control of asynchronous calls: GFD-R-P.052, 3.4 and 3.5. `sessions` waits; this module gives its
+//! results the codes of the standard. A session that has completed keeps its result when it is
+//! cancelled.
 
 use super::{
     Code, Fault, INVALID_SESSION_ID, NO_ERROR, NONE_COMPLETED, NOT_COMPLETED, SESSION_FAILED,

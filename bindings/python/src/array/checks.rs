@@ -1,5 +1,6 @@
-//! What would be lost or ambiguous if an array were an argument: a mask, integers that do not fit,
-//! elements that share memory.
+//! Finds what would be lost or ambiguous if an array were an argument: a mask, integers that do not
+//! fit, elements that share memory. The callers refuse such an array or copy it. In doubt, an array
+//! with very many elements counts as one that shares memory.
 
 use super::{contents, copy, dtype_name, shape};
 use crate::scalar;

@@ -1,4 +1,5 @@
-//! Values that functions return, stored in the memory of a call by the rules of arguments.
+//! Stores values that functions return in the memory of a call. The rules are those of an IN
+//! argument, so a value that would be refused as an argument is refused here too.
 
 use super::{copy, dtype_name, fits, has_type, range, shape, shape_text, typed};
 use crate::error;

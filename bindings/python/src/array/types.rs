@@ -1,4 +1,5 @@
-//! The types of elements: those of interfaces as NumPy's.
+//! Maps the element types of interfaces to those of NumPy. `array` decides about conversions. An
+//! array has the right type only if its bytes are in the order of this machine.
 
 use crate::error;
 use farcall_idl::Type;

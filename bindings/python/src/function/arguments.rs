@@ -1,5 +1,6 @@
 //! The arguments of a call: which parameter each belongs to, the sizes that follow from them, and
-//! the memory of the arrays.
+//! the memory of the arrays. `array` converts single arrays. No array that the call writes shares
+//! memory with another argument.
 
 use super::Function;
 use crate::array::{self, Slot, Typed};

@@ -1,4 +1,5 @@
-//! A call that a transaction records.
+//! Records a call in a transaction. `transaction` runs it later. An OUT array that the caller
+//! leaves out becomes a remote array, which stays at a server until it is asked for.
 
 use super::Function;
 use super::arguments::Given;

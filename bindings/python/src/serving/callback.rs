@@ -1,4 +1,6 @@
-//! Callbacks as arguments of served Python functions.
+//! Callbacks as arguments of served Python functions. They travel over the worker's line to the
+//! server, which passes them to the client. A callback that a function keeps fails after the call
+//! has ended.
 
 use crate::array::{self, Slot, Typed};
 use crate::{error, scalar};

@@ -1,4 +1,5 @@
-//! Measures data that the server keeps: stored arrays, and durable calls.
+//! Measures data that the server keeps: stored arrays, and durable calls. They are compared with a
+//! copy in this process and with a write that is synced to the disk, in the same rounds.
 
 use super::{Arguments, median_of, serve};
 use crate::failure::Failure;

@@ -1,4 +1,5 @@
-//! The rows of this benchmark: a value, the value of a peer, and a bar.
+//! The rows of `farcall bench flow`: a value, the value of a peer, and a bar. Lower is better for
+//! all of these figures. A row without a bar or without its peer neither passes nor fails.
 
 use serde_json::{Value, json};
 

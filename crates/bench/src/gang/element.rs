@@ -1,4 +1,6 @@
-//! The measured programs: the paper's EP and BAR, between two given times.
+//! The measured programs: the paper's EP and BAR, between two given times. The benchmark starts
+//! them as processes of a gang job and reads the interruptions that they print. The number of noted
+//! interruptions is bounded.
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};

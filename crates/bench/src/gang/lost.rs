@@ -1,5 +1,6 @@
 //! Measures the time that processes lose when they are switched out and in, compared with the same
-//! processes without a gang.
+//! processes without a gang. Both runs have the same load on the same processors. An interruption
+//! counts for a switch only if it lies close to it.
 
 use super::element::now;
 use crate::failure::Failure;

@@ -1,5 +1,6 @@
-//! Two engines, as on two nodes, compared with plain UDP: over the loopback and between two network
-//! namespaces.
+//! Measures two engines, as on two nodes, and plain UDP beside them: over the loopback and between
+//! two network namespaces. A message that is lost, repeated or out of order ends the measurement
+//! with an error.
 
 use super::channel::{PART, median, shape};
 use super::rows::{Bar, Row};

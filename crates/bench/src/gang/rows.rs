@@ -1,4 +1,5 @@
-//! The rows of `farcall bench gang`.
+//! The rows of `farcall bench gang`, and their output as a table or as JSON. A row can have a bar.
+//! A figure that is not a number misses every bar.
 
 use crate::failure::Failure;
 use serde_json::json;

@@ -1,4 +1,6 @@
 //! Finds the best assignment of the same calls, in a simulation with the measured speeds.
+//! `farcall_gridsim` simulates. A call takes as long in the simulation as it took at the server
+//! where it really ran.
 
 use super::calls::{Made, Planned, Speed};
 use super::round::Round;

@@ -1,4 +1,5 @@
-//! The calls of the scenario: their functions, times and results.
+//! The calls of the scenario: their functions, times and results. `round` decides when they are
+//! made. The same seed gives the same plan.
 
 use super::world::{CLIENT, Grid, LINKS, World};
 use crate::failure::Failure;

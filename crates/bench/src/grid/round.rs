@@ -1,4 +1,5 @@
-//! A round: the same calls under each policy, at the requested load.
+//! A round: the same calls under each policy, at the requested load. A round that turns out to have
+//! had another load is repeated, whatever its figures are, so that nobody can choose among figures.
 
 use super::calls::{self, Made, PROBES, Planned, Speed};
 use super::world::World;

@@ -1,4 +1,6 @@
-//! Two servers behind unequal links, a metaserver and a client, each on a separate host.
+//! Two servers behind unequal links, a metaserver and a client, each on a separate host of a lab.
+//! It starts them and makes no call. On a machine without quotas, it warns, and both servers have
+//! whole processors.
 
 use crate::failure::Failure;
 use farcall_lab::Daemon;

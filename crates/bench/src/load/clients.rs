@@ -1,4 +1,6 @@
-//! Clients, each a thread with its own connection.
+//! Clients that make calls, each a thread with its own connection. `problem` has the functions and
+//! checks their results. Without steps, only calls that end within the window count for a rate. A
+//! client that fails does not keep the others waiting.
 
 use super::problem::{Arrays, Problem, System};
 use super::server::ServerCall;

@@ -1,4 +1,5 @@
-//! Measures how busy the machine is, from the counters of its kernel.
+//! Measures how busy the machine is, from the counters of its kernel. The counters are those of the
+//! whole machine, so other programs count too. The measuring thread does not count itself.
 
 use std::fs;
 use std::sync::Arc;

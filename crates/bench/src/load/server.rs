@@ -1,4 +1,5 @@
-//! A server for one experiment, which reports each of its calls in its log.
+//! A server for one experiment, which reports each of its calls in its log. `clients` makes the
+//! calls. The server ends when its value is dropped.
 
 use super::clients::ClientSite;
 use super::problem::Problem;

@@ -1,4 +1,5 @@
-//! Linpack in this process, as a client computes it without a server.
+//! Computes Linpack in this process, as a client does without a server. It uses the same library as
+//! the server, so that a comparison shows only the cost of the call.
 
 use crate::failure::Failure;
 use crate::load::problem::Problem;

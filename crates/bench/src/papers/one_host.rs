@@ -1,4 +1,5 @@
-//! The experiments of the first Ninf paper on one machine and its loopback.
+//! The experiments of the first Ninf paper on one machine and its loopback. `sites` has those over
+//! long links. Each function names the table or the figure that it repeats.
 
 use super::local::Local;
 use crate::failure::Failure;

@@ -1,4 +1,6 @@
 //! The first Ninf paper's experiments over long links: many clients at one site, and four sites.
+//! `links` has the shapes of the links. The ratio of pauses to calls is that of the paper, even if
+//! the links are faster.
 
 use super::links::{Link, SITES};
 use super::one_host::{PROBABILITY, STEP_S, STEPS};

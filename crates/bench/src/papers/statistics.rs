@@ -1,4 +1,6 @@
-//! The statistics of the papers' tables, and random figures with such statistics.
+//! The statistics of the papers' tables, and random figures with such statistics. The random
+//! figures stay between the least and the greatest figure of the table. The same seed gives the
+//! same figures.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,6 @@
 //! The experiments of the second Ninf paper: parallel functions called over three networks.
+//! `statistics` draws the rate of the link for each call. Both functions and all sizes get the same
+//! links.
 
 use super::links::{Link, NETWORKS};
 use super::statistics::{Chance, Spread};

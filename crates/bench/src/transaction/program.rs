@@ -1,4 +1,6 @@
-//! Programs of calls on arrays, run one call after the other or as a transaction.
+//! Programs of calls on arrays, run one call after the other or as a transaction. Both ways give
+//! the final contents of the arrays, so that the benchmark can compare them. The matrices are
+//! random, with fixed seeds.
 
 use crate::failure::Failure;
 use farcall_client::{Argument, ArgumentOptions, Function, Report, Scalar, Server, Transaction};

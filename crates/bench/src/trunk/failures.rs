@@ -1,5 +1,6 @@
 //! Measures how long an application waits when a link fails silently, and how soon the trunk uses a
-//! repaired link.
+//! repaired link. `farcall_lab` breaks and repairs the links. A link that carries no traffic in
+//! time counts with the longest wait.
 
 use super::{Arguments, Program, at_most, row};
 use crate::failure::Failure;

@@ -1,4 +1,5 @@
 //! Measures the rate of each client on each topology, under each policy and with each peer system.
+//! The ideal shares come from the topology. Only the policy `max-min` has bars.
 
 use super::{Arguments, Program, at_least, row};
 use crate::failure::Failure;

@@ -1,4 +1,5 @@
-//! Figures of one client: beside a quiet neighbour, with random loss, and on unshaped links.
+//! Measures one client of a trunk: beside a quiet neighbour, with random loss, and on unshaped
+//! links. `shares` measures several clients at once.
 
 use super::{Arguments, Program, at_least, at_most, row};
 use crate::failure::Failure;

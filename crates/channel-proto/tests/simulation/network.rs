@@ -1,4 +1,6 @@
-//! The channels of a gang job, a network, and their faults, in virtual time.
+//! The channels of a gang job, a network, and their faults, in virtual time. It drives the state
+//! machines of all pairs and checks that each message arrives exactly once, in order, and with the
+//! right contents.
 
 use farcall_channel_proto::{Address, Config, Freeze, Header, Kind, PairContext, Receiver, Sender};
 use farcall_random::SplitMix64;

@@ -1,5 +1,5 @@
-//! Deliberate network faults for tests: frames of the engine that are lost or sent twice, at a
-//! requested share.
+//! Deliberate network faults for tests: datagrams of the engine that are lost or sent twice, at a
+//! requested share. The same seed gives the same faults.
 
 use farcall_random::SplitMix64;
 

@@ -1,4 +1,7 @@
-//! The pairs of one gang job that begin or end on this node, and their transport.
+//! The pairs of one gang job that begin or end on this node, and the transport of their messages.
+//! `channel-proto` decides when a packet is sent again; this module moves records between rings and
+//! packets. It checks everything that it reads from the rings: a faulty process makes its own gang
+//! job fail and no other.
 
 use super::Peer;
 use super::socket::Packet;

@@ -1,3 +1,7 @@
+//! Tests of the ring. With loom, they try every order of writer and reader that the memory model
+//! allows: records arrive whole and in order, and no wake is lost. Without loom, they test the ends
+//! of the ring and damaged indices.
+
 use super::*;
 
 #[cfg(loom)]

@@ -1,4 +1,5 @@
-//! `farcall data drop`: drops stored arrays by id, and named data by name.
+//! `farcall data drop`: drops stored arrays by id, and named data by name. It also accepts objects.
+//! The first failure ends the command, and what was dropped before stays dropped.
 
 use super::{Stored, stored};
 use crate::failure::Failure;

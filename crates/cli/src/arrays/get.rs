@@ -1,4 +1,5 @@
-//! `farcall data get`: prints a stored array, or writes it to a `.npy` file.
+//! `farcall data get`: prints a stored array, or writes it to a `.npy` file. `npy` writes the file.
+//! Without an id, it lists the caller's stored arrays.
 
 use super::{Stored, shown, stored};
 use crate::failure::Failure;

@@ -1,4 +1,6 @@
-//! `farcall data list`, and named data for `farcall ls --data` and `farcall status`.
+//! `farcall data list`, and the named data of `farcall ls --data` and `farcall status`. A
+//! metaserver lists only named data, because a stored array without a name is known only to its own
+//! server.
 
 use super::get;
 use crate::failure::Failure;

@@ -1,4 +1,5 @@
-//! `farcall data put`: stores an array from a `.npy` file, with a name on request.
+//! `farcall data put`: stores an array from a `.npy` file, with a name on request. `npy` reads the
+//! file. Elements are converted only if that loses nothing.
 
 use super::shown;
 use crate::failure::Failure;

@@ -1,3 +1,6 @@
+//! Tests of the whole command line. Every command is in one group of the help and has an example
+//! that parses. Old names lead to the present commands.
+
 use super::{GROUPS, MOVED, in_groups, with_present_name};
 use crate::Cli;
 use clap::{Command, CommandFactory};

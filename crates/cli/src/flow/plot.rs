@@ -1,4 +1,5 @@
-//! `farcall flow plot`: simulates a pattern; the Python package draws it.
+//! `farcall flow plot`: simulates a pattern and has the Python package draw it. The command writes
+//! the data and no picture itself.
 
 use super::run::{MessageTable, write_links};
 use super::workload::Options;

@@ -1,4 +1,6 @@
-//! The arguments that describe a simulation, and the files they name.
+//! The arguments that describe a simulation, and the files that they name. It reads files and turns
+//! errors into messages; `farcall_flow` parses the texts and simulates. A file of more than 4 GiB
+//! is refused.
 
 use crate::failure::Failure;
 use clap::builder::RangedI64ValueParser;

@@ -1,5 +1,6 @@
-//! `farcall gang daemon`: starts the daemon of one node of a gang, from options to its
-//! configuration.
+//! `farcall gang daemon`: starts the daemon of one node of a gang. It turns options into a
+//! configuration, and the crate `gang` runs the daemon. A wrong option is refused before anything
+//! listens.
 
 use crate::failure::Failure;
 use crate::log::Log;

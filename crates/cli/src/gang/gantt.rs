@@ -1,4 +1,5 @@
-//! `farcall gang gantt`: the Python package draws a trace.
+//! `farcall gang gantt`: has the Python package draw a trace. The root daemon writes the trace, and
+//! this command does not read it itself.
 
 use crate::failure::Failure;
 use crate::picture::{Painter, check_form};

@@ -1,4 +1,5 @@
-//! `farcall gang ps`, `stop`, `cont`, `kill` and `state`
+//! `farcall gang ps`, `stop`, `cont`, `kill` and `state`. Each sends one request to the root
+//! daemon, which decides whether the user may do it.
 
 use super::Control;
 use crate::failure::Failure;

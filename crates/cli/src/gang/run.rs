@@ -1,4 +1,6 @@
 //! `farcall gang run`: asks the root daemon to run a gang job, and waits for its end.
+//! `farcall_gang::Client` passes output and signals. The exit status of the command is that of the
+//! gang job.
 
 use super::Control;
 use crate::failure::{self, Failure};

@@ -1,4 +1,5 @@
-//! `farcall cancel`: cancels durable calls, or forgets them with their results.
+//! `farcall cancel`: cancels durable calls, or forgets them with their results. The server ends the
+//! call. A call that ended before keeps its result, unless it is forgotten.
 
 use super::{id, to_json};
 use crate::failure::Failure;

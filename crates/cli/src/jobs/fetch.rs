@@ -1,4 +1,5 @@
 //! `farcall fetch`: waits for the end of a durable call, and prints or writes its results.
+//! `results` prints them. The server keeps the results, unless the user asks to forget them.
 
 use super::id;
 use crate::call::{outputs, show_progress};

@@ -1,4 +1,5 @@
-//! `farcall jobs`: lists the caller's durable calls at a server, with their states.
+//! `farcall jobs`: lists the caller's durable calls at a server, with their states. The server
+//! lists only calls of the user who asks.
 
 use super::{ago, to_json};
 use crate::failure::Failure;

@@ -1,5 +1,5 @@
-//! `farcall submit`: submits a durable call, with the arguments of `farcall call`, and prints its
-//! job id.
+//! `farcall submit`: submits a durable call, with the arguments of `farcall call`. It prints the
+//! job id only after the server has recorded the call.
 
 use crate::call::Call;
 use crate::failure::Failure;

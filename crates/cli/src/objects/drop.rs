@@ -1,4 +1,5 @@
-//! `farcall object drop`: drops persistent objects, which ends their processes.
+//! `farcall object drop`: destroys persistent objects, which ends their processes. The server does
+//! it only for the user who made the object.
 
 use super::object;
 use crate::failure::Failure;

@@ -1,4 +1,5 @@
-//! `farcall object list`: lists the caller's persistent objects at a server.
+//! `farcall object list`: lists the caller's persistent objects at a server. An object whose
+//! process has ended is listed as lost, with the cause.
 
 use crate::failure::Failure;
 use crate::form::Form;

@@ -1,4 +1,5 @@
-//! `farcall object new`: makes a persistent object of a class and prints its id.
+//! `farcall object new`: makes a persistent object of a class and prints its id. The object remains
+//! at the server when the command ends.
 
 use crate::failure::Failure;
 use crate::form::Form;

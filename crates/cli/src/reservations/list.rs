@@ -1,5 +1,5 @@
 //! `farcall reservation list`: lists the caller's reservations, at one server or at all that have a
-//! function.
+//! function. Each server lists only reservations of the user who asks.
 
 use super::{line, to_json};
 use crate::failure::Failure;

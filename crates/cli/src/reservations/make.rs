@@ -1,4 +1,5 @@
-//! `farcall reservation make`: reserves processor elements or bandwidth for a time ahead.
+//! `farcall reservation make`: reserves processor elements or bandwidth for a time ahead. If they
+//! are not free at that time, the error says when they will be.
 
 use super::to_json;
 use crate::failure::Failure;

@@ -1,4 +1,5 @@
-//! `farcall reservation release`: gives a reservation back before its end.
+//! `farcall reservation release`: ends reservations before their time. Calls that compute continue.
+//! Behind a metaserver, the name of a reservation leads to its server.
 
 use crate::failure::Failure;
 use crate::target::Target;

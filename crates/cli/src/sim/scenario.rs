@@ -246,7 +246,7 @@ impl Description {
     }
 }
 
-/// The function of a name, and the largest problem size.
+/// The function with this name, and its largest problem size.
 fn function(name: &str) -> Result<(Function, u32), String> {
     match name {
         "linpack" => Ok((Function::Linpack, 1_000_000)),

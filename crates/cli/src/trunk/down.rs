@@ -1,4 +1,5 @@
-//! `farcall trunk down`: stops a running trunk through its control socket.
+//! `farcall trunk down`: stops a running trunk through its control socket. Only root and the user
+//! of the trunk can do it.
 
 use crate::failure::Failure;
 use clap::Args;

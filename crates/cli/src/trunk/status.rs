@@ -1,4 +1,5 @@
 //! `farcall trunk status`: prints the links and peers of a running trunk, once or as a live view.
+//! The trunk sends the figures as JSON, and this command only lays them out.
 
 use crate::failure::Failure;
 use anstyle::{AnsiColor, Style};

@@ -1,4 +1,5 @@
-//! `farcall trunk up`: starts a trunk, from options to its configuration.
+//! `farcall trunk up`: starts a trunk. It turns options into a configuration, and the crate `trunk`
+//! does the work. A wrong option is refused before an interface is made.
 
 use crate::failure::Failure;
 use crate::log::Log;

@@ -1,4 +1,6 @@
 //! Typed arrays of the caller: slices and views whose element type, shape and order are known.
+//! `conversions` and `views` make them. What is known is compared with the interface before a call
+//! is sent. Only types without padding are elements, so their bytes can be sent as they are.
 
 use crate::error::ArgumentError;
 use farcall_idl::{ArrayLayout, Order, Param, Type};

@@ -1,4 +1,6 @@
-//! Conversions of numbers, texts and slices into arguments.
+//! Conversions of numbers, texts and slices into arguments. A conversion records the type of the
+//! elements; `call` compares it with the interface. A mutable slice becomes an array that the call
+//! may write, and any other slice one that it only reads.
 
 use super::{Argument, Array, Element};
 use crate::callback::Callback;

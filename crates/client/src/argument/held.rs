@@ -1,4 +1,6 @@
-//! Arguments of a call that goes on after the caller's borrow has ended.
+//! Arguments of a call that goes on after the caller's borrow has ended, as pointers. Another
+//! attempt of the call makes its arguments from them again. At most one attempt uses the memory at
+//! a time, and the caller leaves it alone until the call ends.
 
 use super::Argument;
 use crate::callback::Callback;

@@ -1,4 +1,5 @@
-//! Arguments by name: puts them into the order of the interface.
+//! Puts arguments that are given by name into the order of the interface. `call` checks their types
+//! and sizes. Each argument must be given once, except work space, which may be left out.
 
 use super::Argument;
 use crate::error::ArgumentError;

@@ -1,4 +1,6 @@
-//! Conversions of `ndarray` views into arguments.
+//! Conversions of `ndarray` views into arguments, with their shape and order. A view with gaps in
+//! memory becomes an argument of length 0 without an order, which the call refuses. No element is
+//! copied.
 
 use super::array::Form;
 use super::{Argument, Array, Element};

@@ -1,3 +1,6 @@
+//! Tests of how arguments are checked against an interface before a call is sent. They need no
+//! server: each test describes a function and prepares a call of it.
+
 use super::*;
 use crate::argument::named::in_order;
 

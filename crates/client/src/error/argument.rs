@@ -1,4 +1,5 @@
-//! Errors of arguments that do not fit an interface.
+//! Errors of arguments that do not fit an interface. The client finds them before it sends
+//! anything, so the function has not run. Each error about one argument names it.
 
 use farcall_idl::{ElementError, LayoutError};
 

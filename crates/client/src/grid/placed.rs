@@ -13,37 +13,30 @@ use crate::grid::function::Function;
 use crate::offer::TimeParts;
 use crate::outcome::{Outcome, Placement};
 use crate::pending::Pending;
-use crate::remote::{Attempt, Begun, Continues, Handle, OwnArrays, Server, wanted};
+use crate::remote::{After, Attempt, Begun, Continues, OwnArrays, Server, wanted};
 use farcall_directory::client::{ChosenServer, Course, Next, Trouble};
 use farcall_directory::message::{Choose, Need, Observe, Transfer};
 use farcall_idl::Mode;
 use farcall_rpc_proto::{FailureKind, HandleId};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// An argument of a running call.
 enum HeldArgument {
     Plain(Held),
     /// Named data, and the servers that hold them.
     Data(Found),
-    /// An array that the server of the call reads.
-    Source(Box<Source>),
+    /// An array that the server of the call reads, and the server that has read it.
+    Source(Box<Source>, Option<(u64, HandleId)>),
 }
 
-/// A placed call: its arguments, and its state.
+/// A placed call: its arguments, and how far it has come.
 pub(crate) struct Call {
     function: Function,
     arguments: Vec<HeldArgument>,
     /// Copies of other users' data, and sources, that were read for this call.
-    copies: Mutex<OwnArrays>,
-    state: Mutex<State>,
-}
-
-struct State {
+    copies: OwnArrays,
     course: Course,
     prepared: Prepared,
-    /// The call has ended. Holds its outcome until it is taken.
-    over: bool,
-    end: Option<Result<Outcome, Error>>,
 }
 
 /// The outcome of a try to make the call over several connections.
@@ -76,7 +69,7 @@ fn hold(argument: &mut Argument<'_>, function: &Function) -> Result<HeldArgument
             );
             Err(Error::failed(FailureKind::BadArgument, text))
         }
-        Argument::Source(source) => Ok(HeldArgument::Source(source.clone())),
+        Argument::Source(source) => Ok(HeldArgument::Source(source.clone(), None)),
         other => Ok(HeldArgument::Plain(Held::of(other))),
     }
 }
@@ -92,7 +85,7 @@ impl Call {
         let held: Vec<HeldArgument> = held.collect::<Result<_, _>>()?;
         let needs = held.iter().filter_map(|held| match held {
             HeldArgument::Data(found) => Some(found.need()),
-            HeldArgument::Plain(_) | HeldArgument::Source(_) => None,
+            HeldArgument::Plain(_) | HeldArgument::Source(..) => None,
         });
         let needs: Vec<Need> = needs.collect();
         let wanted = Choose {
@@ -105,13 +98,9 @@ impl Call {
         Ok(Call {
             function: function.clone(),
             arguments: held,
-            copies: Mutex::default(),
-            state: Mutex::new(State {
-                course: Course::new(wanted, interface.repeatable, overwrites),
-                prepared,
-                over: false,
-                end: None,
-            }),
+            copies: OwnArrays::default(),
+            course: Course::new(wanted, interface.repeatable, overwrites),
+            prepared,
         })
     }
 
@@ -120,14 +109,14 @@ impl Call {
     }
 
     /// Begins the call at the server chosen for it. `before` is the error of an earlier server.
-    pub(super) fn start(self, before: Option<Error>) -> Result<Begun, Error> {
-        let attempt = self.begin(&mut self.lock(), before)?;
+    pub(super) fn start(mut self, before: Option<Error>) -> Result<Begun, Error> {
+        let attempt = self.begin(before)?;
         let call = Box::new(self);
         Ok(Begun { attempt, call })
     }
 
     /// Makes the call and waits for its end. Large arrays may travel over several connections.
-    pub(super) fn finish(self) -> Result<Outcome, Error> {
+    pub(super) fn finish(mut self) -> Result<Outcome, Error> {
         match self.in_streams()? {
             Streamed::Over(outcome) => Ok(outcome),
             Streamed::Not(before) => Pending::from(self.start(before)?).wait(),
@@ -135,44 +124,54 @@ impl Call {
     }
 
     /// Makes the call over several connections to one server, if that may be faster.
-    fn in_streams(&self) -> Result<Streamed, Error> {
-        let mut state = self.lock();
-        let place = self.grid().choose(state.course.wanted())?;
+    fn in_streams(&mut self) -> Result<Streamed, Error> {
+        let place = self.grid().choose(self.course.wanted())?;
         let server = self.grid().server(place.server, &place.address);
         let number = place.server;
-        state.course.goes_to(place);
+        self.course.goes_to(place);
         let streamed = server.and_then(|server| {
             let function = self.function.at(&server)?;
             let mut arguments = self.arguments((number, &server))?;
-            function.call_in_streams(&mut state.prepared, &mut arguments)
+            function.call_in_streams(&mut self.prepared, &mut arguments)
         });
         match streamed {
             Ok(Some(outcome)) => {
-                self.tell(&state, &outcome, false);
-                Ok(Streamed::Over(outcome_at(outcome, state.course.place())))
+                self.tell(&outcome, false);
+                Ok(Streamed::Over(outcome_at(outcome, self.course.place())))
             }
             Ok(None) => Ok(Streamed::Not(None)),
             // Nobody knows how far the call had come when its server was lost.
-            Err(error) => match state.course.after(trouble(&error), Some(true)) {
+            Err(error) => match self.course.after(trouble(&error), Some(true)) {
                 Next::Elsewhere => {
-                    self.give_away(&mut state, &error);
+                    self.give_away(&error);
                     Ok(Streamed::Not(Some(error)))
                 }
                 Next::End => Err(error),
-                Next::Lost(why) => Err(self.lost(&mut state, error, why)),
+                Next::Lost(why) => Err(self.lost(error, why)),
             },
         }
     }
 
     /// The arguments, with named data at the server of the call.
-    fn arguments<'a>(&self, to: (u64, &Server)) -> Result<Vec<Argument<'a>>, Error> {
-        let held = self.arguments.iter().enumerate();
+    fn arguments<'a>(&mut self, to: (u64, &Server)) -> Result<Vec<Argument<'a>>, Error> {
+        let function = &self.function;
+        let (grid, interface) = (function.grid(), &function.description().interface);
+        let copies = &mut self.copies;
+        let held = self.arguments.iter_mut().enumerate();
         let arguments = held.map(|(index, held)| match held {
-            HeldArgument::Data(found) => Ok(Argument::Handle(self.bring(found, to)?)),
-            HeldArgument::Source(source) => {
-                let form = wanted(&self.function.description().interface, index);
-                let (handle, is_own) = to.1.read_source(source, form, false)?;
-                Ok(Argument::Handle(self.take(handle, is_own)))
+            HeldArgument::Data(found) => {
+                // Brings named data to the server of the call.
+                let (handle, is_own) = grid.bring(found, to)?;
+                Ok(Argument::Handle(copies.take(handle, is_own)))
+            }
+            HeldArgument::Source(_, Some((server, id))) if *server == to.0 => {
+                Ok(Argument::Handle(*id))
+            }
+            HeldArgument::Source(source, read) => {
+                let (handle, is_own) = to.1.read_source(source, wanted(interface, index), false)?;
+                let id = copies.take(handle, is_own);
+                *read = Some((to.0, id));
+                Ok(Argument::Handle(id))
             }
             // SAFETY: the caller holds the arrays until the call ends, and at most one attempt uses
             // them at a time.
@@ -181,9 +180,9 @@ impl Call {
         arguments.collect()
     }
 
-    fn lost(&self, state: &mut State, error: Error, why: &'static str) -> Error {
-        let place = state.course.place().cloned();
-        self.give_away(state, &error);
+    fn lost(&mut self, error: Error, why: &'static str) -> Error {
+        let place = self.course.place().cloned();
+        self.give_away(&error);
         Error::Lost {
             function: self.function.description().qualified.clone(),
             server: place.map(|place| place.address).unwrap_or_default(),
@@ -192,29 +191,24 @@ impl Call {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Places the call, at one server after the other, until one of them begins with it. `before`
     /// is the error that moves it.
-    fn begin(&self, state: &mut State, mut before: Option<Error>) -> Result<Arc<Attempt>, Error> {
+    fn begin(&mut self, mut before: Option<Error>) -> Result<Arc<Attempt>, Error> {
         loop {
-            let chosen = state.course.place().cloned().map(Ok);
-            let chosen = chosen.unwrap_or_else(|| self.grid().choose(state.course.wanted()));
+            let chosen = self.course.place().cloned().map(Ok);
+            let chosen = chosen.unwrap_or_else(|| self.grid().choose(self.course.wanted()));
             let place = match chosen {
                 Ok(place) => place,
                 Err(error) => return Err(self.exhausted(error, before)),
             };
-            state.course.goes_to(place.clone());
+            self.course.goes_to(place.clone());
             let server = self.grid().server(place.server, &place.address);
-            let prepared = &mut state.prepared;
-            let begun = server.and_then(|server| self.begin_at(place.server, &server, prepared));
+            let begun = server.and_then(|server| self.begin_at(place.server, &server));
             match begun {
                 Ok(attempt) => return Ok(attempt),
-                Err(error) => match state.course.after(trouble_at_start(&error), None) {
+                Err(error) => match self.course.after(trouble_at_start(&error), None) {
                     Next::Elsewhere => {
-                        self.give_away(state, &error);
+                        self.give_away(&error);
                         before = Some(error);
                     }
                     Next::End | Next::Lost(_) => return Err(error),
@@ -223,38 +217,17 @@ impl Call {
         }
     }
 
-    fn begin_at(
-        &self,
-        number: u64,
-        server: &Server,
-        prepared: &mut Prepared,
-    ) -> Result<Arc<Attempt>, Error> {
+    fn begin_at(&mut self, number: u64, server: &Server) -> Result<Arc<Attempt>, Error> {
         let function = self.function.at(server)?;
         let mut arguments = self.arguments((number, server))?;
         // SAFETY: the caller holds the arrays, and the earlier attempt has ended.
-        let attempt = unsafe { function.begin(prepared, &mut arguments) }?;
+        let attempt = unsafe { function.begin(&mut self.prepared, &mut arguments) }?;
         Ok(Arc::new(attempt))
     }
 
-    /// Brings named data to the server of the call.
-    fn bring(&self, found: &Found, to: (u64, &Server)) -> Result<HandleId, Error> {
-        let (handle, is_own) = self.grid().bring(found, to)?;
-        Ok(self.take(handle, is_own))
-    }
-
-    /// Takes an array for the call. One of its own is dropped after the call.
-    fn take(&self, handle: Handle, is_own: bool) -> HandleId {
-        let id = handle.id();
-        if is_own {
-            let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
-            copies.push(handle);
-        }
-        id
-    }
-
     /// Excludes the server for this call, and tells the other threads and the directory.
-    fn give_away(&self, state: &mut State, error: &Error) {
-        if let Some((place, observed)) = state.course.give_away(trouble(error)) {
+    fn give_away(&mut self, error: &Error) {
+        if let Some((place, observed)) = self.course.give_away(trouble(error)) {
             self.grid().observe(&place, &observed);
         }
     }
@@ -266,11 +239,11 @@ impl Call {
     }
 
     /// Reports how long the transfers of the call took.
-    fn tell(&self, state: &State, outcome: &Outcome, shares: bool) {
-        let Some(place) = state.course.place() else {
+    fn tell(&self, outcome: &Outcome, shares: bool) {
+        let Some(place) = self.course.place() else {
             return;
         };
-        let wanted = state.course.wanted();
+        let wanted = self.course.wanted();
         let (up, down) = (wanted.up, wanted.down);
         let times = &outcome.times;
         let rest_s = times.total - outcome.wait - times.exec;
@@ -295,44 +268,24 @@ impl Call {
 }
 
 impl Continues for Call {
-    fn next(&self, ended: &Attempt) -> Option<Arc<Attempt>> {
-        let mut state = self.lock();
-        if state.over {
-            return None;
-        }
-        let result = ended.take()?;
-        let next = match &result {
+    fn after(&mut self, ended: &Attempt, result: Result<Outcome, Error>) -> After {
+        let error = match result {
             Ok(outcome) => {
-                self.tell(&state, outcome, ended.shares);
-                Next::End
+                self.tell(&outcome, ended.shares);
+                return After::End(Ok(outcome_at(outcome, self.course.place())));
             }
-            Err(error) => {
-                let returning = ended.request.was_returning();
-                state.course.after(trouble(error), Some(returning))
-            }
+            Err(error) => error,
         };
-        let end = match (next, result) {
-            (Next::Elsewhere, Err(error)) => {
-                self.give_away(&mut state, &error);
-                match self.begin(&mut state, Some(error)) {
-                    Ok(attempt) => return Some(attempt),
-                    Err(error) => Err(error),
-                }
+        let returning = ended.request.was_returning();
+        match self.course.after(trouble(&error), Some(returning)) {
+            Next::Elsewhere => {
+                self.give_away(&error);
+                let attempt = self.begin(Some(error));
+                attempt.map_or_else(|error| After::End(Err(error)), After::Again)
             }
-            (Next::Lost(why), Err(error)) => Err(self.lost(&mut state, error, why)),
-            (_, result) => result.map(|outcome| outcome_at(outcome, state.course.place())),
-        };
-        state.over = true;
-        state.end = Some(end);
-        None
-    }
-
-    fn take_end(&self) -> Option<Result<Outcome, Error>> {
-        self.lock().end.take()
-    }
-
-    fn give_up(&self) {
-        self.lock().over = true;
+            Next::End => After::End(Err(error)),
+            Next::Lost(why) => After::End(Err(self.lost(error, why))),
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Probes: small transfers that measure the path to a server before any call has used it.
+//! Probes: small transfers that measure the path to a server before any call has used it. `grid`
+//! reports the results to the metaserver. A client probes each server once at most.
 
 use crate::error::Error;
 use crate::remote::{Server, functions};

@@ -1,22 +1,19 @@
-//! A call at one server that begins again at the server's successor, if the server released the
-//! client before it began with the call.
+//! A call at one server that begins again at the server's successor. This happens only if the
+//! server released the client before it began with the call and nothing of a result has arrived, so
+//! the function cannot run twice. `grid` begins calls again at other servers.
 
 use crate::error::Error;
 use crate::outcome::Outcome;
-use crate::remote::attempt::{Attempt, Begun, Continues};
+use crate::remote::attempt::{After, Attempt, Begun, Continues};
 use crate::remote::server::PATIENCE;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A call, and how it begins.
-struct Again<B>(Mutex<State<B>>);
-
-struct State<B> {
+struct Again<B> {
     begin: B,
     /// When the call was released first.
     since: Option<Instant>,
-    over: bool,
-    end: Option<Result<Outcome, Error>>,
 }
 
 impl Begun {
@@ -25,53 +22,27 @@ impl Begun {
     where
         B: FnMut() -> Result<Attempt, Error> + Send + 'static,
     {
-        let state = State {
-            begin,
-            since: None,
-            over: false,
-            end: None,
-        };
+        let call = Again { begin, since: None };
         Begun {
             attempt: Arc::new(attempt),
-            call: Box::new(Again(Mutex::new(state))),
+            call: Box::new(call),
         }
-    }
-}
-
-impl<B> Again<B> {
-    fn lock(&self) -> MutexGuard<'_, State<B>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<B: FnMut() -> Result<Attempt, Error> + Send> Continues for Again<B> {
-    fn next(&self, ended: &Attempt) -> Option<Arc<Attempt>> {
-        let mut state = self.lock();
-        if state.over {
-            return None;
-        }
-        let result = ended.take()?;
+    fn after(&mut self, ended: &Attempt, result: Result<Outcome, Error>) -> After {
         let is_unbegun = |error: &Error| error.was_let_go() && !ended.request.was_returning();
-        let since = *state.since.get_or_insert_with(Instant::now);
-        let end = match result {
-            Err(error) if is_unbegun(&error) && since.elapsed() < PATIENCE => {
-                match (state.begin)() {
-                    Ok(attempt) => return Some(Arc::new(attempt)),
-                    Err(error) => Err(error),
+        match result {
+            Err(error) if is_unbegun(&error) => {
+                let since = *self.since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= PATIENCE {
+                    return After::End(Err(error));
                 }
+                let attempt = (self.begin)().map(Arc::new);
+                attempt.map_or_else(|error| After::End(Err(error)), After::Again)
             }
-            result => result,
-        };
-        state.over = true;
-        state.end = Some(end);
-        None
-    }
-
-    fn take_end(&self) -> Option<Result<Outcome, Error>> {
-        self.lock().end.take()
-    }
-
-    fn give_up(&self) {
-        self.lock().over = true;
+            result => After::End(result),
+        }
     }
 }

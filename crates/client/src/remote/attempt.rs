@@ -1,4 +1,6 @@
-//! Attempts: one try to make a call at one server.
+//! An attempt: one try to make a call at one server. `again` and `grid` make further attempts
+//! through [`Continues`]. The outcome of a call is taken once. An attempt that is dropped before
+//! its end gives the call up.
 
 use crate::error::Error;
 use crate::outcome::{Outcome, Times};
@@ -27,16 +29,19 @@ pub(crate) struct Begun {
     pub(crate) call: Box<dyn Continues>,
 }
 
+/// How a call goes on after an attempt.
+pub(crate) enum After {
+    /// With another attempt.
+    Again(Arc<Attempt>),
+    /// Not at all: this is its outcome.
+    End(Result<Outcome, Error>),
+}
+
 /// A call that may go on with another attempt.
-pub(crate) trait Continues: Send + Sync {
-    /// Called when an attempt has ended. Returns the next attempt, or `None` if the call has ended.
-    fn next(&self, ended: &Attempt) -> Option<Arc<Attempt>>;
-
-    /// Takes the outcome of the call, once.
-    fn take_end(&self) -> Option<Result<Outcome, Error>>;
-
-    /// Gives the call up for its caller.
-    fn give_up(&self);
+pub(crate) trait Continues: Send {
+    /// Says how the call goes on after `ended`, which had this result. Not called again after the
+    /// end.
+    fn after(&mut self, ended: &Attempt, result: Result<Outcome, Error>) -> After;
 }
 
 impl Attempt {

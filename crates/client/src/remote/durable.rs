@@ -1,4 +1,6 @@
-//! Durable calls at one server: their status, how they were made, and their results.
+//! Durable calls at one server: their status, how they were made, and their results. The server has
+//! the calls, and a job id is all that a client needs to find one. A fetch begins again at the
+//! server's successor if the server lets the client go before.
 
 use crate::address::Address;
 use crate::argument::{Argument, Held};

@@ -1,4 +1,6 @@
-//! Functions of one server, and how a call of one begins.
+//! Functions of one server, and the start of their calls: the module prepares the arguments and
+//! chooses the connection. `attempt` follows the call to its end. Clones of a function share one
+//! interface, which the client fetches once.
 
 use crate::argument::Argument;
 use crate::call::{LaidOut, Prepared, Travel};

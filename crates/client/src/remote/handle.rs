@@ -1,4 +1,6 @@
-//! Stored arrays at one server, and the handles that name them.
+//! Stored arrays at one server, and the handles that name them. The server owns the arrays and
+//! decides who may use them. The client copies no array between two servers: one server reads it
+//! from the other.
 
 use crate::address::Address;
 use crate::data::Named;

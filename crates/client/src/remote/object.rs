@@ -1,4 +1,6 @@
-//! Remote objects: state at the server, in a worker process of its own.
+//! Remote objects: state at the server, in a worker process of its own. Calls of methods are
+//! ordinary calls, in `function`. An object is destroyed when its last clone and its last method
+//! are dropped, unless it was made persistent.
 
 use crate::error::Error;
 use crate::remote::connection::Connection;

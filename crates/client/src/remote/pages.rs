@@ -1,4 +1,5 @@
-//! Lists that the server sends page by page.
+//! Collects a list that the server sends in pages. It ends also if a server's pages point to
+//! themselves or back.
 
 use crate::error::Error;
 

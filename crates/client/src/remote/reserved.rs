@@ -1,4 +1,6 @@
-//! The connections with the bandwidth of reservations.
+//! The connections that have the bandwidth of reservations. Each reservation with bandwidth has its
+//! own connection, so that other transfers do not use its share. An entry is removed when its
+//! reservation ends.
 
 use crate::address::Address;
 use crate::error::Error;

@@ -1,4 +1,6 @@
-//! Arrays at addresses outside of Farcall: the server of a call reads them.
+//! Arrays at addresses outside of Farcall, which the server of a call reads. This module asks for
+//! them, and drops those that belong to one call when the call has ended. The server decides which
+//! addresses users may read, and which arrays it keeps.
 
 use crate::argument::Argument;
 use crate::data::Source;
@@ -22,8 +24,13 @@ impl Drop for OwnArrays {
 }
 
 impl OwnArrays {
-    pub(crate) fn push(&mut self, handle: Handle) {
-        self.0.push(handle);
+    /// Takes an array for the call. One of its own is dropped after the call.
+    pub(crate) fn take(&mut self, handle: Handle, is_own: bool) -> HandleId {
+        let id = handle.id();
+        if is_own {
+            self.0.push(handle);
+        }
+        id
     }
 }
 
@@ -75,12 +82,8 @@ impl Server {
                 continue;
             }
             let (handle, is_own) = self.read_source(source, wanted(interface, index), false)?;
-            let id = handle.id();
-            if is_own {
-                own.push(handle);
-            }
             before.push((index, Argument::Source(source.clone())));
-            *argument = Argument::Handle(id);
+            *argument = Argument::Handle(own.take(handle, is_own));
         }
         Ok((before, own))
     }

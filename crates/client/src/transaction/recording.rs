@@ -1,4 +1,6 @@
-//! Recording: turns the calls of a transaction into a plan.
+//! Turns the calls of a transaction into a plan. The crate `plan` writes it as text, and nothing
+//! runs here. A transaction that no plan can describe, such as one with callbacks, is refused with
+//! the reason.
 
 use super::{Deferred, Recorded, RecordedArgument, Transaction};
 use crate::error::Error;

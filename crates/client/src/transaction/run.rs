@@ -1,10 +1,10 @@
 //! Running a transaction: one thread decides, and others make calls and fetch results.
 //!
-//! The graph decides what may start. A call that failed with its server is made again elsewhere, if
-//! its function is repeatable.
+//! The graph decides what may start. A call that failed with its server is made again if it had not
+//! begun, or if its function is repeatable.
 
 use super::site::{Need, Site};
-use super::step::{Copies, Fault, Shared};
+use super::step::{Copies, Fault, Shared, Trouble};
 use super::{Deferred, Recorded, Report, Transaction};
 use crate::error::Error;
 use crate::outcome::Outcome;
@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 
 /// Most calls under way at once.
 const MOST: usize = 256;
+
+/// How long a transaction waits for a server to come back if no other one is left.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs all calls.
 pub(super) fn run(transaction: &mut Transaction, servers: &[Server]) -> Result<Report, Error> {
@@ -173,7 +176,10 @@ impl State {
         loop {
             self.start(scope, shared, &sender);
             if self.under_way == 0 {
-                break;
+                match self.failed.is_none() && !self.run.is_over() && self.revive(shared) {
+                    true => continue,
+                    false => break,
+                }
             }
             // A signal goes to this thread, not to those that wait for servers.
             let done = match receiver.recv_timeout(Duration::from_millis(100)) {
@@ -201,6 +207,19 @@ impl State {
             let text = "no server is left that has the function";
             self.fail(call, Error::failed(FailureKind::Unreachable, text), shared);
         }
+    }
+
+    /// Waits for a lost server to come back at its address. Called when no other server is left.
+    fn revive(&mut self, shared: &Shared<'_>) -> bool {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end && !shared.is_interrupted() {
+            let lost = self.sites.iter_mut().filter(|site| site.may_return());
+            if lost.map(Site::come_back).filter(|back| *back).count() > 0 {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        false
     }
 
     /// Starts the calls that may start. None starts while a server is being given up, because it is
@@ -322,7 +341,7 @@ impl State {
                         (0..step.from.len()).for_each(|place| self.run.arrived(&step, place));
                         after = self.run.finish(&step);
                     }
-                    Err(fault) => self.failure(step.call, true, fault, shared),
+                    Err(fault) => self.step_failed(&step, fault, shared),
                 }
             }
             Done::Result(version, server, fetched) => {
@@ -330,7 +349,12 @@ impl State {
                 let maker = shared.graph.versions()[version].made_by;
                 match fetched {
                     Ok(()) => after = self.run.came_home(version),
-                    Err(fault) => self.failure(maker.unwrap_or(0), false, fault, shared),
+                    Err(fault) => {
+                        if !fault.touched {
+                            self.run.untouched(version);
+                        }
+                        self.failure(maker.unwrap_or(0), false, fault, shared);
+                    }
                 }
             }
         }
@@ -338,12 +362,24 @@ impl State {
         after
     }
 
-    /// Handles a call that failed, or a result that could not be fetched.
-    fn failure(&mut self, call: usize, is_call: bool, fault: Fault, shared: &Shared<'_>) {
-        if !fault.is_of_server() {
-            return self.fail(call, fault.error, shared);
+    fn step_failed(&mut self, step: &Step, fault: Fault, shared: &Shared<'_>) {
+        let begun = fault.begun;
+        match (begun, fault.touched) {
+            (false, _) => self.run.not_begun(step),
+            (true, false) => self.run.nothing_came(step),
+            (true, true) => {}
         }
-        self.sites[fault.server as usize].is_lost = true;
+        self.failure(step.call, begun, fault, shared);
+    }
+
+    /// Handles a call that failed, or a result that could not be fetched. `begun` says that the
+    /// call has begun and not ended.
+    fn failure(&mut self, call: usize, begun: bool, fault: Fault, shared: &Shared<'_>) {
+        match fault.trouble() {
+            Trouble::Request => return self.fail(call, fault.error, shared),
+            Trouble::Server => self.sites[fault.server as usize].is_lost = true,
+            Trouble::Arrays => {}
+        }
         let known = self
             .losses
             .iter_mut()
@@ -356,10 +392,10 @@ impl State {
                     error: fault.error,
                     calls: Vec::new(),
                 });
-                self.losses.last_mut().expect("the array was stored there")
+                self.losses.last_mut().expect("it was stored there")
             }
         };
-        loss.calls.extend(is_call.then_some(call));
+        loss.calls.extend(begun.then_some(call));
     }
 
     fn fail(&mut self, call: usize, error: Error, shared: &Shared<'_>) {
@@ -377,6 +413,7 @@ impl State {
         let idle = |loss: &mut Loss| sites[loss.server as usize].is_idle();
         let losses: Vec<Loss> = self.losses.extract_if(.., idle).collect();
         for loss in losses {
+            self.sites[loss.server as usize].has_lost_arrays();
             let may_repeat = |call: usize| shared.calls[call].repeatable;
             shared.copies.forget(loss.server);
             match self.run.lost(loss.server, &loss.calls, may_repeat) {

@@ -1,4 +1,6 @@
-//! The servers of a transaction, and estimates of calls there.
+//! The servers of a transaction: what each one has, what runs there, and how long a call would take
+//! there. The module does not choose the server; `crate::transaction` and the crate `schedule` do.
+//! A server is asked about each function once.
 
 use super::Recorded;
 use crate::error::Error;
@@ -14,6 +16,8 @@ pub(super) struct Site {
     pub(super) server: Server,
     functions: HashMap<String, Option<Known>>,
     pub(super) is_lost: bool,
+    /// How often its arrays were gone.
+    losses: u32,
     /// Whether it has run a call.
     pub(super) is_used: bool,
     pes: u32,
@@ -69,6 +73,9 @@ pub(super) struct View<'s> {
 /// Calls that the only server gets at once. It queues them itself.
 const ALONE: u32 = 16;
 
+/// How often a server may lose the arrays of a transaction, because it started anew.
+const MOST_LOSSES: u32 = 4;
+
 /// Assumed seconds of a call about which nothing is known.
 const UNKNOWN_S: f64 = 0.1;
 
@@ -78,6 +85,7 @@ impl Site {
             server,
             functions: HashMap::new(),
             is_lost: false,
+            losses: 0,
             is_used: false,
             pes: 1,
             running: Vec::new(),
@@ -111,6 +119,24 @@ impl Site {
 
     pub(super) fn function(&self, call: &Recorded) -> Option<&Function> {
         Some(&self.functions.get(&call.name)?.as_ref()?.function)
+    }
+
+    /// Counts a loss of all arrays at the server. A server that loses them again and again is of no
+    /// use.
+    pub(super) fn has_lost_arrays(&mut self) {
+        self.losses += 1;
+        self.is_lost |= self.losses > MOST_LOSSES;
+    }
+
+    /// Whether the server is lost, and may be of use if it comes back.
+    pub(super) fn may_return(&self) -> bool {
+        self.is_lost && self.losses <= MOST_LOSSES && !self.functions.is_empty()
+    }
+
+    /// Goes on with a lost server if it listens again.
+    pub(super) fn come_back(&mut self) -> bool {
+        self.is_lost = self.server.connection().is_err();
+        !self.is_lost
     }
 
     /// Whether the server takes another call now. It gets one more than it computes, so that the

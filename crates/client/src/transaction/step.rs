@@ -1,4 +1,6 @@
-//! The work of a transaction's threads: bring arrays to a server, make a call, bring results home.
+//! The work of a transaction's threads: bring arrays to a server, make a call, and bring results
+//! back. `run` decides what to do next. Two threads never bring the same version to the same
+//! server.
 
 use super::{Recorded, RecordedArgument};
 use crate::argument::Argument;
@@ -30,23 +32,61 @@ pub(super) struct Traffic {
     pub(super) passed: AtomicU64,
 }
 
-/// An error, and the server that caused it.
+/// An error, the server that caused it, and how far the step had come.
 pub(super) struct Fault {
     pub(super) server: u64,
     pub(super) error: Error,
+    /// The call may have begun.
+    pub(super) begun: bool,
+    /// Results may have begun to arrive in the client's memory.
+    pub(super) touched: bool,
+}
+
+/// What a fault means for the server that caused it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// The server is gone.
+    Server,
+    /// The server no longer has an array of the transaction: it has started anew.
+    Arrays,
+    /// Only this request failed.
+    Request,
 }
 
 impl Fault {
-    /// Whether the server is gone, and not only one request failed.
-    pub(super) fn is_of_server(&self) -> bool {
-        match &self.error {
-            Error::Connect { .. } | Error::Disconnected { .. } | Error::Protocol { .. } => true,
-            Error::Failed(failure) => matches!(
-                failure.kind,
-                FailureKind::ServerStopping | FailureKind::Draining
-            ),
-            _ => false,
+    /// A fault before the call of a step has begun.
+    fn before(server: u64, error: Error) -> Fault {
+        Fault {
+            server,
+            error,
+            begun: false,
+            touched: false,
         }
+    }
+
+    pub(super) fn trouble(&self) -> Trouble {
+        match &self.error {
+            Error::Connect { .. } | Error::Disconnected { .. } | Error::Protocol { .. } => {
+                Trouble::Server
+            }
+            Error::Failed(failure) => match failure.kind {
+                FailureKind::ServerStopping | FailureKind::Draining => Trouble::Server,
+                FailureKind::NotFound => Trouble::Arrays,
+                _ => Trouble::Request,
+            },
+            _ => Trouble::Request,
+        }
+    }
+}
+
+/// Whether a server has refused a request, so that nothing came of it.
+fn is_refusal(error: &Error) -> bool {
+    match error {
+        Error::Connect { .. } => true,
+        Error::Failed(failure) => {
+            matches!(failure.kind, FailureKind::NotFound | FailureKind::Draining)
+        }
+        _ => false,
     }
 }
 
@@ -163,7 +203,12 @@ impl Shared<'_> {
         let outcome = self.call(step, call, &handles)?;
         for (version, handle) in own.iter() {
             if step.home.contains(version) {
-                self.copy_home(*version, handle, step.server)?;
+                let copied = self.copy_home(*version, handle, step.server);
+                // Another result of the step may have come before this one.
+                copied.map_err(|fault| Fault {
+                    touched: true,
+                    ..fault
+                })?;
             }
         }
         for (version, handle) in own.drain(..) {
@@ -178,12 +223,15 @@ impl Shared<'_> {
         call: &Recorded,
         handles: &HashMap<usize, Handle>,
     ) -> Result<Outcome, Fault> {
-        let at = |error| Fault {
+        let at = |error, touched| Fault {
             server: step.server,
+            begun: !is_refusal(&error),
+            touched,
             error,
         };
         let server = &self.servers[step.server as usize];
-        let function = server.function(&call.name).map_err(at)?;
+        let function = server.function(&call.name);
+        let function = function.map_err(|error| Fault::before(step.server, error))?;
         let function = function.with_output(call.output.clone());
         let argument = |(place, kept): (usize, &RecordedArgument)| match handles.get(&place) {
             Some(handle) => Argument::Handle(handle.id()),
@@ -195,14 +243,14 @@ impl Shared<'_> {
         self.count_direct(call, handles);
         // SAFETY: the arrays outlive the transaction, and so the call.
         let attempt = unsafe { function.begin(&mut call.prepared.again(), &mut arguments) };
-        let attempt = Arc::new(attempt.map_err(at)?);
+        let attempt = Arc::new(attempt.map_err(|error| at(error, false))?);
         lock(&self.pending).push(attempt.clone());
         let outcome = attempt.wait_shared();
         if outcome.is_err() {
             attempt.request.cancel();
         }
         lock(&self.pending).retain(|other| !Arc::ptr_eq(other, &attempt));
-        outcome.map_err(at)
+        outcome.map_err(|error| at(error, attempt.request.was_returning()))
     }
 
     /// Counts the bytes that travel with a call.
@@ -239,10 +287,7 @@ impl Shared<'_> {
             (Some(version), _) => self.bring(step, flow, version, from),
             (None, _) => {
                 let put = self.server(step).put(self.form(step, flow), &[], false);
-                put.map_err(|error| Fault {
-                    server: step.server,
-                    error,
-                })
+                put.map_err(|error| Fault::before(step.server, error))
             }
         }
     }
@@ -272,10 +317,7 @@ impl Shared<'_> {
             .sent
             .fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let put = self.server(step).put(form, bytes, false);
-        put.map_err(|error| Fault {
-            server: step.server,
-            error,
-        })
+        put.map_err(|error| Fault::before(step.server, error))
     }
 
     /// Makes the server read an array from another server. If the servers cannot reach each other,
@@ -287,10 +329,6 @@ impl Shared<'_> {
         version: VersionId,
         other: u64,
     ) -> Result<Handle, Fault> {
-        let there = |error| Fault {
-            server: other,
-            error,
-        };
         let copy = self.copies.get(version, other);
         let copy = copy.ok_or_else(|| self.nowhere(other))?;
         let bytes = copy.form().bytes().unwrap_or(0);
@@ -301,7 +339,8 @@ impl Shared<'_> {
             }
             Err(_) => {
                 let mut array = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
-                copy.get(&mut array).map_err(there)?;
+                let got = copy.get(&mut array);
+                got.map_err(|error| Fault::before(other, error))?;
                 self.traffic.returned.fetch_add(bytes, Ordering::Relaxed);
                 self.upload(step, flow, &array)
             }
@@ -325,7 +364,12 @@ impl Shared<'_> {
             std::slice::from_raw_parts_mut(start, bytes as usize)
         };
         self.traffic.returned.fetch_add(bytes, Ordering::Relaxed);
-        copy.get(memory).map_err(|error| Fault { server, error })
+        copy.get(memory).map_err(|error| Fault {
+            server,
+            begun: true,
+            touched: !is_refusal(&error),
+            error,
+        })
     }
 
     fn server(&self, step: &Step) -> &Server {
@@ -341,9 +385,6 @@ impl Shared<'_> {
 
     fn nowhere(&self, server: u64) -> Fault {
         let text = "an array of the transaction is not where it was";
-        Fault {
-            server,
-            error: Error::failed(FailureKind::Internal, text),
-        }
+        Fault::before(server, Error::failed(FailureKind::Internal, text))
     }
 }

@@ -1,4 +1,6 @@
-//! Servers that say what they are told to, whatever the client says.
+//! Scripted servers: each sends fixed bytes, whatever the client sends. With them the tests cut
+//! answers at any byte, stall, and send what a real server never sends. A script is dropped
+//! together with its thread.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -119,7 +121,7 @@ enum Course {
     Close,
     /// Reads and says nothing more.
     Stall,
-    /// Reads so many bytes a millisecond.
+    /// Reads this many bytes a millisecond.
     Slow(usize),
     /// When a little more has come says this and closes, with input unread.
     HangUp(Vec<u8>),
@@ -163,7 +165,7 @@ impl Script {
         Script::start(answers, Course::Stall, Duration::ZERO)
     }
 
-    /// Reads so many bytes a millisecond once the answers are given.
+    /// Reads `bytes` bytes a millisecond after it has given the answers.
     pub(crate) fn slow(answers: Vec<Vec<u8>>, bytes: usize) -> Script {
         Script::start(answers, Course::Slow(bytes), Duration::ZERO)
     }

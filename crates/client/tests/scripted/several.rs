@@ -1,4 +1,5 @@
-//! Waiting for the first of several calls, of one server or of many, from several threads.
+//! Tests of waiting for the first of several calls, at one server or at many, from several threads.
+//! Every wait must end when one of its calls ends, whichever thread moves the bytes.
 
 use super::server::{Script, whole_call};
 use farcall_client::{
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// A wait that ends by itself ends long before.
 const BOUND: Duration = Duration::from_secs(20);
-/// A wait that is to come to nothing.
+/// The time-out of a wait in which nothing must happen.
 const SHORT: Duration = Duration::from_millis(50);
 
 /// Memory of a call of `scale`.

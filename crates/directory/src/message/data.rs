@@ -1,5 +1,6 @@
 //! Messages about named data between servers, clients and metaservers: what a server holds, and who
-//! holds a name.
+//! holds a name. The directory decides who may see what. Every message has bounds, which are
+//! checked when it is read.
 
 use super::{Invalid, MOST_EXCLUDED, Message, Offer, count, name};
 use minicbor::{Decode, Encode};

@@ -1,4 +1,6 @@
-//! Records: what metaservers share through a store, and what clients keep.
+//! Records: what metaservers share through a store, and what clients keep. `shared` decides when a
+//! record is written. A record of a server or its data expires with the lease of the server, and a
+//! record of a path never does.
 
 use crate::message::{Datum, Invalid, Join, MOST_DATA, Message, Report, Times};
 use minicbor::{Decode, Encode};

@@ -1,4 +1,5 @@
-//! Clients that lie, and clients that are wrong: what they say does not hurt others.
+//! Tests of clients that lie, and of clients that are wrong. What one client says does not hurt
+//! others: a lost server or an unusual time counts only after it is confirmed.
 
 use super::*;
 use crate::message::{Function, Transfer};
@@ -121,7 +122,7 @@ fn a_client_that_says_that_all_servers_are_lost_loses_only_its_own() {
         assert!(directory.servers().all(|server| server.accepts));
         placed(&mut other, &mut directory, T0 + 0.2);
     }
-    // It avoids both, and gets one all the same, because no other is left.
+    // It avoids both servers, and still gets one of them, because there is no other.
     placed(&mut liar, &mut directory, T0 + 0.2);
     for round in 1..10 {
         let now = T0 + 3.0 * f64::from(round);

@@ -1,4 +1,6 @@
-//! The finish times of the active flows: a tree of minima over blocks of 64 places.
+//! The finish times of the active flows, as a tree of minima over blocks of 64 slots. The engine
+//! sets the times. A changed time is only stored; the minima are computed when the next finish time
+//! is asked for, and are then exact.
 
 const BLOCK: usize = 64;
 

@@ -1,4 +1,6 @@
-//! The reasons why a simulation cannot start or continue.
+//! The reasons why a simulation cannot start or continue, as errors for people. The engine finds
+//! them. A deadlock names the ranks that wait and the lines they come from, as far as they are
+//! known.
 
 use crate::solver::Violation;
 use std::fmt;

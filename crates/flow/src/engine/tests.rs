@@ -1,3 +1,7 @@
+//! Tests of whole simulations, from a pattern to the time of its end. The expected times are closed
+//! forms, published figures, or values of SimGrid. Runs with `checked` also verify at each event
+//! that the rates are max-min fair.
+
 use super::*;
 use crate::script::Limits;
 

@@ -1,4 +1,5 @@
-//! The rounds of the collective algorithms.
+//! The rounds of the collective algorithms: what each rank sends and receives in each round. The
+//! engine decides when a round begins. Each receive has exactly one matching send.
 
 use super::{Kind, Round};
 

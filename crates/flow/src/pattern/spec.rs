@@ -1,4 +1,5 @@
-//! Parses the text form of a pattern.
+//! Parses the text form of a pattern. It reads no file: for a pattern in a file, the caller reads
+//! the text and parses it with `script` or `goal`. An error lists the patterns that exist.
 
 use super::{Kind, Pattern};
 use crate::error::SpecError;

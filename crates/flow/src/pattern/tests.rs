@@ -1,3 +1,6 @@
+//! Tests of the patterns without a network: every receive has its send, and the volumes are those
+//! of the literature. A wrong name gets an error that lists the alternatives.
+
 use super::*;
 use std::collections::HashMap;
 

@@ -1,4 +1,6 @@
-//! Hypercrossbars: in every dimension a crossbar connects the nodes of a line.
+//! Hypercrossbars: in every dimension, a crossbar connects the nodes of a line. A route corrects
+//! one dimension after the other, so it has at most two links for each dimension. No route is
+//! stored.
 
 use super::LinkId;
 

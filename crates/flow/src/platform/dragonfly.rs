@@ -1,5 +1,6 @@
 //! Dragonflies with minimal routing: groups of fully connected routers, and one link between each
-//! two groups.
+//! two groups. A route has at most one local, one global and one local hop between its two node
+//! links. Adaptive routing is not modelled.
 
 use super::LinkId;
 

@@ -1,4 +1,6 @@
-//! Any directed graph given as a list of edges, routed along shortest paths.
+//! Any directed graph given as a list of edges, with routes along shortest paths. Among routes of
+//! equal length, the order of the edges in the file decides, so a file always gives the same
+//! routes. A graph in which a node cannot be reached is refused.
 
 use super::{LinkId, Platform, Topology};
 use crate::error::TextError;

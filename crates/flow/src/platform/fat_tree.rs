@@ -1,4 +1,5 @@
-//! Fat trees as extended generalised fat trees with destination-modulo routing.
+//! Fat trees as extended generalised fat trees with destination-modulo routing. The module computes
+//! each route from the numbers of its ends, and stores no routes.
 
 use super::LinkId;
 

@@ -1,4 +1,5 @@
-//! HyperX: switches fully connected in every dimension, dimension-ordered minimal routes.
+//! HyperX: switches that are fully connected in every dimension. Routes are minimal and take the
+//! dimensions in order, so there is one direct link for each dimension in which the ends differ.
 
 use super::LinkId;
 

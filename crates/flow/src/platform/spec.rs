@@ -1,4 +1,6 @@
-//! Parses the text form of a platform.
+//! Parses the text form of a platform into the parameters of a topology. The topologies are in
+//! their own modules, and each checks its size. An unknown kind or option gets an error that lists
+//! the known ones.
 
 use super::{Dragonfly, FatTree, Grid, HyperCrossbar, HyperX, Platform, Ties, Topology};
 use crate::error::SpecError;

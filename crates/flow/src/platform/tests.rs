@@ -1,3 +1,6 @@
+//! Tests of all platforms: every pair of nodes has a route over distinct links. The routes of each
+//! kind have the length and direction that its definition demands.
+
 use super::*;
 
 fn route(platform: &Platform, src: u32, dst: u32) -> Vec<LinkId> {

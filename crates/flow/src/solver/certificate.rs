@@ -1,4 +1,6 @@
-//! The check that a set of rates is max-min fair.
+//! Checks whether a set of rates is max-min fair. It does not compute rates and knows nothing of
+//! how the solver found them, so that it can judge the solver. The check is exact up to the given
+//! tolerance.
 
 use crate::platform::LinkId;
 

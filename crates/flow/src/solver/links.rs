@@ -1,4 +1,5 @@
-//! The paths of the flows, and for every link the list of flows on it.
+//! Storage for the solver: the path of each flow, and for each link the list of flows on it. It
+//! computes no rates. Freed blocks are used again for later lists.
 
 use super::Slot;
 use crate::platform::LinkId;

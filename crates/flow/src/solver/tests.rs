@@ -1,3 +1,6 @@
+//! Tests of the solver against closed forms, and against a naive solver on random networks. After
+//! each batch of changes, the repaired rates must equal those of a new solution.
+
 use super::*;
 use crate::platform::{LinkId, Platform};
 use farcall_random::SplitMix64;

@@ -1,5 +1,7 @@
 //! Judges the global state of a gang job from the reports of all nodes, which are made when the
-//! gang job is at rest.
+//! gang job is at rest. `state` has the rules; this module asks for the reports and combines them.
+//! With `detect_termination`, it ends a gang job only if the same state holds twice, with a slice
+//! in between in which no message moved.
 
 use super::{Inspection, Job, Order, Root, SIGKILL};
 use crate::{Blocked, FARCALL_FAILED, Global, JobId, Message, Process, Report, Waits, judge};

@@ -1,4 +1,6 @@
-//! The simulated daemons, the network between them, their processes and their front ends.
+//! The simulated daemons, the network between them, their processes and their front ends. After
+//! each event it checks that at most one gang job runs on a processor. At the end it checks that
+//! each gang job that ended well has done all its work.
 
 mod fronts;
 

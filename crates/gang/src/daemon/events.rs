@@ -1,4 +1,6 @@
-//! The event loop of the daemon: the events that can arrive, and how it handles them.
+//! The event loop of the daemon: the events that can arrive, and how it handles them. `gang-proto`
+//! decides about gang jobs, and `node` has the processes. A peer that has not proved that it knows
+//! the secret can do nothing else. When the loop ends, all processes of the daemon are ended.
 
 use super::{Daemon, Party};
 use crate::link::{self, Link};

@@ -1,4 +1,6 @@
-//! Checks one function: parameters, callbacks, body, and names that nothing uses.
+//! Checks one function: parameters, callbacks, body, and names that nothing uses. `parameter`
+//! checks a single parameter, and `resolve` its expressions. A function without an error can be
+//! called as its interface says, as far as the text can tell.
 
 use super::Checker;
 use super::resolve::{Kind, Resolver, Shape};
@@ -173,7 +175,7 @@ impl Checker<'_> {
     fn argument(&mut self, name: &Name, names: &[&str]) -> Option<usize> {
         let found = names.iter().position(|known| *known == name.text);
         if found.is_none() {
-            let message = format!("`{}` is no parameter", name.text);
+            let message = format!("`{}` is not a parameter", name.text);
             let diagnostic = Diagnostic::error(name.span.clone(), message);
             self.findings
                 .push(diagnostic.suggest(&name.text, names.iter().copied()));

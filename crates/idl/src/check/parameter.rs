@@ -1,4 +1,5 @@
-//! Checks one parameter: which modes and types can be combined.
+//! Checks one parameter: which modes and types can be combined. `resolve` checks its dimensions.
+//! The parameter that it returns is valid only if no error was reported.
 
 use super::Checker;
 use crate::diagnostic::Diagnostic;

@@ -1,4 +1,7 @@
-//! Resolves the names in expressions to indices, and element values to references.
+//! Resolves the names in expressions to indices, and element values to references. `parser` has
+//! read the expressions; `layout` evaluates them for a call. A name that cannot be used in an
+//! expression is reported with its place in the file. The number of references to array elements in
+//! an interface is bounded.
 
 use super::Checker;
 use super::function::quoted;
@@ -161,7 +164,7 @@ impl Resolver<'_, '_, '_> {
         let found = self.params.iter().position(|param| param.name == text);
         if found.is_none() {
             let diagnostic =
-                Diagnostic::error(span.clone(), format!("{} is no parameter", quoted(text)));
+                Diagnostic::error(span.clone(), format!("{} is not a parameter", quoted(text)));
             let names = self.params.iter().map(|param| param.name.as_str());
             let diagnostic = diagnostic.suggest(text, names);
             self.checker.findings.push(diagnostic);

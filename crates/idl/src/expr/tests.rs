@@ -1,3 +1,7 @@
+//! Tests of the evaluation of expressions: sizes are whole numbers, and costs are not truncated.
+//! Arithmetic that overflows and lists of operations that are malformed are errors and never
+//! panics.
+
 use super::*;
 use alloc::vec;
 use alloc::vec::Vec;

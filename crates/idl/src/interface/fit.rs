@@ -1,4 +1,6 @@
-//! Checks and converts values for the parameters that they are passed to.
+//! Checks and converts values for the parameters that they are passed to. It handles scalars only;
+//! `layout` checks arrays. An integer becomes a float only if that is exact. A value that does not
+//! fit is an error that says what the parameter accepts.
 
 use super::{Param, Type};
 use crate::Scalar;

@@ -1,4 +1,5 @@
-//! The contiguous byte ranges of a section.
+//! Iterates over the contiguous byte ranges of a section. `layout` has checked the sizes, so every
+//! range lies within the array, and no product overflows. A full section is a single range.
 
 use super::{Axis, MAX_RANK};
 

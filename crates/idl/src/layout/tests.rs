@@ -1,3 +1,6 @@
+//! Tests of the layout of calls: which bytes of each array travel, and where they are. Wrong
+//! scalars and sizes get an error that names the array, the dimension and the expression.
+
 use super::*;
 use crate::{Body, Convention, ElementRef, Op, Range};
 use alloc::string::ToString;

@@ -1,4 +1,5 @@
-//! Arrays of texts: their number of texts, and the fields of texts of fixed length.
+//! Arrays of texts: their number of texts, and the fields of texts of fixed length. The number of
+//! texts in an array is bounded. A text that is too long for its field is refused and never cut.
 
 use super::{ArrayLayout, Axis, DimEvaluator, DimensionPart, LayoutError, Problem, too_large};
 use crate::{Interface, Param, Scalar, ScalarError, Values};

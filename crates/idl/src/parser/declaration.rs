@@ -1,4 +1,6 @@
-//! Parses the declarations of a file.
+//! Parses the declarations of a file. It checks only the syntax; `check` decides whether a
+//! declaration makes sense. After a syntax error the parser skips to the next declaration, so that
+//! one run reports all errors.
 
 use super::{Function, Name, Options, Parse, Parser};
 use crate::diagnostic::Diagnostic;

@@ -1,4 +1,5 @@
-//! Parses expressions into postfix order by precedence climbing.
+//! Parses expressions into postfix order by precedence climbing. Names remain texts;
+//! `check::resolve` looks them up. The depth and the length of an expression are bounded.
 
 use super::{Expression, Operation, Parse, Parser, Span};
 use crate::diagnostic::Diagnostic;

@@ -1,4 +1,5 @@
-//! Parses a function: name, parameters, options, body.
+//! Parses a function: name, parameters, options, body. `check` decides what they mean. After an
+//! unknown option, the parser continues with the next one.
 
 use super::{Body, Function, MAX_PARAMS, Name, Options, Parse, Parser, Span};
 use crate::Convention;

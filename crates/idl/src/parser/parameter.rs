@@ -1,4 +1,5 @@
-//! Parses parameters: modes and types in any order, then a declarator as in C.
+//! Parses parameters: modes and types in any order, then a declarator as in C. `check` decides
+//! which combinations are allowed. A word that is unknown is reported once.
 
 use super::{Dimension, Name, Parameter, Parse, Parser, Span};
 use crate::diagnostic::Diagnostic;
@@ -179,7 +180,7 @@ impl<'a> Parser<'a> {
                 return self.fail(diagnostic.help("for bytes without a type write `char`"));
             }
             _ => {
-                let message = ["`", &words.join(" "), "` is no type"].concat();
+                let message = ["`", &words.join(" "), "` is not a type"].concat();
                 return self.fail(Diagnostic::error(span, message));
             }
         };

@@ -1,4 +1,5 @@
-//! Writes expressions with as few parentheses as possible.
+//! Writes expressions in the interface language, with as few parentheses as possible. The text
+//! parses back to the same expression.
 
 use crate::{ElementRef, Expr, Op, Param};
 use alloc::format;

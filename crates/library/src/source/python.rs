@@ -1,4 +1,6 @@
-//! Python modules: the interpreter that runs their functions, and the interfaces that they declare.
+//! The Python interpreter: starts it for the interfaces that a module declares, and names the
+//! command of a worker for such modules. The module runs in a process of its own and never in the
+//! server. Its output is bounded like an interface file.
 
 use super::SourceError;
 use farcall_idl::MAX_DOCUMENT;

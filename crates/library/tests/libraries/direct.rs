@@ -1,4 +1,5 @@
-//! The same call without Farcall: symbols by dlsym, function pointers of plain machine words.
+//! Makes the same call without Farcall: symbols by `dlsym`, and function pointers of plain machine
+//! words. The tests compare the results of both ways.
 
 use crate::{Line, bytes};
 use farcall_idl::{Body, Convention, Document, Interface, Layout, Library, Scalar, Type};

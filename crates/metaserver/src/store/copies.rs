@@ -1,4 +1,6 @@
-//! Checking a store and copying it while metaservers use it.
+//! Checks a store and copies it while metaservers use it. It handles SQLite files only, because
+//! PostgreSQL has its own tools. A copy never replaces an existing file, and only its owner can
+//! read it.
 
 use super::StoreAddress;
 use rusqlite::{Connection, OpenFlags};

@@ -1,4 +1,6 @@
-//! The thread that synchronises the directory with its store.
+//! The thread that synchronises the directory with its store. The directory decides what to write
+//! and when; this thread does it, so that no request waits for the store. A store that does not
+//! answer is tried again every second, and the metaserver works on without it.
 
 use super::{Store, StoreAddress, StoreError};
 use crate::Shared;

@@ -1,4 +1,6 @@
-//! A store in an SQLite file.
+//! A store in an SQLite file. It reads and writes rows without knowing what they mean. A row never
+//! replaces a row that is valid for longer. A power failure can lose the latest rows, but it does
+//! not damage the file.
 
 use super::{Body, MOST_BYTES, MOST_ROWS};
 use rusqlite::{Connection, Result, params};

@@ -1,4 +1,6 @@
-//! Calls of the client, and what passes between caller and function while one runs.
+//! The client's end of calls: opens a call, delivers its output, and passes callbacks and their
+//! answers. `client::requests` has all requests without arguments in a data stream. A call has at
+//! most one open callback, and a callback cannot arrive before all arguments are sent.
 
 use super::{Connection, Core, Event, Request};
 use crate::call::{Call, OUTPUT, OutputMessage};

@@ -1,4 +1,6 @@
-//! Requests of the client without a data stream, and the answers to requests.
+//! The client's requests that send no data stream, and the answers to all requests. It writes and
+//! reads the messages; it does not wait for an answer. An answer of a kind that the request does
+//! not expect ends the connection.
 
 use super::{Answer, Connection, Core, Event, Request};
 use crate::call::Call;

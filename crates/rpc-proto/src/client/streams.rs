@@ -1,4 +1,6 @@
-//! Data streams of the client's requests: how they begin, and how their requests end.
+//! Data streams of the client's requests: how they begin, and how their requests end. The bytes
+//! themselves pass between the caller's arrays and the socket. A call whose arguments are not all
+//! sent cannot have a result, and a stream that was given up is withdrawn.
 
 use super::{Answer, Connection, Core, Event, Opening, Request};
 use crate::call::ResultMessage;

@@ -1,4 +1,6 @@
-//! Calls at the serving end, and what passes between caller and function while one runs.
+//! The server's end of calls: accepts a call, sends output, and passes callbacks and their answers.
+//! Whether a call may run is for the server to decide. A call has at most one open callback. An
+//! answer that arrives after the end of its call is ignored.
 
 use super::{Connection, Core, Event, State};
 use crate::call::{OUTPUT, OutputMessage, parse_call};

@@ -1,4 +1,6 @@
-//! Requests about functions: lists, interfaces, registration and estimates.
+//! Requests about functions at the server's end: lists, interfaces, registration and estimates. It
+//! reads the requests and writes the answers. A request whose feature was not agreed ends the
+//! connection.
 
 use super::{Connection, Core, Event};
 use crate::call::parse_call;

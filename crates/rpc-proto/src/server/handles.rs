@@ -1,4 +1,5 @@
-//! Requests about stored arrays at the serving end: parsed to events, and answered.
+//! Requests about stored arrays at the server's end. It turns them into events and writes the
+//! answers; the server has the arrays. A request whose feature was not agreed ends the connection.
 
 use super::{Connection, Core, Event, State};
 use crate::handles::{

@@ -1,4 +1,6 @@
-//! Requests about durable calls at the serving end: parsed to events, and answered.
+//! Requests about durable calls at the server's end. It turns them into events and writes the
+//! answers; the server has the calls. An answer to a submission that the client gave up is not
+//! sent.
 
 use super::{Connection, Core, Event, State};
 use crate::ids::JobId;

@@ -1,4 +1,5 @@
-//! Requests about shared memory at the serving end: parsed to events, and answered.
+//! Requests about shared memory at the server's end. It turns them into events and writes the
+//! answer. The shell passes the memory with the last byte of the answer at the latest.
 
 use super::{Connection, Event};
 use crate::memory::MemoryMessage;

@@ -1,4 +1,5 @@
-//! Requests about named data at the serving end: parsed to events, and answered.
+//! Requests about named data at the server's end. It turns them into events and writes the answers;
+//! the server has the names.
 
 use super::{Connection, Event};
 use crate::message;

@@ -1,4 +1,6 @@
-//! Requests about objects, persistent ones included.
+//! Requests about objects at the server's end of a connection. It reads the requests and writes the
+//! answers; the server knows which objects exist. A request about persistent objects ends the
+//! connection if the feature was not agreed.
 
 use super::{Connection, Core, Event};
 use crate::frame::append_control;

@@ -1,4 +1,5 @@
-//! Requests of an operator: status and drain.
+//! Requests of an operator at the server's end: status and drain. It turns them into events and
+//! writes the answers. The server decides whether the user is an operator.
 
 use super::{Connection, Event};
 use crate::message;

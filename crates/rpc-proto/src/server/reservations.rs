@@ -1,4 +1,5 @@
-//! Requests about reservations at the serving end: parsed to events, and answered.
+//! Requests about reservations at the server's end. It turns them into events and writes the
+//! answers; the server has the reservations.
 
 use super::{Connection, Event};
 use crate::message;

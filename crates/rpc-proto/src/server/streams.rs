@@ -1,4 +1,6 @@
-//! Data streams at the serving end: how they begin, and how requests end.
+//! Data streams at the server's end: how they begin, and how requests end. The bytes themselves
+//! pass between the socket and the memory of a call. Answers to a request that is no longer open
+//! are not sent, and its data are marked to be discarded.
 
 use super::{Connection, Core, Event, State};
 use crate::call::{Made, ResultMessage, Times};

@@ -1,5 +1,6 @@
-//! The conversations: what the client asks and what the server answers; those of each subject in
-//! a module.
+//! The conversations of the golden files: what the client asks, and what the server answers. The
+//! modules below have the cases, by subject. A case never changes, because peers of earlier
+//! versions rely on it.
 
 mod calls;
 mod ends;

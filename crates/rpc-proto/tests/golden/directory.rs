@@ -1,4 +1,5 @@
-//! The conversation of a server and a client with a metaserver.
+//! Golden cases of conversations with a metaserver: a server joins and reports, and a client asks
+//! where a call should go. The records in the answers come from a real directory.
 
 use super::cases::{Answer, Case, Request, case};
 use farcall_directory::message::{

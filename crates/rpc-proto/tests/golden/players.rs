@@ -1,4 +1,5 @@
-//! The two ends: each drives a connection after a case and says what it would send.
+//! The two ends of a golden case: each drives a real connection and says what it would send. The
+//! times are fixed, so the same case always gives the same bytes.
 
 use crate::cases::{Answer, Case, Elements, Request, stream};
 use farcall_rpc_proto::{

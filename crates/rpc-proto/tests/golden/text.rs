@@ -1,4 +1,5 @@
-//! Golden files: frames in hexadecimal, with comments.
+//! Reads and writes golden files: frames in hexadecimal, with comments. The comments say in words
+//! what a frame contains. A file that was written parses back to the same frames.
 
 use crate::cases::{Answer, Case, Elements, Request, kind};
 use farcall_rpc_proto::{HEADER_BYTES, Header, Kind};

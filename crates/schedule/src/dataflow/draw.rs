@@ -1,4 +1,5 @@
-//! Drawing a graph in the DOT language.
+//! Writes a data-flow graph in the DOT language, for people. It does not draw: Graphviz does. The
+//! texts of the boxes come from the caller and are escaped.
 
 use super::Graph;
 use std::fmt::Write;

@@ -1,5 +1,6 @@
 //! The execution of a graph: which call may start, where its arrays come from, and what to do after
-//! the loss of a server.
+//! the loss of a server. The caller moves arrays and makes calls. Memory of the client receives
+//! each final version once, and never while a call still reads the older one.
 
 use super::{Datum, Flow, Graph, Version, VersionId};
 use std::collections::BTreeSet;
@@ -81,6 +82,9 @@ pub struct Run {
     places: Vec<BTreeSet<u64>>,
     /// Versions that the client's memory holds.
     home: Vec<bool>,
+    /// The versions in the client's memory that each version has replaced, or will replace when it
+    /// arrives.
+    replaced: Vec<Vec<VersionId>>,
     /// Versions that the client's memory has held. A second delivery would overwrite newer
     /// contents.
     delivered: Vec<bool>,
@@ -102,6 +106,7 @@ impl Run {
             ranks: ranks(&graph),
             places: vec![BTreeSet::new(); graph.versions.len()],
             home: graph.versions.iter().map(is_of_client).collect(),
+            replaced: vec![Vec::new(); graph.versions.len()],
             delivered: vec![false; graph.versions.len()],
             fetched_from: vec![None; graph.versions.len()],
             results,
@@ -169,6 +174,7 @@ impl Run {
         let mut home = Vec::new();
         for (flow, from) in flows.iter().zip(&from) {
             let Some(makes) = flow.makes else { continue };
+            self.replaced[makes].clear();
             if let Some(reads) = flow.reads {
                 self.places[reads].remove(&server);
             }
@@ -190,7 +196,7 @@ impl Run {
     /// Records that the array at this position among a call's arrays has reached the call's server.
     pub fn arrived(&mut self, step: &Step, place: usize) {
         let flow = &self.graph.nodes[step.call].flows[place];
-        // An array that the call changes in place is no copy for others.
+        // Other calls cannot use an array that this call changes in place.
         if let (Some(reads), None) = (flow.reads, flow.makes) {
             self.places[reads].insert(step.server);
         }
@@ -252,15 +258,43 @@ impl Run {
     fn is_home(&mut self, version: VersionId) {
         self.home[version] = true;
         self.delivered[version] = true;
+        self.replaced[version].clear();
     }
 
-    /// Replaces the version in the client's memory.
+    /// Gives the client's memory up to this version: what it replaces there is gone, unless
+    /// [`Run::untouched`] says otherwise.
     fn overwrite_home(&mut self, version: VersionId) {
         let datum = self.graph.versions[version].datum;
-        let before = self.graph.versions[..version].iter().zip(&mut self.home);
-        for (earlier, home) in before {
-            *home &= !earlier.datum.overlaps(datum);
+        let goes = |earlier: &VersionId| {
+            self.home[*earlier] && self.graph.versions[*earlier].datum.overlaps(datum)
+        };
+        let replaced: Vec<VersionId> = (0..version).filter(goes).collect();
+        for earlier in &replaced {
+            self.home[*earlier] = false;
         }
+        self.replaced[version] = replaced;
+    }
+
+    /// Records that a version which was on its way to the client has changed nothing there.
+    pub fn untouched(&mut self, version: VersionId) {
+        for earlier in std::mem::take(&mut self.replaced[version]) {
+            self.home[earlier] = true;
+        }
+    }
+
+    /// Records that a step ended before its call began: it may start again, at any server.
+    pub fn not_begun(&mut self, step: &Step) {
+        self.progress[step.call] = Progress::Waiting;
+        self.nothing_came(step);
+    }
+
+    /// Records that a step failed before any of its results came to the client.
+    pub fn nothing_came(&mut self, step: &Step) {
+        let flows = self.graph.nodes[step.call].flows.iter();
+        let makes: Vec<VersionId> = flows.filter_map(|flow| flow.makes).collect();
+        makes
+            .into_iter()
+            .for_each(|version| self.untouched(version));
     }
 
     /// Whether the client's memory must hold a version and never has.
@@ -286,7 +320,7 @@ impl Run {
             .extend(places.into_iter().map(|server| (version, server)));
     }
 
-    /// A server is gone with all that it had, and the steps that ran there have failed. Calls whose
+    /// A server has lost all that it had, and the calls `running` there have failed. Calls whose
     /// contents are still needed run again, as do those that were running there. The error is the
     /// first call that cannot: it may not be repeated, or what it reads is nowhere any more.
     pub fn lost(

@@ -1,4 +1,6 @@
-//! Paths: forecasts for one direction between two hosts, and the table of all of them.
+//! Forecasts for one direction between two hosts, and the table of all such paths. `series` makes
+//! the forecasts. A path learns the rate of a transfer that is alone on its link. The number of
+//! paths is bounded: a new one replaces the one that was observed longest ago.
 
 use super::{Forecast, Series};
 use std::collections::BTreeMap;
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learned_can_be_kept_and_what_cannot_be_does_no_harm() {
+    fn learned_paths_can_be_stored_and_impossible_values_do_no_harm() {
         let mut path = Path::default();
         for (bytes, seconds) in [(1, f64::NAN), (1, -1.0), (1, 0.0), (1 << 20, 0.0)] {
             path.observe(bytes, seconds, f64::NAN);

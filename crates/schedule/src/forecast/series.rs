@@ -1,4 +1,6 @@
-//! A series of measurements of one quantity, and the predictors that compete for it.
+//! A series of measurements of one quantity, and the methods that forecast its next value. Every
+//! method forecasts each value, and the one with the smallest recent error gives the answer. `path`
+//! combines series into forecasts for a path. The memory of a series is bounded.
 
 use crate::median;
 use std::collections::VecDeque;

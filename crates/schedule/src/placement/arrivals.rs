@@ -1,4 +1,5 @@
-//! Arrivals: how often calls arrive at a server, estimated from recent ones.
+//! Estimates how often calls arrive at a server, from recent arrivals. The estimate uses few calls
+//! and never exceeds their number, so that many calls at once do not let it explode.
 
 /// Most calls that an estimate uses.
 const MEMORY: f64 = 8.0;
@@ -42,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_come_as_came() {
+    fn as_many_calls_are_expected_as_arrived_before() {
         let mut arrivals = Arrivals::default();
         assert_eq!(arrivals.expected(0.0, 1.0), 0.0);
         arrivals.arrive(5.0);
@@ -57,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_at_once_no_more_are_expected_than_count() {
+    fn calls_that_arrive_at_once_do_not_raise_the_estimate_without_bound() {
         let mut arrivals = Arrivals::default();
         (0..3).for_each(|_| arrivals.arrive(1.0));
         assert_eq!(arrivals.expected(1.0, 0.0), 0.0);

@@ -1,4 +1,6 @@
-//! The backlog of a server: when its processor elements become free.
+//! The backlog of a server: when its processor elements become free. It predicts what the queue of
+//! the server will do, and decides nothing itself. No call is predicted to start on elements that
+//! are reserved for others.
 
 /// A predicted start: when, and on how many processor elements.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,6 @@
-//! Links: the time of a transfer that shares a link with others.
+//! The time of a transfer that shares a link with others. The closed form here is exact for a star
+//! of links, so a decision needs no solver. `farcall_flow` has the solver, and tests compare both.
+//! Over two shared links the time is an estimate.
 
 use crate::forecast::Path;
 

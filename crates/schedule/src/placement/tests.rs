@@ -1,3 +1,7 @@
+//! Tests of the estimate of a call's time at a server, and of the choice between servers under each
+//! policy. The expected times are computed by hand from the rates of the links and the speed of the
+//! servers.
+
 use super::*;
 
 const MB: u64 = 1_000_000;
@@ -10,7 +14,7 @@ fn way(rate: f64) -> PathDirection {
     }
 }
 
-/// A server on links of so many bytes per second whose calls take so long for a unit of work.
+/// A server with the rate of its links, in bytes per second, and the seconds of a unit of work.
 struct Known {
     server: Server,
     route: Route,
@@ -73,7 +77,7 @@ fn chosen(policy: Policy, call: &Call<'_>, servers: &[Known]) -> Option<u64> {
 }
 
 #[test]
-fn the_terms_add_up_to_the_time_until_the_results_are_there() {
+fn the_parts_of_the_time_add_up_to_the_whole_call() {
     let servers = [known(1, 1e6, 3.0)];
     let inputs = [input(2 * MB)];
     let client = Link::unlimited();
@@ -100,8 +104,8 @@ fn much_computation_goes_to_the_fast_server_and_much_data_to_the_near_one() {
 }
 
 #[test]
-fn calls_are_spread_by_what_every_server_can_do() {
-    // Three times as fast, so three times as many.
+fn calls_are_spread_by_the_speed_of_each_server() {
+    // It is three times as fast, so it gets three times as many calls.
     let mut servers = [known(1, 1e9, 3.0), known(1, 1e9, 1.0)];
     let inputs = [input(1000)];
     let client = Link::unlimited();
@@ -158,7 +162,7 @@ fn a_server_that_holds_the_data_needs_no_transfer() {
         chosen(Policy::Completion, &call(&inputs), &servers),
         Some(1)
     );
-    // Over a way between servers that is quick enough the other one is sooner all the same.
+    // If the path between the servers is fast enough, the other server is still sooner.
     servers[0].server.up = Link::unlimited();
     inputs[0].origin = Origin::Holder(way(1e9));
     assert_eq!(
@@ -189,7 +193,7 @@ fn a_moldable_call_has_as_many_processor_elements_as_are_free() {
 }
 
 #[test]
-fn a_job_that_comes_later_leaves_what_is_free_sooner_to_others() {
+fn a_call_that_arrives_later_leaves_elements_that_are_free_sooner_to_others() {
     let mut backlog = Backlog::new(2);
     backlog.take(20.0, 1, 5.0);
     backlog.take(0.0, 1, 5.0);
@@ -221,7 +225,7 @@ fn a_job_that_comes_later_leaves_what_is_free_sooner_to_others() {
 }
 
 #[test]
-fn a_job_starts_where_it_is_not_in_the_way_of_what_is_kept() {
+fn a_call_starts_only_if_it_does_not_delay_a_reservation() {
     let mut backlog = Backlog::new(2);
     let kept = |pes, from_s, until_s| BusyElements {
         pes,
@@ -237,7 +241,7 @@ fn a_job_starts_where_it_is_not_in_the_way_of_what_is_kept() {
     assert_eq!(start(&backlog, 1, 10.0), (0.0, 2));
     assert_eq!(start(&backlog, 1, 11.0), (20.0, 1));
     assert_eq!(start(&backlog, 2, 11.0), (30.0, 2));
-    // One that waits for the end of what is kept lets shorter ones go before.
+    // A call that waits for the end of a reservation lets shorter calls start first.
     backlog.take(0.0, 1, 12.0);
     assert_eq!(start(&backlog, 1, 10.0), (0.0, 1));
     assert_eq!(start(&backlog, 1, 11.0), (30.0, 1));
@@ -249,7 +253,7 @@ fn a_job_starts_where_it_is_not_in_the_way_of_what_is_kept() {
 }
 
 #[test]
-fn a_call_goes_past_a_server_that_is_booked() {
+fn a_call_avoids_a_server_that_is_reserved() {
     let mut servers = [known(2, 1e9, 1.0), known(2, 1e9, 1.5)];
     let keep = |known: &mut Known, from_s| {
         known.server.backlog.keep(BusyElements {
@@ -269,12 +273,12 @@ fn a_call_goes_past_a_server_that_is_booked() {
     for (name, policy) in Policy::NAMES.into_iter().skip(1) {
         assert_eq!(chosen(policy, &wanted, &servers), Some(1), "{name}");
     }
-    // Where nothing else is there, it waits.
+    // If there is no other server, the call waits.
     assert_eq!(chosen(Policy::Completion, &wanted, &servers[..1]), Some(0));
 }
 
 #[test]
-fn what_cannot_have_the_call_is_named_last_with_the_reason() {
+fn servers_that_cannot_run_the_call_come_last_with_the_reason() {
     let mut servers = [known(1, 1e9, 0.1), known(1, 1e9, 1.0), known(1, 1e9, 0.1)];
     servers[0].server.accepts = false;
     servers[2].server.memory = 5;
@@ -295,7 +299,7 @@ fn what_cannot_have_the_call_is_named_last_with_the_reason() {
 }
 
 #[test]
-fn the_plan_and_the_choice_agree() {
+fn the_estimate_and_the_choice_agree() {
     let mut servers: Vec<Known> = (1..40u32)
         .map(|k| {
             known(
@@ -344,7 +348,7 @@ fn the_simple_policies_do_what_they_say() {
 }
 
 #[test]
-fn what_was_never_called_is_guessed() {
+fn the_time_of_a_function_that_was_never_called_is_guessed() {
     let mut servers = [known(1, 1e9, 2.0), known(1, 1e9, 2.0)];
     servers[1].profile = Profile::default();
     assert_eq!(chosen(Policy::Completion, &call(&[]), &servers), Some(1));

@@ -1,4 +1,7 @@
 //! Bookings in the queue: calls beside processor elements that are booked ahead of time.
+//! `reservation` keeps the calendar of the machine. A call starts outside of its own booking only
+//! if it will probably end before a booking needs its elements. Only a call that takes longer than
+//! predicted delays a booking.
 
 use super::{Nanos, Policy, Queue, Request, Running, Waiting, predicted_end};
 use crate::reservation::{Booking, Hold, Machine, Refusal};

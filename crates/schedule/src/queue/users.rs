@@ -1,4 +1,7 @@
-//! Waiting calls by user, their order, and how much each user has used.
+//! The waiting calls of each user, their order, and the processor time that each user has used. The
+//! queue decides when a call starts; this module says which call is next. The user with the least
+//! use among those of the highest priority comes first. The number of remembered users without
+//! calls is bounded.
 
 use super::{Nanos, UserShare};
 use std::cmp::Reverse;

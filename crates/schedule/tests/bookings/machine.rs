@@ -1,4 +1,6 @@
-//! A machine whose processor elements are booked, in virtual time.
+//! A machine whose processor elements are booked, in virtual time. It plays a random load against
+//! the queue. It checks that no more processor elements are used or booked than there are, and that
+//! the first job of a booking waits only for a good reason.
 
 use farcall_random::SplitMix64;
 use farcall_schedule::Policy;
@@ -8,14 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub const SECOND: Nanos = 1_000_000_000;
 
-/// How jobs do as predicted.
+/// How well the predictions of the jobs hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// None takes longer.
+    /// No job takes longer than predicted.
     Right,
-    /// Some take longer, some are not predicted.
+    /// Some jobs take longer, and some have no prediction.
     Wrong,
-    /// Likewise, and some pause.
+    /// The same, and some jobs pause.
     Paused,
 }
 
@@ -42,7 +44,7 @@ impl Load {
     }
 }
 
-/// What happens, the earliest first; at the same time ends go before what comes.
+/// The events in the order of their times. At the same time, jobs end before others arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happens {
     Ends(u64),
@@ -82,10 +84,10 @@ pub struct Machine {
     waiting: BTreeSet<u64>,
     running: BTreeMap<u64, Running>,
     bookings: BTreeMap<u64, Booking>,
-    /// Paused jobs have gone on: more may be in use than there is.
+    /// Paused jobs have resumed, so more elements may be in use than the machine has.
     crowded: bool,
     ids: u64,
-    /// Jobs of bookings that started when these began, and those that did not.
+    /// The jobs that started when their booking began, and those that did not.
     pub in_time: usize,
     pub late: usize,
 }
@@ -120,7 +122,7 @@ impl Machine {
         while let Some((now, event)) = self.events.pop_first() {
             let start = self.happens(event, now);
             let mut starts: Vec<Start> = start.into_iter().collect();
-            // What ends in this moment ends before anything starts in it.
+            // Jobs that end at this moment end before any other job starts.
             if self.events.first().is_none_or(|(next, _)| *next > now) {
                 while let Some(start) = self.queue.next(now) {
                     starts.push(start);
@@ -209,8 +211,8 @@ impl Machine {
         }
     }
 
-    /// Books processor elements, at the earliest time where they are not free, for some jobs that
-    /// come before they begin or while they are booked.
+    /// Books processor elements, at the earliest time if they are not free. Some jobs arrive that
+    /// use the booking, before it begins or while it lasts.
     fn book(&mut self, now: Nanos) {
         let wanted = Booking {
             pes: 1 + self.random.below(self.load.pes.into()) as u32,
@@ -239,7 +241,7 @@ impl Machine {
         }
         for _ in 0..1 + self.random.below(3) {
             self.ids += 1;
-            // Some of them do not end with their booking.
+            // Some of these jobs run beyond the end of their booking.
             let longest = length + length / 4;
             let job = self.job(self.ids, longest, Some(id));
             self.jobs.insert(self.ids, job);
@@ -313,7 +315,7 @@ impl Machine {
         for (id, booking) in active {
             let claims = self.waiting.iter().map(|job| self.jobs[job].request);
             let claims = claims.filter(|one| one.reservation == Some(id));
-            // One that goes on for longer may be in the way of another booking.
+            // A job that runs for longer can delay another booking.
             let short = claims.clone().all(|one| {
                 let seconds = one.seconds.unwrap_or(1e-3);
                 now + (seconds * 1e9) as Nanos <= booking.until

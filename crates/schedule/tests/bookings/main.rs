@@ -1,6 +1,6 @@
-//! Queues with bookings in virtual time, under loads of all kinds of jobs, with seeds: jobs that
-//! can do with fewer processor elements, pause, take longer than predicted or are not predicted at
-//! all, and bookings of several jobs that are given up before their time.
+//! Tests of queues with bookings in virtual time, under random loads with seeds. Jobs can do with
+//! fewer processor elements, pause, take longer than predicted, or are not predicted at all.
+//! Bookings can have several jobs and can be released before their time.
 
 mod machine;
 
@@ -39,10 +39,10 @@ fn jobs_of_bookings_start_in_time_when_predictions_are_right() {
 }
 
 #[test]
-fn jobs_of_bookings_wait_for_none_but_those_that_are_late() {
+fn jobs_of_bookings_wait_only_for_jobs_that_are_late() {
     let (mut in_time, mut late) = (0, 0);
     for load in loads(Kind::Wrong) {
-        // The machine panics where one waits for another reason.
+        // The machine panics if a job waits for another reason.
         let done = Machine::new(load).run();
         in_time += done.in_time;
         late += done.late;
@@ -51,7 +51,7 @@ fn jobs_of_bookings_wait_for_none_but_those_that_are_late() {
 }
 
 #[test]
-fn more_is_in_use_than_there_is_only_while_paused_jobs_go_on() {
+fn only_resumed_jobs_can_use_more_elements_than_there_are() {
     for load in loads(Kind::Paused) {
         Machine::new(load).run();
     }
@@ -69,8 +69,8 @@ fn request(id: u64, pes: u32, seconds: f64) -> Request {
     }
 }
 
-/// A job for the whole machine fits only between bookings, which are made all the time, and short
-/// ones come all the time; when it starts, in seconds.
+/// A job for the whole machine fits only between bookings. New bookings are made and short jobs
+/// arrive all the time. Returns when the wide job starts, in seconds.
 fn wide_job_between_bookings(policy: Policy, seed: u64) -> f64 {
     let mut random = SplitMix64::new(seed);
     let mut queue = Queue::new(Settings {
@@ -86,7 +86,7 @@ fn wide_job_between_bookings(policy: Policy, seed: u64) -> f64 {
     for tick in 0..6000u64 {
         let now = tick * SECOND / 10;
         if tick % 200 == 0 {
-            // From 10 s on in every 20 s, so that 10 s are between two.
+            // Each booking takes the last 10 s of a period of 20 s, so 10 s are free in between.
             let booking = Booking {
                 pes: 2,
                 from: now + 10 * SECOND,
@@ -130,18 +130,18 @@ fn a_job_that_fits_only_between_bookings_starts() {
     for seed in 0..SEEDS {
         for (name, policy) in Policy::NAMES.into_iter().skip(1) {
             let start = wide_job_between_bookings(policy, seed);
-            // It came at 5 s and is patient for 20 s; then one gap may be another user's who has
-            // waited for longer.
+            // The job arrived at 5 s and is patient for 20 s. After that, one gap can go to another
+            // user who has waited for longer.
             assert!(start < 61.0, "{name}, seed {seed}: after {start} s");
         }
     }
 }
 
-/// A machine on which jobs run and processor elements are booked, and what a placement knows of it.
+/// A machine with running jobs and bookings, and what a placement knows about it.
 struct Busy {
     queue: Queue,
     backlog: Backlog,
-    /// When jobs end; then when bookings begin or end.
+    /// The times at which jobs end, followed by those at which bookings begin or end.
     ends: Vec<(Nanos, u64)>,
     changes: Vec<Nanos>,
 }
@@ -217,7 +217,7 @@ fn a_placement_knows_when_the_queue_will_start_a_job() {
     assert!(later > 200, "{later}");
 }
 
-/// What starts and when, with bookings that are given up at once, or without any.
+/// The jobs that start, with their times. Bookings are released at once, or none are made.
 fn starts(load: &Load, books: bool) -> Vec<(Nanos, Start)> {
     let mut random = SplitMix64::new(load.seed);
     let mut queue = Queue::new(load.settings());
@@ -262,7 +262,7 @@ fn starts(load: &Load, books: bool) -> Vec<(Nanos, Start)> {
 }
 
 #[test]
-fn bookings_that_are_over_leave_no_trace() {
+fn bookings_that_have_ended_leave_no_trace() {
     for load in loads(Kind::Right) {
         assert_eq!(starts(&load, true), starts(&load, false), "{load:?}");
     }

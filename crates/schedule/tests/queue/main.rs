@@ -1,4 +1,6 @@
-//! Queues in virtual time, under random loads with seeds.
+//! Tests of queues in virtual time, under random loads with fixed seeds. They check that no two
+//! jobs share a processor element, that every job ends, that no job starves, and that each policy
+//! does what it promises.
 
 mod simulation;
 
@@ -16,7 +18,7 @@ fn settings(policy: Policy, pes: u32) -> Settings {
     }
 }
 
-/// Loads from half to one and a half times what the machine can do.
+/// Loads from half of the machine's capacity to one and a half times that.
 fn loads(seed: u64) -> Load {
     Load {
         seed,
@@ -31,7 +33,7 @@ fn loads(seed: u64) -> Load {
 }
 
 #[test]
-fn no_two_jobs_have_one_processor_element_and_every_job_ends() {
+fn no_two_jobs_share_a_processor_element_and_every_job_ends() {
     for seed in 0..SEEDS {
         for (name, policy) in Policy::NAMES.into_iter().skip(1) {
             let load = loads(seed);
@@ -41,7 +43,7 @@ fn no_two_jobs_have_one_processor_element_and_every_job_ends() {
                 most_running: if seed % 7 == 0 { 3 } else { usize::MAX },
                 ..settings(policy, load.pes)
             });
-            // The run holds every processor element by its number and panics where one is taken.
+            // The run knows who has each processor element, and panics if one is given away twice.
             let done = run(&load, queue);
             assert_eq!(done.ended.len(), load.jobs, "{name}, seed {seed}");
             assert!(done.most_running <= if seed % 7 == 0 { 3 } else { usize::MAX });
@@ -129,7 +131,7 @@ fn jobs_that_fit_keep_more_of_the_machine_busy() {
     );
 }
 
-/// A wide or long job under a flood of others: who would starve.
+/// A wide or long job among many short ones. Without a bound, it would starve.
 fn longest_pass(policy: Policy, patience: Patience, seed: u64) -> (Run, f64) {
     let load = Load {
         seed,
@@ -167,8 +169,7 @@ fn nobody_starves_beyond_the_bound() {
         for policy in [Policy::Sjf, Policy::Fpfs, Policy::Fmpfs] {
             let (_, without) = longest_pass(policy, none, seed);
             would_starve += usize::from(without > 2.0 * BOUND_S);
-            // After the bound the running jobs end first, and those of them that hold the
-            // processor elements were started before.
+            // After the bound, the running jobs that hold the processor elements must end first.
             let (done, with) = longest_pass(policy, by_time, seed);
             let bound = BOUND_S + done.longest_run();
             assert!(
@@ -176,7 +177,7 @@ fn nobody_starves_beyond_the_bound() {
                 "{policy:?}, seed {seed}: {with} s, bound {bound} s"
             );
             let (done, _) = longest_pass(policy, by_passes, seed);
-            // One start may be decided in the moment in which the count is reached.
+            // One more start can be decided at the moment when the count is reached.
             let most = done.most_passes();
             assert!(
                 most <= 21,
@@ -193,7 +194,7 @@ fn nobody_starves_beyond_the_bound() {
 #[test]
 fn shares_of_users_become_equal() {
     for seed in 0..20 {
-        // Four users who always want more; the first asks for long jobs, the last for short ones.
+        // Four users who always have waiting jobs, from long ones to short ones.
         let mut queue = Queue::new(Settings {
             half_life_s: Some(500.0),
             ..settings(Policy::Fcfs, 4)
@@ -211,7 +212,7 @@ fn shares_of_users_become_equal() {
 }
 
 #[test]
-fn who_has_computed_lately_lets_others_go_first() {
+fn a_user_who_has_computed_recently_lets_others_go_first() {
     let mut queue = Queue::new(Settings::new(1));
     let request = |id, user| Request {
         id,
@@ -229,7 +230,7 @@ fn who_has_computed_lately_lets_others_go_first() {
     queue.remove(1, 2 * second);
     assert_eq!(queue.next(2 * second), Some(Start { id: 3, pes: 1 }));
     assert_eq!(queue.next(2 * second), None);
-    // A year later nothing of it counts, and weights have been scaled down on the way.
+    // A year later, the old use no longer counts, and the weights were scaled down meanwhile.
     let year = 365 * 86400 * second;
     queue.remove(3, 3 * second);
     assert_eq!(queue.next(3 * second).map(|start| start.id), Some(2));
@@ -278,7 +279,7 @@ fn a_paused_job_lets_others_compute() {
 }
 
 #[test]
-fn at_once_starts_everything_on_everything() {
+fn the_policy_at_once_starts_each_job_on_all_elements() {
     let load = Load { pes: 4, ..loads(3) };
     let mut queue = Queue::new(settings(Policy::AtOnce, 4));
     for id in 0..load.jobs as u64 {

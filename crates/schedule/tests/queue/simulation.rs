@@ -1,21 +1,22 @@
-//! A machine and its users in virtual time.
+//! A machine and its users in virtual time, for the tests of the queue. It keeps processor elements
+//! by number and panics if one is given away twice.
 
 use farcall_random::SplitMix64;
 use farcall_schedule::queue::{Nanos, Queue, Request, Start};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What users ask for.
+/// The jobs that users submit.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     pub seed: u64,
     pub pes: u32,
     pub jobs: usize,
     pub users: u64,
-    /// Work that comes, by what the machine can do.
+    /// The arriving work, relative to the capacity of the machine.
     pub pressure: f64,
     /// Jobs want different numbers of processor elements.
     pub widths: bool,
-    /// Jobs can do with fewer than they want.
+    /// Jobs can run on fewer processor elements than they want.
     pub moldable: bool,
     pub priorities: bool,
 }
@@ -35,7 +36,7 @@ pub struct Ended {
 pub struct Run {
     pub ended: Vec<Ended>,
     pub most_running: usize,
-    /// When the last job came.
+    /// When the last job arrived.
     pub last_came: f64,
 }
 
@@ -82,7 +83,7 @@ fn jobs(load: &Load) -> VecDeque<(f64, Request)> {
     jobs
 }
 
-/// Processor elements by number, and who has them.
+/// The processor elements by number, and the job that has each.
 struct Machine {
     free: BTreeSet<u32>,
     held: BTreeMap<u64, Vec<u32>>,
@@ -177,7 +178,7 @@ impl Run {
         responses.sum::<f64>() / self.ended.len() as f64
     }
 
-    /// Share of the processor elements that compute while jobs still come.
+    /// The share of the processor elements that compute while jobs still arrive.
     pub fn utilisation(&self, pes: u32) -> f64 {
         let window = self.last_came;
         let busy = self.ended.iter().map(|job| {
@@ -192,20 +193,20 @@ impl Run {
         runs.fold(0.0, f64::max)
     }
 
-    /// The longest that a job was the oldest of all before it started.
+    /// The longest time for which a job was the oldest waiting job.
     pub fn worst_oldest_wait(&self) -> f64 {
         let mut by_arrival = self.ended.clone();
         by_arrival.sort_by_key(|job| job.request.id);
         let (mut worst, mut since) = (0.0f64, 0.0f64);
         for job in &by_arrival {
-            // It is the oldest once all that came before have started.
+            // It is the oldest after all earlier jobs have started.
             worst = worst.max(job.started - since.max(job.came));
             since = since.max(job.started);
         }
         worst
     }
 
-    /// The most jobs that started while one was the oldest of all.
+    /// The largest number of jobs that started while the same job was the oldest.
     pub fn most_passes(&self) -> u64 {
         let mut by_arrival = self.ended.clone();
         by_arrival.sort_by_key(|job| job.request.id);
@@ -225,8 +226,8 @@ impl Run {
     }
 }
 
-/// Users who keep so many jobs of these lengths waiting all the time; what each has computed when
-/// the time is over.
+/// Users who always have waiting jobs of these lengths. Returns how long each has computed in the
+/// end.
 pub fn saturate(queue: &mut Queue, lengths: &[f64], until: f64, seed: u64) -> Vec<f64> {
     let mut random = SplitMix64::new(seed);
     let mut used = vec![0.0; lengths.len()];

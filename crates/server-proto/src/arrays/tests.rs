@@ -1,4 +1,6 @@
-//! Whose turn it is, what leaves memory first, and what is whose.
+//! Tests of the [`Store`]: which call may use an array next, which array leaves memory first, and
+//! which user owns it. A property test plays random calls. It checks that a call that writes an
+//! array has it alone, and that every call gets its turn.
 
 use super::*;
 use crate::keys::Key;
@@ -162,29 +164,36 @@ fn quotas_hold_and_are_given_back() {
     let user = User::anonymous();
     let kind = |result: Result<u64, Failure>| result.unwrap_err().kind;
     assert_eq!(
-        kind(store.check(&put(1001), &user)),
+        kind(store.check(&put(1001), &user, &Groups::new())),
         FailureKind::QuotaExceeded
     );
     assert_eq!(
-        kind(store.check(&put(MEMORY), &user)),
+        kind(store.check(&put(MEMORY), &user, &Groups::new())),
         FailureKind::TooLarge
     );
     let first = add(&mut store, 1, 600);
     assert_eq!(
-        kind(store.check(&put(500), &user)),
+        kind(store.check(&put(500), &user, &Groups::new())),
         FailureKind::QuotaExceeded
     );
     add(&mut store, 2, 1);
     assert_eq!(
-        kind(store.check(&put(1), &user)),
+        kind(store.check(&put(1), &user, &Groups::new())),
         FailureKind::QuotaExceeded
     );
-    assert!(store.check(&put(1), &User::named("another")).is_ok());
+    assert!(
+        store
+            .check(&put(1), &User::named("another"), &Groups::new())
+            .is_ok()
+    );
     assert!(store.drop_array(first).is_some());
-    assert!(store.check(&put(500), &user).is_ok());
+    assert!(store.check(&put(500), &user, &Groups::new()).is_ok());
     let mut wrong = put(10);
     wrong.data_bytes = 9;
-    assert_eq!(kind(store.check(&wrong, &user)), FailureKind::BadArgument);
+    assert_eq!(
+        kind(store.check(&wrong, &user, &Groups::new())),
+        FailureKind::BadArgument
+    );
 }
 
 #[test]

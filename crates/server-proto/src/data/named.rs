@@ -1,4 +1,5 @@
-//! Named data: arrays with a name, and files of the data folder.
+//! Named data: arrays with a name, and files of the data folder. The table of names is in `names`.
+//! A user finds only data that the user owns, that others share, or that lie in the data folder.
 
 use super::Data;
 use crate::action::Action;

@@ -1,5 +1,6 @@
-//! Parts of stored arrays: they travel on any connection of their user, so that one array can
-//! travel over several.
+//! Parts of stored arrays. They travel on any connection of their user, so that one array can
+//! travel over several. A part waits for its turn like a call that reads the array. Two parts that
+//! overlap and arrive at once leave a mixture, which is the client's fault.
 
 use super::Data;
 use crate::action::Action;

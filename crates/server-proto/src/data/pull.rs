@@ -1,5 +1,7 @@
-//! Arrays that this server reads from other servers, and from sources when there is memory for
-//! them.
+//! Reads stored arrays from other servers at the request of clients. This module gets the memory,
+//! limits how many arrays are read at once, and stores each array that has arrived, also those that
+//! `source` has found. The shell opens the connection and moves the bytes. If a read fails or its
+//! client has left, the module gives the memory back.
 
 use super::{Data, source};
 use crate::action::Action;

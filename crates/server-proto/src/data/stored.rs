@@ -1,5 +1,6 @@
-//! The life of stored arrays: they are put, used in calls, fetched, dropped, and moved to the disk
-//! and back when memory is short.
+//! The life of stored arrays: clients put, use, fetch and drop them, and the server moves them to
+//! the disk and back when memory is short. `arrays` decides whose turn it is. A call gets its
+//! arrays only when all of them are in memory and its turn has come.
 
 use super::Data;
 use crate::action::{Action, Transfer};
@@ -125,7 +126,7 @@ impl Data {
             let text = "the server is draining; connect again";
             return MemoryGrant::Never(Failure::new(FailureKind::Draining, text));
         }
-        let bytes = match self.arrays.check(put, user) {
+        let bytes = match self.arrays.check(put, user, &cx.settings.groups) {
             Ok(bytes) => bytes,
             Err(failure) => return MemoryGrant::Never(failure),
         };

@@ -1,4 +1,5 @@
-//! Requests of clients about durable calls: status, lists, cancellation and results.
+//! Requests of clients about durable calls: status, lists, cancellation and results. `durable` has
+//! the table of calls. A client learns nothing about the calls of another user.
 
 use super::{DurableCalls, not_there};
 use crate::action::Transfer;

@@ -1,4 +1,6 @@
-//! Callbacks: a running function calls its caller, and waits for the answer.
+//! Callbacks: a running function calls its caller, and waits for the answer. The client runs the
+//! callback. While a worker waits, its processor elements are free for other calls. A worker that
+//! breaks the order of callbacks is ended.
 
 use super::Elements;
 use crate::action::Action;

@@ -1,4 +1,6 @@
-//! Dispatch: which call computes next, and at which worker.
+//! Dispatch: gives calls that have processor elements to workers. The queue, in the crate
+//! `schedule`, decides which call is next. A durable call starts only after the journal has
+//! recorded that it runs.
 
 use super::Elements;
 use crate::action::Action;

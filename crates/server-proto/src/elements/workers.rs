@@ -1,4 +1,7 @@
-//! Workers: when they start, what they report, and what happens to their calls when they end.
+//! Handles the end of a worker: what happens to its calls, its object and its library. `workers`
+//! has the table of all workers. A call that its worker had begun runs again only if it is a
+//! durable call of a repeatable function, and if something else than the function or the server
+//! ended the worker.
 
 use super::Elements;
 use crate::context::{Context, Step};
@@ -53,7 +56,11 @@ impl Elements {
                 }
                 behind.into_iter().for_each(|call| self.requeue(cx, call));
             }
-            State::Starting if killed.version == Version::Trial => {
+            // Others take its place.
+            State::Starting if killed.version == Version::Old && object.is_none() => {
+                return Loss::Worker;
+            }
+            State::Starting if matches!(killed.version, Version::Trial(_)) => {
                 tracing::error!(
                     "the new version of a library cannot be used: a worker {cause}; the server \
                      goes on with the workers that have the old one. Put the file right and send \

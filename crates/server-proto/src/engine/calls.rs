@@ -1,4 +1,5 @@
-//! The life of an accepted call: received, queued, computed, sent, released.
+//! The life of an accepted call: received, queued, computed, sent, released. `offer` accepts calls,
+//! and `elements` runs them. When a call is released, everything that it held is free.
 
 use super::Engine;
 use crate::action::Action;

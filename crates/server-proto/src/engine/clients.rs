@@ -1,4 +1,7 @@
-//! How connections begin and end, one by one or all together with the server.
+//! Ends connections, and admits a client after the shell has authenticated it. It also ends
+//! transfers that do not move, and stops or drains the whole server. `requests` handles what
+//! clients ask for. While the server drains, it closes a connection only when the connection has no
+//! call left.
 
 use super::Engine;
 use crate::action::{Action, Direction};
@@ -194,10 +197,7 @@ impl Engine {
                 let failure = Failure::new(FailureKind::ServerStopping, text);
                 connection.proto.fail(call, &failure);
             }
-            // A client takes a goodbye as a sign that nothing of what it waits for has begun.
-            if connection.sending.is_empty() {
-                connection.proto.goodbye("the server is stopping");
-            }
+            say_goodbye(cx, key);
             cx.answered(key);
         }
     }
@@ -252,6 +252,15 @@ impl Engine {
         if self.cx.calls.is_empty() && self.cx.clients.all_have_gone() {
             self.stop();
         }
+    }
+}
+
+/// Takes leave of a client if the server is stopping. A client takes this as a sign that nothing of
+/// what it waits for has begun, so its results leave first.
+pub(crate) fn say_goodbye(cx: &mut Context, key: ConnectionKey) {
+    let connection = &mut cx.clients[key];
+    if cx.stopping.is_some() && connection.sending.is_empty() {
+        connection.proto.goodbye("the server is stopping");
     }
 }
 

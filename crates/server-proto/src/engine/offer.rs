@@ -14,9 +14,11 @@ use crate::functions::Functions;
 use crate::keys::{ConnectionKey, Key, MemoryKey, WorkerKey};
 use crate::map::Map;
 use crate::memory::{Memory, MemoryGrant, NoMemory};
+use crate::quota::{Owner, Quota};
+use crate::settings::groups_of;
 use crate::worker::TEXT_BYTES;
 use farcall_idl::{Interface, Layout, Mode, SharedRange};
-use farcall_rpc_proto::{Call, CallId, Failure, FailureKind};
+use farcall_rpc_proto::{Call, CallId, Failure, FailureKind, User};
 use std::rc::Rc;
 
 /// The locations of a call's arrays in shared memory, and the segments there.
@@ -224,31 +226,27 @@ impl Engine {
         request: &Call,
         layout: &Layout,
     ) -> Result<(), Failure> {
-        let user = &self.cx.clients[key].user;
-        let limits = &self.cx.settings.limits;
-        let (most_calls, most_bytes) = (limits.calls_per_user, limits.memory_per_user);
-        if most_calls == 0 && most_bytes == 0 {
-            return Ok(());
-        }
-        let (mut calls, mut bytes) = (1, layout.bytes);
-        for call in self.cx.calls.values().filter(|call| call.user == *user) {
-            calls += 1;
-            bytes = bytes.saturating_add(call.layout.bytes);
-        }
-        if most_calls > 0 && calls > most_calls {
-            let text = format!(
-                "{user} has {most_calls} active calls, which is the limit for one user \
-                 (limits.calls_per_user)"
-            );
-            return Err(Failure::new(FailureKind::QuotaExceeded, text));
-        }
-        if most_bytes > 0 && bytes > most_bytes {
-            let text = format!(
-                "the calls of {user} would take {bytes} bytes of memory, and one user may use \
-                 {most_bytes} bytes (limits.memory_per_user)"
-            );
-            let failure = Failure::new(FailureKind::QuotaExceeded, text);
-            return Err(name_largest(&self.cx.functions, request, layout, failure));
+        let cx = &self.cx;
+        let user = &cx.clients[key].user;
+        let within = |owner, quota: &Quota, is_own: &dyn Fn(&User) -> bool| {
+            if !quota.is_limited() {
+                return Ok(());
+            }
+            let own = cx.calls.values().filter(|call| is_own(&call.user));
+            let (count, bytes) = own.fold((1, layout.bytes), |(count, bytes), call| {
+                (count + 1, bytes.saturating_add(call.layout.bytes))
+            });
+            quota.allows_count(owner, count)?;
+            let allowed = quota.allows_bytes(owner, bytes);
+            allowed.map_err(|failure| name_largest(&cx.functions, request, layout, failure))
+        };
+        within(
+            Owner::User(user),
+            &cx.settings.limits.calls_of_user(),
+            &|one| one == user,
+        )?;
+        for (owner, group) in groups_of(&cx.settings.groups, user) {
+            within(owner, &group.calls(), &|one| group.has(one))?;
         }
         Ok(())
     }
@@ -313,8 +311,8 @@ impl Engine {
         }
     }
 
-    /// Continues with requests that wait for memory. The next one is waited for, so that smaller
-    /// ones do not go past it for ever.
+    /// Continues with requests that wait for memory. The first of them keeps its turn, so that
+    /// smaller ones cannot overtake it for ever.
     pub(super) fn serve_starved(&mut self) {
         if has(Flaw::ForgetsStarved) {
             return;

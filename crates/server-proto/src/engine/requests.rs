@@ -1,4 +1,6 @@
-//! Requests of clients, passed to the parts that handle them.
+//! Passes each request of a client to the part that handles it. It answers few requests itself:
+//! interfaces, estimates and reservations. A connection that was opened to read a lent array can do
+//! nothing else: any other request closes it.
 
 use super::{Engine, Overview};
 use crate::action::{Action, Shown};

@@ -1,5 +1,6 @@
-//! Status reports to metaservers: the functions, the data, and the load, whenever they have
-//! changed.
+//! Status reports to metaservers: the functions, the named data and the load, whenever they have
+//! changed. `member` decides what each metaserver is sent. Reports follow each other after 20 ms at
+//! the earliest. A report that was not taken is repeated in full.
 
 use super::Overview;
 use crate::call::{ActiveCall, State};

@@ -1,4 +1,7 @@
-//! The ledger and the records of a folder, from the frames of its logs.
+//! Rebuilds the ledger and the records of durable calls from the merged frames of both logs.
+//! `log::merge` decides which frames count; this module decides what they mean. A call is reported
+//! as damaged only if no later frame states its newest state. If the newest state of a call is
+//! damaged and the call had not ended, the call fails, because it might do harm to run it twice.
 
 use super::{CallPayload, Known, Ledger, Spot, Status, spot};
 use crate::lifecycle::Change;

@@ -1,4 +1,5 @@
-//! The ledger: what it records is rebuilt from the logs, and a batch that fails leaves no trace.
+//! Tests of the ledger. What it records is rebuilt from the logs, and a batch that fails leaves no
+//! trace.
 
 use super::*;
 use crate::lifecycle::Change;

@@ -1,4 +1,7 @@
-//! One sequence of frames from two logs, of which one may be damaged in any way.
+//! Merges the frames of two logs into one sequence, even if both are damaged. It decides which
+//! frames are needed, which ones neither log has, and how sound each log is. It does not look at
+//! what a frame says; `ledger` does. A log that lacks only the last frames, which were never
+//! confirmed, is torn and not damaged: the server was killed.
 
 use super::{Found, Head, Kind};
 use crate::flaw::{Flaw, has};

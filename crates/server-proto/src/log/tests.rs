@@ -1,4 +1,5 @@
-//! Frames: what is written is found again, and damage hides no frame of the other log.
+//! Tests of the frames of the logs. What is written is found again, and damage to one log hides no
+//! frame of the other.
 
 use super::*;
 use proptest::prelude::*;
@@ -127,7 +128,7 @@ proptest! {
         prop_assert_eq!(&merged.verdicts[usize::from(first)], &Verdict::Whole);
     }
 
-    /// What was never confirmed is no damage.
+    /// The loss of unconfirmed frames is not damage.
     #[test]
     fn a_torn_end_is_no_damage(payloads in payloads(), part in 0.0..1.0f64) {
         let log = log_of(&payloads);

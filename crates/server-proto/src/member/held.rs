@@ -1,4 +1,6 @@
-//! Which of a server's named data a metaserver knows, and what to tell it next.
+//! Keeps track of which named data of this server a metaserver knows, and composes the next message
+//! about them. A message is bounded, so several can be necessary. An entry counts as told only
+//! after [`told`](HeldData::told) was called for its message.
 
 use farcall_directory::message::{Datum, DatumName, Hold, MOST_HELD};
 use std::collections::BTreeMap;

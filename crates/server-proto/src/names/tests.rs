@@ -1,4 +1,5 @@
-//! Names of data: versions, owners, files, bounds.
+//! Tests of named data: versions, owners, files of the data folder, and bounds. Nobody finds what
+//! another user does not share.
 
 use super::*;
 
@@ -70,7 +71,7 @@ fn nobody_reads_what_another_does_not_share() {
     );
     assert_eq!(find(&names, "bob", "open"), Ok((2, 1)));
     assert_eq!(find(&names, "bob", "open@carol"), Ok((2, 1)));
-    // One's own goes before what others share.
+    // A user's own data come before those that others share.
     put(&mut names, "bob", "open", 3, false);
     assert_eq!(find(&names, "bob", "open"), Ok((3, 1)));
     put(&mut names, "dave", "open", 4, true);

@@ -1,3 +1,6 @@
+//! Tests of the messages between server and connector. Requests that are too long are refused, and
+//! no answer of a connector is trusted.
+
 use super::*;
 
 fn wanted(address: &str) -> SourceRequest {

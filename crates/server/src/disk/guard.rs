@@ -1,4 +1,6 @@
-//! The state folder belongs to one user and to one server at a time.
+//! Protects the state folder: one user owns it, and one server uses it at a time. It makes folders
+//! and files that only their owner can read, and repairs permissions that are too open. It does not
+//! know what the files contain. A folder of another user is refused.
 
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};

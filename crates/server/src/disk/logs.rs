@@ -356,7 +356,7 @@ impl Book {
     }
 }
 
-/// Bytes that are to be appended to both logs.
+/// Bytes to append to both logs.
 struct Batch {
     files: [Arc<File>; 2],
     /// Offset in both logs.

@@ -1,6 +1,6 @@
-//! Random damage to one object of a state folder at a time. Whatever it is, each call is recovered,
-//! or the start is refused with the way out, or the call is reported as damaged. None is lost
-//! silently.
+//! Random damage to one object of a state folder at a time. For each damage, either
+//! each call is recovered, or the server refuses to start and says what to do, or it reports the
+//! call as damaged. No call is lost silently.
 
 use super::*;
 use crate::state;

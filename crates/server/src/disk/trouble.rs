@@ -1,4 +1,6 @@
-//! Trouble with the disk of the state folder: what people are told about it, and how often.
+//! Trouble with the disk of the state folder: what people are told about it, and how often. The
+//! journal notices the trouble. An error names the folder and the remedy, and only the first of
+//! several refusals is logged.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

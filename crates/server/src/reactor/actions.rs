@@ -1,4 +1,6 @@
-//! The actions of the server, passed to the part of the shell that performs them.
+//! Passes each action of the server to the part of the shell that performs it. It decides nothing
+//! itself. If the result of an action is known at once, the server gets it before the next action
+//! is performed.
 
 use super::Reactor;
 use farcall_server_proto::{Action, Event};

@@ -1,4 +1,5 @@
-//! Events on sockets: clients connect, send, read and disconnect.
+//! Events on sockets: clients connect, send, read and disconnect. `socket` moves the bytes. In one
+//! turn each connection moves a bounded number of bytes, so that no client holds up the others.
 
 use super::{Reactor, SWEEP};
 use crate::listen::{Accepted, Listener};

@@ -1,4 +1,6 @@
-//! Worker processes: started, handed calls, listened to, and buried.
+//! Events of worker processes: a worker is ready, has finished, has printed something, or has
+//! ended. `crew` has the processes. The results and the output of a worker are taken before its end
+//! is reported.
 
 use super::Reactor;
 use farcall_rpc_proto::FailureKind;

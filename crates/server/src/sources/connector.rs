@@ -1,4 +1,5 @@
-//! One connector process, and the messages to and from it.
+//! One connector process, and the messages to and from it. Each answer must come within a time, and
+//! the process ends with this object. `server-proto::source` reads and checks the answers.
 
 use super::Allowed;
 use farcall_rpc_proto::Failure;

@@ -1,5 +1,6 @@
 //! Reads the kernel's time stamp of a packet: when it reached this machine (`SO_TIMESTAMPNS`,
-//! `socket(7)`).
+//! `socket(7)`). The stamps are converted to the monotonic clock. A packet without a stamp counts
+//! as arrived now.
 
 use crate::{clock, now};
 use farcall_trunk_proto::Nanos;

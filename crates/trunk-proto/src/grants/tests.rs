@@ -1,3 +1,6 @@
+//! Tests of how a node divides its links among its peers. On random topologies a certificate proves
+//! that the rates are max-min fair, independently of how they were computed.
+
 use super::*;
 use farcall_random::SplitMix64;
 

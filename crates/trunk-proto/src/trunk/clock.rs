@@ -1,4 +1,5 @@
-//! Everything that a trunk does because time passed: measurements, heartbeats and grants.
+//! Everything that a trunk does because time passed: measurements, heartbeats and grants. Time
+//! comes from the caller. `grants` divides the links, and `monitor` judges whether a link is alive.
 
 use super::{Link, Policy, Trunk};
 use crate::granter::{Demand, differ, grant};

@@ -1,4 +1,6 @@
-//! Handles frames from the links, and delivers them to the virtual interface.
+//! Handles frames from the links, and delivers them to the virtual interface. `outbound` handles
+//! the other direction. Frames of a peer are delivered in order and at most once. A frame from an
+//! unknown address and a control message that is not authentic are counted and dropped.
 
 use super::{Deliver, Policy, Trunk};
 use crate::address::Packed;

@@ -1,4 +1,6 @@
-//! Learns the capacity of links, and of the paths over them, from queues and losses.
+//! Learns the capacity of links, and of the paths over them, from queues and losses. `grants`
+//! divides the learned capacity among the peers. If only one peer sends, a limit counts as a limit
+//! of its path and not of the link.
 
 use super::{Link, Trunk};
 use crate::capacity::{LOSSY, Tick};

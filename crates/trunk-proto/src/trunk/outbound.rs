@@ -1,4 +1,7 @@
-//! Takes frames from the virtual interface, and sends them over the links.
+//! Takes frames from the virtual interface, and sends them over the links. `distributor` chooses
+//! the link. A frame gets its number when it is sent, so a frame that was dropped before leaves no
+//! gap. A request for a missing frame goes over another link than the one that lost it, if there is
+//! one.
 
 use super::{Policy, Transmit, Trunk};
 use crate::address::Packed;

@@ -1,4 +1,6 @@
-//! Manages peers: how they are discovered, prove that they are present, and leave.
+//! Manages peers: how they are discovered, prove that they are present, and leave. `peer` has the
+//! state of one. A peer carries traffic only after it has answered this node's session, so that a
+//! replayed message brings no peer back. The number of peers is bounded.
 
 use super::{PEER_LOST, Trunk};
 use crate::control::{Sender, Traits};

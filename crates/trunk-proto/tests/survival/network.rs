@@ -1,5 +1,6 @@
 //! A network in virtual time: hosts whose links end in switches with finite queues, and faults
-//! drawn from a seed.
+//! drawn from a seed. It drives one trunk for each host. It checks that frames arrive in order and
+//! at most once.
 
 use bytes::Bytes;
 use farcall_random::SplitMix64;

@@ -1,4 +1,5 @@
-//! The rights of root that a process keeps or gives up.
+//! The rights of root that a process keeps or gives up. A worker keeps the rights over mounts and
+//! the network until its namespaces are ready, and has none of them when it calls a function.
 
 use super::{check, last_error};
 use rustix::io::Errno;

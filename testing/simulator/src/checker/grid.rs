@@ -1,4 +1,5 @@
-//! Named data behind metaservers: what was put under each name, at any server.
+//! Checks named data behind metaservers: what was put under each name, at any server. The same
+//! version must have the same bytes wherever it is read.
 
 use crate::interfaces::Contents;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Bandwidth: each reservation, and all other connections together, move no more bytes than their
-//! share.
+//! Checks bandwidth: each reservation, and all other connections together, move no more bytes than
+//! their share. Bytes of a connection that is about to change its lane are not counted.
 
 use super::Checker;
 use crate::machine::BANDWIDTH;

@@ -1,4 +1,5 @@
-//! Named data: a name leads to the newest version, for the users who can read it.
+//! Checks named data of one server: a name leads to the newest version, for the users who can read
+//! it. It allows for what a user cannot know, such as data that have just expired.
 
 use crate::interfaces::{Contents, user_name};
 use farcall_random::SplitMix64;
@@ -164,7 +165,7 @@ impl Names {
     ) -> Result<(), String> {
         if record.id != Some(id) {
             return Err(format!(
-                "the array {id} is to have a name, which stands for another"
+                "the array {id} gets a name that leads to another array"
             ));
         }
         if let Some(datum) = self.get(who.0, id) {
@@ -216,7 +217,7 @@ impl Names {
         match newer.count() {
             0 => Ok(()),
             _ => Err(format!(
-                "{name} stands for what was replaced before it was asked for"
+                "{name} leads to data that were replaced before a client asked for the name"
             )),
         }
     }
@@ -240,14 +241,14 @@ impl Names {
         });
         if asked.owner.is_none() && own.count() > 0 {
             return Err(format!(
-                "{asked} stands for a file, and the user has data of that name"
+                "{asked} leads to a file, although the user has data of that name"
             ));
         }
         let mut files = self.file_since(life, &record.name.name, since);
         let file = files.find(|file| file.written == record.version.written);
         let contents = file.and_then(|file| file.contents);
         let (Some(contents), Some(id)) = (contents, record.id) else {
-            return Err(format!("{record:?} is no file of the data folder"));
+            return Err(format!("{record:?} is not a file of the data folder"));
         };
         self.data.push(Datum {
             life,

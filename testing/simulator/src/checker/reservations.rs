@@ -17,7 +17,7 @@ pub(super) struct Booked {
     pes: u32,
     pub(super) rates: [u64; 2],
     told: u64,
-    /// It has certainly begun by then, and is not over before.
+    /// At this time it has certainly begun. It does not end before `until`.
     from: u64,
     until: u64,
     /// It is certainly over then.

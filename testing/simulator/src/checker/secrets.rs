@@ -1,4 +1,5 @@
-//! Ids that belong to users, which other users then try.
+//! Remembers ids that belong to users, so that other users can try them. The clients try them, and
+//! the server must refuse each. The number of remembered ids is bounded.
 
 use farcall_random::SplitMix64;
 use farcall_rpc_proto::{HandleId, JobId};

@@ -1,4 +1,5 @@
-//! Sources outside of Farcall, whose contents change, and what a server may read from them.
+//! Sources outside of Farcall, whose contents change. An array that a server reads must be what the
+//! source had at some time while the server was asked.
 
 /// Number of sources.
 pub(crate) const SOURCES: u64 = 4;

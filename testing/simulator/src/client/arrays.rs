@@ -1,4 +1,5 @@
-//! Stored arrays: what was put there, and how often calls have changed it.
+//! Clients that store arrays, fetch them and drop them. An array must show each call that changed
+//! it exactly once, in all of its bytes alike.
 
 use super::calls::Expected;
 use super::{Client, Purpose, Scene, names};

@@ -1,4 +1,5 @@
-//! Calls: where their arrays are, and what their results must be.
+//! Clients that make calls: where their arrays are, and what their results must be. The module
+//! decides which failures are allowed under the faults of a history.
 
 use super::{Client, Purpose, Scene};
 use crate::checker::Checker;

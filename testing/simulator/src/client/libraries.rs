@@ -1,4 +1,6 @@
-//! Libraries that are registered while the server runs.
+//! Clients that register libraries while the server runs, and call their functions. Only one user
+//! is allowed to register. A registration by another user, or of a library that cannot be bound,
+//! must fail.
 
 use super::{Client, Purpose, Scene};
 use crate::interfaces;

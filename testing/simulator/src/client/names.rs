@@ -1,11 +1,12 @@
-//! Named data: put, read, replaced and dropped, and files of the data folder.
+//! Clients that put, read, replace and drop named data, and read files of the data folder.
+//! `checker::names` decides what they may see. A call that would write named data must fail.
 
 use super::{Client, Purpose, Scene, arrays};
 use crate::checker::Secret;
 use crate::interfaces::{Contents, ONCE, user_name};
 use farcall_rpc_proto::{DataName, Failure, FailureKind, HandleId, Name, NameRecord};
 
-/// Names that a user gives.
+/// How many names a user gives.
 const NAMES: u64 = 4;
 
 /// An array that will get a name.

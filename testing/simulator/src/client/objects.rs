@@ -1,4 +1,6 @@
-//! Objects and their methods; persistent objects are used by several connections.
+//! Clients that use objects and their methods. Several connections use a persistent object. The
+//! checker knows which methods were applied to an object; this module decides which failures are
+//! allowed.
 
 use super::calls::Expected;
 use super::{Client, Purpose, Scene};

@@ -1,4 +1,6 @@
-//! Reservations of processor elements and bandwidth, and calls that use them.
+//! Clients that reserve processor elements and bandwidth, and make calls that use their
+//! reservations. It decides which failures of such requests are allowed. `checker::lanes` checks
+//! the bandwidth.
 
 use super::{Client, Purpose, Scene};
 use crate::checker::Secret;

@@ -1,4 +1,5 @@
-//! Memory that a client shares with its server.
+//! Clients that share memory with their server. The memory must have what its calls have written,
+//! and never a byte of another user, even after the client has returned it.
 
 use super::calls::Expected;
 use super::{Client, Purpose, Scene};

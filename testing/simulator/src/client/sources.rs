@@ -1,4 +1,5 @@
-//! Arrays that the server reads from sources: they are what the source had while it was asked.
+//! Clients that let the server read sources. They fetch the array and compare it with what the
+//! source had meanwhile, and drop the arrays that belong to them.
 
 use super::{Client, Purpose, Scene};
 use crate::checker::{SOURCES, Secret, says_version};

@@ -34,7 +34,7 @@ impl Client {
 
     /// The server answered a request for another user's id.
     pub(super) fn trespassed(&self, scene: &mut Scene<'_>) {
-        let text = format!("user {} reaches what is another user's", self.user);
+        let text = format!("user {} reaches something of another user", self.user);
         scene.checker.fail(text);
     }
 }

@@ -1,5 +1,6 @@
 //! A client of metaservers: the real client's decisions, with the real client's end of each
-//! connection.
+//! connection. Each call must end once, with the right result or with a failure that the faults of
+//! the history allow.
 
 use super::data::Dealing;
 use crate::checker::Checker;
@@ -221,7 +222,7 @@ impl Caller {
         self.find(tag, now, checker);
     }
 
-    /// The connection to a peer, if there is one. Otherwise it will want one.
+    /// The connection to a peer, if there is one. Otherwise the caller asks for one.
     pub(super) fn line(&mut self, whom: &Whom) -> Option<usize> {
         let found = self.lines.iter().find(|(_, line)| line.whom == *whom);
         let link = found.map(|(link, _)| *link);

@@ -1,4 +1,6 @@
-//! Named data: put where there is memory or where they already are, and read from any holder.
+//! Clients of metaservers that put and read named data. They put data where data of the name
+//! already are, or where memory is free, and read them from any holder. `checker::grid` checks the
+//! bytes.
 
 use super::caller::{Asked, Caller, Whom};
 use crate::checker::Checker;
@@ -10,7 +12,7 @@ use farcall_rpc_proto::client::Answer;
 use farcall_rpc_proto::{ArrayForm, DataName, Failure, Kind, Name, Put};
 use std::collections::VecDeque;
 
-/// Names that a user gives.
+/// How many names a user gives.
 const NAMES: u64 = 3;
 
 /// What it waits for.

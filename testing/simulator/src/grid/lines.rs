@@ -1,4 +1,5 @@
-//! Bytes to and from a client of metaservers, over all its connections.
+//! Moves bytes between a client of metaservers and its peers, over all its connections. `caller`
+//! decides what to ask, and the real protocol reads and writes the bytes.
 
 use super::caller::{Asked, Caller};
 use crate::checker::Checker;

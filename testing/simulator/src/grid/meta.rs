@@ -1,4 +1,5 @@
-//! A metaserver: the real directory and its real sessions, over simulated connections.
+//! A metaserver: the real directory and its real sessions, over simulated connections. It can be
+//! killed after any write to its store. Its own rows must be readable to it.
 
 use crate::grid::store::Store;
 use farcall_directory::session::{self, Peer, Session};

@@ -1,4 +1,5 @@
-//! The store that metaservers share: rows, each valid until a time.
+//! The store that metaservers share: rows, each valid until a time. It outlives them. As in the
+//! real stores, a write does not replace a row that is valid for longer.
 
 use farcall_directory::Key;
 use farcall_directory::shared::Write;

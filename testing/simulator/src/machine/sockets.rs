@@ -1,5 +1,5 @@
 //! The server's ends of connections: bytes that it reads and writes, at reserved rates if there are
-//! any.
+//! any. The protocol is the product's own. `world::links` moves the bytes between both ends.
 
 use super::Machine;
 use farcall_rpc_proto::Transmit;

@@ -1,4 +1,5 @@
 //! Events of clients of metaservers: when they act, connect, receive and lose connections.
+//! `grid::caller` decides what they do.
 
 use super::grid::End;
 use super::links::{Maker, To};

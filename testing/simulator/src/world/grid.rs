@@ -1,4 +1,6 @@
-//! Metaservers, the servers that join them, and cuts between hosts.
+//! Metaservers, the servers that join them, and cuts between hosts. It plays the network and the
+//! clocks; the directory and the membership are the product's own. In the end, all metaservers must
+//! know exactly the servers that live.
 
 use super::links::{Maker, To};
 use super::{Happening, MS, S, World};

@@ -1,4 +1,5 @@
-//! Connections: bytes on their way, and how they are lost.
+//! Connections: bytes on their way, and how they are lost. Bytes can be cut anywhere and delayed,
+//! but they never overtake each other. After a reset, none arrives.
 
 use super::hosts::ToLife;
 use super::{HEALED, Happening, MS, S, World};
@@ -57,7 +58,7 @@ pub(super) struct Dawdler {
 
 /// The pause of a client that dawdles.
 const DAWDLES: u64 = 5 * S;
-/// Only one that sends so many bytes at once dawdles.
+/// Only a client that sends this many bytes at once dawdles.
 const LONG: usize = 100_000;
 
 /// The parts of a world that a client sees.

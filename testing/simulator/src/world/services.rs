@@ -1,5 +1,5 @@
-//! The server's actions for callbacks, shared memory, libraries, the data folder and paced
-//! connections, and the end of listening.
+//! Carries out the server's actions for callbacks, shared memory, libraries, the data folder and
+//! paced connections, and the end of listening. It also checks that no call starves.
 
 use super::hosts::ToLife;
 use super::{MS, S, World};

@@ -1,4 +1,5 @@
-//! The connectors of a server, which read sources: they take their time, and some fail.
+//! The connectors of a server, which read sources. They take their time, and some fail. Each array
+//! that a connector has found must be taken or left.
 
 use super::hosts::ToLife;
 use super::{MS, World};

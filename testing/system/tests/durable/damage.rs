@@ -1,4 +1,6 @@
-//! Disks that are full, damaged or open to others.
+//! Tests of state folders on disks that are full, damaged or open to other users. A full disk loses
+//! no call that was acknowledged, and damaged data are reported and not used. Some of the tests
+//! need root.
 
 use super::{FUNCTIONS, durable, fetch, files, int};
 use farcall_client::{Argument, DurableState, Error, FailureKind};

@@ -1,4 +1,6 @@
-//! Durable calls and a server that is killed, with real processes.
+//! Tests of durable calls with real processes, and a server that is killed at random moments. Every
+//! acknowledged call has exactly one outcome, and the right one. `damage` and `queued` are further
+//! subjects.
 
 mod damage;
 mod queued;
@@ -357,7 +359,7 @@ fn repeatable_calls_survive_any_worker_that_is_killed() {
         std::thread::sleep(Duration::from_millis(60));
         // All at once: a call must not lose a second worker in the same round.
         for worker in children(server.id()) {
-            // A worker that has ended meanwhile is nobody's.
+            // A worker that has ended meanwhile belongs to no call.
             let worker = rustix::process::Pid::from_raw(worker).unwrap();
             let _ = rustix::process::kill_process(worker, rustix::process::Signal::KILL);
         }

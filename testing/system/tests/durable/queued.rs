@@ -1,5 +1,5 @@
 //! The memory of calls that wait on the disk for their turn. `FARCALL_SOAK_SUBMISSIONS=1000000`
-//! submits so many.
+//! submits a million calls.
 
 use farcall_system::ServerProcess;
 use farcall_system::peer::{DATA, Peer, SUBMITTED, call, frame, submission};

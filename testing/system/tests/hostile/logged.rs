@@ -1,4 +1,5 @@
-//! The server's log about clients that misbehave: one line for each, of bounded length.
+//! Tests the server's log about clients that misbehave. Each such client causes one line, of
+//! bounded length.
 
 use super::{LIBC, MIB, memory, serves};
 use farcall_system::peer::{DATA, HELLO, Peer, RESULT, copy_call, frame, hello, part_of_data};

@@ -1,4 +1,5 @@
-//! A real server, and clients that are strange, broken, slow, gone, or of the other byte order.
+//! Tests of a real server with clients that are strange, broken, slow, gone, or of the other byte
+//! order. After each of them, the server must still serve others.
 
 mod logged;
 

@@ -1,4 +1,5 @@
-//! A PostgreSQL for one test, in a temporary folder.
+//! Starts a PostgreSQL for one test, in a temporary folder. If the machine has none, the error says
+//! so, and the test decides what to do. The database ends with its test.
 
 use farcall_system::{BOUND, wait_until};
 use std::fs;

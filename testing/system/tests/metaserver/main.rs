@@ -1,5 +1,5 @@
-//! Metaservers, servers and clients as processes: which server computes a call, and what happens
-//! when one of them is lost.
+//! Tests metaservers, servers and clients as processes: which server computes a call, and what
+//! happens when one of them is lost. A lost server costs only calls that may not run again.
 
 mod database;
 
@@ -122,7 +122,7 @@ fn the_calls_of_a_frozen_server_run_elsewhere_or_end() {
     wait_for_servers(metaserver.address(), 2);
     let server = impatient(metaserver.address(), 3.0);
     let [again, once] = ["again", "once"].map(|name| server.function(name).unwrap());
-    // A call that takes longer than the patience of the client is no reason to doubt the server.
+    // If a call takes longer than the client's patience, this is not a reason to doubt the server.
     begin(&again, 3, 4.0, 1.0).end().unwrap();
     let busy = || {
         let status = status(metaserver.address());

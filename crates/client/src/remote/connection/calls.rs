@@ -1,4 +1,6 @@
-//! Calls on a connection, and their array data.
+//! Begins calls on a connection and connects them with the memory of their arrays. It also counts
+//! the calls with large arrays, so that small calls can choose another connection. `state` moves
+//! the bytes. The arrays of a call are not touched after its request has ended.
 
 use super::transfer::Transfer;
 use super::{Connection, Reply, Request};

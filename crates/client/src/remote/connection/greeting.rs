@@ -1,4 +1,6 @@
-//! Opening a connection: the greetings, and what they say about the server.
+//! Opens a connection: the greetings, the proof, and what they say about the server. `socket` makes
+//! the byte stream. No request is sent to a server that has not proved that it knows the token, if
+//! the client has one and knows the server by no other means.
 
 use super::Connection;
 use super::proof::{self, Proof};

@@ -1,4 +1,6 @@
-//! The sending rate of a connection with reserved bandwidth.
+//! Limits the sending rate of a connection to the bandwidth that it has reserved. It decides how
+//! many bytes may be sent and when; the connection sends them. Before and after the reservation
+//! there is no limit. The server limits the other direction.
 
 use farcall_schedule::TokenBucket;
 use std::time::{Duration, Instant};
@@ -79,7 +81,7 @@ mod tests {
         assert_eq!(pace.pause(), None);
         pace.spend(burst);
         assert_eq!(pace.room(1 << 20), 0);
-        let pause = pace.pause().expect("it is to be told") - Instant::now();
+        let pause = pace.pause().expect("the pace wants a pause") - Instant::now();
         assert!(pause > Duration::from_secs(1) && pause < Duration::from_secs(3));
     }
 

@@ -1,5 +1,7 @@
-//! How a client proves that it knows its token, without sending it (RFC 5802, RFC 7677), and how it
-//! checks that the server knows it too.
+//! Proves to a server that the client knows its token, without sending it (RFC 5802, RFC 7677). It
+//! also checks that the server knows the token. The state machine is in the crate `scram`; this
+//! module draws the nonce and keeps derived keys. A client that has a token accepts no server
+//! without a proof, except a server that it knows by other means.
 
 use crate::address::Address;
 use crate::error::Error;

@@ -1,4 +1,6 @@
-//! Requests under way: who waits for them, and how they end.
+//! Requests under way: who waits for them, and how they end. `state` moves the bytes. Any thread
+//! that waits can move the bytes of the whole connection. A request that is dropped before its end
+//! is given up, and its arrays are not touched afterwards.
 
 use super::state::State;
 use super::{Connection, NAP};

@@ -1,4 +1,6 @@
-//! Waiting for the first of several requests, on one connection or on many.
+//! Waits for the first of several requests, on one connection or on many. The waiting thread moves
+//! the bytes of each connection that no other thread serves. If other threads serve all of them, it
+//! sleeps until one of them wakes it. It does not take the answer of the request that has ended.
 
 use super::{Connection, NAP, Request};
 use crate::error::Error;

@@ -1,3 +1,7 @@
+//! Tests of how files travel as arguments: the server reads and writes them in pieces. A file is
+//! replaced only if its call succeeds, and the server gets no file that the interface does not
+//! name.
+
 use super::*;
 use farcall_idl::parse_interface;
 

@@ -1,4 +1,6 @@
 //! Requests about stored arrays: put, get, drop, and arrays that go from server to server.
+//! `remote::handle` has the types for programs. A request that the server does not know is not
+//! sent: the caller gets an error instead.
 
 use super::directory::check_one_server;
 use crate::argument::Argument;

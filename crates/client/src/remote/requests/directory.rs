@@ -1,4 +1,6 @@
-//! Requests to the directory of a metaserver.
+//! Requests to the directory of a metaserver. The module checks first whether the peer is a
+//! metaserver, so that a wrong address gets an error that names the remedy. `grid` decides what to
+//! ask.
 
 use crate::error::Error;
 use crate::remote::connection::Connection;

@@ -1,4 +1,6 @@
-//! Requests about functions, and estimates of calls.
+//! Requests about functions: lists, interfaces, registration and estimates. It converts between
+//! messages and values, and keeps nothing. An older server that knows no estimates gets no such
+//! request; the estimate is then empty.
 
 use super::directory::check_one_server;
 use crate::error::Error;

@@ -1,4 +1,5 @@
-//! Requests about objects, persistent ones included.
+//! Requests about objects and persistent objects. Calls of their methods are ordinary calls. A
+//! forked child does not destroy the objects of its parent.
 
 use super::directory::check_one_server;
 use crate::error::Error;

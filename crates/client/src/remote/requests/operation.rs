@@ -1,4 +1,5 @@
-//! Requests of an operator: status and drain.
+//! Requests of an operator: status and drain. The server decides whether the user may drain it. A
+//! server that does not know these requests is an error that says so.
 
 use crate::error::Error;
 use crate::remote::connection::{Connection, answered};

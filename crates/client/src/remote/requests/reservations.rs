@@ -1,4 +1,6 @@
-//! Requests about reservations, and the attachment of a connection to one.
+//! Requests about reservations, and the attachment of a connection to a reservation. `reserved`
+//! keeps the attached connections. A connection over a Unix socket is never attached, because its
+//! bytes cross no network.
 
 use super::directory::check_one_server;
 use crate::error::Error;

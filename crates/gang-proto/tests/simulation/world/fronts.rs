@@ -1,4 +1,6 @@
-//! The requests of the front ends, and the answers they get.
+//! The requests of the front ends, and the answers they get. Front ends run, stop, continue, kill
+//! and inspect gang jobs, sometimes those of another user. Each gang job must end exactly once, and
+//! a failure must have a cause.
 
 use super::*;
 use farcall_gang_proto::FARCALL_FAILED;

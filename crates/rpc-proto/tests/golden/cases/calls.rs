@@ -1,4 +1,5 @@
-//! Calls: their scalars and arrays, what calls back, and files.
+//! Golden cases of calls: scalars and arrays, callbacks, and files. The same call exists in both
+//! byte orders.
 
 use super::{Answer, Case, Elements, Request, case};
 use farcall_idl::Scalar;

@@ -1,4 +1,6 @@
-//! Calls and connections that end before their time.
+//! Golden cases of calls and connections that end early: a cancelled call, a refused call, a server
+//! that stops, and versions that do not match. Proof of a token is here as well, because it can end
+//! a connection.
 
 use super::calls::dgesv_call;
 use super::{Answer, Case, Request, case};

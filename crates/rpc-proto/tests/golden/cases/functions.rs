@@ -1,4 +1,5 @@
-//! What functions there are, and what a call of one would take.
+//! Golden cases about functions: lists, interfaces, registration and estimates. They contain a
+//! refusal of each request that a server can refuse.
 
 use super::calls::{DGESV, FUNCTION, dgesv_values};
 use super::{Answer, Case, Request, case};

@@ -1,4 +1,5 @@
-//! Arrays that stay at the server.
+//! Golden cases of stored arrays: whole arrays, parts of them, and loans from server to server.
+//! `names` has the cases of arrays with a name.
 
 use super::calls::dgesv_values;
 use super::{Answer, Case, Elements, Request, case};

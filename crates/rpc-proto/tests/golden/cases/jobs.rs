@@ -1,4 +1,5 @@
-//! Durable calls.
+//! The golden case of durable calls. It has every request about them: submit, ask, fetch, list and
+//! forget.
 
 use super::calls::{DGESV, dgesv_values};
 use super::{Answer, Case, Elements, Request, case};

@@ -1,4 +1,5 @@
-//! Data with names.
+//! The golden case of named data: an array gets a name, and a client asks for names and lists them.
+//! A name of another user is not found.
 
 use super::{Answer, Case, Request, case};
 use farcall_rpc_proto::{

@@ -1,4 +1,5 @@
-//! Objects, those that stay too.
+//! Golden cases of objects. One object ends when the client deletes it; the other is persistent,
+//! and one in the list is lost.
 
 use super::calls::FUNCTION;
 use super::{Answer, Case, Elements, Request, case};

@@ -1,4 +1,5 @@
-//! What an operator asks.
+//! The golden case of an operator's requests: status and drain. It fixes the frames; `server-proto`
+//! tests what a server does.
 
 use super::{Answer, Case, Request, case};
 use farcall_rpc_proto::OPERATION;

@@ -1,4 +1,5 @@
-//! What is reserved.
+//! Golden cases of reservations: processor elements, and bandwidth. They include a call that names
+//! its reservation.
 
 use super::calls::FUNCTION;
 use super::{Answer, Case, Request, case};

@@ -1,4 +1,5 @@
-//! A state folder: what it keeps, what it makes of a restart, and of damage.
+//! Tests of a state folder: what it keeps over a restart, and what the server makes of damage. One
+//! damaged file loses no call.
 
 use super::super::{Disk, DiskError, StateSettings};
 use super::*;

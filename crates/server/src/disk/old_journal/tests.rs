@@ -1,4 +1,5 @@
-//! The journal of an earlier version: its calls get into the logs once, and the old copy remains.
+//! Tests that read the journal of an earlier version. Its calls get into the logs once, and the old
+//! file remains.
 
 use super::super::{Disk, StateSettings};
 use super::*;

@@ -1,4 +1,6 @@
-//! Events from the server, passed to the requests that they belong to.
+//! Passes events from the server to the requests that they belong to. `proto` has checked that an
+//! event is allowed. A request that was abandoned gets nothing, and memory or objects that arrive
+//! for it are given back.
 
 use super::{Loss, Peer, State};
 use farcall_rpc_proto::client::{Answer, Event};

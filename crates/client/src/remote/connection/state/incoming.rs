@@ -1,4 +1,5 @@
-//! Input: reads frames, and reads array data straight into the callers' arrays.
+//! Reads frames, and reads array data straight into the callers' arrays. `events` handles what the
+//! frames mean. Data of a call that was given up are read and discarded.
 
 use super::{INPUT_BYTES, Loss, MAX_SLICES, State};
 use crate::remote::socket::Socket;

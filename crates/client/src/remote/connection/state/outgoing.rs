@@ -1,4 +1,6 @@
-//! Output: gathers what the protocol wants to send, and writes it without a copy.
+//! Gathers what the protocol wants to send, and writes it without a copy. `pace` limits the rate.
+//! If a call is given up after a header has announced its data, zeros take their place, so that the
+//! stream stays correct.
 
 use super::{Loss, MAX_SLICES, Open, State};
 use crate::remote::connection::pace::Pace;

@@ -1,7 +1,10 @@
-//! Access to a real server: tokens, TLS and certificates.
+//! Tests access to a real server: tokens, TLS, certificates, and the walls around functions. A
+//! client that is refused learns why, and nothing of one user reaches another.
+
+mod quotas;
 
 use farcall_client::{Argument, Credentials, Error, Options, Scalar, Server};
-use farcall_system::{BOUND, ServerProcess};
+use farcall_system::{BOUND, ServerProcess, wait_until};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -352,57 +355,6 @@ fn operators_register_libraries_with_a_running_server() {
 }
 
 #[test]
-fn one_user_has_no_more_than_is_allowed() {
-    let folder = folder("limits");
-    let idl = "Module system; Library \"libc.so.6\";
-        Define nap(IN int us) Calls \"C\" usleep(us);
-        Define fill(OUT char out[n], IN int value, IN long n) Calls \"C\" memset(out, value, n);
-    ";
-    std::fs::write(folder.join("system.idl"), idl).unwrap();
-    let tokens = folder.join("tokens");
-    let users = ["alice", "bob"].map(|name| add_token(&tokens, name));
-    let config = "[access]\ntokens = \"tokens\"\n[limits]\nconnections_per_user = 2\n\
-                  calls_per_user = 2\nmemory_per_user = 1000000\n[queue]\npes = 3\n";
-    std::fs::write(folder.join("farcall.toml"), config).unwrap();
-    let server = start(&folder, &["--config", "farcall.toml"]);
-    let connect = |token: &str| {
-        let options = Options {
-            same_host: false,
-            timeout: Some(BOUND),
-            credentials: Credentials::default().with_token(token),
-            ..Options::default()
-        };
-        Server::connect(server.address(), options)
-    };
-    let [alice, bob] = users.each_ref().map(|token| connect(token).unwrap());
-    let other = connect(&users[0]).unwrap();
-    let refused = connect(&users[0]).unwrap_err().to_string();
-    assert!(refused.contains("alice has 2 connections"), "{refused}");
-    drop(other);
-
-    let nap = alice.function("nap").unwrap();
-    let long = &mut [Argument::Scalar(Scalar::Int(20_000_000))];
-    // SAFETY: the call has no arrays.
-    let pending = [(); 2].map(|()| unsafe { nap.start(long) }.unwrap());
-    let refused = nap.call(long).unwrap_err().to_string();
-    assert!(refused.contains("alice has 2 active calls"), "{refused}");
-    let short = &mut [Argument::Scalar(Scalar::Int(1))];
-    bob.function("nap").unwrap().call(short).unwrap();
-    drop(pending);
-
-    let fill = |bytes: usize| {
-        let mut out = vec![0; bytes];
-        let length = Argument::Scalar(Scalar::Int(bytes as i64));
-        let value = Argument::Scalar(Scalar::Int(7));
-        let arguments = &mut [Argument::Out(&mut out), value, length];
-        bob.function("fill").unwrap().call(arguments).map(|_| out)
-    };
-    assert!(fill(900_000).unwrap().iter().all(|byte| *byte == 7));
-    let refused = fill(1_100_000).unwrap_err().to_string();
-    assert!(refused.contains("memory_per_user"), "{refused}");
-}
-
-#[test]
 fn tls_carries_calls_of_any_size() {
     let folder = folder("tls");
     let made = run(
@@ -537,13 +489,13 @@ fn a_revoked_certificate_is_refused_after_a_hangup() {
     assert!(stderr(&revoke("carol")).contains("carol.pem"));
     assert!(stdout(&revoke("alice")).ends_with("revoked.pem"));
     server.reload();
-    farcall_system::wait_until("alice is refused", || {
+    wait_until("alice is refused", || {
         !list(&server, "alice").status.success()
     });
     assert!(stdout(&list(&server, "bob")).starts_with("system/copy"));
     stdout(&revoke("bob"));
     server.reload();
-    farcall_system::wait_until("bob is refused", || !list(&server, "bob").status.success());
+    wait_until("bob is refused", || !list(&server, "bob").status.success());
     assert!(
         !list(&server, "alice").status.success(),
         "the list has both"
@@ -636,7 +588,7 @@ fn a_server_reads_its_files_again_after_a_hangup() {
     let text = std::fs::read_to_string(&config).unwrap();
     std::fs::write(&config, format!("{text}[limits]\nconnections = 77\n")).unwrap();
     server.reload();
-    farcall_system::wait_until("the server names what needs a restart", || {
+    wait_until("the server names what needs a restart", || {
         server
             .log()
             .iter()
@@ -648,7 +600,7 @@ fn a_server_reads_its_files_again_after_a_hangup() {
     // A configuration that cannot be read changes nothing.
     std::fs::write(&config, "[nothing]\n").unwrap();
     server.reload();
-    farcall_system::wait_until("the server says so", || {
+    wait_until("the server says so", || {
         server
             .log()
             .iter()
