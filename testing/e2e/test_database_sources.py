@@ -94,7 +94,7 @@ def test_sqlite(serve, stock):
         assert f"sqlite:{stock}" in str(error)
         assert error.fault == "caller"
     refused(server, ask("select day from price", columns=["x"]), "no column `x`; the query gives")
-    refused(server, ask("select value from price", dtype="int32"), "float64, which are no int32")
+    refused(server, ask("select value from price", dtype="int32"), "float64, no int32")
     missing = serve(f'[sources.stock]\naddress = "sqlite:{stock}.none"\n').connect()
     refused(missing, farcall.url(f"sqlite:{stock}.none", query="select 1"), "does not exist")
 

@@ -15,6 +15,8 @@ import threading
 
 import farcall
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from servers import FARCALL, children, wait_until
 
@@ -238,6 +240,67 @@ def test_formats(serve, web):
         get("r.raw", dtype="f4", sha256="12")
     with pytest.raises((ValueError, TypeError, farcall.ArgumentError)):
         farcall.url("http://a/b", dtype="U4")
+
+
+def test_columns_of_parquet_and_arrow(serve, web):
+    table = pa.table(
+        {
+            "time": pa.array(range(1000), pa.int32()),
+            "wind": pa.array(np.arange(1000) / 2),
+            "name": ["x"] * 1000,
+            "gap": pa.array([None, *range(999)], pa.int64()),
+        }
+    )
+    for name, options in [("a", {}), ("z", {"compression": "zstd", "row_group_size": 100})]:
+        file = io.BytesIO()
+        pq.write_table(table, file, **options)
+        web.pages[f"/{name}.parquet"] = (file.getvalue(),)
+    for name, make in [("file", pa.ipc.new_file), ("stream", pa.ipc.new_stream)]:
+        file = io.BytesIO()
+        with make(file, table.schema) as writer:
+            writer.write_table(table, max_chunksize=100)
+        web.pages[f"/{name}.arrow"] = (file.getvalue(),)
+    large = io.BytesIO()
+    zeros = pa.table({"x": np.zeros(10**6)})
+    pq.write_table(zeros, large, compression="zstd")
+    web.pages["/large.parquet"] = (large.getvalue(),)
+    packed = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_file(packed, zeros.schema, options=options) as writer:
+        writer.write_table(zeros)
+    web.pages["/large.arrow"] = (packed.getvalue(),)
+    web.pages["/bad.parquet"] = (b"PAR1" * 100,)
+    web.pages["/bad.arrow"] = (b"ARROW1\0\0" * 100,)
+    address = f'[sources.web]\naddress = "{web.address}/"\nmax_bytes = 4000000'
+    process = serve(address)
+    server = process.connect()
+
+    def get(name, **options):
+        return server.put(farcall.url(f"{web.address}/{name}", **options)).get()
+
+    for name in ["a.parquet", "z.parquet", "file.arrow", "stream.arrow"]:
+        both = get(name, columns=["wind", "time"])
+        assert (both.shape, both.dtype) == ((1000, 2), np.dtype("float64"))
+        assert np.array_equal(both[3], [1.5, 3])
+        time = get(name, columns=["time"])
+        assert time.dtype == np.int32
+        assert np.array_equal(time, np.arange(1000))
+        assert get(name, columns=["wind"], dtype="float32").dtype == np.float32
+        for options, match in [
+            ({}, "column `name` of type string"),
+            ({"columns": ["gap"]}, "1 missing values in column `gap`"),
+            ({"columns": ["snow"]}, "no column `snow`, or several; it has time, wind, name, gap"),
+            ({"columns": ["wind"], "dtype": "int32"}, "float64, no int32"),
+        ]:
+            refused(server, farcall.url(f"{web.address}/{name}", **options), match)
+    total = server.function("total")
+    url = farcall.url(f"{web.address}/a.parquet", columns=["time"])
+    assert total(1000, url).sum == 499500
+    for name in ["large.parquet", "large.arrow"]:
+        refused(server, farcall.url(f"{web.address}/{name}"), "8000000 bytes.*4000000 are allowed")
+    for name in ["bad.parquet", "bad.arrow"]:
+        refused(server, farcall.url(f"{web.address}/{name}"), "is no (parquet|arrow) file")
+    assert len(connectors(process.process)) == 1
 
 
 def test_a_source_with_a_version_is_read_once(serve, web):

@@ -2,9 +2,11 @@
 
 import ipaddress
 import socket
+import sys
 
+import farcall._connector
 import pytest
-from farcall._connector import addresses, network
+from farcall._connector import addresses, content, formats, network
 from farcall._connector.errors import RefusedError, SourceError, UnreachableError
 
 
@@ -131,6 +133,17 @@ def test_a_host_is_looked_up_once(monkeypatch):
         with pytest.raises(RefusedError, match="not public"):
             network.connect(address, plain, network.Deadline("a", 1.0))
     assert len(reached) == 1
+
+
+def test_a_server_without_pyarrow_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "farcall._connector.arrow", None)
+    monkeypatch.delattr(farcall._connector, "arrow", raising=False)
+    one = entry("https://a.org/")
+    asked = {"format": None, "element": None, "columns": None, "wanted": "", "shape": None}
+    kind = formats.format_of("/a.parquet", asked, "https://a.org/a.parquet")
+    data = content.Content("https://a.org/a.parquet", one)
+    with pytest.raises(UnreachableError, match=r"a\.parquet` needs the package `pyarrow`"):
+        formats.read(data, kind, asked, one)
 
 
 def test_time_is_bounded():

@@ -23,6 +23,11 @@ _MOST_MESSAGE = 16 << 20
 _IDLE_S = 300.0
 _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
+_MOST_OF_FOLDER = 16 << 30
+"""Most bytes of a file of the data folder."""
+_COPIES = 4
+_OWN_BYTES = 1 << 30
+"""Memory of a connector: so many copies of the largest array, and its own."""
 
 
 class _Pipe:
@@ -103,7 +108,7 @@ class _Connector:
         content, version = found
         if asked["sha256"] is not None:
             content.check("sha256", bytes.fromhex(asked["sha256"]))
-        array = formats.read(content, kind, asked)
+        array = formats.read(content, kind, asked, entry)
         return formats.fitted(array, asked, str(address), entry), version
 
 
@@ -121,8 +126,8 @@ def _query(
 def _folder() -> addresses.Entry:
     """The entry of the data folder, whose files all users may read."""
     address = addresses.Address("folder", "", 0, "")
-    most = np.iinfo(np.int64).max
-    return addresses.Entry("folder", address, None, None, None, None, (), int(most), 60.0)
+    most = _MOST_OF_FOLDER
+    return addresses.Entry("folder", address, None, None, None, None, (), most, 60.0)
 
 
 def _serve(pipe: _Pipe, connector: _Connector) -> None:
@@ -168,8 +173,17 @@ def _end_with_the_server() -> None:
     os._exit(0)
 
 
-def _give_up_rights(user: list[int] | None) -> None:
-    """Becomes the user of the server's functions, if the server is root."""
+def _load_packages(allowed: dict[str, Any]) -> None:
+    """Loads packages that sources may need: the user of functions might not reach them."""
+    with contextlib.suppress(ImportError):
+        from . import arrow  # noqa: F401, PLC0415
+    if any(one["address"].startswith("postgresql:") for one in allowed["sources"].values()):
+        from . import postgresql  # noqa: F401, PLC0415
+
+
+def _give_up_rights(allowed: dict[str, Any]) -> None:
+    """Becomes the user of the server's functions, if the server is root, and bounds its memory."""
+    user: list[int] | None = allowed["user"]
     if user is not None:
         os.setgroups([])
         os.setresgid(user[1], user[1], user[1])
@@ -180,18 +194,22 @@ def _give_up_rights(user: list[int] | None) -> None:
     if hidden != 0 or no_new_rights != 0:
         sys.exit("farcall: the memory of the connector cannot be protected")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # A file that says less than it has, when it is unpacked, must not take the machine's memory.
+    most = max([one["max_bytes"] for one in allowed["sources"].values()], default=0)
+    most = max(most, 0 if allowed["folder"] is None else _MOST_OF_FOLDER)
+    bound = min(_COPIES * most + _OWN_BYTES, np.iinfo(np.int64).max)
+    resource.setrlimit(resource.RLIMIT_DATA, (int(bound), int(bound)))
 
 
 def main() -> None:
     """Runs until the server ends, or has asked for nothing for a while."""
     pipe = _Pipe()
-    # Packages are loaded before this: the user of functions might not reach them.
     allowed = pipe.read()
     if allowed is None:
         return
-    if any(one["address"].startswith("postgresql:") for one in allowed["sources"].values()):
-        from . import postgresql  # noqa: F401, PLC0415  # Only these servers have the package.
-    _give_up_rights(allowed["user"])
+    if allowed["user"] is not None:
+        _load_packages(allowed)
+    _give_up_rights(allowed)
     threading.Thread(target=_end_with_the_server, daemon=True).start()
     # The server has ended, or has given this process up.
     with contextlib.suppress(BrokenPipeError):

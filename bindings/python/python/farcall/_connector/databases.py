@@ -13,7 +13,7 @@ import numpy as np
 
 from .errors import RefusedError, TooLargeError, UnfitError
 from .files import open_beneath, root_of
-from .formats import Array, dtype_of
+from .formats import Array, converted, dtype_of
 from .network import Deadline
 
 if TYPE_CHECKING:
@@ -100,12 +100,7 @@ class Table:
         dtype = dtype_of(asked)
         if dtype is None:
             return table
-        if not np.can_cast(table.dtype, dtype, "same_kind"):
-            raise UnfitError(
-                f"the source `{self.source}` has numbers of type {table.dtype}, which are no "
-                f"{dtype}"
-            )
-        return table.astype(dtype)
+        return converted(table, dtype, self.source)
 
 
 def query_of(address: Address, asked: dict[str, Any]) -> str:

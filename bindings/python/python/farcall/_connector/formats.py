@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .errors import TooLargeError, UnfitError
+from .errors import TooLargeError, UnfitError, UnreachableError
 
 if TYPE_CHECKING:
     from .addresses import Entry
@@ -40,7 +40,17 @@ ELEMENTS = {
 
 _NAMES = {code: name for name, code in reversed(ELEMENTS.items())}
 _WIDER = {"b1": "u1", "f2": "f4"}
-_ENDS = {"npy": "npy", "csv": "csv", "tsv": "tsv", "raw": "raw", "bin": "raw", "dat": "raw"}
+_ENDS = {
+    "npy": "npy",
+    "csv": "csv",
+    "tsv": "tsv",
+    "raw": "raw",
+    "bin": "raw",
+    "dat": "raw",
+    "parquet": "parquet",
+    "arrow": "arrow",
+    "feather": "arrow",
+}
 
 
 def dtype_of(asked: dict[str, Any]) -> np.dtype[Any] | None:
@@ -58,18 +68,42 @@ def format_of(path: str, asked: dict[str, Any], source: str) -> str:
     if known is None:
         raise UnfitError(
             f"the source `{source}` has the format `{said}`, which this server does not read: "
-            f'give format="npy", "csv", "tsv" or "raw"'
+            f'give format="npy", "csv", "tsv", "raw", "parquet" or "arrow"'
         )
     return known
 
 
-def read(content: Content, kind: str, asked: dict[str, Any]) -> Array:
+def read(content: Content, kind: str, asked: dict[str, Any], entry: Entry) -> Array:
     """The array of a format."""
+    if kind in ("arrow", "parquet"):
+        return _read_arrow(content, kind, asked, entry)
     if kind == "npy":
         return _read_npy(content)
     if kind == "raw":
         return _read_raw(content, asked)
     return _read_table(content, "\t" if kind == "tsv" else ",", asked)
+
+
+def _read_arrow(content: Content, kind: str, asked: dict[str, Any], entry: Entry) -> Array:
+    try:
+        from . import arrow  # noqa: PLC0415  # It takes long to load, and a server may lack it.
+    except ImportError:
+        raise UnreachableError(
+            f"the source `{content.source}` needs the package `pyarrow` at the server: its "
+            f"operator can install it (`python3 -m pip install pyarrow`)"
+        ) from None
+    table = arrow.read(content, kind, asked["columns"], entry)
+    dtype = dtype_of(asked)
+    if dtype is None:
+        return table
+    return converted(table, dtype, content.source)
+
+
+def converted(table: Array, dtype: np.dtype[Any], source: str) -> Array:
+    """The numbers of a table in the type that the request states."""
+    if not np.can_cast(table.dtype, dtype, "same_kind"):
+        raise UnfitError(f"the source `{source}` has numbers of type {table.dtype}, no {dtype}")
+    return table.astype(dtype)
 
 
 def _read_npy(content: Content) -> Array:
