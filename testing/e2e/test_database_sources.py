@@ -10,38 +10,13 @@ import numpy as np
 import pytest
 from databases import PostgreSQL
 from servers import FARCALL, wait_until
-
-IDL = """\
-Module work;
-Define total(IN int n, IN double x[n], OUT double *sum)
-    CalcOrder n
-{
-    int i;
-    *sum = 0;
-    for (i = 0; i < n; i++) *sum += x[i];
-}
-"""
+from sources import refused, serving
 
 
 @pytest.fixture
 def serve(start, tmp_path):
     """Starts a server with these sources."""
-    idl = tmp_path / "work.idl"
-    idl.write_text(IDL)
-
-    def serve(sources):
-        config = tmp_path / "farcall.toml"
-        config.write_text(sources)
-        return start(idl, options=["--allow-code", "--config", str(config)])
-
-    return serve
-
-
-def refused(server, source, match):
-    """The error of a call that reads a source."""
-    with pytest.raises(farcall.Error, match=match) as raised:
-        pytest.fail(f"it was read: {server.put(source).get()}")
-    return raised.value
+    return serving(start, tmp_path)
 
 
 @pytest.fixture
