@@ -214,6 +214,7 @@ impl Engine {
             self.lanes.forget(key);
         }
         self.use_room();
+        takeover::go_on(self);
         while self.data.has_candidates() {
             self.data.serve_candidates(&mut self.cx);
             self.settle();
