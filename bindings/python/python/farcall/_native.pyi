@@ -130,7 +130,7 @@ class Server:
     def function(self, name: str) -> Function: ...
     def put(
         self,
-        array: npt.ArrayLike,
+        array: npt.ArrayLike | Source,
         *,
         order: Literal["C", "F"] | None = None,
         stays: bool = False,
