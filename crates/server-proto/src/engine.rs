@@ -20,7 +20,7 @@ use crate::account::Totals;
 use crate::action::{Action, Actions};
 use crate::clients::Clients;
 use crate::context::{Clock, Context, Step};
-use crate::data::Data;
+use crate::data::{Data, source};
 use crate::disk::{Disk, Purpose};
 use crate::durable_calls::DurableCalls;
 use crate::elements::{Elements, Loss};
@@ -165,6 +165,7 @@ impl Engine {
             Event::Changed(id, changed) => self.durable_calls.changed(cx, id, changed.as_ref()),
             Event::Forgotten(id) => self.durable_calls.forgotten(cx, id),
             Event::Pulled(number, read) => self.data.pulled(cx, number, read),
+            Event::SourceFound(number, found) => source::found(&mut self.data, cx, number, found),
             Event::DataRead(id, read) => self.data.data_read(cx, id, read),
             Event::Folder(files) => self.data.folder_changed(cx, files),
             Event::Library(checked) => {
@@ -233,6 +234,7 @@ impl Engine {
             return;
         }
         self.serve_starved();
+        source::serve(&mut self.data, &mut self.cx);
         self.durable_calls.serve_starved(&mut self.cx);
         // The next server takes what this one has not begun.
         if !self.cx.draining {

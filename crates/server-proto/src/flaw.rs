@@ -62,11 +62,13 @@ pub enum Flaw {
     AwaitsSlowClients,
     /// Workers with the old files of a library go on after the files were replaced.
     KeepsOldFiles,
+    /// A source that was read is not asked whether it has changed.
+    KeepsOldSources,
 }
 
 impl Flaw {
     /// All deliberate faults.
-    pub const ALL: [Flaw; 29] = [
+    pub const ALL: [Flaw; 30] = [
         Flaw::SharesBuffers,
         Flaw::SharesWorkers,
         Flaw::RunsAgain,
@@ -96,6 +98,7 @@ impl Flaw {
         Flaw::ExpiresByCalendar,
         Flaw::AwaitsSlowClients,
         Flaw::KeepsOldFiles,
+        Flaw::KeepsOldSources,
     ];
 }
 

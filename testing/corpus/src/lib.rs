@@ -20,6 +20,7 @@ pub mod rpc_client;
 pub mod rpc_server;
 pub mod rpc_submission;
 pub mod scram_message;
+pub mod source_answer;
 pub mod state_log;
 pub mod trunk_control;
 pub mod trunk_frame;
@@ -28,7 +29,7 @@ pub mod trunk_frame;
 pub type Body = fn(&[u8]);
 
 /// Every fuzz target: its name, which is also the name of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 19] = [
+pub const TARGETS: [(&str, Body); 20] = [
     ("channel_packet", channel_packet::run),
     ("directory_message", directory_message::run),
     ("flow_goal", flow_goal::run),
@@ -45,6 +46,7 @@ pub const TARGETS: [(&str, Body); 19] = [
     ("rpc_server", rpc_server::run),
     ("rpc_submission", rpc_submission::run),
     ("scram_message", scram_message::run),
+    ("source_answer", source_answer::run),
     ("state_log", state_log::run),
     ("trunk_control", trunk_control::run),
     ("trunk_frame", trunk_frame::run),

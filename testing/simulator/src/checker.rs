@@ -9,8 +9,10 @@ mod names;
 mod objects;
 mod reservations;
 mod secrets;
+mod sources;
 
 pub(crate) use secrets::Secret;
+pub(crate) use sources::{SOURCES, contents, says_version};
 
 use crate::interfaces::Tag;
 use farcall_rpc_proto::{FailureKind, JobId};
@@ -117,6 +119,7 @@ pub(crate) struct Checker {
     pub(crate) versions: grid::Versions,
     pub(crate) fairness: fairness::Fairness,
     pub(crate) secrets: secrets::Secrets,
+    pub(crate) sources: sources::Sources,
     /// Virtual nanoseconds.
     pub(crate) now: u64,
     pub(crate) violation: Option<Violation>,

@@ -130,6 +130,8 @@ pub(crate) struct Machine {
     pub(crate) backlog: VecDeque<usize>,
     /// The last time at which waiting calls were checked.
     pub(crate) looked: u64,
+    /// Sources whose array a connector has found: the source and its version.
+    pub(crate) opened: BTreeMap<u64, (u64, u64)>,
 }
 
 /// Bytes of all memory, and of the memory for arrays.
@@ -235,6 +237,7 @@ impl Machine {
             listens: true,
             backlog: VecDeque::new(),
             looked: 0,
+            opened: BTreeMap::new(),
         }
     }
 

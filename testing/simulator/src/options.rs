@@ -107,6 +107,8 @@ flags! {
         dawdlers,
         /// The files of libraries are replaced while the server runs.
         replacements,
+        /// Arrays that the server reads from outside of Farcall.
+        sources,
     }
 }
 

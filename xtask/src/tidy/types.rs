@@ -18,6 +18,7 @@ const HELD: &[&str] = &[
 
 /// Plain settings, and records of the wire and of the disk, which have the fields that they have.
 const PLAIN: &[(&str, &str)] = &[
+    ("crates/server", "Config"),
     ("crates/server-proto", "Limits"),
     ("crates/server-proto", "Record"),
 ];

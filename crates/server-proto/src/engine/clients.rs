@@ -7,6 +7,7 @@ use super::Engine;
 use crate::action::{Action, Direction};
 use crate::call::State;
 use crate::context::Context;
+use crate::data::source;
 use crate::event::{Identity, Refused};
 use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey};
@@ -103,7 +104,7 @@ impl Engine {
         cx.out.push(Action::Close(key));
         self.lanes.close(key);
         self.durable_calls.stop_fetching(cx, key, None);
-        self.data.pulls.forget(key);
+        source::forget(&mut self.data, cx, key);
         calls.retain(|_, call| !sending.contains(call));
         for call in sending {
             self.release(call);

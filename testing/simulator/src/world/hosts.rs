@@ -66,7 +66,8 @@ impl Host {
             let calls: usize = figures.calls.iter().sum();
             // Queued and running durable calls still have to end.
             let submitted: usize = figures.submitted[..2].iter().sum();
-            calls == 0 && submitted == 0
+            // A connector that waits for ever would be lost to others.
+            calls == 0 && submitted == 0 && machine.opened.is_empty()
         })
     }
 
