@@ -184,7 +184,8 @@ impl Checker {
             has_company: false,
             memory: handed.memory,
         };
-        self.fairness.started(life, call);
+        let is_reserved = handed.reservation.is_some();
+        self.fairness.started(life, call, is_reserved);
         let known = self.workers.entry(worker).or_default();
         known.push(running);
         let has_company = known.len() > 1;

@@ -83,9 +83,12 @@ impl Fairness {
         self.next.remove(&life);
     }
 
-    /// A worker is handed a call.
-    pub(crate) fn started(&mut self, life: u64, call: CallKey) {
+    /// A worker is handed a call. Calls of reservations take precedence.
+    pub(crate) fn started(&mut self, life: u64, call: CallKey, is_reserved: bool) {
         self.started.push((life, call));
+        if is_reserved {
+            self.waits.remove(&(life, call));
+        }
     }
 
     /// Whether a call has started although an older call was next and still waits.
