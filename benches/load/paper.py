@@ -6,7 +6,8 @@ Each file holds what `farcall bench load EXPERIMENT --json` printed; files of on
 drawn together. First paper: performance of each call and load by the number of clients (many, ep,
 wan: Tables 3 to 8), clients times threads (threads: Fig. 6), one client beside local code (single:
 Figs. 3 and 4), sites alone and at once (sites: Fig. 8). Second paper (world): calls sorted by
-client time with their parts (Figs. 5 to 8), up and down (Table 4). Prints the tables as Markdown.
+client time with their parts (Figs. 5 to 8), up and down (Table 4), and (bmi) the time of branch
+and bound on eight servers (Tables 6 and 7). Prints the tables as Markdown.
 """
 
 import argparse
@@ -32,6 +33,10 @@ def main():
         if experiment == "world":
             print_world([part for file in parts for part in file["summary"]])
             draw_world([call for file in parts for call in file["calls"]], path)
+        elif experiment == "bmi":
+            problems = [problem for file in parts for problem in file["problems"]]
+            print_bmi(problems)
+            draw_bmi(problems, path)
         elif experiment == "single":
             rows = [row for file in parts for row in file["rows"]]
             print_rows(rows)
@@ -48,7 +53,7 @@ def by_experiment(files):
     experiments = {}
     for file in files:
         measured = json.loads(file.read_text())
-        if "calls" in measured:
+        if "experiment" in measured:
             name = measured["experiment"]
         else:
             name = measured["cases"][0]["experiment"] if measured["cases"] else "single"
@@ -126,6 +131,58 @@ def draw_world(calls, path):
         row[0].set_ylabel("seconds")
     axes[0][0].legend()
     save(figure, path)
+
+
+def print_bmi(problems):
+    """Tables 6 and 7 of the second paper, beside the runs here."""
+    columns = ["problem", "", "boxes", "calls", "a call computes", "and communicates"]
+    print("|", " | ".join([*columns, "communication in all", "time", "relative to 1 server"]), "|")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for problem in problems:
+        paper, alone = problem["paper"], problem["alone"]["seconds"]
+        rows = [
+            ["the paper, 8 servers", paper["calls"], paper["calls"], f"{paper['compute_s']:.2f} s"]
+            + [f"{paper['communicate_s']:.2f} s", f"{paper['all_communicate_s'][0]:.0f} s"]
+            + [f"{paper['all_s'][0]:.0f} s", f"{paper['all_s'][0] / paper['all_s'][1]:.2f}"],
+            ["the paper, 1 server", "", 1, "", "", f"{paper['all_communicate_s'][1]:.2f} s"]
+            + [f"{paper['all_s'][1]:.0f} s", 1],
+        ]
+        for text, how, servers in (
+            ("8 servers, one box a call", "single", 8),
+            ("8 servers, `auto`", "auto", 8),
+            ("1 server", "alone", 1),
+        ):
+            run = problem[how]
+            communicates = run["calls"] * run["communicate_s"] / servers
+            rows.append(
+                [text, run["boxes"], run["calls"], f"{run['compute_s']:.2f} s"]
+                + [f"{run['communicate_s']:.2f} s", f"{communicates:.1f} s"]
+                + [f"{run['seconds']:.1f} s", f"{run['seconds'] / alone:.2f}"]
+            )
+        for row in rows:
+            print(" | ".join(["| " + problem_name(problem), *map(str, row)]), "|")
+
+
+def draw_bmi(problems, path):
+    """Table 7: the time on eight servers, relative to that on one."""
+    figure, axis = plt.subplots(figsize=(6, 4))
+    alone = [problem["alone"]["seconds"] for problem in problems]
+    bars = {"the paper": [one["paper"]["all_s"][0] / one["paper"]["all_s"][1] for one in problems]}
+    for name, how in (("one box a call", "single"), ("auto", "auto")):
+        seconds = [problem[how]["seconds"] for problem in problems]
+        bars[name] = [one / of for one, of in zip(seconds, alone, strict=True)]
+    for place, (name, heights) in enumerate(bars.items()):
+        axis.bar([k + 0.27 * place for k in range(len(problems))], heights, width=0.27, label=name)
+    axis.axhline(1, color="black", linewidth=1)
+    axis.set_xticks([k + 0.27 for k in range(len(problems))], map(problem_name, problems))
+    axis.set(ylabel="time on 8 servers / time on 1 server")
+    axis.legend()
+    save(figure, path)
+
+
+def problem_name(problem):
+    """The dimensions of x and y, and the order of the matrices."""
+    return f"({problem['nx']}, {problem['ny']}, {problem['m']})"
 
 
 def draw_sites(cases, path):

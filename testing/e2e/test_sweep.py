@@ -8,7 +8,7 @@ import threading
 import farcall
 import numpy as np
 import pytest
-from servers import FARCALL, FAULTS, LIBRARIES, wait_until
+from servers import FARCALL, FAULTS, LIBRARIES, up_local, wait_until
 
 STEPS = f"""\
 Module test;
@@ -127,6 +127,84 @@ def test_one_server_is_enough_and_brief_calls_are_grouped(server):
     x = np.arange(3.0)
     results = ddot.map(({"n": 3, "x": x, "y": x * n} for n in range(2000)), incx=1, incy=1)
     assert [result.r for result in results] == [5.0 * n for n in range(2000)]
+
+
+NORMS = """\
+Globals {
+#include <math.h>
+#include <time.h>
+}
+Module lists;
+Define norms(IN int count, IN int n, IN double us, IN double x[count][n], OUT double norm[count],
+    OUT int *entries) Repeatable "yes"
+{
+    double seconds = count * us * 1e-6;
+    struct timespec pause = { (time_t)seconds, (long)(1e9 * fmod(seconds, 1)) };
+    int i, k;
+    nanosleep(&pause, 0);
+    for (i = 0; i < count; i++) {
+        norm[i] = 0;
+        for (k = 0; k < n; k++)
+            norm[i] += x[i * n + k] * x[i * n + k];
+    }
+    *entries = count;
+}
+"""
+
+
+@pytest.fixture
+def norms(start, tmp_path):
+    """A function that takes a list, and naps for each entry."""
+    path = tmp_path / "lists.idl"
+    path.write_text(NORMS)
+    return start(path, options=("--allow-code",)).connect().function("norms")
+
+
+@pytest.mark.parametrize(("group", "calls"), [(1, [1] * 20), (7, [7] * 14 + [6] * 6)])
+def test_a_function_that_takes_a_list_gets_groups(norms, group, calls):
+    entries = [{"x": np.full(3, float(k))} for k in range(20)]
+    results = norms.map(entries, group=group, n=3, us=0.0).wait()
+    assert [result.norm for result in results] == [3.0 * k * k for k in range(20)]
+    assert [result.entries for result in results] == calls
+
+
+def test_the_size_of_groups_follows_the_time_of_an_entry(norms):
+    entries = [{"x": np.ones(3)} for _ in range(40)]
+    slow = norms.map(entries[:6], n=3, us=50_000.0)
+    assert [result.entries for result in slow.wait()] == [1] * 6
+    assert slow.wanted == 1
+    brief = norms.map(({"x": np.ones(3)} for _ in range(3000)), n=3, us=0.0, group="auto")
+    taken = [result.entries for result in brief.wait()]
+    assert len(taken) == 3000
+    assert max(taken) > 32
+    assert brief.wanted > 32
+    # A server that is known gets whole groups from the start, unless the entries are others.
+    again = norms.map(entries, n=3, us=0.0).wait()
+    assert again[0].entries > 8
+    others = norms.map([{"x": np.ones(4)} for _ in range(40)], n=4, us=0.0).wait()
+    assert others[0].entries == 1
+
+
+def test_all_servers_share_the_entries_of_a_list(tmp_path):
+    path = tmp_path / "lists.idl"
+    path.write_text(NORMS)
+    with up_local(path) as address:
+        norms = farcall.connect(address).function("norms")
+        sweep = norms.map([{"x": np.full(2, float(k))} for k in range(200)], n=2, us=500.0)
+        results = sweep.wait()
+    assert [result.norm for result in results] == [2.0 * k * k for k in range(200)]
+    # The largest group leaves work for the two other servers.
+    assert max(result.entries for result in results) <= 200 / 3
+
+
+def test_an_error_of_a_group_is_that_of_each_entry(norms):
+    entries = [{"x": np.ones(3)}, {"x": np.ones(4)}]
+    sweep = norms.map(entries, group=2, n=3, us=0.0)
+    with pytest.raises(ValueError, match="same shape"):
+        sweep.wait()
+    assert sorted(sweep.errors) == [0, 1]
+    with pytest.raises(ValueError, match="number of entries"):
+        norms.map(entries, group=0, n=3, us=0.0)
 
 
 def test_a_transaction_runs_behind_a_metaserver(cluster):

@@ -16,7 +16,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyString};
 pub(crate) use store::{store, store_result};
 use types::{casts_safely, has_type};
-pub(crate) use types::{dtype, dtype_name};
+pub(crate) use types::{dtype, dtype_name, dtype_of, element_of};
 
 mod checks;
 mod store;

@@ -361,13 +361,18 @@ impl Function {
     /// Calls the function many times, on all servers that have it: once for each of `calls`, which
     /// is a dictionary of arguments by name, a tuple of arguments in order, or one value. All calls
     /// have the arguments `fixed`. This returns a sweep at once. Iterate over the sweep to get the
-    /// results in order, each when it is complete. Short calls travel in groups. If a server is
-    /// lost, its calls are made again at another server, if the interface says that they are
-    /// repeatable. With `progress`, or in a block of `farcall.progress`, a bar shows the progress.
-    #[pyo3(signature = (calls, *, progress=None, **fixed))]
+    /// results in order, each when it is complete. If a server is lost, its calls are made again at
+    /// another server, if the interface says that they are repeatable. With `progress`, or in a
+    /// block of `farcall.progress`, a bar shows the progress.
+    ///
+    /// A server gets `group` entries at a time; "auto" decides by the measured times of calls. If
+    /// the function takes a list, one call has a whole group. Such a function has an integer
+    /// parameter that is the outermost size of each array of an entry: leave it out.
+    #[pyo3(signature = (calls, *, group=None, progress=None, **fixed))]
     fn map<'py>(
         slf: &Bound<'py, Self>,
         calls: &Bound<'py, PyAny>,
+        group: Option<Bound<'py, PyAny>>,
         progress: Option<bool>,
         fixed: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
@@ -378,21 +383,25 @@ impl Function {
                 "a transaction records its calls: call the function in a loop instead of `map`";
             return Err(error::arguments(py, &this.name, text));
         }
-        let at = |server: farcall_client::Server| server.function(&this.name).ok();
+        let at = |server: farcall_client::Server| {
+            let function = server.function(&this.name).ok()?;
+            Some((server.address().to_string(), function))
+        };
         let found = py.detach(|| match this.client.reservation() {
             // All calls of a reservation go to one server.
             Some(_) => Vec::new(),
             None => this.client.servers().into_iter().filter_map(at).collect(),
         });
-        let function = |client| Function::new(client, this.origin.clone());
-        let mut functions: Vec<Function> = found.into_iter().map(function).collect();
+        let function = |(address, client)| (address, Function::new(client, this.origin.clone()));
+        let mut functions: Vec<(String, Function)> = found.into_iter().map(function).collect();
         if functions.is_empty() {
-            functions.push(function(this.client.clone()));
+            let address = this.client.server().address().to_string();
+            functions.push(function((address, this.client.clone())));
         }
         let empty = PyDict::new(py);
         let fixed = fixed.unwrap_or(&empty);
         let sweep = py.import("farcall._sweep")?.getattr("Sweep")?;
-        sweep.call1((functions, calls, fixed, progress))
+        sweep.call1((functions, calls, fixed, progress, group))
     }
 
     /// Starts a call and returns its future at once. Any number of calls may be under way at one

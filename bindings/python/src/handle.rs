@@ -5,6 +5,7 @@ use crate::array;
 use crate::error;
 use crate::origin::{self, Origin};
 use crate::server::Server;
+use crate::source::Source;
 use farcall_client::{Argument, ArrayForm, DataName, DataStatus, Error, HandleId, NoName};
 use farcall_idl::{ArrayLayout, Order, Param, Type};
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
@@ -108,6 +109,30 @@ impl Handle {
         })?;
         let is_owned = !stays && name.is_none();
         Ok(Handle::new(client, origin, is_owned))
+    }
+
+    /// Makes a server read a source.
+    pub(crate) fn of_source(
+        py: Python<'_>,
+        server: &farcall_client::Server,
+        origin: Origin,
+        source: &farcall_client::Source,
+        (order, stays): (Option<&str>, bool),
+    ) -> PyResult<Handle> {
+        let form = ArrayForm {
+            element: String::new(),
+            shape: Vec::new(),
+            column_major: match order {
+                None | Some("C") => false,
+                Some("F") => true,
+                Some(other) => {
+                    let expected = "\"C\" or \"F\"";
+                    return Err(error::argument(py, "put", "order", expected, other));
+                }
+            },
+        };
+        let (client, is_own) = origin::ask(py, || server.read_source(source, form, stays))?;
+        Ok(Handle::new(client, origin, is_own))
     }
 
     /// The named data of a name.
@@ -364,18 +389,22 @@ impl KnownData {
     }
 }
 
-/// Whether a caller gives an array that is at a server.
+/// Whether a caller gives an array that is at a server, or one that the server reads.
 pub(crate) fn stays(value: &Bound<'_, PyAny>) -> bool {
-    given(value).is_some() || value.cast::<Data>().is_ok()
+    given(value).is_some() || value.cast::<Data>().is_ok() || value.cast::<Source>().is_ok()
 }
 
-/// The argument for an array that is at a server.
+/// The argument for such an array.
 pub(crate) fn argument(
     value: &Bound<'_, PyAny>,
     server: &farcall_client::Server,
 ) -> Option<Argument<'static>> {
     if let Some(handle) = given(value) {
         return Some(handle.get().client.argument(server));
+    }
+    if let Ok(source) = value.cast::<Source>() {
+        let source = source.get().client().clone();
+        return Some(Argument::Source(Box::new(source)));
     }
     let data = value.cast::<Data>().ok()?;
     Some(Argument::Named(data.get().name.clone()))

@@ -23,6 +23,7 @@ mod scalar;
 mod server;
 #[cfg(target_os = "linux")]
 mod serving;
+mod source;
 mod texts;
 mod times;
 mod transaction;
@@ -56,6 +57,8 @@ mod _native {
     use crate::reservation::Reservation;
     #[pymodule_export]
     use crate::server::{FunctionSummary, Server, connect};
+    #[pymodule_export]
+    use crate::source::{Source, url};
     #[pymodule_export]
     use crate::times::Times;
     #[pymodule_export]

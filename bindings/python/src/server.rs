@@ -9,6 +9,7 @@ use crate::memory::SharedMemory;
 use crate::object::Object;
 use crate::origin::Origin;
 use crate::reservation::{self, Rate, Reservation};
+use crate::source::Source;
 use crate::times::Times;
 use crate::transaction::Transaction;
 use farcall_client::{Credentials, Options};
@@ -391,6 +392,7 @@ impl Server {
     }
 
     /// Stores an array at the server and returns its handle, which calls take as an array.
+    /// The array may also be `farcall.url(address)`, which the server reads.
     /// Functions of Fortran need matrices in columns: `order="F"`. The default is the order of the
     /// array. With `stays`, the server keeps the array after the connection ends. With a `name`,
     /// the array is named data: the server keeps it too, and calls take it as
@@ -413,6 +415,15 @@ impl Server {
             return Err(PyValueError::new_err(
                 "only named data can be shared: give a `name`",
             ));
+        }
+        if let Ok(source) = array.cast::<Source>() {
+            if name.is_some() {
+                return Err(PyValueError::new_err(
+                    "the server names the array of an address itself: leave `name` out",
+                ));
+            }
+            let source = source.get().client();
+            return Handle::of_source(py, &self.client, whose, source, (order, stays));
         }
         Handle::put(py, &self.client, whose, array, order, (stays, name, shared))
     }

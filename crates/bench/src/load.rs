@@ -23,8 +23,8 @@ use std::path::PathBuf;
 /// `dgesv` measures whether the rate holds up to 64 clients and whether the server treats all of
 /// them alike. The other cases repeat the experiments of the two Ninf papers.
 /// docs/papers/load-paper.md and docs/papers/world-paper.md compare the results with the papers.
-/// `wan`, `sites` and `world` create and remove network namespaces for long links, so they need
-/// root.
+/// `wan`, `sites`, `world` and `bmi` create and remove network namespaces for long links, so they
+/// need root. `bmi` runs examples/bmi, which `make -C examples/bmi` builds.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall bench load --check
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     pub(crate) json: bool,
     /// Exit with status 1 if a bar is missed
     #[arg(long)]
-    check: bool,
+    pub(crate) check: bool,
     /// Run fewer cases with shorter steps, which takes some minutes
     #[arg(long)]
     pub(crate) quick: bool,
@@ -132,6 +132,8 @@ pub(crate) enum What {
     Sites,
     /// The second paper: pdposv and pdsyev over LAN, domestic and world-wide links
     World,
+    /// The second paper: branch and bound on eight servers and on one (Tables 5 to 7)
+    Bmi,
 }
 
 impl Arguments {

@@ -79,7 +79,10 @@ fn main() -> ExitCode {
 }
 
 fn under_load(arguments: &load::Arguments) -> Result<(), Failure> {
-    if matches!(arguments.what, What::Wan | What::Sites | What::World) {
+    if matches!(
+        arguments.what,
+        What::Wan | What::Sites | What::World | What::Bmi
+    ) {
         signals::leave_no_lab()?;
     }
     match arguments.what {
@@ -91,5 +94,6 @@ fn under_load(arguments: &load::Arguments) -> Result<(), Failure> {
         What::Wan => papers::sites::wan(arguments),
         What::Sites => papers::sites::sites(arguments),
         What::World => papers::world::measure(arguments),
+        What::Bmi => papers::bmi::measure(arguments),
     }
 }

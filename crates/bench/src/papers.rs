@@ -4,6 +4,7 @@
 //! This module has only what the papers fix, such as links, sizes and paces. Clients, servers and
 //! tables are in [`crate::load`].
 
+pub(crate) mod bmi;
 mod links;
 mod local;
 pub(crate) mod one_host;

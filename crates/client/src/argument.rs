@@ -14,6 +14,7 @@ pub use array::{Array, Element};
 pub(crate) use held::Held;
 
 use crate::callback::Callback;
+use crate::data::Source;
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{DataName, HandleId};
 
@@ -43,6 +44,9 @@ pub enum Argument<'a> {
     Handle(HandleId),
     /// Named data at any server. The function reads them and does not write them.
     Named(DataName),
+    /// An array at an address outside of Farcall. The server of the call reads it, and the function
+    /// does not write it.
+    Source(Box<Source>),
 }
 
 /// Memory of one argument.
@@ -64,7 +68,8 @@ impl Argument<'_> {
             | Argument::Skip
             | Argument::Function(_)
             | Argument::Handle(_)
-            | Argument::Named(_) => &[],
+            | Argument::Named(_)
+            | Argument::Source(_) => &[],
         }
     }
 
@@ -101,6 +106,7 @@ impl Argument<'_> {
             Argument::Function(function) => Argument::Function(function.clone()),
             Argument::Handle(id) => Argument::Handle(*id),
             Argument::Named(name) => Argument::Named(name.clone()),
+            Argument::Source(source) => Argument::Source(source.clone()),
         }
     }
 
@@ -122,9 +128,12 @@ impl Argument<'_> {
         }
     }
 
-    /// Whether this is an array at a server.
+    /// Whether this is an array at a server, or one that a server reads.
     pub(crate) fn is_at_server(&self) -> bool {
-        matches!(self, Argument::Handle(_) | Argument::Named(_))
+        matches!(
+            self,
+            Argument::Handle(_) | Argument::Named(_) | Argument::Source(_)
+        )
     }
 
     pub(crate) fn what(&self) -> &'static str {
@@ -138,6 +147,7 @@ impl Argument<'_> {
             Argument::Function(_) => "a function",
             Argument::Handle(_) => "a handle",
             Argument::Named(_) => "named data",
+            Argument::Source(_) => "an address",
         }
     }
 }

@@ -78,13 +78,13 @@ pub use argument::{Argument, Array, Element};
 pub use call::LaidOut;
 pub use callback::{Callback, CallbackArguments};
 pub use credentials::{Credentials, secret_files};
-pub use data::{DataStatus, Named};
+pub use data::{DataStatus, Named, Source};
 pub use description::FunctionSummary;
 pub use error::{ArgumentError, CallbackError, Error, Failure, Fault};
 pub use estimate::Estimate;
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{
-    ArrayForm, DataName, DurableState, FailureKind, HandleId, JobId, NoId, NoName,
+    ArrayForm, DataName, DurableState, FailureKind, HandleId, JobId, NoId, NoName, SourceOptions,
 };
 pub use function::Function;
 pub use metaserver::Metaserver;

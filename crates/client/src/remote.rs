@@ -22,6 +22,7 @@ mod reservation;
 mod reserved;
 mod server;
 mod socket;
+mod source;
 mod staging;
 mod streams;
 
@@ -35,4 +36,5 @@ pub use object::{Object, ObjectStatus};
 pub(crate) use requests::names::check_names;
 pub(crate) use requests::{directory, functions, operation};
 pub(crate) use server::Server;
+pub(crate) use source::{OwnArrays, wanted};
 pub(crate) use streams::is_large;

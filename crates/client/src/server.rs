@@ -3,7 +3,7 @@
 //! Each operation chooses here, once, between `remote` (one server) and `grid` (many).
 
 use crate::address::Address;
-use crate::data::DataStatus;
+use crate::data::{DataStatus, Source};
 use crate::description::FunctionSummary;
 use crate::error::Error;
 use crate::grid::Grid;
@@ -244,6 +244,22 @@ impl Server {
             Backend::One(server) => server.data(name),
             Backend::Many(grid) => grid.data(name),
         }
+    }
+
+    /// Makes the server read an array from an address outside of Farcall, in the type `form` names
+    /// (empty: that of the source) and in its order; the shape is that of the source. Returns the
+    /// array, and whether it belongs to the caller alone. The server keeps the array of a source
+    /// that says its version, as named data; it reads it again after a change only.
+    ///
+    /// # Errors
+    /// The server's operator has not named the address, or it cannot be read.
+    pub fn read_source(
+        &self,
+        source: &Source,
+        form: ArrayForm,
+        stays: bool,
+    ) -> Result<(Handle, bool), Error> {
+        self.peer().read_source(source, form, stays)
     }
 
     /// All named data that the caller may see, by name.

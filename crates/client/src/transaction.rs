@@ -330,7 +330,9 @@ impl RecordedArgument {
                     false => RecordedArgument::In(memory.start.cast_const(), memory.bytes),
                 }
             }
-            Argument::Skip | Argument::Handle(_) | Argument::Named(_) => RecordedArgument::Skip,
+            Argument::Skip | Argument::Handle(_) | Argument::Named(_) | Argument::Source(_) => {
+                RecordedArgument::Skip
+            }
             Argument::Function(function) => RecordedArgument::Function(function.clone()),
         }
     }

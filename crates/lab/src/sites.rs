@@ -59,7 +59,13 @@ impl Sites {
         let lab = Lab::build(&vec![&[][..]; shapes.len() + 1], None)?;
         let lines = (0..shapes.len()).map(|site| {
             let server = end(&lab, SERVER, server_end(site), Sites::address(site), site)?;
-            let client = end(&lab, site + 1, SITE_END.into(), client_address(site), site)?;
+            let client = end(
+                &lab,
+                site + 1,
+                SITE_END.into(),
+                Sites::site_address(site),
+                site,
+            )?;
             Line::start([client, server], shapes[site].round_trip / 2)
         });
         let lines = lines.collect::<Result<_, _>>()?;
@@ -101,16 +107,17 @@ impl Sites {
     pub fn address(site: usize) -> Ipv4Addr {
         Ipv4Addr::new(10, 79, site as u8, 1)
     }
+
+    /// A site's own address on its line.
+    pub fn site_address(site: usize) -> Ipv4Addr {
+        Ipv4Addr::new(10, 79, site as u8, 2)
+    }
 }
 
 const SITE_END: &str = "line";
 
 fn server_end(site: usize) -> String {
     format!("site{site}")
-}
-
-fn client_address(site: usize) -> Ipv4Addr {
-    Ipv4Addr::new(10, 79, site as u8, 2)
 }
 
 /// Creates one end of a line and brings it up.

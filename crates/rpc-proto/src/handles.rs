@@ -17,6 +17,9 @@ pub const PARTS: u64 = 1 << 6;
 /// Feature bit: arrays travel from server to server. Needs [`HANDLES`].
 pub const LOANS: u64 = 1 << 13;
 
+/// Feature bit: the server reads arrays from addresses outside of Farcall. Needs [`LOANS`].
+pub const SOURCES: u64 = 1 << 20;
+
 /// Most dimensions of an array.
 const MAX_DIMENSIONS: usize = 32;
 
@@ -75,21 +78,55 @@ impl ArrayPart {
     }
 }
 
-/// Asks a server to read an array from another server and to store it.
+/// Asks a server to read an array from another server, or from an address outside of Farcall, and
+/// to store it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Pull {
-    /// Address of the other server, as this one reaches it.
+    /// Address of the other server, as this one reaches it; or that of the source.
     #[n(0)]
     pub address: String,
-    /// The name under which the other server lends the array.
+    /// The name under which the other server lends the array. Zeros for a source.
     #[n(1)]
     pub loan: HandleId,
-    /// Type, shape and order.
+    /// Type, shape and order. For a source: the wanted type, or an empty text for that of the
+    /// source; no shape; and the wanted order.
     #[n(2)]
     pub form: ArrayForm,
     /// Whether it remains after the end of the connection.
     #[n(3)]
     pub stays: bool,
+    /// How to read a source: the address is outside of Farcall. Needs [`SOURCES`].
+    #[n(4)]
+    pub source: Option<SourceOptions>,
+}
+
+/// How to read an array from an address outside of Farcall.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct SourceOptions {
+    /// `npy`, `raw`, `csv` and so on; otherwise the end of the address says it.
+    #[n(0)]
+    pub format: Option<String>,
+    /// Type of the numbers of a format that does not say it, by its name in the interface language.
+    #[n(1)]
+    pub element: Option<String>,
+    /// The shape of raw numbers. For other formats: the shape that the array must have.
+    #[n(2)]
+    pub shape: Option<Vec<u64>>,
+    /// Whether the first index of raw numbers varies fastest.
+    #[n(3)]
+    pub column_major: Option<bool>,
+    /// The columns of a table.
+    #[n(4)]
+    pub columns: Option<Vec<String>>,
+    /// The query to a database.
+    #[n(5)]
+    pub query: Option<String>,
+    /// The SHA-256 checksum of the bytes of the source, as 64 hexadecimal digits.
+    #[n(6)]
+    pub sha256: Option<String>,
+    /// Whether raw numbers have their highest byte first.
+    #[n(7)]
+    pub big_endian: Option<bool>,
 }
 
 /// The status of a stored array. Times are milliseconds since 1970, UTC.

@@ -5,6 +5,7 @@
 use crate::keys::{CallKey, ConnectionKey, MemoryKey, WorkerKey};
 use crate::names::DataFile;
 use crate::record::{Content, Entry, Record, Stored};
+use crate::source::SourceRequest;
 use farcall_record::Line;
 use farcall_rpc_proto::{CallbackAnswer, Failure, HandleId, JobId, Pieces, User};
 use std::collections::VecDeque;
@@ -170,6 +171,24 @@ pub enum Action {
         /// Its length.
         bytes: u64,
     },
+    /// Let a connector open a source. [`Event::SourceFound`](crate::Event::SourceFound) follows.
+    OpenSource {
+        /// Number of this read.
+        number: u64,
+        /// The wanted array.
+        wanted: Box<SourceRequest>,
+    },
+    /// Read the array that was found at a source. [`Event::Pulled`](crate::Event::Pulled) follows.
+    TakeSource {
+        /// Number of the read.
+        number: u64,
+        /// Destination.
+        memory: MemoryKey,
+        /// Its length.
+        bytes: u64,
+    },
+    /// Leave the array that was found at a source. Nothing follows.
+    LeaveSource(u64),
     /// Read a file of the data folder. [`Event::DataRead`](crate::Event::DataRead) follows.
     ReadData {
         /// The array of the file.

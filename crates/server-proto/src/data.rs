@@ -4,6 +4,7 @@
 mod named;
 mod parts;
 mod pull;
+pub(crate) mod source;
 mod stored;
 
 use crate::arrays::Store;
@@ -20,8 +21,10 @@ use std::collections::VecDeque;
 pub(crate) struct Data {
     pub(crate) arrays: Store,
     pub(crate) names: Names,
-    /// Arrays that are being read from other servers.
-    pub(crate) pulls: pull::Pulls,
+    /// Arrays that are being read from elsewhere.
+    pulls: pull::Pulls,
+    /// Sources that are being opened, and those that were read.
+    sources: source::Sources,
     /// Files of the data folder that are being read.
     data_reads: Vec<(HandleId, MemoryKey)>,
     /// Calls whose turn to use arrays may have come.
@@ -39,6 +42,7 @@ impl Data {
             arrays: Store::new(settings.arrays.clone(), settings.limits.memory),
             names,
             pulls: pull::Pulls::default(),
+            sources: source::Sources::default(),
             data_reads: Vec::new(),
             candidates: VecDeque::new(),
             refused: None,

@@ -5,7 +5,7 @@
 //! [`Step`], and steps are performed here and nowhere else.
 
 mod calls;
-mod clients;
+pub(crate) mod clients;
 mod offer;
 mod overview;
 mod requests;
@@ -20,7 +20,7 @@ use crate::account::Totals;
 use crate::action::{Action, Actions};
 use crate::clients::Clients;
 use crate::context::{Clock, Context, Step};
-use crate::data::Data;
+use crate::data::{Data, source};
 use crate::disk::{Disk, Purpose};
 use crate::durable_calls::DurableCalls;
 use crate::elements::{Elements, Loss};
@@ -166,6 +166,7 @@ impl Engine {
             Event::Changed(id, changed) => self.durable_calls.changed(cx, id, changed.as_ref()),
             Event::Forgotten(id) => self.durable_calls.forgotten(cx, id),
             Event::Pulled(number, read) => self.data.pulled(cx, number, read),
+            Event::SourceFound(number, found) => source::found(&mut self.data, cx, number, found),
             Event::DataRead(id, read) => self.data.data_read(cx, id, read),
             Event::Folder(files) => self.data.folder_changed(cx, files),
             Event::Library(checked) => {
@@ -214,6 +215,7 @@ impl Engine {
             self.lanes.forget(key);
         }
         self.use_room();
+        takeover::go_on(self);
         while self.data.has_candidates() {
             self.data.serve_candidates(&mut self.cx);
             self.settle();
@@ -233,6 +235,7 @@ impl Engine {
             return;
         }
         self.serve_starved();
+        source::serve(&mut self.data, &mut self.cx);
         self.durable_calls.serve_starved(&mut self.cx);
         // The next server takes what this one has not begun.
         if !self.cx.draining {

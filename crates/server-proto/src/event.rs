@@ -4,6 +4,7 @@
 use crate::keys::{CallKey, ConnectionKey, MemoryKey, WorkerKey};
 use crate::names::DataFile;
 use crate::record::{Changed, DiskError, Record, Stored};
+use crate::source::SourceFound;
 use farcall_idl::Document;
 use farcall_rpc_proto::{Callback, Failure, FailureKind, HandleId, JobId, Nanos, User};
 
@@ -164,8 +165,10 @@ pub enum Event {
     /// The journal has forgotten a call.
     Forgotten(JobId),
 
-    /// The read of an array from another server has ended.
+    /// The read of an array from another server or from a source has ended.
     Pulled(u64, Result<(), Failure>),
+    /// What is at the address of a source, or why it cannot be read.
+    SourceFound(u64, Result<SourceFound, Failure>),
     /// The read of a data file has ended.
     DataRead(HandleId, Result<(), String>),
     /// The current contents of the data folder.

@@ -60,11 +60,15 @@ pub enum Flaw {
     ExpiresByCalendar,
     /// A slow client may hold memory for which others wait.
     AwaitsSlowClients,
+    /// Workers with the old files of a library go on after the files were replaced.
+    KeepsOldFiles,
+    /// A source that was read is not asked whether it has changed.
+    KeepsOldSources,
 }
 
 impl Flaw {
     /// All deliberate faults.
-    pub const ALL: [Flaw; 28] = [
+    pub const ALL: [Flaw; 30] = [
         Flaw::SharesBuffers,
         Flaw::SharesWorkers,
         Flaw::RunsAgain,
@@ -93,6 +97,8 @@ impl Flaw {
         Flaw::ReadsOneLog,
         Flaw::ExpiresByCalendar,
         Flaw::AwaitsSlowClients,
+        Flaw::KeepsOldFiles,
+        Flaw::KeepsOldSources,
     ];
 }
 

@@ -44,6 +44,7 @@ mod reservations;
 mod segments;
 mod server;
 mod settings;
+pub mod source;
 mod worker;
 mod workers;
 

@@ -6,7 +6,7 @@ use crate::action::Direction;
 use crate::call::ActiveCall;
 use crate::clients::Clients;
 use crate::connection::Connection;
-use crate::engine::{Engine, Overview, Reports, ServerStatus};
+use crate::engine::{self, Engine, Overview, Reports, ServerStatus};
 use crate::event::{Accepted, Event, Now};
 use crate::functions::Functions;
 use crate::keys::{ConnectionKey, MemoryKey, WorkerKey};
@@ -184,6 +184,7 @@ impl Server {
         hello.features |= proto::PARTS | proto::CREDIT | proto::KEPT_OBJECTS;
         hello.calls = u32::try_from(limits.calls).ok();
         hello.features |= proto::LOANS | proto::NAMES | proto::RESERVATIONS;
+        hello.features |= proto::SOURCES;
         if cx.settings.has_state {
             hello.features |= proto::JOBS;
         }
@@ -286,10 +287,15 @@ impl Server {
             self.engine.release(call);
         }
         // The emptied list is reused for the next results.
-        if let Some(connection) = self.engine.cx.clients.get_mut(key)
+        let cx = &mut self.engine.cx;
+        if let Some(connection) = cx.clients.get_mut(key)
             && connection.sending.is_empty()
         {
             connection.sending = sent;
+            if cx.stopping.is_some() {
+                engine::clients::say_goodbye(cx, key);
+                cx.answered(key);
+            }
         }
         self.engine.settle();
     }

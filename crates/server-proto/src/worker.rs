@@ -45,8 +45,8 @@ pub(crate) type Found = Rc<[Option<String>]>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     Current,
-    /// A new one, which the server uses if this worker can bind it.
-    Trial,
+    /// A new one, which the server uses if this worker can bind it. It started at this time.
+    Trial(Nanos),
     /// One that has been replaced. The worker gets no more calls, except of its object.
     Old,
 }
@@ -91,7 +91,7 @@ pub(crate) struct Worker {
     /// nobody else.
     pub(crate) user: Option<User>,
     pub(crate) state: State,
-    /// When it became idle, or last ran something.
+    /// When it started, became idle, or last ran something.
     rested: Nanos,
     /// Its object, if it has one. It then runs methods of this object only.
     pub(crate) object: Option<ObjectState>,
@@ -172,6 +172,11 @@ impl Worker {
         fits && self.version != Version::Old
             && (for_user || has(Flaw::SharesWorkers))
             && self.object.is_none()
+    }
+
+    /// Whether it may have older files than a worker that has started at `since` and is ready.
+    pub(crate) fn is_older(&self, since: Nanos) -> bool {
+        self.state != State::Starting || self.rested <= since
     }
 
     /// How long it has been unused.

@@ -4,8 +4,9 @@
 
 use crate::action::Action;
 use crate::context::Context;
+use crate::flaw::{Flaw, has};
 use crate::keys::{Table, WorkerKey};
-use crate::worker::{Found, Need, State, Version, Worker};
+use crate::worker::{Found, Need, Version, Worker};
 use farcall_rpc_proto::{Failure, FailureKind, Nanos};
 
 /// A worker that is killed while it starts is started so many times.
@@ -67,10 +68,16 @@ impl Workers {
         Some(worker.library)
     }
 
-    /// Starts a worker with the new version of a library.
+    /// Starts a worker with the new version of a library. A worker that tries an earlier one no
+    /// longer matters.
     pub(crate) fn try_again(&mut self, cx: &mut Context, library: usize) {
+        for (_, worker) in self.iter_mut().filter(|(_, one)| one.library == library) {
+            if matches!(worker.version, Version::Trial(_)) {
+                worker.version = Version::Old;
+            }
+        }
         let worker = self.start(cx, library, 1);
-        self[worker].version = Version::Trial;
+        self[worker].version = Version::Trial(cx.now());
     }
 
     /// Records what a worker has found behind its functions. If it tried a new version of its
@@ -81,12 +88,13 @@ impl Workers {
         };
         let library = worker.library;
         worker.found(libraries);
-        if std::mem::replace(&mut worker.version, Version::Current) != Version::Trial {
+        let Version::Trial(since) = worker.version else {
             return false;
-        }
-        for (other, worker) in self.iter_mut() {
-            let is_older = other != key && worker.state != State::Starting;
-            if worker.library == library && is_older {
+        };
+        worker.version = Version::Current;
+        let others = self.iter_mut().filter(|(other, _)| *other != key);
+        for (_, worker) in others.filter(|(_, one)| one.library == library && one.is_older(since)) {
+            if !has(Flaw::KeepsOldFiles) {
                 worker.version = Version::Old;
             }
         }

@@ -1,4 +1,5 @@
-//! Arrays that threads bring into memory: from other servers, and from the data folder.
+//! Arrays that threads bring into memory: from other servers, from sources, and from the data
+//! folder.
 //!
 //! Another server is not trusted, because a client chooses its address: connections go to networks
 //! that the operator allows (`data.peers`), with a time limit and without shared memory. The other
@@ -7,11 +8,14 @@
 
 use crate::folder::{self, Folder};
 use crate::memories::Memories;
+use crate::sources::{self, Connectors, Destination};
 use farcall_client::{Address, Credentials, Options};
 use farcall_rpc_proto::{Failure, FailureKind, HandleId};
-use farcall_server_proto::{DataFile, Event, MemoryKey};
+use farcall_server_proto::source::{SourceFound, SourceRequest};
+use farcall_server_proto::{Action, DataFile, Event, MemoryKey};
 use farcall_worker::MemoryObject;
 use ipnet::IpNet;
+use std::collections::HashMap;
 use std::net::ToSocketAddrs;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -26,7 +30,7 @@ const GREETING: Duration = Duration::from_secs(3);
 
 /// The result of a thread.
 struct Arrival {
-    memory: (MemoryKey, MemoryObject),
+    memory: Option<(MemoryKey, MemoryObject)>,
     event: Event,
 }
 
@@ -42,10 +46,18 @@ pub(crate) struct Arrivals {
     receiver: Receiver<Arrival>,
     /// Read from the environment at the first use.
     credentials: Option<Credentials>,
+    connectors: Arc<Connectors>,
+    /// The threads that wait for memory, by the numbers of their reads.
+    opened: HashMap<u64, Sender<Destination>>,
 }
 
 impl Arrivals {
-    pub(crate) fn new(folder: Option<Folder>, peers: Vec<IpNet>, doorbell: OwnedFd) -> Arrivals {
+    pub(crate) fn new(
+        folder: Option<Folder>,
+        peers: Vec<IpNet>,
+        connectors: Arc<Connectors>,
+        doorbell: OwnedFd,
+    ) -> Arrivals {
         let (sender, receiver) = channel();
         Arrivals {
             folder,
@@ -54,17 +66,52 @@ impl Arrivals {
             sender,
             receiver,
             credentials: None,
+            connectors,
+            opened: HashMap::new(),
         }
     }
 
     /// The next finished read, with its memory returned.
-    pub(crate) fn next(&self, memories: &mut Memories) -> Option<Event> {
+    pub(crate) fn next(&mut self, memories: &mut Memories) -> Option<Event> {
         if let Ok(Arrival { memory, event }) = self.receiver.try_recv() {
-            memories.put(memory.0, memory.1);
+            if let Some((key, object)) = memory {
+                memories.put(key, object);
+            }
+            if let Event::SourceFound(number, found) = &event
+                && !matches!(found, Ok(SourceFound::Array { .. }))
+            {
+                self.opened.remove(number);
+            }
             return Some(event);
         }
         let changed = self.folder.as_ref().and_then(Folder::changed);
         changed.map(Event::Folder)
+    }
+
+    /// Performs an action on arrays from elsewhere. Returns the resulting event if it is known at
+    /// once.
+    pub(crate) fn execute(&mut self, action: Action, memories: &mut Memories) -> Option<Event> {
+        match action {
+            Action::Pull {
+                number,
+                address,
+                loan,
+                memory,
+                bytes,
+            } => self.pull(number, &address, loan, (memory, bytes), memories),
+            Action::OpenSource { number, wanted } => self.open_source(number, wanted),
+            Action::TakeSource {
+                number,
+                memory,
+                bytes,
+            } => self.take_source(number, (memory, bytes), memories),
+            Action::LeaveSource(number) => {
+                self.opened.remove(&number);
+                None
+            }
+            Action::ReadData { id, file, memory } => self.read_data(id, file, memory, memories),
+            _ => None,
+        }
     }
 
     /// Starts a thread that works on memory and ends with an event.
@@ -89,7 +136,7 @@ impl Arrivals {
         let started = thread.spawn(move || {
             let Ok(object) = take.recv() else { return };
             let event = work(&object);
-            let memory = (key, object);
+            let memory = Some((key, object));
             // If the server has ended, nobody waits for the result.
             if sender.send(Arrival { memory, event }).is_ok() {
                 let _ = rustix::io::write(&doorbell, &1u64.to_ne_bytes());
@@ -109,7 +156,7 @@ impl Arrivals {
     }
 
     /// Starts to read an array from another server.
-    pub(crate) fn pull(
+    fn pull(
         &mut self,
         number: u64,
         address: &str,
@@ -159,8 +206,54 @@ impl Arrivals {
         )
     }
 
+    /// Starts a thread that opens a source.
+    fn open_source(&mut self, number: u64, wanted: Box<SourceRequest>) -> Option<Event> {
+        let doorbell = match self.doorbell.try_clone() {
+            Ok(doorbell) => doorbell,
+            Err(error) => return Some(not_opened(number, &wanted, &error)),
+        };
+        let (sender, connectors) = (self.sender.clone(), self.connectors.clone());
+        let (give, take) = channel();
+        let asked = wanted.clone();
+        let run = move || {
+            let tell = |memory, event| {
+                // If the server has ended, nobody waits for the result.
+                if sender.send(Arrival { memory, event }).is_ok() {
+                    let _ = rustix::io::write(&doorbell, &1u64.to_ne_bytes());
+                }
+            };
+            let found = |found| tell(None, Event::SourceFound(number, found));
+            if let Some((memory, read)) = connectors.read(&asked, found, &take) {
+                let memory = Some((memory.key, memory.object));
+                tell(memory, Event::Pulled(number, read));
+            }
+        };
+        let thread = std::thread::Builder::new().name("source".to_string());
+        match thread.spawn(run) {
+            Ok(_) => {
+                self.opened.insert(number, give);
+                None
+            }
+            Err(error) => Some(not_opened(number, &wanted, &error)),
+        }
+    }
+
+    /// Lets the thread that has opened a source read its array.
+    fn take_source(
+        &mut self,
+        number: u64,
+        memory: (MemoryKey, u64),
+        memories: &mut Memories,
+    ) -> Option<Event> {
+        let thread = self.opened.remove(&number);
+        (!sources::pass(thread, memory, memories)).then(|| {
+            let text = "the array of a source did not arrive; try again";
+            Event::Pulled(number, Err(Failure::new(FailureKind::Internal, text)))
+        })
+    }
+
     /// Starts to read a file of the data folder.
-    pub(crate) fn read_data(
+    fn read_data(
         &mut self,
         id: HandleId,
         file: Arc<DataFile>,
@@ -178,6 +271,11 @@ impl Arrivals {
         let error = brought.err()?;
         Some(Event::DataRead(id, Err(error)))
     }
+}
+
+fn not_opened(number: u64, wanted: &SourceRequest, error: &std::io::Error) -> Event {
+    let text = format!("the source {} cannot be read: {error}", wanted.shown());
+    Event::SourceFound(number, Err(Failure::new(FailureKind::Internal, text)))
 }
 
 fn read(root: &OwnedFd, id: HandleId, file: &DataFile, memory: &MemoryObject) -> Event {

@@ -2,6 +2,7 @@
 //! operators.
 
 use crate::disk::StateSettings;
+use crate::sources::{Connectors, Source, Sources};
 use farcall_access as access;
 use farcall_record::Budget;
 use farcall_schedule::Policy;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Least memory limit of a worker. Libraries reserve memory that they do not use.
@@ -52,6 +54,8 @@ pub struct Config {
     pub groups: Groups,
     /// Stored arrays and named data.
     pub data: Data,
+    /// Addresses outside of Farcall from which users may read arrays.
+    pub sources: Sources,
     /// Who may connect.
     pub access: access::Settings,
     /// TLS on the TCP addresses; without it connections are in clear text.
@@ -181,6 +185,7 @@ impl Config {
             ("record", self.record != other.record),
             ("groups", self.groups != other.groups),
             ("data", self.data != other.data),
+            ("sources", self.sources != other.sources),
             ("access", self.access != other.access),
             ("tls", self.tls != other.tls),
             ("queue", self.queue != other.queue),
@@ -266,11 +271,11 @@ impl Config {
             .chain(certificates)
             .chain(farcall_client::secret_files())
             .chain(self.state.clone())
+            .chain(self.sources.values().flat_map(Source::secrets))
             .chain(self.access.audit.clone())
             .chain(self.record_folder());
         // A file that does not exist yet is hidden under its future name.
         let own = own.map(|path| std::fs::canonicalize(&path).unwrap_or(path));
-        let is_root = rustix::process::geteuid().is_root();
         Ok(Some(Sandbox {
             namespaces: walls.namespaces,
             bounds_memory: walls.groups.bound_memory() && workers.memory > 0,
@@ -280,10 +285,7 @@ impl Config {
             write: workers.write.clone(),
             secrets: own.collect(),
             network: workers.network,
-            user: match is_root {
-                true => Some(user_ids(&workers.user)?),
-                false => None,
-            },
+            user: self.worker_user()?,
         }))
     }
 
@@ -292,6 +294,24 @@ impl Config {
         let beside = || Some(self.state.as_ref()?.join("record"));
         let folder = self.record.folder.clone().or_else(beside);
         folder.filter(|_| self.record.bytes > 0)
+    }
+
+    /// The connectors that read sources.
+    pub(crate) fn connectors(&self) -> io::Result<Arc<Connectors>> {
+        let (sources, folder) = (self.sources.clone(), self.data.folder.as_deref());
+        let user = match sources.is_empty() && folder.is_none() {
+            true => None,
+            false => self.worker_user()?,
+        };
+        Connectors::new(sources, folder, &self.workers.folder(), user)
+    }
+
+    /// The user and group that workers and connectors become, if the server is root.
+    pub(crate) fn worker_user(&self) -> io::Result<Option<(u32, u32)>> {
+        match rustix::process::geteuid().is_root() {
+            true => user_ids(&self.workers.user).map(Some),
+            false => Ok(None),
+        }
     }
 
     /// The settings for `farcall-server-proto`.
@@ -449,6 +469,24 @@ mod tests {
             ..Config::default()
         };
         assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn the_commented_source_is_one_with_the_defaults() {
+        let text = include_str!("../../../docs/farcall.toml");
+        let (_, example) = text.split_once("# [sources.weather]").unwrap();
+        let lines = example.lines().map(|line| line.trim_start_matches("# "));
+        let settings: Vec<&str> = lines.filter(|line| line.contains(" = ")).collect();
+        let text = format!("[sources.weather]\n{}", settings.join("\n"));
+        let known = Config::parse(&text).unwrap().sources.remove("weather");
+        let known = known.unwrap();
+        let least = format!("[sources.weather]\naddress = \"{}\"", known.address);
+        let least = Config::parse(&least).unwrap().sources.remove("weather");
+        let least = least.unwrap();
+        assert_eq!(known.max_bytes, least.max_bytes);
+        assert_eq!(known.time_limit_s, least.time_limit_s);
+        assert!(known.secrets().count() == 2 && least.networks.is_empty());
+        assert!(Config::parse("[sources.weather]\naddres = \"\"").is_err());
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod metrics;
 mod poll;
 mod reactor;
 mod socket;
+mod sources;
 pub mod state;
 
 pub use config::{Config, Data, Parallel, Queue, Record, Workers};
@@ -36,6 +37,7 @@ pub use farcall_schedule::Policy;
 pub use farcall_server_proto::{DurableLimits, Limits};
 pub use farcall_worker::{Walls, run_worker};
 pub use metrics::Readings;
+pub use sources::{Source as DataSource, Sources};
 
 use access::{Access, TokenError};
 use audit::Audit;

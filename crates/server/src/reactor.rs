@@ -217,6 +217,7 @@ impl Reactor {
         let poll = Poll::new()?;
         watch_all(&poll, &listeners, &bells)?;
         let peers = config.data.peers.clone();
+        let connectors = config.connectors()?;
         Ok(Reactor {
             crew,
             poll,
@@ -231,7 +232,7 @@ impl Reactor {
                 config.state_settings(),
                 bells.doorbell.try_clone()?,
             ),
-            arrivals: Arrivals::new(folder, peers, bells.doorbell.try_clone()?),
+            arrivals: Arrivals::new(folder, peers, connectors, bells.doorbell.try_clone()?),
             bells,
             operator: Operator::new(config, access, logs),
             server,

@@ -21,6 +21,7 @@ pub mod rpc_client;
 pub mod rpc_server;
 pub mod rpc_submission;
 pub mod scram_message;
+pub mod source_answer;
 pub mod state_log;
 pub mod trunk_control;
 pub mod trunk_frame;
@@ -47,6 +48,7 @@ pub const TARGETS: [(&str, Body); 20] = [
     ("rpc_server", rpc_server::run),
     ("rpc_submission", rpc_submission::run),
     ("scram_message", scram_message::run),
+    ("source_answer", source_answer::run),
     ("state_log", state_log::run),
     ("trunk_control", trunk_control::run),
     ("trunk_frame", trunk_frame::run),

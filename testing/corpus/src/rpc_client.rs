@@ -153,6 +153,7 @@ impl Driver {
             loan: ARRAY,
             form: put.form.clone(),
             stays: false,
+            source: None,
         };
         let asked = [
             self.proto.put(&put),

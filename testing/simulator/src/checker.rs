@@ -9,8 +9,10 @@ mod names;
 mod objects;
 mod reservations;
 mod secrets;
+mod sources;
 
 pub(crate) use secrets::Secret;
+pub(crate) use sources::{SOURCES, contents, says_version};
 
 use crate::interfaces::Tag;
 use farcall_rpc_proto::{FailureKind, JobId};
@@ -117,6 +119,7 @@ pub(crate) struct Checker {
     pub(crate) versions: grid::Versions,
     pub(crate) fairness: fairness::Fairness,
     pub(crate) secrets: secrets::Secrets,
+    pub(crate) sources: sources::Sources,
     /// Virtual nanoseconds.
     pub(crate) now: u64,
     pub(crate) violation: Option<Violation>,
@@ -181,7 +184,8 @@ impl Checker {
             has_company: false,
             memory: handed.memory,
         };
-        self.fairness.started(life, call);
+        let is_reserved = handed.reservation.is_some();
+        self.fairness.started(life, call, is_reserved);
         let known = self.workers.entry(worker).or_default();
         known.push(running);
         let has_company = known.len() > 1;

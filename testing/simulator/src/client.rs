@@ -9,6 +9,7 @@ mod names;
 mod objects;
 mod reservations;
 mod segments;
+mod sources;
 mod submitted;
 mod trespass;
 
@@ -47,6 +48,7 @@ enum Purpose {
     Array(arrays::Asked),
     Object(objects::Asked),
     Name(names::Asked),
+    Source(sources::Asked),
     Reservation(reservations::Asked),
     Share,
     Library(libraries::Asked),
@@ -162,7 +164,7 @@ impl Client {
         hello.proof = Some(user_name(self.user));
         hello.features |= proto::HANDLES | proto::JOBS | proto::CREDIT | proto::PARTS;
         hello.features |= proto::OBJECTS | proto::KEPT_OBJECTS | proto::NAMES | proto::CALLBACKS;
-        hello.features |= proto::RESERVATIONS | proto::REGISTER;
+        hello.features |= proto::RESERVATIONS | proto::REGISTER | proto::LOANS | proto::SOURCES;
         if is_local {
             hello.features |= proto::SHARED_MEMORY;
         }
@@ -237,6 +239,9 @@ impl Client {
     /// Makes a request of a subject that this history has.
     fn act_on_subject(&mut self, scene: &mut Scene<'_>) {
         let subjects = scene.options.subjects;
+        if subjects.sources && scene.random.chance(0.2) {
+            return self.pull(scene);
+        }
         match scene.random.below(6) {
             0 | 1 if subjects.objects => self.act_on_objects(scene),
             2 if subjects.names => self.act_on_names(scene),
@@ -383,6 +388,9 @@ impl Client {
             }
             (Answer::Interface(told), Purpose::Library(_)) => self.extra.push(told.function),
             (Answer::Submitted(id), Purpose::Submitted(asked)) => self.is_kept(asked, id, scene),
+            (Answer::Handle(record), Purpose::Source(asked)) => {
+                self.has_source(&asked, since, &record, scene);
+            }
             (Answer::Handle(record), purpose) => self.has_handle(purpose, since, &record, scene),
             (Answer::Objects(page), Purpose::Object(asked)) => {
                 self.told_of_objects(asked, (request, since), &page, scene);
@@ -424,6 +432,7 @@ impl Client {
             Purpose::Call(made) => self.call_done(&made, open.since, &open.received, scene),
             Purpose::Array(asked) => self.has_bytes(&asked, &open.received, scene),
             Purpose::Name(asked) => self.has_named(&asked, open.since, &open.received, scene),
+            Purpose::Source(asked) => self.has_source_bytes(&asked, &open.received, scene),
             Purpose::Submitted(asked) => self.fetched(asked, open.received, scene),
             Purpose::Trespass => self.trespassed(scene),
             _ => {}
@@ -444,6 +453,7 @@ impl Client {
             Purpose::Array(asked) => self.array_failed(&asked, failure, scene),
             Purpose::Object(asked) => self.object_failed(asked, since, failure, scene),
             Purpose::Name(asked) => self.name_failed(&asked, since, failure, scene),
+            Purpose::Source(asked) => self.source_failed(&asked, failure, scene),
             Purpose::Reservation(asked) => self.reservation_failed(asked, failure, scene),
             Purpose::Library(asked) => self.library_failed(asked, failure, scene),
             Purpose::Share => matches!(failure.kind, FailureKind::Busy | FailureKind::TooLarge),
@@ -473,6 +483,7 @@ impl Purpose {
             Purpose::Array(asked) => format!("array {asked:?}"),
             Purpose::Object(asked) => format!("object {asked:?}"),
             Purpose::Name(asked) => format!("name {asked:?}"),
+            Purpose::Source(asked) => format!("source {asked:?}"),
             Purpose::Reservation(asked) => format!("reservation {asked:?}"),
             Purpose::Share => "share memory".to_string(),
             Purpose::Library(asked) => format!("library {asked:?}"),

@@ -89,8 +89,25 @@ pub(crate) struct Worker {
     pub(crate) step: u64,
     /// Index of its library.
     pub(crate) library: usize,
+    /// How often the files of its library had been replaced when it started.
+    pub(crate) version: u64,
+    /// It started in order to try new files.
+    pub(crate) is_trial: bool,
+    /// Newer files have been tried, so it gets no new calls.
+    pub(crate) is_outdated: bool,
+    /// It has a call that it was not handed yet. It gets this one.
+    pub(crate) is_booked: bool,
     /// Methods that were applied to the object that it holds.
     pub(crate) applied: Vec<Tag>,
+}
+
+/// The files of a library.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Files {
+    /// How often they have been replaced.
+    pub(crate) version: u64,
+    /// The next worker tries them.
+    pub(crate) awaits_trial: bool,
 }
 
 /// One life of a server.
@@ -98,6 +115,8 @@ pub(crate) struct Machine {
     pub(crate) server: Server,
     /// The libraries that workers can bind.
     pub(crate) libraries: Vec<Document>,
+    /// The files of each library that were ever replaced, by index.
+    pub(crate) files: BTreeMap<usize, Files>,
     pub(crate) memories: BTreeMap<MemoryKey, Memory>,
     pub(crate) workers: BTreeMap<WorkerKey, Worker>,
     pub(crate) sockets: BTreeMap<ConnectionKey, Socket>,
@@ -111,6 +130,8 @@ pub(crate) struct Machine {
     pub(crate) backlog: VecDeque<usize>,
     /// The last time at which waiting calls were checked.
     pub(crate) looked: u64,
+    /// Sources whose array a connector has found: the source and its version.
+    pub(crate) opened: BTreeMap<u64, (u64, u64)>,
 }
 
 /// Bytes of all memory, and of the memory for arrays.
@@ -203,6 +224,7 @@ impl Machine {
         Machine {
             server,
             libraries: vec![document],
+            files: BTreeMap::new(),
             memories: BTreeMap::new(),
             workers: BTreeMap::new(),
             sockets: BTreeMap::new(),
@@ -212,6 +234,7 @@ impl Machine {
             listens: true,
             backlog: VecDeque::new(),
             looked: 0,
+            opened: BTreeMap::new(),
         }
     }
 
@@ -224,6 +247,20 @@ impl Machine {
     /// Whether it uses more memory than its limits allow.
     pub(crate) fn is_too_large(&self) -> bool {
         self.memory() > MEMORY
+    }
+
+    /// A worker is ready. If it has tried new files, the workers with older ones get no new calls.
+    pub(crate) fn is_ready(&mut self, worker: WorkerKey) {
+        let Some(tried) = self.workers.get(&worker).filter(|known| known.is_trial) else {
+            return;
+        };
+        let (library, version) = (tried.library, tried.version);
+        let overview = self.server.overview();
+        let same = |known: &Worker| known.library == library && known.version < version;
+        for (key, known) in self.workers.iter_mut().filter(|(_, known)| same(known)) {
+            known.is_outdated = true;
+            known.is_booked = known.posted.is_empty() && overview.call_of(*key).is_some();
+        }
     }
 
     fn interface(&self, library: usize, function: usize) -> Option<&Interface> {

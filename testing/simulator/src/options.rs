@@ -105,6 +105,10 @@ flags! {
         trespasses,
         /// A client sends its data byte by byte. Its bytes stall, so this needs that fault.
         dawdlers,
+        /// The files of libraries are replaced while the server runs.
+        replacements,
+        /// Arrays that the server reads from outside of Farcall.
+        sources,
     }
 }
 

@@ -8,6 +8,7 @@ mod grid;
 mod hosts;
 mod links;
 mod services;
+mod sources;
 
 use crate::checker::{Checker, Violation};
 use crate::client::Client;

@@ -5,7 +5,7 @@ use farcall_simulator::{Flaw, Options, simulate};
 use std::time::{Duration, Instant};
 
 /// Seeds that have broken an invariant, and the fault behind each.
-const FAILED: [(u64, &str); 9] = [
+const FAILED: [(u64, &str); 13] = [
     (
         3,
         "processor elements of a running call were given to a call taken back from the same worker",
@@ -41,6 +41,22 @@ const FAILED: [(u64, &str); 9] = [
     (
         20355,
         "a file of the data folder expired although a client had just asked for it",
+    ),
+    (
+        21,
+        "a worker that was still starting when its library was replaced kept the old files",
+    ),
+    (
+        607,
+        "a server that stopped said no goodbye to a client whose results left late",
+    ),
+    (
+        2272,
+        "during a takeover, memory that came free let a durable call past the wait for its folder",
+    ),
+    (
+        8437,
+        "of several durable calls that waited for a takeover, one alone outlived a lack of memory",
     ),
 ];
 

@@ -17,6 +17,7 @@ pub struct Serving {
     folder: Folder,
     words: Vec<String>,
     open_files: Option<u32>,
+    variables: Vec<(&'static str, String)>,
     keeps_log: bool,
 }
 
@@ -79,6 +80,7 @@ impl Serving {
             folder,
             words: files.iter().map(|file| (*file).to_owned()).collect(),
             open_files: None,
+            variables: Vec::new(),
             keeps_log: false,
         }
     }
@@ -124,6 +126,13 @@ impl Serving {
         self
     }
 
+    /// Sets an environment variable of the server.
+    #[must_use]
+    pub fn variable(mut self, name: &'static str, value: &str) -> Serving {
+        self.variables.push((name, value.to_owned()));
+        self
+    }
+
     /// Writes the log, with warnings, to a file that [`ServerProcess::log`] reads.
     #[must_use]
     pub fn keep_log(mut self) -> Serving {
@@ -161,6 +170,8 @@ impl Serving {
             }
         };
         command.arg("serve").args(words).current_dir(folder);
+        let variables = self.variables.iter();
+        command.envs(variables.map(|(name, value)| (name, value)));
         if self.keeps_log {
             command.stderr(fs::File::create(folder.join("log")).expect("its folder is there"));
         }

@@ -40,6 +40,7 @@ from ._native import (
     RemoteArray,
     Reservation,
     Server,
+    Source,
     Times,
     Transaction,
     TransactionPlan,
@@ -49,6 +50,7 @@ from ._native import (
     keep,
     load_plan,
     transaction,
+    url,
 )
 from ._progress import progress
 from ._serving import In, InOut, Out, library
@@ -82,6 +84,7 @@ __all__ = [
     "Reservation",
     "Server",
     "ServerError",
+    "Source",
     "TimeoutError",
     "Times",
     "Transaction",
@@ -96,6 +99,7 @@ __all__ = [
     "load_plan",
     "progress",
     "transaction",
+    "url",
 ]
 
 # Names of earlier versions, and the present ones.

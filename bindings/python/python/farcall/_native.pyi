@@ -41,6 +41,7 @@ _Argument: TypeAlias = (
     | PathLike[str]
     | Handle
     | Data
+    | Source
     | Keep
     | RemoteArray
     | Callable[..., object]
@@ -68,6 +69,7 @@ __all__ = [
     "Reservation",
     "Server",
     "SharedMemory",
+    "Source",
     "Times",
     "Transaction",
     "TransactionPlan",
@@ -81,6 +83,7 @@ __all__ = [
     "simulate_flow",
     "store_result",
     "transaction",
+    "url",
 ]
 
 __version__: str
@@ -88,6 +91,17 @@ __version__: str
 def show_progress(shows: bool) -> None: ...
 def keep(*, stays: bool = False) -> Keep: ...
 def data(name: str) -> Data: ...
+def url(
+    address: str,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    shape: Sequence[int] | None = None,
+    order: Literal["C", "F"] | None = None,
+    columns: Sequence[str] | None = None,
+    query: str | None = None,
+    format: str | None = None,  # noqa: A002
+    sha256: str | None = None,
+) -> Source: ...
 def transaction(servers: Sequence[Server]) -> Transaction: ...
 def load_plan(path: str | PathLike[str]) -> TransactionPlan: ...
 def run_worker(
@@ -116,7 +130,7 @@ class Server:
     def function(self, name: str) -> Function: ...
     def put(
         self,
-        array: npt.ArrayLike,
+        array: npt.ArrayLike | Source,
         *,
         order: Literal["C", "F"] | None = None,
         stays: bool = False,
@@ -181,7 +195,12 @@ class Function:
     def __call__(self, *args: _Argument, **kwargs: _Argument) -> Any: ...
     def call_async(self, *args: _Argument, **kwargs: _Argument) -> Future: ...
     def map(
-        self, calls: Iterable[Any], *, progress: bool | None = None, **fixed: _Argument
+        self,
+        calls: Iterable[Any],
+        *,
+        group: int | Literal["auto"] | None = None,
+        progress: bool | None = None,
+        **fixed: _Argument,
     ) -> Sweep: ...
     def submit(self, *args: _Argument, **kwargs: _Argument) -> DurableCall: ...
     def with_retention(self, hours: float) -> Function: ...
@@ -254,6 +273,14 @@ class Keep: ...
 class Data:
     @property
     def name(self) -> str: ...
+    def __hash__(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+@final
+class Source:
+    @property
+    def address(self) -> str: ...
     def __hash__(self) -> int: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...

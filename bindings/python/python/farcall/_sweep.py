@@ -5,15 +5,27 @@ import collections
 import queue
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sized
+from numbers import Real
 from typing import Any
 
-from ._native import Function, Future
+from ._group import Cost, Stack, checked, next_group, share
+from ._native import Function, Future, Times
 from ._progress import bar_class, is_shown
 
-# Computing time of the calls that wait at each server, so that it always has work: calls that are
-# shorter than the round trip travel in groups.
-_AHEAD_S = 0.005
-_MOST_AHEAD = 128
+# Groups at a server: one computes while the other travels.
+_GROUPS = 2
+# The most entries of a group: calls that are under way together, and entries of one call.
+_MOST_CALLS = 64
+_MOST_ENTRIES = 1024
+
+# What calls with lists have cost in this process, by the address of the server, the function and
+# the numbers that all entries share, and how many of these costs are kept.
+_Key = tuple[object, ...]
+_known: dict[_Key, Cost] = {}
+_MOST_KNOWN = 1024
+
+_Entry = tuple[int, Any]
+_Call = tuple[list[_Entry], Future]
 
 
 class Sweep:
@@ -24,19 +36,24 @@ class Sweep:
 
     def __init__(
         self,
-        functions: list[Function],
+        functions: list[tuple[str, Function]],
         calls: Iterable[Any],
         fixed: Mapping[str, Any],
         progress: bool | None,
+        group: Any,
     ) -> None:
-        """Starts a thread for each server."""
+        """Starts a thread for each server, which comes with its address."""
         self.results: list[Any] = []
         """The results so far, in the order of the calls; `None` for calls that have not ended."""
         self.errors: dict[int, BaseException] = {}
         """Why calls have failed, by their number."""
+        self._group = checked(group)
         self._calls = enumerate(calls)
         self._total = len(calls) if isinstance(calls, Sized) else None
+        self._left = self._total
         self._fixed = dict(fixed)
+        # How several entries go into one call, from the first entry on.
+        self._stack: Stack | None = None
         self._ended: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._done: set[int] = set()
         # What the threads share.
@@ -46,13 +63,17 @@ class Sweep:
         self._cancelled = False
         self._outstanding = 0
         self._serving = len(functions)
+        # By the number of the server; those of lost servers are removed.
+        self._costs = {number: Cost() for number in range(len(functions))}
+        shared = tuple(sorted((k, v) for k, v in fixed.items() if isinstance(v, Real)))
+        self._keys: list[_Key] = [(place, f.name, *shared) for place, f in functions]
         self._failure: BaseException | None = None
         shows = is_shown() if progress is None else progress
-        name = functions[0].name
+        name = functions[0][1].name
         self._bar = bar_class()(total=self._total, unit="call", desc=name) if shows else None
         self._threads = len(functions)
-        for function in functions:
-            thread = threading.Thread(target=self._serve, args=(function,), daemon=True)
+        for server, (_, function) in enumerate(functions):
+            thread = threading.Thread(target=self._serve, args=(function, server), daemon=True)
             thread.start()
 
     def __len__(self) -> int:
@@ -126,86 +147,149 @@ class Sweep:
             raise failure
         return None
 
-    def _take(self, *, waits: bool) -> tuple[int, Any] | None:
-        """The next call; `None` if there is none now or, with `waits`, if no more will come."""
+    @property
+    def wanted(self) -> int:
+        """How many entries keep all servers busy, by what their calls have cost so far."""
         with self._changed:
-            while not self._cancelled:
-                if self._again:
-                    return self._again.popleft()
-                if not self._exhausted:
-                    try:
-                        number, call = next(self._calls)
-                    except StopIteration:
-                        self._exhausted = True
-                        self._changed.notify_all()
-                        continue
-                    except BaseException as error:
-                        # The caller's iterator has failed: raised in the thread that waits.
-                        self._fail(error)
-                        break
-                    self.results.append(None)
-                    self._outstanding += 1
-                    return number, call
-                if not waits or self._outstanding == 0:
-                    break
-                # If another server is lost, this one makes its calls again.
-                self._changed.wait()
-            return None
+            return sum(self._group_of(cost) for cost in self._costs.values())
 
-    def _serve(self, function: Function) -> None:
+    def _group_of(self, cost: Cost) -> int:
+        if self._group != "auto":
+            return self._group
+        return cost.group(_MOST_CALLS if self._stack is None else _MOST_ENTRIES)
+
+    def _take(self, function: Function, server: int, *, waits: bool) -> list[_Entry]:
+        """The entries of the next call; none if there are none now or, with `waits`, no more."""
+        taken: list[_Entry] = []
+        with self._changed:
+            size = 1
+            while len(taken) < size and not self._cancelled:
+                entry = self._next(function)
+                if entry is not None:
+                    taken.append(entry)
+                    if len(taken) == 1 and self._stack is not None:
+                        size = self._size(self._costs[server])
+                elif taken or not waits or self._outstanding == 0:
+                    break
+                else:
+                    # If another server is lost, this one makes its calls again.
+                    self._changed.wait()
+        return taken
+
+    def _size(self, cost: Cost) -> int:
+        """The number of entries of the next call, of which one is taken."""
+        group = self._group_of(cost)
+        if self._group != "auto":
+            return group
+        left = None if self._left is None else self._left + len(self._again) + 1
+        return next_group(group, left, share(cost, self._costs.values()))
+
+    def _next(self, function: Function) -> _Entry | None:
+        if self._again:
+            return self._again.popleft()
+        if self._exhausted:
+            return None
+        try:
+            number, call = next(self._calls)
+        except StopIteration:
+            self._exhausted = True
+            self._changed.notify_all()
+            return None
+        except BaseException as error:
+            # The caller's iterator has failed: raised in the thread that waits.
+            self._fail(error)
+            return None
+        if number == 0:
+            self._stack = Stack.of(function.interface, call, self._fixed)
+            if self._stack is not None:
+                self._recall()
+        if self._left is not None:
+            self._left -= 1
+        self.results.append(None)
+        self._outstanding += 1
+        return number, call
+
+    def _recall(self) -> None:
+        """Begins with what is known from the sweeps before this one."""
+        self._costs = {n: _known.setdefault(self._keys[n], Cost()) for n in self._costs}
+        while len(_known) > _MOST_KNOWN:
+            del _known[next(iter(_known))]
+
+    def _ahead(self, server: int) -> int:
+        """The number of calls at a server."""
+        if self._stack is not None:
+            return _GROUPS
+        return _GROUPS * self._group_of(self._costs[server])
+
+    def _serve(self, function: Function, server: int) -> None:
         """Keeps one server busy."""
-        under_way: collections.deque[tuple[int, Any, Future]] = collections.deque()
-        ahead = 2
+        under_way: collections.deque[_Call] = collections.deque()
+        # Whether the oldest call found the server without work of this sweep.
+        alone = True
         try:
             while True:
-                while len(under_way) < ahead:
-                    taken = self._take(waits=not under_way)
-                    if taken is None:
+                while len(under_way) < self._ahead(server):
+                    entries = self._take(function, server, waits=not under_way)
+                    if not entries:
                         break
-                    future = self._start(function, *taken)
+                    future = self._start(function, entries)
                     if future is not None:
-                        under_way.append((*taken, future))
+                        under_way.append((entries, future))
                 if not under_way:
                     break
-                number, call, future = under_way.popleft()
-                exec_s = self._finish(function, number, call, future)
-                if exec_s is not None:
-                    wanted = 2 + int(_AHEAD_S / max(exec_s, 1e-6))
-                    ahead = min(wanted, _MOST_AHEAD, 2 * ahead)
+                entries, future = under_way.popleft()
+                self._finish(function, entries, future)
+                self._learn(self._costs[server], len(entries), future.times, alone=alone)
+                alone = not under_way
         except _LostError as error:
-            for number, call, future in under_way:
+            for entries, future in under_way:
                 future.cancel()
-                self._again_or_failed(function, number, call, error.cause)
-            self._leave(error.cause)
+                self._again_or_failed(function, entries, error.cause)
+            self._leave(server, error.cause)
         finally:
             self._ended.put(None)
 
-    def _start(self, function: Function, number: int, call: Any) -> Future | None:
+    def _learn(self, cost: Cost, entries: int, times: Times | None, *, alone: bool) -> None:
+        if times is None:
+            return
+        if self._stack is not None:
+            cost.learn(entries, times.total - times.exec, times.exec, alone=alone)
+        else:
+            # While arrays travel, further calls cannot use the line.
+            busy_s = max(times.send, times.exec, times.recv)
+            cost.learn(1, times.other, busy_s, alone=alone)
+
+    def _start(self, function: Function, entries: list[_Entry]) -> Future | None:
         try:
+            if self._stack is not None:
+                joined = self._stack.join([call for _, call in entries])
+                return function.call_async(**self._fixed, **joined)
+            ((_, call),) = entries
             if isinstance(call, Mapping):
                 return function.call_async(**{**self._fixed, **call})
             if isinstance(call, tuple):
                 return function.call_async(*call, **self._fixed)
             return function.call_async(call, **self._fixed)
         except ConnectionError as error:
-            self._again_or_failed(function, number, call, error)
+            self._again_or_failed(function, entries, error)
             raise _LostError(error) from error
         except Exception as error:
-            self._settle(number, error=error)
+            self._settle_all(entries, error)
             return None
 
-    def _finish(self, function: Function, number: int, call: Any, future: Future) -> float | None:
-        """Waits for a call, and returns its computing time."""
+    def _finish(self, function: Function, entries: list[_Entry], future: Future) -> None:
+        """Waits for a call."""
         try:
             result = self._result(future)
+            results = [result] if self._stack is None else self._stack.split(result, len(entries))
         except ConnectionError as error:
-            self._again_or_failed(function, number, call, error)
+            self._again_or_failed(function, entries, error)
             raise _LostError(error) from error
         except (Exception, asyncio.CancelledError) as error:
-            self._settle(number, error=error)
-            return None
-        self._settle(number, result=result)
-        return None if future.times is None else future.times.exec
+            self._settle_all(entries, error)
+            return
+        for (number, _), one in zip(entries, results, strict=True):
+            self._settle(number, result=one)
 
     def _result(self, future: Future) -> Any:
         while not self._cancelled:
@@ -228,18 +312,23 @@ class Sweep:
             self._changed.notify_all()
         self._ended.put(number)
 
-    def _again_or_failed(self, function: Function, number: int, call: Any, error: Any) -> None:
+    def _settle_all(self, entries: list[_Entry], error: BaseException) -> None:
+        for number, _ in entries:
+            self._settle(number, error=error)
+
+    def _again_or_failed(self, function: Function, entries: list[_Entry], error: Any) -> None:
         """A server is lost: another server makes the call again, if it is repeatable."""
         with self._changed:
             if function.interface.repeatable and self._serving > 1 and not self._cancelled:
-                self._again.append((number, call))
+                self._again.extend(entries)
                 self._changed.notify_all()
                 return
-        self._settle(number, error=error)
+        self._settle_all(entries, error)
 
-    def _leave(self, error: BaseException) -> None:
+    def _leave(self, server: int, error: BaseException) -> None:
         """Removes a server; without servers the remaining calls fail."""
         with self._changed:
+            del self._costs[server]
             self._serving -= 1
             if self._serving > 0:
                 return
@@ -247,8 +336,7 @@ class Sweep:
             self._again.clear()
             if not self._exhausted:
                 self._fail(error)
-        for number, _ in left:
-            self._settle(number, error=error)
+        self._settle_all(left, error)
 
     def _fail(self, error: BaseException) -> None:
         self._failure, self._cancelled = error, True

@@ -1,6 +1,7 @@
 //! Maps the element types of interfaces to those of NumPy. `array` decides about conversions. An
 //! array has the right type only if its bytes are in the order of this machine.
 
+use crate::error;
 use farcall_idl::Type;
 use numpy::npyffi::{NPY_CASTING, PY_ARRAY_API};
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
@@ -69,6 +70,42 @@ pub(crate) fn dtype<'py>(py: Python<'py>, ty: Type) -> PyResult<Bound<'py, PyArr
         .position(|&other| other == ty)
         .unwrap_or_default();
     Ok(types[index].bind(py).clone())
+}
+
+/// The type of elements that a NumPy type, or the name of one, stands for, and whether their bytes
+/// are big-endian.
+pub(crate) fn element_of(dtype: &Bound<'_, PyAny>) -> PyResult<(Type, bool)> {
+    let descr = PyArrayDescr::new(dtype.py(), dtype)?;
+    let (kind, size) = (descr.kind(), descr.itemsize());
+    let found = Type::ALL
+        .into_iter()
+        .find(|ty| *ty != Type::Char && ty.size().is_some() && (kind, size) == kind_and_size(*ty));
+    let found = match (kind, size) {
+        (b'i', 1) => Some(Type::Char),
+        _ => found,
+    };
+    let ty = found.ok_or_else(|| {
+        let (expected, given) = ("a type of numbers that functions take", descr.to_string());
+        error::argument(dtype.py(), "url", "dtype", expected, &given)
+    })?;
+    let is_native = descr.is_native_byteorder() != Some(false);
+    Ok((ty, is_native == cfg!(target_endian = "big")))
+}
+
+/// The NumPy type of elements with this name in an interface, in one order of bytes.
+pub(crate) fn dtype_of<'py>(
+    py: Python<'py>,
+    element: &str,
+    big_endian: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut types = Type::ALL.into_iter();
+    let ty = types.find(|ty| ty.name() == element);
+    let descr = match ty {
+        Some(Type::Char) => PyArrayDescr::new(py, "i1")?,
+        ty => dtype(py, ty.unwrap_or(Type::Double))?,
+    };
+    let order = if big_endian { ">" } else { "<" };
+    descr.call_method1("newbyteorder", (order,))
 }
 
 /// The NumPy name of an element's type.

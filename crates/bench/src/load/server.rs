@@ -17,10 +17,19 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The server's report of a call.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ServerCall {
+    pub(crate) function: String,
+    /// Bytes of the results.
+    pub(crate) returned_bytes: u64,
+    /// Seconds from the first to the last byte of the arguments.
+    pub(crate) send_s: f64,
     /// Seconds from the last argument to the start.
     pub(crate) wait_s: f64,
+    /// Seconds in the library.
+    pub(crate) exec_s: f64,
+    /// Seconds from the first to the last byte of the results.
+    pub(crate) recv_s: f64,
 }
 
 /// A server on a free port. It ends when this is dropped.
@@ -37,7 +46,8 @@ impl LoadServer {
         options: &[String],
     ) -> Result<LoadServer, Failure> {
         let command = Command::new(crate::program::farcall()?);
-        LoadServer::run(command, libraries, problem, "127.0.0.1:0", options)
+        let idl = crate::program::interface_file(libraries, problem.file())?;
+        LoadServer::run(command, &idl, "127.0.0.1:0", options)
     }
 
     /// Starts a server on the server's host of a lab.
@@ -49,17 +59,17 @@ impl LoadServer {
     ) -> Result<LoadServer, Failure> {
         let program = crate::program::farcall()?;
         let command = sites.lab().command(0, &program.to_string_lossy());
-        LoadServer::run(command, libraries, problem, "0.0.0.0:0", options)
+        let idl = crate::program::interface_file(libraries, problem.file())?;
+        LoadServer::run(command, &idl, "0.0.0.0:0", options)
     }
 
-    fn run(
+    /// Starts a server that listens here and serves an interface file. `command` is the program.
+    pub(crate) fn run(
         mut command: Command,
-        libraries: &Path,
-        problem: Problem,
+        idl: &Path,
         listen: &str,
         options: &[String],
     ) -> Result<LoadServer, Failure> {
-        let idl = crate::program::interface_file(libraries, problem.file())?;
         command
             .arg("serve")
             .arg(idl)
@@ -87,6 +97,11 @@ impl LoadServer {
         self.process.address()
     }
 
+    /// The port on which the server listens.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// A client at a site of the lab where the server runs.
     pub(crate) fn seen_from<'l>(&self, sites: &'l Sites, site: usize) -> ClientSite<'l> {
         let port = self.port;
@@ -94,6 +109,11 @@ impl LoadServer {
             address: format!("farcall://{}:{port}", Sites::address(site)),
             host: Some((sites.lab(), Sites::host(site))),
         }
+    }
+
+    /// The reports that have come since the last question.
+    pub(crate) fn new_calls(&self) -> impl Iterator<Item = ServerCall> {
+        self.log.try_iter()
     }
 
     /// The reports of the next `count` calls.
@@ -115,7 +135,14 @@ fn calls(log: ChildStderr) -> impl Iterator<Item = ServerCall> {
         .map_while(Result::ok)
         .filter_map(|line| {
             let line: Value = serde_json::from_str(&line).ok()?;
-            let wait_s = line.get("wait_s")?.as_f64()?;
-            Some(ServerCall { wait_s })
+            let seconds = |name: &str| line.get(name)?.as_f64();
+            Some(ServerCall {
+                function: line.get("function")?.as_str()?.to_owned(),
+                returned_bytes: line.get("returned_bytes")?.as_u64()?,
+                send_s: seconds("send_s")?,
+                wait_s: seconds("wait_s")?,
+                exec_s: seconds("exec_s")?,
+                recv_s: seconds("recv_s")?,
+            })
         })
 }

@@ -4,6 +4,7 @@
 
 use super::Argument;
 use crate::callback::Callback;
+use crate::data::Source;
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{DataName, HandleId};
 
@@ -16,6 +17,7 @@ pub(crate) enum Held {
     Function(Callback),
     Handle(HandleId),
     Named(DataName),
+    Source(Box<Source>),
 }
 
 // SAFETY: who starts a call promises that its arrays stay where they are and are left alone until
@@ -39,6 +41,7 @@ impl Held {
             Argument::Function(callback) => Held::Function(callback.clone()),
             Argument::Handle(id) => Held::Handle(*id),
             Argument::Named(name) => Held::Named(name.clone()),
+            Argument::Source(source) => Held::Source(source.clone()),
         }
     }
 
@@ -61,6 +64,7 @@ impl Held {
             Held::Function(callback) => Argument::Function(callback.clone()),
             Held::Handle(id) => Argument::Handle(*id),
             Held::Named(name) => Argument::Named(name.clone()),
+            Held::Source(source) => Argument::Source(source.clone()),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::argument::{Argument, Held};
 use crate::call::Prepared;
+use crate::data::Source;
 use crate::error::Error;
 use crate::grid::data::Found;
 use crate::grid::directory::Grid;
@@ -12,11 +13,11 @@ use crate::grid::function::Function;
 use crate::offer::TimeParts;
 use crate::outcome::{Outcome, Placement};
 use crate::pending::Pending;
-use crate::remote::{After, Attempt, Begun, Continues, Handle, Server};
+use crate::remote::{After, Attempt, Begun, Continues, OwnArrays, Server, wanted};
 use farcall_directory::client::{ChosenServer, Course, Next, Trouble};
 use farcall_directory::message::{Choose, Need, Observe, Transfer};
 use farcall_idl::Mode;
-use farcall_rpc_proto::FailureKind;
+use farcall_rpc_proto::{FailureKind, HandleId};
 use std::sync::Arc;
 
 /// An argument of a running call.
@@ -24,14 +25,16 @@ enum HeldArgument {
     Plain(Held),
     /// Named data, and the servers that hold them.
     Data(Found),
+    /// An array that the server of the call reads, and the server that has read it.
+    Source(Box<Source>, Option<(u64, HandleId)>),
 }
 
 /// A placed call: its arguments, and how far it has come.
 pub(crate) struct Call {
     function: Function,
     arguments: Vec<HeldArgument>,
-    /// Copies of other users' data that were made for this call.
-    copies: Vec<Handle>,
+    /// Copies of other users' data, and sources, that were read for this call.
+    copies: OwnArrays,
     course: Course,
     prepared: Prepared,
 }
@@ -66,15 +69,8 @@ fn hold(argument: &mut Argument<'_>, function: &Function) -> Result<HeldArgument
             );
             Err(Error::failed(FailureKind::BadArgument, text))
         }
+        Argument::Source(source) => Ok(HeldArgument::Source(source.clone(), None)),
         other => Ok(HeldArgument::Plain(Held::of(other))),
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        for copy in &mut self.copies {
-            copy.drop_soon();
-        }
     }
 }
 
@@ -89,7 +85,7 @@ impl Call {
         let held: Vec<HeldArgument> = held.collect::<Result<_, _>>()?;
         let needs = held.iter().filter_map(|held| match held {
             HeldArgument::Data(found) => Some(found.need()),
-            HeldArgument::Plain(_) => None,
+            HeldArgument::Plain(_) | HeldArgument::Source(..) => None,
         });
         let needs: Vec<Need> = needs.collect();
         let wanted = Choose {
@@ -102,7 +98,7 @@ impl Call {
         Ok(Call {
             function: function.clone(),
             arguments: held,
-            copies: Vec::new(),
+            copies: OwnArrays::default(),
             course: Course::new(wanted, interface.repeatable, overwrites),
             prepared,
         })
@@ -158,16 +154,23 @@ impl Call {
 
     /// The arguments, with named data at the server of the call.
     fn arguments<'a>(&mut self, to: (u64, &Server)) -> Result<Vec<Argument<'a>>, Error> {
-        let grid = self.function.grid();
+        let function = &self.function;
+        let (grid, interface) = (function.grid(), &function.description().interface);
         let copies = &mut self.copies;
-        let arguments = self.arguments.iter().map(|held| match held {
+        let held = self.arguments.iter_mut().enumerate();
+        let arguments = held.map(|(index, held)| match held {
             HeldArgument::Data(found) => {
                 // Brings named data to the server of the call.
                 let (handle, is_own) = grid.bring(found, to)?;
-                let id = handle.id();
-                if is_own {
-                    copies.push(handle);
-                }
+                Ok(Argument::Handle(copies.take(handle, is_own)))
+            }
+            HeldArgument::Source(_, Some((server, id))) if *server == to.0 => {
+                Ok(Argument::Handle(*id))
+            }
+            HeldArgument::Source(source, read) => {
+                let (handle, is_own) = to.1.read_source(source, wanted(interface, index), false)?;
+                let id = copies.take(handle, is_own);
+                *read = Some((to.0, id));
                 Ok(Argument::Handle(id))
             }
             // SAFETY: the caller holds the arrays until the call ends, and at most one attempt uses

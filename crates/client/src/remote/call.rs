@@ -1,8 +1,8 @@
 //! Calls at one server, from start to end.
 //!
-//! This module looks up named data, makes a call again if the server released the client or
-//! renumbered its functions, and uses several connections for large arrays. A call is made again
-//! only if the server has not begun with it.
+//! This module looks up named data, lets the server read sources, makes a call again if the server
+//! released the client or renumbered its functions, and uses several connections for large arrays.
+//! A call is made again only if the server has not begun with it.
 
 use crate::argument::{Argument, Held};
 use crate::call::{LaidOut, Prepared, Travel};
@@ -12,8 +12,12 @@ use crate::remote::attempt::Begun;
 use crate::remote::durable::DurableCall;
 use crate::remote::function::Function;
 use crate::remote::requests::{jobs, reservations};
-use farcall_rpc_proto::{DataName, FailureKind, SubmitRequest};
+use crate::remote::source::OwnArrays;
+use farcall_rpc_proto::{FailureKind, SubmitRequest};
 use std::time::Duration;
+
+/// Arguments that are handles now, as they were before, and the arrays that end with the call.
+type LookedUp = (Vec<(usize, Argument<'static>)>, OwnArrays);
 
 impl Function {
     /// Makes a call, and fills OUT and INOUT arrays in place.
@@ -22,17 +26,17 @@ impl Function {
         laid_out: Option<LaidOut>,
         arguments: &mut [Argument<'_>],
     ) -> Result<Outcome, Error> {
-        let names = self.look_up(arguments)?;
+        let (before, _own) = self.look_up(arguments)?;
         let mut prepared = self.prepare(laid_out, arguments, Travel::Both)?;
         match self.call_or_renew(&mut prepared, arguments) {
             // The data were replaced after the look-up. The server has done nothing yet.
             Err(Error::Failed(failure))
-                if !names.is_empty() && failure.kind == FailureKind::NotFound =>
+                if !before.is_empty() && failure.kind == FailureKind::NotFound =>
             {
-                for (index, name) in names {
-                    arguments[index] = Argument::Named(name);
+                for (index, argument) in before {
+                    arguments[index] = argument;
                 }
-                self.look_up(arguments)?;
+                let (_, _own) = self.look_up(arguments)?;
                 self.call_or_renew(&mut prepared, arguments)
             }
             other => other,
@@ -48,7 +52,7 @@ impl Function {
         laid_out: Option<LaidOut>,
         arguments: &mut [Argument<'_>],
     ) -> Result<Begun, Error> {
-        self.look_up(arguments)?;
+        let (_, own) = self.look_up(arguments)?;
         let mut prepared = self.prepare(laid_out, arguments, Travel::Both)?;
         let attempt = self.persist(|| {
             // SAFETY: the caller makes the same promise.
@@ -57,6 +61,8 @@ impl Function {
         let held: Vec<Held> = arguments.iter_mut().map(Held::of).collect();
         let function = self.clone();
         Ok(Begun::with(attempt, move || {
+            // The server keeps these arrays until the call has ended.
+            let _ = &own;
             // SAFETY: the caller leaves the arrays alone until the call ends, and the attempt
             // before has ended.
             let arguments = held.iter().map(|held| unsafe { held.argument() });
@@ -78,17 +84,19 @@ impl Function {
         }
     }
 
-    /// Looks up named data among the arguments. Returns their positions and names.
-    fn look_up(&self, arguments: &mut [Argument<'_>]) -> Result<Vec<(usize, DataName)>, Error> {
-        let mut names = Vec::new();
+    /// Looks up named data among the arguments, and lets the server read sources. Returns their
+    /// positions and what they were, and the arrays that the server has for this call alone.
+    fn look_up(&self, arguments: &mut [Argument<'_>]) -> Result<LookedUp, Error> {
+        let interface = &self.description().interface;
+        let (mut before, own) = self.server().read_sources(interface, arguments)?;
         for (index, argument) in arguments.iter_mut().enumerate() {
             if let Argument::Named(name) = argument {
                 let handle = self.server().data(name)?.id();
-                names.push((index, name.clone()));
+                before.push((index, Argument::Named(name.clone())));
                 *argument = Argument::Handle(handle);
             }
         }
-        Ok(names)
+        Ok((before, own))
     }
 
     fn call_or_renew(

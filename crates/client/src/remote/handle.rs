@@ -149,6 +149,7 @@ impl Server {
             loan,
             form,
             stays,
+            source: None,
         };
         let record = self.persist(|| arrays::pull(&self.connection()?, &pull))?;
         Ok(Handle::new(self.clone(), record))

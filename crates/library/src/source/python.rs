@@ -12,6 +12,9 @@ use std::process::{Command, Stdio};
 /// The module of the `farcall` package that lists the declared functions and runs them.
 const MODULE: &str = "farcall._worker";
 
+/// The module of the `farcall` package that reads sources.
+const CONNECTOR: &str = "farcall._connector";
+
 /// The interpreter: `FARCALL_PYTHON`, or the one beside this program (in a virtual environment both
 /// are in one folder), or `python3`.
 fn interpreter() -> OsString {
@@ -28,6 +31,12 @@ fn interpreter() -> OsString {
 /// Program and arguments that start a worker for the functions of Python modules.
 pub fn python_worker() -> (OsString, Vec<String>) {
     let arguments = ["-u", "-m", MODULE, "worker"];
+    (interpreter(), arguments.map(str::to_string).into())
+}
+
+/// Program and arguments that start a connector, which reads sources for a server.
+pub fn python_connector() -> (OsString, Vec<String>) {
+    let arguments = ["-m", CONNECTOR];
     (interpreter(), arguments.map(str::to_string).into())
 }
 

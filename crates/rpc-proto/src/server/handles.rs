@@ -4,7 +4,7 @@
 use super::{Connection, Core, Event, State};
 use crate::handles::{
     ArrayPart, HANDLES, HandleMessage, HandlePage, HandleRecord, LOANS, ListHandlesMessage, PARTS,
-    Put,
+    Pull, Put, SOURCES,
 };
 use crate::message;
 use crate::{CallId, Kind, Nanos, ProtocolError};
@@ -65,7 +65,10 @@ impl Core {
             Kind::Drop => Ok(Event::Drop(id, handle()?)),
             Kind::Lend => Ok(Event::Lend(id, handle()?)),
             Kind::Pull => {
-                let pull = message::parse(kind, payload)?;
+                let pull: Pull = message::parse(kind, payload)?;
+                if pull.source.is_some() && !self.has(SOURCES) {
+                    return Err(ProtocolError::OutOfPlace(kind));
+                }
                 self.open(id, State::Asking)?;
                 Ok(Event::Pull(id, pull))
             }

@@ -162,6 +162,7 @@ pub(crate) fn all() -> Vec<Case> {
         reservations::reservations(),
         reservations::bandwidth(),
         handles::loans(),
+        handles::sources(),
         names::names(),
         functions::register(),
         operation::operation(),

@@ -45,7 +45,7 @@ impl Data {
         }
     }
 
-    fn try_name(
+    pub(super) fn try_name(
         &mut self,
         cx: &mut Context,
         user: &User,

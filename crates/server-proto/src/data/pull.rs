@@ -1,19 +1,20 @@
 //! Reads stored arrays from other servers at the request of clients. This module gets the memory,
-//! limits how many arrays are read at once, and stores each array that has arrived. The shell opens
-//! the connection and moves the bytes. If a read fails or its client has left, the module gives the
-//! memory back.
+//! limits how many arrays are read at once, and stores each array that has arrived, also those that
+//! `source` has found. The shell opens the connection and moves the bytes. If a read fails or its
+//! client has left, the module gives the memory back.
 
-use super::Data;
+use super::{Data, source};
 use crate::action::Action;
 use crate::connection::Offer;
 use crate::context::Context;
 use crate::keys::{ConnectionKey, MemoryKey};
 use crate::map::Map;
 use crate::memory::MemoryGrant;
+use crate::source::SourceRequest;
 use farcall_rpc_proto::{CallId, Failure, FailureKind, HandleId, Pull, Put, User};
 
 /// Most arrays that are read at once.
-const MOST: usize = 32;
+pub(super) const MOST: usize = 32;
 
 /// Arrays that are being read.
 #[derive(Debug, Default)]
@@ -24,18 +25,36 @@ pub(crate) struct Pulls {
 
 /// A client that waits for an array.
 #[derive(Debug)]
-struct Waiting {
+pub(super) struct Waiting {
     /// `None` after the client has disconnected.
-    connection: Option<ConnectionKey>,
-    request: CallId,
-    put: Put,
-    user: User,
-    memory: MemoryKey,
+    pub(super) connection: Option<ConnectionKey>,
+    pub(super) request: CallId,
+    pub(super) put: Put,
+    pub(super) user: User,
+    pub(super) memory: MemoryKey,
+    /// The source that the array comes from, with its version.
+    pub(super) source: Option<SourceRequest>,
 }
 
 impl Pulls {
+    /// The number of the next read.
+    pub(super) fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Adds a read that is under way.
+    pub(super) fn insert(&mut self, number: u64, waiting: Waiting) {
+        self.under_way.insert(number, waiting);
+    }
+
+    /// Number of reads that are under way.
+    pub(super) fn len(&self) -> usize {
+        self.under_way.len()
+    }
+
     /// Forgets a client that has disconnected.
-    pub(crate) fn forget(&mut self, connection: ConnectionKey) {
+    pub(super) fn forget(&mut self, connection: ConnectionKey) {
         for waiting in self.under_way.values_mut() {
             waiting.connection = waiting.connection.filter(|key| *key != connection);
         }
@@ -43,7 +62,7 @@ impl Pulls {
 }
 
 impl Data {
-    /// Starts to read an array from another server for a client.
+    /// Starts to read an array from another server or from a source for a client.
     pub(crate) fn offer_pull(
         &mut self,
         cx: &mut Context,
@@ -51,7 +70,10 @@ impl Data {
         id: CallId,
         pull: Pull,
     ) {
-        if self.pulls.under_way.len() >= MOST {
+        if pull.source.is_some() {
+            return source::offer(self, cx, key, id, pull);
+        }
+        if source::arriving(self) >= MOST {
             let text = format!(
                 "{MOST} arrays are already on their way from other servers; try \
              again"
@@ -72,6 +94,7 @@ impl Data {
                     put,
                     user,
                     memory,
+                    source: None,
                 };
                 self.start_pull(cx, waiting, pull.address, pull.loan);
             }
@@ -83,18 +106,18 @@ impl Data {
     fn start_pull(&mut self, cx: &mut Context, waiting: Waiting, address: String, loan: HandleId) {
         let bytes = waiting.put.form.bytes().unwrap_or(0);
         self.arrays.reserve(&waiting.user, bytes);
-        self.pulls.last += 1;
+        let number = self.pulls.next();
         cx.out.push(Action::Pull {
-            number: self.pulls.last,
+            number,
             address,
             loan,
             memory: waiting.memory,
             bytes,
         });
-        self.pulls.under_way.insert(self.pulls.last, waiting);
+        self.pulls.insert(number, waiting);
     }
 
-    /// Handles the arrival of an array from another server, or the error that prevented it.
+    /// Handles the arrival of an array from elsewhere, or the error that prevented it.
     pub(crate) fn pulled(&mut self, cx: &mut Context, number: u64, read: Result<(), Failure>) {
         let Some(waiting) = self.pulls.under_way.remove(&number) else {
             return;
@@ -108,9 +131,16 @@ impl Data {
         };
         let id = HandleId(cx.ids.next());
         let Waiting {
-            put, user, memory, ..
+            put,
+            user,
+            memory,
+            source: from,
+            ..
         } = waiting;
-        self.arrays.insert(id, &put, user, key, memory);
+        self.arrays.insert(id, &put, user.clone(), key, memory);
+        if let Some(from) = from {
+            source::cache(self, cx, id, &user, from);
+        }
         if let Some(record) = self.arrays.record(id) {
             cx.clients[key].proto.handle(waiting.request, &record);
             cx.answered(key);

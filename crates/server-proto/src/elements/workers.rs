@@ -56,7 +56,11 @@ impl Elements {
                 }
                 behind.into_iter().for_each(|call| self.requeue(cx, call));
             }
-            State::Starting if killed.version == Version::Trial => {
+            // Others take its place.
+            State::Starting if killed.version == Version::Old && object.is_none() => {
+                return Loss::Worker;
+            }
+            State::Starting if matches!(killed.version, Version::Trial(_)) => {
                 tracing::error!(
                     "the new version of a library cannot be used: a worker {cause}; the server \
                      goes on with the workers that have the old one. Put the file right and send \

@@ -7,6 +7,7 @@ use super::Engine;
 use crate::action::{Action, Direction};
 use crate::call::State;
 use crate::context::Context;
+use crate::data::source;
 use crate::event::{Identity, Refused};
 use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey};
@@ -103,7 +104,7 @@ impl Engine {
         cx.out.push(Action::Close(key));
         self.lanes.close(key);
         self.durable_calls.stop_fetching(cx, key, None);
-        self.data.pulls.forget(key);
+        source::forget(&mut self.data, cx, key);
         calls.retain(|_, call| !sending.contains(call));
         for call in sending {
             self.release(call);
@@ -200,10 +201,7 @@ impl Engine {
                 let failure = Failure::new(FailureKind::ServerStopping, text);
                 connection.proto.fail(call, &failure);
             }
-            // A client takes a goodbye as a sign that nothing of what it waits for has begun.
-            if connection.sending.is_empty() {
-                connection.proto.goodbye("the server is stopping");
-            }
+            say_goodbye(cx, key);
             cx.answered(key);
         }
     }
@@ -258,6 +256,15 @@ impl Engine {
         if self.cx.calls.is_empty() && self.cx.clients.all_have_gone() {
             self.stop();
         }
+    }
+}
+
+/// Takes leave of a client if the server is stopping. A client takes this as a sign that nothing of
+/// what it waits for has begun, so its results leave first.
+pub(crate) fn say_goodbye(cx: &mut Context, key: ConnectionKey) {
+    let connection = &mut cx.clients[key];
+    if cx.stopping.is_some() && connection.sending.is_empty() {
+        connection.proto.goodbye("the server is stopping");
     }
 }
 

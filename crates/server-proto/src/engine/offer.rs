@@ -332,7 +332,10 @@ impl Engine {
                 continue;
             }
             let connection = &mut self.cx.clients[key];
-            let waiting = connection.waiting.take();
+            let takeover = &self.takeover;
+            let waiting = connection
+                .waiting
+                .take_if(|(_, offer)| !takeover.holds(offer));
             let blocked = waiting.is_some();
             let Some((id, offer)) = waiting.or_else(|| connection.held.pop_front()) else {
                 continue;

@@ -202,6 +202,11 @@ impl<'s> Overview<'s> {
         Some(function.interface.qualified_name().into_owned())
     }
 
+    /// The call that a worker runs, or will run as soon as the journal has recorded it.
+    pub fn call_of(self, key: WorkerKey) -> Option<CallKey> {
+        self.0.elements.workers.get(key)?.call()
+    }
+
     /// Whether a worker runs a call whose client wants its output. The output must be sent before
     /// the call ends.
     pub fn prints(self, key: WorkerKey) -> bool {

@@ -41,6 +41,11 @@ impl Takeover {
         self.is_under_way = true;
     }
 
+    /// Whether an offer that waits on its connection waits for the state folder, not for memory.
+    pub(super) fn holds(&self, offer: &Offer) -> bool {
+        self.is_under_way && matches!(offer, Offer::SubmitRequest(_))
+    }
+
     /// When the first request has waited long enough.
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
         self.held.front().map(|held| held.until)
@@ -132,9 +137,22 @@ pub(super) fn end(engine: &mut Engine) {
     if std::mem::take(&mut engine.takeover.is_under_way) {
         tracing::info!("this server now has the durable calls");
     }
+    go_on(engine);
+}
+
+/// Goes on with requests that waited for the state folder. If a connection waits for memory, its
+/// other requests wait behind it.
+pub(super) fn go_on(engine: &mut Engine) {
+    if engine.takeover.is_under_way {
+        return;
+    }
     for held in std::mem::take(&mut engine.takeover.held) {
         let key = held.connection;
         if !engine.cx.clients.is_open(key) {
+            continue;
+        }
+        if held.event.is_some() && engine.cx.clients[key].waiting.is_some() {
+            engine.takeover.held.push_back(held);
             continue;
         }
         match held.event {

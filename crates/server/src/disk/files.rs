@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// Number of threads that write and read.
 const THREADS: usize = 2;
@@ -416,7 +417,9 @@ fn serve(
                 stream,
                 room,
             } => {
+                let start = Instant::now();
                 let stored = folder.write(&stream, room);
+                trouble.took(start, stored.as_ref().map_or(0, |stored| stored.bytes));
                 let stored = stored.map_err(|error| trouble.explain(error));
                 let memory = (stream.transfer.memory, stream.object);
                 Reply::Written {

@@ -21,8 +21,6 @@ const BATCH: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two records of how long the server has served, if nothing else is recorded.
 const TELLS_TIME: Duration = Duration::from_secs(600);
-/// A write that takes longer is logged.
-const SLOW: Duration = Duration::from_secs(5);
 
 /// How long servers have served with the folder.
 #[derive(Clone, Copy, Debug)]
@@ -116,10 +114,7 @@ impl Recorder {
             true => self.tell_time().map(|()| Vec::new()),
             false => self.shelf.record(batch, self.served.now()),
         };
-        let took = start.elapsed();
-        if took > SLOW {
-            self.trouble.slow(took);
-        }
+        self.trouble.took(start, 0);
         let told = match written {
             Ok(told) => {
                 self.trouble.ends();

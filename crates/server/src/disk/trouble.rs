@@ -5,7 +5,14 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// A write that takes longer is logged. Its bytes may take longer, at the rate below.
+const SLOW: Duration = Duration::from_secs(5);
+/// Bytes per second that a disk writes at least if it is not slow.
+const SLOW_RATE: u64 = 10_000_000;
+/// Time between two such lines.
+const PAUSE: Duration = Duration::from_secs(60);
 
 /// The folder, and whether it can be written at present.
 #[derive(Clone, Debug)]
@@ -13,6 +20,8 @@ pub(crate) struct Trouble {
     folder: Arc<PathBuf>,
     /// Why the folder cannot be written at present.
     known: Arc<Mutex<Option<String>>>,
+    /// When people were last told that the disk is slow.
+    told: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Trouble {
@@ -20,6 +29,7 @@ impl Trouble {
         Trouble {
             folder: Arc::new(folder.to_path_buf()),
             known: Arc::default(),
+            told: Arc::default(),
         }
     }
 
@@ -77,14 +87,22 @@ impl Trouble {
         }
     }
 
-    /// A write took this long.
-    pub(super) fn slow(&self, took: Duration) {
-        tracing::warn!(
-            "the disk of the state folder {} is slow: a record took {:.1} s; clients that submit \
-             durable calls wait as long",
-            self.folder.display(),
-            took.as_secs_f64()
-        );
+    /// A write of so many bytes, which began at `start`, has ended.
+    pub(super) fn took(&self, start: Instant, bytes: u64) {
+        let took = start.elapsed();
+        if took < SLOW + Duration::from_secs(bytes / SLOW_RATE) {
+            return;
+        }
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|told| told.elapsed() >= PAUSE) {
+            *told = Some(Instant::now());
+            tracing::warn!(
+                "the disk of the state folder {} is slow: a write of {bytes} bytes took {:.1} s; \
+                 clients that submit durable calls wait as long",
+                self.folder.display(),
+                took.as_secs_f64()
+            );
+        }
     }
 }
 

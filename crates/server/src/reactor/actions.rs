@@ -58,20 +58,12 @@ impl Reactor {
             | Action::ReadFile { .. }
             | Action::RemoveFile(..)
             | Action::Record(_) => return self.state.execute(action, &mut self.memories),
-            Action::Pull {
-                number,
-                address,
-                loan,
-                memory,
-                bytes,
-            } => {
-                let (memories, place) = (&mut self.memories, (memory, bytes));
-                return self.arrivals.pull(number, &address, loan, place, memories);
-            }
-            Action::ReadData { id, file, memory } => {
-                return self
-                    .arrivals
-                    .read_data(id, file, memory, &mut self.memories);
+            Action::Pull { .. }
+            | Action::OpenSource { .. }
+            | Action::TakeSource { .. }
+            | Action::LeaveSource(_)
+            | Action::ReadData { .. } => {
+                return self.arrivals.execute(action, &mut self.memories);
             }
             Action::KeepLearned => self.keep_learned(),
             Action::Audit(told) => self.operator.record(&told),

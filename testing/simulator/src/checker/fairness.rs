@@ -83,9 +83,12 @@ impl Fairness {
         self.next.remove(&life);
     }
 
-    /// A worker is handed a call.
-    pub(crate) fn started(&mut self, life: u64, call: CallKey) {
+    /// A worker is handed a call. Calls of reservations take precedence.
+    pub(crate) fn started(&mut self, life: u64, call: CallKey, is_reserved: bool) {
         self.started.push((life, call));
+        if is_reserved {
+            self.waits.remove(&(life, call));
+        }
     }
 
     /// Whether a call has started although an older call was next and still waits.
@@ -115,6 +118,8 @@ impl Fairness {
         // A call that was taken back from a worker starts to wait again.
         for key in &mine {
             self.waits.remove(key);
+            self.oldest
+                .retain(|(of, _), oldest| *of != life || !oldest.calls.contains(&key.1));
         }
         told
     }

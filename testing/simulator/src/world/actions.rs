@@ -103,8 +103,11 @@ impl World {
             Action::StartWorker {
                 worker, library, ..
             } => {
+                let files = machine.files.entry(library).or_default();
                 let started = Worker {
                     library,
+                    version: files.version,
+                    is_trial: std::mem::take(&mut files.awaits_trial),
                     ..Worker::default()
                 };
                 machine.workers.insert(worker, started);
@@ -232,10 +235,16 @@ impl World {
                 .collect(),
         };
         let tag = posted.tag;
+        let is_new = posted.function != ADD && !std::mem::take(&mut known.is_booked);
+        let is_outdated = is_new && known.is_outdated;
         known.posted.push_back(posted);
         let is_first = known.posted.len() == 1;
         let life = self.life(host);
         self.checker.handed(life, (host, worker), handed, PES);
+        if is_outdated {
+            let text = format!("call {tag} runs with files that have been replaced");
+            self.checker.fail(text);
+        }
         self.trace(|| format!("{worker:?} of server {host} is handed call {tag}"));
         if is_first {
             self.step_after(host, worker, 3_000);

@@ -66,7 +66,8 @@ impl Host {
             let calls: usize = figures.calls.iter().sum();
             // Queued and running durable calls still have to end.
             let submitted: usize = figures.submitted[..2].iter().sum();
-            calls == 0 && submitted == 0
+            // A connector that waits for ever would be lost to others.
+            calls == 0 && submitted == 0 && machine.opened.is_empty()
         })
     }
 
@@ -253,6 +254,9 @@ impl World {
         if self.hosts[host].has_ended(self.now) {
             return self.end_life(host);
         }
+        if self.options.subjects.replacements && self.random.below(2000) == 0 {
+            return self.replace_files(host);
+        }
         self.report(host);
         self.look_who_waits(host);
         self.set_deadline(host);
@@ -282,7 +286,27 @@ impl World {
         if self.fails(|faults| faults.worker_starts_badly, 50) {
             return self.worker_dies(host, worker);
         }
+        if let Some(machine) = self.machine(host) {
+            machine.is_ready(worker);
+        }
         self.tell(host, Event::Ready(worker, Ready::default()));
+    }
+
+    /// The files of a library are replaced.
+    fn replace_files(&mut self, host: usize) {
+        let number = self.random.next_u64() as usize;
+        let Some(machine) = self.machine(host) else {
+            return;
+        };
+        let library = number % machine.libraries.len();
+        let files = machine.files.entry(library).or_default();
+        files.version += 1;
+        files.awaits_trial = true;
+        for known in machine.workers.values_mut() {
+            known.is_trial &= known.library != library;
+        }
+        self.trace(|| format!("the files of library {library} of server {host} are replaced"));
+        self.tell(host, Event::Replaced(library));
     }
 
     fn disk_commits(&mut self, host: usize) {

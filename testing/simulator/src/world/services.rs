@@ -59,6 +59,9 @@ impl World {
                 return Some(Event::Library(checked.map(|document| (path, document))));
             }
             Action::ForgetLibrary => drop(machine.libraries.pop()),
+            Action::OpenSource { number, wanted } => self.open_source(host, number, &wanted),
+            Action::TakeSource { number, memory, .. } => self.take_source(host, number, memory),
+            Action::LeaveSource(number) => drop(machine.opened.remove(&number)),
             Action::ReadData { id, file, memory } => self.read_data(host, id, &file, memory),
             other => self.execute_on_disk(host, other),
         }

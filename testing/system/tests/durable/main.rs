@@ -1,9 +1,10 @@
 //! Tests of durable calls with real processes, and a server that is killed at random moments. Every
-//! acknowledged call has exactly one outcome, and the right one. `damage` and `queued` are further
-//! subjects.
+//! acknowledged call has exactly one outcome, and the right one. `damage`, `queued` and `slow` are
+//! further subjects.
 
 mod damage;
 mod queued;
+mod slow;
 
 use farcall_client::{
     Argument, DurableCall, DurableState, DurableStatus, Error, FailureKind, JobId, Options, Scalar,

@@ -13,6 +13,7 @@ use crate::remote::socket::{Socket, Waker};
 use farcall_rpc_proto::{
     CALLBACKS, CREDIT, DIRECTORY, ESTIMATES, FILES, HANDLES, Hello, JOBS, KEPT_OBJECTS, LOANS,
     NAMES, OBJECTS, OPERATION, OUTPUT, PARTS, ProtocolError, REGISTER, RESERVATIONS, SHARED_MEMORY,
+    SOURCES,
 };
 use farcall_spin::Spin;
 use std::io;
@@ -79,7 +80,8 @@ impl Connection {
             | PARTS
             | CREDIT
             | KEPT_OBJECTS
-            | RESERVATIONS;
+            | RESERVATIONS
+            | SOURCES;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }

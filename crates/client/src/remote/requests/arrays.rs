@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::remote::connection::{Connection, Request, Transfer, answered};
 use farcall_rpc_proto::{
     ArrayForm, ArrayPart, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, LOANS, Pull,
-    Put,
+    Put, SOURCES,
 };
 use std::sync::Arc;
 
@@ -125,9 +125,12 @@ pub(crate) fn lend(connection: &Arc<Connection>, handle: HandleId) -> Result<Han
     Ok(record.id)
 }
 
-/// Makes the server read an array from another server.
+/// Makes the server read an array from another server or from a source.
 pub(crate) fn pull(connection: &Arc<Connection>, pull: &Pull) -> Result<HandleRecord, Error> {
     check_loans(connection)?;
+    if pull.source.is_some() {
+        connection.check(SOURCES, FailureKind::BadArgument, "read addresses")?;
+    }
     connection.ask(|proto| proto.pull(pull), answered!(Handle))
 }
 

@@ -5,7 +5,7 @@ use super::calls::dgesv_values;
 use super::{Answer, Case, Elements, Request, case};
 use farcall_rpc_proto::{
     ArrayForm, ArrayPart, CREDIT, Call, Failure, FailureKind, HANDLES, HandleId, HandlePage,
-    HandleRecord, Hello, LOANS, Limits, PARTS, Pull, Put,
+    HandleRecord, Hello, LOANS, Limits, PARTS, Pull, Put, SOURCES, SourceOptions,
 };
 
 pub(super) fn handles() -> Case {
@@ -158,6 +158,7 @@ pub(super) fn loans() -> Case {
         loan,
         form,
         stays: false,
+        source: None,
     };
     let text = "farcalls://node2:3717: connection refused";
     let unreachable = Failure::new(FailureKind::Unreachable, text);
@@ -167,4 +168,59 @@ pub(super) fn loans() -> Case {
         (Request::Pull(pull), Answer::Handle(record)),
     ];
     case("loans", about, exchanges).offering(HANDLES | LOANS)
+}
+
+pub(super) fn sources() -> Case {
+    let about = "The client asks the server to read a matrix from an address outside of Farcall, \
+                 and to store it. The type is that of the source. The server reads another address \
+                 for nobody. Needs the feature bit 20, that both sides have sources.";
+    let form = ArrayForm {
+        element: "double".to_string(),
+        shape: vec![2, 3],
+        column_major: true,
+    };
+    let record = HandleRecord {
+        id: HandleId([0x5a; 16]),
+        number: 8,
+        form: form.clone(),
+        stays: true,
+        used: 1_700_000_000_000,
+        on_disk: false,
+        undefined: None,
+    };
+    let table = Pull {
+        address: "https://data.example.org/weather/2024.csv".to_string(),
+        loan: HandleId([0; 16]),
+        form: ArrayForm {
+            element: String::new(),
+            shape: Vec::new(),
+            column_major: true,
+        },
+        stays: false,
+        source: Some(SourceOptions {
+            columns: Some(vec!["rain".to_string(), "wind".to_string()]),
+            sha256: Some("0f".repeat(32)),
+            ..SourceOptions::default()
+        }),
+    };
+    let raw = Pull {
+        address: "http://127.0.0.1/secret".to_string(),
+        source: Some(SourceOptions {
+            format: Some("raw".to_string()),
+            element: Some("float".to_string()),
+            shape: Some(vec![3, 2]),
+            column_major: Some(false),
+            query: Some("select 1".to_string()),
+            big_endian: Some(true),
+            ..SourceOptions::default()
+        }),
+        ..table.clone()
+    };
+    let text = "the source `http://127.0.0.1/secret` is not allowed";
+    let refused = Failure::new(FailureKind::NotAllowed, text);
+    let exchanges = vec![
+        (Request::Pull(table), Answer::Handle(record)),
+        (Request::Pull(raw), Answer::Failure(refused)),
+    ];
+    case("sources", about, exchanges).offering(HANDLES | LOANS | SOURCES)
 }

@@ -1,0 +1,63 @@
+"""The bytes of a source, in a file without a name that goes when it is closed."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import tempfile
+from typing import TYPE_CHECKING
+
+from .errors import TooLargeError, UnreachableError
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    from .addresses import Entry
+
+
+class Content:
+    """Bytes of a source, as they come."""
+
+    def __init__(self, source: str, entry: Entry) -> None:
+        """No bytes yet."""
+        self.source = source
+        self._entry = entry
+        self.file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
+        self.length = 0
+        self._sums = {
+            "sha256": hashlib.sha256(),
+            "md5": hashlib.md5(usedforsecurity=False),
+        }
+
+    def expect(self, length: int) -> None:
+        """Refuses a source that says that it is too long."""
+        most = self._entry.max_bytes
+        if length > most:
+            raise TooLargeError(
+                f"the source `{self.source}` has {length} bytes or more, and {most} are allowed "
+                f"(max_bytes of [sources.{self._entry.name}] in the server's configuration)"
+            )
+
+    def add(self, piece: bytes) -> None:
+        """Adds a piece."""
+        self.expect(self.length + len(piece))
+        self.file.write(piece)
+        self.length += len(piece)
+        for known in self._sums.values():
+            known.update(piece)
+
+    def check(self, algorithm: str, digest: bytes) -> None:
+        """Compares the checksum of all bytes."""
+        found = self._sums[algorithm].digest()
+        if found != digest:
+            raise UnreachableError(
+                f"the source `{self.source}` has the {algorithm} checksum {found.hex()}, and "
+                f"{digest.hex()} was expected: it has changed, or it was damaged on its way"
+            )
+
+    def view(self) -> memoryview:
+        """All bytes."""
+        if self.length == 0:
+            return memoryview(b"")
+        self.file.flush()
+        return memoryview(mmap.mmap(self.file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -1,0 +1,101 @@
+"""Sources that are files of the server's machine. No symbolic link is followed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from .content import Content
+from .errors import MissingError, RefusedError, UnreachableError
+from .network import Deadline
+
+if TYPE_CHECKING:
+    from .addresses import Address, Entry
+
+_PIECE = 1 << 20
+_PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def open_beneath(root: str, path: str, address: Address) -> int:
+    """A descriptor of a regular file in a folder, whose path has no links."""
+    try:
+        folder = os.open(root, _FOLDER)
+        try:
+            *folders, name = path.split("/")
+            for word in folders:
+                inner = os.open(word, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+            found = os.open(name, _PLAIN, dir_fd=folder)
+        finally:
+            os.close(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        raise MissingError(f"the source `{address}` does not exist; check the address") from None
+    except PermissionError:
+        raise RefusedError(
+            f"the source `{address}` cannot be opened by user {os.geteuid()}, who reads sources "
+            f"for the server (workers.user in its configuration)"
+        ) from None
+    except OSError as error:
+        what = error.strerror or str(error)
+        raise RefusedError(f"the source `{address}` is not opened: {what}") from None
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        raise RefusedError(f"the source `{address}` is not a regular file")
+    return found
+
+
+def _version(found: int) -> str:
+    known = os.fstat(found)
+    return f"{known.st_dev}-{known.st_ino}-{known.st_size}-{known.st_mtime_ns}"
+
+
+def root_of(address: Address, entry: Entry, folder: str | None) -> tuple[str, str]:
+    """The folder that the operator allows, and the path in it."""
+    if address.scheme == "folder":
+        if folder is None:
+            raise RefusedError(
+                f"the source `{address}` is not allowed: the server has no data folder "
+                f"(data.folder in its configuration)"
+            )
+        return folder, address.path
+    root = entry.address.path.rpartition("/")[0] + "/"
+    return root, address.path.removeprefix(root)
+
+
+class File:
+    """One file."""
+
+    def __init__(self, address: Address, entry: Entry, folder: str | None) -> None:
+        """Nothing is opened yet."""
+        self.address = address
+        self.entry = entry
+        self.folder = folder
+        self.deadline = Deadline(str(address), entry.time_limit_s)
+
+    def read(self, version: str | None) -> tuple[Content, str | None] | None:
+        """The bytes and their version; nothing if the version is still the same."""
+        root, path = root_of(self.address, self.entry, self.folder)
+        found = open_beneath(root, path, self.address)
+        try:
+            before = _version(found)
+            if version == before:
+                return None
+            content = Content(str(self.address), self.entry)
+            content.expect(os.fstat(found).st_size)
+            while piece := os.read(found, _PIECE):
+                self.deadline.left()
+                content.add(piece)
+            if _version(found) != before:
+                raise UnreachableError(
+                    f"the source `{self.address}` has changed while it was read; make the call "
+                    f"again"
+                )
+            return content, before
+        except OSError as error:
+            what = error.strerror or str(error)
+            raise UnreachableError(f"the source `{self.address}` cannot be read: {what}") from None
+        finally:
+            os.close(found)

@@ -1,0 +1,235 @@
+"""Formats: the bytes of a source as an array, and the array in the wanted type and order."""
+
+from __future__ import annotations
+
+import csv
+import encodings.utf_8_sig  # noqa: F401  # Tables in text begin with it at times.
+import io
+import math
+import warnings
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import TooLargeError, UnfitError, UnreachableError
+
+if TYPE_CHECKING:
+    from .addresses import Entry
+    from .content import Content
+
+Array = npt.NDArray[Any]
+
+ELEMENTS = {
+    "char": "i1",
+    "short": "i2",
+    "int": "i4",
+    "long": "i8",
+    "longlong": "i8",
+    "unsigned char": "u1",
+    "unsigned short": "u2",
+    "unsigned int": "u4",
+    "unsigned long": "u8",
+    "unsigned longlong": "u8",
+    "float": "f4",
+    "double": "f8",
+    "scomplex": "c8",
+    "dcomplex": "c16",
+}
+"""Types of interfaces, and NumPy's."""
+
+_NAMES = {code: name for name, code in reversed(ELEMENTS.items())}
+_WIDER = {"b1": "u1", "f2": "f4"}
+_ENDS = {
+    "npy": "npy",
+    "csv": "csv",
+    "tsv": "tsv",
+    "raw": "raw",
+    "bin": "raw",
+    "dat": "raw",
+    "parquet": "parquet",
+    "arrow": "arrow",
+    "feather": "arrow",
+}
+
+
+def dtype_of(asked: dict[str, Any]) -> np.dtype[Any] | None:
+    """The type of the numbers that the request states."""
+    element = asked["element"]
+    if element is None:
+        return None
+    return np.dtype(ELEMENTS[element]).newbyteorder(">" if asked["big_endian"] else "<")
+
+
+def format_of(path: str, asked: dict[str, Any], source: str) -> str:
+    """The format of a source: what the request says, else the end of its path."""
+    said = asked["format"] or path.rpartition(".")[2].lower()
+    known = _ENDS.get(said)
+    if known is None:
+        raise UnfitError(
+            f"the source `{source}` has the format `{said}`, which this server does not read: "
+            f'give format="npy", "csv", "tsv", "raw", "parquet" or "arrow"'
+        )
+    return known
+
+
+def read(content: Content, kind: str, asked: dict[str, Any], entry: Entry) -> Array:
+    """The array of a format."""
+    if kind in ("arrow", "parquet"):
+        return _read_arrow(content, kind, asked, entry)
+    if kind == "npy":
+        return _read_npy(content)
+    if kind == "raw":
+        return _read_raw(content, asked)
+    return _read_table(content, "\t" if kind == "tsv" else ",", asked)
+
+
+def _read_arrow(content: Content, kind: str, asked: dict[str, Any], entry: Entry) -> Array:
+    try:
+        from . import arrow  # noqa: PLC0415  # It takes long to load, and a server may lack it.
+    except ImportError:
+        raise UnreachableError(
+            f"the source `{content.source}` needs the package `pyarrow` at the server: its "
+            f"operator can install it (`python3 -m pip install pyarrow`)"
+        ) from None
+    table = arrow.read(content, kind, asked["columns"], entry)
+    dtype = dtype_of(asked)
+    if dtype is None:
+        return table
+    return converted(table, dtype, content.source)
+
+
+def converted(table: Array, dtype: np.dtype[Any], source: str) -> Array:
+    """The numbers of a table in the type that the request states."""
+    if not np.can_cast(table.dtype, dtype, "same_kind"):
+        raise UnfitError(f"the source `{source}` has numbers of type {table.dtype}, no {dtype}")
+    return table.astype(dtype)
+
+
+def _read_npy(content: Content) -> Array:
+    source = content.source
+    try:
+        content.file.seek(0)
+        version = np.lib.format.read_magic(content.file)
+        readers = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }
+        shape, by_columns, dtype = readers[version](content.file)
+    except (ValueError, KeyError, EOFError, SyntaxError) as error:
+        raise UnfitError(
+            f"the source `{source}` is no .npy file that can be read: {error}"
+        ) from None
+    if dtype.hasobject or dtype.fields is not None:
+        raise UnfitError(
+            f"the source `{source}` has elements of type {dtype}, which are no numbers"
+        )
+    offset, count = content.file.tell(), math.prod(shape)
+    if offset + count * dtype.itemsize != content.length:
+        raise UnfitError(
+            f"the source `{source}` has {content.length - offset} bytes of numbers, and its head "
+            f"announces {count * dtype.itemsize}"
+        )
+    flat = np.frombuffer(content.view(), dtype, count, offset) if count else np.empty(0, dtype)
+    return flat.reshape(shape, order="F" if by_columns else "C")
+
+
+def _read_raw(content: Content, asked: dict[str, Any]) -> Array:
+    source, dtype = content.source, dtype_of(asked)
+    if dtype is None:
+        raise UnfitError(f"the source `{source}` has raw numbers: give their dtype")
+    whole = content.length // dtype.itemsize
+    shape = (whole,) if asked["shape"] is None else tuple(asked["shape"])
+    if math.prod(shape) * dtype.itemsize != content.length:
+        raise UnfitError(
+            f"the source `{source}` has {content.length} bytes, and {dtype} of shape {shape} has "
+            f"{math.prod(shape) * dtype.itemsize}"
+        )
+    flat = np.frombuffer(content.view(), dtype)
+    return flat.reshape(shape, order="F" if asked["by_columns"] else "C")
+
+
+def _read_table(content: Content, delimiter: str, asked: dict[str, Any]) -> Array:
+    """Numbers of a table in text. A first line that has no numbers has the names of columns."""
+    source, columns = content.source, asked["columns"]
+    content.file.seek(0)
+    text = io.TextIOWrapper(content.file, encoding="utf-8-sig", newline="")
+    try:
+        first = next(csv.reader([text.readline()], delimiter=delimiter), [])
+        names = [name.strip() for name in first]
+        has_names = not all(map(_is_number, names))
+        picked = None
+        if columns is not None:
+            absent = [name for name in columns if name not in names or not has_names]
+            if absent:
+                known = ", ".join(names) if has_names else "columns without names"
+                raise UnfitError(
+                    f"the source `{source}` has no column `{absent[0]}`; it has {known[:1000]}"
+                )
+            picked = [names.index(name) for name in columns]
+        text.seek(0)
+        dtype = dtype_of(asked) or np.dtype(ELEMENTS[asked["wanted"] or "double"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            table = np.loadtxt(
+                text,
+                dtype=dtype.newbyteorder("="),
+                comments=None,
+                delimiter=delimiter,
+                quotechar='"',
+                skiprows=int(has_names),
+                usecols=picked,
+                ndmin=2,
+            )
+    except (ValueError, OverflowError, csv.Error) as error:
+        raise UnfitError(
+            f"the source `{source}` is no table of numbers that fit: {error}"
+        ) from None
+    finally:
+        text.detach()
+    count = len(names) if picked is None else len(picked)
+    if table.size == 0:
+        table = np.empty((0, count), table.dtype)
+    return table[:, 0] if count == 1 else table
+
+
+def _is_number(word: str) -> bool:
+    try:
+        complex(word)
+    except ValueError:
+        return False
+    return True
+
+
+def fitted(array: Array, asked: dict[str, Any], source: str, entry: Entry) -> tuple[Array, str]:
+    """The array in the wanted type and order, and the name of its type."""
+    expected = asked["shape"]
+    if expected is not None and array.shape != tuple(expected):
+        raise UnfitError(
+            f"the source `{source}` has an array of shape {array.shape}, and {tuple(expected)} "
+            f"was expected"
+        )
+    code = array.dtype.kind + str(array.dtype.itemsize)
+    wanted = asked["wanted"]
+    if wanted == "" or (wanted == "char" and array.dtype.itemsize == 1):
+        code = _WIDER.get(code, code)
+        wanted = wanted or _NAMES.get(code, "")
+        if wanted == "":
+            raise UnfitError(
+                f"the source `{source}` has elements of type {array.dtype}, which no function takes"
+            )
+    else:
+        code = ELEMENTS[wanted]
+        if not np.can_cast(array.dtype, code, "safe"):
+            raise UnfitError(
+                f"the source `{source}` has numbers of type {array.dtype}, and {np.dtype(code)} "
+                f"is wanted, which cannot hold all of them"
+            )
+    if array.size * np.dtype(code).itemsize > entry.max_bytes:
+        raise TooLargeError(
+            f"the array of the source `{source}` has {array.size * np.dtype(code).itemsize} bytes, "
+            f"and {entry.max_bytes} are allowed (max_bytes of [sources.{entry.name}] in the "
+            f"server's configuration)"
+        )
+    order: Literal["C", "F"] = "F" if asked["column_major"] else "C"
+    return array.astype(code, order=order, casting="unsafe", copy=False), wanted

@@ -1,0 +1,226 @@
+"""Sources on the web."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import http.client
+import re
+import ssl
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
+
+from .addresses import Address, Entry, find, parse
+from .content import Content
+from .errors import MissingError, RefusedError, SourceError, UnreachableError
+from .network import Deadline, connect
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PIECE = 1 << 20
+_MOST_REDIRECTS = 5
+_MOST_RESUMED = 3
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+class _Connection(http.client.HTTPConnection):
+    """A connection to a checked address, with TLS for `https`."""
+
+    def __init__(self, address: Address, entry: Entry, deadline: Deadline) -> None:
+        super().__init__(address.host, address.port)
+        self._to = (address, entry, deadline)
+
+    def connect(self) -> None:
+        """Connects."""
+        address, entry, deadline = self._to
+        plain = connect(address, entry, deadline)
+        if address.scheme == "https":
+            context = ssl.create_default_context(cadata=entry.certificates)
+            host = address.host.strip("[]")
+            try:
+                self.sock = context.wrap_socket(plain, server_hostname=host)
+            except BaseException:
+                plain.close()
+                raise
+        else:
+            self.sock = plain
+
+
+class _Answer:
+    """The answer to one request."""
+
+    def __init__(
+        self, address: Address, entry: Entry, deadline: Deadline, headers: dict[str, str]
+    ) -> None:
+        self.deadline = deadline
+        self.connection = _Connection(address, entry, deadline)
+        query = "" if address.query is None else f"?{address.query}"
+        credentials = _credentials(entry)
+        own = {"Accept-Encoding": "identity", "User-Agent": "farcall"} | headers | credentials
+        self.connection.request("GET", address.path + query, headers=own)
+        self.response = self.connection.getresponse()
+        self.status = self.response.status
+
+    def header(self, name: str) -> str | None:
+        """A line of the head."""
+        return self.response.getheader(name)
+
+    def piece(self) -> bytes:
+        """The next bytes, as soon as there are some."""
+        if self.connection.sock is not None:
+            self.connection.sock.settimeout(self.deadline.left())
+        self.deadline.left()
+        return self.response.read1(_PIECE)
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self.response.close()
+        self.connection.close()
+
+
+def _credentials(entry: Entry) -> dict[str, str]:
+    if entry.token is not None:
+        return {"Authorization": f"Bearer {entry.token}"}
+    if entry.user is not None:
+        pair = f"{entry.user}:{entry.password or ''}".encode()
+        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+    return {}
+
+
+class Web:
+    """One source on the web."""
+
+    def __init__(self, address: Address, entries: Sequence[Entry]) -> None:
+        """Nothing is opened yet."""
+        self.address = address
+        self.entries = entries
+        self.entry = find(entries, address)
+        self.deadline = Deadline(str(address), self.entry.time_limit_s)
+
+    def read(self, version: str | None) -> tuple[Content, str | None] | None:
+        """The bytes and their version; nothing if the version is still the same."""
+        try:
+            return self._read(version)
+        except TimeoutError:
+            raise self.deadline.missed() from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if isinstance(error, SourceError):
+                raise
+            what = str(error) or type(error).__name__
+            raise UnreachableError(f"the source `{self.address}` cannot be read: {what}") from None
+
+    def _read(self, version: str | None) -> tuple[Content, str | None] | None:
+        answer = self._ask({} if version is None else {"If-None-Match": version})
+        if answer.status == 304 and version is not None:
+            answer.close()
+            return None
+        self._check(answer)
+        tag = answer.header("ETag")
+        tag = tag if tag is not None and tag.startswith('"') else None
+        length = answer.header("Content-Length")
+        whole = int(length) if length is not None else None
+        content = Content(str(self.address), self.entry)
+        content.expect(whole or 0)
+        promised = _sums(answer)
+        self._take(answer, content, whole)
+        tries = 0
+        while whole is not None and content.length < whole:
+            tries += 1
+            if tag is None or tries > _MOST_RESUMED:
+                raise UnreachableError(
+                    f"the source `{self.address}` ended after {content.length} of {whole} bytes; "
+                    f"try again"
+                )
+            self._go_on(content, tag, whole)
+        for algorithm, digest in promised:
+            content.check(algorithm, digest)
+        return content, tag
+
+    def _take(self, answer: _Answer, content: Content, whole: int | None) -> None:
+        """Takes what comes. A connection that ends early may be resumed."""
+        try:
+            while piece := answer.piece():
+                content.add(piece)
+        except (http.client.IncompleteRead, ConnectionError):
+            if whole is None:
+                raise
+        finally:
+            answer.close()
+        if whole is not None and content.length > whole:
+            raise self._changed()
+
+    def _go_on(self, content: Content, tag: str, whole: int) -> None:
+        """Asks for the rest, of the same version."""
+        answer = self._ask({"Range": f"bytes={content.length}-", "If-Match": tag})
+        span = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", answer.header("Content-Range") or "")
+        same = answer.status == 206 and answer.header("ETag") in (None, tag)
+        if not same or span is None or span[1] != str(content.length) or span[3] != str(whole):
+            answer.close()
+            raise self._changed()
+        self._take(answer, content, whole)
+
+    def _changed(self) -> UnreachableError:
+        return UnreachableError(
+            f"the source `{self.address}` has changed while it was read; make the call again"
+        )
+
+    def _ask(self, headers: dict[str, str]) -> _Answer:
+        """Asks, also where the source sends the server, if the operator allows that address."""
+        address, entry = self.address, self.entry
+        for _ in range(_MOST_REDIRECTS):
+            answer = _Answer(address, entry, self.deadline, headers)
+            if answer.status not in _REDIRECTS:
+                return answer
+            target = answer.header("Location") or ""
+            answer.close()
+            try:
+                address = parse(urljoin(str(address), target))
+                if address.scheme not in ("http", "https"):
+                    raise RefusedError
+                entry = find(self.entries, address)
+            except RefusedError:
+                raise RefusedError(
+                    f"the source `{self.address}` sends the server to `{target}`, which no entry "
+                    f"of [sources] in its configuration names"
+                ) from None
+        raise UnreachableError(f"the source `{self.address}` sends the server in circles")
+
+    def _check(self, answer: _Answer) -> None:
+        """Refuses an answer that is no content."""
+        status, source = answer.status, f"the source `{self.address}`"
+        coding = answer.header("Content-Encoding") or "identity"
+        if status == 200 and coding == "identity":
+            return
+        answer.close()
+        if status == 200:
+            raise UnreachableError(
+                f"{source} is sent in the coding {coding}, which was not asked for"
+            )
+        if status in (404, 410):
+            raise MissingError(f"{source} does not exist (HTTP status {status}); check the address")
+        if status in (401, 403, 407):
+            raise RefusedError(
+                f"{source} does not let this server in (HTTP status {status}); its operator can "
+                f"check the credentials of [sources.{self.entry.name}]"
+            )
+        raise UnreachableError(f"{source} answers with the HTTP status {status}")
+
+
+def _sums(answer: _Answer) -> list[tuple[str, bytes]]:
+    """The checksums that the source offers."""
+    found = []
+    lines: list[tuple[str, str | None]] = [("md5", answer.header("Content-MD5"))]
+    for line in (answer.header("Digest"), answer.header("Repr-Digest")):
+        for part in (line or "").split(","):
+            name, _, text = part.strip().partition("=")
+            if name.lower() == "sha-256":
+                lines.append(("sha256", text.strip(":")))
+    for algorithm, offered in lines:
+        try:
+            digest = base64.b64decode(offered or "", validate=True)
+        except binascii.Error:
+            continue
+        if len(digest) == {"md5": 16, "sha256": 32}[algorithm]:
+            found.append((algorithm, digest))
+    return found

@@ -1,0 +1,75 @@
+"""Connections to the hosts of sources, each to an IP address that was checked."""
+
+from __future__ import annotations
+
+import encodings.idna  # noqa: F401  # The look-up of a host uses it.
+import ipaddress
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from .errors import RefusedError, UnreachableError
+
+if TYPE_CHECKING:
+    from .addresses import Address, Entry
+
+
+class Deadline:
+    """The time within which a source must be read."""
+
+    def __init__(self, source: str, seconds: float) -> None:
+        """The time begins now."""
+        self._source = source
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds that are left."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise self.missed()
+        return left
+
+    def missed(self) -> UnreachableError:
+        """The error of a source that is too slow."""
+        return UnreachableError(
+            f"the source `{self._source}` is too slow: it was not read within {self._seconds:g} s "
+            f"(time_limit_s of its entry in [sources])"
+        )
+
+
+def resolve(address: Address, entry: Entry) -> list[str]:
+    """The IP addresses of a host. An address with another one among them is refused."""
+    host = address.host.strip("[]")
+    try:
+        # The operator has named this very address.
+        return [str(ipaddress.ip_address(host))]
+    except ValueError:
+        pass
+    try:
+        known = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        text = f"the source `{address}` cannot be reached: its host has no address ({error})"
+        raise UnreachableError(text) from None
+    found = list(dict.fromkeys(str(one[4][0]) for one in known))
+    for ip in found:
+        if not entry.lets(ip):
+            raise RefusedError(
+                f"the source `{address}` is not allowed: its host has the address {ip}, which is "
+                f"not public; the server's operator can allow its network (networks of "
+                f"[sources.{entry.name}])"
+            )
+    return found
+
+
+def connect(address: Address, entry: Entry, deadline: Deadline) -> socket.socket:
+    """A connection to one of the checked addresses of a host."""
+    last: OSError | None = None
+    for ip in resolve(address, entry):
+        try:
+            return socket.create_connection((ip, address.port), timeout=deadline.left())
+        except TimeoutError:
+            raise deadline.missed() from None
+        except OSError as error:
+            last = error
+    raise UnreachableError(f"the source `{address}` cannot be reached: {last}") from None

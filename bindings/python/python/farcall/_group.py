@@ -1,0 +1,136 @@
+"""How many entries of a map a server gets at a time: a rule, and what it needs to know."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from ._native import Interface, Parameter
+
+# A group computes at least this long, so that it also covers the hand-over of a call.
+_LEAST_S = 0.0025
+_MOST = 1 << 16
+
+
+class Cost:
+    """What the calls of a function cost at one server, learned from each call."""
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self.fixed_s: float = math.inf
+        """Seconds that a call takes, however many entries it has."""
+        self.entry_s: float | None = None
+        """Seconds that each entry adds."""
+        self.most = 1
+        """The largest group; it doubles with each call, because one call can mislead."""
+
+    def learn(self, entries: int, fixed_s: float, busy_s: float, *, alone: bool) -> None:
+        """Learns from a call that kept the server or the line busy with so many entries.
+
+        If the call was not `alone`, its fixed time includes a wait for the calls before it.
+        """
+        if fixed_s < self.fixed_s:
+            self.fixed_s = fixed_s
+        elif alone:
+            self.fixed_s = (self.fixed_s + fixed_s) / 2
+        entry_s = max(busy_s / entries, 1e-6)
+        self.entry_s = entry_s if self.entry_s is None else (self.entry_s + entry_s) / 2
+        self.most = min(2 * self.most, _MOST)
+
+    def group(self, limit: int) -> int:
+        """The number of entries that a server takes at a time.
+
+        A server has two groups: one computes while the other travels. So it always has work if a
+        group computes at least as long as the fixed time of a call. Twice that leaves a margin.
+        """
+        if self.entry_s is None:
+            return 1
+        enough = math.ceil(max(2 * self.fixed_s, _LEAST_S) / self.entry_s)
+        return max(1, min(enough, self.most, limit))
+
+
+def next_group(group: int, left: int | None, share: float) -> int:
+    """The number of entries of the next group, so that all servers end at the same time.
+
+    `left` entries are not given to a server yet, `None` if nobody knows, and `share` of them are
+    for this server. A server takes half of its share, but not much less than its group, because
+    each call has its fixed cost.
+    """
+    if left is None:
+        return group
+    fair = math.ceil(left * share)
+    return max(1, min(group, fair, max(math.ceil(group / 2), math.ceil(fair / 2))))
+
+
+def share(cost: Cost, costs: Iterable[Cost]) -> float:
+    """The part of the entries that one of the servers computes in the same time as the others."""
+    speeds = [1 / other.entry_s for other in costs if other.entry_s is not None]
+    mean = sum(speeds) / len(speeds) if speeds else 1.0
+    speed = mean if cost.entry_s is None else 1 / cost.entry_s
+    unknown = sum(other.entry_s is None for other in costs)
+    return speed / (sum(speeds) + unknown * mean)
+
+
+def checked(group: Any) -> int | Literal["auto"]:
+    """The `group` of a map, which is "auto" unless the caller gives one."""
+    if group is None:
+        return "auto"
+    if group == "auto" or (type(group) is int and group >= 1):
+        return group  # type: ignore[no-any-return]
+    raise ValueError(f'group={group!r}: use "auto", or a number of entries from 1 on')
+
+
+class Stack:
+    """Several entries in one call, for a function that takes a list of them.
+
+    Such a function has an integer parameter that is the outermost size of each array of an entry.
+    """
+
+    def __init__(self, interface: Interface, count: str) -> None:
+        """`count` is the name of the parameter."""
+        self._count = count
+        self._axis = _outer_axis(interface)
+        returned = [p for p in interface.parameters if p.mode in ("OUT", "INOUT") and p.shape]
+        self._split = [p.shape[self._axis] == count for p in returned]
+
+    @classmethod
+    def of(cls, interface: Interface, entry: Any, fixed: Mapping[str, Any]) -> Self | None:
+        """The stack of a function whose entries are like this one; `None` if it takes no list."""
+        if not isinstance(entry, Mapping) or not entry:
+            return None
+        axis = _outer_axis(interface)
+        parameters = {parameter.name: parameter for parameter in interface.parameters}
+        sizes = {_outer_size(parameters.get(name), axis) for name in entry}
+        count = sizes.pop() if len(sizes) == 1 else None
+        if count not in parameters or count in entry or count in fixed:
+            return None
+        return cls(interface, count)
+
+    def join(self, entries: list[Mapping[str, Any]]) -> dict[str, Any]:
+        """The arguments of a call with these entries."""
+        if any(entry.keys() != entries[0].keys() for entry in entries):
+            raise ValueError("the entries of a map with groups must have the same arguments")
+        arguments: dict[str, Any] = {
+            name: np.stack([entry[name] for entry in entries], axis=self._axis)
+            for name in entries[0]
+        }
+        return {**arguments, self._count: len(entries)}
+
+    def split(self, result: Any, count: int) -> list[Any]:
+        """The result of each entry of a call."""
+        if result is None:
+            return [None] * count
+        values = [
+            np.moveaxis(value, self._axis, 0) if has_rows else [value] * count
+            for value, has_rows in zip(result, self._split, strict=True)
+        ]
+        return [result._make(value[entry] for value in values) for entry in range(count)]
+
+
+def _outer_axis(interface: Interface) -> int:
+    return -1 if interface.convention == "FORTRAN" else 0
+
+
+def _outer_size(parameter: Parameter | None, axis: int) -> str | None:
+    return parameter.shape[axis] if parameter is not None and parameter.shape else None

@@ -1,0 +1,106 @@
+//! `farcall.url`: an address outside of Farcall that stands for an array. The client sends the
+//! address, and the server of a call reads it. This module checks what the client itself must know:
+//! the type and the order of the numbers.
+
+use crate::array;
+use crate::error;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// Stands for an array at an address outside of Farcall; calls take it as an array. The server of
+/// the call reads it.
+#[pyclass(frozen, eq, hash, module = "farcall")]
+#[derive(PartialEq, Eq, Hash)]
+pub(crate) struct Source {
+    source: farcall_client::Source,
+}
+
+/// An array at an address, for a call to read: `https://...`, `folder:NAME` for a file of the
+/// server's data folder, `file:///...`, or a database with a `query`. The server of the call reads
+/// the address, if its operator has named it (`[sources]` in its configuration). The array is
+/// converted to the type and the order that the function takes, if that loses nothing.
+///
+/// The end of the address says the format (`.npy`, `.csv`, `.raw`), or `format` does. Raw numbers
+/// need a `dtype` and, for more than one dimension, a `shape`; `order="F"` if they are in columns.
+/// `dtype` is also the type of the numbers of a table, float64 by default. `columns` are names of
+/// columns of a table. For other formats, `shape` is the shape that the array must have. `sha256`
+/// is the checksum that the bytes of the source must have.
+#[pyfunction]
+#[pyo3(signature = (
+    address, *, dtype=None, shape=None, order=None, columns=None, query=None, format=None,
+    sha256=None
+))]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+pub(crate) fn url(
+    py: Python<'_>,
+    address: String,
+    dtype: Option<&Bound<'_, PyAny>>,
+    shape: Option<Vec<u64>>,
+    order: Option<&str>,
+    columns: Option<Vec<String>>,
+    query: Option<String>,
+    format: Option<String>,
+    sha256: Option<String>,
+) -> PyResult<Source> {
+    let given = dtype.map(|dtype| array::element_of(dtype)).transpose()?;
+    let column_major = match order {
+        None => None,
+        Some("C") => Some(false),
+        Some("F") => Some(true),
+        Some(other) => return Err(error::argument(py, "url", "order", "\"C\" or \"F\"", other)),
+    };
+    let options = farcall_client::SourceOptions {
+        format,
+        element: given.map(|(ty, _)| ty.name().to_owned()),
+        shape,
+        column_major,
+        columns,
+        query,
+        sha256,
+        big_endian: given.map(|(_, big_endian)| big_endian),
+    };
+    Ok(Source {
+        source: farcall_client::Source { address, options },
+    })
+}
+
+#[pymethods]
+impl Source {
+    /// The address.
+    #[getter]
+    fn address(&self) -> &str {
+        &self.source.address
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let options = &self.source.options;
+        let keywords = PyDict::new(py);
+        if let Some(element) = &options.element {
+            let dtype = array::dtype_of(py, element, options.big_endian == Some(true))?;
+            keywords.set_item("dtype", dtype)?;
+        }
+        if let Some(columns) = options.column_major {
+            keywords.set_item("order", if columns { "F" } else { "C" })?;
+        }
+        keywords.set_item("shape", &options.shape)?;
+        keywords.set_item("columns", &options.columns)?;
+        keywords.set_item("query", &options.query)?;
+        keywords.set_item("format", &options.format)?;
+        keywords.set_item("sha256", &options.sha256)?;
+        let url = py.import("farcall")?.getattr("url")?;
+        let partial = py.import("functools")?.getattr("partial")?;
+        let make = partial.call((url,), Some(&keywords))?;
+        let reduced = (make, (&self.source.address,)).into_pyobject(py)?;
+        Ok(reduced.into_any())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("farcall.url({:?})", self.source.address)
+    }
+}
+
+impl Source {
+    pub(crate) fn client(&self) -> &farcall_client::Source {
+        &self.source
+    }
+}

@@ -1,0 +1,152 @@
+"""Addresses of sources: which texts are one, which of them an entry allows, and which hosts."""
+
+import ipaddress
+import socket
+import sys
+
+import farcall._connector
+import pytest
+from farcall._connector import addresses, content, formats, network
+from farcall._connector.errors import RefusedError, SourceError, UnreachableError
+
+
+def entry(address, *networks, name="one"):
+    """An entry of the configuration."""
+    told = {
+        "address": address,
+        "user": None,
+        "password": None,
+        "token": None,
+        "certificates": None,
+        "networks": networks,
+        "max_bytes": 1000,
+        "time_limit_s": 1.0,
+    }
+    return addresses.Entry.read(name, told)
+
+
+def permits(allowed, address):
+    """Whether an entry allows an address."""
+    return entry(allowed).permits(addresses.parse(address))
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled"),
+    [
+        ("https://Data.Example.org/A.npy", "https://data.example.org/A.npy"),
+        ("HTTPS://data.example.org:443/a?b=c%20d", "https://data.example.org/a?b=c%20d"),
+        ("http://[2001:db8::1]:8080", "http://[2001:db8::1]:8080/"),
+        ("file:///srv/a.npy", "file:///srv/a.npy"),
+        ("file:/srv/a.npy", "file:///srv/a.npy"),
+        ("folder:runs/a.npy", "folder:runs/a.npy"),
+        ("sqlite:///srv/stock.db", "sqlite:/srv/stock.db"),
+        ("postgresql://Db.example.org/stock", "postgresql://db.example.org/stock"),
+        ("postgresql://db.example.org:5433/stock", "postgresql://db.example.org:5433/stock"),
+    ],
+)
+def test_an_address_has_one_spelling(text, spelled):
+    parsed = addresses.parse(text)
+    assert str(parsed) == spelled
+    assert addresses.parse(spelled) == parsed
+
+
+def test_an_entry_allows_what_it_names():
+    assert permits("https://a.org/w/", "https://a.org/w/2024/a.npy?x=1")
+    assert permits("https://a.org", "https://a.org/anything")
+    assert permits("https://a.org/w/a.npy", "https://a.org:443/w/a.npy")
+    for allowed, address in [
+        ("https://a.org/w/", "https://a.org/w"),
+        ("https://a.org/w", "https://a.org/w/a.npy"),
+        ("https://a.org/w", "https://a.org/work"),
+        ("https://a.org/w", "https://a.org/w?x=1"),
+        ("https://a.org/w?x=1", "https://a.org/w"),
+        ("https://a.org/", "http://a.org/a"),
+        ("https://a.org/", "https://a.org:8443/a"),
+        ("https://a.org/", "https://a.org.evil.com/a"),
+        ("https://a.org/", "https://b.a.org/a"),
+        ("https://a.org/", "https://a.org./a"),
+        ("https://127.0.0.1/", "https://2130706433/"),
+        ("file:///srv/tables/", "file:///srv/tables"),
+        ("file:///srv/tables/", "file:///srv/tables2/a"),
+        ("folder:a.npy", "file:///a.npy"),
+    ]:
+        assert not permits(allowed, address), (allowed, address)
+
+
+def test_the_most_special_entry_counts():
+    all_of_it, part = entry("https://a.org/"), entry("https://a.org/b/", name="two")
+    found = addresses.find([all_of_it, part], addresses.parse("https://a.org/b/c"))
+    assert found.name == "two"
+    with pytest.raises(RefusedError, match=r"no entry of \[sources\]"):
+        addresses.find([part], addresses.parse("https://a.org/c"))
+
+
+def test_only_public_addresses_are_reached_by_name():
+    plain = entry("https://a.org/")
+    for ip in ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8"]:
+        assert plain.lets(ip), ip
+    private = [
+        "127.0.0.1 127.8.8.8 0.0.0.0 10.1.2.3 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1",
+        "224.0.0.1 255.255.255.255 198.18.0.1 ::1 :: fe80::1%eth0 fc00::1 ff02::1",
+        "::ffff:127.0.0.1 ::ffff:10.0.0.1 ::ffff:169.254.169.254 64:ff9b::7f00:1 2002:7f00:1::",
+        "2001:0:7f00:1::1",
+    ]
+    for ip in " ".join(private).split():
+        assert not plain.lets(ip), ip
+    inside = entry("https://a.org/", "10.0.0.0/8")
+    assert inside.lets("10.1.2.3")
+    assert inside.lets("::ffff:10.1.2.3")
+    assert not inside.lets("127.0.0.1")
+    assert isinstance(inside.networks[0], ipaddress.IPv4Network)
+
+
+def known(monkeypatch, *answers):
+    """Lets the look-up of a host answer with these addresses, one after the other."""
+    rest = list(answers)
+
+    def look_up(_host, port, **_options):
+        found = rest.pop(0) if len(rest) > 1 else rest[0]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in found]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return rest
+
+
+def test_a_host_is_looked_up_once(monkeypatch):
+    rest = known(monkeypatch, ["8.8.8.8"], ["127.0.0.1"])
+    reached = []
+
+    def connect(address, **_options):
+        reached.append(address)
+        raise ConnectionRefusedError("no")
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    plain = entry("https://a.org/")
+    address = addresses.parse("https://a.org/a.npy")
+    with pytest.raises(UnreachableError, match="cannot be reached"):
+        network.connect(address, plain, network.Deadline("a", 1.0))
+    assert reached == [("8.8.8.8", 443)]
+    assert rest == [["127.0.0.1"]]
+    # The name stands for a private address now, or for one among others.
+    for found in [["127.0.0.1"], ["8.8.8.8", "10.0.0.1"]]:
+        known(monkeypatch, found)
+        with pytest.raises(RefusedError, match="not public"):
+            network.connect(address, plain, network.Deadline("a", 1.0))
+    assert len(reached) == 1
+
+
+def test_a_server_without_pyarrow_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "farcall._connector.arrow", None)
+    monkeypatch.delattr(farcall._connector, "arrow", raising=False)
+    one = entry("https://a.org/")
+    asked = {"format": None, "element": None, "columns": None, "wanted": "", "shape": None}
+    kind = formats.format_of("/a.parquet", asked, "https://a.org/a.parquet")
+    data = content.Content("https://a.org/a.parquet", one)
+    with pytest.raises(UnreachableError, match=r"a\.parquet` needs the package `pyarrow`"):
+        formats.read(data, kind, asked, one)
+
+
+def test_time_is_bounded():
+    deadline = network.Deadline("here", 0.0)
+    with pytest.raises(SourceError, match="`here` is too slow"):
+        deadline.left()

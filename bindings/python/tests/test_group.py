@@ -1,0 +1,130 @@
+"""The rule that decides how many entries of a map a server gets at a time."""
+
+import math
+import types
+
+import numpy as np
+import pytest
+from farcall._group import Cost, Stack, checked, next_group, share
+
+
+def learned(*, fixed_s, entry_s, calls=8):
+    """A cost after some calls of one entry each."""
+    cost = Cost()
+    for _ in range(calls):
+        cost.learn(1, fixed_s, entry_s, alone=True)
+    return cost
+
+
+def test_a_group_computes_twice_as_long_as_a_call_costs():
+    assert learned(fixed_s=0.4, entry_s=0.14).group(100) == math.ceil(0.8 / 0.14)
+    assert learned(fixed_s=2.74, entry_s=2.87).group(100) == 2
+    assert learned(fixed_s=0.001, entry_s=2.0).group(100) == 1
+
+
+def test_the_first_group_is_one_entry_and_groups_grow_by_doubling():
+    cost, groups = Cost(), []
+    for _ in range(6):
+        groups.append(cost.group(100))
+        cost.learn(groups[-1], 0.1, 0.01 * groups[-1], alone=True)
+    assert groups == [1, 2, 4, 8, 16, 20]
+
+
+def test_a_group_has_a_limit_and_brief_entries_fill_it():
+    assert learned(fixed_s=0.2, entry_s=1e-9, calls=5000).group(64) == 64
+    assert learned(fixed_s=0.2, entry_s=1e-9, calls=5000).most < 1 << 20
+    # Without any latency a group still covers the hand-over of calls.
+    assert learned(fixed_s=0.0, entry_s=1e-4, calls=20).group(64) == 25
+
+
+def test_a_wait_for_other_calls_is_no_fixed_time():
+    cost = learned(fixed_s=0.1, entry_s=0.1)
+    cost.learn(1, 5.0, 0.1, alone=False)
+    assert cost.fixed_s == 0.1
+    # A line that has become slower shows in a call that found the server free.
+    cost.learn(1, 0.3, 0.1, alone=True)
+    assert cost.fixed_s == pytest.approx(0.2)
+    cost.learn(1, 0.05, 0.1, alone=False)
+    assert cost.fixed_s == 0.05
+
+
+def test_the_last_groups_are_smaller_so_that_all_servers_end_together():
+    assert next_group(10, None, 0.5) == 10
+    assert next_group(10, 1000, 0.5) == 10
+    assert next_group(10, 24, 0.5) == 6
+    # Half a group is the least, because each call has its fixed time.
+    assert next_group(10, 14, 0.5) == 5
+    assert next_group(10, 6, 0.5) == 3
+    assert next_group(10, 1, 0.25) == 1
+    left, servers, taken = 100, 4, []
+    while left > 0:
+        taken.append(min(left, next_group(40, left, 1 / servers)))
+        left -= taken[-1]
+    assert sum(taken) == 100
+    assert max(taken) <= 100 / servers
+
+
+def test_a_faster_server_gets_more():
+    fast, slow = learned(fixed_s=0.1, entry_s=0.1), learned(fixed_s=0.1, entry_s=0.3)
+    assert share(fast, [fast, slow]) == pytest.approx(0.75)
+    assert share(slow, [fast, slow]) == pytest.approx(0.25)
+    # A server that is not known yet counts as a mean one.
+    new = Cost()
+    assert share(new, [new]) == 1
+    assert share(new, [fast, new]) == 0.5
+
+
+def test_a_group_is_auto_or_a_number():
+    assert [checked(group) for group in (None, "auto", 1, 7)] == ["auto", "auto", 1, 7]
+    for wrong in (0, -1, 1.5, "all", True):
+        with pytest.raises(ValueError, match="number of entries"):
+            checked(wrong)
+
+
+def interface(convention="C"):
+    def parameter(name, mode, *shape):
+        shape = list(shape) if convention == "C" else list(reversed(shape))
+        return types.SimpleNamespace(name=name, mode=mode, shape=shape)
+
+    return types.SimpleNamespace(
+        convention=convention,
+        parameters=[
+            parameter("count", "IN"),
+            parameter("n", "IN"),
+            parameter("boxes", "IN", "count", "n"),
+            parameter("weights", "IN", "count"),
+            parameter("bounds", "OUT", "count", "n"),
+            parameter("info", "OUT", "1"),
+        ],
+    )
+
+
+class Row(tuple):
+    _make = classmethod(lambda cls, values: cls(values))
+
+
+@pytest.mark.parametrize("convention", ["C", "FORTRAN"])
+def test_entries_become_the_rows_of_one_call(convention):
+    boxes = [np.array([1.0, 2.0]), np.array([3.0, 4.0]), np.array([5.0, 6.0])]
+    entries = [{"boxes": box, "weights": 0.5} for box in boxes]
+    stack = Stack.of(interface(convention), entries[0], {"n": 2})
+    joined = stack.join(entries)
+    assert joined["count"] == 3
+    assert joined["boxes"].shape == ((3, 2) if convention == "C" else (2, 3))
+    rows = stack.split(Row([joined["boxes"], 7]), 3)
+    assert [list(row[0]) for row in rows] == [list(box) for box in boxes]
+    assert [row[1] for row in rows] == [7, 7, 7]
+    with pytest.raises(ValueError, match="same arguments"):
+        stack.join([{"boxes": boxes[0]}, {"weights": 1.0}])
+
+
+def test_other_entries_are_calls_of_their_own():
+    box = np.zeros(2)
+    of = interface()
+    assert Stack.of(of, {"boxes": box}, {"n": 2}) is not None
+    assert Stack.of(of, {"boxes": box}, {"n": 2, "count": 1}) is None
+    assert Stack.of(of, {"boxes": box, "count": 1}, {"n": 2}) is None
+    assert Stack.of(of, {"boxes": box, "n": 2}, {}) is None
+    assert Stack.of(of, (1, 2, box), {}) is None
+    assert Stack.of(of, {}, {}) is None
+    assert Stack.of(of, {"unknown": 1}, {}) is None

@@ -1,0 +1,328 @@
+//! Sources: addresses outside of Farcall from which the server reads arrays for its users.
+//!
+//! The operator names the addresses and their credentials. A connector process opens them, without
+//! the rights of the server; a few run at a time, each with one source. This module starts and ends
+//! connectors. Bytes of a source pass through a pipe into the memory of the array.
+
+mod connector;
+
+use self::connector::Connector;
+use crate::memories::Memories;
+use farcall_rpc_proto::{Failure, FailureKind};
+use farcall_server_proto::MemoryKey;
+use farcall_server_proto::source::{SourceFound, SourceRequest};
+use farcall_worker::MemoryObject;
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Most connectors.
+const MOST: usize = 4;
+/// How long a connector may take beyond the time limit of its source.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// An address, or a folder of addresses, that users may read.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// The address. If it ends with `/`, all addresses that begin with it.
+    pub address: String,
+    /// The user at the source.
+    pub user: Option<String>,
+    /// A file with the password.
+    pub password_file: Option<PathBuf>,
+    /// A file with a token, for HTTP.
+    pub token_file: Option<PathBuf>,
+    /// A file with the certificates of the authorities that the source's certificate comes from.
+    pub certificates: Option<PathBuf>,
+    /// Private networks in which the host of the address may be.
+    #[serde(default)]
+    pub networks: Vec<IpNet>,
+    /// Most bytes of a source, and of its array.
+    #[serde(default = "most_bytes")]
+    pub max_bytes: u64,
+    /// Seconds within which a source must be read.
+    #[serde(default = "time_limit")]
+    pub time_limit_s: f64,
+}
+
+fn most_bytes() -> u64 {
+    1 << 30
+}
+
+fn time_limit() -> f64 {
+    60.0
+}
+
+/// All sources, by the names that the operator gave them.
+pub type Sources = BTreeMap<String, Source>;
+
+impl Source {
+    /// Files with secrets.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = PathBuf> + use<> {
+        let files = [self.password_file.clone(), self.token_file.clone()];
+        files.into_iter().flatten()
+    }
+
+    /// The source as a connector needs it.
+    fn entry(&self) -> io::Result<Entry> {
+        let text = |path: &Option<PathBuf>| {
+            let read = |path: &PathBuf| {
+                let text = std::fs::read_to_string(path);
+                text.map_err(|error| {
+                    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+                })
+            };
+            path.as_ref().map(read).transpose()
+        };
+        let word = |path| Ok::<_, io::Error>(text(path)?.map(|text| text.trim_end().to_string()));
+        Ok(Entry {
+            address: self.address.clone(),
+            user: self.user.clone(),
+            password: word(&self.password_file)?,
+            token: word(&self.token_file)?,
+            certificates: text(&self.certificates)?,
+            networks: self.networks.clone(),
+            max_bytes: self.max_bytes,
+            time_limit_s: self.time_limit_s,
+        })
+    }
+}
+
+/// A source with its credentials.
+#[derive(Serialize)]
+struct Entry {
+    address: String,
+    user: Option<String>,
+    password: Option<String>,
+    token: Option<String>,
+    certificates: Option<String>,
+    networks: Vec<IpNet>,
+    max_bytes: u64,
+    time_limit_s: f64,
+}
+
+/// What a connector may read.
+#[derive(Serialize)]
+struct Allowed {
+    sources: BTreeMap<String, Entry>,
+    /// The data folder.
+    folder: Option<PathBuf>,
+    /// The user and group that the connector becomes.
+    user: Option<(u32, u32)>,
+}
+
+/// Where the bytes of an array go.
+pub(crate) struct Destination {
+    pub(crate) key: MemoryKey,
+    pub(crate) object: MemoryObject,
+    pub(crate) bytes: u64,
+}
+
+/// The connectors.
+pub(crate) struct Connectors {
+    sources: Sources,
+    folder: Option<PathBuf>,
+    /// The user and group that connectors become, if the server is root.
+    user: Option<(u32, u32)>,
+    /// The folder for sources that are being read.
+    temporary: PathBuf,
+    idle: Mutex<Vec<Connector>>,
+    /// Number of sources that are being read.
+    busy: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// A connector in use counts until this is dropped.
+struct Seat<'c>(&'c Connectors);
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.busy) -= 1;
+        self.0.freed.notify_one();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Connectors {
+    /// No connector yet; the first source starts one. Connectors become `user` and have their
+    /// temporary files in a folder.
+    ///
+    /// # Errors
+    /// The current folder is gone.
+    pub(crate) fn new(
+        sources: Sources,
+        folder: Option<&Path>,
+        temporary: &Path,
+        user: Option<(u32, u32)>,
+    ) -> io::Result<Arc<Connectors>> {
+        Ok(Arc::new(Connectors {
+            sources,
+            folder: folder.map(std::path::absolute).transpose()?,
+            user,
+            temporary: std::path::absolute(temporary)?,
+            idle: Mutex::default(),
+            busy: Mutex::default(),
+            freed: Condvar::new(),
+        }))
+    }
+
+    /// Reads a source. `found` is told first what is there. The array goes to the destination that
+    /// arrives next; if none arrives, it is left. Returns the destination, and whether the array is
+    /// in it.
+    pub(crate) fn read(
+        &self,
+        wanted: &SourceRequest,
+        found: impl FnOnce(Result<SourceFound, Failure>),
+        destination: &Receiver<Destination>,
+    ) -> Option<(Destination, Result<(), Failure>)> {
+        let explain = |(kind, text): (FailureKind, String)| {
+            let source = wanted.shown();
+            Failure::new(kind, format!("the source {source} cannot be read: {text}"))
+        };
+        if self.sources.is_empty() && self.folder.is_none() {
+            let text = "the server reads no sources: its operator has not named any ([sources] in \
+                        its configuration)";
+            found(Err(explain((FailureKind::NotAllowed, text.to_string()))));
+            return None;
+        }
+        let seat = match self.seat() {
+            Ok(seat) => seat,
+            Err(error) => {
+                found(Err(explain(error)));
+                return None;
+            }
+        };
+        let (mut connector, answer) = match self.open(wanted) {
+            Ok((connector, Ok(answer))) => (connector, answer),
+            Ok((connector, Err(failure))) => {
+                self.give_back(connector);
+                found(Err(failure));
+                return None;
+            }
+            Err(error) => {
+                found(Err(explain(error)));
+                return None;
+            }
+        };
+        let is_array = matches!(answer, SourceFound::Array { .. });
+        if !is_array {
+            self.give_back(connector);
+            drop(seat);
+            found(Ok(answer));
+            return None;
+        }
+        found(Ok(answer));
+        let Ok(destination) = destination.recv() else {
+            if connector.leave().is_ok() {
+                self.give_back(connector);
+            }
+            return None;
+        };
+        // SAFETY: nobody else has the memory.
+        let bytes = unsafe { destination.object.part(0, destination.bytes) };
+        let read = connector.take(bytes, Instant::now() + self.patience());
+        let read = match read {
+            Ok(read) => {
+                self.give_back(connector);
+                read
+            }
+            Err(error) => Err(explain((FailureKind::Internal, error.to_string()))),
+        };
+        Some((destination, read))
+    }
+
+    /// Waits until fewer than [`MOST`] sources are being read.
+    fn seat(&self) -> Result<Seat<'_>, (FailureKind, String)> {
+        let until = Instant::now() + self.patience();
+        let mut busy = lock(&self.busy);
+        while *busy >= MOST {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let text = format!("{MOST} other sources are being read; try again");
+                return Err((FailureKind::Busy, text));
+            }
+            let waited = self.freed.wait_timeout(busy, left);
+            busy = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *busy += 1;
+        Ok(Seat(self))
+    }
+
+    /// Lets a connector open a source. Returns its answer. A connector that has waited may have
+    /// ended meanwhile; then a new one opens the source.
+    fn open(
+        &self,
+        wanted: &SourceRequest,
+    ) -> Result<(Connector, Result<SourceFound, Failure>), (FailureKind, String)> {
+        let ended = |error: io::Error| (FailureKind::Internal, error.to_string());
+        let until = Instant::now() + self.patience();
+        let waiting = lock(&self.idle).pop();
+        if let Some(mut connector) = waiting
+            && let Ok(answer) = connector.open(wanted, until)
+        {
+            return Ok((connector, answer));
+        }
+        let mut connector = self.start().map_err(|error| {
+            let text = format!("no connector can be started: {error}");
+            (FailureKind::Internal, text)
+        })?;
+        let answer = connector.open(wanted, until).map_err(ended)?;
+        Ok((connector, answer))
+    }
+
+    fn start(&self) -> io::Result<Connector> {
+        let entry = |(name, source): (&String, &Source)| {
+            let entry = source.entry().map_err(|error| {
+                let text = format!("[sources.{name}] in the server's configuration: {error}");
+                io::Error::new(error.kind(), text)
+            });
+            Ok::<_, io::Error>((name.clone(), entry?))
+        };
+        let sources = self.sources.iter().map(entry);
+        let allowed = Allowed {
+            sources: sources.collect::<io::Result<_>>()?,
+            folder: self.folder.clone(),
+            user: self.user,
+        };
+        Connector::start(&self.temporary, &allowed)
+    }
+
+    fn give_back(&self, connector: Connector) {
+        lock(&self.idle).push(connector);
+    }
+
+    /// How long a connector may take.
+    fn patience(&self) -> Duration {
+        let limits = self.sources.values().map(|source| source.time_limit_s);
+        let longest = limits.fold(time_limit(), f64::max);
+        Duration::from_secs_f64(longest.clamp(1.0, 86_400.0)) + GRACE
+    }
+}
+
+/// Passes memory to the thread that reads a source. Returns whether the thread waits for it.
+pub(crate) fn pass(
+    to: Option<Sender<Destination>>,
+    (key, bytes): (MemoryKey, u64),
+    memories: &mut Memories,
+) -> bool {
+    let (Some(to), Some(object)) = (to, memories.take(key)) else {
+        return false;
+    };
+    let passed = to.send(Destination { key, object, bytes });
+    match passed {
+        Ok(()) => true,
+        Err(refused) => {
+            memories.put(key, refused.0.object);
+            false
+        }
+    }
+}
