@@ -208,11 +208,7 @@ fn a_server_goes_on_if_it_cannot_write_its_record() {
 fn the_command_prints_cuts_and_sums_up_a_record() {
     let mut server = ServerProcess::of(&[IDL]).durable().start();
     let client = server.connect();
-    for _ in 0..10 {
-        nap(&client, 2000);
-    }
-    let middle = unix_s();
-    for _ in 0..5 {
+    for _ in 0..15 {
         nap(&client, 2000);
     }
     let (folder, state) = (server.state().join("record"), server.state());
@@ -228,7 +224,7 @@ fn the_command_prints_cuts_and_sums_up_a_record() {
     assert!(server.stop());
     let part = server.folder().join("part.jsonl.zst");
     let part = part.to_str().unwrap();
-    let middle = middle.to_string();
+    let middle = calls(&folder)[10].asked.to_string();
     record(&["cut", state, "--from", &middle, "-o", part]);
     assert_eq!(calls_of(&record(&["cat", part])), 5);
     assert_eq!(calls_of(&record(&["cat", state, "--to", &middle])), 10);
