@@ -118,8 +118,9 @@ impl Fairness {
         // A call that was taken back from a worker starts to wait again.
         for key in &mine {
             self.waits.remove(key);
+            let alone = BTreeSet::from([key.1]);
             self.oldest
-                .retain(|(of, _), oldest| *of != life || !oldest.calls.contains(&key.1));
+                .retain(|(of, _), oldest| *of != life || oldest.calls != alone);
         }
         told
     }
