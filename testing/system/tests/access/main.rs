@@ -86,6 +86,17 @@ fn start(folder: &Path, options: &[&str]) -> ServerProcess {
 }
 
 /// The output of `farcall ls` at a server.
+/// A connection over TCP with a token.
+fn connect_as(server: &ServerProcess, token: &str) -> Result<Server, Error> {
+    let options = Options {
+        same_host: false,
+        timeout: Some(BOUND),
+        credentials: Credentials::default().with_token(token),
+        ..Options::default()
+    };
+    Server::connect(server.address(), options)
+}
+
 fn list(server: &ServerProcess, variables: &[(&str, &str)]) -> Output {
     run(farcall(&["ls", server.address()]).envs(variables.iter().copied()))
 }
@@ -156,15 +167,7 @@ fn what_a_user_leaves_at_the_server_is_nobody_elses() {
     });
     let options = ["--tokens", "tokens", "--allow-code", "--workers", "1"];
     let server = start(&folder, &options);
-    let [alice, bob] = users.map(|token| {
-        let options = Options {
-            same_host: false,
-            timeout: Some(BOUND),
-            credentials: Credentials::default().with_token(token),
-            ..Options::default()
-        };
-        Server::connect(server.address(), options).unwrap()
-    });
+    let [alice, bob] = users.map(|token| connect_as(&server, &token).unwrap());
     let exchange = |client: &Server, value| {
         let mut before = [0xff; 8];
         let arguments = &mut [
@@ -539,14 +542,7 @@ fn who_guesses_tokens_waits_and_fills_no_log() {
         .options(&options)
         .keep_log()
         .start();
-    let connect = |token: &str| {
-        let options = Options {
-            credentials: Credentials::default().with_token(token),
-            same_host: false,
-            ..Options::default()
-        };
-        Server::connect(server.address(), options).map(drop)
-    };
+    let connect = |token: &str| connect_as(&server, token).map(drop);
     connect(&alice).unwrap();
     let guesses = (0..200).map(|number| connect(&format!("guess {number}")).unwrap_err());
     let refused = |error: &Error| error.to_string().contains("try again in");

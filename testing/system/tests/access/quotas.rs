@@ -1,8 +1,8 @@
 //! Quotas of users and of groups of users: what goes beyond them is refused, and the message names
 //! the setting. Users outside a group do not notice its quotas.
 
-use super::{BOUND, add_token, folder, start};
-use farcall_client::{Argument, ArrayForm, Credentials, Options, Scalar, Server};
+use super::{add_token, connect_as, folder, start};
+use farcall_client::{Argument, ArrayForm, Scalar, Server};
 use farcall_system::{ServerProcess, wait_until};
 
 #[test]
@@ -19,15 +19,7 @@ fn one_user_has_no_more_than_is_allowed() {
                   calls_per_user = 2\nmemory_per_user = 1000000\n[queue]\npes = 3\n";
     std::fs::write(folder.join("farcall.toml"), config).unwrap();
     let server = start(&folder, &["--config", "farcall.toml"]);
-    let connect = |token: &str| {
-        let options = Options {
-            same_host: false,
-            timeout: Some(BOUND),
-            credentials: Credentials::default().with_token(token),
-            ..Options::default()
-        };
-        Server::connect(server.address(), options)
-    };
+    let connect = |token: &str| connect_as(&server, token);
     let [alice, bob] = users.each_ref().map(|token| connect(token).unwrap());
     let other = connect(&users[0]).unwrap();
     let refused = connect(&users[0]).unwrap_err().to_string();
@@ -73,16 +65,9 @@ fn server_with_group(name: &str, quotas: &str) -> (ServerProcess, [Server; 3]) {
     );
     std::fs::write(folder.join("farcall.toml"), config).unwrap();
     let server = start(&folder, &["--config", "farcall.toml"]);
-    let connect = |token: &String| {
-        let options = Options {
-            same_host: false,
-            timeout: Some(BOUND),
-            credentials: Credentials::default().with_token(token),
-            ..Options::default()
-        };
-        Server::connect(server.address(), options).unwrap()
-    };
-    let clients = users.each_ref().map(connect);
+    let clients = users
+        .each_ref()
+        .map(|token| connect_as(&server, token).unwrap());
     (server, clients)
 }
 
