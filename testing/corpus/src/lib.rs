@@ -30,7 +30,7 @@ pub mod trunk_frame;
 pub type Body = fn(&[u8]);
 
 /// Every fuzz target: its name, which is also the name of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 20] = [
+pub const TARGETS: [(&str, Body); 21] = [
     ("channel_packet", channel_packet::run),
     ("directory_message", directory_message::run),
     ("flow_goal", flow_goal::run),
