@@ -329,7 +329,7 @@ fn a_graph_gives_the_same_result_as_the_program_in_order() {
 /// the program has ended with the right result.
 fn play(seed: u64, may_repeat: bool, mut crashes: u32, once_in: u64) -> Option<World> {
     let mut random = SplitMix64::new(seed);
-    let program = program(&mut random, seed % 2 == 0);
+    let program = program(&mut random, seed.is_multiple_of(2));
     let mut expected: Cells = (0..CELLS as u64).map(mix).collect();
     let mut world = World::new(&program, expected.clone());
     in_order(&program, &mut expected);
