@@ -176,6 +176,15 @@ impl Error {
         })
     }
 
+    /// Whether the server has not begun with the call that failed.
+    pub(crate) fn is_before_call(&self) -> bool {
+        match self {
+            Error::Connect { .. } | Error::Refused { .. } | Error::Interface { .. } => true,
+            Error::Protocol { .. } => self.was_let_go(),
+            _ => false,
+        }
+    }
+
     /// Whether a server that shuts down released the client before it began with the request. The
     /// server's successor can then take the request.
     pub(crate) fn was_let_go(&self) -> bool {

@@ -301,10 +301,7 @@ fn trouble_at_start(error: &Error) -> Trouble {
 /// How an error kept a call from its results.
 fn trouble(error: &Error) -> Trouble {
     match error {
-        Error::Connect { .. } | Error::Refused { .. } | Error::Interface { .. } => {
-            Trouble::NotBegun
-        }
-        Error::Protocol { .. } if error.was_let_go() => Trouble::NotBegun,
+        error if error.is_before_call() => Trouble::NotBegun,
         Error::Disconnected { .. } | Error::Protocol { .. } => Trouble::Lost,
         Error::Failed(failure) => Trouble::Failed(failure.kind),
         _ => Trouble::Own,

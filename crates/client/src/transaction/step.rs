@@ -82,11 +82,10 @@ impl Fault {
 /// Whether a server has refused a request, so that nothing came of it.
 fn is_refusal(error: &Error) -> bool {
     match error {
-        Error::Connect { .. } => true,
         Error::Failed(failure) => {
             matches!(failure.kind, FailureKind::NotFound | FailureKind::Draining)
         }
-        _ => false,
+        other => other.is_before_call(),
     }
 }
 
@@ -225,7 +224,7 @@ impl Shared<'_> {
     ) -> Result<Outcome, Fault> {
         let at = |error, touched| Fault {
             server: step.server,
-            begun: !is_refusal(&error),
+            begun: touched || !is_refusal(&error),
             touched,
             error,
         };
