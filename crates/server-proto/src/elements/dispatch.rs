@@ -36,6 +36,9 @@ impl Elements {
         }
         let request = self.queued(cx, call);
         cx.calls[call].run.predicted = request.seconds;
+        if cx.totals.notes.is_some() && request.seconds.is_some() {
+            cx.calls[call].run.range = cx.interval(call, request.fewest.min(cx.settings.queue.pes));
+        }
         self.name_user(cx, request.user, call);
         let start = self.queue.push(request, now);
         self.admit_job(cx, start);

@@ -90,7 +90,7 @@ fn of_active(engine: &mut Engine, key: CallKey) -> CallStatus {
             let since = now.saturating_sub(call.times.started);
             let pes = elements(call.run.pes.max(1));
             let text = format!("has computed on {pes} for {:.1} s", since as f64 * 1e-9);
-            let ends = predicted(engine, key, call.run.pes);
+            let ends = engine.cx.interval(key, call.run.pes);
             CallStatus {
                 ends: ends.map(|ends| left(ends, since as f64 * 1e-9)),
                 ..plain(CallPhase::Running, &text)
@@ -104,7 +104,7 @@ fn of_queued(engine: &mut Engine, key: CallKey) -> CallStatus {
     let Some(reason) = engine.elements.queue.reason(key.number(), now) else {
         let text = "has its processor elements, and waits for a worker to start";
         let pes = engine.cx.calls[key].run.pes;
-        let ends = predicted(engine, key, pes).map(|ends| left(ends, 0.0));
+        let ends = engine.cx.interval(key, pes).map(|ends| left(ends, 0.0));
         return CallStatus {
             ends,
             ..plain(CallPhase::Waiting, text)
@@ -144,19 +144,12 @@ fn of_queued(engine: &mut Engine, key: CallKey) -> CallStatus {
     }
     let starts = expected.map(|(_, starts)| starts);
     let pes = expected.map_or(wanted, |(expected, _)| expected.pes);
-    let ends = starts.and_then(|starts| Some(starts.plus(predicted(engine, key, pes)?)));
+    let ends = starts.and_then(|starts| Some(starts.plus(engine.cx.interval(key, pes)?)));
     CallStatus {
         starts: starts.map(|starts| left(starts, 0.0)),
         ends: ends.map(|ends| left(ends, 0.0)),
         ..plain(CallPhase::Waiting, &text)
     }
-}
-
-/// The predicted time of a call in the library.
-fn predicted(engine: &Engine, key: CallKey, pes: u32) -> Option<Interval> {
-    let call = &engine.cx.calls[key];
-    let function = engine.cx.functions.get(call.function).ok()?;
-    function.interval(&call.layout, pes.max(1))
 }
 
 /// What is left of a time after `passed` seconds. What is late will probably be late by as much
