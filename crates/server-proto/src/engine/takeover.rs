@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::flaw::{Flaw, has};
 use crate::keys::ConnectionKey;
 use farcall_rpc_proto::server::Event;
-use farcall_rpc_proto::{CallId, Failure, FailureKind, Nanos};
+use farcall_rpc_proto::{CallId, CallName, Failure, FailureKind, Nanos};
 use std::collections::VecDeque;
 
 /// How long a request waits.
@@ -185,6 +185,7 @@ fn request_of(event: &Event) -> Option<CallId> {
     match event {
         Event::Submit(id, _)
         | Event::AskJob(id, _)
+        | Event::AskCall(id, CallName::Durable(_))
         | Event::Fetch(id, _)
         | Event::CancelJob(id, ..)
         | Event::ListJobs(id, _) => Some(*id),
