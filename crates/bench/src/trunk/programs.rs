@@ -147,8 +147,11 @@ fn files(lab: &Lab, folder: &Path, server: Ipv4Addr) -> Result<f64, Failure> {
     let service = Daemon::start(command)?;
     let url = format!("nfs://{server}/export/data?version=4&nfsport=2049");
     let copy = |host: usize| -> Result<Child, Failure> {
+        let target = folder.join(format!("copy{host}"));
+        // nfs-cp overwrites nothing.
+        let _ = std::fs::remove_file(&target);
         let mut command = lab.command(host, "nfs-cp");
-        command.arg(&url).arg(folder.join(format!("copy{host}")));
+        command.arg(&url).arg(target);
         command.stdout(Stdio::null());
         Ok(farcall_child::spawn(command)?)
     };
