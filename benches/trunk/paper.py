@@ -414,7 +414,10 @@ MB/s."""
 NODES = """
 A trunk knows up to 16,384 peers. `farcall bench trunk --only nodes` starts a real trunk with two
 links. Its peers are the state machines of trunks in the process of the benchmark, which reach only
-this trunk."""
+this trunk. An idle peer costs 13 KB, and one heartbeat and one hello a second on each link in each
+direction. Busy peers get a heartbeat every 10 ms, and with more than 100 of them on two links fewer,
+so that a node sends at most 20,000 a second. In virtual time a test has 2100 peers. (The processor
+times are those of a busy machine: load 9.)"""
 
 
 def main():
