@@ -408,14 +408,16 @@ PROGRAMS = """
 and clients (libnfs) run in user space, because this kernel has neither; every client copies a file
 of 48 MiB at the same time. And MPI_Alltoall with messages of 1 MB between all hosts (MPICH over
 TCP) for 5 s. In (c) all hosts have two links, in (d) and (f) client B has only one. Without a trunk
-all use the switch that everybody has. The table shows MB/s of all together; one link carries 11.8
-MB/s."""
+all use the switch that everybody has. The table shows MB/s of all together, for NFS until the last
+client has its file. One link carries 11.8 MB/s. Files go from the server to the clients, so a link
+of the sender is the narrow one. Receivers grant rates without knowing it, so max-min does not reach
+the ideal 23.5 MB/s in (d) and (f), but it is above the others."""
 
 NODES = """
 A trunk knows up to 16,384 peers. `farcall bench trunk --only nodes` starts a real trunk with two
 links. Its peers are the state machines of trunks in the process of the benchmark, which reach only
 this trunk. An idle peer costs 13 KB, and one heartbeat and one hello a second on each link in each
-direction. Busy peers get a heartbeat every 10 ms, and with more than 100 of them on two links fewer,
+direction. Busy peers get one every 10 ms, or fewer if more than 100 of them have two links,
 so that a node sends at most 20,000 a second. In virtual time a test has 2100 peers. (The processor
 times are those of a busy machine: load 9.)"""
 
