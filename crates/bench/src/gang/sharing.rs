@@ -16,21 +16,17 @@ const LONGER: u64 = 8;
 /// Seconds from the start until the long job and the short job were done.
 type Times = [f64; 2];
 
-/// Seconds of the long job if nothing else runs. Under the kernel alone it takes many times as
-/// long.
-const ALONE: f64 = 1.0;
+/// Seconds of the long job if nothing else runs: many slices.
+const ALONE: f64 = 3.0;
 
 pub(super) fn rows() -> Result<Vec<Row>, Failure> {
     let long = barriers_of(ALONE)?;
     let jobs = [long, long / LONGER];
     type Way = fn([u64; 2]) -> Result<Times, Failure>;
-    let ways: [(&str, Way); 4] = [
+    let ways: [(&str, Way); 3] = [
         ("gang, 100 ms", gang),
         ("one after the other", batch),
-        ("kernel alone, waiting processes spin", |jobs| {
-            plain(jobs, true)
-        }),
-        ("kernel alone, they sleep", |jobs| plain(jobs, false)),
+        ("kernel alone", plain),
     ];
     let mut times = vec![Vec::new(); ways.len()];
     for _ in 0..ROUNDS {
@@ -113,9 +109,9 @@ fn batch(jobs: [u64; 2]) -> Result<Times, Failure> {
     Ok(times)
 }
 
-fn plain(jobs: [u64; 2], spin: bool) -> Result<Times, Failure> {
+fn plain(jobs: [u64; 2]) -> Result<Times, Failure> {
     let begun = Instant::now();
-    let start = |count| load().start_plain(&arguments(count), spin);
+    let start = |count| load().start_plain(&arguments(count), true);
     let jobs = [start(jobs[0])?, start(jobs[1])?];
     let lines = processors();
     ended(
