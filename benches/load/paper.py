@@ -5,8 +5,8 @@ python benches/load/paper.py FILE.json ... [--output FOLDER] [--format svg|png]
 Each file holds what `farcall bench load EXPERIMENT --json` printed; files of one experiment are
 drawn together. First paper: performance of each call and load by the number of clients (many, ep,
 wan: Tables 3 to 8), clients times threads (threads: Fig. 6), one client beside local code (single:
-Figs. 3 and 4), sites alone and at once (sites: Fig. 8). Second paper (world): calls sorted by
-client time with their parts (Figs. 5 to 8), up and down (Table 4), and (bmi) the time of branch
+Figs. 3 and 4), sites alone and at once (sites, shared: Fig. 8). Second paper (world): calls sorted
+by client time with their parts (Figs. 5 to 8), up and down (Table 4), and (bmi) the time of branch
 and bound on eight servers (Tables 6 and 7). Prints the tables as Markdown.
 """
 
@@ -44,7 +44,7 @@ def main():
         else:
             cases = [case for file in parts for case in file["cases"]]
             print_cases(cases)
-            draw = {"threads": draw_grid, "sites": draw_sites}.get(experiment, draw_clients)
+            draw = DRAW.get(experiment, draw_clients)
             draw(cases, path)
 
 
@@ -253,6 +253,9 @@ def draw_single(rows, path):
     axis.set(xlabel="n", ylabel="Mflop/s", yscale="log")
     axis.legend()
     save(figure, path)
+
+
+DRAW = {"threads": draw_grid, "sites": draw_sites, "shared": draw_sites}
 
 
 def save(figure, path):

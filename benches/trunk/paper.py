@@ -216,6 +216,60 @@ class Page:
             ]
             table(["", "median", "range"], lines)
 
+    def bonding(self):
+        """Round-robin in order, as it comes, and max-min."""
+        systems = ["round-robin, unordered", "round-robin", "max-min"]
+        if f"(b) {systems[0]}, sum" not in self.rows:
+            return
+        print("\n## Section 2.1: round-robin without order, as bonding's balance-rr")
+        print(BONDING)
+        lines = []
+        for t in self.topologies:
+            name = f"({t}) {systems[0]}"
+            if f"{name}, sum" not in self.rows:
+                continue
+            sums = [self.cell(f"({t}) {s}, sum", field="ratio", scale=100) for s in systems]
+            parts = [
+                self.cell(f"({t}) {s}, segments {what}", "{:.2f}")
+                for what in ("out of order", "sent again")
+                for s in systems[:2]
+            ]
+            lines.append([f"({t})", *sums, *parts])
+        header = ["", "sum: unordered, %", "in order", "max-min"]
+        header += ["out of order: unordered, %", "in order", "sent again: unordered, %", "in order"]
+        table(header, lines)
+
+    def programs(self):
+        """A file service and MPI on unlike links."""
+        if not self.cell("NFS (d) max-min"):
+            return
+        print("\n## A file service and MPI on unlike links")
+        print(PROGRAMS)
+        systems = ["max-min", "traffic", "round-robin", "one link"]
+        lines = [
+            [f"{what} ({t})", *(self.cell(f"{what} ({t}) {s}") for s in systems)]
+            for what in ("NFS", "MPI")
+            for t in "cdf"
+            if self.cell(f"{what} ({t}) max-min")
+        ]
+        table(["MB/s", *systems], lines)
+
+    def nodes(self):
+        """The cost of a peer."""
+        if not self.cell("nodes: memory of a peer"):
+            return
+        print("\n## Section 2.1: the number of nodes")
+        print(NODES)
+        lines = [
+            [
+                str(peers),
+                self.cell(f"nodes: memory, {peers} peers"),
+                self.cell(f"nodes: processor when idle, {peers} peers", "{:.2f}"),
+            ]
+            for peers in (1, 250, 1000)
+        ]
+        table(["peers", "memory, MB", "processor when idle, %"], lines)
+
     def questions(self):
         """Questions that the paper leaves open."""
         print("\n## Open questions of the paper")
@@ -322,6 +376,56 @@ behind switch 1 and half a link between the two. Either both clients or only C a
 The sums are percent of what the links can carry:"""
 
 
+COUNTS = """
+## Section 2.1: failures found by counts alone
+
+RI2N finds a failed link by the difference of the packet counts of its links. `round-robin` has this
+rule: a link fails if it brought 1000 packets less than another one in a span of 2 s. In virtual
+time (`cargo test -p farcall-trunk-proto counts_find -- --nocapture`) one of the two links of (b)
+goes silent at four moments of a span, with the heartbeats of the trunk for the comparison:
+
+| traffic | by counts alone | by heartbeats |
+|---|---|---|
+| both links full | 0.6, 1.1, 1.6 and 2.1 s | 0.04 s |
+| a tenth | 1.6, 2.1, 2.6 and 3.1 s | 0.04 s |
+| a hundredth | never | 0.04 s |
+
+Counts find a failure at the end of the span in which 1000 packets are missing: after half a span to
+a whole one, and later with less traffic. With less than 500 packets a second they never find it.
+Heartbeats every 10 ms do not depend on the traffic."""
+
+BONDING = """
+Linux's bonding with balance-rr is RI2N's rival. This kernel has no bonding, so we take its place
+with our own round-robin whose receiver delivers each frame as it arrives (`--order off`). Unlike
+bonding, it has the trunk's header and takes failed links out. The table shows the sums in percent
+of what the links carry, and the segments of TCP that arrived out of order at the server or were
+sent again, in percent of those that the clients sent. Each segment out of order makes the server
+send a duplicate acknowledgement (RFC 5681). One stream alone loses 4 % of the sum. With several
+streams both links stay full. TCP of Linux 6.18 waits for late segments before it sends others
+again; that of the paper (2.6.27) did not."""
+
+PROGRAMS = """
+`farcall bench trunk --peers --only NFS`: a file service whose server (nfs-ganesha) and clients
+(libnfs) run in user space, because this kernel has neither. Every client copies a file of 48
+MiB at the same time. In (c) all hosts have two links, in (d) and (f) client B has only one.
+Without a trunk all use the switch that everybody has. The table shows MB/s of all together
+until the last client has its file. One link carries 11.8 MB/s. Files go from the server to the
+clients, so a link of the sender is the narrow one. Receivers grant rates without knowing it, so
+max-min does not reach the ideal 23.5 MB/s in (d) and (f), but it is above the others.
+
+`--only MPI` runs MPI_Alltoall with messages of 1 MB between all hosts (MPICH over TCP). Its
+processes poll. On our two processors, which did other work too, they took the time of the
+trunks, and the figures said nothing about the links, so they are not shown."""
+
+NODES = """
+A trunk knows up to 16,384 peers. `farcall bench trunk --only nodes` starts a real trunk with two
+links. Its peers are the state machines of trunks in the process of the benchmark, which reach only
+this trunk. An idle peer costs 13 KB, and one heartbeat and one hello a second on each link in each
+direction. Busy peers get one every 10 ms, or fewer if more than 100 of them have two links,
+so that a node sends at most 20,000 a second. In virtual time a test has 2100 peers. (The processor
+times are those of a busy machine: load 9.)"""
+
+
 def main():
     """Prints the page."""
     page = Page(read(sys.argv[1:]))
@@ -334,6 +438,10 @@ def main():
     page.learned()
     page.failures()
     page.rest()
+    page.bonding()
+    page.programs()
+    print(COUNTS)
+    page.nodes()
     print(DIFFERENCES)
     page.questions()
 

@@ -1,6 +1,8 @@
 """The worked examples, as their README files show them."""
 
 import math
+import subprocess
+import sys
 
 import pytest
 from programs import command, run
@@ -41,3 +43,14 @@ def test_the_sweep_over_two_servers(library_server, start, tmp_path):
     # All springs alike: 2 sin(pi / (2 (n + 1))).
     uniform = 2 * math.sin(math.pi / (2 * 65))
     assert lines[3] == f"stiffness 1.00: lowest frequency {uniform:.6f}"
+
+
+def test_the_ported_program_prints_what_it_printed_before(start):
+    folder = EXAMPLES / "porting"
+    subprocess.run(["make", "-C", folder], check=True, timeout=60)
+    server = start(folder / "response.idl", LIBRARIES / "lapack.idl")
+    before = run(sys.executable, folder / "before.py", 60, 12)
+    assert before.returncode == 0, before.stderr
+    for step in ("each", "loop", "parts"):
+        after = run(sys.executable, folder / "after.py", 60, 12, step, server.address)
+        assert (after.returncode, after.stdout) == (0, before.stdout), after.stderr

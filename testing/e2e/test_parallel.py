@@ -181,6 +181,63 @@ def test_singular_values(scalapack, m, n):
     assert error((result.u * result.s) @ result.vt, a) < 1e-10
 
 
+@pytest.mark.parametrize("shape", [(50, 20), (700, 400), (30, 70)])
+def test_least_squares(scalapack, shape):
+    m, n = shape
+    random = np.random.default_rng(m)
+    a = np.asfortranarray(random.standard_normal((m, n)))
+    right = random.standard_normal((m, 3))
+    b = np.zeros((max(m, n), 3), order="F")
+    b[:m] = right
+    info = np.empty(1, np.int32)
+    scalapack.call("pdgels", "N", m, n, 3, a.copy(order="F"), m, b, max(m, n), info)
+    assert info[0] == 0
+    expected = np.linalg.lstsq(a, right, rcond=None)[0]
+    np.testing.assert_allclose(b[:n], expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [7, 200, 30_000])
+def test_band_matrices(scalapack, n):
+    kl, ku, nrhs = 2, 3, 2
+    random = np.random.default_rng(n)
+    ab = np.zeros((2 * kl + ku + 1, n), order="F")
+    ab[kl:] = random.standard_normal((kl + ku + 1, n))
+    ab[kl + ku] += 8
+    x = random.standard_normal((n, nrhs))
+    # Row kl + ku + i - j of ab has element (i, j).
+    b = np.zeros((n, nrhs), order="F")
+    for below in range(-ku, kl + 1):
+        columns = np.arange(max(0, -below), min(n, n - below))
+        b[columns + below] += ab[kl + ku + below, columns, None] * x[columns]
+    info = np.empty(1, np.int32)
+    scalapack.call("pdgbsv", n, kl, ku, nrhs, ab, len(ab), b, n, info)
+    assert info[0] == 0
+    np.testing.assert_allclose(b, x, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [7, 200, 30_000])
+@pytest.mark.parametrize("uplo", ["L", "U"])
+def test_positive_definite_band_matrices(scalapack, n, uplo):
+    kd, random = 2, np.random.default_rng(n)
+    diagonals = [10 + random.random(n), random.random(n), random.random(n)]
+    ab = np.zeros((kd + 1, n), order="F")
+    x = random.standard_normal((n, 1))
+    b = np.asfortranarray(diagonals[0][:, None] * x)
+    ab[0 if uplo == "L" else kd] = diagonals[0]
+    for distance in (1, 2):
+        values = diagonals[distance][: n - distance]
+        if uplo == "L":
+            ab[distance, : n - distance] = values
+        else:
+            ab[kd - distance, distance:] = values
+        b[distance:] += values[:, None] * x[:-distance]
+        b[:-distance] += values[:, None] * x[distance:]
+    info = np.empty(1, np.int32)
+    scalapack.call("pdpbsv", uplo, n, kd, 1, ab, len(ab), b, n, info)
+    assert info[0] == 0
+    np.testing.assert_allclose(b, x, atol=1e-9)
+
+
 def test_matrices_that_stay_at_the_server(scalapack):
     """The factors of one parallel function are the arguments of the next call, and of the user."""
     n = 500

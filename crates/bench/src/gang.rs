@@ -7,6 +7,8 @@ mod lost;
 mod nodes;
 mod peers;
 mod rows;
+mod sharing;
+mod tree;
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
@@ -56,6 +58,10 @@ enum Part {
     Channel,
     /// Engines of two nodes compared with plain UDP
     Nodes,
+    /// Two jobs of barriers: as gang jobs, one after the other, and under the kernel alone
+    Sharing,
+    /// Switches over a tree of 2 to 32 daemons in network namespaces; needs root
+    Tree,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -92,6 +98,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             all.extend(peers::slurm(arguments.seconds, row.value)?);
         }
         all.push(row);
+    }
+    if wants(Part::Sharing) {
+        all.extend(sharing::rows()?);
+    }
+    // A long part that needs root runs only if it is asked for.
+    if arguments.part == Some(Part::Tree) {
+        crate::signals::leave_no_lab()?;
+        all.extend(tree::rows(arguments.seconds)?);
     }
     rows::report(&all, arguments.json, arguments.check)
 }

@@ -23,8 +23,8 @@ use std::path::PathBuf;
 /// `dgesv` measures whether the rate holds up to 64 clients and whether the server treats all of
 /// them alike. The other cases repeat the experiments of the two Ninf papers.
 /// docs/papers/load-paper.md and docs/papers/world-paper.md compare the results with the papers.
-/// `wan`, `sites`, `world` and `bmi` create and remove network namespaces for long links, so they
-/// need root. `bmi` runs examples/bmi, which `make -C examples/bmi` builds.
+/// `wan`, `sites`, `shared`, `world` and `bmi` create and remove network namespaces for long links,
+/// so they need root. `bmi` runs examples/bmi, which `make -C examples/bmi` builds.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall bench load --check
@@ -57,9 +57,9 @@ pub(crate) struct Arguments {
     /// Seconds of one case of `dgesv`; doubled for more than 16 clients
     #[arg(long, value_name = "SECONDS", default_value_t = 2.5)]
     seconds: f64,
-    /// Number of rounds of `dgesv`; figures are medians over them
+    /// Number of rounds of `dgesv` and `policies`; figures are medians over them
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
+    pub(crate) rounds: u32,
     /// Folder with linpack.idl, ep.idl, lapack.idl and their libraries
     #[arg(long, value_name = "DIR", default_value = "libraries")]
     pub(crate) libraries: PathBuf,
@@ -130,6 +130,10 @@ pub(crate) enum What {
     Wan,
     /// Clients of Linpack at four sites, each site alone and all at once (Fig. 8)
     Sites,
+    /// The same with one line before the server that all sites share (Fig. 8), beside `farcall sim`
+    Shared,
+    /// Parallel calls under each queue policy, beside `farcall sim` (sections 5.2 and 5.3)
+    Policies,
     /// The second paper: pdposv and pdsyev over LAN, domestic and world-wide links
     World,
     /// The second paper: branch and bound on eight servers and on one (Tables 5 to 7)

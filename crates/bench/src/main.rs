@@ -81,7 +81,7 @@ fn main() -> ExitCode {
 fn under_load(arguments: &load::Arguments) -> Result<(), Failure> {
     if matches!(
         arguments.what,
-        What::Wan | What::Sites | What::World | What::Bmi
+        What::Wan | What::Sites | What::Shared | What::World | What::Bmi
     ) {
         signals::leave_no_lab()?;
     }
@@ -93,6 +93,8 @@ fn under_load(arguments: &load::Arguments) -> Result<(), Failure> {
         What::Ep => papers::one_host::ep(arguments),
         What::Wan => papers::sites::wan(arguments),
         What::Sites => papers::sites::sites(arguments),
+        What::Policies => papers::policies::measure(arguments),
+        What::Shared => papers::sites::shared(arguments),
         What::World => papers::world::measure(arguments),
         What::Bmi => papers::bmi::measure(arguments),
     }

@@ -8,6 +8,7 @@ pub(crate) mod bmi;
 mod links;
 mod local;
 pub(crate) mod one_host;
+pub(crate) mod policies;
 pub(crate) mod sites;
 mod statistics;
 pub(crate) mod world;

@@ -3,6 +3,8 @@
 //! `farcall_lab` makes the hosts. It needs root.
 
 mod failures;
+mod nodes;
+mod programs;
 mod questions;
 mod shares;
 mod single;
@@ -38,7 +40,8 @@ pub(crate) struct Arguments {
     trials: u32,
     /// Run only measurements whose name contains this text: (a) to (h), learned a to learned h,
     /// change, ping, loss, speed, busy, failure in, failure out, failure both ways, each failure
-    /// also with ", MPTCP", small packets, sparse, stages, weights
+    /// also with ", MPTCP", small packets, sparse, stages, weights, nodes,
+    /// NFS, MPI
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Print one JSON object
@@ -63,6 +66,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     rows.extend(single::measure(arguments, &farcall)?);
     rows.extend(failures::measure(arguments, &farcall)?);
     rows.extend(questions::measure(arguments, &farcall)?);
+    rows.extend(nodes::measure(arguments, &farcall)?);
+    rows.extend(programs::measure(arguments, &farcall)?);
     report(&rows, arguments.json, arguments.check)
 }
 

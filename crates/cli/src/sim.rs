@@ -6,8 +6,9 @@ mod scenario;
 
 use crate::failure::Failure;
 use clap::Args;
-use farcall_gridsim::{Figures, Outcome, Spread, simulate, simulate_load};
+use farcall_gridsim::{Figures, Outcome, Rates, Scenario, Spread, simulate, simulate_load};
 use farcall_schedule::placement::Policy;
+use farcall_schedule::queue::Policy as QueuePolicy;
 use scenario::{Case, Description, Named};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ bytes/s, or have a unit. Placement, queues and estimates use the code of real se
 Examples:
   farcall sim examples/sim/two-servers.toml
   farcall sim examples/sim/papers/table4.toml
+  farcall sim examples/sim/policies.toml --queue fcfs --queue sjf --queue fpfs
   farcall sim examples/sim/two-servers.toml --policy completion --json";
 
 /// Simulate clients, servers and networks in virtual time, and compare policies
@@ -33,6 +35,10 @@ pub(crate) struct Arguments {
     /// completion; may be given several times [default: all four]
     #[arg(long, value_name = "POLICY", value_parser = policy)]
     policy: Vec<Policy>,
+    /// In which order all servers start calls, instead of the scenario's policies: fcfs, sjf, fpfs
+    /// or fmpfs; may be given several times
+    #[arg(long, value_name = "POLICY", value_parser = queue_policy)]
+    queue: Vec<QueuePolicy>,
     /// Print one JSON object, with every call
     #[arg(long)]
     json: bool,
@@ -41,6 +47,37 @@ pub(crate) struct Arguments {
 fn policy(name: &str) -> Result<Policy, String> {
     let names = Policy::NAMES.map(|(name, _)| name).join(", ");
     Policy::named(name).ok_or_else(|| format!("no such policy; use one of {names}"))
+}
+
+fn queue_policy(name: &str) -> Result<QueuePolicy, String> {
+    let policy = QueuePolicy::named(name).filter(|policy| *policy != QueuePolicy::AtOnce);
+    policy.ok_or_else(|| "no such policy; use one of fcfs, sjf, fpfs, fmpfs".to_string())
+}
+
+/// A simulated pair of policies: where calls go, and in which order servers start them if the
+/// scenario does not say.
+#[derive(Clone, Copy)]
+struct Policies {
+    placement: Policy,
+    queue: Option<QueuePolicy>,
+}
+
+impl Policies {
+    fn simulate(self, scenario: &Scenario) -> Outcome {
+        let mut scenario = scenario.clone();
+        if let Some(queue) = self.queue {
+            let machines = scenario.machines.iter_mut();
+            machines.for_each(|machine| machine.policy = queue);
+        }
+        simulate(&scenario, self.placement)
+    }
+
+    fn name(self) -> String {
+        match self.queue {
+            None => self.placement.name().to_string(),
+            Some(queue) => format!("{}, {}", self.placement.name(), queue.name()),
+        }
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -57,13 +94,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Ok(());
     }
     let named = description.scenario().map_err(|error| wrong(&error))?;
-    let policies = match arguments.policy.as_slice() {
-        [] => Policy::NAMES.map(|(_, policy)| policy).to_vec(),
-        chosen => chosen.to_vec(),
+    let placements = match (arguments.policy.as_slice(), arguments.queue.is_empty()) {
+        ([], true) => Policy::NAMES.map(|(_, policy)| policy).to_vec(),
+        ([], false) => vec![Policy::default()],
+        (chosen, _) => chosen.to_vec(),
     };
-    let outcomes = policies
-        .iter()
-        .map(|policy| (*policy, simulate(&named.scenario, *policy)));
+    let queues = match arguments.queue.as_slice() {
+        [] => vec![None],
+        chosen => chosen.iter().copied().map(Some).collect(),
+    };
+    let pairs = placements.into_iter().flat_map(|placement| {
+        let queues = queues.iter();
+        queues.map(move |queue| Policies {
+            placement,
+            queue: *queue,
+        })
+    });
+    let outcomes = pairs.map(|policies| (policies, policies.simulate(&named.scenario)));
     match arguments.json {
         true => {
             let runs: Vec<Value> = outcomes.map(|one| to_json(&named, one.0, &one.1)).collect();
@@ -94,25 +141,37 @@ fn run_cases(cases: &[Case], json: bool) {
             .site
             .as_deref()
             .map_or(String::new(), |site| format!("  {site}"));
-        let (rate, bytes) = (row.operations_per_s, row.bytes_per_s);
         println!(
-            "{:<9} {:>6} {:>8} {:>13.2} {:>8.2} {:>8.2} {:>10.3} {:>6.3} {:>6.3} {:>4.0} % {:>6.2} \
-             {:>7.2} s {:>7.2} s{site}",
+            "{:<9} {:>6} {:>8} {} {:>4.0} % {:>6.2} {:>7.2} s {:>7.2} s{site}",
             case.function,
             case.n,
             case.clients,
-            rate.max / 1e6,
-            rate.min / 1e6,
-            rate.mean / 1e6,
-            bytes.max / 1e6,
-            bytes.min / 1e6,
-            bytes.mean / 1e6,
+            rates(&row.rates),
             100.0 * row.utilisation,
             row.load,
             row.response_s,
             row.wait_s,
         );
+        if row.sites.len() > 1 {
+            for (name, site) in case.sites.iter().zip(&row.sites) {
+                println!("{:25} {}  {name}", "", rates(site));
+            }
+        }
     }
+}
+
+/// The columns of rates, in millions.
+fn rates(rates: &Rates) -> String {
+    let (rate, bytes) = (rates.operations_per_s, rates.bytes_per_s);
+    format!(
+        "{:>13.2} {:>8.2} {:>8.2} {:>10.3} {:>6.3} {:>6.3}",
+        rate.max / 1e6,
+        rate.min / 1e6,
+        rate.mean / 1e6,
+        bytes.max / 1e6,
+        bytes.min / 1e6,
+        bytes.mean / 1e6,
+    )
 }
 
 fn row_json(case: &Case, row: &Figures) -> Value {
@@ -123,13 +182,22 @@ fn row_json(case: &Case, row: &Figures) -> Value {
             "mean": spread.mean / 1e6,
         })
     };
+    let sites = case.sites.iter().zip(&row.sites).map(|(name, rates)| {
+        json!({
+            "site": name,
+            "mflops": spread(rates.operations_per_s),
+            "mbytes_per_s": spread(rates.bytes_per_s),
+        })
+    });
+    let sites: Vec<Value> = sites.collect();
     json!({
         "function": case.function,
         "n": case.n,
         "clients": case.clients,
         "site": case.site,
-        "mflops": spread(row.operations_per_s),
-        "mbytes_per_s": spread(row.bytes_per_s),
+        "mflops": spread(row.rates.operations_per_s),
+        "mbytes_per_s": spread(row.rates.bytes_per_s),
+        "sites": sites,
         "utilisation": 100.0 * row.utilisation,
         "load": row.load,
         "response_s": row.response_s,
@@ -147,7 +215,7 @@ fn calls_of(outcome: &Outcome, servers: usize) -> Vec<usize> {
     calls
 }
 
-fn to_json(named: &Named, policy: Policy, outcome: &Outcome) -> Value {
+fn to_json(named: &Named, policies: Policies, outcome: &Outcome) -> Value {
     let calls = named.scenario.arrivals.iter().zip(&outcome.records);
     let calls = calls.map(|(arrival, one)| {
         json!({
@@ -158,24 +226,26 @@ fn to_json(named: &Named, policy: Policy, outcome: &Outcome) -> Value {
         })
     });
     json!({
-        "policy": policy.name(),
+        "policy": policies.placement.name(),
+        "queue": policies.queue.map(QueuePolicy::name),
         "makespan_s": outcome.makespan_s(),
         "mean_response_s": outcome.mean_response_s(),
+        "response_95_s": outcome.response_s(0.95),
         "median_error": outcome.median_error(0),
         "calls": calls.collect::<Vec<Value>>(),
     })
 }
 
-fn print(named: &Named, outcomes: impl Iterator<Item = (Policy, Outcome)>) {
+fn print(named: &Named, outcomes: impl Iterator<Item = (Policies, Outcome)>) {
     /// Servers whose calls have a column.
     const COLUMNS: usize = 8;
     let shown = named.servers.iter().take(COLUMNS);
     let titles: Vec<String> = shown.map(|name| format!("{name:>10}")).collect();
     println!(
-        "policy                 makespan  mean response  error  {}",
+        "policy                 makespan  mean response  95 % within  error  {}",
         titles.join("")
     );
-    for (policy, outcome) in outcomes {
+    for (policies, outcome) in outcomes {
         let calls = calls_of(&outcome, named.servers.len());
         let calls: Vec<String> = calls
             .iter()
@@ -183,10 +253,11 @@ fn print(named: &Named, outcomes: impl Iterator<Item = (Policy, Outcome)>) {
             .map(|one| format!("{one:>10}"))
             .collect();
         println!(
-            "{:<20} {:>8.2} s  {:>11.3} s  {:>3.0} %  {}",
-            policy.name(),
+            "{:<20} {:>8.2} s  {:>11.3} s  {:>9.3} s  {:>3.0} %  {}",
+            policies.name(),
             outcome.makespan_s(),
             outcome.mean_response_s(),
+            outcome.response_s(0.95),
             100.0 * outcome.median_error(0),
             calls.join("")
         );

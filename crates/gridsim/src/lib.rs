@@ -26,7 +26,7 @@ mod search;
 mod simulation;
 mod view;
 
-pub use load::{Crowd, Figures, Host, Load, Repeated, Spread, simulate_load};
+pub use load::{Crowd, Figures, Host, Load, Rates, Repeated, Spread, simulate_load};
 pub use scenario::{Arrival, Function, Machine, Port, Scenario, Site};
 pub use search::best_assignment;
 pub use simulation::{Outcome, Record, simulate, simulate_assigned};

@@ -99,13 +99,32 @@ impl Spread {
     }
 }
 
-/// The figures of a load, as the tables of the paper have them.
+/// The rates of calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Figures {
+pub struct Rates {
     /// Operations of a call, divided by its seconds at the client.
     pub operations_per_s: Spread,
     /// Bytes of a call, divided by the seconds for which they travel.
     pub bytes_per_s: Spread,
+}
+
+impl Rates {
+    fn of<'a>(call: &Arrival, ended: impl Iterator<Item = &'a Ended> + Clone) -> Rates {
+        let bytes = (call.up_bytes + call.down_bytes) as f64;
+        Rates {
+            operations_per_s: Spread::of(ended.clone().map(|one| call.work / one.seconds)),
+            bytes_per_s: Spread::of(ended.map(|one| bytes / one.travelled_s)),
+        }
+    }
+}
+
+/// The figures of a load, as the tables of the paper have them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// The rates of all calls.
+    pub rates: Rates,
+    /// The rates of each site's calls.
+    pub sites: Vec<Rates>,
     /// Part of the processors that is busy, from 0 to 1.
     pub utilisation: f64,
     /// Mean number of processes that compute, transfer, or wait for a processor.
@@ -157,8 +176,17 @@ struct Simulation<'a> {
     /// Integrals over time: of busy processors, and of runnable processes.
     busy_s: f64,
     runnable_s: f64,
-    /// The calls that have ended: seconds at the client, seconds of travel, seconds of waiting.
-    ended: Vec<[f64; 3]>,
+    ended: Vec<Ended>,
+}
+
+/// A call that has ended.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    site: usize,
+    /// At the client.
+    seconds: f64,
+    travelled_s: f64,
+    waited_s: f64,
 }
 
 /// Runs a load until the calls that are measured have ended.
@@ -293,8 +321,12 @@ impl<'a> Simulation<'a> {
             Stage::Arriving => self.enqueue(client),
             _ => {
                 let at = self.clients[client];
-                let seconds = self.now_s - at.called_s;
-                self.ended.push([seconds, at.travelled_s, at.waited_s]);
+                self.ended.push(Ended {
+                    site: at.site,
+                    seconds: self.now_s - at.called_s,
+                    travelled_s: at.travelled_s,
+                    waited_s: at.waited_s,
+                });
                 let pause_s = pause_s(self.load, &mut self.random);
                 self.enter(client, Stage::Idle, pause_s);
             }
@@ -363,20 +395,22 @@ impl<'a> Simulation<'a> {
 
     fn figures(&self) -> Figures {
         let call = &self.load.repeated.call;
-        let bytes = (call.up_bytes + call.down_bytes) as f64;
-        let mean = |which: usize| {
-            let sum: f64 = self.ended.iter().map(|one| one[which]).sum();
+        let mean = |figure: fn(&Ended) -> f64| {
+            let sum: f64 = self.ended.iter().map(figure).sum();
             sum / self.ended.len().max(1) as f64
         };
-        let ended = self.ended.iter();
+        let site = |site| {
+            let here = self.ended.iter().filter(move |one| one.site == site);
+            Rates::of(call, here)
+        };
         let processor_s = f64::from(self.load.host.pes) * self.now_s;
         Figures {
-            operations_per_s: Spread::of(ended.clone().map(|one| call.work / one[0])),
-            bytes_per_s: Spread::of(ended.map(|one| bytes / one[1])),
+            rates: Rates::of(call, self.ended.iter()),
+            sites: (0..self.load.sites.len()).map(site).collect(),
             utilisation: self.busy_s / processor_s,
             load: self.runnable_s / self.now_s,
-            response_s: mean(0),
-            wait_s: mean(2),
+            response_s: mean(|one| one.seconds),
+            wait_s: mean(|one| one.waited_s),
             makespan_s: self.now_s,
         }
     }

@@ -2,6 +2,7 @@
 //! A random scenario depends only on its seed and the number of servers.
 
 use farcall_random::SplitMix64;
+use farcall_schedule::queue::Policy as QueuePolicy;
 
 /// A host's connection to the network.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +20,8 @@ pub struct Port {
 pub struct Machine {
     /// Number of processor elements.
     pub pes: u32,
+    /// The order in which its calls start.
+    pub policy: QueuePolicy,
     /// Operations per second of each processor element, by function in the order of
     /// [`Function::ALL`].
     pub speeds: [f64; Function::ALL.len()],
@@ -64,6 +67,8 @@ pub struct Arrival {
     pub up_bytes: u64,
     /// Bytes of its results.
     pub down_bytes: u64,
+    /// Smallest number of processor elements on which the call can compute.
+    pub fewest: u32,
     /// Largest number of processor elements that the call can use.
     pub most: u32,
     /// Ratio of its computing time to that of other calls with the same work.
@@ -90,6 +95,7 @@ impl Arrival {
             work,
             up_bytes,
             down_bytes,
+            fewest: 1,
             most,
             noise: 1.0,
         }
@@ -147,6 +153,7 @@ fn machine(random: &mut SplitMix64) -> Machine {
     let speed = between(random, 2e8, 4e9);
     Machine {
         pes: 1 << random.below(4),
+        policy: QueuePolicy::default(),
         speeds: Function::ALL.map(|_| speed * between(random, 0.7, 1.4)),
         port: port(random, 1.25e6, 1.25e8),
     }

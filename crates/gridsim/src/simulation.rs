@@ -3,7 +3,7 @@
 //! policy always give the same outcome.
 
 use crate::network::{Network, Transfer};
-use crate::scenario::Scenario;
+use crate::scenario::{Machine, Scenario};
 use crate::view::View;
 use farcall_flow::platform::LinkId;
 use farcall_schedule::Queue;
@@ -45,6 +45,17 @@ impl Outcome {
     pub fn mean_response_s(&self) -> f64 {
         let sum: f64 = self.records.iter().map(|one| one.seconds).sum();
         sum / self.records.len().max(1) as f64
+    }
+
+    /// Seconds from a call to its results that this part of the calls does not exceed.
+    pub fn response_s(&self, part: f64) -> f64 {
+        let mut seconds: Vec<f64> = self.records.iter().map(|one| one.seconds).collect();
+        seconds.sort_by(f64::total_cmp);
+        let last = seconds.len().saturating_sub(1) as f64;
+        seconds
+            .get((part * last).round() as usize)
+            .copied()
+            .unwrap_or(0.0)
     }
 
     /// Median relative error of the predicted times. It leaves out the first `first` calls and is 0
@@ -135,17 +146,18 @@ impl<'a> Simulation<'a> {
         let sites = scenario.sites.iter().map(|site| site.port);
         let ports = sites.chain(scenario.machines.iter().map(|machine| machine.port));
         let rates: Vec<f64> = ports.flat_map(|port| [port.up, port.down]).collect();
-        let queue = |pes| {
+        let queue = |machine: &Machine| {
             Queue::new(Settings {
+                policy: machine.policy,
                 half_life_s: None,
-                ..Settings::new(pes)
+                ..Settings::new(machine.pes)
             })
         };
         let arrivals = scenario.arrivals.iter().enumerate();
         Simulation {
             scenario,
             network: Network::new(&rates, 2),
-            queues: scenario.machines.iter().map(|one| queue(one.pes)).collect(),
+            queues: scenario.machines.iter().map(queue).collect(),
             view: View::new(scenario, policy),
             assigned: None,
             calls: Vec::new(),
@@ -270,9 +282,9 @@ impl<'a> Simulation<'a> {
         let request = Request {
             id: call as u64,
             user: 0,
-            fewest: 1,
+            fewest: arrival.fewest,
             most: arrival.most,
-            seconds: None,
+            seconds: self.view.predicted(server, arrival),
             priority: 0,
             reservation: None,
         };
@@ -353,7 +365,8 @@ impl<'a> Simulation<'a> {
             };
             let arrival = &self.scenario.arrivals[call];
             let seconds = |pes| self.view.seconds(server, arrival, pes);
-            let slot = state.backlog.slot(ready_s, (1, arrival.most), seconds);
+            let range = (arrival.fewest, arrival.most);
+            let slot = state.backlog.slot(ready_s, range, seconds);
             let seconds = seconds(slot.pes);
             state.backlog.take(ready_s, slot.pes, seconds);
         }

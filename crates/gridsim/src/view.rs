@@ -90,6 +90,12 @@ impl View {
         fastest((0..self.profiles.len()).map(|server| self.route(site, server)))
     }
 
+    /// The computing time of a call that its server predicts, if it knows the function.
+    pub(crate) fn predicted(&self, server: usize, call: &Arrival) -> Option<f64> {
+        let profile = &self.profiles[server][call.function as usize];
+        Some(profile.predict(call.work, call.fewest)?.seconds)
+    }
+
     /// The estimated computing time of a call at a server.
     pub(crate) fn seconds(&self, server: usize, call: &Arrival, pes: u32) -> f64 {
         let profile = &self.profiles[server][call.function as usize];
@@ -127,7 +133,7 @@ impl View {
             inputs: &inputs,
             down_bytes: call.down_bytes,
             memory: call.up_bytes.saturating_add(call.down_bytes),
-            fewest: 1,
+            fewest: call.fewest,
             most: call.most,
         };
         let known = |server| (self.route(call.site, server), self.unknown_s(server, call));

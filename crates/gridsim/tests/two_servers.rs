@@ -17,6 +17,7 @@ type Cost = fn(&Outcome) -> f64;
 fn scenario(seed: u64) -> Scenario {
     let machine = |speed: f64, up: f64, down: f64| Machine {
         pes: 1,
+        policy: Default::default(),
         speeds: [speed; 3],
         port: Port {
             up: up * MBIT,

@@ -1,5 +1,6 @@
-//! A server and client sites. Each site has a line of its own to the server, with different rates
-//! up and down, and a delay.
+//! A server and client sites. Each site has a line of its own, with different rates up and down,
+//! and a delay. The lines end at the server, or at a router before it. Then all sites share the
+//! line between the router and the server.
 
 use crate::line::Line;
 use crate::{Lab, LabError};
@@ -43,12 +44,15 @@ impl LineShape {
 #[derive(Debug)]
 pub struct Sites {
     // Dropped before the namespaces are removed.
-    _lines: Vec<Line>,
+    lines: Vec<Line>,
     lab: Lab,
+    is_shared: bool,
 }
 
 /// The server's host.
 const SERVER: usize = 0;
+/// The number of the shared line among the addresses of lines.
+const SHARED: usize = 255;
 
 impl Sites {
     /// Creates a server and a site for each line.
@@ -56,24 +60,82 @@ impl Sites {
     /// # Errors
     /// The caller is not root, or a requirement is missing. Nothing is left behind.
     pub fn build(shapes: &[LineShape]) -> Result<Sites, LabError> {
-        let lab = Lab::build(&vec![&[][..]; shapes.len() + 1], None)?;
-        let lines = (0..shapes.len()).map(|site| {
-            let server = end(&lab, SERVER, server_end(site), Sites::address(site), site)?;
-            let client = end(
-                &lab,
-                site + 1,
-                SITE_END.into(),
-                Sites::site_address(site),
-                site,
-            )?;
-            Line::start([client, server], shapes[site].round_trip / 2)
-        });
-        let lines = lines.collect::<Result<_, _>>()?;
-        let sites = Sites { _lines: lines, lab };
+        Sites::build_before(shapes, None)
+    }
+
+    /// Creates sites whose lines meet at a router, and a server behind the line that they share.
+    ///
+    /// # Errors
+    /// As [`Sites::build`].
+    pub fn build_shared(shapes: &[LineShape], shared: LineShape) -> Result<Sites, LabError> {
+        Sites::build_before(shapes, Some(shared))
+    }
+
+    fn build_before(shapes: &[LineShape], shared: Option<LineShape>) -> Result<Sites, LabError> {
+        let router = shared.map(|_| shapes.len() + 1);
+        let hosts = shapes.len() + 1 + usize::from(router.is_some());
+        let mut sites = Sites {
+            lines: Vec::new(),
+            lab: Lab::build(&vec![&[][..]; hosts], None)?,
+            is_shared: router.is_some(),
+        };
+        let near = router.unwrap_or(SERVER);
         for (site, shape) in shapes.iter().enumerate() {
+            sites.connect([near, site + 1], server_end(site), site, *shape)?;
             sites.shape(site, *shape)?;
         }
+        if let (Some(router), Some(shape)) = (router, shared) {
+            sites.connect([SERVER, router], SITE_END.into(), SHARED, shape)?;
+            sites.shape_ends([SERVER, router], SITE_END, shape)?;
+            sites.route(router, shapes.len())?;
+        }
         Ok(sites)
+    }
+
+    /// Creates a line between two hosts. The first end has this name.
+    fn connect(
+        &mut self,
+        hosts: [usize; 2],
+        name: String,
+        line: usize,
+        shape: LineShape,
+    ) -> Result<(), LabError> {
+        let addresses = [Sites::address(line), Sites::site_address(line)];
+        let near = end(&self.lab, hosts[0], name, addresses[0], line)?;
+        let far = end(&self.lab, hosts[1], SITE_END.into(), addresses[1], line)?;
+        self.lines
+            .push(Line::start([near, far], shape.round_trip / 2)?);
+        Ok(())
+    }
+
+    /// Lets the sites reach each other through the server's host, at [`Sites::site_address`].
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn join(&self) -> Result<(), LabError> {
+        self.forward(SERVER)?;
+        (1..self.lab.hosts()).try_for_each(|host| {
+            let by = Sites::address(host - 1);
+            self.via(host, "10.79.0.0/16", by)
+        })
+    }
+
+    fn forward(&self, host: usize) -> Result<(), LabError> {
+        let on = ["-q", "-w", "net.ipv4.ip_forward=1"];
+        self.lab.output(host, "sysctl", &on).map(drop)
+    }
+
+    /// Adds a route on a host.
+    fn via(&self, host: usize, to: &str, by: Ipv4Addr) -> Result<(), LabError> {
+        let (space, by) = (self.lab.host(host), by.to_string());
+        self.lab.ip(&space, &["route", "add", to, "via", &by])
+    }
+
+    /// Lets the router forward packets between the sites and the server.
+    fn route(&self, router: usize, sites: usize) -> Result<(), LabError> {
+        self.forward(router)?;
+        self.via(SERVER, "10.79.0.0/16", Sites::site_address(SHARED))?;
+        (0..sites).try_for_each(|site| self.via(site + 1, "10.79.255.0/24", Sites::address(site)))
     }
 
     /// Changes the rates of a site's line; its delay stays the same.
@@ -81,11 +143,18 @@ impl Sites {
     /// # Errors
     /// The system refuses it.
     pub fn shape(&self, site: usize, shape: LineShape) -> Result<(), LabError> {
-        let near = server_end(site);
-        for (host, device, payload) in [
-            (site + 1, SITE_END, shape.up),
-            (SERVER, near.as_str(), shape.down),
-        ] {
+        let near = if self.is_shared {
+            self.lab.hosts() - 1
+        } else {
+            SERVER
+        };
+        self.shape_ends([near, site + 1], &server_end(site), shape)
+    }
+
+    /// Shapes a line between two hosts, the server's side first. Its end there has this name.
+    fn shape_ends(&self, hosts: [usize; 2], near: &str, shape: LineShape) -> Result<(), LabError> {
+        let ends = [(hosts[0], near, shape.down), (hosts[1], SITE_END, shape.up)];
+        for (host, device, payload) in ends {
             let (rate, queue) = (LineShape::wire(payload), shape.queue(payload));
             let space = self.lab.host(host);
             self.lab.shape_device(&space, device, rate, queue)?;
@@ -103,7 +172,12 @@ impl Sites {
         site + 1
     }
 
-    /// The server's address on a site's line.
+    /// The address at which a site reaches the server.
+    pub fn server_address(&self, site: usize) -> Ipv4Addr {
+        Sites::address(if self.is_shared { SHARED } else { site })
+    }
+
+    /// The address at the other end of a site's line.
     pub fn address(site: usize) -> Ipv4Addr {
         Ipv4Addr::new(10, 79, site as u8, 1)
     }

@@ -174,7 +174,17 @@ impl Landing {
 /// If the length is not a multiple of `unit`, or `unit` is 0.
 pub fn swap_bytes(bytes: &mut [u8], unit: usize) {
     assert_eq!(bytes.len() % unit, 0);
-    bytes.chunks_exact_mut(unit).for_each(<[u8]>::reverse);
+    match unit {
+        2 => swap::<2>(bytes),
+        4 => swap::<4>(bytes),
+        8 => swap::<8>(bytes),
+        _ => bytes.chunks_exact_mut(unit).for_each(<[u8]>::reverse),
+    }
+}
+
+/// With the number known, the compiler reverses many elements at once.
+fn swap<const UNIT: usize>(bytes: &mut [u8]) {
+    bytes.chunks_exact_mut(UNIT).for_each(<[u8]>::reverse);
 }
 
 #[cfg(test)]

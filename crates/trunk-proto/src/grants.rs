@@ -289,11 +289,12 @@ impl<'a> Flow<'a> {
             depth[root] = 0;
             let mut front = vec![root];
             while let Some(node) = front.pop() {
-                for other in 0..nodes {
-                    let joined = match (node < peers, other < peers) {
-                        (true, false) => self.is_inner(node, other - peers),
-                        (false, true) => self.is_inner(other, node - peers),
-                        _ => false,
+                // Edges lead only from peers to links and back.
+                let others = if node < peers { peers..nodes } else { 0..peers };
+                for other in others {
+                    let joined = match node < peers {
+                        true => self.is_inner(node, other - peers),
+                        false => self.is_inner(other, node - peers),
                     };
                     if !joined || parent[node] == Some(other) {
                         continue;

@@ -7,7 +7,7 @@ use crate::capacity::{Capacity, SURE_ALONE};
 use crate::control::{Heartbeat, SpanReport, Traits};
 use crate::distributor::{Limited, Sender};
 use crate::grants::PerLink;
-use crate::monitor::{FAST, Monitor, SLOW};
+use crate::monitor::{Monitor, SLOW};
 use crate::queue::Queue;
 use crate::receiver::{Gap, Receiver};
 use crate::resequencer::Resequencer;
@@ -113,6 +113,8 @@ pub(crate) struct Peer {
     pub(crate) active_until: Nanos,
     /// The peer's clock when it began to send fast heartbeats.
     pub(crate) fast_since: Nanos,
+    /// When the next heartbeats are due: to an active peer, and to any.
+    pub(crate) next_fast: Nanos,
     pub(crate) next_slow: Nanos,
     /// Smoothed round-trip time, 0 if unknown.
     pub(crate) round_trip: Nanos,
@@ -150,6 +152,7 @@ impl Peer {
             urgent: Urgency::EveryLink,
             active_until: 0,
             fast_since: 0,
+            next_fast: 0,
             next_slow: 0,
             round_trip: 0,
             echo: [(0, 0); MAX_LINKS],
@@ -207,8 +210,16 @@ impl Peer {
         now < self.active_until || self.paths().any(|(_, path)| settling(path))
     }
 
-    pub(crate) fn interval(&self, now: Nanos) -> Nanos {
-        if self.is_active(now) { FAST } else { SLOW }
+    /// Time between heartbeats to this peer. `fast` is the least to any peer with traffic. A peer
+    /// with many peers sends fewer, and gets hardly more. Its interval is shortened a little, so
+    /// that two nodes do not keep each other slow.
+    pub(crate) fn interval(&self, now: Nanos, fast: Nanos) -> Nanos {
+        if !self.is_active(now) {
+            return SLOW;
+        }
+        let intervals = self.paths().map(|(_, path)| path.monitor.interval);
+        let theirs = intervals.filter(|interval| *interval < SLOW).max();
+        fast.max(theirs.unwrap_or(0) / 4 * 3)
     }
 
     pub(crate) fn ask(&mut self, urgency: Urgency) {

@@ -11,7 +11,7 @@ mod session;
 use crate::address::HEADER_BYTES;
 use crate::capacity::{Capacity, SURE};
 use crate::distributor::Pace;
-use crate::monitor::SLOW;
+use crate::monitor::{FAST, SLOW};
 use crate::peer::{Peer, Urgency};
 use crate::seal::Sealer;
 use crate::status::{Counters, LinkStatus, PathStatus, PeerStatus, Status};
@@ -74,7 +74,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            peers: 256,
+            peers: 16_384,
             queue_bytes: 4 << 20,
             held_frames: 4096,
             held_bytes: 64 << 20,
@@ -94,6 +94,12 @@ pub struct Config {
     pub policy: Policy,
     /// Whether lost frames are sent again.
     pub repair: bool,
+    /// Whether frames are delivered in the order in which they were sent. Without it the receiver
+    /// delivers each frame as it arrives, as Linux's bonding does.
+    pub order: bool,
+    /// Whether only the counts of arrived frames show that a link has failed (policy
+    /// `round-robin`), as in RI2N. Otherwise missing heartbeats do.
+    pub counts_only: bool,
     /// Span over which the published policies count, `HBSPAN` of the paper.
     pub span: Nanos,
     /// The key that authenticates control messages.
@@ -183,6 +189,8 @@ pub struct Trunk {
     hellos: u32,
     next_tick: Nanos,
     last_tick: Nanos,
+    /// Time between heartbeats to peers with traffic.
+    fast: Nanos,
     span: u32,
     next_span: Nanos,
     held_bytes: usize,
@@ -213,7 +221,7 @@ impl Trunk {
             }
         }
         config.session = config.session.max(1);
-        config.span = config.span.max(crate::monitor::FAST);
+        config.span = config.span.max(FAST);
         let link = |config: &LinkConfig| Link {
             capacity: Capacity::new(config.rate, SURE),
             config: config.clone(),
@@ -245,6 +253,7 @@ impl Trunk {
             hellos: 0,
             next_tick: now + SLOW,
             last_tick: now,
+            fast: FAST,
             span: 1,
             next_span: now + config.span,
             held_bytes: 0,

@@ -428,6 +428,8 @@ fn core_config(config: &Config, links: &[Link]) -> Result<farcall_trunk_proto::C
         links: core_links,
         policy: config.policy,
         repair: config.repair.unwrap_or(config.policy == Policy::MaxMin),
+        order: config.order,
+        counts_only: false,
         span: config.span.as_nanos() as Nanos,
         key: config.key.clone(),
         session: u32::from_ne_bytes(session),

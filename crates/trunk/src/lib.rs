@@ -45,6 +45,8 @@ pub struct Config {
     pub policy: Policy,
     /// Whether lost frames are sent again. If it is none, only the policy `max-min` does so.
     pub repair: Option<bool>,
+    /// Whether frames are delivered in the order in which they were sent.
+    pub order: bool,
     /// Span over which the published policies count.
     pub span: Duration,
     /// The key that authenticates control messages.

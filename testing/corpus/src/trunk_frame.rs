@@ -28,6 +28,8 @@ fn trunk(host: u8) -> Trunk {
         links: vec![link(0), link(1)],
         policy: Policy::MaxMin,
         repair: true,
+        order: true,
+        counts_only: false,
         span: 50 * MILLISECOND,
         key: None,
         session: 7 + u32::from(host),

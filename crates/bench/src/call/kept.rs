@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::raw::RawPeer;
 use crate::table::{Better, Row};
 use farcall_client::{Argument, ArrayForm, Function, Handle, Options, Scalar, Server};
+use farcall_rpc_proto::swap_bytes;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
         ..Options::default()
     };
     let server = Server::connect(process.address(), options)?;
-    let mut values: [Vec<f64>; 6] = Default::default();
+    let mut values: [Vec<f64>; 7] = Default::default();
     let mut arrays = Arrays::new(&server)?;
     let (null, mut raw) = (server.function("bench/null")?, RawPeer::start(BYTES)?);
     let both_ways = |seconds: f64| 2.0 * BYTES as f64 / seconds * 1e-6;
@@ -57,6 +58,7 @@ pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
             median_of(LARGE, || arrays.copy())? * 1e3,
             both_ways(median_of(LARGE, || arrays.put_and_get(&server))?),
             both_ways(median_of(LARGE, || raw.exchange())?),
+            BYTES as f64 / median_of(LARGE, || arrays.convert())? * 1e-6,
             median_of(SUBMITTED, || submit(&null))? * 1e6,
             median_of(SUBMITTED, || synced(&folder.0))? * 1e6,
         ];
@@ -66,7 +68,7 @@ pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
             all.for_each(|(values, figure)| values.push(figure));
         }
     }
-    let [call, copy, put, plain, submitted, sync] = values;
+    let [call, copy, put, plain, converted, submitted, sync] = values;
     let row = |name: &str, unit, values, (peer, peer_values), better| Row {
         name: name.into(),
         unit,
@@ -83,6 +85,13 @@ pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
             "64 MiB put and got",
             "MB/s",
             put,
+            ("plain TCP", plain.clone()),
+            higher,
+        ),
+        row(
+            "64 MiB in the other byte order",
+            "MB/s",
+            converted,
             ("plain TCP", plain),
             higher,
         ),
@@ -141,6 +150,14 @@ impl Arrays {
         let start = Instant::now();
         self.copied
             .copy_from_slice(std::hint::black_box(&self.ours));
+        std::hint::black_box(&mut self.copied);
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// Converts an array as the receiver does if the sender's machine has the other byte order.
+    fn convert(&mut self) -> Result<f64, Failure> {
+        let start = Instant::now();
+        swap_bytes(std::hint::black_box(&mut self.copied), size_of::<f64>());
         std::hint::black_box(&mut self.copied);
         Ok(start.elapsed().as_secs_f64())
     }

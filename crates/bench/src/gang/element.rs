@@ -15,7 +15,7 @@ pub(crate) struct Arguments {
     program: Program,
     /// Start time on the monotonic clock, in nanoseconds
     begin: u64,
-    /// End time; for `work`, nanoseconds of processor time
+    /// End time; for `work`, nanoseconds of processor time; for `barriers`, their number
     end: u64,
 }
 
@@ -27,6 +27,10 @@ pub(crate) enum Program {
     Bar,
     /// Compute until the given processor time is used.
     Work,
+    /// Sleep, as a process of EP that has a processor of its own looks to the others.
+    Nap,
+    /// Run the given number of barriers.
+    Barriers,
 }
 
 /// Nanoseconds. A barrier or a step of computing that takes longer was interrupted.
@@ -39,6 +43,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             Ok(())
         }
         Program::Bar => bar(arguments.begin, arguments.end).map_err(Failure::failed),
+        Program::Nap => {
+            while now() < arguments.end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            println!("{} 0", processor());
+            Ok(())
+        }
+        Program::Barriers => barriers(arguments.end).map_err(Failure::failed),
         Program::Work => {
             while processor() < arguments.end {
                 compute();
@@ -91,6 +103,15 @@ fn bar(begin: u64, end: u64) -> Result<(), farcall_channel::ChannelError> {
         barriers += 1;
     }
     println!("{} {barriers}{}", processor() - used, long.text());
+    Ok(())
+}
+
+fn barriers(count: u64) -> Result<(), farcall_channel::ChannelError> {
+    let mut channel = Channel::open()?;
+    for _ in 0..count {
+        channel.barrier()?;
+    }
+    println!("{} {count}", processor());
     Ok(())
 }
 

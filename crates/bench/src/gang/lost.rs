@@ -66,6 +66,14 @@ const LEAD: u64 = 600_000_000;
 impl Load {
     /// Runs the processes of the load without a gang.
     pub(super) fn without_gang(&self) -> Result<Sums, Failure> {
+        let is_dedicated = usize::from(self.elements) <= processors();
+        let plain = self.start_plain(&self.arguments(), is_dedicated)?;
+        self.sums(&plain.output()?)
+    }
+
+    /// Starts the processes of the load without a gang. If each can have a processor, it is pinned
+    /// to one.
+    pub(super) fn start_plain(&self, arguments: &[String], spin: bool) -> Result<Plain, Failure> {
         let shape = Shape {
             job: 1,
             size: self.elements,
@@ -74,17 +82,16 @@ impl Load {
             partitions: vec![0; self.elements.into()],
             send: Shape::SEND,
             receive: Shape::RECEIVE,
-            spin: usize::from(self.elements) <= processors(),
+            spin,
         };
         let segment = Segment::create(shape)?;
         let fd = segment.fd().map(|fd| fd.as_raw_fd()).unwrap_or_default();
         let bell = rustix::io::dup(std::io::stdin()).map_err(std::io::Error::from)?;
-        let arguments = self.arguments();
         let children: Result<Vec<Child>, std::io::Error> = (0..self.elements)
             .map(|rank| {
                 let mut command = Command::new(std::env::current_exe()?);
                 command
-                    .args(&arguments)
+                    .args(arguments)
                     .env(
                         farcall_channel::VARIABLE,
                         format!("{fd},{},{rank}", bell.as_raw_fd()),
@@ -97,14 +104,10 @@ impl Load {
                 farcall_child::spawn(command)
             })
             .collect();
-        let mut text = String::new();
-        for mut child in children? {
-            if let Some(mut out) = child.stdout.take() {
-                out.read_to_string(&mut text)?;
-            }
-            child.wait()?;
-        }
-        self.sums(&text)
+        Ok(Plain {
+            children: children?,
+            _segment: segment,
+        })
     }
 
     /// Runs the same load as a gang job that is switched out and in at every slice.
@@ -122,7 +125,7 @@ impl Load {
         Ok((sums, breakdown, processor))
     }
 
-    fn arguments(&self) -> Vec<String> {
+    pub(super) fn arguments(&self) -> Vec<String> {
         let begin = now() + LEAD;
         let end = begin + (self.seconds * 1e9) as u64;
         let mut arguments = vec!["element".to_string(), self.program.to_string()];
@@ -130,7 +133,7 @@ impl Load {
         arguments
     }
 
-    fn sums(&self, text: &str) -> Result<Sums, Failure> {
+    pub(super) fn sums(&self, text: &str) -> Result<Sums, Failure> {
         let mut sums = Sums::default();
         let mut count = 0;
         for line in text.lines() {
@@ -156,6 +159,27 @@ impl Load {
                 self.elements
             ))),
         }
+    }
+}
+
+/// The processes of a load without a gang.
+pub(super) struct Plain {
+    children: Vec<Child>,
+    /// What they share.
+    _segment: Segment,
+}
+
+impl Plain {
+    /// Waits for the processes, and returns what they printed.
+    pub(super) fn output(self) -> Result<String, Failure> {
+        let mut text = String::new();
+        for mut child in self.children {
+            if let Some(mut out) = child.stdout.take() {
+                out.read_to_string(&mut text)?;
+            }
+            child.wait()?;
+        }
+        Ok(text)
     }
 }
 
@@ -253,7 +277,7 @@ impl Drop for BenchDaemon {
     }
 }
 
-fn breakdown(text: &str, sums: &Sums) -> Breakdown {
+pub(super) fn breakdown(text: &str, sums: &Sums) -> Breakdown {
     let mut sum = Breakdown::default();
     let (mut totals, mut seen) = (Vec::new(), Vec::new());
     for line in text.lines().skip(1) {

@@ -32,6 +32,7 @@ pub(super) fn scenario(plan: &[Planned], round: &Round) -> Scenario {
         let [linpack, ep] = speed.operations;
         Machine {
             pes: 1,
+            policy: Default::default(),
             speeds: [linpack, ep, linpack],
             port: Port {
                 up: speed.up,

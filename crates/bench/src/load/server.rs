@@ -106,7 +106,7 @@ impl LoadServer {
     pub(crate) fn seen_from<'l>(&self, sites: &'l Sites, site: usize) -> ClientSite<'l> {
         let port = self.port;
         ClientSite {
-            address: format!("farcall://{}:{port}", Sites::address(site)),
+            address: format!("farcall://{}:{port}", sites.server_address(site)),
             host: Some((sites.lab(), Sites::host(site))),
         }
     }

@@ -18,6 +18,8 @@ const CONNECT: Duration = Duration::from_millis(600);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum System {
     Trunk(&'static str),
+    /// Round-robin whose frames are delivered as they arrive, in place of bonding's balance-rr.
+    Unordered,
     /// Max-min with learned speeds.
     Learned,
     Mptcp,
@@ -28,6 +30,7 @@ impl System {
     fn name(self) -> &'static str {
         match self {
             System::Trunk(policy) => policy,
+            System::Unordered => "round-robin, unordered",
             System::Learned => "max-min, speeds learned",
             System::Mptcp => "MPTCP",
             System::Tcp => "TCP, one link",
@@ -38,10 +41,11 @@ impl System {
 const OURS: System = System::Trunk("max-min");
 /// Required part of the ideal sum if the configuration of the trunks has no rates.
 const FULL_LEARNED: f64 = 0.95;
-const OTHERS: [System; 5] = [
+const OTHERS: [System; 6] = [
     System::Trunk("traffic"),
     System::Trunk("link-count"),
     System::Trunk("round-robin"),
+    System::Unordered,
     System::Mptcp,
     System::Tcp,
 ];
@@ -96,11 +100,38 @@ fn measure_system(
         _ => None,
     };
     let mut rows = rows(&name, &rates, topology.ideal, shape.ideal(), full);
+    if matches!(system, System::Trunk("round-robin") | System::Unordered) {
+        rows.extend(order(&lab, &name)?);
+    }
     if matches!(system, System::Trunk("traffic" | "link-count")) {
         rows.extend(weights(&lab, farcall, &name)?);
     }
     flows.into_iter().try_for_each(Flow::stop)?;
     Ok(rows)
+}
+
+/// Segments that arrived out of order at the server, and those that the clients sent again. Each
+/// of the former makes the server send a duplicate acknowledgement (RFC 5681).
+fn order(lab: &Lab, name: &str) -> Result<Vec<Row>, LabError> {
+    let count = |host: usize, counter: &str| -> Result<f64, LabError> {
+        let counters = lab.output(host, "nstat", &["-asz", counter])?;
+        let line = counters.lines().find(|line| line.starts_with(counter));
+        let number = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
+        Ok(number.unwrap_or(f64::NAN))
+    };
+    let sum = |counter: &str| -> Result<f64, LabError> {
+        (1..lab.hosts()).map(|client| count(client, counter)).sum()
+    };
+    let sent = sum("TcpOutSegs")?;
+    let late = count(0, "TcpExtTCPOFOQueue")?;
+    let again = sum("TcpRetransSegs")?;
+    let parts = [("out of order", late), ("sent again", again)];
+    let part = |(what, segments): (&str, f64)| {
+        let name = format!("{name}, segments {what}");
+        let none = (("none", 0.0), (Better::Lower, None));
+        row(name, "%", vec![segments / sent * 100.0], none.0, none.1)
+    };
+    Ok(parts.map(part).into())
 }
 
 /// Tables 6 and 7 of the paper: each client's weight of link 1 with that of link 0 set to 1, and
@@ -145,6 +176,9 @@ fn weights(lab: &Lab, farcall: &Program, name: &str) -> Result<Vec<Row>, Failure
 fn start(lab: &Lab, farcall: &Program, system: System) -> Result<Vec<TrunkProcess>, LabError> {
     match system {
         System::Trunk(policy) => lab.start_trunks(farcall, &["--policy", policy]),
+        System::Unordered => {
+            lab.start_trunks(farcall, &["--policy", "round-robin", "--order", "off"])
+        }
         System::Learned => lab.start_trunks(farcall, &[]),
         System::Tcp => Ok(Vec::new()),
         System::Mptcp => start_mptcp(lab),
@@ -184,7 +218,9 @@ fn start_flows(lab: &Lab, clients: usize, system: System) -> Result<Vec<Flow>, L
         .map(|client| {
             let first = lab.link_address(0, lab.switches_of(client)[0]);
             let kind = match system {
-                System::Trunk(_) | System::Learned => FlowKind::Tcp(lab.trunk_address(0)),
+                System::Trunk(_) | System::Unordered | System::Learned => {
+                    FlowKind::Tcp(lab.trunk_address(0))
+                }
                 System::Mptcp => FlowKind::Mptcp(first),
                 System::Tcp => FlowKind::Tcp(first),
             };

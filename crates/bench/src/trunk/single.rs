@@ -133,7 +133,7 @@ fn round_trip(lab: &Lab, address: &str) -> Result<f64, Failure> {
 }
 
 /// Processor time of a process in seconds.
-fn cpu_seconds(pid: u32) -> Result<f64, Failure> {
+pub(super) fn cpu_seconds(pid: u32) -> Result<f64, Failure> {
     // The first number is the nanoseconds on a processor.
     let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
     let nanoseconds = text

@@ -50,7 +50,7 @@ struct Server {
     down: f64,
     #[serde(default, deserialize_with = "farcall_quantity::number")]
     latency: f64,
-    /// The order in which calls of `clients` start.
+    /// The order in which calls start.
     #[serde(default)]
     policy: Option<String>,
     /// Processors that other programs keep busy, beside `clients`.
@@ -94,6 +94,10 @@ struct Calls {
     /// Most processor elements of which a call makes use.
     #[serde(default)]
     pes: Option<u32>,
+    /// Fewest processor elements on which a call can compute: `pes` for a parallel function that
+    /// cannot do with fewer.
+    #[serde(default = "one_element")]
+    fewest: u32,
     /// The site, by name; without one, each call comes from any.
     #[serde(default)]
     site: Option<String>,
@@ -135,6 +139,8 @@ pub(super) struct Case {
     pub(super) n: u32,
     pub(super) clients: u32,
     pub(super) site: Option<String>,
+    /// The names of all sites with clients.
+    pub(super) sites: Vec<String>,
     pub(super) load: Load,
 }
 
@@ -229,6 +235,14 @@ impl Description {
                     .to_string(),
             );
         }
+        let usual = Arrival::new(function, least).most.max(calls.fewest);
+        let elements = calls.pes.unwrap_or(usual);
+        if !(1..=elements).contains(&calls.fewest) {
+            return Err(format!(
+                "fewest = {} must be at least 1 and at most pes",
+                calls.fewest
+            ));
+        }
         let site = self.site_named(calls.site.as_deref())?;
         for _ in 0..calls.count {
             let n = least + random.below(u64::from(most - least) + 1) as u32;
@@ -237,7 +251,8 @@ impl Description {
             arrivals.push(Arrival {
                 at_s: random.unit() * calls.within,
                 site: site.unwrap_or(anywhere),
-                most: calls.pes.unwrap_or(made.most).max(1),
+                fewest: calls.fewest,
+                most: elements,
                 noise: 1.0 + calls.noise * (2.0 * random.unit() - 1.0),
                 ..made
             });
@@ -287,10 +302,11 @@ impl Description {
             for (index, n) in clients.n.iter().enumerate() {
                 let repeated = clients.repeated(index)?;
                 for count in &clients.clients {
+                    let (sites, crowds) = self.crowds(clients, *count)?;
                     let load = Load {
                         seed: self.seed,
                         host: host.clone(),
-                        sites: self.crowds(clients, *count)?,
+                        sites: crowds,
                         repeated: repeated.clone(),
                         step_s: clients.step,
                         probability: clients.probability,
@@ -301,6 +317,7 @@ impl Description {
                         n: *n,
                         clients: *count,
                         site: clients.site.clone(),
+                        sites,
                         load,
                     });
                 }
@@ -309,7 +326,8 @@ impl Description {
         Ok(cases)
     }
 
-    fn crowds(&self, clients: &Clients, count: u32) -> Result<Vec<Crowd>, String> {
+    /// The sites with clients, and their names.
+    fn crowds(&self, clients: &Clients, count: u32) -> Result<(Vec<String>, Vec<Crowd>), String> {
         let only = self.site_named(clients.site.as_deref())?;
         let sites = self.site.iter().enumerate();
         let sites = sites.filter(|(number, _)| only.is_none_or(|only| only == *number));
@@ -320,16 +338,17 @@ impl Description {
             if !(line.is_finite() && line > 0.0) {
                 return Err(format!("{name}: client must be greater than 0"));
             }
-            Ok(Crowd {
+            let crowd = Crowd {
                 clients: count,
                 line,
                 port,
-            })
+            };
+            Ok((name, crowd))
         });
-        let crowds = crowds.collect::<Result<Vec<Crowd>, String>>()?;
+        let crowds = crowds.collect::<Result<Vec<(String, Crowd)>, String>>()?;
         let all = crowds.len() as u64 * u64::from(count);
         match (1..=MOST_CLIENTS).contains(&all) {
-            true => Ok(crowds),
+            true => Ok(crowds.into_iter().unzip()),
             false => Err(format!(
                 "clients = {count} at each of {} sites must be 1 to {MOST_CLIENTS} in all",
                 crowds.len()
@@ -384,13 +403,7 @@ impl Server {
     /// The server of clients that call again and again.
     fn host(&self) -> Result<Host, String> {
         let name = self.name.as_deref().unwrap_or("server");
-        let policy = match &self.policy {
-            None => Policy::default(),
-            Some(policy) => Policy::named(policy).ok_or_else(|| {
-                let names = Policy::NAMES.map(|(name, _)| name).join(", ");
-                format!("{name}: policy = \"{policy}\" must be one of {names}")
-            })?,
-        };
+        let policy = self.queue_policy(name)?;
         let amounts = [self.background, self.byte_time, self.startup];
         if !amounts
             .iter()
@@ -415,12 +428,30 @@ impl Server {
         })
     }
 
+    /// The order in which calls start.
+    fn queue_policy(&self, name: &str) -> Result<Policy, String> {
+        let Some(policy) = &self.policy else {
+            return Ok(Policy::default());
+        };
+        Policy::named(policy).ok_or_else(|| {
+            let names = Policy::NAMES.map(|(name, _)| name).join(", ");
+            format!("{name}: policy = \"{policy}\" must be one of {names}")
+        })
+    }
+
     fn machine(&self, name: &str) -> Result<Machine, String> {
+        let policy = self.queue_policy(name)?;
+        if policy == Policy::AtOnce {
+            return Err(format!(
+                "{name}: policy = \"at-once\" needs [[clients]], whose calls share processors"
+            ));
+        }
         if self.pes == 0 || !(self.speed.is_finite() && self.speed > 0.0) {
             return Err(format!("{name}: pes and speed must be greater than 0"));
         }
         Ok(Machine {
             pes: self.pes,
+            policy,
             speeds: [self.speed; Function::ALL.len()],
             port: port(name, self.up, self.down, self.latency)?,
         })
@@ -484,6 +515,8 @@ mod tests {
         assert!(wrong("[100, 1200]", "[1200, 100]").contains("the least first"));
         assert!(wrong("count = 100", "count = 10000000").contains("at most"));
         assert!(wrong("seed", "sed").contains("sed"));
+        assert!(wrong("noise = 0.2", "noise = 0.2\nfewest = 9\npes = 4").contains("fewest = 9"));
+        assert!(wrong("speed = 1e9", "speed = 1e9\npolicy = \"lifo\"").contains("fmpfs"));
     }
 
     /// The rows of a table of the first Ninf paper that were not used to choose the scenario: n,
@@ -540,7 +573,7 @@ mod tests {
                 let mut cases = cases.iter();
                 let case = cases.find(|case| (case.n, case.clients) == (n, clients));
                 let figures = simulate_load(&case.unwrap().load);
-                (figures.operations_per_s.mean / 1e6 / paper - 1.0).abs()
+                (figures.rates.operations_per_s.mean / 1e6 / paper - 1.0).abs()
             });
             let errors: Vec<f64> = errors.collect();
             let mean = errors.iter().sum::<f64>() / errors.len() as f64;

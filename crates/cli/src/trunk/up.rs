@@ -41,6 +41,9 @@ pub(crate) struct Arguments {
     /// Send lost frames again [default: on with max-min, off with other policies]
     #[arg(long, value_name = "on|off", value_parser = switch)]
     repair: Option<bool>,
+    /// Deliver frames in the order in which they were sent; `off` is for comparisons with bonding
+    #[arg(long, value_name = "on|off", value_parser = switch, hide = true)]
+    order: Option<bool>,
     /// File with a key that all nodes share; nodes ignore control messages without it
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
@@ -97,6 +100,7 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
             PolicyName::RoundRobin => Policy::RoundRobin,
         },
         repair: arguments.repair,
+        order: arguments.order.unwrap_or(true),
         span: arguments.hbspan,
         key: arguments.key_file.as_deref().map(key).transpose()?,
         metrics: arguments.metrics,

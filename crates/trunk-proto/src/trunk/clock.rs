@@ -6,11 +6,14 @@ use crate::granter::{Demand, differ, grant};
 use crate::grants::PerLink;
 use crate::monitor::{FAST, SLOW};
 use crate::peer::{Peer, Urgency};
-use crate::{MAX_LINKS, MILLISECOND, Nanos, Reason};
+use crate::{MAX_LINKS, MICROSECOND, MILLISECOND, Nanos, Reason};
 use alloc::vec::Vec;
 
 /// Number of first hellos, which are sent at short intervals.
 const FIRST_HELLOS: u32 = 5;
+/// The time between two heartbeats to any peers with traffic is at least this on average, so that a
+/// node with hundreds of them has time for their frames.
+const HEARTBEAT: Nanos = 50 * MICROSECOND;
 /// If a link lags another link of the same peer by this many received packets in a span, it counts
 /// as dead (policy `round-robin`, as published).
 const BEHIND: u32 = 1000;
@@ -64,14 +67,20 @@ impl Trunk {
             self.end_span();
             self.next_span = now + self.config.span;
         }
+        let active = self
+            .peers
+            .iter()
+            .flatten()
+            .filter(|peer| peer.is_active(now));
+        let heartbeats = active.map(|peer| peer.paths().count() as u64).sum::<u64>();
+        self.fast = (heartbeats * HEARTBEAT).clamp(FAST, SLOW);
         for index in 0..self.peers.len() {
             self.watch(now, index);
             self.beat(now, index, elapsed);
         }
         self.learn(now);
         self.regrant = true;
-        let active = self.peers.iter().flatten().any(|peer| peer.is_active(now));
-        self.next_tick = now + if active { FAST } else { SLOW };
+        self.next_tick = now + if heartbeats > 0 { self.fast } else { SLOW };
     }
 
     /// Measures a peer's rates, and sends the heartbeats that are due.
@@ -83,7 +92,8 @@ impl Trunk {
             path.receiver.measure(elapsed);
             path.sender.measure(elapsed);
         }
-        if peer.is_active(now) || now >= peer.next_slow {
+        if peer.is_active(now) && now >= peer.next_fast || now >= peer.next_slow {
+            peer.next_fast = now + peer.interval(now, self.fast) - FAST / 2;
             peer.next_slow = now + SLOW - FAST;
             peer.ask(Urgency::EveryLink);
             self.urgent = true;

@@ -7,7 +7,7 @@ use crate::seal::TAG_BYTES;
 use crate::{Kind, MILLISECOND, Mac, Nanos, SHIM_BYTES, Shim, address::Address};
 
 /// The largest number of control frames that wait to be sent.
-const OUT: usize = 4096;
+pub(super) const OUT: usize = 4096;
 
 impl Trunk {
     /// Sends a heartbeat to a peer on one link.
@@ -21,7 +21,7 @@ impl Trunk {
         let Some(peer) = &mut self.peers[index] else {
             return;
         };
-        let interval = peer.interval(now);
+        let interval = peer.interval(now, self.fast);
         let (echo_stamp, echo_came) = peer.echo[link];
         let granted = peer.granted;
         let paths = peer.paths_mut().map(|(link, path)| PathReport {

@@ -5,7 +5,7 @@
 use super::{Deliver, Policy, Trunk};
 use crate::address::Packed;
 use crate::control::{Heartbeat, Message, Nack};
-use crate::monitor::{FAST, SLOW};
+use crate::monitor::SLOW;
 use crate::peer::{Peer, Urgency};
 use crate::resequencer::Taken;
 use crate::{Kind, MILLISECOND, Mac, Nanos, Reason, SHIM_BYTES, Shim, extend, wire_bytes};
@@ -98,7 +98,7 @@ impl Trunk {
             self.regrant = true;
         }
         if !peer.is_active(now) {
-            self.next_tick = self.next_tick.min(now + FAST);
+            self.next_tick = self.next_tick.min(now + self.fast);
         }
         peer.touch(now);
         let frame = Packed {
@@ -114,6 +114,12 @@ impl Trunk {
         let Some(peer) = &mut self.peers[index] else {
             return;
         };
+        if !self.config.order {
+            if let Some((header, body)) = frame.unpack(own, peer.node) {
+                self.deliveries.push_back(Deliver { header, body });
+            }
+            return;
+        }
         let before = peer.resequencer.held_bytes();
         match peer.resequencer.push(number, now, &frame) {
             Taken::Next => {
@@ -239,8 +245,8 @@ impl Trunk {
         peer.measure_round_trip(now, heartbeat);
         peer.echo[link] = (heartbeat.stamp, now);
         let interval = Nanos::from(heartbeat.interval) * MILLISECOND;
-        let was_slow = peer.paths().all(|(_, path)| path.monitor.interval > FAST);
-        if was_slow && interval <= FAST {
+        let was_slow = peer.paths().all(|(_, path)| path.monitor.interval >= SLOW);
+        if was_slow && interval < SLOW {
             peer.fast_since = heartbeat.stamp;
         }
         let quiet = peer.paths().all(|(_, path)| !path.monitor.is_up());
@@ -291,7 +297,7 @@ impl Trunk {
             .as_ref()
             .is_some_and(|peer| peer.is_active(now))
         {
-            self.next_tick = self.next_tick.min(now + FAST);
+            self.next_tick = self.next_tick.min(now + self.fast);
         } else {
             self.next_tick = self.next_tick.min(now + SLOW);
         }

@@ -3,6 +3,7 @@
 //! gap. A request for a missing frame goes over another link than the one that lost it, if there is
 //! one.
 
+use super::heartbeat::OUT;
 use super::{Policy, Transmit, Trunk};
 use crate::address::Packed;
 use crate::control::{Message, NACK_RANGES, Nack};
@@ -55,7 +56,7 @@ impl Trunk {
             // This is the first frame after a pause: watch the links closely from now on.
             peer.ask(Urgency::EveryLink);
             self.urgent = true;
-            self.next_tick = self.next_tick.min(now + crate::monitor::FAST);
+            self.next_tick = self.next_tick.min(now + self.fast);
         }
         peer.touch(now);
         if !peer.has_frames() {
@@ -78,10 +79,7 @@ impl Trunk {
         if self.regrant {
             self.make_grants(now);
         }
-        if self.urgent {
-            self.speak_up(now);
-        }
-        if let Some(transmit) = self.out.pop_front() {
+        if let Some(transmit) = self.next_control(now) {
             return Some(transmit);
         }
         self.wake = Nanos::MAX;
@@ -98,7 +96,12 @@ impl Trunk {
                 }
             }
         }
-        if self.urgent {
+        self.next_control(now)
+    }
+
+    /// Returns the next control message to send.
+    fn next_control(&mut self, now: Nanos) -> Option<Transmit> {
+        if self.urgent && self.out.is_empty() {
             self.speak_up(now);
         }
         self.out.pop_front()
@@ -177,6 +180,11 @@ impl Trunk {
     fn speak_up(&mut self, now: Nanos) {
         self.urgent = false;
         for index in 0..self.peers.len() {
+            if self.out.len() >= OUT / 2 {
+                // The others follow as soon as these messages have left.
+                self.urgent = true;
+                return;
+            }
             let Some(peer) = &mut self.peers[index] else {
                 continue;
             };

@@ -4,7 +4,7 @@
 
 use super::{PEER_LOST, Trunk};
 use crate::control::{Sender, Traits};
-use crate::monitor::{FAST, SLOW};
+use crate::monitor::SLOW;
 use crate::peer::{Path, Peer, RESCUE, Urgency};
 use crate::{Event, Mac, Nanos, Reason};
 use alloc::vec::Vec;
@@ -35,7 +35,7 @@ impl Trunk {
         }
         if new || !peer.established || peer.session != sender.session {
             self.ask(index, Urgency::EveryLink);
-            self.next_tick = self.next_tick.min(now + FAST);
+            self.next_tick = self.next_tick.min(now + self.fast);
         }
     }
 
@@ -276,6 +276,9 @@ impl Trunk {
             .unwrap_or(0);
         if now.saturating_sub(heard.max(peer.active_until.saturating_sub(SLOW))) > PEER_LOST {
             self.remove_peer(index, false);
+            return;
+        }
+        if self.config.counts_only {
             return;
         }
         let best = peer.paths().max_by_key(|(_, path)| path.monitor.stamp);

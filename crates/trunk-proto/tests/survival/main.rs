@@ -2,6 +2,7 @@
 //! rates are full and fair, that frames arrive in order and at most once, and that silent failures
 //! are found and repaired.
 
+mod hub;
 mod network;
 
 use farcall_random::SplitMix64;
@@ -265,6 +266,49 @@ fn silent_failures_are_found_and_healed() {
         let up = |event: &Event| matches!(event, Event::LinkUp { link: 1, .. });
         let mut events = network.hosts[1].events.iter();
         assert!(events.any(|(at, event)| *at >= repaired && up(event)));
+    }
+}
+
+/// Seconds from the failure of one of two links until its receiver takes it out, if it does so
+/// within six seconds. The sender sends this many bytes a second.
+fn detection(mut network: Network, rate: f64, phase: u64) -> Option<f64> {
+    network.stream(1, 0, rate);
+    network.run(SECOND + phase * 100 * MILLISECOND);
+    network.hosts[1].ports[1].faults.deaf_out = true;
+    let failed = network.now;
+    network.run(6 * SECOND);
+    let down = |event: &Event| matches!(event, Event::LinkDown { link: 1, .. });
+    let mut events = network.hosts[0].events.iter();
+    let found = events.find(|(at, event)| *at >= failed && down(event));
+    found.map(|(at, _)| (at - failed) as f64 / 1e9)
+}
+
+#[test]
+fn counts_find_failures_of_busy_links_within_a_span_and_heartbeats_at_once() {
+    let (_, topology, _) = TOPOLOGIES[1];
+    // Of both links together: all, a tenth, a hundredth.
+    for (rate, found_by_counts) in [(24e6, true), (2.4e6, true), (0.24e6, false)] {
+        let find = |counting: bool| -> Vec<Option<f64>> {
+            let network = |phase| match counting {
+                true => settle(Network::counting(7 + phase, topology)),
+                false => settled(7 + phase, Policy::RoundRobin, topology),
+            };
+            let phases = [0, 5, 10, 15];
+            phases
+                .map(|phase| detection(network(phase), rate, phase))
+                .to_vec()
+        };
+        let (counts, heartbeats) = (find(true), find(false));
+        println!("{rate:e} B/s: counts {counts:.3?}, heartbeats {heartbeats:.3?}");
+        assert!(
+            heartbeats
+                .iter()
+                .all(|found| found.is_some_and(|s| s < 0.06))
+        );
+        match found_by_counts {
+            true => assert!(counts.iter().all(|found| found.is_some_and(|s| s < 4.2))),
+            false => assert!(counts.iter().all(Option::is_none)),
+        }
     }
 }
 

@@ -135,8 +135,17 @@ impl Network {
         Network::claiming(seed, policy, topology, FAST_ETHERNET)
     }
 
+    /// RI2N, in which only counts show failures.
+    pub fn counting(seed: u64, topology: &[&[usize]]) -> Network {
+        Network::of(seed, topology, (Policy::RoundRobin, FAST_ETHERNET, true))
+    }
+
     /// Like [`Network::new`], but the interfaces report this rate.
     pub fn claiming(seed: u64, policy: Policy, topology: &[&[usize]], rate: f64) -> Network {
+        Network::of(seed, topology, (policy, rate, false))
+    }
+
+    fn of(seed: u64, topology: &[&[usize]], options: (Policy, f64, bool)) -> Network {
         let mut network = Network {
             now: SECOND,
             hosts: Vec::new(),
@@ -147,7 +156,7 @@ impl Network {
             streams: Vec::new(),
         };
         for (host, switches) in topology.iter().enumerate() {
-            network.add_host(host, switches, (policy, rate), topology.len());
+            network.add_host(host, switches, options, topology.len());
         }
         network
     }
@@ -156,7 +165,7 @@ impl Network {
         &mut self,
         host: usize,
         switches: &[usize],
-        (policy, rate): (Policy, f64),
+        (policy, rate, counts_only): (Policy, f64, bool),
         hosts: usize,
     ) {
         let node = mac(host, 0xff);
@@ -171,7 +180,13 @@ impl Network {
             links: links.collect(),
             policy,
             repair: policy == Policy::MaxMin,
-            span: 200 * MILLISECOND,
+            order: true,
+            counts_only,
+            span: if counts_only {
+                2 * SECOND
+            } else {
+                200 * MILLISECOND
+            },
             key: Some(b"shared".to_vec()),
             session: 1 + self.random.below(u64::from(u32::MAX) - 1) as u32,
             limits: Limits::default(),
