@@ -24,7 +24,7 @@ Define twice(IN int n, INOUT double x[n]) "Doubles x"
 }
 Define letters(IN string s, INOUT string[8] t[2], INOUT scomplex z[1], INOUT unsigned long u[1])
 {
-    t[0] = s[0] == 'u' ? 'U' : 'L';
+    t[0][0] = s[0];
 }
 Define lines(IN filename table, OUT int *n) { *n = 0; }
 """

@@ -1,6 +1,7 @@
 //! `farcall gateway`: offers the functions of servers to programs that do not use Farcall. `http`
-//! starts a gateway; this module has the options of all kinds.
+//! and `flight` start the gateways; this module has the options that both have.
 
+mod flight;
 mod http;
 
 use crate::failure::Failure;
@@ -12,10 +13,11 @@ use farcall_quantity::bytes;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Offer the functions of servers to other programs: over HTTP
+/// Offer the functions of servers to other programs: over HTTP, or over Arrow Flight
 #[derive(Args)]
-#[command(after_help = "Example:
-  farcall gateway http --to farcall://localhost:3717")]
+#[command(after_help = "Examples:
+  farcall gateway http --to farcall://localhost:3717
+  farcall gateway flight --to meta://localhost")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -24,18 +26,21 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Http(http::Arguments),
+    Flight(flight::Arguments),
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.command {
         Command::Http(arguments) => http::run(arguments),
+        Command::Flight(arguments) => flight::run(&arguments),
     }
 }
 
 /// Between whom a gateway stands, and within which bounds.
 #[derive(Args)]
 struct Place {
-    /// Address to listen on. Port 0 picks a free port [default: 127.0.0.1:3719]
+    /// Address to listen on. Port 0 picks a free port [default: 127.0.0.1:3719 for HTTP,
+    /// 127.0.0.1:3720 for Flight]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
     /// Server, or meta://HOST:PORT for all servers behind a metaserver [default: FARCALL_SERVER, or
@@ -53,7 +58,8 @@ struct Place {
     /// Listen on a network without TLS, because a proxy in front of the gateway adds it
     #[arg(long, conflicts_with = "tls")]
     plain: bool,
-    /// Most bytes of all arrays of a call, and of a request over HTTP [default: 64MB]
+    /// Most bytes of all arrays of a call, and of a request over HTTP [default: 64MB for HTTP, 1GB
+    /// for Flight]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     max_bytes: Option<u64>,
     /// Most calls at a time
