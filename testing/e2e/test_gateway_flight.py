@@ -126,6 +126,27 @@ def test_empty_and_surplus_tensors_do_no_harm(start, work):
         assert answer.column(0).to_pylist() == [2]
 
 
+def test_memory_is_used_again_and_shows_nothing_of_other_callers(start, tmp_path):
+    path = tmp_path / "work.idl"
+    path.write_text("""Module work;
+Define fill(IN int n, IN int m, IN double value, OUT double x[n])
+{
+    int i;
+    for (i = 0; i < m; i++) x[i] = value;
+}
+""")
+    server = start(path, options=["--allow-code"])
+    with gateway("flight", server.address, "--own-identity") as gate:
+        for value in [1.0, 2.0, 3.0]:
+            # Two callers without a token, who both write a part of the array.
+            with flight.connect(gate.url) as client:
+                for m in [100_000, 10]:
+                    what = command("fill", n=100_000, m=m, value=value)
+                    x = client.do_get(flight.Ticket(what.command)).read_all().column(0).to_numpy()
+                    assert (x[:m] == value).all()
+                    assert not x[m:].any()
+
+
 def test_a_client_finds_the_functions(start, work):
     server = start(work, options=["--allow-code"])
     with gateway("flight", server.address) as gate, flight.connect(gate.url) as client:

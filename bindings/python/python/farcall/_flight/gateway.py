@@ -16,8 +16,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ import farcall
 
 from .._native import Function, Interface, Parameter, Server
 from . import arrays
+from .memory import Memory
 from .users import Callers, Handshake, Users, connector
 
 # Seconds between looks whether the caller of a call has gone.
@@ -35,8 +36,6 @@ _LOOK = 0.1
 _TIDY = 30.0
 # Seconds for calls that are under way when the gateway ends.
 _END = 2.0
-# Bytes from which an array is made in memory that the server shares.
-_SHARED = 64 << 10
 # Most bytes of a command.
 _MOST_COMMAND = 1 << 20
 
@@ -123,13 +122,13 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
         self.ends = threading.Event()
 
     @contextlib.contextmanager
-    def _caller(self, context: Any) -> Iterator[Server]:
-        with self._users.enter(context.get_middleware("caller").token) as server, _told():
-            yield server
+    def _caller(self, context: Any) -> Iterator[tuple[Server, Memory]]:
+        with self._users.enter(context.get_middleware("caller").token) as user, _told():
+            yield user
 
     def list_flights(self, context: Any, criteria: bytes) -> Iterator[Any]:
         """The functions whose names begin with the criteria."""
-        with self._caller(context) as server:
+        with self._caller(context) as (server, _):
             names = [one.name for one in server.ls() if one.name.startswith(criteria.decode())]
             # Methods have a class in their names.
             described = (
@@ -139,7 +138,7 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
         """One function."""
-        with self._caller(context) as server:
+        with self._caller(context) as (server, _):
             name, _ = _command(descriptor.command)
             function = server.function(name)
             return info(function.name, function.interface)
@@ -153,25 +152,25 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
         if action.type != "describe":
             text = f"there is no action `{action.type}`; there is `describe`"
             raise flight.FlightServerError(text)
-        with self._caller(context) as server:
+        with self._caller(context) as (server, _):
             name, _ = _command(action.body.to_pybytes())
             return [server.describe(name).encode()]
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         """The results of a call that needs no arrays."""
-        with self._caller(context) as server:
+        with self._caller(context) as (server, memory):
             name, scalars = _command(ticket.ticket)
-            batch = self._call(context, server, self._function(server, name), scalars, None)
+            batch = self._call(context, memory, self._function(server, name), scalars, None)
             return flight.RecordBatchStream(pa.Table.from_batches([batch]))
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """A call for each record batch."""
-        with self._caller(context) as server:
+        with self._caller(context) as (server, memory):
             name, scalars = _command(descriptor.command)
             function = self._function(server, name)
             schema = None
             for chunk in _chunks(reader):
-                batch = self._call(context, server, function, scalars, chunk)
+                batch = self._call(context, memory, function, scalars, chunk)
                 if schema is None:
                     schema = batch.schema
                     writer.begin(schema)
@@ -189,9 +188,9 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
         return function
 
     def _call(
-        self, context: Any, server: Server, function: Function, scalars: Any, batch: Any
+        self, context: Any, memory: Memory, function: Function, scalars: Any, batch: Any
     ) -> Any:
-        arguments = self._arguments(server, function, scalars, batch)
+        arguments = self._arguments(memory, function, scalars, batch)
         future = function.call_async(**arguments)
         end = time.monotonic() + self._seconds
         while True:
@@ -217,7 +216,7 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
         return arrays.batch({name: getattr(results, name) for name in returned})
 
     def _arguments(
-        self, server: Server, function: Function, scalars: Mapping[str, Any], batch: Any
+        self, memory: Memory, function: Function, scalars: Mapping[str, Any], batch: Any
     ) -> dict[str, Any]:
         """The arguments of a call. OUT and INOUT arrays are in memory that the server shares."""
         params = {one.name: one for one in function.interface.parameters}
@@ -247,13 +246,12 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
                 f"the arrays of the call have {sum(sizes.values())} bytes, and this gateway allows "
                 f"{self._most}; use a client of Farcall"
             )
-        order = "F" if function.interface.convention == "FORTRAN" else "C"
+        order: Literal["C", "F"] = "F" if function.interface.convention == "FORTRAN" else "C"
         for name, (dtype, shape) in forms.items():
             given = arguments.get(name)
             if params[name].mode == "IN" or (params[name].mode == "INOUT" and given is None):
                 continue
-            empty: Callable[..., Any] = server.empty if sizes[name] >= _SHARED else np.empty
-            arguments[name] = empty(shape, dtype, order)
+            arguments[name] = memory.empty(shape, dtype, order)
             if params[name].mode == "INOUT":
                 arguments[name][...] = np.reshape(np.asarray(given), shape)
         return arguments

@@ -18,6 +18,7 @@ from pyarrow import flight
 import farcall
 
 from .._native import Server, connect_for
+from .memory import Memory
 
 # Seconds without calls after which a connection ends, and its greatest age.
 _IDLE = 60.0
@@ -27,6 +28,7 @@ _AGE = 300.0
 @dataclasses.dataclass
 class _User:
     server: Server
+    memory: Memory
     since: float
     used: float
     calls: int = 0
@@ -46,7 +48,7 @@ class Users:
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
-    def enter(self, token: str | None) -> Iterator[Server]:
+    def enter(self, token: str | None) -> Iterator[tuple[Server, Memory]]:
         """The connection of a caller, with a place for a call."""
         user = self._user(token)
         _, most, of_one = self._most
@@ -62,7 +64,7 @@ class Users:
             user.calls += 1
             self._calls += 1
         try:
-            yield user.server
+            yield user.server, user.memory
         finally:
             with self._lock:
                 user.calls -= 1
@@ -82,6 +84,8 @@ class Users:
             if error.fault == "caller" and "connections" not in str(error):
                 raise flight.FlightUnauthenticatedError(str(error)) from None
             raise flight.FlightUnavailableError(str(error)) from None
+        # All callers without a token share a connection.
+        memory = Memory(server, clears=token is None)
         with self._lock:
             before = self._known.get(token)
             if before is None and len(self._known) >= self._most[0]:
@@ -92,9 +96,10 @@ class Users:
                 del self._known[min(idle, key=lambda known: self._known[known].used)]
             # The calls of an older connection of the caller still count.
             if before is None:
-                before = self._known[token] = _User(server, now, now)
+                before = self._known[token] = _User(server, memory, now, now)
             else:
-                before.server, before.since, before.used = server, now, now
+                before.server, before.memory = server, memory
+                before.since = before.used = now
             return before
 
     def tidy(self) -> None:
