@@ -1,16 +1,9 @@
 """What `farcall gateway flight` runs: `python -m farcall._flight SETTINGS`."""
 
+import importlib
 import json
 import sys
 from collections.abc import Sequence
-
-try:
-    from . import gateway, service
-except ImportError as error:
-    sys.exit(
-        f"error: {error}; install pyarrow for {sys.executable}, or name another interpreter in "
-        "FARCALL_PYTHON"
-    )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -19,7 +12,16 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write("only `farcall gateway flight` runs this module\n")
         return 2
     settings = json.loads(arguments[0])
-    return service.write(settings) if settings["from"] else gateway.serve(settings)
+    try:
+        gateway = importlib.import_module("farcall._flight.gateway")
+        service = importlib.import_module("farcall._flight.service")
+    except ImportError as error:
+        sys.stderr.write(
+            f"error: {error}; install pyarrow for {sys.executable}, or name another interpreter in "
+            "FARCALL_PYTHON\n"
+        )
+        return 1
+    return int(service.write(settings) if settings["from"] else gateway.serve(settings))
 
 
 if __name__ == "__main__":
