@@ -11,7 +11,7 @@ import threading
 import urllib.error
 import urllib.request
 
-from servers import FARCALL, ROOT
+from servers import FARCALL, ROOT, wait_until
 
 
 class Gateway:
@@ -83,3 +83,14 @@ def gateway(kind, to, *options, **others):
 def bearer(token):
     """The header of a user's request."""
     return {"Authorization": f"Bearer {token}"}
+
+
+def callers(audit, function, count):
+    """The users of the calls of a function, once the audit log has `count` of them."""
+
+    def users():
+        lines = map(json.loads, audit.read_text().splitlines())
+        found = [line["user"] for line in lines if line["what"] == function]
+        return found if len(found) >= count else None
+
+    return wait_until(users, what=f"{count} lines of the audit log")

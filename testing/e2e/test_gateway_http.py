@@ -10,7 +10,7 @@ import threading
 
 import numpy as np
 import pytest
-from gateways import Gateway, bearer, gateway
+from gateways import Gateway, bearer, callers, gateway
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from servers import FARCALL, LIBRARIES, add_tokens, up_local, wait_until
@@ -161,17 +161,11 @@ def test_a_call_runs_as_the_user_of_its_token(start, work, tmp_path):
         for token in [alice, alice, bob]:
             status, results, _ = http.request("/v1/call/twice", body, bearer(token))
             assert (status, results) == (200, {"x": [8.0]})
-    lines = [json.loads(line) for line in audit.read_text().splitlines()]
-    assert [line["user"] for line in lines if line["what"] == "work/twice"] == [
-        "alice",
-        "alice",
-        "bob",
-    ]
+    assert callers(audit, "work/twice", 3) == ["alice", "alice", "bob"]
     with gateway("http", server.address, "--own-identity", environment=environment) as http:
         assert http.request("/v1/call/twice", body)[0] == 200
         assert http.request("/v1/call/twice", body, bearer("guess"))[0] == 401
-    lines = [json.loads(line) for line in audit.read_text().splitlines()]
-    assert [line["user"] for line in lines if line["what"] == "work/twice"][3:] == ["bob"]
+    assert callers(audit, "work/twice", 4)[3:] == ["bob"]
 
 
 def test_no_caller_is_taken_for_the_user_of_the_gateway(start, work, tmp_path):
@@ -186,17 +180,15 @@ def test_no_caller_is_taken_for_the_user_of_the_gateway(start, work, tmp_path):
         # The server has no tokens, so it cannot say whose this is.
         status, answer, _ = http.request("/v1/call/twice", body, bearer("any"))
         assert status == 401, answer
-    users = [json.loads(line)["user"] for line in audit.read_text().splitlines()]
-    assert len(users) == 1
-    assert users[0] == "anonymous" or users[0].startswith("local:")
+    [user] = callers(audit, "work/twice", 1)
+    assert user == "anonymous" or user.startswith("local:")
     with pytest.raises(RuntimeError, match="would take callers without a token for the user"):
         Gateway("http", f"unix://{socket_path}")
     with gateway("http", f"unix://{socket_path}", "--own-identity") as http:
         assert http.request("/v1/call/twice", body)[0] == 200
         assert http.request("/v1/call/twice", body, bearer("any"))[0] == 401
-    users = [json.loads(line)["user"] for line in audit.read_text().splitlines()]
-    assert len(users) == 2
-    assert users[1].startswith("uid:")
+    [_, user] = callers(audit, "work/twice", 2)
+    assert user.startswith("uid:")
 
 
 def test_calls_are_bounded_and_a_caller_who_leaves_ends_the_call(start, nap_idl):
