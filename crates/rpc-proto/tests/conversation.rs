@@ -141,6 +141,7 @@ impl Conversation {
             | server::Event::Lend(..)
             | server::Event::Pull(..)
             | server::Event::AskJob(..)
+            | server::Event::AskCall(..)
             | server::Event::Fetch(..)
             | server::Event::CancelJob(..)
             | server::Event::ListJobs(..)

@@ -187,6 +187,7 @@ impl Elements {
         let now = cx.now();
         let alone = Elements::goes_ahead(cx, key).is_none();
         let time_limit = cx.settings.time_limit();
+        self.expected.started(key.number(), now);
         let call = &mut cx.calls[key];
         call.times.started = now;
         call.run.alone = alone;
