@@ -182,6 +182,27 @@ class Flight(OfPeer):
         return self._threads.submit(self.null).result
 
 
+class FlightGateway(Flight):
+    """The same client, with `farcall gateway flight` in the place of the server."""
+
+    def __init__(self, address: str) -> None:
+        """Connects to the gateway."""
+        from pyarrow import flight
+
+        self._client = flight.connect(address)
+        self._action = flight.Action("describe", b"bench/null")
+
+    def echo(self, source: Array, target: Array) -> Array:
+        """The function of the server that copies an array."""
+        import json
+
+        from pyarrow import flight
+
+        what = {"function": "bench/echo", "arguments": {"n": len(source)}}
+        self._what = flight.FlightDescriptor.for_command(json.dumps(what))
+        return super().echo(source, target)
+
+
 class Zmq(OfPeer):
     """A dealer and a router over TCP, frames without copies."""
 
@@ -387,6 +408,7 @@ CONTENDERS: dict[str, Callable[..., Contender]] = {
     "farcall-born": lambda address: Farcall(address, same_host=True, born=True),
     "gRPC": Grpc,
     "Arrow Flight": Flight,
+    "flight-gateway": FlightGateway,
     "pyzmq": Zmq,
     "Pyro5": Pyro,
     "Ray": Ray,

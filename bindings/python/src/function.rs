@@ -21,6 +21,7 @@ use farcall_client::{Argument, LaidOut, Output};
 use farcall_idl::{Mode, Order};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -115,18 +116,27 @@ impl Function {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Estimate> {
-        self.origin.check(py)?;
-        let given = self.bind(py, args, kwargs)?;
-        let references = &self.client.interface().element_refs;
-        let is_needed = |index: usize| {
-            let param = &self.params()[index];
-            param.is_value() || references.iter().any(|reference| reference.param == index)
-        };
-        let (scalars, mut arrays) = self.read(py, &given, is_needed)?;
-        let elements = self.elements(py, &scalars, &mut arrays)?;
+        let (scalars, elements) = self.sizes(py, args, kwargs)?;
         let plan = py.detach(|| self.client.estimate(&scalars, &elements));
         plan.map(Estimate)
             .map_err(|error| error::from_client(py, &error))
+    }
+
+    /// The shapes of all arrays of a call, by their names. Arguments are as for `estimate`.
+    #[pyo3(name = "_shapes", signature = (*args, **kwargs))]
+    fn shapes<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<BTreeMap<&str, Vec<u64>>> {
+        let (scalars, elements) = self.sizes(py, args, kwargs)?;
+        let laid_out = self.client.lay_out(scalars, elements);
+        let laid_out = laid_out.map_err(|error| error::from_client(py, &error))?;
+        let (order, params) = (self.client.interface().order(), self.params());
+        let arrays = laid_out.layout().arrays.iter();
+        let shapes = arrays.map(|array| (params[array.param].name.as_str(), array.shape(order)));
+        Ok(shapes.collect())
     }
 
     /// The earlier name of `estimate`.

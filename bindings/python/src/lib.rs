@@ -59,7 +59,7 @@ mod _native {
     #[pymodule_export]
     use crate::reservation::Reservation;
     #[pymodule_export]
-    use crate::server::{FunctionSummary, Server, connect};
+    use crate::server::{FunctionSummary, Server, connect, connect_for};
     #[pymodule_export]
     use crate::source::{Source, url};
     #[pymodule_export]

@@ -96,6 +96,35 @@ pub(crate) fn connect(
     })
 }
 
+/// Connects for somebody else: as the user with this token, or as somebody without credentials.
+/// Nothing of this process reaches the server, which takes it for no other user.
+#[pyfunction]
+pub(crate) fn connect_for(
+    py: Python<'_>,
+    address: String,
+    token: Option<String>,
+) -> PyResult<Server> {
+    let same_host = token.is_some();
+    let options = Options {
+        on_interrupt: Some(Arc::new(is_interrupted)),
+        same_host,
+        credentials: match &token {
+            Some(token) => Credentials::of_token(token),
+            None => Credentials::anonymous(),
+        },
+        ..Options::default()
+    };
+    let connect_timeout = options.connect_timeout.as_secs_f64();
+    let client = py.detach(|| farcall_client::Server::connect(&address, options));
+    let origin = Origin::new(address, None, connect_timeout, same_host);
+    Ok(Server {
+        client: client.map_err(|error| error::from_client(py, &error))?,
+        origin: origin.with_credentials(token.as_deref(), None, None),
+        functions: Mutex::default(),
+        last: Mutex::default(),
+    })
+}
+
 /// The credentials that the caller gave; the environment names the others.
 fn credentials(
     token: Option<String>,

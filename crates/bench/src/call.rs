@@ -1,7 +1,8 @@
 //! `farcall bench call`: the cost of a call. Every figure stands beside a plain TCP exchange of the
-//! same bytes, or another limit, and both are measured in turn. `kept` and `beside` measure stored
-//! data and calls beside large ones.
+//! same bytes, or another limit, and both are measured in turn. `flight` measures the
+//! gateway for Arrow Flight, and `kept` and `beside` stored data and calls beside large ones.
 
+mod flight;
 mod kept;
 
 use super::beside;
@@ -41,6 +42,9 @@ pub(crate) struct Arguments {
     /// Measure only calls beside large ones, and calls over several links
     #[arg(long)]
     beside: bool,
+    /// Measure only the gateway for Arrow Flight
+    #[arg(long, conflicts_with = "beside")]
+    flight: bool,
     /// Python interpreter that runs the Python client
     #[arg(long, value_name = "PROGRAM", default_value = ".venv/bin/python")]
     python: PathBuf,
@@ -57,10 +61,15 @@ const PEERS_PYTHON: &str = ".venv-peers/bin/python";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = serve(&arguments.libraries, &[])?;
-    let mut rows = match arguments.beside {
-        true => Vec::new(),
-        false => measure(arguments, server.address())?,
-    };
+    if arguments.flight {
+        let rows = flight::measure(arguments, server.address())?;
+        return report(&rows, arguments.json, arguments.check);
+    }
+    let mut rows = Vec::new();
+    if !arguments.beside {
+        rows.extend(measure(arguments, server.address())?);
+        rows.extend(flight::measure(arguments, server.address())?);
+    }
     rows.extend(beside::on_loopback(
         server.address(),
         arguments.rounds.min(3),

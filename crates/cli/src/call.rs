@@ -3,7 +3,7 @@
 
 use crate::arrays::{self, Stored};
 use crate::failure::Failure;
-use crate::npy::{Array, same_shape};
+use crate::npy;
 use crate::objects;
 use crate::results::{Results, print_times};
 use crate::target::Target;
@@ -14,6 +14,7 @@ use farcall_client::{
     LaidOut, Outcome, Output, Pending, Progress, ReservationName, Scalar,
 };
 use farcall_idl::{Mode, Param, Type};
+use farcall_npy::{Array, same_shape};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -565,7 +566,7 @@ fn parse_scalar(text: &str, param: &Param) -> Result<Scalar, Failure> {
 }
 
 fn read_array(text: &str, name: &str) -> Result<Array, Failure> {
-    Array::parse(text).map_err(|failure| failure.of(format_args!("`{name}`")))
+    npy::parse(text).map_err(|failure| failure.of(format_args!("`{name}`")))
 }
 
 fn refuse_overwriting(

@@ -4,7 +4,8 @@
 use crate::failure::Failure;
 use crate::target::Target;
 use clap::Args;
-use farcall_client::{Function, Interface};
+use farcall_client::Function;
+use farcall_gateway::describe;
 use serde_json::{Value, json};
 
 /// Show the interface of a function or of a class, or what a call would take at each server
@@ -59,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     for method in methods {
         let method = server.function(&method)?;
         match arguments.json {
-            true => described.push(to_json(method.interface(), method.text())),
+            true => described.push(describe(method.interface(), method.text())),
             false => show(&method, false)?,
         }
     }
@@ -76,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// Prints the interface of a function.
 fn show(function: &Function, as_json: bool) -> Result<(), Failure> {
     if as_json {
-        let mut description = to_json(function.interface(), function.text());
+        let mut description = describe(function.interface(), function.text());
         description["library"] = function.library().into();
         println!("{description}");
     } else {
@@ -162,32 +163,4 @@ fn estimate(function: &Function, arguments: &Arguments) -> Result<(), Failure> {
         );
     }
     Ok(())
-}
-
-fn to_json(interface: &Interface, text: &str) -> Value {
-    let params: Vec<Value> = interface
-        .params
-        .iter()
-        .map(|param| {
-            let sizes: Vec<String> = param
-                .dims
-                .iter()
-                .map(|dim| interface.expr_text(&dim.size))
-                .collect();
-            json!({
-                "name": param.name,
-                "mode": param.mode.name(),
-                "type": param.ty.name(),
-                "dimensions": sizes,
-            })
-        })
-        .collect();
-    json!({
-        "schema": 1,
-        "name": interface.qualified_name(),
-        "description": interface.description,
-        "cost": interface.calc_order.as_ref().map(|cost| interface.expr_text(cost)),
-        "parameters": params,
-        "idl": text,
-    })
 }

@@ -14,6 +14,7 @@ mod failure;
 mod flow;
 mod form;
 mod gang;
+mod gateway;
 mod idl;
 mod jobs;
 mod log;
@@ -81,6 +82,7 @@ enum Command {
     Sim(sim::Arguments),
     Trunk(trunk::Arguments),
     Gang(gang::Arguments),
+    Gateway(gateway::Arguments),
     Bench(bench::Arguments),
     Completions(completions::Arguments),
     Manual(manual::Arguments),
@@ -94,7 +96,11 @@ fn main() -> ExitCode {
     fail_where_output_cannot_go();
     if !matches!(
         command,
-        Command::Serve(_) | Command::Meta(_) | Command::Up(_) | Command::Worker
+        Command::Serve(_)
+            | Command::Meta(_)
+            | Command::Up(_)
+            | Command::Gateway(_)
+            | Command::Worker
     ) {
         end_with_the_reader();
     }
@@ -126,6 +132,7 @@ fn main() -> ExitCode {
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Trunk(arguments) => trunk::run(&arguments),
         Command::Gang(arguments) => gang::run(arguments),
+        Command::Gateway(arguments) => gateway::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Manual(arguments) => manual::run(&arguments),

@@ -2,12 +2,13 @@
 //! file that the plan reads.
 
 use crate::failure::Failure;
-use crate::npy::{self, Array, same_shape};
+use crate::npy;
 use crate::picture::Painter;
 use crate::target::Target;
 use clap::{Args, Subcommand};
 use farcall_client::{ArrayForm, Playback, Report, Server};
 use farcall_idl::Order;
+use farcall_npy::{Array, same_shape};
 use farcall_plan::{MOST_BYTES, Plan};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -176,7 +177,7 @@ fn load(
     let file = plan.inputs.get(name).ok_or("the plan has no such input")?;
     let array = match farcall_plan::data(file) {
         Some(data) => get(server, data),
-        None => Array::read(&folder.join(file)),
+        None => npy::read(&folder.join(file)),
     };
     let array = array.map_err(|error| error.to_string())?;
     if !form.shape.is_empty() && !same_shape(&array.shape, &form.shape) {
@@ -201,7 +202,7 @@ fn get(server: &Server, name: &str) -> Result<Array, Failure> {
     let bytes = form.bytes().map_err(Failure::failed)?;
     let mut elements = vec![0; usize::try_from(bytes).map_err(Failure::failed)?];
     handle.get(&mut elements)?;
-    let array = Array::new(element, &form.shape, order_of(form), elements);
+    let array = Array::new(element, form.shape.clone(), order_of(form), elements);
     array.ok_or_else(|| Failure::failed(format!("named data `{name}` are not numbers")))
 }
 

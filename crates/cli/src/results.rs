@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::npy;
 use crate::texts;
 use farcall_client::{Interface, Outcome, Scalar};
+use farcall_gateway::Shown;
 use farcall_idl::{ArrayLayout, Layout, Order, Param};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -85,7 +86,7 @@ impl Results<'_> {
             if file.is_none() {
                 value["values"] = match param.is_fixed_texts() {
                     true => texts::to_json(array, bytes),
-                    false => npy::to_json(param.ty, &shape, order, bytes),
+                    false => json!(Shown::new(param.ty, &shape, order, bytes, false)),
                 };
             }
             (param.name.as_str(), value)

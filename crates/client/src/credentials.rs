@@ -28,6 +28,8 @@ pub struct Credentials {
     loan: Option<HandleId>,
     /// Whether a metaserver has named the server, so that it may have no tokens.
     is_named: bool,
+    /// Whether a server must prove that it knows the token, however it is known otherwise.
+    is_strict: bool,
     /// Read at the first use, once for all connections.
     trust: Arc<OnceLock<Trust>>,
 }
@@ -45,7 +47,28 @@ impl Credentials {
             certificate: certificate.map(|(certificate, key)| (certificate.into(), key.into())),
             loan: None,
             is_named: false,
+            is_strict: false,
             trust: Arc::default(),
+        }
+    }
+
+    /// Credentials of somebody without a token or a certificate. Servers are trusted as the
+    /// environment says.
+    pub fn anonymous() -> Credentials {
+        Credentials {
+            token: None,
+            certificate: None,
+            ..Credentials::from_environment()
+        }
+    }
+
+    /// Credentials of the user with this token, for a process that connects for others. No
+    /// connection is made in which the server takes this process for another user: it must ask for
+    /// the proof of the token. Servers are trusted as the environment says.
+    pub fn of_token(token: impl Into<String>) -> Credentials {
+        Credentials {
+            is_strict: true,
+            ..Credentials::anonymous().with_token(token)
         }
     }
 
@@ -58,6 +81,7 @@ impl Credentials {
             certificate: None,
             loan: Some(loan),
             is_named: false,
+            is_strict: false,
             trust: Arc::default(),
         }
     }
@@ -102,6 +126,10 @@ impl Credentials {
 
     pub(crate) fn is_named(&self) -> bool {
         self.is_named
+    }
+
+    pub(crate) fn is_strict(&self) -> bool {
+        self.is_strict
     }
 
     pub(crate) fn loan(&self) -> Option<HandleId> {

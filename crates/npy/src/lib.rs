@@ -1,11 +1,14 @@
 //! The header of a `.npy` file (NEP 1): type, shape and order of its array, and the position of the
-//! elements.
+//! elements. [`Array`] has the elements, and converts them into the type of a parameter.
 //!
 //! The bytes can come from anybody, so this crate reads at most [`MOST_HEADER`] of them. It does
 //! not use `npyz`, because that crate multiplies a shape without a check (the case `huge` of the
 //! fuzz corpus panics), and 20 nested brackets in a header keep its parser busy for 20 s.
 
+mod array;
 mod dictionary;
+
+pub use array::{Array, Number, is_number, same_shape, transpose};
 
 use dictionary::Dictionary;
 use farcall_idl::Type;
@@ -44,6 +47,9 @@ pub enum NpyError {
     /// The array has too many dimensions or bytes.
     #[error("the shape of the array is too large")]
     Shape,
+    /// There are more or fewer elements than the header says.
+    #[error("its length does not match the shape in its header")]
+    Length,
 }
 
 impl Header {
@@ -61,15 +67,8 @@ impl Header {
             shape,
         } = Dictionary::read(text).ok_or(NpyError::Header)?;
         let unknown = || NpyError::Element(descr.escape_debug().to_string());
-        let (order, kind) = descr.split_at_checked(1).ok_or_else(unknown)?;
-        let (element, size) = type_of(kind).ok_or_else(unknown)?;
-        let is_little = match order {
-            "<" => true,
-            ">" => false,
-            "|" if size == 1 => cfg!(target_endian = "little"),
-            "=" => cfg!(target_endian = "little"),
-            _ => return Err(unknown()),
-        };
+        let (element, is_swapped) = element(&descr).ok_or_else(unknown)?;
+        let size = u64::from(element.size().ok_or_else(unknown)?);
         let bytes = match shape.contains(&0) {
             true => Some(0),
             false => shape
@@ -82,7 +81,7 @@ impl Header {
                 element,
                 shape,
                 column_major: fortran_order,
-                is_swapped: size > 1 && is_little != cfg!(target_endian = "little"),
+                is_swapped,
                 offset,
                 bytes,
             }),
@@ -107,22 +106,11 @@ fn text(start: &[u8]) -> Option<(&str, u64)> {
 /// The first bytes of a file whose elements follow in the byte order of this machine. `None` if
 /// NumPy has no such elements.
 pub fn header(element: Type, shape: &[u64], column_major: bool) -> Option<Vec<u8>> {
-    let size = element.size()?;
-    let is_it = |(_, other): &&(&str, Type)| *other == element;
-    let kind = match element {
-        Type::LongLong => "i8",
-        Type::UnsignedLongLong => "u8",
-        _ => KINDS.iter().find(is_it)?.0,
-    };
-    let order = match (size, cfg!(target_endian = "little")) {
-        (1, _) => '|',
-        (_, true) => '<',
-        (_, false) => '>',
-    };
+    let descr = description(element)?;
     let lengths: String = shape.iter().map(|length| format!("{length}, ")).collect();
     let fortran = if column_major { "True" } else { "False" };
     let text = format!(
-        "{{'descr': '{order}{kind}', 'fortran_order': {fortran}, 'shape': ({}), }}",
+        "{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': ({}), }}",
         // `(3,)` is a shape with one length, `(3, 4)` one with two.
         match shape {
             [_] => lengths.trim_end(),
@@ -156,10 +144,39 @@ const KINDS: [(&str, Type); 12] = [
     ("c16", Type::DComplex),
 ];
 
-/// The type in interface files for elements of NumPy's kind and size, and that size.
-fn type_of(kind: &str) -> Option<(Type, u64)> {
+/// The type in interface files of elements that NumPy describes as `descr`, such as `<f8`, and
+/// whether their byte order differs from this machine's.
+pub fn element(descr: &str) -> Option<(Type, bool)> {
+    let (order, kind) = descr.split_at_checked(1)?;
     let (_, element) = KINDS.iter().find(|(name, _)| *name == kind)?;
-    Some((*element, element.size()?.into()))
+    let size = element.size()?;
+    let is_little = match order {
+        "<" => true,
+        ">" => false,
+        "|" if size == 1 => cfg!(target_endian = "little"),
+        "=" => cfg!(target_endian = "little"),
+        _ => return None,
+    };
+    let is_swapped = size > 1 && is_little != cfg!(target_endian = "little");
+    Some((*element, is_swapped))
+}
+
+/// What NumPy calls elements of the type in the byte order of this machine. `None` if NumPy has no
+/// such elements.
+pub fn description(element: Type) -> Option<String> {
+    let size = element.size()?;
+    let is_it = |(_, other): &&(&str, Type)| *other == element;
+    let kind = match element {
+        Type::LongLong => "i8",
+        Type::UnsignedLongLong => "u8",
+        _ => KINDS.iter().find(is_it)?.0,
+    };
+    let order = match (size, cfg!(target_endian = "little")) {
+        (1, _) => '|',
+        (_, true) => '<',
+        (_, false) => '>',
+    };
+    Some(format!("{order}{kind}"))
 }
 
 #[cfg(test)]

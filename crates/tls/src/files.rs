@@ -88,7 +88,7 @@ impl Identity {
     }
 
     /// The settings of a new connection.
-    pub(crate) fn current(&self) -> Arc<ServerConfig> {
+    pub fn server_config(&self) -> Arc<ServerConfig> {
         let current = self.0.read();
         current.unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -21,7 +21,8 @@ pub struct Session(Box<Connection>);
 impl Session {
     /// The server's side.
     pub fn server(identity: &Identity) -> io::Result<Session> {
-        let connection = ServerConnection::new(identity.current()).map_err(io::Error::other)?;
+        let connection =
+            ServerConnection::new(identity.server_config()).map_err(io::Error::other)?;
         Ok(Session::new(connection.into()))
     }
 

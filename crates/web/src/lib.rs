@@ -1,5 +1,6 @@
 //! The HTTP server for metrics and for the health of a daemon. It runs on a separate thread, so
-//! that a slow reader delays neither the daemon nor other readers.
+//! that a slow reader delays neither the daemon nor other readers. [`accept`] is its loop, which
+//! the gateway uses too: it bounds connections, headers and times.
 //!
 //! `/healthz` and `/readyz` ask the daemon as `/metrics` does, so that a daemon that hangs is not
 //! healthy.
@@ -14,8 +15,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::io;
 use std::net::TcpListener;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
@@ -27,6 +31,8 @@ const ASKING: Duration = Duration::from_secs(5);
 const STAY: Duration = Duration::from_secs(60);
 /// Largest number of connections at a time. Further readers wait.
 const MOST_READERS: usize = 64;
+/// Most bytes of the headers of a request.
+const MOST_HEADERS: usize = 64 << 10;
 /// Time between attempts to accept a connection after the system failed to.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -59,7 +65,19 @@ pub fn serve(
                 "see /metrics, /healthz and /readyz\n",
             )
         });
-    let run = move || runtime.block_on(accept(listener, router));
+    let bounds = Bounds {
+        connections: MOST_READERS,
+        asking: ASKING,
+        keeping: Duration::ZERO,
+        answering: STAY,
+    };
+    let run = move || {
+        runtime.block_on(async {
+            if let Ok(listener) = tokio::net::TcpListener::from_std(listener) {
+                accept(listener, router, bounds, async |stream| Ok(stream)).await;
+            }
+        });
+    };
     let thread = std::thread::Builder::new().name("farcall-web".to_string());
     thread.spawn(run).map(drop)
 }
@@ -93,30 +111,67 @@ fn readiness(text: Text) -> Response {
     }
 }
 
-async fn accept(listener: TcpListener, router: Router) {
-    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
-        return;
-    };
-    let places = Arc::new(Semaphore::new(MOST_READERS));
+/// The bounds of an HTTP server.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Most connections at a time. Others wait.
+    pub connections: usize,
+    /// Longest time until a connection is secured, and then until a request has its headers. These
+    /// have at most 64 KiB.
+    pub asking: Duration,
+    /// Time for which a connection takes further requests; zero for one request.
+    pub keeping: Duration,
+    /// Longest time of a connection after that.
+    pub answering: Duration,
+}
+
+/// Answers requests until the future is dropped. `secure` makes the stream of a connection, for
+/// example by TLS. Connections that are open then end with the runtime.
+pub async fn accept<S, F>(
+    listener: tokio::net::TcpListener,
+    router: Router,
+    bounds: Bounds,
+    secure: impl Fn(TcpStream) -> F,
+) where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    F: Future<Output = io::Result<S>> + Send + 'static,
+{
+    let places = Arc::new(Semaphore::new(bounds.connections));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(RETRY).await;
             continue;
         };
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(ASKING)
-            .keep_alive(false)
-            .serve_connection(
-                TokioIo::new(stream),
-                TowerToHyperService::new(router.clone()),
-            );
+        let (stream, router) = (secure(stream), router.clone());
         tokio::spawn(async move {
-            // The daemon ignores a reader that disconnects.
-            let _ = timeout(STAY, connection).await;
+            if let Ok(Ok(stream)) = timeout(bounds.asking, stream).await {
+                answer_all(stream, router, bounds).await;
+            }
             drop(place);
         });
     }
+}
+
+/// Answers the requests of one connection.
+async fn answer_all<S>(stream: S, router: Router, bounds: Bounds)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(bounds.asking)
+        .max_buf_size(MOST_HEADERS)
+        .keep_alive(!bounds.keeping.is_zero())
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = pin!(connection);
+    // The daemon ignores a reader that disconnects.
+    if !bounds.keeping.is_zero() {
+        if timeout(bounds.keeping, connection.as_mut()).await.is_ok() {
+            return;
+        }
+        connection.as_mut().graceful_shutdown();
+    }
+    let _ = timeout(bounds.answering, connection).await;
 }
 
 #[cfg(test)]

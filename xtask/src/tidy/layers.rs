@@ -65,6 +65,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "crates/client",
             "crates/gang",
+            "crates/gateway",
             "crates/lab",
             "crates/metaserver",
             "crates/server",
@@ -96,6 +97,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 const SIDEWAYS: &[(&str, &str)] = &[
     ("crates/directory", "crates/rpc-proto"),
     ("crates/directory", "crates/schedule"),
+    ("crates/gateway", "crates/client"),
     ("crates/gridsim", "crates/flow"),
     ("crates/gridsim", "crates/schedule"),
     ("crates/metaserver", "crates/client"),

@@ -170,6 +170,25 @@ impl Function {
         Ok((scalars, arrays))
     }
 
+    /// The scalars, and the elements that decide sizes. All other arrays may be left out.
+    pub(super) fn sizes(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<(Vec<Option<Scalar>>, Vec<i64>)> {
+        self.origin.check(py)?;
+        let given = self.bind(py, args, kwargs)?;
+        let references = &self.client.interface().element_refs;
+        let is_needed = |index: usize| {
+            let param = &self.params()[index];
+            param.is_value() || references.iter().any(|reference| reference.param == index)
+        };
+        let (scalars, mut arrays) = self.read(py, &given, is_needed)?;
+        let elements = self.elements(py, &scalars, &mut arrays)?;
+        Ok((scalars, elements))
+    }
+
     /// The elements of IN arrays that decide sizes.
     pub(super) fn elements<'py>(
         &self,

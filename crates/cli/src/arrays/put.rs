@@ -4,11 +4,12 @@
 use super::shown;
 use crate::failure::Failure;
 use crate::form::Form;
-use crate::npy::{self, Array};
+use crate::npy;
 use crate::target::Target;
 use clap::{Args, ValueEnum};
 use farcall_client::ArrayForm;
 use farcall_idl::{Order, Type};
+use farcall_npy::Array;
 use serde_json::json;
 use std::path::Path;
 
@@ -62,8 +63,8 @@ enum Layout {
 fn named(arguments: &Arguments) -> Result<(Option<&str>, Array), Failure> {
     let (text, option) = (arguments.array.as_str(), arguments.name.as_deref());
     let read = |text: &str| match text.starts_with('@') || !is_path(text) {
-        true => Array::parse(text),
-        false => Array::read(Path::new(text)),
+        true => npy::parse(text),
+        false => npy::read(Path::new(text)),
     };
     let (name, array) = match text.split_once('=') {
         Some((name, text)) if !is_path(&arguments.array) => (Some(name), read(text)?),
@@ -85,7 +86,7 @@ fn named(arguments: &Arguments) -> Result<(Option<&str>, Array), Failure> {
 }
 
 fn element_type(name: &str) -> Result<Type, String> {
-    let is_number = |ty: &Type| npy::is_number(*ty);
+    let is_number = |ty: &Type| farcall_npy::is_number(*ty);
     let mut types = Type::ALL.into_iter().filter(is_number);
     types.find(|ty| ty.name() == name).ok_or_else(|| {
         let names = Type::ALL.into_iter().filter(is_number).map(Type::name);

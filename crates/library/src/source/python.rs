@@ -15,6 +15,9 @@ const MODULE: &str = "farcall._worker";
 /// The module of the `farcall` package that reads sources.
 const CONNECTOR: &str = "farcall._connector";
 
+/// The module of the `farcall` package that speaks Arrow Flight.
+const FLIGHT: &str = "farcall._flight";
+
 /// The interpreter: `FARCALL_PYTHON`, or the one beside this program (in a virtual environment both
 /// are in one folder), or `python3`.
 fn interpreter() -> OsString {
@@ -37,6 +40,12 @@ pub fn python_worker() -> (OsString, Vec<String>) {
 /// Program and arguments that start a connector, which reads sources for a server.
 pub fn python_connector() -> (OsString, Vec<String>) {
     let arguments = ["-m", CONNECTOR];
+    (interpreter(), arguments.map(str::to_string).into())
+}
+
+/// Program and arguments of the gateway for Arrow Flight; one more argument has its settings.
+pub fn python_flight() -> (OsString, Vec<String>) {
+    let arguments = ["-m", FLIGHT];
     (interpreter(), arguments.map(str::to_string).into())
 }
 

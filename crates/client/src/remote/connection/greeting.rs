@@ -86,6 +86,12 @@ impl Connection {
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }
+        if options.credentials.is_strict() && !socket.is_private() {
+            return Err(Error::Refused {
+                address: address.clone(),
+                reason: "a token is never used over a network without TLS: use farcalls://".into(),
+            });
+        }
         let token = options.credentials.token().filter(|_| socket.is_private());
         let begin = |token| Proof::begin(token, socket.is_tls());
         let mut proof = None;
@@ -190,7 +196,8 @@ impl Connection {
 }
 
 /// Whether the client knows the server without a proof: by its certificate, its Unix socket, or a
-/// metaserver.
+/// metaserver. Who connects for others accepts no server that does not ask for the proof.
 fn is_known(socket: &Socket, options: &Options) -> bool {
-    socket.is_unix() || socket.is_tls() || options.credentials.is_named()
+    let is_strict = options.credentials.is_strict();
+    !is_strict && (socket.is_unix() || socket.is_tls() || options.credentials.is_named())
 }

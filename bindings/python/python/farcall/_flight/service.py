@@ -1,0 +1,222 @@
+"""Calls a Flight service from functions that `farcall serve` serves.
+
+`write` prints a module with a function for each flight of a service, which `farcall serve` takes as
+any other Python module. Its functions call the service by `Service.get` and `Service.exchange`.
+"""
+
+import json
+import keyword
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import flight
+
+from . import arrays
+
+# Most functions of a module.
+_MOST = 1000
+# The types of the interface language, by those of Arrow.
+_TYPES = {
+    pa.int8(): "char",
+    pa.uint8(): "unsigned char",
+    pa.int16(): "short",
+    pa.uint16(): "unsigned short",
+    pa.int32(): "int",
+    pa.uint32(): "unsigned int",
+    pa.int64(): "long",
+    pa.uint64(): "unsigned long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+}
+
+
+class Service:
+    """A Flight service. A process connects at its first call."""
+
+    def __init__(self, address: str) -> None:
+        """At `grpc://HOST:PORT`. `FLIGHT_TOKEN` in the environment is the token of a user."""
+        self.address = address
+        self._client: Any = None
+
+    def _options(self) -> Any:
+        if self._client is None:
+            self._client = flight.connect(self.address)
+        token = os.environ.get("FLIGHT_TOKEN")
+        headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
+        return flight.FlightCallOptions(headers=headers)
+
+    def get(self, descriptor: bytes, names: Sequence[str]) -> Any:
+        """The columns of a flight, in the order of `names`."""
+        options = self._options()
+        what = flight.FlightDescriptor.deserialize(descriptor)
+        found = self._client.get_flight_info(what, options)
+        if not found.endpoints:
+            raise ValueError("the flight has no data")
+        parts = [self._part(endpoint, options) for endpoint in found.endpoints]
+        table = pa.concat_tables(parts)
+        columns = [table.column(name).combine_chunks() for name in names]
+        return _results([column.to_numpy(zero_copy_only=False) for column in columns])
+
+    def _part(self, endpoint: Any, options: Any) -> Any:
+        if not endpoint.locations:
+            return self._client.do_get(endpoint.ticket, options).read_all()
+        # The service chooses this address: it is used without the token.
+        location = endpoint.locations[0]
+        if location.uri.decode().startswith("arrow-flight-reuse-connection:"):
+            return self._client.do_get(endpoint.ticket, options).read_all()
+        with flight.connect(location) as client:
+            return client.do_get(endpoint.ticket).read_all()
+
+    def exchange(
+        self,
+        name: str,
+        scalars: Mapping[str, Any],
+        given: Mapping[str, Any],
+        changed: Mapping[str, Any],
+        returned: Sequence[str],
+    ) -> Any:
+        """Exchanges a record batch: `given` arrays for `changed` and `returned` ones.
+
+        With scalars, the command is a JSON object with `function` and `arguments`; without, it is
+        the name.
+        """
+        options = self._options()
+        command = name.encode()
+        if scalars:
+            command = json.dumps({"function": name, "arguments": scalars}).encode()
+        what = flight.FlightDescriptor.for_command(command)
+        batch = arrays.batch(given)
+        writer, reader = self._client.do_exchange(what, options)
+        with writer:
+            writer.begin(batch.schema)
+            writer.write_batch(batch)
+            writer.done_writing()
+            answer = reader.read_chunk().data
+        answer.validate(full=True)
+        for one, array in changed.items():
+            array[...] = _named(answer, one, array.dtype)
+        return _results([_named(answer, one, None) for one in returned])
+
+
+def _named(batch: Any, name: str, dtype: Any) -> Any:
+    if name not in batch.schema.names:
+        raise ValueError(f"the service returned no `{name}`: {', '.join(batch.schema.names)}")
+    column = batch.column(batch.schema.names.index(name))
+    return arrays.array(name, column, np.dtype(dtype or float).str)
+
+
+def _results(values: Sequence[Any]) -> Any:
+    """What a served function returns."""
+    match values:
+        case []:
+            return None
+        case [value]:
+            return value
+    return tuple(values)
+
+
+def write(settings: Mapping[str, Any]) -> int:
+    """Prints a module that calls the service."""
+    service = Service(settings["from"])
+    try:
+        written = [_exchange(text) for text in settings["exchange"]]
+        if not written:
+            options = service._options()
+            for found in service._client.list_flights(options=options):
+                function = _flight(found)
+                if function is None:
+                    shown = found.descriptor.command or found.descriptor.path
+                    sys.stderr.write(f"left out {shown!r}: its size or a type is not known\n")
+                    continue
+                written.append(function)
+                if len(written) == _MOST:
+                    break
+    except (pa.ArrowException, flight.FlightError, ValueError) as error:
+        sys.stderr.write(f"error: {settings['from']}: {error}\n")
+        return 1
+    if not written:
+        sys.stderr.write(
+            f"error: {settings['from']}: no flight has a known size; name functions with "
+            "--exchange\n"
+        )
+        return 1
+    print(f'"""Functions of the Flight service {settings["from"]}."""\n')
+    print("import farcall\nfrom farcall._flight.service import Service\n")
+    print(f"service = Service({settings['from']!r})")
+    for function in written:
+        print(f"\n\n{function}", end="")
+    print()
+    return 0
+
+
+def _flight(found: Any) -> str | None:
+    """A function for a flight: an exchange of a gateway of Farcall, or data of a known size."""
+    if found.app_metadata:
+        try:
+            told = json.loads(found.app_metadata)
+            return _exchange(told["interface"], told["name"])
+        except (ValueError, TypeError, KeyError):
+            pass
+    if found.total_records < 0:
+        return None
+    columns = {field.name: _TYPES.get(field.type) for field in found.schema}
+    if not columns or None in columns.values():
+        return None
+    path = [part.decode(errors="replace") for part in found.descriptor.path or []]
+    name = _identifier("_".join(path) or found.descriptor.command.decode(errors="replace"))
+    params = [
+        f"OUT {kind} {_identifier(column)}[{found.total_records}]"
+        for column, kind in columns.items()
+    ]
+    return _function(
+        f"{name}({', '.join(params)})",
+        name,
+        [],
+        f"service.get({found.descriptor.serialize()!r}, {list(columns)!r})",
+    )
+
+
+def _exchange(text: str, name: str | None = None) -> str:
+    """A function for an exchange, from its interface: `smooth(IN int n, INOUT double x[n])`."""
+    whole = re.fullmatch(r"\s*(?:\w+/)?(\w+)\s*\((.*)\)\s*", text, re.DOTALL)
+    if whole is None:
+        raise ValueError(f"`{text}` is not an interface: write name(IN int n, INOUT double x[n])")
+    plain, inside = whole.groups()
+    params = [_parameter(one) for one in re.split(r",(?![^\[]*\])", inside) if one.strip()]
+    taken = [one for mode, one, _ in params if mode != "OUT"]
+    scalars = [one for mode, one, is_array in params if mode == "IN" and not is_array]
+    given = [one for mode, one, is_array in params if mode != "OUT" and is_array]
+    changed = [one for mode, one, _ in params if mode == "INOUT"]
+    returned = [one for mode, one, _ in params if mode == "OUT"]
+
+    def shown(names: Sequence[str]) -> str:
+        return "{" + ", ".join(f"{one!r}: {one}" for one in names) + "}"
+
+    words = [repr(name or plain), shown(scalars), shown(given), shown(changed), repr(returned)]
+    interface = f"{plain}({' '.join(inside.split())})"
+    return _function(interface, plain, taken, f"service.exchange({', '.join(words)})")
+
+
+def _parameter(text: str) -> tuple[str, str, bool]:
+    """Mode, name, and whether it is an array."""
+    found = re.fullmatch(r"\s*(IN|OUT|INOUT)\s+[\w\s]+?(?:\[[^]]*\])?\s+(\w+)\s*(\[.*\])?\s*", text)
+    if found is None:
+        raise ValueError(f"`{text.strip()}` is not a parameter: write MODE TYPE NAME[SIZE]")
+    mode, name, sizes = found.groups()
+    return mode, name, bool(sizes)
+
+
+def _identifier(text: str) -> str:
+    name = re.sub(r"\W", "_", text, flags=re.ASCII).strip("_") or "data"
+    return f"_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
+
+
+def _function(interface: str, name: str, taken: Sequence[str], call: str) -> str:
+    if any(keyword.iskeyword(one) for one in (name, *taken)):
+        raise ValueError(f"`{interface}`: Python has a word of this name")
+    return f"@farcall.library({interface!r})\ndef {name}({', '.join(taken)}):\n    return {call}\n"

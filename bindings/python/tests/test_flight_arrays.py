@@ -1,0 +1,64 @@
+"""Columns of record batches as arrays, and arrays as columns (`farcall._flight.arrays`)."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from farcall._flight import arrays, gateway
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.arange(3.0),
+        np.arange(6.0).reshape(2, 3),
+        np.asfortranarray(np.arange(6, dtype=np.int16).reshape(2, 3)),
+        np.zeros(0),
+        np.zeros((2, 0)),
+        np.array([1 + 2j, 3]),
+        np.array([[1 + 2j], [3]], np.complex64),
+    ],
+    ids=lambda value: f"{value.dtype}{value.shape}",
+)
+def test_an_array_travels_there_and_back_without_a_copy(value):
+    batch = arrays.batch({"x": value, "apart": np.arange(7)})
+    batch.validate(full=True)
+    found = arrays.array("x", batch.column(0), value.dtype.str)
+    assert found.dtype == value.dtype
+    assert np.array_equal(found, value)
+    assert np.shares_memory(found, value) == bool(value.size)
+
+
+def test_vectors_of_one_length_are_plain_columns():
+    vectors = {"x": np.arange(3.0), "t": ["a", "b", "c"]}
+    assert arrays.batch(vectors).schema.types == [pa.float64(), pa.string()]
+    pairs = pa.FixedSizeListArray.from_arrays(pa.array([1.0, 2, 3, 4]), 2)
+    assert arrays.array("z", pairs, "c16").tolist() == [1 + 2j, 3 + 4j]
+    one = pa.array([[1.0, 2, 3]], pa.list_(pa.float64()))
+    assert arrays.array("x", one, "f8").tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("lie", [[0, 1 << 20], [3, 1], [-5, 3]])
+def test_a_list_that_leaves_its_elements_is_refused(lie):
+    offsets = np.array([0, 4], np.int32)
+    buffers = [None, pa.py_buffer(offsets)]
+    elements = pa.array(np.ones(4))
+    column = pa.Array.from_buffers(pa.list_(pa.float64()), 1, buffers, children=[elements])
+    batch = pa.record_batch([column], names=["x"])
+    # It was valid when it was made. A peer sends what it likes, and pyarrow reads it unchecked.
+    offsets[:] = lie
+    with pytest.raises(pa.ArrowInvalid):
+        gateway._columns(batch)
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        (pa.array([1.0, None]), "nulls"),
+        (pa.array(["a"]), "not a type of numbers"),
+        (pa.array([True]), "not a type of numbers"),
+        (pa.array([[1.0], [2.0]], pa.list_(pa.float64())), "expected one list, given 2"),
+    ],
+)
+def test_other_columns_are_refused(column, said):
+    with pytest.raises(ValueError, match=said):
+        arrays.array("x", column, "f8")
