@@ -40,6 +40,10 @@ pub struct Source {
     pub token_file: Option<PathBuf>,
     /// A file with the certificates of the authorities that the source's certificate comes from.
     pub certificates: Option<PathBuf>,
+    /// The service of a bucket, `https://HOST`; Amazon's if there is none.
+    pub endpoint: Option<String>,
+    /// The region of a bucket.
+    pub region: Option<String>,
     /// Private networks in which the host of the address may be.
     #[serde(default)]
     pub networks: Vec<IpNet>,
@@ -87,6 +91,8 @@ impl Source {
             password: word(&self.password_file)?,
             token: word(&self.token_file)?,
             certificates: text(&self.certificates)?,
+            endpoint: self.endpoint.clone(),
+            region: self.region.clone(),
             networks: self.networks.clone(),
             max_bytes: self.max_bytes,
             time_limit_s: self.time_limit_s,
@@ -102,6 +108,8 @@ struct Entry {
     password: Option<String>,
     token: Option<String>,
     certificates: Option<String>,
+    endpoint: Option<String>,
+    region: Option<String>,
     networks: Vec<IpNet>,
     max_bytes: u64,
     time_limit_s: f64,

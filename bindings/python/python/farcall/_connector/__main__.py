@@ -99,6 +99,10 @@ class _Connector:
         source: http.Web | files.File
         if address.scheme in ("http", "https"):
             source = http.Web(address, self.entries)
+        elif address.scheme == "s3":
+            from . import s3  # noqa: PLC0415
+
+            source = s3.Bucket(address, self.entries)
         else:
             source = files.File(address, entry, self.folder)
         kind = formats.format_of(address.path, asked, str(address))
@@ -127,7 +131,7 @@ def _folder() -> addresses.Entry:
     """The entry of the data folder, whose files all users may read."""
     address = addresses.Address("folder", "", 0, "")
     most = _MOST_OF_FOLDER
-    return addresses.Entry("folder", address, None, None, None, None, (), most, 60.0)
+    return addresses.Entry("folder", address, None, None, None, None, None, None, (), most, 60.0)
 
 
 def _serve(pipe: _Pipe, connector: _Connector) -> None:
@@ -177,8 +181,11 @@ def _load_packages(allowed: dict[str, Any]) -> None:
     """Loads packages that sources may need: the user of functions might not reach them."""
     with contextlib.suppress(ImportError):
         from . import arrow  # noqa: F401, PLC0415
-    if any(one["address"].startswith("postgresql:") for one in allowed["sources"].values()):
-        from . import postgresql  # noqa: F401, PLC0415
+    for one in allowed["sources"].values():
+        if one["address"].startswith("postgresql:"):
+            from . import postgresql  # noqa: F401, PLC0415
+        if one["address"].startswith("s3:"):
+            from . import s3  # noqa: F401, PLC0415
 
 
 def _give_up_rights(allowed: dict[str, Any]) -> None:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 _PIECE = 1 << 20
 _MOST_REDIRECTS = 5
 _MOST_RESUMED = 3
-_REDIRECTS = (301, 302, 303, 307, 308)
+
+REDIRECTS = (301, 302, 303, 307, 308)
+"""Statuses of pages that are elsewhere."""
 
 
 class _Connection(http.client.HTTPConnection):
@@ -47,7 +49,7 @@ class _Connection(http.client.HTTPConnection):
             self.sock = plain
 
 
-class _Answer:
+class Answer:
     """The answer to one request."""
 
     def __init__(
@@ -56,8 +58,7 @@ class _Answer:
         self.deadline = deadline
         self.connection = _Connection(address, entry, deadline)
         query = "" if address.query is None else f"?{address.query}"
-        credentials = _credentials(entry)
-        own = {"Accept-Encoding": "identity", "User-Agent": "farcall"} | headers | credentials
+        own = {"Accept-Encoding": "identity", "User-Agent": "farcall"} | headers
         self.connection.request("GET", address.path + query, headers=own)
         self.response = self.connection.getresponse()
         self.status = self.response.status
@@ -137,7 +138,7 @@ class Web:
             content.check(algorithm, digest)
         return content, tag
 
-    def _take(self, answer: _Answer, content: Content, whole: int | None) -> None:
+    def _take(self, answer: Answer, content: Content, whole: int | None) -> None:
         """Takes what comes. A connection that ends early may be resumed."""
         try:
             while piece := answer.piece():
@@ -165,12 +166,12 @@ class Web:
             f"the source `{self.address}` has changed while it was read; make the call again"
         )
 
-    def _ask(self, headers: dict[str, str]) -> _Answer:
+    def _ask(self, headers: dict[str, str]) -> Answer:
         """Asks, also where the source sends the server, if the operator allows that address."""
         address, entry = self.address, self.entry
         for _ in range(_MOST_REDIRECTS):
-            answer = _Answer(address, entry, self.deadline, headers)
-            if answer.status not in _REDIRECTS:
+            answer = Answer(address, entry, self.deadline, headers | _credentials(entry))
+            if answer.status not in REDIRECTS:
                 return answer
             target = answer.header("Location") or ""
             answer.close()
@@ -186,9 +187,10 @@ class Web:
                 ) from None
         raise UnreachableError(f"the source `{self.address}` sends the server in circles")
 
-    def _check(self, answer: _Answer) -> None:
+    def _check(self, answer: Answer) -> None:
         """Refuses an answer that is no content."""
         status, source = answer.status, f"the source `{self.address}`"
+        reason = f"HTTP status {status}{'' if status == 200 else self._reason(answer)}"
         coding = answer.header("Content-Encoding") or "identity"
         if status == 200 and coding == "identity":
             return
@@ -198,16 +200,20 @@ class Web:
                 f"{source} is sent in the coding {coding}, which was not asked for"
             )
         if status in (404, 410):
-            raise MissingError(f"{source} does not exist (HTTP status {status}); check the address")
+            raise MissingError(f"{source} does not exist ({reason}); check the address")
         if status in (401, 403, 407):
             raise RefusedError(
-                f"{source} does not let this server in (HTTP status {status}); its operator can "
+                f"{source} does not let this server in ({reason}); its operator can "
                 f"check the credentials of [sources.{self.entry.name}]"
             )
-        raise UnreachableError(f"{source} answers with the HTTP status {status}")
+        raise UnreachableError(f"{source} answers with the {reason}")
+
+    def _reason(self, _answer: Answer) -> str:
+        """What an answer says about its status."""
+        return ""
 
 
-def _sums(answer: _Answer) -> list[tuple[str, bytes]]:
+def _sums(answer: Answer) -> list[tuple[str, bytes]]:
     """The checksums that the source offers."""
     found = []
     lines: list[tuple[str, str | None]] = [("md5", answer.header("Content-MD5"))]
@@ -216,6 +222,7 @@ def _sums(answer: _Answer) -> list[tuple[str, bytes]]:
             name, _, text = part.strip().partition("=")
             if name.lower() == "sha-256":
                 lines.append(("sha256", text.strip(":")))
+    lines.append(("sha256", answer.header("x-amz-checksum-sha256")))
     for algorithm, offered in lines:
         try:
             digest = base64.b64decode(offered or "", validate=True)
