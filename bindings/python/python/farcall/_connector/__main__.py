@@ -91,8 +91,10 @@ class _Connector:
         address = addresses.parse(asked["address"])
         is_data = address.scheme == "folder"
         entry = _folder() if is_data else addresses.find(self.entries, address)
-        if address.scheme in ("postgresql", "sqlite"):
-            array = _query(address, entry, asked)
+        if address.scheme in ("flight", "postgresql", "sqlite"):
+            if asked["sha256"] is not None:
+                raise UnfitError(f"the source `{address}` has no bytes with a checksum")
+            array = _columns(address, entry, asked)
             return formats.fitted(array, asked, str(address), entry), None
         if asked["query"] is not None:
             raise UnfitError(f"the source `{address}` is no database: it takes no query")
@@ -116,10 +118,12 @@ class _Connector:
         return formats.fitted(array, asked, str(address), entry), version
 
 
-def _query(
+def _columns(
     address: addresses.Address, entry: addresses.Entry, asked: dict[str, Any]
 ) -> formats.Array:
-    """The columns of a query to a database."""
+    """The columns of a query to a database, or of a flight."""
+    if address.scheme == "flight":
+        return formats.read_flight(address, entry, asked)
     if address.scheme == "sqlite":
         return databases.read_sqlite(address, entry, asked)
     from . import postgresql  # noqa: PLC0415
@@ -184,6 +188,8 @@ def _load_packages(allowed: dict[str, Any]) -> None:
     for one in allowed["sources"].values():
         if one["address"].startswith("postgresql:"):
             from . import postgresql  # noqa: F401, PLC0415
+        if one["address"].startswith("flight:"):
+            from . import flight  # noqa: F401, PLC0415
         if one["address"].startswith("s3:"):
             from . import s3  # noqa: F401, PLC0415
 

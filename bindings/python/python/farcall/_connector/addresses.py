@@ -17,7 +17,7 @@ from .errors import RefusedError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-PORTS = {"http": 80, "https": 443, "postgresql": 5432, "s3": 0}
+PORTS = {"flight": 8815, "http": 80, "https": 443, "postgresql": 5432, "s3": 0}
 """Schemes with a host, and their usual ports. The host of `s3` is a bucket."""
 
 LOCAL = ("file", "folder", "sqlite")

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from .errors import TooLargeError, UnfitError, UnreachableError
 
 if TYPE_CHECKING:
-    from .addresses import Entry
+    from .addresses import Address, Entry
     from .content import Content
 
 Array = npt.NDArray[Any]
@@ -88,15 +88,30 @@ def _read_arrow(content: Content, kind: str, asked: dict[str, Any], entry: Entry
     try:
         from . import arrow  # noqa: PLC0415  # It takes long to load, and a server may lack it.
     except ImportError:
-        raise UnreachableError(
-            f"the source `{content.source}` needs the package `pyarrow` at the server: its "
-            f"operator can install it (`python3 -m pip install pyarrow`)"
-        ) from None
+        raise _no_pyarrow(content.source) from None
     table = arrow.read(content, kind, asked["columns"], entry)
+    return _as_stated(table, asked, content.source)
+
+
+def read_flight(address: Address, entry: Entry, asked: dict[str, Any]) -> Array:
+    """The columns of a flight."""
+    try:
+        from . import flight  # noqa: PLC0415
+    except ImportError:
+        raise _no_pyarrow(str(address)) from None
+    return _as_stated(flight.read(address, entry, asked), asked, str(address))
+
+
+def _no_pyarrow(source: str) -> UnreachableError:
+    return UnreachableError(
+        f"the source `{source}` needs the package `pyarrow` at the server: its operator can "
+        f"install it (`python3 -m pip install pyarrow`)"
+    )
+
+
+def _as_stated(table: Array, asked: dict[str, Any], source: str) -> Array:
     dtype = dtype_of(asked)
-    if dtype is None:
-        return table
-    return converted(table, dtype, content.source)
+    return table if dtype is None else converted(table, dtype, source)
 
 
 def converted(table: Array, dtype: np.dtype[Any], source: str) -> Array:
