@@ -58,7 +58,7 @@ mod _native {
     #[pymodule_export]
     use crate::server::{FunctionSummary, Server, connect};
     #[pymodule_export]
-    use crate::source::{Source, url};
+    use crate::source::{Receipt, Source, url};
     #[pymodule_export]
     use crate::times::Times;
     #[pymodule_export]

@@ -21,6 +21,7 @@ def entry(address, *networks, name="one", endpoint=None):
         "endpoint": endpoint,
         "region": None,
         "networks": networks,
+        "write": False,
         "max_bytes": 1000,
         "time_limit_s": 1.0,
     }

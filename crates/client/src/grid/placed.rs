@@ -137,6 +137,7 @@ impl Call {
         match streamed {
             Ok(Some(outcome)) => {
                 self.tell(&outcome, false);
+                let outcome = self.copies.finish(outcome)?;
                 Ok(Streamed::Over(outcome_at(outcome, self.course.place())))
             }
             Ok(None) => Ok(Streamed::Not(None)),
@@ -156,13 +157,23 @@ impl Call {
     fn arguments<'a>(&mut self, to: (u64, &Server)) -> Result<Vec<Argument<'a>>, Error> {
         let function = &self.function;
         let (grid, interface) = (function.grid(), &function.description().interface);
-        let copies = &mut self.copies;
+        let (copies, layout) = (&mut self.copies, &self.prepared.layout);
+        copies.forget_results();
         let held = self.arguments.iter_mut().enumerate();
         let arguments = held.map(|(index, held)| match held {
             HeldArgument::Data(found) => {
                 // Brings named data to the server of the call.
                 let (handle, is_own) = grid.bring(found, to)?;
                 Ok(Argument::Handle(copies.take(handle, is_own)))
+            }
+            HeldArgument::Source(source, _)
+                if interface
+                    .params
+                    .get(index)
+                    .is_some_and(|param| param.mode == Mode::Out) =>
+            {
+                let id = copies.result(to.1, (interface, layout), index, source)?;
+                Ok(Argument::Handle(id))
             }
             HeldArgument::Source(_, Some((server, id))) if *server == to.0 => {
                 Ok(Argument::Handle(*id))
@@ -271,9 +282,13 @@ impl Continues for Call {
     fn after(&mut self, ended: &Attempt, result: Result<Outcome, Error>) -> After {
         let error = match result {
             Ok(outcome) => {
-                self.tell(&outcome, ended.shares);
-                return After::End(Ok(outcome_at(outcome, self.course.place())));
+                if !self.copies.is_writing() {
+                    self.tell(&outcome, ended.shares);
+                }
+                return self.copies.after(outcome_at(outcome, self.course.place()));
             }
+            // The call itself is over: a result of it could not be written.
+            Err(error) if self.copies.is_writing() => return After::End(Err(error)),
             Err(error) => error,
         };
         let returning = ended.request.was_returning();

@@ -15,8 +15,8 @@ mod reservations;
 use farcall_rpc_proto::{
     ArrayPart, Call, Callback, CallbackAnswer, DataName, DurableDescription, DurablePage, Estimate,
     Failure, HandleId, HandlePage, HandleRecord, Header, Hello, JobId, Kind, Limits, Listing, Name,
-    NamePage, NameRecord, ObjectPage, ObjectRequest, Pull, Put, ReservationPage,
-    ReservationRequest, SubmitRequest,
+    NamePage, NameRecord, ObjectPage, ObjectRequest, Pull, Put, Receipt, ReservationPage,
+    ReservationRequest, SubmitRequest, Write,
 };
 
 /// One conversation.
@@ -71,6 +71,7 @@ pub(crate) enum Request {
     Lend(HandleId),
     Pull(Pull),
     ListHandles(u64),
+    Write(Write),
     Name(Name),
     AskName(DataName),
     ListNames(Option<DataName>),
@@ -103,6 +104,7 @@ pub(crate) enum Answer {
     Jobs(DurablePage),
     Handle(HandleRecord),
     Handles(HandlePage),
+    Receipt(Receipt),
     Named(NameRecord),
     Names(NamePage),
     Objects(ObjectPage),
@@ -163,6 +165,7 @@ pub(crate) fn all() -> Vec<Case> {
         reservations::bandwidth(),
         handles::loans(),
         handles::sources(),
+        handles::writes(),
         names::names(),
         functions::register(),
         operation::operation(),

@@ -63,6 +63,7 @@ class Entry:
     endpoint: Address | None
     region: str | None
     networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
+    write: bool
     max_bytes: int
     time_limit_s: float
 

@@ -38,6 +38,7 @@ ELEMENTS = {
 }
 """Types of interfaces, and NumPy's."""
 
+_PIECE = 1 << 20
 _NAMES = {code: name for name, code in reversed(ELEMENTS.items())}
 _WIDER = {"b1": "u1", "f2": "f4"}
 _ENDS = {
@@ -82,6 +83,51 @@ def read(content: Content, kind: str, asked: dict[str, Any], entry: Entry) -> Ar
     if kind == "raw":
         return _read_raw(content, asked)
     return _read_table(content, "\t" if kind == "tsv" else ",", asked)
+
+
+def check_to_write(kind: str, asked: dict[str, Any], address: str) -> None:
+    """Refuses a format in which the array cannot be written."""
+    if kind in ("arrow", "parquet"):
+        raise UnfitError(
+            f'arrays are not written as {kind}: give `{address}` the format "npy", "csv", "tsv" or '
+            f'"raw"'
+        )
+    shape, names = asked["writes"], asked["columns"]
+    if kind in ("csv", "tsv"):
+        count = shape[1] if len(shape) == 2 else 1
+        if len(shape) not in (1, 2) or "complex" in asked["wanted"]:
+            raise UnfitError(
+                f"the array for `{address}` is no table: only vectors and matrices of real numbers "
+                f"are written as {kind}"
+            )
+        if names is not None and len(names) != count:
+            raise UnfitError(
+                f"the array for `{address}` has {count} columns, and {len(names)} names were given"
+            )
+    elif names is not None:
+        raise UnfitError(f"the address `{address}` is no table: it takes no columns")
+
+
+def write(content: Content, kind: str, array: Array, asked: dict[str, Any]) -> None:
+    """Writes an array in a format."""
+    dtype = dtype_of(asked)
+    if dtype is not None:
+        array = converted(array, dtype, content.source)
+    if kind == "npy":
+        np.lib.format.write_array(content, array, version=(1, 0), allow_pickle=False)
+    elif kind == "raw":
+        rows = array.T if asked["by_columns"] else array
+        flat = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
+        for begin in range(0, flat.size, _PIECE):
+            content.add(flat[begin : begin + _PIECE].tobytes())
+    else:
+        delimiter = "\t" if kind == "tsv" else ","
+        if asked["columns"] is not None:
+            head = io.StringIO()
+            csv.writer(head, delimiter=delimiter, lineterminator="\n").writerow(asked["columns"])
+            content.add(head.getvalue().encode())
+        kinds = {"f": "%.9g" if array.dtype.itemsize == 4 else "%.17g"}
+        np.savetxt(content, array, fmt=kinds.get(array.dtype.kind, "%d"), delimiter=delimiter)
 
 
 def _read_arrow(content: Content, kind: str, asked: dict[str, Any], entry: Entry) -> Array:

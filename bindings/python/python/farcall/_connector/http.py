@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import http.client
 import re
 import ssl
@@ -16,11 +17,12 @@ from .errors import MissingError, RefusedError, SourceError, UnreachableError
 from .network import Deadline, connect
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _PIECE = 1 << 20
 _MOST_REDIRECTS = 5
 _MOST_RESUMED = 3
+_WRITTEN = (200, 201, 204)
 
 REDIRECTS = (301, 302, 303, 307, 308)
 """Statuses of pages that are elsewhere."""
@@ -53,15 +55,32 @@ class Answer:
     """The answer to one request."""
 
     def __init__(
-        self, address: Address, entry: Entry, deadline: Deadline, headers: dict[str, str]
+        self,
+        address: Address,
+        entry: Entry,
+        deadline: Deadline,
+        headers: dict[str, str],
+        content: Content | None = None,
     ) -> None:
         self.deadline = deadline
         self.connection = _Connection(address, entry, deadline)
         query = "" if address.query is None else f"?{address.query}"
         own = {"Accept-Encoding": "identity", "User-Agent": "farcall"} | headers
-        self.connection.request("GET", address.path + query, headers=own)
+        if content is None:
+            self.connection.request("GET", address.path + query, headers=own)
+        else:
+            own["Content-Length"] = str(content.length)
+            # A service that refuses may answer before it has read all.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self.connection.request("PUT", address.path, self._pieces(content), own)
         self.response = self.connection.getresponse()
         self.status = self.response.status
+
+    def _pieces(self, content: Content) -> Iterator[memoryview]:
+        view = content.view()
+        for begin in range(0, content.length, _PIECE):
+            self.deadline.left()
+            yield view[begin : begin + _PIECE]
 
     def header(self, name: str) -> str | None:
         """A line of the head."""
@@ -101,15 +120,45 @@ class Web:
 
     def read(self, version: str | None) -> tuple[Content, str | None] | None:
         """The bytes and their version; nothing if the version is still the same."""
-        try:
+        with self._explained("read"):
             return self._read(version)
+
+    def write(self, content: Content) -> str | None:
+        """Writes all bytes. Returns their version."""
+        if self.address.query is not None:
+            raise RefusedError(f"the address `{self.address}` has a query: it is only read")
+        with self._explained("written"):
+            answer = self._put(content)
+            if answer.status in REDIRECTS:
+                answer.close()
+                raise RefusedError(
+                    f"the address `{self.address}` sends the server elsewhere (HTTP status "
+                    f"{answer.status}), and arrays are written to the named address only"
+                )
+            if answer.status not in _WRITTEN:
+                self._check(answer)
+            tag = _strong(answer.header("ETag"))
+            answer.close()
+            return tag
+
+    def _put(self, content: Content) -> Answer:
+        credentials = _credentials(self.entry)
+        return Answer(self.address, self.entry, self.deadline, credentials, content)
+
+    @contextlib.contextmanager
+    def _explained(self, done: str) -> Iterator[None]:
+        """Says which source an error is about."""
+        try:
+            yield
         except TimeoutError:
             raise self.deadline.missed() from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             if isinstance(error, SourceError):
                 raise
             what = str(error) or type(error).__name__
-            raise UnreachableError(f"the source `{self.address}` cannot be read: {what}") from None
+            raise UnreachableError(
+                f"the source `{self.address}` cannot be {done}: {what}"
+            ) from None
 
     def _read(self, version: str | None) -> tuple[Content, str | None] | None:
         answer = self._ask({} if version is None else {"If-None-Match": version})
@@ -117,8 +166,7 @@ class Web:
             answer.close()
             return None
         self._check(answer)
-        tag = answer.header("ETag")
-        tag = tag if tag is not None and tag.startswith('"') else None
+        tag = _strong(answer.header("ETag"))
         length = answer.header("Content-Length")
         whole = int(length) if length is not None else None
         content = Content(str(self.address), self.entry)
@@ -211,6 +259,11 @@ class Web:
     def _reason(self, _answer: Answer) -> str:
         """What an answer says about its status."""
         return ""
+
+
+def _strong(tag: str | None) -> str | None:
+    """A tag that stands for one version and no other."""
+    return tag if tag is not None and tag.startswith('"') else None
 
 
 def _sums(answer: Answer) -> list[tuple[str, bytes]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .addresses import Address, Entry
+    from .content import Content
 
+_NOTHING = hashlib.sha256().hexdigest()
 _CODE = re.compile(rb"<Code>([A-Za-z0-9.]{1,64})</Code>")
 
 
@@ -39,7 +42,8 @@ class Bucket(Web):
     def _ask(self, headers: dict[str, str]) -> Answer:
         """Asks the service, which sends the server nowhere else."""
         target = self._target()
-        answer = Answer(target, self.entry, self.deadline, self._signed("GET", target, headers))
+        signed = self._signed("GET", target, headers, _NOTHING)
+        answer = Answer(target, self.entry, self.deadline, signed)
         if answer.status in REDIRECTS:
             reason = self._reason(answer)
             answer.close()
@@ -49,6 +53,11 @@ class Bucket(Web):
             )
         return answer
 
+    def _put(self, content: Content) -> Answer:
+        target = self._target()
+        signed = self._signed("PUT", target, {}, content.digest("sha256").hex())
+        return Answer(target, self.entry, self.deadline, signed, content)
+
     def _target(self) -> Address:
         """The address at the service."""
         endpoint = self.entry.endpoint
@@ -57,15 +66,22 @@ class Bucket(Web):
         path = f"/{self.address.host}{key}"
         return type(endpoint)(endpoint.scheme, endpoint.host, endpoint.port, path)
 
-    def _signed(self, method: str, target: Address, headers: dict[str, str]) -> dict[str, str]:
+    def _signed(
+        self, method: str, target: Address, headers: dict[str, str], sha256: str
+    ) -> dict[str, str]:
         """The lines of a request, signed if the operator has given a key."""
         host = str(target).removeprefix(f"{target.scheme}://").partition("/")[0]
-        headers = headers | {"Host": host, "x-amz-checksum-mode": "ENABLED"}
+        headers = headers | {"Host": host}
+        if method == "GET":
+            headers["x-amz-checksum-mode"] = "ENABLED"
         if self.entry.user is None:
             return headers
         request = AWSRequest(method, str(target), headers)
         key = Credentials(self.entry.user, self.entry.password or "", self.entry.token)
-        S3SigV4Auth(key, "s3", self.entry.region or "us-east-1").add_auth(request)
+        region = self.entry.region or "us-east-1"
+        signer = S3SigV4Auth(key, "s3", region)
+        signer.payload = lambda _request: sha256
+        signer.add_auth(request)
         return dict(request.headers.items())
 
     def _reason(self, answer: Answer) -> str:

@@ -13,7 +13,7 @@ use crate::remote::socket::{Socket, Waker};
 use farcall_rpc_proto::{
     CALLBACKS, CREDIT, DIRECTORY, ESTIMATES, FILES, HANDLES, Hello, JOBS, KEPT_OBJECTS, LOANS,
     NAMES, OBJECTS, OPERATION, OUTPUT, PARTS, ProtocolError, REGISTER, RESERVATIONS, SHARED_MEMORY,
-    SOURCES,
+    SOURCES, WRITES,
 };
 use farcall_spin::Spin;
 use std::io;
@@ -81,7 +81,8 @@ impl Connection {
             | CREDIT
             | KEPT_OBJECTS
             | RESERVATIONS
-            | SOURCES;
+            | SOURCES
+            | WRITES;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }
