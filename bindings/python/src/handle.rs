@@ -255,8 +255,8 @@ impl Handle {
         Ok(array)
     }
 
-    /// Lets the server write the array to an address, `farcall.url(...)`, if its operator allows it.
-    /// All of the array is there afterwards, or an error says why nothing is.
+    /// Lets the server write the array to an address, `farcall.url(...)`, if its operator allows
+    /// it. All of the array is there afterwards, or an error says why nothing is.
     fn write(&self, py: Python<'_>, destination: &Bound<'_, Source>) -> PyResult<Receipt> {
         let destination = destination.get().client();
         self.ask(py, |handle| handle.write(destination))
