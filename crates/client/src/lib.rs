@@ -78,7 +78,7 @@ pub use argument::{Argument, Array, Element};
 pub use call::LaidOut;
 pub use callback::{Callback, CallbackArguments};
 pub use credentials::{Credentials, secret_files};
-pub use data::{DataStatus, Named, Source};
+pub use data::{DataStatus, Named, NoSource, Source};
 pub use description::FunctionSummary;
 pub use error::{ArgumentError, CallbackError, Error, Failure, Fault};
 pub use estimate::Estimate;
