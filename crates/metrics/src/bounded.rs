@@ -2,13 +2,14 @@
 //! is bounded: the first 100 names have their own, and all others share one. No series ever
 //! decreases.
 
+use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
 /// A value for each name, with a bounded number of names. The first [`Bounded::MOST`] names have a
 /// value each. All later names share one value, so that no series ever decreases.
 #[derive(Clone, Debug, Default)]
 pub struct Bounded<V> {
-    own: HashMap<String, V>,
+    own: HashMap<String, V, FixedState>,
     others: Option<V>,
 }
 

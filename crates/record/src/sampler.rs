@@ -8,8 +8,9 @@
 //! record are exact.
 
 use crate::spread::Spread;
+use foldhash::fast::FixedState;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
+use std::hash::Hash;
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
@@ -133,7 +134,7 @@ pub struct Sampler<K> {
     calls: u64,
     lines: f64,
     /// Counts by kind; `None` is for kinds beyond their number.
-    tallies: HashMap<Option<K>, Tally, BuildHasherDefault<DefaultHasher>>,
+    tallies: HashMap<Option<K>, Tally, FixedState>,
     /// When the counting began, if anything was counted.
     since: Option<u64>,
 }

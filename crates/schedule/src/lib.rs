@@ -2,6 +2,7 @@
 //! starts next, and which server gets it. Servers, metaservers and the simulator run the same code.
 //!
 //! - [`Predictor`] learns the time of one function from its calls.
+//! - [`Calibration`] learns how far predictions err, and states intervals that hold.
 //! - [`Profile`] does so for each number of processor elements.
 //! - [`Queue`] holds the calls that wait for processor elements, and says which starts next.
 //! - [`reservation`] books processor elements and bandwidth ahead of time.
@@ -11,6 +12,7 @@
 //! - [`placement`] chooses the server for a call.
 //! - [`forecast`] predicts how long a transfer between two hosts will take, with an error bar.
 
+mod calibration;
 pub mod dataflow;
 pub mod forecast;
 pub mod placement;
@@ -21,6 +23,7 @@ pub mod reservation;
 mod throughput;
 mod token_bucket;
 
+pub use calibration::{Calibration, Interval};
 pub use predict::{Learned, Prediction, Predictor};
 pub use profile::Profile;
 pub use queue::{Policy, Queue};

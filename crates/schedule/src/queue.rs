@@ -4,6 +4,7 @@
 //! waits for ever. See [`Queue`].
 
 mod bookings;
+mod expected;
 mod users;
 
 use crate::reservation::{Bandwidth, Calendar};
@@ -13,6 +14,7 @@ use strum::{EnumString, IntoStaticStr};
 use users::{QueuePosition, Users};
 
 pub use crate::Nanos;
+pub use expected::{Expected, Reason};
 
 /// The order in which calls start. The last four policies are those of the first Ninf paper
 /// (sections 5.2 and 5.3).

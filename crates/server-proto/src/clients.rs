@@ -7,10 +7,9 @@ use crate::action::Direction;
 use crate::call::{ActiveCall, State};
 use crate::connection::Connection;
 use crate::keys::{CallKey, ConnectionKey, Table};
-use crate::map::Map;
 use crate::memory::Memory;
 use crate::settings::nanos;
-use farcall_rpc_proto::{CallId, Chunk, Nanos, Transmit, User};
+use farcall_rpc_proto::{Chunk, Nanos, Transmit, User};
 use std::ops::{Index, IndexMut};
 
 /// Argument streams that may arrive at once on a connection. While one arrives, the next is
@@ -44,8 +43,6 @@ impl Starved {
 #[derive(Default)]
 pub struct Clients {
     connections: Table<ConnectionKey, Connection>,
-    /// When requests that wait have arrived.
-    asked: Map<(ConnectionKey, CallId), Nanos>,
     /// Connections to remove at the end of the turn.
     closed: Vec<ConnectionKey>,
     /// Connections that wait for memory.
@@ -133,22 +130,7 @@ impl Clients {
         connection.closed = true;
         connection.waiting = None;
         connection.held.clear();
-        self.asked.retain(|(of, _), _| *of != key);
         self.closed.push(key);
-    }
-
-    /// Remembers when a request has arrived that waits.
-    pub(crate) fn note_asked(&mut self, key: ConnectionKey, id: CallId, at: Nanos) {
-        self.asked.insert((key, id), at);
-    }
-
-    /// When a request that has waited had arrived.
-    pub(crate) fn take_asked(&mut self, key: ConnectionKey, id: CallId) -> Option<Nanos> {
-        // Nearly always nothing waits, and this costs nothing.
-        match self.asked.is_empty() {
-            true => None,
-            false => self.asked.remove(&(key, id)),
-        }
     }
 
     /// Removes closed connections and returns them.

@@ -25,6 +25,14 @@ pub(crate) enum Offer {
     Pull(Pull),
 }
 
+/// An offer, and when it came.
+#[derive(Debug)]
+pub(crate) struct Offered {
+    pub(crate) id: CallId,
+    pub(crate) offer: Offer,
+    pub(crate) asked: Nanos,
+}
+
 impl Offer {
     /// Length of its data stream in bytes.
     pub(crate) fn data_bytes(&self) -> u64 {
@@ -125,9 +133,9 @@ pub struct Connection {
     /// Objects, by the request that asked for them.
     pub(crate) objects: Map<CallId, Object>,
     /// A request that waits for memory. Nothing more is read until it has some.
-    pub(crate) waiting: Option<(CallId, Offer)>,
+    pub(crate) waiting: Option<Offered>,
     /// Requests that wait for a grant, in order.
-    pub(crate) held: VecDeque<(CallId, Offer)>,
+    pub(crate) held: VecDeque<Offered>,
     /// Calls whose results are being written. They are released after everything is written.
     pub(crate) sending: Vec<CallKey>,
     /// When the client last received bytes.

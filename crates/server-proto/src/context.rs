@@ -6,7 +6,7 @@ use crate::account::Totals;
 use crate::action::{Action, Actions, Audit};
 use crate::call::{ActiveCall, Task};
 use crate::clients::{Clients, Starved};
-use crate::connection::Offer;
+use crate::connection::Offered;
 use crate::disk::Disk;
 use crate::event::Now;
 use crate::functions::Functions;
@@ -186,12 +186,12 @@ impl Context {
     }
 
     /// Lets a request wait until there is memory for it.
-    pub(crate) fn await_room(&mut self, key: ConnectionKey, id: CallId, offer: Offer) {
-        let bytes = offer.data_bytes();
+    pub(crate) fn await_room(&mut self, key: ConnectionKey, offered: Offered) {
+        let bytes = offered.offer.data_bytes();
         let starved = Starved::new(key, bytes, self.now());
         let connection = &mut self.clients[key];
         if connection.proto.waits_for_grant(bytes) {
-            connection.held.push_front((id, offer));
+            connection.held.push_front(offered);
             self.clients.note_holding(key);
             return self.clients.note_starved(starved);
         }
@@ -201,10 +201,9 @@ impl Context {
             let text = "the server's memory is in use, and an earlier call on this connection is \
                         still arriving or may call back; try again when that call has ended";
             let failure = Failure::new(FailureKind::Busy, text);
-            self.clients.take_asked(key, id);
-            return self.refuse(key, id, &failure);
+            return self.refuse(key, offered.id, &failure);
         }
-        self.clients[key].waiting = Some((id, offer));
+        self.clients[key].waiting = Some(offered);
         self.clients.note_starved(starved);
     }
 

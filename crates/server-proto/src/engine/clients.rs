@@ -193,9 +193,9 @@ impl Engine {
                 cx.note_call(call, FailureKind::ServerStopping.name());
             }
             let connection = &mut cx.clients[key];
-            let waiting = connection.waiting.take().map(|(call, _)| call);
+            let waiting = connection.waiting.take().map(|waiting| waiting.id);
             let held = std::mem::take(&mut connection.held);
-            let held = held.into_iter().map(|(call, _)| call);
+            let held = held.into_iter().map(|held| held.id);
             for call in open.into_iter().chain(waiting).chain(held) {
                 let text = "the server is stopping; the call did not complete";
                 let failure = Failure::new(FailureKind::ServerStopping, text);

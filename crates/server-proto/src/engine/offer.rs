@@ -8,7 +8,7 @@ use crate::action::{Action, Segment};
 use crate::arrays::Use;
 use crate::call::{ActiveCall, Durability, Printing};
 use crate::clients::Starved;
-use crate::connection::Offer;
+use crate::connection::{Offer, Offered};
 use crate::flaw::{Flaw, has};
 use crate::functions::Functions;
 use crate::keys::{ConnectionKey, Key, MemoryKey, WorkerKey};
@@ -44,26 +44,28 @@ struct Admissible {
 }
 
 impl Engine {
+    /// Handles a request with data that came now.
+    pub(super) fn offered(&mut self, key: ConnectionKey, id: CallId, offer: Offer) {
+        let asked = self.cx.now();
+        self.offer_in_turn(key, Offered { id, offer, asked });
+    }
+
     /// Handles a request with data. It waits behind others of its connection that wait for a grant.
-    pub(super) fn offer_in_turn(&mut self, key: ConnectionKey, id: CallId, offer: Offer) {
-        let now = self.cx.now();
+    pub(super) fn offer_in_turn(&mut self, key: ConnectionKey, offered: Offered) {
         let connection = &mut self.cx.clients[key];
-        let waits = connection.proto.waits_for_grant(offer.data_bytes());
+        let waits = connection.proto.waits_for_grant(offered.offer.data_bytes());
         if waits && !connection.held.is_empty() {
-            connection.held.push_back((id, offer));
+            connection.held.push_back(offered);
         } else if waits && !self.cx.clients.takes_stream(key, &self.cx.calls) {
-            self.cx.clients[key].held.push_back((id, offer));
+            self.cx.clients[key].held.push_back(offered);
         } else {
-            return self.offer(key, id, offer);
+            return self.offer(key, offered);
         }
-        self.cx.clients.note_asked(key, id, now);
         self.cx.clients.note_holding(key);
     }
 
     /// Grants memory to a request, lets it wait for some, or refuses it.
-    fn offer(&mut self, key: ConnectionKey, id: CallId, offer: Offer) {
-        let asked = self.cx.clients.take_asked(key, id);
-        let asked = asked.unwrap_or_else(|| self.cx.now());
+    fn offer(&mut self, key: ConnectionKey, Offered { id, offer, asked }: Offered) {
         let offer = match offer {
             Offer::Put(put) => {
                 let arrived = self.data.offer_put(&mut self.cx, key, id, put);
@@ -84,8 +86,7 @@ impl Engine {
         match self.buffer_for(key, &admissible.checked.layout, call.data_bytes) {
             MemoryGrant::Here(buffer) => self.take((key, id), asked, call, admissible, buffer),
             MemoryGrant::Later => {
-                self.cx.clients.note_asked(key, id, asked);
-                self.cx.await_room(key, id, offer);
+                self.cx.await_room(key, Offered { id, offer, asked });
             }
             MemoryGrant::Never(failure) => {
                 let failure = name_largest(
@@ -289,10 +290,9 @@ impl Engine {
     /// Forgets a request that may wait for a grant.
     pub(super) fn forget_held(&mut self, key: ConnectionKey, id: CallId) {
         let clients = &mut self.cx.clients;
-        clients.take_asked(key, id);
         let connection = &mut clients[key];
         let count = connection.held.len();
-        connection.held.retain(|(held, _)| *held != id);
+        connection.held.retain(|held| held.id != id);
         let was_held = connection.held.len() < count;
         let is_starved = connection.waiting.is_some() || !connection.held.is_empty();
         if was_held && !is_starved && clients.is_starved(key) {
@@ -307,9 +307,9 @@ impl Engine {
             while self.cx.clients.is_open(key)
                 && !self.cx.clients.is_starved(key)
                 && self.cx.clients.takes_stream(key, &self.cx.calls)
-                && let Some((id, offer)) = self.cx.clients[key].held.pop_front()
+                && let Some(offered) = self.cx.clients[key].held.pop_front()
             {
-                self.offer(key, id, offer);
+                self.offer(key, offered);
                 self.cx.answered(key);
             }
             let clients = &mut self.cx.clients;
@@ -335,13 +335,13 @@ impl Engine {
             let takeover = &self.takeover;
             let waiting = connection
                 .waiting
-                .take_if(|(_, offer)| !takeover.holds(offer));
+                .take_if(|waiting| !takeover.holds(&waiting.offer));
             let blocked = waiting.is_some();
-            let Some((id, offer)) = waiting.or_else(|| connection.held.pop_front()) else {
+            let Some(offered) = waiting.or_else(|| connection.held.pop_front()) else {
                 continue;
             };
             let others = self.cx.clients.take_starved();
-            self.offer(key, id, offer);
+            self.offer(key, offered);
             self.cx.answered(key);
             let still_starved = !self.cx.clients.take_starved().is_empty();
             self.cx.clients.return_starved(others);

@@ -104,11 +104,11 @@ impl Engine {
                 Objects::create(cx, &mut self.elements, key, request, &class);
             }
             Event::Delete(request) => delete(cx, &mut self.elements, key, request),
-            Event::Call(id, call) => self.offer_in_turn(key, id, Offer::Call(call)),
+            Event::Call(id, call) => self.offered(key, id, Offer::Call(call)),
             Event::Submit(id, submission) => {
-                self.offer_in_turn(key, id, Offer::SubmitRequest(submission));
+                self.offered(key, id, Offer::SubmitRequest(submission));
             }
-            Event::Put(id, put) => self.offer_in_turn(key, id, Offer::Put(put)),
+            Event::Put(id, put) => self.offered(key, id, Offer::Put(put)),
             Event::Ready(id) => {
                 let call = cx.clients[key].calls[&id];
                 self.received(call);

@@ -5,7 +5,7 @@
 
 use super::Engine;
 use crate::action::Action;
-use crate::connection::Offer;
+use crate::connection::{Offer, Offered};
 use crate::context::Context;
 use crate::flaw::{Flaw, has};
 use crate::keys::ConnectionKey;
@@ -80,7 +80,11 @@ impl Takeover {
                     cx.refuse(key, request, &failure);
                     return None;
                 }
-                cx.clients[key].waiting = Some((id, Offer::SubmitRequest(submission)));
+                cx.clients[key].waiting = Some(Offered {
+                    id,
+                    offer: Offer::SubmitRequest(submission),
+                    asked: cx.now(),
+                });
                 None
             }
             event => Some(event),
@@ -158,8 +162,8 @@ pub(super) fn go_on(engine: &mut Engine) {
         match held.event {
             Some(event) => engine.on_event(key, event),
             None => {
-                if let Some((id, offer)) = engine.cx.clients[key].waiting.take() {
-                    engine.offer_in_turn(key, id, offer);
+                if let Some(offered) = engine.cx.clients[key].waiting.take() {
+                    engine.offer_in_turn(key, offered);
                     engine.cx.out.push(Action::Resume(key));
                 }
             }
