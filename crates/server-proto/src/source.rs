@@ -6,6 +6,7 @@
 //! connector reads foreign bytes, so that nothing of its answers is trusted: lengths are bounded,
 //! and forms and texts are checked.
 
+use farcall_directory::source_name;
 use farcall_rpc_proto::{ArrayForm, Failure, FailureKind, SourceOptions};
 use serde::{Deserialize, Serialize};
 
@@ -210,18 +211,7 @@ impl SourceRequest {
 
     /// The name of its array among the named data of its user.
     pub fn name(&self) -> String {
-        let plain = |letter: char| match letter {
-            'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '_' | '-' | '/' => letter,
-            _ => '_',
-        };
-        let words = self.address.split('/').filter(|word| {
-            let is_name = |letter: char| letter.is_ascii_alphanumeric();
-            word.chars().any(is_name)
-        });
-        let words: Vec<&str> = words.collect();
-        let address: String = words.join("/").chars().take(120).map(plain).collect();
-        let all = format!("{:?}", (&self.address, &self.form, &self.source));
-        format!("sources/{address}={:016x}", farcall_directory::digest(&all))
+        source_name(&self.address, &self.form, &self.source)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::grid::function::Function;
 use crate::offer::TimeParts;
 use crate::outcome::{Outcome, Placement};
 use crate::pending::Pending;
-use crate::remote::{After, Attempt, Begun, Continues, OwnArrays, Server, wanted};
+use crate::remote::{After, Attempt, Begun, Continues, OwnArrays, Server, wanted_form};
 use farcall_directory::client::{ChosenServer, Course, Next, Trouble};
 use farcall_directory::message::{Choose, Need, Observe, Transfer};
 use farcall_idl::Mode;
@@ -83,16 +83,26 @@ impl Call {
     ) -> Result<Call, Error> {
         let held = arguments.iter_mut().map(|one| hold(one, function));
         let held: Vec<HeldArgument> = held.collect::<Result<_, _>>()?;
-        let needs = held.iter().filter_map(|held| match held {
-            HeldArgument::Data(found) => Some(found.need()),
-            HeldArgument::Plain(_) | HeldArgument::Source(..) => None,
-        });
+        let interface = &function.description().interface;
+        let needs = held
+            .iter()
+            .enumerate()
+            .filter_map(|(index, held)| match held {
+                HeldArgument::Data(found) => Some(found.need()),
+                HeldArgument::Source(source, _) => {
+                    let param = interface.params.get(index);
+                    let form = wanted_form(interface, index);
+                    let is_read = param.is_some_and(|param| param.mode == Mode::In);
+                    let found = is_read.then(|| function.grid().find_source(source, &form));
+                    found.flatten().map(|found| found.need())
+                }
+                HeldArgument::Plain(_) => None,
+            });
         let needs: Vec<Need> = needs.collect();
         let wanted = Choose {
             data: (!needs.is_empty()).then_some(needs),
             ..wanted
         };
-        let interface = &function.description().interface;
         let mut params = interface.params.iter();
         let overwrites = params.any(|param| param.mode == Mode::InOut && !param.dims.is_empty());
         Ok(Call {
@@ -179,7 +189,8 @@ impl Call {
                 Ok(Argument::Handle(*id))
             }
             HeldArgument::Source(source, read) => {
-                let (handle, is_own) = to.1.read_source(source, wanted(interface, index), false)?;
+                let (handle, is_own) =
+                    to.1.read_source(source, wanted_form(interface, index), false)?;
                 let id = copies.take(handle, is_own);
                 *read = Some((to.0, id));
                 Ok(Argument::Handle(id))

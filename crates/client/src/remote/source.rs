@@ -58,7 +58,7 @@ impl OwnArrays {
         let array = arrays.find(|array| array.param == param);
         let form = array.map(|array| ArrayForm::of(array, interface.order()));
         let zeros = Put {
-            form: form.unwrap_or_else(|| wanted(interface, param)),
+            form: form.unwrap_or_else(|| wanted_form(interface, param)),
             data_bytes: 0,
             stays: false,
         };
@@ -123,7 +123,7 @@ impl OwnArrays {
 
 /// The form of an array that a parameter takes, as far as it is known: its shape is that of the
 /// source.
-pub(crate) fn wanted(interface: &Interface, param: usize) -> ArrayForm {
+pub(crate) fn wanted_form(interface: &Interface, param: usize) -> ArrayForm {
     let element = interface.params.get(param).map(|param| param.ty.name());
     ArrayForm {
         element: element.unwrap_or_default().to_string(),
@@ -186,7 +186,8 @@ impl Server {
             if param.is_none_or(|param| param.mode != Mode::In) {
                 continue;
             }
-            let (handle, is_own) = self.read_source(source, wanted(interface, index), false)?;
+            let (handle, is_own) =
+                self.read_source(source, wanted_form(interface, index), false)?;
             before.push((index, Argument::Source(source.clone())));
             *argument = Argument::Handle(own.take(handle, is_own));
         }
