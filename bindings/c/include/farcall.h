@@ -70,6 +70,20 @@ typedef enum {
   FARCALL_UNKNOWN_SESSION = 10,
 } farcall_status;
 
+// How far a call has come.
+typedef enum {
+  // Its arguments are on their way, or wait for memory.
+  FARCALL_ARRIVING = 1,
+  // It has its arguments and waits to compute.
+  FARCALL_WAITING = 2,
+  // The library computes.
+  FARCALL_COMPUTING = 3,
+  // Its results are on their way.
+  FARCALL_RETURNING = 4,
+  // It has ended.
+  FARCALL_OVER = 5,
+} farcall_phase;
+
 // The kind of an argument, or of the elements of an array.
 typedef enum {
   // A pointer to the first element.
@@ -147,6 +161,30 @@ typedef struct {
   // Not 0 if the call must not write to it.
   int32_t read_only;
 } farcall_value;
+
+// How a call fares. Times are in seconds from now, and negative if they are not known: one of ten
+// is earlier than `low`, one of ten later than `high`, and half are earlier than `likely`. Since
+// `FARCALL_1.6`.
+typedef struct {
+  // `sizeof(farcall_call_status)`, which the caller sets: later versions may have more members.
+  size_t size;
+  // How far it has come.
+  farcall_phase phase;
+  // What it does or waits for, in words, with a NUL at the end.
+  char reason[256];
+  // When it will start to compute.
+  double starts_low;
+  // The same.
+  double starts_likely;
+  // The same.
+  double starts_high;
+  // When it will have computed.
+  double ends_low;
+  // The same.
+  double ends_likely;
+  // The same.
+  double ends_high;
+} farcall_call_status;
 
 // Options of a connection. Zeros are the defaults.
 typedef struct {
@@ -462,6 +500,12 @@ farcall_session farcall_next_failed(void);
 // The times of a call; zeros if it has failed, has not ended, or is unknown.
 farcall_times farcall_session_times(farcall_session session);
 
+// Stores how an asynchronous call fares, which this asks the server: how far it has come, why it
+// waits, and when it will start and end. Since `FARCALL_1.6`.
+//
+// `into` points to a `farcall_call_status` whose `size` is set.
+farcall_status farcall_session_status(farcall_session session, farcall_call_status *into);
+
 // Gives a call up. A call that has ended keeps its result. When this returns, nothing uses the
 // arrays of the call, and the client has told the server to end it.
 farcall_status farcall_cancel(farcall_session session);
@@ -633,6 +677,14 @@ farcall_status farcall_submit_values(const farcall_function *function,
 //
 // `server` is from `farcall_connect`, `id` is a string ended by NUL.
 farcall_state farcall_job_state(farcall_server *server, const char *id);
+
+// Stores how a durable call fares, which this asks the server. Otherwise as
+// `farcall_session_status`. Since `FARCALL_1.6`.
+//
+// As for `farcall_job_state` and `farcall_session_status`.
+farcall_status farcall_job_status(farcall_server *server,
+                                  const char *id,
+                                  farcall_call_status *into);
 
 // Fetches the results of a durable call, with the arguments of the call. Otherwise as
 // `farcall_fetch_array`.

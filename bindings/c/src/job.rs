@@ -231,7 +231,7 @@ fn read_id(id: &str) -> Result<JobId, Problem> {
 
 /// # Safety
 /// As for `farcall_job_state`.
-unsafe fn job(
+pub(crate) unsafe fn job(
     server: *mut Server,
     id: *const c_char,
 ) -> Result<farcall_client::DurableCall, Problem> {

@@ -7,6 +7,7 @@
 
 mod argument;
 mod call;
+mod call_status;
 mod callback;
 mod channel;
 mod connect;

@@ -6,7 +6,7 @@ use crate::Status;
 use crate::error::Problem;
 use crate::function::{Function, Times};
 use crate::texts::Texts;
-use farcall_client::{Pending, wait_any};
+use farcall_client::{CallStatus, Pending, wait_any};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -230,6 +230,15 @@ impl Sessions {
         match self.find(id) {
             Some(Found::Open(session)) => Ok(session.settle()),
             Some(Found::Past(end)) => Ok(Some(end)),
+            None => Err(Problem::unknown_session(id)),
+        }
+    }
+
+    /// How a call fares, as its server tells it.
+    pub(crate) fn status(&self, id: u64) -> Result<CallStatus, Problem> {
+        match self.find(id) {
+            Some(Found::Open(session)) => Ok(session.pending.status()?),
+            Some(Found::Past(_)) => Ok(CallStatus::over()),
             None => Err(Problem::unknown_session(id)),
         }
     }

@@ -2,6 +2,7 @@
 //! such an object in another process.
 
 use crate::array::{self, Slot};
+use crate::call_status::CallStatus;
 use crate::error;
 use crate::interface::Interface;
 use crate::origin::Origin;
@@ -34,6 +35,8 @@ pub(crate) struct DurableStatus {
     bytes: u64,
     /// Why the call failed.
     failure: Option<String>,
+    /// Why the call waits, and when it will start and end; `None` if it has ended.
+    call: Option<CallStatus>,
 }
 
 impl From<farcall_client::DurableStatus> for DurableStatus {
@@ -52,6 +55,7 @@ impl From<farcall_client::DurableStatus> for DurableStatus {
             expires: status.expires.map(seconds),
             bytes: status.bytes,
             failure: status.failure.map(|failure| failure.message),
+            call: None,
         }
     }
 }
@@ -66,8 +70,9 @@ impl DurableStatus {
             failure,
             ..
         } = self;
-        match failure {
-            Some(failure) => format!("<{id}: {function} {state}: {failure}>"),
+        let call = self.call.as_ref().map(|call| call.0.to_string());
+        match failure.clone().or(call) {
+            Some(reason) => format!("<{id}: {function} {state}: {reason}>"),
             None => format!("<{id}: {function} {state}>"),
         }
     }
@@ -119,7 +124,15 @@ impl DurableCall {
     /// The status of the call; this asks the server.
     #[getter]
     fn status(&self, py: Python<'_>) -> PyResult<DurableStatus> {
-        Ok(self.ask(py, |job| job.status())?.into())
+        let (status, call) = self.ask(py, |job| {
+            let status = job.status()?;
+            let call = (!status.state.is_over()).then(|| job.call_status());
+            Ok((status, call.transpose()?))
+        })?;
+        Ok(DurableStatus {
+            call: call.map(CallStatus),
+            ..status.into()
+        })
     }
 
     /// Waits until the call has ended, and returns its results: OUT and INOUT arguments as a named

@@ -1,6 +1,7 @@
 //! Futures of calls in progress. A future holds the arrays of its call until the call has ended.
 
 use crate::array::{Kept, Slot};
+use crate::call_status::CallStatus;
 use crate::error;
 use crate::function::Function;
 use crate::origin;
@@ -229,6 +230,19 @@ impl Future {
             }),
             _ => None,
         })
+    }
+
+    /// How the call fares: how far it has come, why it waits, and when it will start and end. This
+    /// asks the server.
+    fn status(&self, py: Python<'_>) -> PyResult<CallStatus> {
+        match &*self.lock(py)? {
+            State::Pending(pending, _) => {
+                let status = origin::ask(py, || pending.status())?;
+                Ok(CallStatus(status))
+            }
+            State::Cancelled => Ok(CallStatus::over("was cancelled")),
+            _ => Ok(CallStatus::over("has ended")),
+        }
     }
 
     /// Whether the time limit of the connection has passed: the result of the call is an error now.

@@ -4,6 +4,7 @@
 //! meant, whether it fits, and which memory the call reads and fills.
 
 mod array;
+mod call_status;
 mod callback;
 mod channel;
 mod durable_call;
@@ -33,6 +34,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use crate::call_status::{CallStatus, Expected};
     #[pymodule_export]
     use crate::channel::Channel;
     #[pymodule_export]

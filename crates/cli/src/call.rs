@@ -415,9 +415,11 @@ fn array_bytes(interface: &Interface, param: usize, array: Array) -> Result<Vec<
 pub(crate) fn show_progress(pending: &Pending) -> Result<(), Failure> {
     const MOMENT: Duration = Duration::from_millis(500);
     const PERIOD: Duration = Duration::from_millis(100);
+    const SECOND: Duration = Duration::from_secs(1);
     let style = "{bar:30} {bytes}/{total_bytes}, {elapsed}, {msg}";
     let style = ProgressStyle::with_template(style).map_err(Failure::failed)?;
     let mut bar = None;
+    let mut asked: Option<Instant> = None;
     loop {
         let period = if bar.is_none() { MOMENT } else { PERIOD };
         match pending.wait_timeout(period) {
@@ -434,11 +436,17 @@ pub(crate) fn show_progress(pending: &Pending) -> Result<(), Failure> {
                 .with_style(style.clone())
         });
         bar.set_position(progress.sent + progress.received);
-        bar.set_message(match progress {
-            Progress { sent, to_send, .. } if sent < to_send => "sending",
-            Progress { received: 0, .. } => "computing",
-            _ => "receiving",
-        });
+        match progress {
+            Progress { sent, to_send, .. } if sent < to_send => bar.set_message("sending"),
+            Progress { received: 0, .. } if asked.is_none_or(|at| at.elapsed() >= SECOND) => {
+                asked = Some(Instant::now());
+                // The call itself ends with any error of its connection.
+                let status = pending.status().map(|status| status.to_string());
+                bar.set_message(status.unwrap_or_default());
+            }
+            Progress { received: 0, .. } => {}
+            _ => bar.set_message("receiving"),
+        }
     }
     if let Some(bar) = bar {
         bar.finish_and_clear();

@@ -8,7 +8,7 @@ pub(crate) mod submit;
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
-use farcall_client::{DurableStatus, JobId};
+use farcall_client::{CallStatus, DurableStatus, Expected, JobId};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -60,6 +60,23 @@ fn to_json(status: &DurableStatus) -> Value {
         "expires": status.expires.map(seconds),
         "bytes": status.bytes,
         "failure": failure.map(|failure| &failure.message),
+    })
+}
+
+/// The status of a call under way. Times are seconds from now.
+fn status_json(status: &CallStatus) -> Value {
+    let times = |expected: Expected| {
+        json!({
+            "low_s": expected.low.as_secs_f64(),
+            "likely_s": expected.likely.as_secs_f64(),
+            "high_s": expected.high.as_secs_f64(),
+        })
+    };
+    json!({
+        "phase": status.phase.name(),
+        "reason": status.reason,
+        "starts": status.starts.map(times),
+        "ends": status.ends.map(times),
     })
 }
 

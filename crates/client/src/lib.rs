@@ -49,6 +49,7 @@
 mod address;
 mod argument;
 mod call;
+mod call_status;
 mod callback;
 mod credentials;
 mod data;
@@ -76,6 +77,7 @@ pub use address::{
 };
 pub use argument::{Argument, Array, Element};
 pub use call::LaidOut;
+pub use call_status::{CallPhase, CallStatus, Expected};
 pub use callback::{Callback, CallbackArguments};
 pub use credentials::{Credentials, secret_files};
 pub use data::{DataStatus, Named, NoSource, Source};

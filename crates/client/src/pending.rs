@@ -3,6 +3,7 @@
 //! A call ends exactly once, and its outcome is taken once. A call may consist of several attempts,
 //! one after the other; `remote` and `grid` decide whether it continues.
 
+use crate::call_status::CallStatus;
 use crate::error::Error;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
@@ -96,6 +97,12 @@ impl Pending {
     /// How many bytes of the arrays have travelled; `None` after the end of the call.
     pub fn progress(&self) -> Option<Progress> {
         self.current().request.progress()
+    }
+
+    /// How the call fares: how far it has come, why it waits, and when it will start and end. This
+    /// asks its server.
+    pub fn status(&self) -> Result<CallStatus, Error> {
+        self.current().request.status()
     }
 
     /// Waits for the end of the call, for at most `timeout` from now. After a timeout error the

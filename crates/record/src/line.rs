@@ -67,6 +67,12 @@ pub struct Call {
     pub placed_bytes: u64,
     /// The time in the library that was predicted when the call was queued.
     pub predicted_s: Option<f64>,
+    /// One of ten such calls was predicted to take less.
+    #[serde(default)]
+    pub predicted_low_s: Option<f64>,
+    /// One of ten such calls was predicted to take more.
+    #[serde(default)]
+    pub predicted_high_s: Option<f64>,
     /// The server received the request.
     pub asked: f64,
     /// The server had memory for the arguments.

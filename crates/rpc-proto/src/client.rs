@@ -7,6 +7,7 @@ mod requests;
 mod streams;
 
 use crate::call::Times;
+use crate::call_status::CallStatus;
 use crate::callback::Callback;
 use crate::failure::Failure;
 use crate::frame::Header;
@@ -54,6 +55,8 @@ pub enum Answer {
     Interface(FunctionInterface),
     /// The estimate of a call.
     Estimated(Estimate),
+    /// The status of a call.
+    CallStatus(CallStatus),
     /// The status of the server, as a JSON object.
     StatusText(String),
     /// The server drains, and ends when this many calls have ended.

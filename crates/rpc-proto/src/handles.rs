@@ -22,7 +22,7 @@ pub const SOURCES: u64 = 1 << 20;
 
 /// Feature bit: the server writes stored arrays to addresses outside of Farcall. Needs
 /// [`SOURCES`].
-pub const WRITES: u64 = 1 << 21;
+pub const WRITES: u64 = 1 << 22;
 
 /// Most dimensions of an array.
 const MAX_DIMENSIONS: usize = 32;

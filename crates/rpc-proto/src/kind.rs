@@ -171,6 +171,10 @@ pub enum Kind {
     Challenge = 88,
     /// Answers [`Kind::Challenge`].
     Proof = 89,
+    /// Asks for the status of a call that is under way.
+    AskCall = 90,
+    /// Answers [`Kind::AskCall`].
+    CallStatus = 91,
 }
 
 /// The subject of a frame: the part of either end that handles it.
@@ -178,7 +182,7 @@ pub enum Kind {
 pub(crate) enum Subject {
     /// The connection itself.
     Connection,
-    /// The functions of the server, and estimates of calls.
+    /// The functions of the server, and what it expects of calls.
     Functions,
     /// Calls, and what passes between caller and function while one runs.
     Calls,
@@ -207,9 +211,8 @@ impl Kind {
         use Kind::*;
         match self {
             Hello | Goodbye | Challenge | Proof => Subject::Connection,
-            List | Listing | Describe | Interface | Register | Estimate | Estimated => {
-                Subject::Functions
-            }
+            List | Listing | Describe | Interface | Register | Estimate | Estimated | AskCall
+            | CallStatus => Subject::Functions,
             Call | Callback | Answer | Output => Subject::Calls,
             Data | Grant | Result | Done | Failure | Cancel => Subject::Streams,
             Share | Shared | Unshare => Subject::Memory,
@@ -239,12 +242,12 @@ impl Kind {
             | ListJobs | Put | PutPart | Get | GetPart | AskHandle | Drop | Lend | Pull | Write
             | ListHandles | Name | AskName | ListNames | Join | Report | Leave | Find | Choose
             | Hold | FindData | ListData | Status | Drain | Reserve | Release
-            | ListReservations | AttachReservation => true,
+            | ListReservations | AttachReservation | AskCall => true,
             Hello | Goodbye | Challenge | Proof | Listing | Interface | Estimated | Data
             | Grant | Result | Done | Failure | Cancel | Callback | Answer | Output | Shared
             | Unshare | Created | Delete | Objects | Submitted | Job | Jobs | Handle | Handles
             | Receipt | Named | Names | Noted | Found | Chosen | Observe | DataFound
-            | DataListed | StatusText | Draining | Reservations => false,
+            | DataListed | StatusText | Draining | Reservations | CallStatus => false,
         }
     }
 }
@@ -257,6 +260,6 @@ mod tests {
     fn every_number_has_one_kind() {
         let known = (0..=u8::MAX).filter_map(|byte| Some((byte, Kind::from_repr(byte)?)));
         let right = known.filter(|(byte, kind)| *kind as u8 == *byte);
-        assert_eq!(right.count(), 81);
+        assert_eq!(right.count(), 83);
     }
 }

@@ -26,6 +26,7 @@
 extern crate alloc;
 
 mod call;
+mod call_status;
 mod callback;
 pub mod client;
 mod failure;
@@ -51,6 +52,7 @@ mod stream;
 mod user;
 
 pub use call::{Call, Made, OUTPUT, Times};
+pub use call_status::{CALL_STATUS, CallName, CallPhase, CallStatus, Expected};
 pub use callback::{CALLBACK_BYTES, CALLBACKS, Callback, CallbackAnswer};
 pub use failure::{Failure, FailureKind, Fault};
 pub use file::{FILE_PIECE_BYTES, FILES, FileRequest};

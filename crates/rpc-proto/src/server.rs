@@ -18,6 +18,7 @@ use self::names::about_names;
 use self::operation::about_operation;
 use self::reservations::about_reservations;
 use crate::call::{Call, Times};
+use crate::call_status::CallName;
 use crate::callback::CallbackAnswer;
 use crate::frame::Header;
 use crate::handles::{ArrayPart, HANDLES, Pull, Put, Write};
@@ -123,6 +124,8 @@ pub enum Event {
     Directory(CallId, Kind, Vec<u8>),
     /// The data stream of an accepted call is complete.
     Ready(CallId),
+    /// Asks for the status of a call. Answer with [`Connection::call_status`] or `fail`.
+    AskCall(CallId, CallName),
     /// Answers a callback of a running call.
     Answer(CallId, CallbackAnswer),
     /// The client gave up an accepted call. It is answered and closed already.

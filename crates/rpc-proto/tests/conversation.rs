@@ -142,6 +142,7 @@ impl Conversation {
             | server::Event::Pull(..)
             | server::Event::Write(..)
             | server::Event::AskJob(..)
+            | server::Event::AskCall(..)
             | server::Event::Fetch(..)
             | server::Event::CancelJob(..)
             | server::Event::ListJobs(..)

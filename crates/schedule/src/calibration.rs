@@ -6,10 +6,13 @@
 //! them. It needs no assumption about the distribution of the errors. Because old errors leave the
 //! window, it follows a load that changes. The memory is bounded.
 
-/// Errors that are remembered. With more, an interval is steadier and follows changes later.
+/// Errors that are remembered unless the user says otherwise.
 const WINDOW: usize = 128;
 /// Fewest errors from which intervals are taken.
 const LEAST: usize = 20;
+/// The interval changes when this part of the errors has changed. Sorting them each time would cost
+/// more than the rest.
+const RENEWED: usize = 32;
 /// An interval of this share reaches to so many standard deviations of a normal distribution.
 const DEVIATIONS_OF_80: f64 = 1.2816;
 
@@ -37,40 +40,70 @@ impl Interval {
 }
 
 /// Learns how far predictions of one kind are off.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Calibration {
-    /// The logarithms of the last ratios of a true time to the predicted one, in a ring.
-    errors: Vec<f32>,
+    window: usize,
+    /// The logarithms of the last ratios of a true time to the predicted one, in a ring, and how
+    /// many predictions each stands for.
+    errors: Vec<(f32, u32)>,
     next: usize,
+    /// The ratios at the ends and in the middle of an interval, if enough is known.
+    ratios: Option<[f64; 3]>,
+}
+
+impl Default for Calibration {
+    fn default() -> Calibration {
+        Calibration::of_last(WINDOW)
+    }
 }
 
 impl Calibration {
+    /// Remembers this many errors. With more, intervals are steadier and follow changes later.
+    pub fn of_last(window: usize) -> Calibration {
+        Calibration {
+            window: window.max(RENEWED),
+            errors: Vec::new(),
+            next: 0,
+            ratios: None,
+        }
+    }
+
     /// Records that a time was predicted, and what came, in seconds. Both have at least `least`
     /// seconds added, so that the errors of very short times do not count like those of long ones.
     /// Ignores impossible values.
     pub fn observe(&mut self, predicted: f64, seconds: f64, least: f64) {
+        self.observe_all((predicted, seconds), least, 1);
+    }
+
+    /// Records what came of `count` predictions that were made together.
+    pub fn observe_all(&mut self, (predicted, seconds): (f64, f64), least: f64, count: u32) {
         let error = ((seconds.max(0.0) + least) / (predicted.max(0.0) + least)).ln();
-        if !error.is_finite() {
+        if !error.is_finite() || count == 0 {
             return;
         }
         match self.errors.get_mut(self.next) {
-            Some(oldest) => *oldest = error as f32,
-            None => self.errors.push(error as f32),
+            Some(oldest) => *oldest = (error as f32, count),
+            None => self.errors.push((error as f32, count)),
         }
-        self.next = (self.next + 1) % WINDOW;
+        self.next = (self.next + 1) % self.window;
+        if self.errors.len() >= LEAST && self.next.is_multiple_of(self.window / RENEWED) {
+            self.ratios = Some(self.quantiles([0.1, 0.5, 0.9]).map(f64::exp));
+        }
+    }
+
+    /// Whether intervals follow from errors, and not from an assumed spread.
+    pub fn is_known(&self) -> bool {
+        self.ratios.is_some()
     }
 
     /// The interval of a prediction. `factor` is the spread that the predictor assumes: two thirds
     /// of the times lie within the prediction divided and multiplied by it. It counts until enough
     /// is known. `least` is as in [`Calibration::observe`].
     pub fn interval(&self, predicted: f64, factor: f64, least: f64) -> Interval {
-        let [low, likely, high] = match self.quantiles([0.1, 0.5, 0.9]) {
-            Some(errors) => errors.map(f64::exp),
-            None => {
-                let off = factor.max(1.0).powf(DEVIATIONS_OF_80);
-                [1.0 / off, 1.0, off]
-            }
-        };
+        let [low, likely, high] = self.ratios.unwrap_or_else(|| {
+            let off = factor.max(1.0).powf(DEVIATIONS_OF_80);
+            [1.0 / off, 1.0, off]
+        });
         let time = |ratio: f64| ((predicted.max(0.0) + least) * ratio - least).max(0.0);
         Interval {
             low: time(low),
@@ -81,20 +114,25 @@ impl Calibration {
 
     /// Errors at these levels. The next error is at most the one of level `p` with a probability of
     /// at least `p`, if it is drawn like those in the window.
-    fn quantiles<const N: usize>(&self, levels: [f64; N]) -> Option<[f64; N]> {
-        if self.errors.len() < LEAST {
-            return None;
-        }
+    fn quantiles<const N: usize>(&self, levels: [f64; N]) -> [f64; N] {
         let mut sorted = self.errors.clone();
-        sorted.sort_unstable_by(f32::total_cmp);
-        let count = sorted.len() as f64;
-        Some(levels.map(|level| {
-            let rank = match level < 0.5 {
-                true => ((count + 1.0) * level).floor(),
-                false => ((count + 1.0) * level).ceil(),
+        sorted.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
+        let all: f64 = sorted.iter().map(|(_, count)| f64::from(*count)).sum();
+        // The next error may lie beyond all known ones.
+        let one = all / sorted.len() as f64;
+        levels.map(|level| {
+            let wanted = match level < 0.5 {
+                true => (all + one) * level - one,
+                false => (all + one) * level,
             };
-            f64::from(sorted[(rank.max(1.0) as usize - 1).min(sorted.len() - 1)])
-        }))
+            let mut below = 0.0;
+            let reaches = |(_, count): &&(f32, u32)| {
+                below += f64::from(*count);
+                below >= wanted
+            };
+            let found = sorted.iter().find(reaches).or(sorted.last());
+            found.map_or(0.0, |(error, _)| f64::from(*error))
+        })
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod bookings;
 mod expected;
+mod starts;
 mod users;
 
 use crate::reservation::{Bandwidth, Calendar};
@@ -15,6 +16,7 @@ use users::{QueuePosition, Users};
 
 pub use crate::Nanos;
 pub use expected::{Expected, Reason};
+pub use starts::ExpectedStarts;
 
 /// The order in which calls start. The last four policies are those of the first Ninf paper
 /// (sections 5.2 and 5.3).
@@ -485,6 +487,11 @@ impl Queue {
     /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Whether a call waits or runs.
+    pub(crate) fn has(&self, id: u64) -> bool {
+        self.waiting.contains_key(&id) || self.running.contains_key(&id)
     }
 
     /// Whether no call waits.

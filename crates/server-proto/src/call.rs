@@ -12,6 +12,7 @@ use farcall_idl::Layout;
 use farcall_rpc_proto::{
     ArrayPart, CallId, Direction, JobId, Made, Nanos, Piece, Pieces, Put, Side, User,
 };
+use farcall_schedule::Interval;
 use std::rc::Rc;
 
 /// The state of a call.
@@ -184,6 +185,8 @@ pub(crate) struct Run {
     pub(crate) made: Option<Made>,
     /// Seconds in the library, as predicted when it was queued.
     pub(crate) predicted: Option<f64>,
+    /// Where four of five such calls end, if calls are recorded.
+    pub(crate) range: Option<Interval>,
     /// Whether the record of calls has it.
     pub(crate) is_noted: bool,
 }
@@ -294,6 +297,7 @@ impl ActiveCall {
                 alone: true,
                 made: None,
                 predicted: None,
+                range: None,
                 is_noted: false,
             },
             printing: None,

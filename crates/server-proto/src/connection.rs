@@ -34,6 +34,15 @@ pub(crate) struct Offered {
 }
 
 impl Offer {
+    /// The offer with its request and the time at which it came.
+    pub(crate) fn came(self, id: CallId, asked: Nanos) -> Offered {
+        Offered {
+            id,
+            offer: self,
+            asked,
+        }
+    }
+
     /// Length of its data stream in bytes.
     pub(crate) fn data_bytes(&self) -> u64 {
         match self {

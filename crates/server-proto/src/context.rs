@@ -11,7 +11,7 @@ use crate::disk::Disk;
 use crate::event::Now;
 use crate::functions::Functions;
 use crate::ids::Ids;
-use crate::keys::{CallKey, ConnectionKey, MemoryKey, Table};
+use crate::keys::{CallKey, ConnectionKey, Key, MemoryKey, Table};
 use crate::lifecycle::Change;
 use crate::links::Links;
 use crate::memory::{Memory, NoMemory};
@@ -19,6 +19,7 @@ use crate::record::Outcome;
 use crate::settings::Settings;
 use farcall_record::Server;
 use farcall_rpc_proto::{CallId, Failure, FailureKind, JobId, Nanos};
+use farcall_schedule::Interval;
 use std::collections::VecDeque;
 
 /// A request of one part to another. [`Engine`](crate::engine::Engine) performs steps after the
@@ -213,6 +214,20 @@ impl Context {
         let mut functions =
             calls.filter_map(|key| self.functions.get(self.calls[*key].function).ok());
         functions.any(|function| !function.interface.callbacks.is_empty())
+    }
+
+    /// Predicted seconds of a call in the library, with their interval.
+    pub(crate) fn interval(&self, call: CallKey, pes: u32) -> Option<Interval> {
+        let call = self.calls.get(call)?;
+        let function = self.functions.get(call.function).ok()?;
+        function.interval(&call.layout, pes.max(1))
+    }
+
+    /// Predicted seconds of the active call with this number on some processor elements.
+    pub(crate) fn predict(&self, number: u64, pes: u32) -> Option<f64> {
+        let call = self.calls.get(CallKey::of_number(number))?;
+        let function = self.functions.get(call.function).ok()?;
+        Some(function.predict(&call.layout, pes)?.seconds)
     }
 
     /// Tells the audit log, if there is one, that a call has ended.

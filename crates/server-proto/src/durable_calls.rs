@@ -6,6 +6,8 @@
 
 mod requests;
 
+pub(crate) use requests::stage_of;
+
 use crate::action::{Action, Transfer};
 use crate::call::{self, ActiveCall, Durability};
 use crate::connection::Offer;

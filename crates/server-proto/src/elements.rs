@@ -20,6 +20,7 @@ use crate::worker::Worker;
 use crate::workers::Workers;
 use farcall_idl::Layout;
 use farcall_rpc_proto::{Call, Nanos};
+use farcall_schedule::queue::ExpectedStarts;
 use farcall_schedule::{Queue, queue};
 use std::collections::VecDeque;
 
@@ -33,6 +34,8 @@ pub(crate) struct Elements {
     held_until: Option<Nanos>,
     /// Names of users, by share number.
     user_names: Map<u64, String>,
+    /// When waiting calls will probably start.
+    pub(crate) expected: ExpectedStarts,
     /// Whether there may be workers whose library has been replaced.
     pub(crate) has_old: bool,
 }
@@ -45,6 +48,7 @@ impl Elements {
             admitted: VecDeque::new(),
             held_until: None,
             user_names: Map::default(),
+            expected: ExpectedStarts::default(),
             has_old: false,
         }
     }
@@ -60,7 +64,8 @@ impl Elements {
         let running = workers.clone().filter_map(|w| w.deadline(callbacks));
         let patience = workers.filter_map(Worker::patience);
         let change = self.queue.next_change(now);
-        let others = self.held_until.into_iter().chain(change);
+        let ahead = self.expected.next(&self.queue);
+        let others = self.held_until.into_iter().chain(change).chain(ahead);
         running.chain(patience).chain(others).min()
     }
 

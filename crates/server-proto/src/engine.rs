@@ -4,6 +4,7 @@
 //! A part has its own state and knows no other part. A request from one part to another is a
 //! [`Step`], and steps are performed here and nowhere else.
 
+mod call_status;
 mod calls;
 pub(crate) mod clients;
 mod offer;
@@ -249,6 +250,10 @@ impl Engine {
         let cx = &mut self.cx;
         let now = cx.now();
         self.elements.take_back_late(cx);
+        let Elements {
+            queue, expected, ..
+        } = &mut self.elements;
+        expected.look_ahead(queue, now, |id, pes| cx.predict(id, pes));
         self.lanes.serve_lanes(&self.elements.queue, cx);
         self.elements.workers.end_late(cx);
         self.durable_calls.expire(cx);

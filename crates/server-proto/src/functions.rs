@@ -7,13 +7,15 @@ use crate::map::Map;
 use farcall_idl::{Document, Interface, Layout};
 use farcall_metrics::Histogram;
 use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary, Listing, Nanos};
-use farcall_schedule::{Prediction, Profile};
+use farcall_schedule::{Calibration, Interval, Prediction, Profile};
 use farcall_spelling::closest;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Functions of one page of a listing.
 const PAGE: usize = 256;
+/// Times below this many seconds count alike where predictions are judged.
+const LEAST_S: f64 = 1e-5;
 /// Most edits between a wrong name and a suggestion.
 const MOST_EDITS: usize = 2;
 
@@ -39,6 +41,8 @@ pub struct Function {
     exec: Option<f64>,
     /// How long its calls take, learned from earlier calls.
     pub profile: Profile,
+    /// How far predictions of its calls were off.
+    errors: Calibration,
     /// Counts of its calls.
     pub counts: Counts,
     /// Functions with a higher priority go first.
@@ -77,6 +81,13 @@ impl Function {
     /// Predicted time of a call in the library on this many processor elements.
     pub fn predict(&self, layout: &Layout, pes: u32) -> Option<Prediction> {
         self.profile.predict(work(layout), pes)
+    }
+
+    /// Predicted time of a call in the library on this many processor elements, in seconds. Four of
+    /// five calls take a time in the interval.
+    pub fn interval(&self, layout: &Layout, pes: u32) -> Option<Interval> {
+        let Prediction { seconds, factor } = self.predict(layout, pes)?;
+        Some(self.errors.interval(seconds, factor, LEAST_S))
     }
 }
 
@@ -172,6 +183,7 @@ impl Functions {
             text: interface.public_text(),
             exec: None,
             profile: Profile::default(),
+            errors: Calibration::default(),
             counts: Counts::default(),
             priority,
         });
@@ -188,6 +200,9 @@ impl Functions {
             let exec = exec_nanos as f64;
             let mean = function.exec.unwrap_or(exec);
             function.exec = Some(mean + (exec - mean) * WEIGHT);
+            if let Some(predicted) = function.profile.seconds(work(layout), pes) {
+                function.errors.observe(predicted, exec * 1e-9, LEAST_S);
+            }
             function.profile.observe(work(layout), pes, exec * 1e-9);
         }
     }

@@ -150,7 +150,8 @@ impl Notes {
     /// The line of a call that ends now.
     fn line(&self, call: &ActiveCall, interface: &Interface, now: Nanos) -> farcall_record::Call {
         let moment = |nanos: Nanos| (nanos > 0).then(|| self.unix_s(nanos));
-        let (times, predicted) = (&call.times, call.run.predicted);
+        let nanos = |seconds: f64| (seconds * 1e9).round() / 1e9;
+        let (times, range) = (&call.times, call.run.range);
         farcall_record::Call {
             user: call.user.name().to_owned(),
             function: interface.qualified_name().into_owned(),
@@ -159,7 +160,9 @@ impl Notes {
             sent_bytes: call.layout.sent_bytes(),
             returned_bytes: call.layout.returned_bytes(),
             placed_bytes: placed_bytes(call),
-            predicted_s: predicted.map(|seconds| (seconds * 1e9).round() / 1e9),
+            predicted_s: call.run.predicted.map(nanos),
+            predicted_low_s: range.map(|range| nanos(range.low)),
+            predicted_high_s: range.map(|range| nanos(range.high)),
             asked: moment(times.asked).unwrap_or_else(|| self.unix_s(now)),
             granted: moment(times.accepted),
             queued: moment(times.queued),

@@ -10,6 +10,7 @@ mod objects;
 mod reservations;
 mod segments;
 mod sources;
+mod statuses;
 mod submitted;
 mod trespass;
 
@@ -52,6 +53,8 @@ enum Purpose {
     Reservation(reservations::Asked),
     Share,
     Library(libraries::Asked),
+    /// How a call fares.
+    Status,
     /// A request that must fail, because it names another user's id.
     Trespass,
 }
@@ -165,7 +168,7 @@ impl Client {
         hello.features |= proto::HANDLES | proto::JOBS | proto::CREDIT | proto::PARTS;
         hello.features |= proto::OBJECTS | proto::KEPT_OBJECTS | proto::NAMES | proto::CALLBACKS;
         hello.features |= proto::RESERVATIONS | proto::REGISTER | proto::LOANS | proto::SOURCES;
-        hello.features |= proto::WRITES;
+        hello.features |= proto::CALL_STATUS | proto::WRITES;
         if is_local {
             hello.features |= proto::SHARED_MEMORY;
         }
@@ -218,6 +221,9 @@ impl Client {
         }
         if (self.wishes == 0 || scene.random.chance(0.3)) && self.fetch_next(scene) {
             return;
+        }
+        if scene.options.subjects.statuses && scene.random.chance(0.1) {
+            return self.ask_status(scene);
         }
         if self.wishes == 0 {
             return;
@@ -412,6 +418,7 @@ impl Client {
                 self.told_of_reservations(asked, since, &page, scene);
             }
             (Answer::Listing(_), Purpose::Library(asked)) => self.registered(asked, scene),
+            (Answer::CallStatus(status), Purpose::Status) => self.told_status(&status, scene),
             _ => {}
         }
     }
@@ -462,6 +469,8 @@ impl Client {
             Purpose::Library(asked) => self.library_failed(asked, failure, scene),
             Purpose::Share => matches!(failure.kind, FailureKind::Busy | FailureKind::TooLarge),
             Purpose::Describe(_) => false,
+            // Its durable call was forgotten.
+            Purpose::Status => failure.kind == FailureKind::NotFound,
             Purpose::Trespass => true,
         };
         let is_ending = scene.options.faults.ends
@@ -491,6 +500,7 @@ impl Purpose {
             Purpose::Reservation(asked) => format!("reservation {asked:?}"),
             Purpose::Share => "share memory".to_string(),
             Purpose::Library(asked) => format!("library {asked:?}"),
+            Purpose::Status => "the status of a call".to_string(),
             Purpose::Trespass => "something of another user".to_string(),
         }
     }

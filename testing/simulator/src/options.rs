@@ -109,6 +109,8 @@ flags! {
         replacements,
         /// Arrays that the server reads from outside of Farcall.
         sources,
+        /// Clients ask how their calls fare.
+        statuses,
     }
 }
 

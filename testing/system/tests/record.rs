@@ -104,6 +104,7 @@ fn lines_tell_what_happened() {
         last.predicted_s
             .is_some_and(|seconds| (0.01..1.0).contains(&seconds))
     );
+    assert!(last.predicted_low_s <= last.predicted_s && last.predicted_s <= last.predicted_high_s);
     let moments = [
         Some(last.asked),
         last.granted,

@@ -25,11 +25,13 @@ from ._errors import (
 )
 from ._memory import empty
 from ._native import (
+    CallStatus,
     Data,
     DataStatus,
     DurableCall,
     DurableStatus,
     Estimate,
+    Expected,
     Function,
     FunctionSummary,
     Future,
@@ -58,6 +60,7 @@ from ._serving import In, InOut, Out, library
 
 __all__ = [
     "ArgumentError",
+    "CallStatus",
     "CallbackError",
     "ChannelError",
     "ConnectionError",
@@ -67,6 +70,7 @@ __all__ = [
     "DurableStatus",
     "Error",
     "Estimate",
+    "Expected",
     "FileError",
     "FileNotFoundError",
     "Function",

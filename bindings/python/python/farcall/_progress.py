@@ -2,14 +2,17 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
-from ._errors import TimeoutError  # noqa: A004
+from ._errors import Error, TimeoutError  # noqa: A004
 from ._native import Future, Times, show_progress
 
 # How often a bar moves.
 _PERIOD_S = 0.1
+# How often the server is asked how a call fares.
+_ASK_S = 1.0
 
 _lock = threading.Lock()
 _blocks: list[float] = []
@@ -22,9 +25,9 @@ def progress(least: float = 0.5) -> Iterator[None]:
     with farcall.progress():
         x = dgesv(n=n, nrhs=1, a=a, lda=n, b=b, ldb=n).b
 
-    The bar shows how much of the arrays has travelled, and whether the library computes. In a
-    notebook it is a widget. Each thread has its own bars. This needs the package tqdm:
-    `pip install farcall[progress]`.
+    The bar shows how much of the arrays has travelled, why the call waits, and when it will
+    probably start or end. In a notebook it is a widget. Each thread has its own bars. This needs
+    the package tqdm: `pip install farcall[progress]`.
     """
     bar_class()
     with _lock:
@@ -59,6 +62,7 @@ def shown(name: str, future: Future) -> tuple[Any, Times | None]:
     with _lock:
         wait = min(_blocks, default=_PERIOD_S)
     bar = None
+    doing, asked = "", -_ASK_S
     try:
         while True:
             try:
@@ -71,7 +75,14 @@ def shown(name: str, future: Future) -> tuple[Any, Times | None]:
                     break
             state = future.progress()
             if state is not None:
-                bar = _draw(bar, name, state)
+                sent, to_send, received, _ = state
+                if sent < to_send:
+                    doing = "sending"
+                elif received > 0:
+                    doing = "receiving"
+                elif time.monotonic() - asked >= _ASK_S:
+                    asked, doing = time.monotonic(), _status(future)
+                bar = _draw(bar, f"{name}: {doing}", state)
             wait = _PERIOD_S
         if bar is not None:
             bar.set_description_str(name, refresh=False)
@@ -85,17 +96,20 @@ def shown(name: str, future: Future) -> tuple[Any, Times | None]:
             bar.close()
 
 
-def _draw(bar: Any, name: str, state: tuple[int, int, int, int]) -> Any:
+def _status(future: Future) -> str:
+    try:
+        return str(future.status())
+    except Error:
+        # The call itself ends with any error of its connection.
+        return "under way"
+
+
+def _draw(bar: Any, text: str, state: tuple[int, int, int, int]) -> Any:
     sent, to_send, received, to_receive = state
     if bar is None:
         bar = bar_class()(total=to_send + to_receive, unit="B", unit_scale=True)
-    bar.set_description_str(f"{name}: {_doing(sent < to_send, received > 0)}", refresh=False)
+    bar.set_description_str(text, refresh=False)
     bar.update(sent + received - bar.n)
     bar.refresh()
     return bar
 
-
-def _doing(sends: bool, receives: bool) -> str:
-    if sends:
-        return "sending"
-    return "receiving" if receives else "computing"

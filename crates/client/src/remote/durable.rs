@@ -5,14 +5,15 @@
 use crate::address::Address;
 use crate::argument::{Argument, Held};
 use crate::call::{self, Travel};
+use crate::call_status::CallStatus;
 use crate::error::{Error, Failure};
 use crate::remote::attempt::{Attempt, Begun};
 use crate::remote::pages;
-use crate::remote::requests::jobs;
+use crate::remote::requests::{functions, jobs};
 use crate::remote::server::Server;
 use crate::remote::source::OwnArrays;
 use farcall_idl::{Interface, Layout, Scalar};
-use farcall_rpc_proto::{DurableDescription, DurableRecord, DurableState, JobId};
+use farcall_rpc_proto::{CallName, DurableDescription, DurableRecord, DurableState, JobId};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -71,6 +72,12 @@ impl DurableCall {
     pub fn status(&self) -> Result<DurableStatus, Error> {
         let description = self.ask()?;
         Ok(DurableStatus::new(description.record))
+    }
+
+    /// How the call fares: why it waits, and when it will start and end. This asks the server.
+    pub fn call_status(&self) -> Result<CallStatus, Error> {
+        let server = &self.server;
+        server.persist(|| functions::call_status(&server.connection()?, CallName::Durable(self.id)))
     }
 
     /// Asks the server how the call was made, as needed to fetch its results.

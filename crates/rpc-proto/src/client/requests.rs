@@ -4,6 +4,7 @@
 
 use super::{Answer, Connection, Core, Event, Request};
 use crate::call::Call;
+use crate::call_status::{AskCallMessage, CallName};
 use crate::frame::append_control;
 use crate::functions::{DescribeRequest, ListRequest, RegisterRequest};
 use crate::handles::{ArrayPart, HANDLES, HandleMessage, ListHandlesMessage, Pull, WRITES, Write};
@@ -150,6 +151,11 @@ impl Connection {
         self.ask(Kind::ListJobs, &ListJobsMessage { after })
     }
 
+    /// Asks a server with the feature [`CALL_STATUS`](crate::CALL_STATUS) for the status of a call.
+    pub fn ask_call(&mut self, name: CallName) -> Result<CallId, ProtocolError> {
+        self.ask(Kind::AskCall, &AskCallMessage::new(name))
+    }
+
     /// Asks for a part of a stored array. The request ends like a call.
     pub fn get_part(&mut self, part: &ArrayPart) -> Result<CallId, ProtocolError> {
         self.ask_for_data(Kind::GetPart, part, part.bytes)
@@ -247,6 +253,7 @@ impl Core {
             Kind::Listing => Answer::Listing(message::parse(kind, payload)?),
             Kind::Interface => Answer::Interface(message::parse(kind, payload)?),
             Kind::Estimated => Answer::Estimated(message::parse(kind, payload)?),
+            Kind::CallStatus => Answer::CallStatus(message::parse(kind, payload)?),
             Kind::StatusText => {
                 let StatusMessage { text } = message::parse(kind, payload)?;
                 Answer::StatusText(text)

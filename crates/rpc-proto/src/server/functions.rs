@@ -1,9 +1,10 @@
-//! Requests about functions at the server's end: lists, interfaces, registration and estimates. It
-//! reads the requests and writes the answers. A request whose feature was not agreed ends the
-//! connection.
+//! Requests about functions at the server's end: lists, interfaces, registration, estimates, and
+//! the status of calls. It reads the requests and writes the answers. A request whose feature was
+//! not agreed ends the connection.
 
 use super::{Connection, Core, Event};
 use crate::call::parse_call;
+use crate::call_status::{AskCallMessage, CALL_STATUS, CallStatus};
 use crate::functions::{
     DescribeRequest, ESTIMATES, Estimate, FunctionInterface, ListRequest, Listing, REGISTER,
     RegisterRequest,
@@ -50,6 +51,12 @@ impl Connection {
         let out = &mut self.core.sender.control;
         message::append(out, Kind::Estimated, request, estimate);
     }
+
+    /// Answers a request for the status of a call.
+    pub fn call_status(&mut self, request: CallId, status: &CallStatus) {
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::CallStatus, request, status);
+    }
 }
 
 impl Core {
@@ -70,6 +77,11 @@ impl Core {
                 Ok(Event::Describe(id, name))
             }
             Kind::Estimate if self.has(ESTIMATES) => Ok(Event::Estimate(id, parse_call(payload)?)),
+            Kind::AskCall if self.has(CALL_STATUS) => {
+                let asked: AskCallMessage = message::parse(kind, payload)?;
+                let name = asked.name().ok_or(ProtocolError::OutOfPlace(kind))?;
+                Ok(Event::AskCall(id, name))
+            }
             Kind::Register if self.has(REGISTER) => {
                 let RegisterRequest { path, text } = message::parse(kind, payload)?;
                 Ok(Event::Register(id, path, text))

@@ -13,10 +13,10 @@ mod operation;
 mod reservations;
 
 use farcall_rpc_proto::{
-    ArrayPart, Call, Callback, CallbackAnswer, DataName, DurableDescription, DurablePage, Estimate,
-    Failure, HandleId, HandlePage, HandleRecord, Header, Hello, JobId, Kind, Limits, Listing, Name,
-    NamePage, NameRecord, ObjectPage, ObjectRequest, Pull, Put, Receipt, ReservationPage,
-    ReservationRequest, SubmitRequest, Write,
+    ArrayPart, Call, CallName, CallStatus, Callback, CallbackAnswer, DataName, DurableDescription,
+    DurablePage, Estimate, Failure, HandleId, HandlePage, HandleRecord, Header, Hello, JobId, Kind,
+    Limits, Listing, Name, NamePage, NameRecord, ObjectPage, ObjectRequest, Pull, Put, Receipt,
+    ReservationPage, ReservationRequest, SubmitRequest, Write,
 };
 
 /// One conversation.
@@ -46,6 +46,7 @@ pub(crate) enum Request {
     /// Path and text of an interface file.
     Register(&'static str, &'static str),
     Estimate(Call),
+    AskCall(CallName),
     New(&'static str),
     /// Deletes an object, which has no answer, and asks for functions.
     DeleteAndList(u64),
@@ -94,6 +95,7 @@ pub(crate) enum Answer {
     Listing(Listing),
     Interface(u64, String, Option<String>),
     Estimate(Estimate),
+    CallStatus(CallStatus),
     Created,
     StatusText(&'static str),
     Draining(u64),
@@ -157,6 +159,7 @@ pub(crate) fn all() -> Vec<Case> {
         calls::dgesv("dgesv-big-endian", true),
         functions::directory(),
         functions::estimate(),
+        functions::call_status(),
         jobs::jobs(),
         handles::handles(),
         handles::parts(),

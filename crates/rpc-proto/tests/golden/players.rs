@@ -177,6 +177,7 @@ impl Client<'_> {
             Request::Describe(name) => self.proto.describe(name),
             Request::Register(path, text) => self.proto.register(path, text),
             Request::Estimate(call) => self.proto.estimate(call),
+            Request::AskCall(name) => self.proto.ask_call(*name),
             Request::New(class) => self.proto.create(class),
             Request::DeleteAndList(object) => {
                 self.proto.delete(*object);
@@ -266,6 +267,7 @@ fn check_told(told: client::Answer, answer: &Answer) {
             assert_eq!((kind, &bytes), (*expected, message));
         }
         (Told::Estimated(estimate), Answer::Estimate(expected)) => assert_eq!(&estimate, expected),
+        (Told::CallStatus(status), Answer::CallStatus(expected)) => assert_eq!(&status, expected),
         (told, answer) => check_kept(told, answer),
     }
 }
@@ -301,6 +303,7 @@ fn asked_about_server(event: server::Event, request: &Request) -> CallId {
         }
         (Event::New(id, class), Request::New(expected)) if class == *expected => id,
         (Event::Estimate(id, call), Request::Estimate(expected)) if call == *expected => id,
+        (Event::AskCall(id, name), Request::AskCall(expected)) if name == *expected => id,
         (Event::Status(id), Request::Status) | (Event::Drain(id), Request::Drain) => id,
         (Event::Directory(id, kind, bytes), Request::Directory(expected, message))
             if (kind, &bytes) == (*expected, message) =>
@@ -490,6 +493,7 @@ impl<'c> Server<'c> {
                 self.proto.interface(id, *number, text, library);
             }
             Answer::Estimate(estimate) => self.proto.estimated(id, estimate),
+            Answer::CallStatus(status) => self.proto.call_status(id, status),
             Answer::Created => self.proto.created(id),
             Answer::StatusText(text) => self.proto.status_text(id, text.to_string()),
             Answer::Draining(calls) => self.proto.draining(id, *calls),

@@ -2,7 +2,7 @@
 //! runs on in virtual time with the predicted times of its calls. It decides as the queue does, so
 //! the order is right unless new calls arrive, calls err in their times, or calls are cancelled.
 
-use super::{Nanos, Queue, UNKNOWN_S};
+use super::{Nanos, Queue, Start, UNKNOWN_S};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -88,15 +88,13 @@ impl Queue {
         let mut own: BTreeMap<u64, u32> = BTreeMap::new();
         let mut time = now;
         loop {
-            while let Some((id, user)) = queue.next_user(time)
-                && let Some(start) = queue.next(time)
-            {
-                debug_assert_eq!(start.id, id);
+            while let Some(Start { id, pes }) = queue.next(time) {
+                let user = self.waiting[&id].request.user;
                 let own = own.entry(user).or_default();
                 expected.push(Expected {
                     id,
                     start: time,
-                    pes: start.pes,
+                    pes,
                     own_before: *own,
                     before: u32::try_from(expected.len()).unwrap_or(u32::MAX),
                 });
@@ -104,7 +102,7 @@ impl Queue {
                 if expected.len() >= most {
                     return expected;
                 }
-                let nanos = seconds(id, start.pes).unwrap_or(UNKNOWN_S).max(0.0) * 1e9;
+                let nanos = seconds(id, pes).unwrap_or(UNKNOWN_S).max(0.0) * 1e9;
                 ends.push(Reverse((time.saturating_add(nanos as u64), id)));
             }
             let end = ends.peek().map(|Reverse((end, _))| *end);
@@ -121,11 +119,5 @@ impl Queue {
                 queue.remove(id, time);
             }
         }
-    }
-
-    /// The call whose turn it is, and its user.
-    fn next_user(&self, now: Nanos) -> Option<(u64, u64)> {
-        let id = self.choose(now)?;
-        Some((id, self.waiting[&id].request.user))
     }
 }

@@ -5,7 +5,7 @@
 
 use super::{Data, source};
 use crate::action::Action;
-use crate::connection::{Offer, Offered};
+use crate::connection::Offer;
 use crate::context::Context;
 use crate::keys::{ConnectionKey, MemoryKey};
 use crate::map::Map;
@@ -98,14 +98,7 @@ impl Data {
                 };
                 self.start_pull(cx, waiting, pull.address, pull.loan);
             }
-            MemoryGrant::Later => cx.await_room(
-                key,
-                Offered {
-                    id,
-                    offer: Offer::Pull(pull),
-                    asked: cx.now(),
-                },
-            ),
+            MemoryGrant::Later => cx.await_room(key, Offer::Pull(pull).came(id, cx.now())),
             MemoryGrant::Never(failure) => cx.refuse(key, id, &failure),
         }
     }

@@ -6,7 +6,7 @@ use super::{Data, destination};
 use crate::action::{Action, Transfer};
 use crate::arrays::{Array, Location, Turn, Use};
 use crate::call::{self, ActiveCall, Task};
-use crate::connection::{Offer, Offered};
+use crate::connection::Offer;
 use crate::context::{Context, Step};
 use crate::disk::Purpose;
 use crate::flaw::{Flaw, has};
@@ -109,14 +109,7 @@ impl Data {
                 connection.calls.insert(id, call);
                 return connection.proto.accept(id, now).then_some(call);
             }
-            MemoryGrant::Later => cx.await_room(
-                key,
-                Offered {
-                    id,
-                    offer: Offer::Put(put),
-                    asked: cx.now(),
-                },
-            ),
+            MemoryGrant::Later => cx.await_room(key, Offer::Put(put).came(id, cx.now())),
             MemoryGrant::Never(failure) => cx.refuse(key, id, &failure),
         }
         None

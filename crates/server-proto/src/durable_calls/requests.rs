@@ -6,7 +6,7 @@ use crate::action::Transfer;
 use crate::call::ActiveCall;
 use crate::context::{Context, Step};
 use crate::disk::{Fetch, Purpose};
-use crate::durable::{Asked, Durable, DurableCall};
+use crate::durable::{Asked, Durable, DurableCall, Stage};
 use crate::flaw::{Flaw, has};
 use crate::keys::{ConnectionKey, MemoryKey};
 use crate::lifecycle::Change;
@@ -15,6 +15,7 @@ use crate::record::{Content, DiskError, Outcome, Record};
 use farcall_rpc_proto::server::Event;
 use farcall_rpc_proto::{
     Call, CallId, DurableDescription, DurableState, Failure, FailureKind, JobId, Nanos, Pieces,
+    User,
 };
 
 impl DurableCalls {
@@ -307,4 +308,14 @@ impl DurableCalls {
             }
         }
     }
+}
+
+/// The state of a durable call of a user, and where it is.
+pub(crate) fn stage_of(
+    calls: &mut DurableCalls,
+    id: JobId,
+    user: &User,
+) -> Result<(DurableState, Stage), Failure> {
+    let call = calls.durable()?.of_user(id, user)?;
+    Ok((call.record.state, call.stage))
 }

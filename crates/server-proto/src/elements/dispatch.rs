@@ -36,6 +36,9 @@ impl Elements {
         }
         let request = self.queued(cx, call);
         cx.calls[call].run.predicted = request.seconds;
+        if cx.totals.notes.is_some() && request.seconds.is_some() {
+            cx.calls[call].run.range = cx.interval(call, request.fewest.min(cx.settings.queue.pes));
+        }
         self.name_user(cx, request.user, call);
         let start = self.queue.push(request, now);
         self.admit_job(cx, start);
@@ -187,6 +190,7 @@ impl Elements {
         let now = cx.now();
         let alone = Elements::goes_ahead(cx, key).is_none();
         let time_limit = cx.settings.time_limit();
+        self.expected.started(key.number(), now);
         let call = &mut cx.calls[key];
         call.times.started = now;
         call.run.alone = alone;

@@ -44,12 +44,6 @@ struct Admissible {
 }
 
 impl Engine {
-    /// Handles a request with data that came now.
-    pub(super) fn offered(&mut self, key: ConnectionKey, id: CallId, offer: Offer) {
-        let asked = self.cx.now();
-        self.offer_in_turn(key, Offered { id, offer, asked });
-    }
-
     /// Handles a request with data. It waits behind others of its connection that wait for a grant.
     pub(super) fn offer_in_turn(&mut self, key: ConnectionKey, offered: Offered) {
         let connection = &mut self.cx.clients[key];
@@ -86,7 +80,7 @@ impl Engine {
         match self.buffer_for(key, &admissible.checked.layout, call.data_bytes) {
             MemoryGrant::Here(buffer) => self.take((key, id), asked, call, admissible, buffer),
             MemoryGrant::Later => {
-                self.cx.await_room(key, Offered { id, offer, asked });
+                self.cx.await_room(key, offer.came(id, asked));
             }
             MemoryGrant::Never(failure) => {
                 let failure = name_largest(

@@ -2,7 +2,7 @@
 //! interfaces, estimates and reservations. A connection that was opened to read a lent array can do
 //! nothing else: any other request closes it.
 
-use super::{Engine, Overview};
+use super::{Engine, Overview, call_status};
 use crate::action::{Action, Shown};
 use crate::connection::Offer;
 use crate::context::Context;
@@ -63,6 +63,7 @@ impl Engine {
         let Some(event) = self.takeover.hold(cx, key, event) else {
             return;
         };
+        let now = cx.now();
         match event {
             Event::Connected(hello) => match (self.data.refuses(cx, hello.loan), hello) {
                 (None, hello) => ask_who(cx, key, hello),
@@ -87,9 +88,7 @@ impl Engine {
                 self.cx.clients[key].proto.status_text(request, text);
             }
             Event::Drain(request) => self.drain_for(key, request),
-            Event::Directory(request, ..) => {
-                cx.refuse(key, request, &no_metaserver());
-            }
+            Event::Directory(request, ..) => cx.refuse(key, request, &no_metaserver()),
             Event::Share(request, bytes) => segments::share(cx, key, request, bytes),
             Event::Unshare(request) => segments::unshare(cx, key, request),
             Event::Objects(request, asked) => {
@@ -100,15 +99,16 @@ impl Engine {
                 Ok(page) => self.cx.clients[key].proto.reservations(request, &page),
                 Err(failure) => self.cx.refuse(key, request, &failure),
             },
+            Event::AskCall(request, name) => call_status::answer(self, key, request, name),
             Event::New(request, class) => {
                 Objects::create(cx, &mut self.elements, key, request, &class);
             }
             Event::Delete(request) => delete(cx, &mut self.elements, key, request),
-            Event::Call(id, call) => self.offered(key, id, Offer::Call(call)),
+            Event::Call(id, call) => self.offer_in_turn(key, Offer::Call(call).came(id, now)),
             Event::Submit(id, submission) => {
-                self.offered(key, id, Offer::SubmitRequest(submission));
+                self.offer_in_turn(key, Offer::SubmitRequest(submission).came(id, now));
             }
-            Event::Put(id, put) => self.offered(key, id, Offer::Put(put)),
+            Event::Put(id, put) => self.offer_in_turn(key, Offer::Put(put).came(id, now)),
             Event::Ready(id) => {
                 let call = cx.clients[key].calls[&id];
                 self.received(call);

@@ -5,7 +5,7 @@
 
 use super::Engine;
 use crate::action::Action;
-use crate::connection::{Offer, Offered};
+use crate::connection::Offer;
 use crate::context::Context;
 use crate::flaw::{Flaw, has};
 use crate::keys::ConnectionKey;
@@ -80,11 +80,7 @@ impl Takeover {
                     cx.refuse(key, request, &failure);
                     return None;
                 }
-                cx.clients[key].waiting = Some(Offered {
-                    id,
-                    offer: Offer::SubmitRequest(submission),
-                    asked: cx.now(),
-                });
+                cx.clients[key].waiting = Some(Offer::SubmitRequest(submission).came(id, cx.now()));
                 None
             }
             event => Some(event),
@@ -96,6 +92,12 @@ impl Takeover {
             event,
         });
         None
+    }
+
+    /// Whether a request waits for the state folder.
+    pub(super) fn has(&self, connection: ConnectionKey, request: CallId) -> bool {
+        let mut held = self.held.iter();
+        held.any(|held| held.connection == connection && held.request == request)
     }
 
     /// Forgets a request that its client has given up.

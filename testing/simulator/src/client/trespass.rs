@@ -2,7 +2,7 @@
 
 use super::{Client, Purpose, Scene};
 use crate::checker::Secret;
-use farcall_rpc_proto::{ObjectRequest, ReservationRequest};
+use farcall_rpc_proto::{CallName, ObjectRequest, ReservationRequest};
 
 impl Client {
     /// Tries an id of another user.
@@ -20,6 +20,9 @@ impl Client {
             (Secret::Array(id), false) => connection.drop_handle(id),
             (Secret::Object(id), true) => connection.objects(ObjectRequest::Attach(id)),
             (Secret::Object(id), false) => connection.objects(ObjectRequest::Drop(id)),
+            (Secret::QueuedCall(id), true) if scene.now.is_multiple_of(2) => {
+                connection.ask_call(CallName::Durable(id))
+            }
             (Secret::QueuedCall(id), true) => connection.ask_job(id),
             (Secret::QueuedCall(id), false) => connection.cancel_job(id, true),
             (Secret::Reservation(id), true) => {

@@ -11,9 +11,9 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::remote::socket::{Socket, Waker};
 use farcall_rpc_proto::{
-    CALLBACKS, CREDIT, DIRECTORY, ESTIMATES, FILES, HANDLES, Hello, JOBS, KEPT_OBJECTS, LOANS,
-    NAMES, OBJECTS, OPERATION, OUTPUT, PARTS, ProtocolError, REGISTER, RESERVATIONS, SHARED_MEMORY,
-    SOURCES, WRITES,
+    CALL_STATUS, CALLBACKS, CREDIT, DIRECTORY, ESTIMATES, FILES, HANDLES, Hello, JOBS,
+    KEPT_OBJECTS, LOANS, NAMES, OBJECTS, OPERATION, OUTPUT, PARTS, ProtocolError, REGISTER,
+    RESERVATIONS, SHARED_MEMORY, SOURCES, WRITES,
 };
 use farcall_spin::Spin;
 use std::io;
@@ -82,6 +82,7 @@ impl Connection {
             | KEPT_OBJECTS
             | RESERVATIONS
             | SOURCES
+            | CALL_STATUS
             | WRITES;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;

@@ -4,14 +4,16 @@
 
 use super::state::State;
 use super::{Connection, NAP};
+use crate::call_status::CallStatus;
 use crate::description::Description;
 use crate::error::Error;
 use crate::output::Printed;
 use crate::progress::Progress;
 use crate::remote::callbacks::{self, Callbacks};
 use crate::remote::files::Files;
+use crate::remote::requests::functions;
 use farcall_rpc_proto::client::Answer;
-use farcall_rpc_proto::{CallId, FailureKind, Receipt, Times};
+use farcall_rpc_proto::{CallId, CallName, FailureKind, Receipt, Times};
 use farcall_spin::Waiter;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -108,6 +110,14 @@ impl Request {
             files.add_to(&mut progress);
         }
         Some(progress)
+    }
+
+    /// How the call fares, as the server tells it.
+    pub(crate) fn status(&self) -> Result<CallStatus, Error> {
+        match self.has_ended() {
+            true => Ok(CallStatus::over()),
+            false => functions::call_status(&self.connection, CallName::Open(self.id)),
+        }
     }
 
     /// Waits until the request has ended, within its own timeout.

@@ -1,12 +1,14 @@
-//! Requests about functions: lists, interfaces, registration and estimates. It converts between
-//! messages and values, and keeps nothing. An older server that knows no estimates gets no such
-//! request; the estimate is then empty.
+//! Requests about functions and their calls: lists, interfaces, registration, estimates, and the
+//! status of calls. It converts between messages and values, and keeps nothing. An older server
+//! gets no requests that it does not know; the estimate is then empty, and the status says little.
 
 use super::directory::check_one_server;
+use crate::call_status::CallStatus;
 use crate::error::Error;
 use crate::remote::connection::{Connection, answered};
 use farcall_rpc_proto::{
-    Call, ESTIMATES, Estimate, FailureKind, FunctionInterface, Listing, REGISTER,
+    CALL_STATUS, Call, CallName, ESTIMATES, Estimate, FailureKind, FunctionInterface, Listing,
+    REGISTER,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,4 +51,21 @@ pub(crate) fn estimate(connection: &Arc<Connection>, call: &Call) -> Result<Esti
         return Ok(Estimate::default());
     }
     connection.ask(|proto| proto.estimate(call), answered!(Estimated))
+}
+
+/// How long a question for a status waits for its answer. A server that reads nothing from the
+/// connection, because a request waits there for memory, answers later.
+const STATUS: Duration = Duration::from_secs(5);
+
+/// Asks how a call fares.
+pub(crate) fn call_status(
+    connection: &Arc<Connection>,
+    name: CallName,
+) -> Result<CallStatus, Error> {
+    if !connection.has(CALL_STATUS) {
+        return Ok(CallStatus::untold());
+    }
+    let request = connection.begin(|proto| proto.ask_call(name))?;
+    request.wait_for(STATUS)?;
+    Ok(request.answer(answered!(CallStatus))?.into())
 }

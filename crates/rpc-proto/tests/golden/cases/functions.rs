@@ -4,7 +4,8 @@
 use super::calls::{DGESV, FUNCTION, dgesv_values};
 use super::{Answer, Case, Request, case};
 use farcall_rpc_proto::{
-    ESTIMATES, Estimate, Failure, FailureKind, FunctionSummary, Hello, Listing, REGISTER,
+    CALL_STATUS, CallName, CallPhase, CallStatus, ESTIMATES, Estimate, Expected, Failure,
+    FailureKind, FunctionSummary, Hello, JobId, Listing, REGISTER,
 };
 
 pub(super) fn directory() -> Case {
@@ -88,4 +89,39 @@ pub(super) fn estimate() -> Case {
         (Request::Estimate(call), Answer::Estimate(estimate)),
     ];
     case("estimate", about, exchanges).offering(ESTIMATES)
+}
+
+pub(super) fn call_status() -> Case {
+    let about = "How a durable call fares: it waits for its turn, and will start in 20 s,\n\
+                 probably not before 5 s and not after 70 s, and end a second later. Request\n\
+                 7 of this connection has ended. Bit 21 of the features says that both sides\n\
+                 have this question.";
+    let job = JobId(*b"durable call 001");
+    let expected = |seconds: [u64; 3]| {
+        let [low, likely, high] = seconds.map(|seconds| seconds * 1_000_000_000);
+        Some(Expected { low, likely, high })
+    };
+    let waits = CallStatus {
+        phase: CallPhase::Waiting,
+        reason: "waits for 2 processor elements; 3 of your calls are before it".to_string(),
+        starts: expected([5, 20, 70]),
+        ends: expected([6, 21, 71]),
+    };
+    let over = CallStatus {
+        phase: CallPhase::Over,
+        reason: "has ended".to_string(),
+        starts: None,
+        ends: None,
+    };
+    let exchanges = vec![
+        (
+            Request::AskCall(CallName::Durable(job)),
+            Answer::CallStatus(waits),
+        ),
+        (
+            Request::AskCall(CallName::Open(7)),
+            Answer::CallStatus(over),
+        ),
+    ];
+    case("call-status", about, exchanges).offering(CALL_STATUS)
 }

@@ -230,7 +230,7 @@ pub(super) fn sources() -> Case {
 pub(super) fn writes() -> Case {
     let about = "The client asks the server to write an array to an address outside of Farcall. \
                  The answer says what lies there now. The server writes to another address for \
-                 nobody. Needs the feature bit 21, that both sides write to addresses.";
+                 nobody. Needs the feature bit 22, that both sides write to addresses.";
     let table = Write {
         id: HandleId([0x5a; 16]),
         address: "s3://runs/2026/y.csv".to_string(),

@@ -1,0 +1,181 @@
+//! Answers how a call fares: how far it has come, why it waits, and when it will start and end. The
+//! reason is written for the user of the call and names no other user. The answer changes nothing.
+
+use super::Engine;
+use crate::call::State;
+use crate::durable::Stage;
+use crate::durable_calls::stage_of;
+use crate::elements::Elements;
+use crate::keys::{CallKey, ConnectionKey, Key};
+use farcall_rpc_proto::{CallId, CallName, CallPhase, CallStatus, DurableState, Expected, Nanos};
+use farcall_schedule::Interval;
+use farcall_schedule::queue::Reason;
+
+/// Answers a client that asks for the status of a call.
+pub(super) fn answer(engine: &mut Engine, key: ConnectionKey, request: CallId, name: CallName) {
+    let status = match name {
+        CallName::Open(id) => Ok(of_open(engine, key, id)),
+        CallName::Durable(id) => {
+            let user = engine.cx.clients[key].user.clone();
+            let stage = stage_of(&mut engine.durable_calls, id, &user);
+            stage.map(|(state, stage)| of_durable(engine, state, stage))
+        }
+    };
+    let proto = &mut engine.cx.clients[key].proto;
+    match status {
+        Ok(status) => proto.call_status(request, &status),
+        Err(failure) => proto.fail(request, &failure),
+    }
+}
+
+fn plain(phase: CallPhase, reason: &str) -> CallStatus {
+    CallStatus {
+        phase,
+        reason: reason.to_string(),
+        starts: None,
+        ends: None,
+    }
+}
+
+/// The status of a request of a connection.
+fn of_open(engine: &mut Engine, key: ConnectionKey, id: CallId) -> CallStatus {
+    let connection = &engine.cx.clients[key];
+    if let Some(call) = connection.calls.get(&id) {
+        return of_active(engine, *call);
+    }
+    let mut waiting = connection.waiting.iter().chain(&connection.held);
+    match waiting.find(|offered| offered.id == id) {
+        Some(offered) => {
+            let bytes = offered.offer.data_bytes();
+            let text = format!("waits for memory for its arguments of {bytes} bytes");
+            plain(CallPhase::Arriving, &text)
+        }
+        None if engine.takeover.has(key, id) => plain(
+            CallPhase::Arriving,
+            "waits until the server that this one replaces has ended",
+        ),
+        None => plain(CallPhase::Over, "has ended"),
+    }
+}
+
+fn of_durable(engine: &mut Engine, state: DurableState, stage: Stage) -> CallStatus {
+    match (stage, state.is_over()) {
+        (_, true) => plain(CallPhase::Over, state.name()),
+        (Stage::Memory(call), false) => of_active(engine, call),
+        (Stage::Disk, false) => plain(
+            CallPhase::Waiting,
+            "waits on the disk for its turn: earlier calls must end first",
+        ),
+    }
+}
+
+/// The status of a call that is in memory.
+fn of_active(engine: &mut Engine, key: CallKey) -> CallStatus {
+    let now = engine.cx.now();
+    let call = &engine.cx.calls[key];
+    match call.state {
+        State::Receiving => {
+            let (arrived, all) = (call.streams.arrived, call.layout.sent_bytes());
+            let text = format!("{arrived} of {all} bytes of its arguments have arrived");
+            plain(CallPhase::Arriving, &text)
+        }
+        State::Waiting => plain(
+            CallPhase::Waiting,
+            "waits for stored arrays that other calls use or fill",
+        ),
+        State::OnDisk => plain(CallPhase::Waiting, "waits for the disk"),
+        State::Sending => plain(CallPhase::Returning, "its results are on their way"),
+        State::Queued => of_queued(engine, key),
+        State::Running { .. } => {
+            let since = now.saturating_sub(call.times.started);
+            let pes = elements(call.run.pes.max(1));
+            let text = format!("has computed on {pes} for {:.1} s", since as f64 * 1e-9);
+            let ends = engine.cx.interval(key, call.run.pes);
+            CallStatus {
+                ends: ends.map(|ends| left(ends, since as f64 * 1e-9)),
+                ..plain(CallPhase::Running, &text)
+            }
+        }
+    }
+}
+
+fn of_queued(engine: &mut Engine, key: CallKey) -> CallStatus {
+    let now = engine.cx.now();
+    let Some(reason) = engine.elements.queue.reason(key.number(), now) else {
+        let text = "has its processor elements, and waits for a worker to start";
+        let pes = engine.cx.calls[key].run.pes;
+        let ends = engine.cx.interval(key, pes).map(|ends| left(ends, 0.0));
+        return CallStatus {
+            ends,
+            ..plain(CallPhase::Waiting, text)
+        };
+    };
+    let Elements {
+        queue, expected, ..
+    } = &mut engine.elements;
+    let cx = &engine.cx;
+    let expected = expected.of(queue, key.number(), now, |id, pes| cx.predict(id, pes));
+    let wanted = engine.elements.queued(&engine.cx, key).fewest;
+    let wanted = wanted.min(engine.elements.queue.settings().pes);
+    let mut text = match reason {
+        Reason::Turn => format!("waits for {}", elements(wanted)),
+        Reason::Elements { wanted, free } => format!(
+            "is next, and waits for {}; {free} {} free",
+            elements(wanted),
+            if free == 1 { "is" } else { "are" }
+        ),
+        Reason::Running(most) => format!(
+            "is next, and waits until one of {most} calls has ended: no more may compute at once"
+        ),
+        Reason::Booking { from } => format!(
+            "waits for its reservation, which begins in {:.0} s",
+            from.saturating_sub(now) as f64 * 1e-9
+        ),
+        Reason::Booked => format!("waits for {} that are reserved now", elements(wanted)),
+    };
+    if let (Reason::Turn, Some((expected, _))) = (reason, &expected) {
+        let has_shares = engine.elements.queue.settings().half_life_s.is_some();
+        let before = match (has_shares, expected.own_before) {
+            (false, _) => calls(expected.before, "call", "is before it", "are before it"),
+            (true, 0) => "calls of others, who have used less, go first".to_string(),
+            (true, own) => calls(own, "of your calls", "is before it", "are before it"),
+        };
+        text = format!("{text}; {before}");
+    }
+    let starts = expected.map(|(_, starts)| starts);
+    let pes = expected.map_or(wanted, |(expected, _)| expected.pes);
+    let ends = starts.and_then(|starts| Some(starts.plus(engine.cx.interval(key, pes)?)));
+    CallStatus {
+        starts: starts.map(|starts| left(starts, 0.0)),
+        ends: ends.map(|ends| left(ends, 0.0)),
+        ..plain(CallPhase::Waiting, &text)
+    }
+}
+
+/// What is left of a time after `passed` seconds. What is late will probably be late by as much
+/// again.
+fn left(time: Interval, passed: f64) -> Expected {
+    let late = (passed - time.likely).max(0.0);
+    let likely = (time.likely - passed).max(late);
+    let nanos = |seconds: f64| (seconds.clamp(0.0, 1e9) * 1e9) as Nanos;
+    Expected {
+        low: nanos(time.low - passed),
+        likely: nanos(likely),
+        high: nanos((time.high - passed).max(likely + late)),
+    }
+}
+
+fn elements(count: u32) -> String {
+    match count {
+        1 => "1 processor element".to_string(),
+        count => format!("{count} processor elements"),
+    }
+}
+
+fn calls(count: u32, what: &str, is: &str, are: &str) -> String {
+    match (count, what) {
+        (1, what) => format!("1 {what} {is}"),
+        (count, "call") => format!("{count} calls {are}"),
+        (count, what) => format!("{count} {what} {are}"),
+    }
+}
