@@ -47,6 +47,9 @@ class Web:
         """Listens on a free port, with TLS if there is a folder of certificates."""
         self.pages = {}
         self.asked = []
+        # What is written: answers other than 201, and the bytes of each page.
+        self.puts = {}
+        self.written = []
         web = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -60,6 +63,9 @@ class Web:
                 if isinstance(answer, int):
                     return self.send(b"", status=answer)
                 return self.send(*answer)
+
+            def do_PUT(self):
+                web._put(self)
 
             def send(self, body, heads=(), status=200, length=None):
                 heads = dict(heads)
@@ -88,16 +94,28 @@ class Web:
         self.port = self._server.server_address[1]
         self.address = f"http://127.0.0.1:{self.port}"
 
+    def _put(self, one):
+        """Takes a page that is written."""
+        body = one.rfile.read(int(one.headers["Content-Length"]))
+        answer = self.puts.get(one.path, (201, {"ETag": '"put"'}))
+        status, heads = answer(one, body) if callable(answer) else answer
+        if status < 300:
+            self.written.append((one.path, dict(one.headers), body))
+        one.send_response(status)
+        for name, value in (heads | {"Content-Length": "0"}).items():
+            one.send_header(name, value)
+        one.end_headers()
+
     def close(self):
         """Ends it."""
         self._server.shutdown()
         self._server.server_close()
 
 
-def serving(start, folder):
-    """What starts servers with the functions above and with sources, as a configuration."""
+def serving(start, folder, functions=IDL):
+    """What starts servers with these functions and with sources, as a configuration."""
     idl = folder / "work.idl"
-    idl.write_text(IDL)
+    idl.write_text(functions)
 
     def serve(sources, data="", **options):
         config = folder / "farcall.toml"

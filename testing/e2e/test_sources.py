@@ -400,6 +400,39 @@ def test_behind_a_metaserver_the_server_of_the_call_reads_the_address(start, web
         meta.wait(30)
 
 
+def test_a_call_goes_to_the_server_that_still_has_the_array(start, web, tmp_path):
+    numbers = np.ones(2**20)
+    for name in ["a", "b"]:
+        web.pages[f"/{name}.npy"] = (npy(numbers), {"ETag": '"1"'})
+    idl, config = tmp_path / "work.idl", tmp_path / "farcall.toml"
+    idl.write_text(IDL)
+    config.write_text(f'[sources.web]\naddress = "{web.address}/"')
+    meta = subprocess.Popen(
+        [FARCALL, "meta", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        address = meta.stdout.readline().removeprefix("listening on ").strip()
+        words = ["--allow-code", "--config", str(config), "--metaserver", address]
+        sources = [farcall.url(f"{web.address}/{name}.npy") for name in ["a", "b"]]
+        servers = [start(idl, options=words) for _ in sources]
+        # Each of two servers reads a source of its own.
+        for server, source in zip(servers, sources, strict=True):
+            assert server.connect().function("total")(2**20, source).sum == 2**20
+        client = farcall.connect(address)
+        total = wait_until(lambda: known(client, "total"), what="the function")
+        wait_until(lambda: len(client.list_data()) == 2, what="the metaserver's news")
+        for _ in range(3):
+            for source in sources:
+                assert total(2**20, source).sum == 2**20
+        # No other server has read it: each was only asked whether its version is the same.
+        whole = [path for path, heads in web.asked if "If-None-Match" not in heads]
+        assert sorted(whole) == ["/a.npy", "/b.npy"]
+        assert len(web.asked) == 8
+    finally:
+        meta.terminate()
+        meta.wait(30)
+
+
 def known(client, name):
     """A function of a client, when its metaserver knows it."""
     try:

@@ -136,7 +136,7 @@ typedef struct farcall_channel farcall_channel;
 // A function of a server.
 typedef struct farcall_function farcall_function;
 
-// The handle of a stored array or of named data, which calls take as an array.
+// The handle of a stored array, of named data or of an address, which calls take as an array.
 typedef struct farcall_handle farcall_handle;
 
 // An object at a server.
@@ -171,7 +171,7 @@ typedef struct {
   // How far it has come.
   farcall_phase phase;
   // What it does or waits for, in words, with a NUL at the end.
-  char reason[REASON];
+  char reason[256];
   // When it will start to compute.
   double starts_low;
   // The same.
@@ -619,6 +619,16 @@ farcall_handle *farcall_data(farcall_server *server, const char *name);
 //
 // `handle` is from `farcall_put_named` or `farcall_data`, or NULL.
 uint64_t farcall_data_version(const farcall_handle *handle);
+
+// An array at an address outside of Farcall, such as `https://data.example.org/a.npy`. Pass the
+// handle where a call takes an array: the server of the call reads the address, if its operator
+// allows it. Where a call returns an array, the server writes it there. Options follow the
+// address: `s3://BUCKET/KEY#columns=rain&format=csv`; the names are `format`, `type`, `shape`,
+// `order`, `columns`, `sha256`, and `query` at the end. Free the handle with
+// `farcall_free_handle`. Returns NULL if an option is wrong. Since `FARCALL_1.6`.
+//
+// `address` is a string ended by NUL.
+farcall_handle *farcall_url(const char *address);
 
 // Frees the handle of a stored array or of named data. The array remains at the server. Since
 // `FARCALL_1.5`.

@@ -41,7 +41,7 @@ pub struct CallStatus {
     /// How far it has come.
     pub phase: Phase,
     /// What it does or waits for, in words, with a NUL at the end.
-    pub reason: [c_char; REASON],
+    pub reason: [c_char; 256],
     /// When it will start to compute.
     pub starts_low: f64,
     /// The same.

@@ -5,27 +5,46 @@ use crate::call::list;
 use crate::connect::Server;
 use crate::error::{Problem, guard, status};
 use crate::{Kind, Status, text};
-use farcall_client::{Argument, ArrayForm, DataName};
+use farcall_client::{Argument, ArrayForm, DataName, NoSource, Source};
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// The handle of a stored array or of named data, which calls take as an array.
+/// The handle of a stored array, of named data or of an address, which calls take as an array.
 pub struct Handle {
-    client: farcall_client::Handle,
+    client: Known,
     id: CString,
     version: u64,
 }
 
+/// What a handle stands for.
+#[derive(Clone)]
+enum Known {
+    Stored(farcall_client::Handle),
+    Source(Box<Source>),
+}
+
+impl Handle {
+    /// The stored array; an address is none.
+    fn stored(&self, function: &str) -> Result<&farcall_client::Handle, Problem> {
+        match &self.client {
+            Known::Stored(handle) => Ok(handle),
+            Known::Source(source) => Err(Problem::argument(format!(
+                "{function}: `{}` is an address, which only calls take",
+                source.address
+            ))),
+        }
+    }
+}
+
 /// The handles of the process, by their addresses: an argument that is one of them is not an array.
-static KNOWN: LazyLock<Mutex<HashMap<usize, farcall_client::Handle>>> =
-    LazyLock::new(Mutex::default);
+static KNOWN: LazyLock<Mutex<HashMap<usize, Known>>> = LazyLock::new(Mutex::default);
 /// How many there are, so that calls without any do not look.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-fn known() -> MutexGuard<'static, HashMap<usize, farcall_client::Handle>> {
+fn known() -> MutexGuard<'static, HashMap<usize, Known>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -37,7 +56,10 @@ pub(crate) fn of_argument(
 ) -> Option<Argument<'static>> {
     match COUNT.load(Ordering::Acquire) {
         0 => None,
-        _ => Some(known().get(&argument.addr())?.argument(server)),
+        _ => Some(match known().get(&argument.addr())? {
+            Known::Stored(handle) => handle.argument(server),
+            Known::Source(source) => Argument::Source(source.clone()),
+        }),
     }
 }
 
@@ -50,10 +72,14 @@ fn made(client: farcall_client::Handle) -> *mut Handle {
     let id = client.id();
     let text = CString::new(id.to_string()).unwrap_or_default();
     let version = client.name().map_or(0, |named| named.version);
+    registered(Known::Stored(client), text, version)
+}
+
+fn registered(client: Known, id: CString, version: u64) -> *mut Handle {
     let of_call = client.clone();
     let handle = Box::into_raw(Box::new(Handle {
         client,
-        id: text,
+        id,
         version,
     }));
     known().insert(handle.addr(), of_call);
@@ -136,6 +162,30 @@ pub unsafe extern "C" fn farcall_data(server: *mut Server, name: *const c_char) 
     })
 }
 
+/// An array at an address outside of Farcall, such as `https://data.example.org/a.npy`. Pass the
+/// handle where a call takes an array: the server of the call reads the address, if its operator
+/// allows it. Where a call returns an array, the server writes it there. Options follow the
+/// address: `s3://BUCKET/KEY#columns=rain&format=csv`; the names are `format`, `type`, `shape`,
+/// `order`, `columns`, `sha256`, and `query` at the end. Free the handle with
+/// `farcall_free_handle`. Returns NULL if an option is wrong. Since `FARCALL_1.6`.
+///
+/// # Safety
+/// `address` is a string ended by NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_url(address: *const c_char) -> *mut Handle {
+    // SAFETY: the caller's promise.
+    guard(ptr::null_mut(), || unsafe {
+        let source: Source = text(address, "address")?
+            .parse()
+            .map_err(|error: NoSource| Problem::argument(format!("farcall_url: {error}")))?;
+        Ok(registered(
+            Known::Source(Box::new(source)),
+            CString::default(),
+            0,
+        ))
+    })
+}
+
 /// The version of named data, from 1; 0 if the array has no name.
 ///
 /// # Safety
@@ -202,7 +252,8 @@ pub unsafe extern "C" fn farcall_get(
     // SAFETY: the caller's promise.
     status(|| unsafe {
         let handle = handle.as_ref().ok_or(Problem::null("handle"))?;
-        let expected = handle.client.form().bytes().unwrap_or(0);
+        let stored = handle.stored("farcall_get")?;
+        let expected = stored.form().bytes().unwrap_or(0);
         if bytes as u64 != expected {
             let text = format!("farcall_get: the array has {expected} bytes, given {bytes}");
             return Err(Problem::argument(text));
@@ -212,7 +263,7 @@ pub unsafe extern "C" fn farcall_get(
             _ if data.is_null() => return Err(Problem::null("data")),
             _ => std::slice::from_raw_parts_mut(data.cast::<u8>(), bytes),
         };
-        handle.client.get(data)?;
+        stored.get(data)?;
         Ok(Status::FarcallOk)
     })
 }
@@ -230,7 +281,9 @@ pub unsafe extern "C" fn farcall_drop_array(handle: *mut Handle) -> Status {
         let Some(handle) = unsafe { taken(handle, "farcall_drop_array") }? else {
             return Ok(Status::FarcallOk);
         };
-        handle.client.drop_array()?;
+        if let Known::Stored(array) = &handle.client {
+            array.drop_array()?;
+        }
         Ok(Status::FarcallOk)
     })
 }

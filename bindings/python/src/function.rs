@@ -15,6 +15,7 @@ use crate::origin::Origin;
 use crate::reservation::{self, Rate, Reservation};
 use crate::result::Results;
 use crate::server::seconds;
+use crate::source::Receipt;
 use crate::times::Times;
 use crate::{callback, error, transaction};
 use farcall_client::{Argument, LaidOut, Output};
@@ -364,8 +365,8 @@ impl Function {
             return Ok(result);
         }
         let (laid_out, mut arguments, slots) = this.prepare(py, args, kwargs)?;
-        this.run(py, laid_out, &mut arguments)?;
-        this.settle(py, &slots)
+        let receipts = this.run(py, laid_out, &mut arguments)?;
+        this.settle(py, slots, receipts)
     }
 
     /// Calls the function many times, on all servers that have it: once for each of `calls`, which
@@ -446,6 +447,9 @@ impl Function {
 /// The name of a call's time limit among its arguments.
 const TIMEOUT: &str = "timeout";
 
+/// What was written to addresses, by parameter.
+pub(crate) type Receipts = Vec<(usize, farcall_client::Receipt)>;
+
 /// The scalars and the sizes of a call, its arguments, and the memory of its arrays.
 type Prepared<'py> = (LaidOut, Vec<Argument<'py>>, Vec<Option<Slot<'py>>>);
 
@@ -510,12 +514,19 @@ impl Function {
     pub(crate) fn settle<'py>(
         &self,
         py: Python<'py>,
-        slots: &[Option<Slot<'py>>],
+        slots: Vec<Option<Slot<'py>>>,
+        receipts: Receipts,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let mut slots = slots;
         for slot in slots.iter().flatten() {
             slot.finish()?;
         }
-        self.results.make(py, slots)
+        for (param, receipt) in receipts {
+            if let Some(slot) = &mut slots[param] {
+                slot.given = Bound::new(py, Receipt::from(receipt))?.into_any();
+            }
+        }
+        self.results.make(py, &slots)
     }
 
     fn run(
@@ -523,13 +534,13 @@ impl Function {
         py: Python<'_>,
         laid_out: LaidOut,
         arguments: &mut [Argument<'_>],
-    ) -> PyResult<()> {
+    ) -> PyResult<Receipts> {
         let outcome = self
             .origin
             .ask(py, || self.client.call_laid_out(laid_out, arguments))?;
         self.took(outcome.times.into());
         self.computed_by(outcome.library);
-        Ok(())
+        Ok(outcome.receipts)
     }
 
     fn took(&self, times: Times) {

@@ -148,7 +148,7 @@ impl Future {
                 let bind = |kept: Kept| kept.bind(py);
                 let slots: Vec<Option<Slot<'_>>> =
                     kept.into_iter().map(|kept| kept.map(bind)).collect();
-                *state = match self.function.get().settle(py, &slots) {
+                *state = match self.function.get().settle(py, slots, outcome.receipts) {
                     Ok(result) => {
                         let library = outcome.library;
                         self.function.get().computed_by(library.clone());

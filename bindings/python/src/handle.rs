@@ -5,7 +5,7 @@ use crate::array;
 use crate::error;
 use crate::origin::{self, Origin};
 use crate::server::Server;
-use crate::source::Source;
+use crate::source::{Receipt, Source};
 use farcall_client::{Argument, ArrayForm, DataName, DataStatus, Error, HandleId, NoName};
 use farcall_idl::{ArrayLayout, Order, Param, Type};
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
@@ -253,6 +253,14 @@ impl Handle {
         let bytes = unsafe { array::contents_mut(&array) };
         self.ask(py, |handle| handle.get(bytes))?;
         Ok(array)
+    }
+
+    /// Lets the server write the array to an address, `farcall.url(...)`, if its operator allows
+    /// it. All of the array is there afterwards, or an error says why nothing is.
+    fn write(&self, py: Python<'_>, destination: &Bound<'_, Source>) -> PyResult<Receipt> {
+        let destination = destination.get().client();
+        self.ask(py, |handle| handle.write(destination))
+            .map(Receipt::from)
     }
 
     /// Copies the array to another server, which reads it from this one. The other server must be

@@ -61,7 +61,7 @@ mod _native {
     #[pymodule_export]
     use crate::server::{FunctionSummary, Server, connect, connect_for};
     #[pymodule_export]
-    use crate::source::{Source, url};
+    use crate::source::{Receipt, Source, url};
     #[pymodule_export]
     use crate::times::Times;
     #[pymodule_export]

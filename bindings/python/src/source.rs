@@ -15,10 +15,12 @@ pub(crate) struct Source {
     source: farcall_client::Source,
 }
 
-/// An array at an address, for a call to read: `https://...`, `folder:NAME` for a file of the
-/// server's data folder, `file:///...`, or a database with a `query`. The server of the call reads
-/// the address, if its operator has named it (`[sources]` in its configuration). The array is
-/// converted to the type and the order that the function takes, if that loses nothing.
+/// An array at an address: `https://...`, `s3://BUCKET/KEY`, `flight://...`, `file:///...`,
+/// `folder:NAME` for a file of the server's data folder, or a database with a `query`. The server
+/// of the call reads the address, if its operator has named it (`[sources]` in its configuration).
+/// The array is converted to the type and the order that the function takes, if that loses nothing.
+/// In place of an OUT argument, the server writes the array to the address, and the call returns a
+/// `Receipt`; `dtype`, `order` and `columns` then say how it lies there.
 ///
 /// The end of the address says the format (`.npy`, `.csv`, `.raw`), or `format` does. Raw numbers
 /// need a `dtype` and, for more than one dimension, a `shape`; `order="F"` if they are in columns.
@@ -62,6 +64,37 @@ pub(crate) fn url(
     Ok(Source {
         source: farcall_client::Source { address, options },
     })
+}
+
+/// What a call has written to an address instead of returning the array.
+#[pyclass(frozen, get_all, module = "farcall")]
+pub(crate) struct Receipt {
+    /// The address.
+    address: String,
+    /// Number of bytes that lie there.
+    nbytes: u64,
+    /// Their SHA-256 checksum, as 64 hexadecimal digits.
+    sha256: String,
+    /// Their version there, such as an `ETag`; `None` if the address says none.
+    version: Option<String>,
+}
+
+impl From<farcall_client::Receipt> for Receipt {
+    fn from(receipt: farcall_client::Receipt) -> Receipt {
+        Receipt {
+            address: receipt.address,
+            nbytes: receipt.bytes,
+            sha256: receipt.sha256,
+            version: receipt.version,
+        }
+    }
+}
+
+#[pymethods]
+impl Receipt {
+    fn __repr__(&self) -> String {
+        format!("<{} bytes at {}>", self.nbytes, self.address)
+    }
 }
 
 #[pymethods]

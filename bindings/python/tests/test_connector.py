@@ -10,7 +10,7 @@ from farcall._connector import addresses, content, formats, network
 from farcall._connector.errors import RefusedError, SourceError, UnreachableError
 
 
-def entry(address, *networks, name="one"):
+def entry(address, *networks, name="one", endpoint=None):
     """An entry of the configuration."""
     told = {
         "address": address,
@@ -18,7 +18,10 @@ def entry(address, *networks, name="one"):
         "password": None,
         "token": None,
         "certificates": None,
+        "endpoint": endpoint,
+        "region": None,
         "networks": networks,
+        "write": False,
         "max_bytes": 1000,
         "time_limit_s": 1.0,
     }
@@ -40,6 +43,8 @@ def permits(allowed, address):
         ("file:/srv/a.npy", "file:///srv/a.npy"),
         ("folder:runs/a.npy", "folder:runs/a.npy"),
         ("sqlite:///srv/stock.db", "sqlite:/srv/stock.db"),
+        ("S3://stock.2024/a%20b/c.npy", "s3://stock.2024/a%20b/c.npy"),
+        ("s3://stock", "s3://stock/"),
         ("postgresql://Db.example.org/stock", "postgresql://db.example.org/stock"),
         ("postgresql://db.example.org:5433/stock", "postgresql://db.example.org:5433/stock"),
     ],
@@ -69,6 +74,9 @@ def test_an_entry_allows_what_it_names():
         ("file:///srv/tables/", "file:///srv/tables"),
         ("file:///srv/tables/", "file:///srv/tables2/a"),
         ("folder:a.npy", "file:///a.npy"),
+        ("s3://stock/a/", "s3://stock/b"),
+        ("s3://stock/a/", "s3://stock2/a/b"),
+        ("s3://stock/a/", "s3://stock/%61/b"),
     ]:
         assert not permits(allowed, address), (allowed, address)
 

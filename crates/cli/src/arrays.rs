@@ -8,7 +8,9 @@ pub(crate) mod put;
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
-use farcall_client::{Argument, ArrayForm, DataName, Error, Handle, HandleId, Server};
+use farcall_client::{
+    Argument, ArrayForm, DataName, Error, Handle, HandleId, NoSource, Server, Source,
+};
 
 /// The prefix of a stored array as an argument of a call: `a=handle:ID`.
 const HANDLE: &str = "handle:";
@@ -55,14 +57,25 @@ pub(crate) enum Stored {
     Data(DataName),
 }
 
-impl Stored {
+/// An array that is not on this machine.
+#[derive(Clone, Debug)]
+pub(crate) enum Remote {
+    Stored(Stored),
+    /// It is at an address outside of Farcall.
+    Source(Box<Source>),
+}
+
+impl Remote {
     pub(crate) fn argument(&self) -> Argument<'static> {
         match self {
-            Stored::Handle(id) => Argument::Handle(*id),
-            Stored::Data(name) => Argument::Named(name.clone()),
+            Remote::Stored(Stored::Handle(id)) => Argument::Handle(*id),
+            Remote::Stored(Stored::Data(name)) => Argument::Named(name.clone()),
+            Remote::Source(source) => Argument::Source(source.clone()),
         }
     }
+}
 
+impl Stored {
     fn find(&self, server: &Server) -> Result<Handle, Error> {
         match self {
             Stored::Handle(id) => server.handle(*id),
@@ -71,10 +84,22 @@ impl Stored {
     }
 }
 
-/// The array of `handle:ID` or `data:NAME`; nothing for any other text.
-pub(crate) fn named(text: &str) -> Option<Result<Stored, String>> {
+/// The array of `handle:ID`, `data:NAME` or `@ADDRESS`; nothing for any other text.
+pub(crate) fn named(text: &str) -> Option<Result<Remote, String>> {
+    if let Some(address) = text.strip_prefix('@').filter(|text| is_address(text)) {
+        let source = address.parse().map_err(|error: NoSource| error.to_string());
+        return Some(source.map(|source| Remote::Source(Box::new(source))));
+    }
     let is_stored = text.starts_with(HANDLE) || text.starts_with(DATA);
-    is_stored.then(|| stored(text))
+    is_stored.then(|| stored(text).map(Remote::Stored))
+}
+
+/// Whether a text behind `@` is an address outside of Farcall, and no file of this machine.
+fn is_address(text: &str) -> bool {
+    let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
+    let is_word = !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let is_local = ["folder", "sqlite", "file"].contains(&scheme);
+    is_word && (is_local || text[scheme.len()..].starts_with("://"))
 }
 
 /// `ID` as `farcall data put` prints it, `handle:ID`, or `data:NAME`.

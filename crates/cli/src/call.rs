@@ -1,7 +1,7 @@
 //! `farcall call`: reads arguments from words and files, calls, and prints or writes the results.
 //! `jobs::submit` uses the same arguments.
 
-use crate::arrays::{self, Stored};
+use crate::arrays::{self, Remote};
 use crate::failure::Failure;
 use crate::npy;
 use crate::objects;
@@ -27,8 +27,10 @@ use std::time::{Duration, Instant};
 /// Give each argument as NAME=VALUE. A scalar is a number or a text. An array is @FILE.npy, or
 /// numbers with commas between them. An array of strings is @FILE, whose lines are the strings, or
 /// strings with commas between them. handle:ID is a stored array and data:NAME is named data, which
-/// `farcall data put` has stored. A parameter of type filename takes the path of a file on this
-/// machine, and the file travels.
+/// `farcall data put` has stored. @ADDRESS is an array outside of Farcall, such as
+/// @https://HOST/a.npy, which the server reads; for an OUT array, the server writes the result
+/// there. Options follow the address: @s3://BUCKET/KEY#columns=rain&format=csv. A parameter of type
+/// filename takes the path of a file on this machine, and the file travels.
 ///
 /// OUT arrays may be left out; -o writes them to files. The command prints the arguments of
 /// callbacks on standard error.
@@ -36,6 +38,7 @@ use std::time::{Duration, Instant};
 #[command(after_help = "Examples:
   farcall call ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1
   farcall call dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 -o b=x.npy --time
+  farcall call mean n=366 x=@https://data.example.org/2024.csv#columns=rain
   farcall call summary table=weather.csv summary=out.csv")]
 pub(crate) struct Arguments {
     /// Name of the function, with or without its module, or object:ID.METHOD for a method
@@ -78,8 +81,8 @@ pub(crate) struct Call {
     laid_out: LaidOut,
     /// Bytes of each array parameter.
     arrays: BTreeMap<usize, Vec<u8>>,
-    /// Stored arrays and named data, by parameter.
-    handles: BTreeMap<usize, Stored>,
+    /// Stored arrays, named data and addresses, by parameter.
+    handles: BTreeMap<usize, Remote>,
     outputs: BTreeMap<usize, PathBuf>,
 }
 
@@ -98,7 +101,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     if arguments.json {
         println!("{}", results.to_json(&outcome));
     } else {
-        results.print();
+        results.print(&outcome.receipts);
         if arguments.time {
             if let Some(library) = &outcome.library {
                 println!("library {library}");
@@ -180,7 +183,8 @@ impl Call {
         if let Some(param) = outputs.keys().find(|param| handles.contains_key(param)) {
             let name = &interface.params[*param].name;
             return Err(Failure::usage(format!(
-                "-o {name}: the array is at the server; `farcall data get` writes it to a file"
+                "-o {name}: the array stays elsewhere; `farcall data get` writes one at the server \
+                 to a file"
             )));
         }
         Call::lay_out(function, scalars, given, handles, outputs)
@@ -190,7 +194,7 @@ impl Call {
         function: Function,
         scalars: Vec<Option<Scalar>>,
         given: BTreeMap<usize, Given>,
-        handles: BTreeMap<usize, Stored>,
+        handles: BTreeMap<usize, Remote>,
         outputs: BTreeMap<usize, PathBuf>,
     ) -> Result<Call, Failure> {
         let interface = function.interface();
@@ -310,10 +314,10 @@ impl Call {
     }
 }
 
-/// A stored array or named data, or nothing.
-fn without_bytes(handles: &BTreeMap<usize, Stored>, param: usize) -> Argument<'static> {
+/// An array that is not on this machine, or nothing.
+fn without_bytes(handles: &BTreeMap<usize, Remote>, param: usize) -> Argument<'static> {
     let handle = handles.get(&param);
-    handle.map_or(Argument::Skip, Stored::argument)
+    handle.map_or(Argument::Skip, Remote::argument)
 }
 
 /// The scalars among arguments by name, and the elements that decide sizes. All other arrays may be

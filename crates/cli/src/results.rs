@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 use crate::npy;
 use crate::texts;
-use farcall_client::{Interface, Outcome, Scalar};
+use farcall_client::{Interface, Outcome, Receipt, Scalar};
 use farcall_gateway::Shown;
 use farcall_idl::{ArrayLayout, Layout, Order, Param};
 use serde_json::{Value, json};
@@ -57,10 +57,14 @@ impl Results<'_> {
         Ok(())
     }
 
-    pub(crate) fn print(&self) {
+    pub(crate) fn print(&self, receipts: &[(usize, Receipt)]) {
         let order = self.interface.order();
         for (name, path) in self.written() {
             println!("{name} -> {path}");
+        }
+        for (param, receipt) in receipts {
+            let name = &self.interface.params[*param].name;
+            println!("{name} -> {} ({} bytes)", receipt.address, receipt.bytes);
         }
         for (param, array, bytes) in self.returned() {
             let shape = shape(param, array, order);
@@ -92,7 +96,18 @@ impl Results<'_> {
             (param.name.as_str(), value)
         });
         let file = |(name, path)| (name, json!({ "type": "filename", "file": path }));
-        let results: BTreeMap<&str, Value> = results.chain(self.written().map(file)).collect();
+        let receipts = outcome.receipts.iter().map(|(param, receipt)| {
+            let value = json!({
+                "type": self.interface.params[*param].ty.name(),
+                "address": receipt.address,
+                "bytes": receipt.bytes,
+                "sha256": receipt.sha256,
+                "version": receipt.version,
+            });
+            (self.interface.params[*param].name.as_str(), value)
+        });
+        let results = results.chain(receipts).chain(self.written().map(file));
+        let results: BTreeMap<&str, Value> = results.collect();
         let times = outcome.times;
         json!({
             "schema": 1,

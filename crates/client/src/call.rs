@@ -363,7 +363,8 @@ fn is_elsewhere(param: &Param, argument: &Argument<'_>, way: Travel) -> bool {
     match argument {
         Argument::Skip => is_idle,
         Argument::Handle(_) => way == Travel::Both && param.mode != Mode::Work,
-        Argument::Named(_) | Argument::Source(_) => way == Travel::Both && param.mode == Mode::In,
+        Argument::Named(_) => way == Travel::Both && param.mode == Mode::In,
+        Argument::Source(_) => way == Travel::Both && matches!(param.mode, Mode::In | Mode::Out),
         _ => false,
     }
 }

@@ -80,13 +80,14 @@ pub use call::LaidOut;
 pub use call_status::{CallPhase, CallStatus, Expected};
 pub use callback::{Callback, CallbackArguments};
 pub use credentials::{Credentials, secret_files};
-pub use data::{DataStatus, Named, Source};
+pub use data::{DataStatus, Named, NoSource, Source};
 pub use description::FunctionSummary;
 pub use error::{ArgumentError, CallbackError, Error, Failure, Fault};
 pub use estimate::Estimate;
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{
-    ArrayForm, DataName, DurableState, FailureKind, HandleId, JobId, NoId, NoName, SourceOptions,
+    ArrayForm, DataName, DurableState, FailureKind, HandleId, JobId, NoId, NoName, Receipt,
+    SourceOptions,
 };
 pub use function::Function;
 pub use metaserver::Metaserver;

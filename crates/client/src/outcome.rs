@@ -2,7 +2,7 @@
 //! come from the server, and the total from the client. The parts always add up to the total.
 
 use crate::offer::TimeParts;
-use farcall_rpc_proto as proto;
+use farcall_rpc_proto::{self as proto, Receipt};
 use std::sync::Arc;
 
 /// The outcome of a call besides its arrays.
@@ -19,6 +19,8 @@ pub struct Outcome {
     pub library: Option<Arc<str>>,
     /// Threads of the library. `None` if the server does not tell.
     pub threads: Option<u32>,
+    /// What the server has written to addresses, by the indices of the parameters.
+    pub receipts: Vec<(usize, Receipt)>,
 }
 
 /// The server of a placed call, and the predicted time there.

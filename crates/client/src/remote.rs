@@ -36,5 +36,5 @@ pub use object::{Object, ObjectStatus};
 pub(crate) use requests::names::check_names;
 pub(crate) use requests::{directory, functions, operation};
 pub(crate) use server::Server;
-pub(crate) use source::{OwnArrays, wanted};
+pub(crate) use source::{OwnArrays, wanted_form};
 pub(crate) use streams::is_large;

@@ -30,6 +30,6 @@ mod traffic;
 
 pub use directory::{Change, Directory, Located, Refusal, Settings, Viewer};
 pub use flaw::Flaw;
-pub use message::digest;
 pub use message::record::{Key, Record};
+pub use message::{digest, source_name};
 pub use server::ServerStatus;

@@ -8,7 +8,7 @@ pub(crate) mod record;
 
 pub use data::{
     DataFound, DataListed, Datum, DatumName, FindData, Hold, ListData, ListedDatum, MOST_DATA,
-    MOST_HELD, Need,
+    MOST_HELD, Need, source_name,
 };
 
 use farcall_schedule::{Learned, Predictor, Profile};

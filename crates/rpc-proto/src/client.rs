@@ -12,7 +12,7 @@ use crate::callback::Callback;
 use crate::failure::Failure;
 use crate::frame::Header;
 use crate::functions::{Estimate, FunctionInterface, Listing};
-use crate::handles::{HandlePage, HandleRecord};
+use crate::handles::{HandlePage, HandleRecord, Receipt};
 use crate::hello::{GoodbyeMessage, Hello, ProofMessage};
 use crate::ids::JobId;
 use crate::jobs::{DurableDescription, DurablePage};
@@ -76,6 +76,8 @@ pub enum Answer {
     Handle(HandleRecord),
     /// A page of stored arrays.
     Handles(HandlePage),
+    /// What was written to an address.
+    Receipt(Receipt),
     /// The status of named data.
     Named(NameRecord),
     /// A page of named data.

@@ -20,6 +20,10 @@ pub const LOANS: u64 = 1 << 13;
 /// Feature bit: the server reads arrays from addresses outside of Farcall. Needs [`LOANS`].
 pub const SOURCES: u64 = 1 << 20;
 
+/// Feature bit: the server writes stored arrays to addresses outside of Farcall. Needs
+/// [`SOURCES`].
+pub const WRITES: u64 = 1 << 22;
+
 /// Most dimensions of an array.
 const MAX_DIMENSIONS: usize = 32;
 
@@ -127,6 +131,37 @@ pub struct SourceOptions {
     /// Whether raw numbers have their highest byte first.
     #[n(7)]
     pub big_endian: Option<bool>,
+}
+
+/// Asks a server to write a stored array to an address outside of Farcall.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Write {
+    /// The array.
+    #[n(0)]
+    pub id: HandleId,
+    /// The address.
+    #[n(1)]
+    pub address: String,
+    /// How to write it: its format, and the type and order of the numbers there.
+    #[n(2)]
+    pub options: SourceOptions,
+}
+
+/// What a server has written to an address.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Receipt {
+    /// The address.
+    #[n(0)]
+    pub address: String,
+    /// Bytes that lie there.
+    #[n(1)]
+    pub bytes: u64,
+    /// Their SHA-256 checksum, as 64 hexadecimal digits.
+    #[n(2)]
+    pub sha256: String,
+    /// Their version there, if the address says one.
+    #[n(3)]
+    pub version: Option<String>,
 }
 
 /// The status of a stored array. Times are milliseconds since 1970, UTC.

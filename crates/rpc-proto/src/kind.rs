@@ -114,6 +114,10 @@ pub enum Kind {
     Lend = 57,
     /// Asks the server to read an array from another server.
     Pull = 58,
+    /// Asks the server to write an array to an address outside of Farcall.
+    Write = 59,
+    /// Answers [`Kind::Write`].
+    Receipt = 60,
     /// A server joins a metaserver's directory.
     Join = 64,
     /// A server's status report.
@@ -218,7 +222,7 @@ impl Kind {
                 Subject::Jobs
             }
             Put | PutPart | Get | GetPart | AskHandle | Drop | Lend | Pull | Handle
-            | ListHandles | Handles => Subject::Handles,
+            | ListHandles | Handles | Write | Receipt => Subject::Handles,
             Name | Named | AskName | ListNames | Names => Subject::Names,
             Join | Report | Leave | Noted | Find | Found | Choose | Chosen | Observe | Hold
             | FindData | DataFound | ListData | DataListed => Subject::Directory,
@@ -235,15 +239,15 @@ impl Kind {
         match self {
             List | Describe | Register | Estimate | Call | Share | New | KeepObject
             | AttachObject | DropObject | ListObjects | Submit | AskJob | Fetch | CancelJob
-            | ListJobs | Put | PutPart | Get | GetPart | AskHandle | Drop | Lend | Pull
+            | ListJobs | Put | PutPart | Get | GetPart | AskHandle | Drop | Lend | Pull | Write
             | ListHandles | Name | AskName | ListNames | Join | Report | Leave | Find | Choose
             | Hold | FindData | ListData | Status | Drain | Reserve | Release
             | ListReservations | AttachReservation | AskCall => true,
             Hello | Goodbye | Challenge | Proof | Listing | Interface | Estimated | Data
             | Grant | Result | Done | Failure | Cancel | Callback | Answer | Output | Shared
             | Unshare | Created | Delete | Objects | Submitted | Job | Jobs | Handle | Handles
-            | Named | Names | Noted | Found | Chosen | Observe | DataFound | DataListed
-            | StatusText | Draining | Reservations | CallStatus => false,
+            | Receipt | Named | Names | Noted | Found | Chosen | Observe | DataFound
+            | DataListed | StatusText | Draining | Reservations | CallStatus => false,
         }
     }
 }
@@ -256,6 +260,6 @@ mod tests {
     fn every_number_has_one_kind() {
         let known = (0..=u8::MAX).filter_map(|byte| Some((byte, Kind::from_repr(byte)?)));
         let right = known.filter(|(byte, kind)| *kind as u8 == *byte);
-        assert_eq!(right.count(), 81);
+        assert_eq!(right.count(), 83);
     }
 }

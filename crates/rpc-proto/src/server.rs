@@ -21,7 +21,7 @@ use crate::call::{Call, Times};
 use crate::call_status::CallName;
 use crate::callback::CallbackAnswer;
 use crate::frame::Header;
-use crate::handles::{ArrayPart, HANDLES, Pull, Put};
+use crate::handles::{ArrayPart, HANDLES, Pull, Put, Write};
 use crate::hello::{DIRECTORY, GoodbyeMessage, Hello, ProofMessage};
 use crate::ids::{HandleId, JobId};
 use crate::jobs::{JOBS, SubmitRequest};
@@ -109,6 +109,8 @@ pub enum Event {
     Lend(CallId, HandleId),
     /// Asks to read an array from another server. Answer with [`Connection::handle`] or `fail`.
     Pull(CallId, Pull),
+    /// Asks to write an array to an address. Answer with [`Connection::receipt`] or `fail`.
+    Write(CallId, Write),
     /// Asks for the arrays after this number. Answer with [`Connection::handles`].
     ListHandles(CallId, u64),
     /// Gives an array a name. Answer with [`Connection::named`] or `fail`.

@@ -140,6 +140,7 @@ impl Conversation {
             server::Event::Submit(..)
             | server::Event::Lend(..)
             | server::Event::Pull(..)
+            | server::Event::Write(..)
             | server::Event::AskJob(..)
             | server::Event::AskCall(..)
             | server::Event::Fetch(..)

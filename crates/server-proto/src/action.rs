@@ -189,6 +189,16 @@ pub enum Action {
     },
     /// Leave the array that was found at a source. Nothing follows.
     LeaveSource(u64),
+    /// Let a connector write an array to an address.
+    /// [`Event::SourceWritten`](crate::Event::SourceWritten) follows.
+    WriteSource {
+        /// The request.
+        call: CallKey,
+        /// The address, and the form of the array.
+        wanted: Box<SourceRequest>,
+        /// The array. Others may read it meanwhile, and nobody writes it.
+        memory: MemoryKey,
+    },
     /// Read a file of the data folder. [`Event::DataRead`](crate::Event::DataRead) follows.
     ReadData {
         /// The array of the file.

@@ -7,6 +7,7 @@ use crate::action::{Action, Actions, Segment};
 use crate::arrays::Use;
 use crate::keys::{ConnectionKey, MemoryKey, WorkerKey};
 use crate::record::Record;
+use crate::source::SourceRequest;
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
     ArrayPart, CallId, Direction, JobId, Made, Nanos, Piece, Pieces, Put, Side, User,
@@ -28,7 +29,7 @@ pub(crate) enum State {
     },
     /// Its results are being sent.
     Sending,
-    /// A thread writes its buffer to the disk, or reads it.
+    /// A thread writes its buffer to the disk, or reads it, or writes an array to an address.
     OnDisk,
 }
 
@@ -38,7 +39,7 @@ const RUNNING: State = State::Running {
 };
 
 /// The allowed changes of state. A call may end in every state.
-const TABLE: [(State, State); 13] = {
+const TABLE: [(State, State); 14] = {
     use State::*;
     [
         (Receiving, Waiting),
@@ -49,6 +50,8 @@ const TABLE: [(State, State); 13] = {
         (Receiving, Sending),
         (Waiting, Queued),
         (Waiting, Sending),
+        // The array is written to an address.
+        (Waiting, OnDisk),
         (OnDisk, Queued),
         // Its turn on its object has come.
         (Queued, Queued),
@@ -71,7 +74,7 @@ pub(crate) enum GivenUp {
     Withdraws,
     /// It ends after its current pieces are written. If the connection is lost, it ends at once.
     Leaves,
-    /// It continues until the disk has answered.
+    /// It continues until the disk has answered, or the connector.
     Stays,
 }
 
@@ -117,6 +120,8 @@ pub(crate) enum Task {
     PutPart(ArrayPart),
     /// To send a part of a stored array.
     GetPart,
+    /// To write a stored array to an address outside of Farcall.
+    Write(Box<SourceRequest>),
 }
 
 /// Whether a call is durable.
@@ -357,6 +362,19 @@ impl ActiveCall {
         let mut call = ActiveCall::of_one_piece(user, client, bytes);
         call.streams.outgoing = Pieces::whole(bytes);
         call.task = Task::Get;
+        call.uses.push(of);
+        call
+    }
+
+    /// The writing of a stored array to an address, when its turn has come.
+    pub(crate) fn write(
+        user: User,
+        client: (ConnectionKey, CallId),
+        wanted: SourceRequest,
+        of: Use,
+    ) -> ActiveCall {
+        let mut call = ActiveCall::of_one_piece(user, client, 0);
+        call.task = Task::Write(Box::new(wanted));
         call.uses.push(of);
         call
     }

@@ -1,6 +1,7 @@
 //! Stored arrays and named data: where they are, who may use them, and how they move. Requests are
 //! passed to the modules below; `arrays` and `names` hold the tables. The shell moves the bytes.
 
+pub(crate) mod destination;
 mod named;
 mod parts;
 mod pull;
@@ -71,6 +72,7 @@ impl Data {
             Event::AskHandle(request, id) => self.tell_of_array(cx, (key, request), id, false),
             Event::Lend(request, id) => self.tell_of_array(cx, (key, request), id, true),
             Event::Drop(request, id) => self.drop_array(cx, key, request, id),
+            Event::Write(request, write) => destination::offer(self, cx, key, request, write),
             Event::Pull(request, pull) => self.offer_pull(cx, key, request, pull),
             Event::Name(request, name) => self.name_array(cx, key, request, name),
             Event::AskName(request, name) => self.tell_of_name(cx, key, request, &name),

@@ -21,7 +21,7 @@ use crate::account::Totals;
 use crate::action::{Action, Actions};
 use crate::clients::Clients;
 use crate::context::{Clock, Context, Step};
-use crate::data::{Data, source};
+use crate::data::{Data, destination, source};
 use crate::disk::{Disk, Purpose};
 use crate::durable_calls::DurableCalls;
 use crate::elements::{Elements, Loss};
@@ -168,6 +168,7 @@ impl Engine {
             Event::Forgotten(id) => self.durable_calls.forgotten(cx, id),
             Event::Pulled(number, read) => self.data.pulled(cx, number, read),
             Event::SourceFound(number, found) => source::found(&mut self.data, cx, number, found),
+            Event::SourceWritten(call, written) => destination::written(cx, call, written),
             Event::DataRead(id, read) => self.data.data_read(cx, id, read),
             Event::Folder(files) => self.data.folder_changed(cx, files),
             Event::Library(checked) => {

@@ -6,7 +6,7 @@ use crate::names::DataFile;
 use crate::record::{Changed, DiskError, Record, Stored};
 use crate::source::SourceFound;
 use farcall_idl::Document;
-use farcall_rpc_proto::{Callback, Failure, FailureKind, HandleId, JobId, Nanos, User};
+use farcall_rpc_proto::{Callback, Failure, FailureKind, HandleId, JobId, Nanos, Receipt, User};
 
 /// The current time. The shell sets both values; `nanos` never goes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,6 +169,8 @@ pub enum Event {
     Pulled(u64, Result<(), Failure>),
     /// What is at the address of a source, or why it cannot be read.
     SourceFound(u64, Result<SourceFound, Failure>),
+    /// The writing of an array to an address has ended.
+    SourceWritten(CallKey, Result<Receipt, Failure>),
     /// The read of a data file has ended.
     DataRead(HandleId, Result<(), String>),
     /// The current contents of the data folder.

@@ -64,11 +64,13 @@ pub enum Flaw {
     KeepsOldFiles,
     /// A source that was read is not asked whether it has changed.
     KeepsOldSources,
+    /// An array may change or go while a connector writes it to an address.
+    ReleasesWritten,
 }
 
 impl Flaw {
     /// All deliberate faults.
-    pub const ALL: [Flaw; 30] = [
+    pub const ALL: [Flaw; 31] = [
         Flaw::SharesBuffers,
         Flaw::SharesWorkers,
         Flaw::RunsAgain,
@@ -99,6 +101,7 @@ impl Flaw {
         Flaw::AwaitsSlowClients,
         Flaw::KeepsOldFiles,
         Flaw::KeepsOldSources,
+        Flaw::ReleasesWritten,
     ];
 }
 

@@ -6,6 +6,7 @@
 //! connector reads foreign bytes, so that nothing of its answers is trusted: lengths are bounded,
 //! and forms and texts are checked.
 
+use farcall_directory::source_name;
 use farcall_rpc_proto::{ArrayForm, Failure, FailureKind, SourceOptions};
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +50,17 @@ pub enum SourceFound {
     },
 }
 
+/// What a connector has written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceWritten {
+    /// Bytes at the address.
+    pub bytes: u64,
+    /// Their checksum.
+    pub sha256: String,
+    /// Their version, if the address says one.
+    pub version: Option<String>,
+}
+
 /// What a connector says.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -56,6 +68,10 @@ pub enum Answer {
     Found(SourceFound),
     /// All bytes were sent, and the source did not change meanwhile.
     Done,
+    /// It waits for the bytes of an array, to write them.
+    Ready,
+    /// It has written an array.
+    Written(SourceWritten),
 }
 
 /// The server's answer to a found array: whether it has memory for the bytes.
@@ -79,6 +95,8 @@ struct Asked<'a> {
     query: Option<&'a str>,
     sha256: Option<&'a str>,
     version: Option<&'a str>,
+    /// The shape of an array that will be written.
+    writes: Option<&'a [u64]>,
 }
 
 #[derive(Deserialize)]
@@ -88,6 +106,8 @@ enum Told {
     Unchanged,
     Array(ToldArray),
     Done,
+    Ready,
+    Written(ToldWritten),
 }
 
 #[derive(Deserialize)]
@@ -103,6 +123,14 @@ struct ToldArray {
     element: String,
     shape: Vec<u64>,
     column_major: bool,
+    version: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToldWritten {
+    bytes: u64,
+    sha256: String,
     version: Option<String>,
 }
 
@@ -123,7 +151,6 @@ impl SourceRequest {
         } = &self.source;
         let columns = columns.as_deref().unwrap_or_default();
         let is_type = |name: &str| form_of(name, Vec::new(), false).bytes().is_ok();
-        let is_sum = |sum: &String| sum.len() == 64 && sum.bytes().all(|b| b.is_ascii_hexdigit());
         let wrong = if self.address.len() > MOST_ADDRESS {
             "its address is too long"
         } else if query.as_ref().is_some_and(|query| query.len() > MOST_QUERY) {
@@ -139,12 +166,12 @@ impl SourceRequest {
             "arrays of its type cannot be stored at a server"
         } else if shape.as_ref().is_some_and(|shape| shape.len() > 32) {
             "it has too many dimensions"
-        } else if !sha256.as_ref().is_none_or(is_sum) {
+        } else if !sha256.as_deref().is_none_or(is_sum) {
             "its checksum does not have 64 hexadecimal digits"
         } else {
             return Ok(());
         };
-        let text = format!("the source {} cannot be read: {wrong}", self.shown());
+        let text = format!("the address {} cannot be used: {wrong}", self.shown());
         Err(Failure::new(FailureKind::BadArgument, text))
     }
 
@@ -153,8 +180,17 @@ impl SourceRequest {
         format!("`{}`", printable(&self.address, 200))
     }
 
-    /// The message that asks a connector.
+    /// The message that asks a connector for an array.
     pub fn message(&self) -> Vec<u8> {
+        self.asked(None)
+    }
+
+    /// The message that asks a connector to write an array.
+    pub fn message_to_write(&self) -> Vec<u8> {
+        self.asked(Some(&self.form.shape))
+    }
+
+    fn asked(&self, writes: Option<&[u64]>) -> Vec<u8> {
         let source = &self.source;
         framed(&Asked {
             address: &self.address,
@@ -169,23 +205,13 @@ impl SourceRequest {
             query: source.query.as_deref(),
             sha256: source.sha256.as_deref(),
             version: self.version.as_deref(),
+            writes,
         })
     }
 
     /// The name of its array among the named data of its user.
     pub fn name(&self) -> String {
-        let plain = |letter: char| match letter {
-            'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '_' | '-' | '/' => letter,
-            _ => '_',
-        };
-        let words = self.address.split('/').filter(|word| {
-            let is_name = |letter: char| letter.is_ascii_alphanumeric();
-            word.chars().any(is_name)
-        });
-        let words: Vec<&str> = words.collect();
-        let address: String = words.join("/").chars().take(120).map(plain).collect();
-        let all = format!("{:?}", (&self.address, &self.form, &self.source));
-        format!("sources/{address}={:016x}", farcall_directory::digest(&all))
+        source_name(&self.address, &self.form, &self.source)
     }
 }
 
@@ -231,6 +257,22 @@ pub fn answer(bytes: &[u8]) -> Result<Answer, Failure> {
         }
         Told::Unchanged => Ok(Answer::Found(SourceFound::Unchanged)),
         Told::Done => Ok(Answer::Done),
+        Told::Ready => Ok(Answer::Ready),
+        Told::Written(ToldWritten {
+            bytes,
+            sha256,
+            version,
+        }) => {
+            if !is_sum(&sha256) {
+                return Err(nonsense("a checksum that is none"));
+            }
+            let version = version.filter(|version| version.len() <= MOST_VERSION);
+            Ok(Answer::Written(SourceWritten {
+                bytes,
+                sha256,
+                version: version.map(|version| printable(&version, MOST_VERSION)),
+            }))
+        }
         Told::Array(array) => {
             let form = form_of(&array.element, array.shape, array.column_major);
             form.bytes()
@@ -240,6 +282,11 @@ pub fn answer(bytes: &[u8]) -> Result<Answer, Failure> {
             Ok(Answer::Found(SourceFound::Array { form, version }))
         }
     }
+}
+
+/// Whether a text is a SHA-256 checksum.
+fn is_sum(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn form_of(element: &str, shape: Vec<u64>, column_major: bool) -> ArrayForm {

@@ -12,10 +12,11 @@ use crate::sources::{self, Connectors, Destination};
 use farcall_client::{Address, Credentials, Options};
 use farcall_rpc_proto::{Failure, FailureKind, HandleId};
 use farcall_server_proto::source::{SourceFound, SourceRequest};
-use farcall_server_proto::{Action, DataFile, Event, MemoryKey};
+use farcall_server_proto::{Action, CallKey, DataFile, Event, MemoryKey};
 use farcall_worker::MemoryObject;
 use ipnet::IpNet;
 use std::collections::HashMap;
+use std::fs::File;
 use std::net::ToSocketAddrs;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -108,6 +109,19 @@ impl Arrivals {
             Action::LeaveSource(number) => {
                 self.opened.remove(&number);
                 None
+            }
+            Action::WriteSource {
+                call,
+                wanted,
+                memory,
+            } => {
+                let begun = self.write_source(call, wanted, memory, memories);
+                let error = begun.err()?;
+                let failure = Failure::new(
+                    FailureKind::Internal,
+                    format!("nothing was written: {error}"),
+                );
+                Some(Event::SourceWritten(call, Err(failure)))
             }
             Action::ReadData { id, file, memory } => self.read_data(id, file, memory, memories),
             _ => None,
@@ -250,6 +264,34 @@ impl Arrivals {
             let text = "the array of a source did not arrive; try again";
             Event::Pulled(number, Err(Failure::new(FailureKind::Internal, text)))
         })
+    }
+
+    /// Starts a thread that writes an array to an address. Others may use the array meanwhile.
+    fn write_source(
+        &self,
+        call: CallKey,
+        wanted: Box<SourceRequest>,
+        memory: MemoryKey,
+        memories: &Memories,
+    ) -> std::io::Result<()> {
+        let object = memories.get(memory);
+        let object = object.ok_or_else(|| std::io::Error::other("the array is not in memory"))?;
+        let array = File::from(object.fd().try_clone_to_owned()?);
+        let doorbell = self.doorbell.try_clone()?;
+        let (sender, connectors) = (self.sender.clone(), self.connectors.clone());
+        let run = move || {
+            let event = Event::SourceWritten(call, connectors.write(&wanted, &array));
+            let arrival = Arrival {
+                memory: None,
+                event,
+            };
+            // If the server has ended, nobody waits for the result.
+            if sender.send(arrival).is_ok() {
+                let _ = rustix::io::write(&doorbell, &1u64.to_ne_bytes());
+            }
+        };
+        let thread = std::thread::Builder::new().name("destination".to_string());
+        thread.spawn(run).map(drop)
     }
 
     /// Starts to read a file of the data folder.

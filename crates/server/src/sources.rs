@@ -1,4 +1,5 @@
-//! Sources: addresses outside of Farcall from which the server reads arrays for its users.
+//! Sources: addresses outside of Farcall from which the server reads arrays for its users, and to
+//! which it writes them.
 //!
 //! The operator names the addresses and their credentials. A connector process opens them, without
 //! the rights of the server; a few run at a time, each with one source. This module starts and ends
@@ -8,13 +9,14 @@ mod connector;
 
 use self::connector::Connector;
 use crate::memories::Memories;
-use farcall_rpc_proto::{Failure, FailureKind};
+use farcall_rpc_proto::{Failure, FailureKind, Receipt};
 use farcall_server_proto::MemoryKey;
-use farcall_server_proto::source::{SourceFound, SourceRequest};
+use farcall_server_proto::source::{Answer, SourceFound, SourceRequest};
 use farcall_worker::MemoryObject;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender};
@@ -26,7 +28,7 @@ const MOST: usize = 4;
 /// How long a connector may take beyond the time limit of its source.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// An address, or a folder of addresses, that users may read.
+/// An address, or a folder of addresses, that users may read, or write too.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
@@ -40,9 +42,16 @@ pub struct Source {
     pub token_file: Option<PathBuf>,
     /// A file with the certificates of the authorities that the source's certificate comes from.
     pub certificates: Option<PathBuf>,
+    /// The service of a bucket, `https://HOST`; Amazon's if there is none.
+    pub endpoint: Option<String>,
+    /// The region of a bucket.
+    pub region: Option<String>,
     /// Private networks in which the host of the address may be.
     #[serde(default)]
     pub networks: Vec<IpNet>,
+    /// Whether users may also write arrays there.
+    #[serde(default)]
+    pub write: bool,
     /// Most bytes of a source, and of its array.
     #[serde(default = "most_bytes")]
     pub max_bytes: u64,
@@ -87,7 +96,10 @@ impl Source {
             password: word(&self.password_file)?,
             token: word(&self.token_file)?,
             certificates: text(&self.certificates)?,
+            endpoint: self.endpoint.clone(),
+            region: self.region.clone(),
             networks: self.networks.clone(),
+            write: self.write,
             max_bytes: self.max_bytes,
             time_limit_s: self.time_limit_s,
         })
@@ -102,7 +114,10 @@ struct Entry {
     password: Option<String>,
     token: Option<String>,
     certificates: Option<String>,
+    endpoint: Option<String>,
+    region: Option<String>,
     networks: Vec<IpNet>,
+    write: bool,
     max_bytes: u64,
     time_limit_s: f64,
 }
@@ -188,24 +203,20 @@ impl Connectors {
             let source = wanted.shown();
             Failure::new(kind, format!("the source {source} cannot be read: {text}"))
         };
-        if self.sources.is_empty() && self.folder.is_none() {
-            let text = "the server reads no sources: its operator has not named any ([sources] in \
-                        its configuration)";
-            found(Err(explain((FailureKind::NotAllowed, text.to_string()))));
-            return None;
-        }
-        let seat = match self.seat() {
-            Ok(seat) => seat,
-            Err(error) => {
-                found(Err(explain(error)));
-                return None;
-            }
-        };
-        let (mut connector, answer) = match self.open(wanted) {
-            Ok((connector, Ok(answer))) => (connector, answer),
-            Ok((connector, Err(failure))) => {
+        let opened = self.seat().and_then(|seat| {
+            let (connector, answer) = self.open(wanted, false)?;
+            Ok((seat, connector, answer))
+        });
+        let (seat, mut connector, answer) = match opened {
+            Ok((seat, connector, Ok(Answer::Found(answer)))) => (seat, connector, answer),
+            Ok((_, connector, Err(failure))) => {
                 self.give_back(connector);
                 found(Err(failure));
+                return None;
+            }
+            Ok((_, _, Ok(_))) => {
+                let text = "its connector sent no array".to_string();
+                found(Err(explain((FailureKind::Internal, text))));
                 return None;
             }
             Err(error) => {
@@ -222,7 +233,8 @@ impl Connectors {
         }
         found(Ok(answer));
         let Ok(destination) = destination.recv() else {
-            if connector.leave().is_ok() {
+            let until = Instant::now() + GRACE;
+            if connector.leave(until).is_ok() {
                 self.give_back(connector);
             }
             return None;
@@ -240,8 +252,45 @@ impl Connectors {
         Some((destination, read))
     }
 
-    /// Waits until fewer than [`MOST`] sources are being read.
+    /// Writes an array to an address.
+    ///
+    /// # Errors
+    /// Why nothing was written.
+    pub(crate) fn write(&self, wanted: &SourceRequest, array: &File) -> Result<Receipt, Failure> {
+        let explain = |(kind, text): (FailureKind, String)| {
+            let address = wanted.shown();
+            Failure::new(kind, format!("nothing was written to {address}: {text}"))
+        };
+        let internal = |error: io::Error| explain((FailureKind::Internal, error.to_string()));
+        let _seat = self.seat().map_err(explain)?;
+        let (mut connector, answer) = self.open(wanted, true).map_err(explain)?;
+        let answer = answer.and_then(|answer| match answer {
+            Answer::Ready => Ok(()),
+            _ => Err(internal(io::Error::other("its connector wants no array"))),
+        });
+        if let Err(failure) = answer {
+            self.give_back(connector);
+            return Err(failure);
+        }
+        let bytes = wanted.form.bytes().unwrap_or(0);
+        let until = Instant::now() + self.patience();
+        let written = connector.put(array, bytes, until).map_err(internal)?;
+        self.give_back(connector);
+        written.map(|written| Receipt {
+            address: wanted.address.clone(),
+            bytes: written.bytes,
+            sha256: written.sha256,
+            version: written.version,
+        })
+    }
+
+    /// Waits until fewer than [`MOST`] connectors are busy.
     fn seat(&self) -> Result<Seat<'_>, (FailureKind, String)> {
+        if self.sources.is_empty() && self.folder.is_none() {
+            let text = "the server reads no sources: its operator has not named any ([sources] in \
+                        its configuration)";
+            return Err((FailureKind::NotAllowed, text.to_string()));
+        }
         let until = Instant::now() + self.patience();
         let mut busy = lock(&self.busy);
         while *busy >= MOST {
@@ -262,12 +311,17 @@ impl Connectors {
     fn open(
         &self,
         wanted: &SourceRequest,
-    ) -> Result<(Connector, Result<SourceFound, Failure>), (FailureKind, String)> {
+        writes: bool,
+    ) -> Result<(Connector, Result<Answer, Failure>), (FailureKind, String)> {
+        let message = match writes {
+            true => wanted.message_to_write(),
+            false => wanted.message(),
+        };
         let ended = |error: io::Error| (FailureKind::Internal, error.to_string());
         let until = Instant::now() + self.patience();
         let waiting = lock(&self.idle).pop();
         if let Some(mut connector) = waiting
-            && let Ok(answer) = connector.open(wanted, until)
+            && let Ok(answer) = connector.open(&message, until)
         {
             return Ok((connector, answer));
         }
@@ -275,7 +329,7 @@ impl Connectors {
             let text = format!("no connector can be started: {error}");
             (FailureKind::Internal, text)
         })?;
-        let answer = connector.open(wanted, until).map_err(ended)?;
+        let answer = connector.open(&message, until).map_err(ended)?;
         Ok((connector, answer))
     }
 
@@ -293,7 +347,8 @@ impl Connectors {
             folder: self.folder.clone(),
             user: self.user,
         };
-        Connector::start(&self.temporary, &allowed)
+        let until = Instant::now() + self.patience();
+        Connector::start(&self.temporary, &allowed, until)
     }
 
     fn give_back(&self, connector: Connector) {

@@ -23,7 +23,12 @@ fn told(data: &[u8]) {
             assert!(form.bytes().is_ok());
             assert!(version.is_none_or(|version| version.len() <= 256));
         }
-        Ok(Answer::Found(SourceFound::Unchanged) | Answer::Done) => {}
+        Ok(Answer::Written(written)) => {
+            assert_eq!(written.sha256.len(), 64);
+            let version = written.version.unwrap_or_default();
+            assert!(version.chars().count() <= 256 && !version.chars().any(char::is_control));
+        }
+        Ok(Answer::Found(SourceFound::Unchanged) | Answer::Done | Answer::Ready) => {}
         Err(failure) => {
             assert!(failure.message.chars().count() <= 2000);
             assert!(!failure.message.chars().any(char::is_control));
@@ -43,5 +48,6 @@ fn told(data: &[u8]) {
     assert_eq!(check_name(&wanted.name()), Ok(()));
     if wanted.check().is_ok() {
         assert!(wanted.message().len() <= MOST_MESSAGE);
+        assert!(wanted.message_to_write().len() <= MOST_MESSAGE);
     }
 }

@@ -168,7 +168,7 @@ impl Client {
         hello.features |= proto::HANDLES | proto::JOBS | proto::CREDIT | proto::PARTS;
         hello.features |= proto::OBJECTS | proto::KEPT_OBJECTS | proto::NAMES | proto::CALLBACKS;
         hello.features |= proto::RESERVATIONS | proto::REGISTER | proto::LOANS | proto::SOURCES;
-        hello.features |= proto::CALL_STATUS;
+        hello.features |= proto::CALL_STATUS | proto::WRITES;
         if is_local {
             hello.features |= proto::SHARED_MEMORY;
         }
@@ -397,6 +397,9 @@ impl Client {
             (Answer::Submitted(id), Purpose::Submitted(asked)) => self.is_kept(asked, id, scene),
             (Answer::Handle(record), Purpose::Source(asked)) => {
                 self.has_source(&asked, since, &record, scene);
+            }
+            (Answer::Receipt(receipt), Purpose::Source(asked)) => {
+                self.has_receipt(&asked, &receipt, scene);
             }
             (Answer::Handle(record), purpose) => self.has_handle(purpose, since, &record, scene),
             (Answer::Objects(page), Purpose::Object(asked)) => {

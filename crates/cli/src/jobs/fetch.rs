@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json {
         println!("{}", results.to_json(&outcome));
     } else {
-        results.print();
+        results.print(&outcome.receipts);
         if arguments.time {
             print_times(&outcome);
         }

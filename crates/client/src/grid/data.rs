@@ -4,12 +4,12 @@
 //! The directory knows the newest version and its holders. This module never changes the bytes of a
 //! version.
 
-use crate::data::DataStatus;
+use crate::data::{DataStatus, Source};
 use crate::error::Error;
 use crate::grid::directory::Grid;
 use crate::remote::{Handle, Server, check_names, directory};
 use farcall_directory::message::{DataFound, DataListed, Datum, FindData, ListData, Need, Offer};
-use farcall_directory::{Located, Viewer};
+use farcall_directory::{Located, Viewer, source_name};
 use farcall_rpc_proto::{ArrayForm, DataName, FailureKind, Kind, Name};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -104,6 +104,17 @@ impl Grid {
             }
             found => found,
         }
+    }
+
+    /// The array of a source, at servers that have read it; nothing if nobody knows any. Each of
+    /// these servers asks the source whether it has changed.
+    pub(crate) fn find_source(&self, source: &Source, form: &ArrayForm) -> Option<Found> {
+        let name = DataName {
+            name: source_name(&source.address, form, &source.options),
+            owner: None,
+        };
+        self.ask_data(&name, None).ok()?;
+        self.known_data(&name).into_iter().next()
     }
 
     fn confirmed(&self, name: &DataName) -> Result<(Found, Handle), Error> {

@@ -13,7 +13,7 @@ use crate::grid::function::Function;
 use crate::offer::TimeParts;
 use crate::outcome::{Outcome, Placement};
 use crate::pending::Pending;
-use crate::remote::{After, Attempt, Begun, Continues, OwnArrays, Server, wanted};
+use crate::remote::{After, Attempt, Begun, Continues, OwnArrays, Server, wanted_form};
 use farcall_directory::client::{ChosenServer, Course, Next, Trouble};
 use farcall_directory::message::{Choose, Need, Observe, Transfer};
 use farcall_idl::Mode;
@@ -83,16 +83,26 @@ impl Call {
     ) -> Result<Call, Error> {
         let held = arguments.iter_mut().map(|one| hold(one, function));
         let held: Vec<HeldArgument> = held.collect::<Result<_, _>>()?;
-        let needs = held.iter().filter_map(|held| match held {
-            HeldArgument::Data(found) => Some(found.need()),
-            HeldArgument::Plain(_) | HeldArgument::Source(..) => None,
-        });
+        let interface = &function.description().interface;
+        let needs = held
+            .iter()
+            .enumerate()
+            .filter_map(|(index, held)| match held {
+                HeldArgument::Data(found) => Some(found.need()),
+                HeldArgument::Source(source, _) => {
+                    let param = interface.params.get(index);
+                    let form = wanted_form(interface, index);
+                    let is_read = param.is_some_and(|param| param.mode == Mode::In);
+                    let found = is_read.then(|| function.grid().find_source(source, &form));
+                    found.flatten().map(|found| found.need())
+                }
+                HeldArgument::Plain(_) => None,
+            });
         let needs: Vec<Need> = needs.collect();
         let wanted = Choose {
             data: (!needs.is_empty()).then_some(needs),
             ..wanted
         };
-        let interface = &function.description().interface;
         let mut params = interface.params.iter();
         let overwrites = params.any(|param| param.mode == Mode::InOut && !param.dims.is_empty());
         Ok(Call {
@@ -137,6 +147,7 @@ impl Call {
         match streamed {
             Ok(Some(outcome)) => {
                 self.tell(&outcome, false);
+                let outcome = self.copies.finish(outcome)?;
                 Ok(Streamed::Over(outcome_at(outcome, self.course.place())))
             }
             Ok(None) => Ok(Streamed::Not(None)),
@@ -156,7 +167,8 @@ impl Call {
     fn arguments<'a>(&mut self, to: (u64, &Server)) -> Result<Vec<Argument<'a>>, Error> {
         let function = &self.function;
         let (grid, interface) = (function.grid(), &function.description().interface);
-        let copies = &mut self.copies;
+        let (copies, layout) = (&mut self.copies, &self.prepared.layout);
+        copies.forget_results();
         let held = self.arguments.iter_mut().enumerate();
         let arguments = held.map(|(index, held)| match held {
             HeldArgument::Data(found) => {
@@ -164,11 +176,21 @@ impl Call {
                 let (handle, is_own) = grid.bring(found, to)?;
                 Ok(Argument::Handle(copies.take(handle, is_own)))
             }
+            HeldArgument::Source(source, _)
+                if interface
+                    .params
+                    .get(index)
+                    .is_some_and(|param| param.mode == Mode::Out) =>
+            {
+                let id = copies.result(to.1, (interface, layout), index, source)?;
+                Ok(Argument::Handle(id))
+            }
             HeldArgument::Source(_, Some((server, id))) if *server == to.0 => {
                 Ok(Argument::Handle(*id))
             }
             HeldArgument::Source(source, read) => {
-                let (handle, is_own) = to.1.read_source(source, wanted(interface, index), false)?;
+                let (handle, is_own) =
+                    to.1.read_source(source, wanted_form(interface, index), false)?;
                 let id = copies.take(handle, is_own);
                 *read = Some((to.0, id));
                 Ok(Argument::Handle(id))
@@ -271,9 +293,13 @@ impl Continues for Call {
     fn after(&mut self, ended: &Attempt, result: Result<Outcome, Error>) -> After {
         let error = match result {
             Ok(outcome) => {
-                self.tell(&outcome, ended.shares);
-                return After::End(Ok(outcome_at(outcome, self.course.place())));
+                if !self.copies.is_writing() {
+                    self.tell(&outcome, ended.shares);
+                }
+                return self.copies.after(outcome_at(outcome, self.course.place()));
             }
+            // The call itself is over: a result of it could not be written.
+            Err(error) if self.copies.is_writing() => return After::End(Err(error)),
             Err(error) => error,
         };
         let returning = ended.request.was_returning();

@@ -6,23 +6,30 @@ use crate::error::Error;
 use crate::outcome::Outcome;
 use crate::remote::attempt::{After, Attempt, Begun, Continues};
 use crate::remote::server::PATIENCE;
+use crate::remote::source::OwnArrays;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// A call, and how it begins.
 struct Again<B> {
     begin: B,
+    /// The arrays that the server has for the call.
+    own: OwnArrays,
     /// When the call was released first.
     since: Option<Instant>,
 }
 
 impl Begun {
     /// A call that has begun, and how it begins again.
-    pub(super) fn with<B>(attempt: Attempt, begin: B) -> Begun
+    pub(super) fn with<B>(attempt: Attempt, own: OwnArrays, begin: B) -> Begun
     where
         B: FnMut() -> Result<Attempt, Error> + Send + 'static,
     {
-        let call = Again { begin, since: None };
+        let call = Again {
+            begin,
+            own,
+            since: None,
+        };
         Begun {
             attempt: Arc::new(attempt),
             call: Box::new(call),
@@ -34,7 +41,8 @@ impl<B: FnMut() -> Result<Attempt, Error> + Send> Continues for Again<B> {
     fn after(&mut self, ended: &Attempt, result: Result<Outcome, Error>) -> After {
         let is_unbegun = |error: &Error| error.was_let_go() && !ended.request.was_returning();
         match result {
-            Err(error) if is_unbegun(&error) => {
+            Ok(outcome) => self.own.after(outcome),
+            Err(error) if !self.own.is_writing() && is_unbegun(&error) => {
                 let since = *self.since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= PATIENCE {
                     return After::End(Err(error));
@@ -42,7 +50,7 @@ impl<B: FnMut() -> Result<Attempt, Error> + Send> Continues for Again<B> {
                 let attempt = (self.begin)().map(Arc::new);
                 attempt.map_or_else(|error| After::End(Err(error)), After::Again)
             }
-            result => After::End(result),
+            Err(error) => After::End(Err(error)),
         }
     }
 }

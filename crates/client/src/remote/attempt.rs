@@ -21,6 +21,8 @@ pub(crate) struct Attempt {
     start: Instant,
     /// Whether arrays of the call lie in shared memory.
     pub(crate) shares: bool,
+    /// The outcome of the call and a parameter, if its array is being written to an address.
+    written: Mutex<Option<(Outcome, usize)>>,
 }
 
 /// A call that has begun, as a caller waits for it.
@@ -57,11 +59,34 @@ impl Attempt {
             staging: Mutex::new(staging),
             library,
             start,
+            written: Mutex::default(),
+        }
+    }
+
+    /// The last part of a call that has this outcome: the array of a parameter is being written.
+    pub(crate) fn writing(request: Request, outcome: Outcome, param: usize) -> Attempt {
+        let written = Mutex::new(Some((outcome, param)));
+        Attempt {
+            written,
+            ..Attempt::new(request, None, None, Instant::now())
         }
     }
 
     /// Takes the outcome of the call if it has ended, once.
     pub(crate) fn take(&self) -> Option<Result<Outcome, Error>> {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if written.is_some() {
+            let receipt = self.request.take_receipt()?;
+            let (mut outcome, param) = written.take()?;
+            return Some(receipt.map(|receipt| {
+                let seconds = self.start.elapsed().as_secs_f64();
+                outcome.times.other += seconds;
+                outcome.times.total += seconds;
+                outcome.receipts.push((param, receipt));
+                outcome
+            }));
+        }
+        drop(written);
         let times = self.request.take_times()?;
         Some(times.map(|times| {
             let staging = self.staging.lock();
@@ -104,5 +129,6 @@ fn outcome(
         library: told.map(Arc::from).or(library),
         threads: made.map(|made| made.threads),
         times: Times::new(&times, start.elapsed().as_secs_f64()),
+        receipts: Vec::new(),
     }
 }

@@ -26,9 +26,11 @@ impl Function {
         laid_out: Option<LaidOut>,
         arguments: &mut [Argument<'_>],
     ) -> Result<Outcome, Error> {
-        let (before, _own) = self.look_up(arguments)?;
+        let (before, mut own) = self.look_up(arguments)?;
         let mut prepared = self.prepare(laid_out, arguments, Travel::Both)?;
-        match self.call_or_renew(&mut prepared, arguments) {
+        let of = (&self.description().interface, &*prepared.layout);
+        own.take_results(self.server(), of, arguments)?;
+        let outcome = match self.call_or_renew(&mut prepared, arguments) {
             // The data were replaced after the look-up. The server has done nothing yet.
             Err(Error::Failed(failure))
                 if !before.is_empty() && failure.kind == FailureKind::NotFound =>
@@ -40,7 +42,8 @@ impl Function {
                 self.call_or_renew(&mut prepared, arguments)
             }
             other => other,
-        }
+        };
+        own.finish(outcome?)
     }
 
     /// Begins a call and returns at once.
@@ -52,17 +55,17 @@ impl Function {
         laid_out: Option<LaidOut>,
         arguments: &mut [Argument<'_>],
     ) -> Result<Begun, Error> {
-        let (_, own) = self.look_up(arguments)?;
+        let (_, mut own) = self.look_up(arguments)?;
         let mut prepared = self.prepare(laid_out, arguments, Travel::Both)?;
+        let of = (&self.description().interface, &*prepared.layout);
+        own.take_results(self.server(), of, arguments)?;
         let attempt = self.persist(|| {
             // SAFETY: the caller makes the same promise.
             unsafe { self.begin(&mut prepared, arguments) }
         })?;
         let held: Vec<Held> = arguments.iter_mut().map(Held::of).collect();
         let function = self.clone();
-        Ok(Begun::with(attempt, move || {
-            // The server keeps these arrays until the call has ended.
-            let _ = &own;
+        Ok(Begun::with(attempt, own, move || {
             // SAFETY: the caller leaves the arrays alone until the call ends, and the attempt
             // before has ended.
             let arguments = held.iter().map(|held| unsafe { held.argument() });

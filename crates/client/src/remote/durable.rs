@@ -11,6 +11,7 @@ use crate::remote::attempt::{Attempt, Begun};
 use crate::remote::pages;
 use crate::remote::requests::{functions, jobs};
 use crate::remote::server::Server;
+use crate::remote::source::OwnArrays;
 use farcall_idl::{Interface, Layout, Scalar};
 use farcall_rpc_proto::{CallName, DurableDescription, DurableRecord, DurableState, JobId};
 use std::fmt;
@@ -170,7 +171,7 @@ impl SubmittedCall {
         };
         let attempt = begin(arguments)?;
         let held: Vec<Held> = arguments.iter_mut().map(Held::of).collect();
-        Ok(Begun::with(attempt, move || {
+        Ok(Begun::with(attempt, OwnArrays::default(), move || {
             // SAFETY: the caller leaves the arrays alone until the attempt has ended, and the one
             // before has ended.
             let arguments = held.iter().map(|held| unsafe { held.argument() });

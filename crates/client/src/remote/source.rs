@@ -1,23 +1,36 @@
-//! Arrays at addresses outside of Farcall, which the server of a call reads. This module asks for
-//! them, and drops those that belong to one call when the call has ended. The server decides which
-//! addresses users may read, and which arrays it keeps.
+//! Arrays at addresses outside of Farcall: a server reads them for a call, or writes the results of
+//! a call to them. This module asks the server to, before the call and after it, and drops the
+//! arrays that belong to one call when the call has ended. The server decides which addresses users
+//! may read and write, and which arrays it keeps.
 
 use crate::argument::Argument;
 use crate::data::Source;
 use crate::error::Error;
+use crate::outcome::Outcome;
+use crate::remote::attempt::{After, Attempt};
+use crate::remote::connection::{Request, answered};
 use crate::remote::handle::Handle;
 use crate::remote::requests::arrays;
 use crate::remote::server::Server;
-use farcall_idl::{Interface, Mode, Order};
-use farcall_rpc_proto::{ArrayForm, HandleId, Pull};
+use farcall_idl::{Interface, Layout, Mode, Order};
+use farcall_rpc_proto::{ArrayForm, HandleId, Pull, Put, Receipt, Write};
+use std::sync::Arc;
 
-/// Arrays that a server has read for one call. It drops them after the call.
+/// Arrays that a server has for one call: those that it has read, and results that it writes to
+/// addresses when the call has ended. They are dropped after the call.
 #[derive(Default)]
-pub(crate) struct OwnArrays(Vec<Handle>);
+pub(crate) struct OwnArrays {
+    arrays: Vec<Handle>,
+    /// Results: the parameter, the array and its address. The last one is next.
+    results: Vec<(usize, Handle, Source)>,
+    /// Whether a result is being written: the call itself is over.
+    is_writing: bool,
+}
 
 impl Drop for OwnArrays {
     fn drop(&mut self) {
-        for handle in &self.0 {
+        let results = self.results.iter().map(|(_, handle, _)| handle);
+        for handle in self.arrays.iter().chain(results) {
             handle.drop_soon();
         }
     }
@@ -28,20 +41,112 @@ impl OwnArrays {
     pub(crate) fn take(&mut self, handle: Handle, is_own: bool) -> HandleId {
         let id = handle.id();
         if is_own {
-            self.0.push(handle);
+            self.arrays.push(handle);
         }
         id
+    }
+
+    /// Makes an array for a result that will be written to an address.
+    pub(crate) fn result(
+        &mut self,
+        server: &Server,
+        (interface, layout): (&Interface, &Layout),
+        param: usize,
+        source: &Source,
+    ) -> Result<HandleId, Error> {
+        let mut arrays = layout.arrays.iter();
+        let array = arrays.find(|array| array.param == param);
+        let form = array.map(|array| ArrayForm::of(array, interface.order()));
+        let zeros = Put {
+            form: form.unwrap_or_else(|| wanted_form(interface, param)),
+            data_bytes: 0,
+            stays: false,
+        };
+        let record = arrays::put(&server.connection()?, &zeros, &[])?;
+        let (id, handle) = (record.id, Handle::new(server.clone(), record));
+        self.results.push((param, handle, source.clone()));
+        Ok(id)
+    }
+
+    /// Makes arrays for the results of a call whose arguments are addresses.
+    pub(super) fn take_results(
+        &mut self,
+        server: &Server,
+        of: (&Interface, &Layout),
+        arguments: &mut [Argument<'_>],
+    ) -> Result<(), Error> {
+        for (index, argument) in arguments.iter_mut().enumerate().rev() {
+            if let Argument::Source(source) = argument {
+                *argument = Argument::Handle(self.result(server, of, index, source)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the results of an earlier attempt.
+    pub(crate) fn forget_results(&mut self) {
+        for (_, handle, _) in self.results.drain(..) {
+            handle.drop_soon();
+        }
+    }
+
+    /// Whether the call is over and a result is being written.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.is_writing
+    }
+
+    /// How a call goes on that has this outcome: with the next result that must be written.
+    pub(crate) fn after(&mut self, outcome: Outcome) -> After {
+        let Some((param, handle, source)) = self.results.pop() else {
+            return After::End(Ok(outcome));
+        };
+        self.is_writing = true;
+        let request = handle.begin_to_write(&source);
+        self.arrays.push(handle);
+        match request {
+            Ok(request) => After::Again(Arc::new(Attempt::writing(request, outcome, param))),
+            Err(error) => After::End(Err(error)),
+        }
+    }
+
+    /// Writes all results of a call that has this outcome.
+    pub(crate) fn finish(&mut self, outcome: Outcome) -> Result<Outcome, Error> {
+        let mut outcome = outcome;
+        loop {
+            match self.after(outcome) {
+                After::Again(attempt) => outcome = attempt.wait_shared()?,
+                After::End(end) => return end,
+            }
+        }
     }
 }
 
 /// The form of an array that a parameter takes, as far as it is known: its shape is that of the
 /// source.
-pub(crate) fn wanted(interface: &Interface, param: usize) -> ArrayForm {
+pub(crate) fn wanted_form(interface: &Interface, param: usize) -> ArrayForm {
     let element = interface.params.get(param).map(|param| param.ty.name());
     ArrayForm {
         element: element.unwrap_or_default().to_string(),
         shape: Vec::new(),
         column_major: interface.order() == Order::ColumnMajor,
+    }
+}
+
+impl Handle {
+    /// Lets the server write the array to an address outside of Farcall: all of it, or nothing.
+    /// Returns what lies there then.
+    pub fn write(&self, destination: &Source) -> Result<Receipt, Error> {
+        let request = self.begin_to_write(destination)?;
+        request.answer(answered!(Receipt))
+    }
+
+    fn begin_to_write(&self, destination: &Source) -> Result<Request, Error> {
+        let write = Write {
+            id: self.id(),
+            address: destination.address.clone(),
+            options: destination.options.clone(),
+        };
+        arrays::write(&self.at().connection()?, &write)
     }
 }
 
@@ -81,7 +186,8 @@ impl Server {
             if param.is_none_or(|param| param.mode != Mode::In) {
                 continue;
             }
-            let (handle, is_own) = self.read_source(source, wanted(interface, index), false)?;
+            let (handle, is_own) =
+                self.read_source(source, wanted_form(interface, index), false)?;
             before.push((index, Argument::Source(source.clone())));
             *argument = Argument::Handle(own.take(handle, is_own));
         }

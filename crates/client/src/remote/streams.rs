@@ -205,6 +205,7 @@ impl Function {
             placement: None,
             library,
             threads,
+            receipts: Vec::new(),
         }))
     }
 }

@@ -2,7 +2,8 @@
 //! holds a name. The directory decides who may see what. Every message has bounds, which are
 //! checked when it is read.
 
-use super::{Invalid, MOST_EXCLUDED, Message, Offer, count, name};
+use super::{Invalid, MOST_EXCLUDED, Message, Offer, count, digest, name};
+use farcall_rpc_proto::{ArrayForm, SourceOptions};
 use minicbor::{Decode, Encode};
 
 /// Most named data of one server.
@@ -78,7 +79,7 @@ impl Datum {
             stamp,
             ..
         } = self;
-        super::digest(&format!("{written} {stamp} {name} {owner}"))
+        digest(&format!("{written} {stamp} {name} {owner}"))
     }
 }
 
@@ -163,6 +164,23 @@ pub struct Need {
     /// Size in bytes.
     #[n(1)]
     pub bytes: u64,
+}
+
+/// The name that the array of a source has among the named data of its user, at a server that has
+/// read it. Clients find by it which servers still have the array.
+pub fn source_name(address: &str, form: &ArrayForm, options: &SourceOptions) -> String {
+    let plain = |letter: char| match letter {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '_' | '-' | '/' => letter,
+        _ => '_',
+    };
+    let words = address.split('/').filter(|word| {
+        let is_name = |letter: char| letter.is_ascii_alphanumeric();
+        word.chars().any(is_name)
+    });
+    let words: Vec<&str> = words.collect();
+    let shown: String = words.join("/").chars().take(120).map(plain).collect();
+    let all = format!("{:?}", (address, form, options));
+    format!("sources/{shown}={:016x}", digest(&all))
 }
 
 fn owner(text: &str) -> Result<(), Invalid> {

@@ -7,7 +7,7 @@ use crate::call::Call;
 use crate::call_status::{AskCallMessage, CallName};
 use crate::frame::append_control;
 use crate::functions::{DescribeRequest, ListRequest, RegisterRequest};
-use crate::handles::{ArrayPart, HANDLES, HandleMessage, ListHandlesMessage, Pull};
+use crate::handles::{ArrayPart, HANDLES, HandleMessage, ListHandlesMessage, Pull, WRITES, Write};
 use crate::hello::DIRECTORY;
 use crate::ids::{HandleId, JobId};
 use crate::jobs::{CancelJobMessage, DurableDescription, JOBS, JobMessage, ListJobsMessage};
@@ -187,6 +187,11 @@ impl Connection {
         self.ask(Kind::Pull, pull)
     }
 
+    /// Asks a server with the feature [`WRITES`] to write an array to an address.
+    pub fn write(&mut self, write: &Write) -> Result<CallId, ProtocolError> {
+        self.ask(Kind::Write, write)
+    }
+
     /// Asks for the stored arrays with numbers above `after`.
     pub fn list_handles(&mut self, after: u64) -> Result<CallId, ProtocolError> {
         self.ask(Kind::ListHandles, &ListHandlesMessage { after })
@@ -276,6 +281,7 @@ impl Core {
             Kind::Jobs => Answer::Jobs(message::parse(kind, payload)?),
             Kind::Handle => Answer::Handle(message::parse(kind, payload)?),
             Kind::Handles => Answer::Handles(message::parse(kind, payload)?),
+            Kind::Receipt => Answer::Receipt(message::parse(kind, payload)?),
             Kind::Named => Answer::Named(message::parse(kind, payload)?),
             Kind::Names => Answer::Names(message::parse(kind, payload)?),
             Kind::Created => Answer::Created,
@@ -308,6 +314,7 @@ fn needed_for(kind: Kind) -> u64 {
     match (kind.subject(), kind) {
         (Subject::Objects, Kind::Objects) => KEPT_OBJECTS,
         (Subject::Jobs, _) => JOBS,
+        (Subject::Handles, Kind::Receipt) => WRITES,
         (Subject::Handles, _) => HANDLES,
         (Subject::Names, _) => NAMES,
         (Subject::Directory, Kind::DataFound | Kind::DataListed) => DIRECTORY | NAMES,

@@ -4,7 +4,7 @@
 use super::{Connection, Core, Event, State};
 use crate::handles::{
     ArrayPart, HANDLES, HandleMessage, HandlePage, HandleRecord, LOANS, ListHandlesMessage, PARTS,
-    Pull, Put, SOURCES,
+    Pull, Put, Receipt, SOURCES, WRITES, Write,
 };
 use crate::message;
 use crate::{CallId, Kind, Nanos, ProtocolError};
@@ -20,6 +20,17 @@ impl Connection {
     pub fn handles(&mut self, request: CallId, page: &HandlePage) {
         message::append(&mut self.core.sender.control, Kind::Handles, request, page);
     }
+
+    /// Answers with what was written to an address.
+    pub fn receipt(&mut self, request: CallId, receipt: &Receipt) {
+        self.core.calls.remove(&request);
+        message::append(
+            &mut self.core.sender.control,
+            Kind::Receipt,
+            request,
+            receipt,
+        );
+    }
 }
 
 impl Core {
@@ -34,6 +45,7 @@ impl Core {
         let features = match kind {
             Kind::PutPart | Kind::GetPart => HANDLES | PARTS,
             Kind::Lend | Kind::Pull => LOANS,
+            Kind::Write => HANDLES | SOURCES | WRITES,
             _ => HANDLES,
         };
         if !self.has(features) {
@@ -71,6 +83,11 @@ impl Core {
                 }
                 self.open(id, State::Asking)?;
                 Ok(Event::Pull(id, pull))
+            }
+            Kind::Write => {
+                let write: Write = message::parse(kind, payload)?;
+                self.open(id, State::Asking)?;
+                Ok(Event::Write(id, write))
             }
             Kind::ListHandles => {
                 let ListHandlesMessage { after } = message::parse(kind, payload)?;

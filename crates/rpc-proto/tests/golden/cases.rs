@@ -15,8 +15,8 @@ mod reservations;
 use farcall_rpc_proto::{
     ArrayPart, Call, CallName, CallStatus, Callback, CallbackAnswer, DataName, DurableDescription,
     DurablePage, Estimate, Failure, HandleId, HandlePage, HandleRecord, Header, Hello, JobId, Kind,
-    Limits, Listing, Name, NamePage, NameRecord, ObjectPage, ObjectRequest, Pull, Put,
-    ReservationPage, ReservationRequest, SubmitRequest,
+    Limits, Listing, Name, NamePage, NameRecord, ObjectPage, ObjectRequest, Pull, Put, Receipt,
+    ReservationPage, ReservationRequest, SubmitRequest, Write,
 };
 
 /// One conversation.
@@ -72,6 +72,7 @@ pub(crate) enum Request {
     Lend(HandleId),
     Pull(Pull),
     ListHandles(u64),
+    Write(Write),
     Name(Name),
     AskName(DataName),
     ListNames(Option<DataName>),
@@ -105,6 +106,7 @@ pub(crate) enum Answer {
     Jobs(DurablePage),
     Handle(HandleRecord),
     Handles(HandlePage),
+    Receipt(Receipt),
     Named(NameRecord),
     Names(NamePage),
     Objects(ObjectPage),
@@ -166,6 +168,7 @@ pub(crate) fn all() -> Vec<Case> {
         reservations::bandwidth(),
         handles::loans(),
         handles::sources(),
+        handles::writes(),
         names::names(),
         functions::register(),
         operation::operation(),

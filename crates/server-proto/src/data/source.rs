@@ -15,7 +15,7 @@ use crate::source::{SourceFound, SourceRequest};
 use farcall_rpc_proto::{CallId, Failure, FailureKind, HandleId, Name, Pull, Put, User};
 
 /// Most sources that are read at once for one user.
-const MOST_OF_USER: usize = 8;
+pub(super) const MOST_OF_USER: usize = 8;
 /// Most sources of one user whose arrays stay here.
 const MOST_CACHED: usize = 64;
 

@@ -2,7 +2,7 @@
 //! the disk and back when memory is short. `arrays` decides whose turn it is. A call gets its
 //! arrays only when all of them are in memory and its turn has come.
 
-use super::Data;
+use super::{Data, destination};
 use crate::action::{Action, Transfer};
 use crate::arrays::{Array, Location, Turn, Use};
 use crate::call::{self, ActiveCall, Task};
@@ -258,6 +258,10 @@ impl Data {
             let proto = &mut cx.clients[connection].proto;
             proto.deliver(request, bytes, Times::default(), now);
             return cx.answered(connection);
+        }
+        if let Task::Write(wanted) = &call.task {
+            let wanted = wanted.clone();
+            return destination::begin(self, cx, key, wanted);
         }
         let Ok(mut request) = Call::decode(&call.message) else {
             let text = "cannot be read again";

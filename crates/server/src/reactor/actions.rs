@@ -62,6 +62,7 @@ impl Reactor {
             | Action::OpenSource { .. }
             | Action::TakeSource { .. }
             | Action::LeaveSource(_)
+            | Action::WriteSource { .. }
             | Action::ReadData { .. } => {
                 return self.arrivals.execute(action, &mut self.memories);
             }

@@ -3,10 +3,14 @@
 
 use super::Allowed;
 use farcall_rpc_proto::Failure;
-use farcall_server_proto::source::{self, Answer, Go, SourceFound, SourceRequest};
+use farcall_server_proto::source::{self, Answer, Go, SourceWritten};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -48,7 +52,11 @@ impl Connector {
     /// Starts a connector and tells it what it may read. It loads its packages with the rights of
     /// the server, which it gives up before it opens anything. `temporary` is the folder for
     /// sources that are being read.
-    pub(super) fn start(temporary: &Path, allowed: &Allowed) -> io::Result<Connector> {
+    pub(super) fn start(
+        temporary: &Path,
+        allowed: &Allowed,
+        until: Instant,
+    ) -> io::Result<Connector> {
         let (program, arguments) = farcall_library::python_connector();
         let program = match Path::new(&program).components().count() {
             1 => program,
@@ -73,22 +81,46 @@ impl Connector {
             input,
             output,
         };
-        let told = connector.input.write_all(&source::framed(allowed));
-        told.map_err(|error| connector.ended(&error))?;
+        let flags = rustix::fs::fcntl_getfl(&connector.input)?;
+        rustix::fs::fcntl_setfl(&connector.input, flags | OFlags::NONBLOCK)?;
+        connector.write(&source::framed(allowed), until)?;
         Ok(connector)
     }
 
-    /// Opens a source. The outer error says that the connector does not work any more.
+    /// Asks for an array, or for writing one. The outer error says that the connector does not work
+    /// any more.
     pub(super) fn open(
         &mut self,
-        wanted: &SourceRequest,
+        message: &[u8],
         until: Instant,
-    ) -> io::Result<Result<SourceFound, Failure>> {
-        let asked = self.input.write_all(&wanted.message());
-        asked.map_err(|error| self.ended(&error))?;
+    ) -> io::Result<Result<Answer, Failure>> {
+        self.write(message, until)?;
+        self.answer(until)
+    }
+
+    /// Sends the bytes of an array. Returns what was written.
+    pub(super) fn put(
+        &mut self,
+        array: &File,
+        bytes: u64,
+        until: Instant,
+    ) -> io::Result<Result<SourceWritten, Failure>> {
+        let mut piece = vec![0; PIPE_BYTES];
+        let mut sent = 0;
+        while sent < bytes {
+            let most = piece
+                .len()
+                .min(usize::try_from(bytes - sent).unwrap_or(PIPE_BYTES));
+            let read = array.read_at(&mut piece[..most], sent)?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.write(&piece[..read], until)?;
+            sent += read as u64;
+        }
         match self.answer(until)? {
-            Ok(Answer::Found(found)) => Ok(Ok(found)),
-            Ok(Answer::Done) => Err(io::Error::other("its connector sent no array")),
+            Ok(Answer::Written(written)) => Ok(Ok(written)),
+            Ok(_) => Err(io::Error::other("its connector wrote no array")),
             Err(failure) => Ok(Err(failure)),
         }
     }
@@ -99,18 +131,18 @@ impl Connector {
         into: &mut [u8],
         until: Instant,
     ) -> io::Result<Result<(), Failure>> {
-        self.input.write_all(&source::framed(&Go { go: true }))?;
+        self.write(&source::framed(&Go { go: true }), until)?;
         self.read(into, until)?;
         match self.answer(until)? {
             Ok(Answer::Done) => Ok(Ok(())),
-            Ok(Answer::Found(_)) => Err(io::Error::other("its connector sent a second array")),
+            Ok(_) => Err(io::Error::other("its connector sent a second array")),
             Err(failure) => Ok(Err(failure)),
         }
     }
 
     /// Leaves the array that was found.
-    pub(super) fn leave(&mut self) -> io::Result<()> {
-        self.input.write_all(&source::framed(&Go { go: false }))
+    pub(super) fn leave(&mut self, until: Instant) -> io::Result<()> {
+        self.write(&source::framed(&Go { go: false }), until)
     }
 
     fn answer(&mut self, until: Instant) -> io::Result<Result<Answer, Failure>> {
@@ -122,21 +154,25 @@ impl Connector {
         Ok(source::answer(&text))
     }
 
+    /// Writes all of these bytes.
+    fn write(&mut self, mut bytes: &[u8], until: Instant) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.input.write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready(&self.input, PollFlags::OUT, until)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.ended(&error)),
+            }
+        }
+        Ok(())
+    }
+
     /// Reads exactly so many bytes.
     fn read(&mut self, mut into: &mut [u8], until: Instant) -> io::Result<()> {
         while !into.is_empty() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                let text = "its connector did not answer in time and was ended";
-                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
-            }
-            let timeout = Timespec::try_from(left).ok();
-            let mut ready = [PollFd::new(&self.output, PollFlags::IN)];
-            match poll(&mut ready, timeout.as_ref()) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => continue,
-                Ok(_) => {}
-                Err(error) => return Err(error.into()),
-            }
+            ready(&self.output, PollFlags::IN, until)?;
             match self.output.read(into) {
                 Ok(0) => return Err(self.ended(&io::ErrorKind::UnexpectedEof.into())),
                 Ok(count) => into = &mut into[count..],
@@ -156,6 +192,23 @@ impl Connector {
             "its connector has ended ({status}); the next call starts another one, and the \
              server's log may have the reason"
         ))
+    }
+}
+
+/// Waits until a pipe can be read or written.
+fn ready(pipe: &impl AsFd, flags: PollFlags, until: Instant) -> io::Result<()> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let text = "its connector did not answer in time and was ended";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
+        let timeout = Timespec::try_from(left).ok();
+        match poll(&mut [PollFd::new(pipe, flags)], timeout.as_ref()) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

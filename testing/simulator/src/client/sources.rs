@@ -1,10 +1,11 @@
 //! Clients that let the server read sources. They fetch the array and compare it with what the
-//! source had meanwhile, and drop the arrays that belong to them.
+//! source had meanwhile, let the server write some to other addresses, and drop the arrays that
+//! belong to them.
 
 use super::{Client, Purpose, Scene};
 use crate::checker::{SOURCES, Secret, says_version};
 use farcall_rpc_proto::{
-    ArrayForm, Failure, FailureKind, HandleId, HandleRecord, Pull, SourceOptions,
+    ArrayForm, Failure, FailureKind, HandleId, HandleRecord, Pull, Receipt, SourceOptions, Write,
 };
 
 /// What is asked about a source.
@@ -14,6 +15,8 @@ pub(super) enum Asked {
     /// The array of a source that was asked for in this time; whether the server keeps it.
     Get(u64, HandleRecord, (u64, u64)),
     Drop,
+    /// An array of these bytes goes to this address.
+    Write(String, Vec<u8>),
 }
 
 impl Client {
@@ -77,12 +80,41 @@ impl Client {
             let text = format!("an array is not what the source {source} had when it was asked");
             scene.checker.fail(text);
         }
+        if scene.random.chance(0.5) {
+            self.write(record, received, scene);
+        }
         if record.stays && scene.random.chance(0.9) {
             return;
         }
+        // The array may go while the server writes it: the server has it until then.
         if let Some(connection) = &mut self.connection {
             let made = connection.drop_handle(record.id);
             self.asked(made, Purpose::Source(Asked::Drop), Vec::new(), scene.now);
+        }
+    }
+
+    /// Lets the server write an array to an address that nothing else is written to.
+    fn write(&mut self, record: &HandleRecord, bytes: &[u8], scene: &mut Scene<'_>) {
+        let write = Write {
+            id: record.id,
+            address: format!("place:{}", scene.random.below(u64::MAX)),
+            options: SourceOptions::default(),
+        };
+        if let Some(connection) = &mut self.connection {
+            let made = connection.write(&write);
+            let purpose = Purpose::Source(Asked::Write(write.address, bytes.to_vec()));
+            self.asked(made, purpose, Vec::new(), scene.now);
+        }
+    }
+
+    /// The server has written an array.
+    pub(super) fn has_receipt(&self, asked: &Asked, receipt: &Receipt, scene: &mut Scene<'_>) {
+        let Asked::Write(address, bytes) = asked else {
+            return;
+        };
+        if receipt.address != *address || !scene.checker.sources.has(address, bytes) {
+            let text = format!("an array was not written to {address}, and its client was told so");
+            scene.checker.fail(text);
         }
     }
 
@@ -98,11 +130,15 @@ impl Client {
         match (asked, failure.kind) {
             (_, FailureKind::Busy | FailureKind::QuotaExceeded) => true,
             // The source itself may fail.
-            (Asked::Pull(_), FailureKind::Unreachable) => true,
+            (Asked::Pull(_) | Asked::Write(..), FailureKind::Unreachable) => true,
             // A new version has taken the place of the array, or another client of the user has
             // dropped it.
             (Asked::Get(_, record, _), FailureKind::NotFound) => record.stays || expires,
-            (Asked::Get(..), FailureKind::BadArgument) => faults.disk_errors || faults.disk_forgets,
+            // The same, or the array was dropped before.
+            (Asked::Write(..), FailureKind::NotFound) => true,
+            (Asked::Get(..) | Asked::Write(..), FailureKind::BadArgument) => {
+                faults.disk_errors || faults.disk_forgets
+            }
             (Asked::Drop, FailureKind::NotFound) => true,
             _ => false,
         }

@@ -7,7 +7,8 @@ use crate::disk::Disk;
 use crate::folder::Folder;
 use crate::machine::Machine;
 use farcall_rpc_proto::{FailureKind, Nanos};
-use farcall_server_proto::{Death, Event, Now, Ready, WorkerKey};
+use farcall_server_proto::source::SourceRequest;
+use farcall_server_proto::{CallKey, Death, Event, MemoryKey, Now, Ready, WorkerKey};
 
 /// How soon a server hears that a worker has ended, in nanoseconds. It may hand it calls till then.
 const NOTICES_DEATH: Nanos = 200_000;
@@ -51,6 +52,8 @@ pub(super) enum ToLife {
     Accepts,
     /// A file of the data folder changes.
     Folder,
+    /// A connector has written an array to an address.
+    Writes(CallKey, Box<SourceRequest>, MemoryKey),
 }
 
 impl Host {
@@ -205,6 +208,9 @@ impl World {
             ToLife::Dies(worker) => self.worker_dies(host, worker),
             ToLife::Commits => self.disk_commits(host),
             ToLife::Later(event) => self.tell(host, *event),
+            ToLife::Writes(call, wanted, memory) => {
+                self.source_written(host, call, &wanted, memory)
+            }
             ToLife::Deadline => {
                 self.hosts[host].deadline = Nanos::MAX;
                 self.go_on(host);

@@ -62,6 +62,11 @@ impl World {
             Action::OpenSource { number, wanted } => self.open_source(host, number, &wanted),
             Action::TakeSource { number, memory, .. } => self.take_source(host, number, memory),
             Action::LeaveSource(number) => drop(machine.opened.remove(&number)),
+            Action::WriteSource {
+                call,
+                wanted,
+                memory,
+            } => self.write_source(host, call, &wanted, memory),
             Action::ReadData { id, file, memory } => self.read_data(host, id, &file, memory),
             other => self.execute_on_disk(host, other),
         }

@@ -1,12 +1,13 @@
 //! The connectors of a server, which read sources. They take their time, and some fail. Each array
-//! that a connector has found must be taken or left.
+//! that a connector has found must be taken or left. They also write arrays to addresses, whose
+//! memory must stay as it is meanwhile.
 
 use super::hosts::ToLife;
 use super::{MS, World};
 use crate::checker::{SOURCES, contents, says_version};
-use farcall_rpc_proto::{ArrayForm, Failure, FailureKind};
+use farcall_rpc_proto::{ArrayForm, Failure, FailureKind, Receipt};
 use farcall_server_proto::source::{SourceFound, SourceRequest};
-use farcall_server_proto::{Event, MemoryKey};
+use farcall_server_proto::{CallKey, Event, MemoryKey};
 
 /// The longest that a connector takes.
 const LONGEST: u64 = 300 * MS;
@@ -63,6 +64,54 @@ impl World {
             _ => Err(unreachable()),
         };
         self.soon(host, Event::Pulled(number, read));
+    }
+
+    /// A connector begins to write an array to an address.
+    pub(super) fn write_source(
+        &mut self,
+        host: usize,
+        call: CallKey,
+        wanted: &SourceRequest,
+        memory: MemoryKey,
+    ) {
+        let delay = self.random.below(LONGEST);
+        let writes = ToLife::Writes(call, Box::new(wanted.clone()), memory);
+        self.after(host, delay, writes);
+    }
+
+    /// A connector has written the array, or could not. Nothing half-written is at the address.
+    pub(super) fn source_written(
+        &mut self,
+        host: usize,
+        call: CallKey,
+        wanted: &SourceRequest,
+        memory: MemoryKey,
+    ) {
+        let fails = self.random.below(12) == 0;
+        let length = wanted.form.bytes().unwrap_or(0) as usize;
+        let Some(machine) = self.machine(host) else {
+            return;
+        };
+        let bytes = machine.memories.get(&memory);
+        let bytes = bytes.and_then(|memory| Some(memory.borrow().get(..length)?.to_vec()));
+        let written = match bytes {
+            None => {
+                let text = "an array is gone while a connector writes it";
+                return self.checker.fail(text.to_string());
+            }
+            Some(_) if fails => Err(unreachable()),
+            Some(bytes) => {
+                let receipt = Receipt {
+                    address: wanted.address.clone(),
+                    bytes: bytes.len() as u64,
+                    sha256: "0".repeat(64),
+                    version: None,
+                };
+                self.checker.sources.writes(wanted.address.clone(), bytes);
+                Ok(receipt)
+            }
+        };
+        self.tell(host, Event::SourceWritten(call, written));
     }
 
     fn soon(&mut self, host: usize, event: Event) {

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from . import addresses, databases, files, formats, http
+from . import addresses, databases, destinations, files, formats, http
 from .errors import SourceError, UnfitError
 
 _MOST_MESSAGE = 16 << 20
@@ -64,6 +64,14 @@ class _Pipe:
         text = json.dumps(message).encode()
         self.write(memoryview(struct.pack(">I", len(text)) + text))
 
+    def fill(self, rest: memoryview) -> None:
+        """Reads bytes until this memory is full."""
+        while rest:
+            count = os.readv(self._input, [rest])
+            if not count:
+                os._exit(0)
+            rest = rest[count:]
+
     def write(self, rest: memoryview) -> None:
         """Sends bytes."""
         while rest:
@@ -91,14 +99,20 @@ class _Connector:
         address = addresses.parse(asked["address"])
         is_data = address.scheme == "folder"
         entry = _folder() if is_data else addresses.find(self.entries, address)
-        if address.scheme in ("postgresql", "sqlite"):
-            array = _query(address, entry, asked)
+        if address.scheme in ("flight", "postgresql", "sqlite"):
+            if asked["sha256"] is not None:
+                raise UnfitError(f"the source `{address}` has no bytes with a checksum")
+            array = _columns(address, entry, asked)
             return formats.fitted(array, asked, str(address), entry), None
         if asked["query"] is not None:
             raise UnfitError(f"the source `{address}` is no database: it takes no query")
         source: http.Web | files.File
         if address.scheme in ("http", "https"):
             source = http.Web(address, self.entries)
+        elif address.scheme == "s3":
+            from . import s3  # noqa: PLC0415
+
+            source = s3.Bucket(address, self.entries)
         else:
             source = files.File(address, entry, self.folder)
         kind = formats.format_of(address.path, asked, str(address))
@@ -111,11 +125,20 @@ class _Connector:
         array = formats.read(content, kind, asked, entry)
         return formats.fitted(array, asked, str(address), entry), version
 
+    def destination(self, asked: dict[str, Any]) -> destinations.Destination:
+        """Where the array of a request will be written."""
+        if self.problem is not None:
+            raise self.problem
+        address = addresses.parse(asked["address"])
+        return destinations.Destination(address, self.entries, self.folder, asked)
 
-def _query(
+
+def _columns(
     address: addresses.Address, entry: addresses.Entry, asked: dict[str, Any]
 ) -> formats.Array:
-    """The columns of a query to a database."""
+    """The columns of a query to a database, or of a flight."""
+    if address.scheme == "flight":
+        return formats.read_flight(address, entry, asked)
     if address.scheme == "sqlite":
         return databases.read_sqlite(address, entry, asked)
     from . import postgresql  # noqa: PLC0415
@@ -127,14 +150,19 @@ def _folder() -> addresses.Entry:
     """The entry of the data folder, whose files all users may read."""
     address = addresses.Address("folder", "", 0, "")
     most = _MOST_OF_FOLDER
-    return addresses.Entry("folder", address, None, None, None, None, (), most, 60.0)
+    none = (None, None, None, None, None)
+    return addresses.Entry("folder", address, *none, None, (), False, most, 60.0)
 
 
 def _serve(pipe: _Pipe, connector: _Connector) -> None:
     """Answers requests."""
     while (asked := pipe.read(waits=_IDLE_S)) is not None:
         try:
-            found = connector.array(asked)
+            if asked["writes"] is None:
+                found = connector.array(asked)
+            else:
+                _write(pipe, connector, asked)
+                continue
         except SourceError as error:
             pipe.say({"failure": {"kind": error.kind, "message": str(error)}})
             continue
@@ -145,24 +173,42 @@ def _serve(pipe: _Pipe, connector: _Connector) -> None:
         except Exception as error:
             # One that nobody has thought of: the log has more.
             traceback.print_exc()
-            text = f"the source `{asked['address']}` cannot be read: {error!r}"
+            text = f"the source `{asked['address']}` cannot be used: {error!r}"
             pipe.say({"failure": {"kind": "internal", "message": text}})
             continue
-        if found is None:
-            pipe.say("unchanged")
-            continue
-        (array, element), version = found
-        by_columns = bool(asked["column_major"])
-        told = {"element": element, "shape": array.shape, "column_major": by_columns}
-        pipe.say({"array": told | {"version": version}})
-        go = pipe.read()
-        if go is None:
+        if not _send(pipe, found, by_columns=bool(asked["column_major"])):
             return
-        if go["go"]:
-            rows = array.T if by_columns else array
-            flat = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
-            pipe.write(flat.data)
-            pipe.say("done")
+
+
+def _write(pipe: _Pipe, connector: _Connector, asked: dict[str, Any]) -> None:
+    """Writes an array to an address."""
+    destination = connector.destination(asked)
+    array = destination.array()
+    pipe.say("ready")
+    rows = array.T if asked["column_major"] else array
+    pipe.fill(rows.reshape(-1).view(np.uint8).data)
+    pipe.say({"written": destination.write(array)})
+
+
+def _send(
+    pipe: _Pipe, found: tuple[tuple[formats.Array, str], str | None] | None, *, by_columns: bool
+) -> bool:
+    """Sends what was found, if the server wants it. Returns whether the server is still there."""
+    if found is None:
+        pipe.say("unchanged")
+        return True
+    (array, element), version = found
+    told = {"element": element, "shape": array.shape, "column_major": by_columns}
+    pipe.say({"array": told | {"version": version}})
+    go = pipe.read()
+    if go is None:
+        return False
+    if go["go"]:
+        rows = array.T if by_columns else array
+        flat = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
+        pipe.write(flat.data)
+        pipe.say("done")
+    return True
 
 
 def _end_with_the_server() -> None:
@@ -177,8 +223,13 @@ def _load_packages(allowed: dict[str, Any]) -> None:
     """Loads packages that sources may need: the user of functions might not reach them."""
     with contextlib.suppress(ImportError):
         from . import arrow  # noqa: F401, PLC0415
-    if any(one["address"].startswith("postgresql:") for one in allowed["sources"].values()):
-        from . import postgresql  # noqa: F401, PLC0415
+    for one in allowed["sources"].values():
+        if one["address"].startswith("postgresql:"):
+            from . import postgresql  # noqa: F401, PLC0415
+        if one["address"].startswith("flight:"):
+            from . import flight  # noqa: F401, PLC0415
+        if one["address"].startswith("s3:"):
+            from . import s3  # noqa: F401, PLC0415
 
 
 def _give_up_rights(allowed: dict[str, Any]) -> None:

@@ -17,16 +17,17 @@ from .errors import RefusedError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-PORTS = {"http": 80, "https": 443, "postgresql": 5432}
-"""Schemes with a host, and their usual ports."""
+PORTS = {"flight": 8815, "http": 80, "https": 443, "postgresql": 5432, "s3": 0}
+"""Schemes with a host, and their usual ports. The host of `s3` is a bucket."""
 
 LOCAL = ("file", "folder", "sqlite")
 """Schemes of files of the server's machine."""
 
 _REMOTE = re.compile(
-    r"(?P<scheme>[a-z]+)://(?P<host>[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
+    r"(?P<scheme>[a-z0-9]+)://(?P<host>[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
     r"(?P<path>/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?(?:\?(?P<query>[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*))?"
 )
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]")
 _MOST_ESCAPES = 4
 
 
@@ -59,7 +60,10 @@ class Entry:
     password: str | None = field(repr=False)
     token: str | None = field(repr=False)
     certificates: str | None
+    endpoint: Address | None
+    region: str | None
     networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
+    write: bool
     max_bytes: int
     time_limit_s: float
 
@@ -69,11 +73,12 @@ class Entry:
         networks = tuple(ipaddress.ip_network(network) for network in told.pop("networks"))
         try:
             address = parse(told.pop("address"))
+            endpoint = _endpoint(address, told.pop("endpoint"), told["region"])
         except RefusedError as error:
             raise RefusedError(
                 f"{error} ([sources.{name}] in the server's configuration)"
             ) from None
-        return cls(name=name, address=address, networks=networks, **told)
+        return cls(name=name, address=address, endpoint=endpoint, networks=networks, **told)
 
     def permits(self, address: Address) -> bool:
         """Whether an address is this one, or begins with it if it is a folder."""
@@ -102,6 +107,18 @@ def _carries_another(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     return isinstance(ip, ipaddress.IPv6Address) and bool(ip.sixtofour or ip.teredo or ip in _NAT64)
 
 
+def _endpoint(address: Address, told: str | None, region: str | None) -> Address | None:
+    """Where the requests about a bucket go: to the given service, or to that of Amazon."""
+    if address.scheme != "s3":
+        if told is not None or region is not None:
+            raise RefusedError(f"`{address}` is no bucket: it takes no `endpoint` and no `region`")
+        return None
+    endpoint = parse(told or f"https://s3.{region or 'us-east-1'}.amazonaws.com/")
+    if endpoint.scheme not in ("http", "https") or endpoint.path != "/" or endpoint.query:
+        raise RefusedError(f"the endpoint `{told}` is not https://HOST or http://HOST")
+    return endpoint
+
+
 def parse(text: str) -> Address:
     """Reads an address."""
     scheme, colon, rest = text.partition(":")
@@ -116,12 +133,23 @@ def parse(text: str) -> Address:
             f"{', '.join(sorted([*PORTS, *LOCAL]))}, without a user, a fragment and special "
             f"characters in the address"
         )
+    if scheme == "s3":
+        return _object(found, text)
     port = int(found["port"] or PORTS[scheme])
     if not 0 < port < 65536:
         raise RefusedError(f"`{text}` has no port that there is")
     path = found["path"] or "/"
     _check_path(path, text)
     return Address(scheme, found["host"], port, path, found["query"])
+
+
+def _object(found: re.Match[str], text: str) -> Address:
+    """The address of an object in a bucket."""
+    if not _BUCKET.fullmatch(found["host"]) or found["port"] or found["query"] is not None:
+        raise RefusedError(f"`{text}` is not an address of an object: write s3://BUCKET/KEY")
+    path = found["path"] or "/"
+    _check_path(path, text)
+    return Address("s3", found["host"], 0, path)
 
 
 def _local_path(scheme: str, rest: str, text: str) -> str:

@@ -12,6 +12,8 @@ import pyarrow.parquet
 from .errors import TooLargeError, UnfitError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from .addresses import Entry
     from .content import Content
     from .formats import Array
@@ -45,14 +47,21 @@ def _read_ipc(file: Any, columns: list[str] | None, source: str, entry: Entry) -
         file.seek(0)
         reader = pa.ipc.open_stream(file)
         batches = iter(reader)
-    names = _picked(reader.schema, columns, source)
+    return gathered(reader.schema, batches, columns, source, entry)
+
+
+def gathered(
+    schema: Any, batches: Iterable[Any], columns: list[str] | None, source: str, entry: Entry
+) -> Array:
+    """The columns of batches, as they come, side by side."""
+    names = _picked(schema, columns, source)
     rows, kept = 0, []
     for batch in batches:
         rows += batch.num_rows
-        _bound(rows, reader.schema, names, source, entry)
+        _bound(rows, schema, names, source, entry)
         kept.append(batch.select(names))
-    schema = pa.schema([reader.schema.field(name) for name in names])
-    return _side_by_side(pa.Table.from_batches(kept, schema), names, source)
+    picked = pa.schema([schema.field(name) for name in names])
+    return _side_by_side(pa.Table.from_batches(kept, picked), names, source)
 
 
 def _picked(schema: Any, columns: list[str] | None, source: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The bytes of a source, in a file without a name that goes when it is closed."""
+"""The bytes at an address, in a file without a name that goes when it is closed."""
 
 from __future__ import annotations
 
@@ -46,9 +46,18 @@ class Content:
         for known in self._sums.values():
             known.update(piece)
 
+    def write(self, piece: bytes) -> int:
+        """Adds a piece, as a file would."""
+        self.add(bytes(piece))
+        return len(piece)
+
+    def digest(self, algorithm: str) -> bytes:
+        """The checksum of all bytes."""
+        return self._sums[algorithm].digest()
+
     def check(self, algorithm: str, digest: bytes) -> None:
         """Compares the checksum of all bytes."""
-        found = self._sums[algorithm].digest()
+        found = self.digest(algorithm)
         if found != digest:
             raise UnreachableError(
                 f"the source `{self.source}` has the {algorithm} checksum {found.hex()}, and "

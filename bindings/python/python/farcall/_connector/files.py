@@ -1,8 +1,10 @@
-"""Sources that are files of the server's machine. No symbolic link is followed."""
+"""Sources and destinations that are files of the server's machine. No symbolic link is followed."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import stat
 from typing import TYPE_CHECKING
 
@@ -11,26 +13,46 @@ from .errors import MissingError, RefusedError, UnreachableError
 from .network import Deadline
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .addresses import Address, Entry
 
 _PIECE = 1 << 20
 _PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def open_beneath(root: str, path: str, address: Address) -> int:
     """A descriptor of a regular file in a folder, whose path has no links."""
+    with _explained(address), _folder_of(root, path) as (folder, name):
+        found = os.open(name, _PLAIN, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        raise RefusedError(f"the source `{address}` is not a regular file")
+    return found
+
+
+@contextlib.contextmanager
+def _folder_of(root: str, path: str) -> Iterator[tuple[int, str]]:
+    """The folder of a path below another folder, and the name in it. No link is followed."""
+    folder = os.open(root, _FOLDER)
     try:
-        folder = os.open(root, _FOLDER)
-        try:
-            *folders, name = path.split("/")
-            for word in folders:
-                inner = os.open(word, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
-                os.close(folder)
-                folder = inner
-            found = os.open(name, _PLAIN, dir_fd=folder)
-        finally:
+        *folders, name = path.split("/")
+        for word in folders:
+            inner = os.open(word, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
             os.close(folder)
+            folder = inner
+        yield folder, name
+    finally:
+        os.close(folder)
+
+
+@contextlib.contextmanager
+def _explained(address: Address) -> Iterator[None]:
+    """Says which address an error of the system is about."""
+    try:
+        yield
     except (FileNotFoundError, NotADirectoryError):
         raise MissingError(f"the source `{address}` does not exist; check the address") from None
     except PermissionError:
@@ -41,10 +63,29 @@ def open_beneath(root: str, path: str, address: Address) -> int:
     except OSError as error:
         what = error.strerror or str(error)
         raise RefusedError(f"the source `{address}` is not opened: {what}") from None
-    if not stat.S_ISREG(os.fstat(found).st_mode):
-        os.close(found)
-        raise RefusedError(f"the source `{address}` is not a regular file")
-    return found
+
+
+def write(address: Address, entry: Entry, folder: str | None, content: Content) -> str:
+    """Writes a file beside the one with this name, and renames it. Returns its version."""
+    deadline = Deadline(str(address), entry.time_limit_s)
+    root, path = root_of(address, entry, folder)
+    with _explained(address), _folder_of(root, path) as (parent, name):
+        beside = f".{name[:64]}.{secrets.token_hex(8)}.farcall"
+        made = os.open(beside, _NEW, 0o644, dir_fd=parent)
+        try:
+            rest = content.view()
+            while rest:
+                deadline.left()
+                rest = rest[os.write(made, rest[:_PIECE]) :]
+            os.fsync(made)
+            os.rename(beside, name, src_dir_fd=parent, dst_dir_fd=parent)
+            return _version(made)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(beside, dir_fd=parent)
+            raise
+        finally:
+            os.close(made)
 
 
 def _version(found: int) -> str:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from .errors import TooLargeError, UnfitError, UnreachableError
 
 if TYPE_CHECKING:
-    from .addresses import Entry
+    from .addresses import Address, Entry
     from .content import Content
 
 Array = npt.NDArray[Any]
@@ -38,6 +38,7 @@ ELEMENTS = {
 }
 """Types of interfaces, and NumPy's."""
 
+_PIECE = 1 << 20
 _NAMES = {code: name for name, code in reversed(ELEMENTS.items())}
 _WIDER = {"b1": "u1", "f2": "f4"}
 _ENDS = {
@@ -84,19 +85,79 @@ def read(content: Content, kind: str, asked: dict[str, Any], entry: Entry) -> Ar
     return _read_table(content, "\t" if kind == "tsv" else ",", asked)
 
 
+def check_to_write(kind: str, asked: dict[str, Any], address: str) -> None:
+    """Refuses a format in which the array cannot be written."""
+    if kind in ("arrow", "parquet"):
+        raise UnfitError(
+            f'arrays are not written as {kind}: give `{address}` the format "npy", "csv", "tsv" or '
+            f'"raw"'
+        )
+    shape, names = asked["writes"], asked["columns"]
+    if kind in ("csv", "tsv"):
+        count = shape[1] if len(shape) == 2 else 1
+        if len(shape) not in (1, 2) or "complex" in asked["wanted"]:
+            raise UnfitError(
+                f"the array for `{address}` is no table: only vectors and matrices of real numbers "
+                f"are written as {kind}"
+            )
+        if names is not None and len(names) != count:
+            raise UnfitError(
+                f"the array for `{address}` has {count} columns, and {len(names)} names were given"
+            )
+    elif names is not None:
+        raise UnfitError(f"the address `{address}` is no table: it takes no columns")
+
+
+def write(content: Content, kind: str, array: Array, asked: dict[str, Any]) -> None:
+    """Writes an array in a format."""
+    dtype = dtype_of(asked)
+    if dtype is not None:
+        array = converted(array, dtype, content.source)
+    if kind == "npy":
+        np.lib.format.write_array(content, array, version=(1, 0), allow_pickle=False)
+    elif kind == "raw":
+        rows = array.T if asked["by_columns"] else array
+        flat = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
+        for begin in range(0, flat.size, _PIECE):
+            content.add(flat[begin : begin + _PIECE].tobytes())
+    else:
+        delimiter = "\t" if kind == "tsv" else ","
+        if asked["columns"] is not None:
+            head = io.StringIO()
+            csv.writer(head, delimiter=delimiter, lineterminator="\n").writerow(asked["columns"])
+            content.add(head.getvalue().encode())
+        kinds = {"f": "%.9g" if array.dtype.itemsize == 4 else "%.17g"}
+        np.savetxt(content, array, fmt=kinds.get(array.dtype.kind, "%d"), delimiter=delimiter)
+
+
 def _read_arrow(content: Content, kind: str, asked: dict[str, Any], entry: Entry) -> Array:
     try:
         from . import arrow  # noqa: PLC0415  # It takes long to load, and a server may lack it.
     except ImportError:
-        raise UnreachableError(
-            f"the source `{content.source}` needs the package `pyarrow` at the server: its "
-            f"operator can install it (`python3 -m pip install pyarrow`)"
-        ) from None
+        raise _no_pyarrow(content.source) from None
     table = arrow.read(content, kind, asked["columns"], entry)
+    return _as_stated(table, asked, content.source)
+
+
+def read_flight(address: Address, entry: Entry, asked: dict[str, Any]) -> Array:
+    """The columns of a flight."""
+    try:
+        from . import flight  # noqa: PLC0415
+    except ImportError:
+        raise _no_pyarrow(str(address)) from None
+    return _as_stated(flight.read(address, entry, asked), asked, str(address))
+
+
+def _no_pyarrow(source: str) -> UnreachableError:
+    return UnreachableError(
+        f"the source `{source}` needs the package `pyarrow` at the server: its operator can "
+        f"install it (`python3 -m pip install pyarrow`)"
+    )
+
+
+def _as_stated(table: Array, asked: dict[str, Any], source: str) -> Array:
     dtype = dtype_of(asked)
-    if dtype is None:
-        return table
-    return converted(table, dtype, content.source)
+    return table if dtype is None else converted(table, dtype, source)
 
 
 def converted(table: Array, dtype: np.dtype[Any], source: str) -> Array:

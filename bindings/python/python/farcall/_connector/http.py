@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import http.client
 import re
 import ssl
@@ -16,12 +17,15 @@ from .errors import MissingError, RefusedError, SourceError, UnreachableError
 from .network import Deadline, connect
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _PIECE = 1 << 20
 _MOST_REDIRECTS = 5
 _MOST_RESUMED = 3
-_REDIRECTS = (301, 302, 303, 307, 308)
+_WRITTEN = (200, 201, 204)
+
+REDIRECTS = (301, 302, 303, 307, 308)
+"""Statuses of pages that are elsewhere."""
 
 
 class _Connection(http.client.HTTPConnection):
@@ -47,20 +51,36 @@ class _Connection(http.client.HTTPConnection):
             self.sock = plain
 
 
-class _Answer:
+class Answer:
     """The answer to one request."""
 
     def __init__(
-        self, address: Address, entry: Entry, deadline: Deadline, headers: dict[str, str]
+        self,
+        address: Address,
+        entry: Entry,
+        deadline: Deadline,
+        headers: dict[str, str],
+        content: Content | None = None,
     ) -> None:
         self.deadline = deadline
         self.connection = _Connection(address, entry, deadline)
         query = "" if address.query is None else f"?{address.query}"
-        credentials = _credentials(entry)
-        own = {"Accept-Encoding": "identity", "User-Agent": "farcall"} | headers | credentials
-        self.connection.request("GET", address.path + query, headers=own)
+        own = {"Accept-Encoding": "identity", "User-Agent": "farcall"} | headers
+        if content is None:
+            self.connection.request("GET", address.path + query, headers=own)
+        else:
+            own["Content-Length"] = str(content.length)
+            # A service that refuses may answer before it has read all.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self.connection.request("PUT", address.path, self._pieces(content), own)
         self.response = self.connection.getresponse()
         self.status = self.response.status
+
+    def _pieces(self, content: Content) -> Iterator[memoryview]:
+        view = content.view()
+        for begin in range(0, content.length, _PIECE):
+            self.deadline.left()
+            yield view[begin : begin + _PIECE]
 
     def header(self, name: str) -> str | None:
         """A line of the head."""
@@ -100,15 +120,45 @@ class Web:
 
     def read(self, version: str | None) -> tuple[Content, str | None] | None:
         """The bytes and their version; nothing if the version is still the same."""
-        try:
+        with self._explained("read"):
             return self._read(version)
+
+    def write(self, content: Content) -> str | None:
+        """Writes all bytes. Returns their version."""
+        if self.address.query is not None:
+            raise RefusedError(f"the address `{self.address}` has a query: it is only read")
+        with self._explained("written"):
+            answer = self._put(content)
+            if answer.status in REDIRECTS:
+                answer.close()
+                raise RefusedError(
+                    f"the address `{self.address}` sends the server elsewhere (HTTP status "
+                    f"{answer.status}), and arrays are written to the named address only"
+                )
+            if answer.status not in _WRITTEN:
+                self._check(answer)
+            tag = _strong(answer.header("ETag"))
+            answer.close()
+            return tag
+
+    def _put(self, content: Content) -> Answer:
+        credentials = _credentials(self.entry)
+        return Answer(self.address, self.entry, self.deadline, credentials, content)
+
+    @contextlib.contextmanager
+    def _explained(self, done: str) -> Iterator[None]:
+        """Says which source an error is about."""
+        try:
+            yield
         except TimeoutError:
             raise self.deadline.missed() from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             if isinstance(error, SourceError):
                 raise
             what = str(error) or type(error).__name__
-            raise UnreachableError(f"the source `{self.address}` cannot be read: {what}") from None
+            raise UnreachableError(
+                f"the source `{self.address}` cannot be {done}: {what}"
+            ) from None
 
     def _read(self, version: str | None) -> tuple[Content, str | None] | None:
         answer = self._ask({} if version is None else {"If-None-Match": version})
@@ -116,8 +166,7 @@ class Web:
             answer.close()
             return None
         self._check(answer)
-        tag = answer.header("ETag")
-        tag = tag if tag is not None and tag.startswith('"') else None
+        tag = _strong(answer.header("ETag"))
         length = answer.header("Content-Length")
         whole = int(length) if length is not None else None
         content = Content(str(self.address), self.entry)
@@ -137,7 +186,7 @@ class Web:
             content.check(algorithm, digest)
         return content, tag
 
-    def _take(self, answer: _Answer, content: Content, whole: int | None) -> None:
+    def _take(self, answer: Answer, content: Content, whole: int | None) -> None:
         """Takes what comes. A connection that ends early may be resumed."""
         try:
             while piece := answer.piece():
@@ -165,12 +214,12 @@ class Web:
             f"the source `{self.address}` has changed while it was read; make the call again"
         )
 
-    def _ask(self, headers: dict[str, str]) -> _Answer:
+    def _ask(self, headers: dict[str, str]) -> Answer:
         """Asks, also where the source sends the server, if the operator allows that address."""
         address, entry = self.address, self.entry
         for _ in range(_MOST_REDIRECTS):
-            answer = _Answer(address, entry, self.deadline, headers)
-            if answer.status not in _REDIRECTS:
+            answer = Answer(address, entry, self.deadline, headers | _credentials(entry))
+            if answer.status not in REDIRECTS:
                 return answer
             target = answer.header("Location") or ""
             answer.close()
@@ -186,9 +235,10 @@ class Web:
                 ) from None
         raise UnreachableError(f"the source `{self.address}` sends the server in circles")
 
-    def _check(self, answer: _Answer) -> None:
+    def _check(self, answer: Answer) -> None:
         """Refuses an answer that is no content."""
         status, source = answer.status, f"the source `{self.address}`"
+        reason = f"HTTP status {status}{'' if status == 200 else self._reason(answer)}"
         coding = answer.header("Content-Encoding") or "identity"
         if status == 200 and coding == "identity":
             return
@@ -198,16 +248,25 @@ class Web:
                 f"{source} is sent in the coding {coding}, which was not asked for"
             )
         if status in (404, 410):
-            raise MissingError(f"{source} does not exist (HTTP status {status}); check the address")
+            raise MissingError(f"{source} does not exist ({reason}); check the address")
         if status in (401, 403, 407):
             raise RefusedError(
-                f"{source} does not let this server in (HTTP status {status}); its operator can "
+                f"{source} does not let this server in ({reason}); its operator can "
                 f"check the credentials of [sources.{self.entry.name}]"
             )
-        raise UnreachableError(f"{source} answers with the HTTP status {status}")
+        raise UnreachableError(f"{source} answers with the {reason}")
+
+    def _reason(self, _answer: Answer) -> str:
+        """What an answer says about its status."""
+        return ""
 
 
-def _sums(answer: _Answer) -> list[tuple[str, bytes]]:
+def _strong(tag: str | None) -> str | None:
+    """A tag that stands for one version and no other."""
+    return tag if tag is not None and tag.startswith('"') else None
+
+
+def _sums(answer: Answer) -> list[tuple[str, bytes]]:
     """The checksums that the source offers."""
     found = []
     lines: list[tuple[str, str | None]] = [("md5", answer.header("Content-MD5"))]
@@ -216,6 +275,7 @@ def _sums(answer: _Answer) -> list[tuple[str, bytes]]:
             name, _, text = part.strip().partition("=")
             if name.lower() == "sha-256":
                 lines.append(("sha256", text.strip(":")))
+    lines.append(("sha256", answer.header("x-amz-checksum-sha256")))
     for algorithm, offered in lines:
         try:
             digest = base64.b64decode(offered or "", validate=True)

@@ -19,7 +19,7 @@ class Deadline:
 
     def __init__(self, source: str, seconds: float) -> None:
         """The time begins now."""
-        self._source = source
+        self.source = source
         self._seconds = seconds
         self._end = time.monotonic() + seconds
 
@@ -33,13 +33,13 @@ class Deadline:
     def missed(self) -> UnreachableError:
         """The error of a source that is too slow."""
         return UnreachableError(
-            f"the source `{self._source}` is too slow: it was not read within {self._seconds:g} s "
+            f"the source `{self.source}` is too slow: it was not read within {self._seconds:g} s "
             f"(time_limit_s of its entry in [sources])"
         )
 
 
-def resolve(address: Address, entry: Entry) -> list[str]:
-    """The IP addresses of a host. An address with another one among them is refused."""
+def resolve(address: Address, entry: Entry, source: str) -> list[str]:
+    """The IP addresses of the host of a source. One that is not allowed refuses all."""
     host = address.host.strip("[]")
     try:
         # The operator has named this very address.
@@ -49,13 +49,13 @@ def resolve(address: Address, entry: Entry) -> list[str]:
     try:
         known = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM)
     except OSError as error:
-        text = f"the source `{address}` cannot be reached: its host has no address ({error})"
+        text = f"the source `{source}` cannot be reached: {host} has no address ({error})"
         raise UnreachableError(text) from None
     found = list(dict.fromkeys(str(one[4][0]) for one in known))
     for ip in found:
         if not entry.lets(ip):
             raise RefusedError(
-                f"the source `{address}` is not allowed: its host has the address {ip}, which is "
+                f"the source `{source}` is not allowed: {host} has the address {ip}, which is "
                 f"not public; the server's operator can allow its network (networks of "
                 f"[sources.{entry.name}])"
             )
@@ -65,11 +65,11 @@ def resolve(address: Address, entry: Entry) -> list[str]:
 def connect(address: Address, entry: Entry, deadline: Deadline) -> socket.socket:
     """A connection to one of the checked addresses of a host."""
     last: OSError | None = None
-    for ip in resolve(address, entry):
+    for ip in resolve(address, entry, deadline.source):
         try:
             return socket.create_connection((ip, address.port), timeout=deadline.left())
         except TimeoutError:
             raise deadline.missed() from None
         except OSError as error:
             last = error
-    raise UnreachableError(f"the source `{address}` cannot be reached: {last}") from None
+    raise UnreachableError(f"the source `{deadline.source}` cannot be reached: {last}") from None

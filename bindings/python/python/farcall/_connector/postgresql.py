@@ -91,7 +91,7 @@ async def _ask(
     left = deadline.left()
     try:
         database = await asyncpg.connect(
-            host=resolve(address, entry),
+            host=resolve(address, entry, str(address)),
             port=address.port,
             user=entry.user,
             password=entry.password or "",

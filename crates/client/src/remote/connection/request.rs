@@ -13,7 +13,7 @@ use crate::remote::callbacks::{self, Callbacks};
 use crate::remote::files::Files;
 use crate::remote::requests::functions;
 use farcall_rpc_proto::client::Answer;
-use farcall_rpc_proto::{CallId, CallName, FailureKind, Times};
+use farcall_rpc_proto::{CallId, CallName, FailureKind, Receipt, Times};
 use farcall_spin::Waiter;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -151,6 +151,15 @@ impl Request {
     pub(crate) fn take_times(&self) -> Option<Result<Times, Error>> {
         Some(match self.take_answer()? {
             Ok(Answer::Done(times)) => self.place_files().map(|()| times),
+            Ok(_) => Err(self.connection.unexpected()),
+            Err(error) => Err(error),
+        })
+    }
+
+    /// Takes the receipt of an array that was written to an address, once.
+    pub(crate) fn take_receipt(&self) -> Option<Result<Receipt, Error>> {
+        Some(match self.take_answer()? {
+            Ok(Answer::Receipt(receipt)) => Ok(receipt),
             Ok(_) => Err(self.connection.unexpected()),
             Err(error) => Err(error),
         })

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::remote::connection::{Connection, Request, Transfer, answered};
 use farcall_rpc_proto::{
     ArrayForm, ArrayPart, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, LOANS, Pull,
-    Put, SOURCES,
+    Put, SOURCES, WRITES, Write,
 };
 use std::sync::Arc;
 
@@ -132,6 +132,13 @@ pub(crate) fn pull(connection: &Arc<Connection>, pull: &Pull) -> Result<HandleRe
         connection.check(SOURCES, FailureKind::BadArgument, "read addresses")?;
     }
     connection.ask(|proto| proto.pull(pull), answered!(Handle))
+}
+
+/// Begins to write an array to an address outside of Farcall.
+pub(crate) fn write(connection: &Arc<Connection>, write: &Write) -> Result<Request, Error> {
+    check_handles(connection)?;
+    connection.check(WRITES, FailureKind::BadArgument, "write to addresses")?;
+    connection.begin(|proto| proto.write(write))
 }
 
 /// Asks for a page of stored arrays.

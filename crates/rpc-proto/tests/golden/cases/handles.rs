@@ -5,7 +5,8 @@ use super::calls::dgesv_values;
 use super::{Answer, Case, Elements, Request, case};
 use farcall_rpc_proto::{
     ArrayForm, ArrayPart, CREDIT, Call, Failure, FailureKind, HANDLES, HandleId, HandlePage,
-    HandleRecord, Hello, LOANS, Limits, PARTS, Pull, Put, SOURCES, SourceOptions,
+    HandleRecord, Hello, LOANS, Limits, PARTS, Pull, Put, Receipt, SOURCES, SourceOptions, WRITES,
+    Write,
 };
 
 pub(super) fn handles() -> Case {
@@ -223,4 +224,41 @@ pub(super) fn sources() -> Case {
         (Request::Pull(raw), Answer::Failure(refused)),
     ];
     case("sources", about, exchanges).offering(HANDLES | LOANS | SOURCES)
+}
+
+/// Results at addresses outside of Farcall.
+pub(super) fn writes() -> Case {
+    let about = "The client asks the server to write an array to an address outside of Farcall. \
+                 The answer says what lies there now. The server writes to another address for \
+                 nobody. Needs the feature bit 22, that both sides write to addresses.";
+    let table = Write {
+        id: HandleId([0x5a; 16]),
+        address: "s3://runs/2026/y.csv".to_string(),
+        options: SourceOptions {
+            columns: Some(vec!["rain".to_string()]),
+            ..SourceOptions::default()
+        },
+    };
+    let receipt = Receipt {
+        address: table.address.clone(),
+        bytes: 24,
+        sha256: "0f".repeat(32),
+        version: Some("\"etag\"".to_string()),
+    };
+    let file = Write {
+        address: "file:///etc/passwd".to_string(),
+        options: SourceOptions {
+            format: Some("raw".to_string()),
+            column_major: Some(true),
+            ..SourceOptions::default()
+        },
+        ..table.clone()
+    };
+    let text = "the address `file:///etc/passwd` is not allowed";
+    let refused = Failure::new(FailureKind::NotAllowed, text);
+    let exchanges = vec![
+        (Request::Write(table), Answer::Receipt(receipt)),
+        (Request::Write(file), Answer::Failure(refused)),
+    ];
+    case("writes", about, exchanges).offering(HANDLES | LOANS | SOURCES | WRITES)
 }
