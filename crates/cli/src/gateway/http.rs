@@ -31,7 +31,7 @@ Call a function with:
 pub(crate) struct Arguments {
     #[command(flatten)]
     place: Place,
-    /// Origin of web pages that may call, such as https://lab.example.org; may be given several
+    /// Origin of web pages that may call, such as `https://lab.example.org`; may be given several
     /// times
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
