@@ -49,12 +49,14 @@ _Argument: TypeAlias = (
 )
 
 __all__ = [
+    "CallStatus",
     "Channel",
     "Data",
     "DataStatus",
     "DurableCall",
     "DurableStatus",
     "Estimate",
+    "Expected",
     "FlowPattern",
     "FlowPlatform",
     "Function",

@@ -62,7 +62,7 @@ def shown(name: str, future: Future) -> tuple[Any, Times | None]:
     with _lock:
         wait = min(_blocks, default=_PERIOD_S)
     bar = None
-    doing, asked = "", -_ASK_S
+    doing = _Doing(future)
     try:
         while True:
             try:
@@ -75,14 +75,7 @@ def shown(name: str, future: Future) -> tuple[Any, Times | None]:
                     break
             state = future.progress()
             if state is not None:
-                sent, to_send, received, _ = state
-                if sent < to_send:
-                    doing = "sending"
-                elif received > 0:
-                    doing = "receiving"
-                elif time.monotonic() - asked >= _ASK_S:
-                    asked, doing = time.monotonic(), _status(future)
-                bar = _draw(bar, f"{name}: {doing}", state)
+                bar = _draw(bar, f"{name}: {doing.text(state)}", state)
             wait = _PERIOD_S
         if bar is not None:
             bar.set_description_str(name, refresh=False)
@@ -96,12 +89,26 @@ def shown(name: str, future: Future) -> tuple[Any, Times | None]:
             bar.close()
 
 
-def _status(future: Future) -> str:
-    try:
-        return str(future.status())
-    except Error:
-        # The call itself ends with any error of its connection.
-        return "under way"
+class _Doing:
+    """What a call does, in words."""
+
+    def __init__(self, future: Future) -> None:
+        self._future = future
+        self._asked = -_ASK_S
+        self._status = ""
+
+    def text(self, state: tuple[int, int, int, int]) -> str:
+        sent, to_send, received, _ = state
+        if sent < to_send:
+            return "sending"
+        if received > 0:
+            return "receiving"
+        if time.monotonic() - self._asked >= _ASK_S:
+            self._asked = time.monotonic()
+            # The call itself ends with any error of its connection.
+            with contextlib.suppress(Error):
+                self._status = str(self._future.status())
+        return self._status
 
 
 def _draw(bar: Any, text: str, state: tuple[int, int, int, int]) -> Any:
@@ -112,4 +119,3 @@ def _draw(bar: Any, text: str, state: tuple[int, int, int, int]) -> Any:
     bar.update(sent + received - bar.n)
     bar.refresh()
     return bar
-
