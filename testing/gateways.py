@@ -4,14 +4,13 @@ import contextlib
 import json
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
 import urllib.error
 import urllib.request
 
-from servers import FARCALL, ROOT, wait_until
+from servers import FARCALL, ROOT, stop, wait_until
 
 
 class Gateway:
@@ -60,14 +59,7 @@ class Gateway:
 
     def stop(self, seconds=5.0):
         """Stops it as an operator does; it must end within five seconds."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            raise
+        return stop(self.process, seconds)
 
 
 @contextlib.contextmanager

@@ -39,6 +39,37 @@ def wait_until(condition, seconds=30.0, what="the condition"):
         time.sleep(0.005)
 
 
+def stop(process, seconds=5.0):
+    """Stops a program as an operator does; it must end within this time."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise
+
+
+@contextlib.contextmanager
+def metaserver():
+    """A metaserver; the value is its address."""
+    words = [FARCALL, "meta", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process.stdout.readline().split()[-1]
+        finally:
+            stop(process)
+
+
+def known(client, name):
+    """A function of a client, when its metaserver knows it."""
+    try:
+        return client.function(name)
+    except farcall.Error:
+        return None
+
+
 class ServerProcess:
     """A `farcall serve` of its own on a free port of the loopback."""
 
@@ -109,14 +140,7 @@ class ServerProcess:
 
     def stop(self, seconds=5.0):
         """Stops it as an operator does; it must end within five seconds."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            raise
+        return stop(self.process, seconds)
 
 
 def children(pid):

@@ -3,14 +3,13 @@
 import hashlib
 import os
 import pathlib
-import subprocess
 import threading
 
 import farcall
 import numpy as np
 import pytest
 from buckets import Buckets
-from servers import FARCALL, wait_until
+from servers import known, metaserver, wait_until
 from sources import Web, connectors, serving
 
 IDL = """\
@@ -274,22 +273,11 @@ def test_behind_a_metaserver_the_server_of_the_call_writes(start, out, tmp_path)
     idl, config = tmp_path / "work.idl", tmp_path / "farcall.toml"
     idl.write_text(IDL)
     config.write_text(f'[sources.out]\naddress = "file://{out}/"\nwrite = true')
-    meta = subprocess.Popen(
-        [FARCALL, "meta", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        address = meta.stdout.readline().removeprefix("listening on ").strip()
+    with metaserver() as address:
         words = ["--allow-code", "--config", str(config), "--metaserver", address]
         start(idl, options=words)
         client = farcall.connect(address)
-
-        def known():
-            try:
-                return client.function("count")
-            except farcall.Error:
-                return None
-
-        count = wait_until(known, what="the function")
+        count = wait_until(lambda: known(client, "count"), what="the function")
         check(count(5, farcall.url(f"file://{out}/a.npy")).x, out / "a.npy")
         future = count.call_async(6, farcall.url(f"file://{out}/b.npy"))
         check(future.result(timeout=30).x, out / "b.npy")
@@ -297,6 +285,3 @@ def test_behind_a_metaserver_the_server_of_the_call_writes(start, out, tmp_path)
         with pytest.raises(farcall.Error, match="no entry of"):
             count(5, farcall.url(f"file://{tmp_path}/a.npy"))
         assert not pathlib.Path(tmp_path / "a.npy").exists()
-    finally:
-        meta.terminate()
-        meta.wait(30)

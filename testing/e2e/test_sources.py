@@ -6,7 +6,6 @@ import os
 import pathlib
 import pickle
 import signal
-import subprocess
 import threading
 
 import farcall
@@ -14,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from servers import FARCALL, wait_until
+from servers import known, metaserver, wait_until
 from sources import IDL, Web, connectors, npy, refused, serving
 
 
@@ -376,11 +375,7 @@ def test_behind_a_metaserver_the_server_of_the_call_reads_the_address(start, web
     idl, config = tmp_path / "work.idl", tmp_path / "farcall.toml"
     idl.write_text(IDL)
     config.write_text(f'[sources.web]\naddress = "{web.address}/"')
-    meta = subprocess.Popen(
-        [FARCALL, "meta", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        address = meta.stdout.readline().removeprefix("listening on ").strip()
+    with metaserver() as address:
         words = ["--allow-code", "--config", str(config), "--metaserver", address]
         start(idl, options=words)
         client = farcall.connect(address)
@@ -395,9 +390,6 @@ def test_behind_a_metaserver_the_server_of_the_call_reads_the_address(start, web
             total(3, farcall.url(f"{web.address}/c.npy"))
         with pytest.raises(farcall.Error, match="is not allowed"):
             total(3, farcall.url("https://example.org/c.npy"))
-    finally:
-        meta.terminate()
-        meta.wait(30)
 
 
 def test_a_call_goes_to_the_server_that_still_has_the_array(start, web, tmp_path):
@@ -407,11 +399,7 @@ def test_a_call_goes_to_the_server_that_still_has_the_array(start, web, tmp_path
     idl, config = tmp_path / "work.idl", tmp_path / "farcall.toml"
     idl.write_text(IDL)
     config.write_text(f'[sources.web]\naddress = "{web.address}/"')
-    meta = subprocess.Popen(
-        [FARCALL, "meta", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        address = meta.stdout.readline().removeprefix("listening on ").strip()
+    with metaserver() as address:
         words = ["--allow-code", "--config", str(config), "--metaserver", address]
         sources = [farcall.url(f"{web.address}/{name}.npy") for name in ["a", "b"]]
         servers = [start(idl, options=words) for _ in sources]
@@ -428,14 +416,3 @@ def test_a_call_goes_to_the_server_that_still_has_the_array(start, web, tmp_path
         whole = [path for path, heads in web.asked if "If-None-Match" not in heads]
         assert sorted(whole) == ["/a.npy", "/b.npy"]
         assert len(web.asked) == 8
-    finally:
-        meta.terminate()
-        meta.wait(30)
-
-
-def known(client, name):
-    """A function of a client, when its metaserver knows it."""
-    try:
-        return client.function(name)
-    except farcall.Error:
-        return None

@@ -1,5 +1,5 @@
-//! Any bytes as the JSON of a call through a gateway. There is no panic, the arrays are bounded, and
-//! what a call gives back is JSON.
+//! Any bytes as the JSON of a call through a gateway. There is no panic, the arrays are bounded,
+//! and what a call gives back is JSON.
 
 use farcall_gateway::{Arguments, Misfit, results};
 use farcall_idl::{Interface, Layout, parse_document};
