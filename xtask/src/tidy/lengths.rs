@@ -29,7 +29,7 @@ const GENERATED: &[&str] = &[
 ];
 
 /// Folders with text of other projects.
-const FOREIGN: &[&str] = &["/fixtures/", "/corpus/"];
+const FOREIGN: &[&str] = &["/fixtures/", "fuzz/corpus/"];
 
 pub(super) fn check(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
