@@ -10,9 +10,6 @@ use crate::session::SESSIONS;
 use farcall_client::{CallPhase, Expected};
 use std::ffi::c_char;
 
-/// Bytes of a reason, with the NUL at its end.
-const REASON: usize = 256;
-
 /// How far a call has come.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,8 +109,8 @@ unsafe fn store(
         CallPhase::Returning => Phase::FarcallReturning,
         CallPhase::Over => Phase::FarcallOver,
     };
-    into.reason = [0; REASON];
-    let end = told.reason.floor_char_boundary(REASON - 1);
+    into.reason.fill(0);
+    let end = told.reason.floor_char_boundary(into.reason.len() - 1);
     for (to, byte) in into.reason.iter_mut().zip(told.reason[..end].bytes()) {
         *to = byte as c_char;
     }

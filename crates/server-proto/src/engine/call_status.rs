@@ -136,9 +136,9 @@ fn of_queued(engine: &mut Engine, key: CallKey) -> CallStatus {
     if let (Reason::Turn, Some((expected, _))) = (reason, &expected) {
         let has_shares = engine.elements.queue.settings().half_life_s.is_some();
         let before = match (has_shares, expected.own_before) {
-            (false, _) => calls(expected.before, "call", "is before it", "are before it"),
+            (false, _) => before_it(expected.before, "call", "calls"),
             (true, 0) => "calls of others, who have used less, go first".to_string(),
-            (true, own) => calls(own, "of your calls", "is before it", "are before it"),
+            (true, own) => before_it(own, "of your calls", "of your calls"),
         };
         text = format!("{text}; {before}");
     }
@@ -172,10 +172,9 @@ fn elements(count: u32) -> String {
     }
 }
 
-fn calls(count: u32, what: &str, is: &str, are: &str) -> String {
-    match (count, what) {
-        (1, what) => format!("1 {what} {is}"),
-        (count, "call") => format!("{count} calls {are}"),
-        (count, what) => format!("{count} {what} {are}"),
+fn before_it(count: u32, one: &str, several: &str) -> String {
+    match count {
+        1 => format!("1 {one} is before it"),
+        count => format!("{count} {several} are before it"),
     }
 }
