@@ -81,7 +81,8 @@ class Line:
         self._breaks = list(breaks)
         self.connections = 0
         self.before = None
-        threading.Thread(target=self._run, daemon=True).start()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
 
     def _run(self):
         with contextlib.suppress(OSError):
@@ -97,6 +98,9 @@ class Line:
 
     def close(self):
         """Takes no more connections."""
+        # A close alone does not end an accept under way: it would take one connection more.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
         self._listener.close()
 
 

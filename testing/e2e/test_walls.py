@@ -172,8 +172,12 @@ def test_a_server_shows_its_credentials_to_no_address_that_a_client_chooses(serv
                     with stream, contextlib.suppress(TimeoutError):
                         heard.append(stream.recv(4096))
 
-        threading.Thread(target=listen, daemon=True).start()
+        listening = threading.Thread(target=listen, daemon=True)
+        listening.start()
         of_open, open_s = pull(server, f"farcall://127.0.0.1:{port}")
+        # A close alone does not end an accept under way: the port would stay open.
+        listener.shutdown(socket.SHUT_RDWR)
+        listening.join()
     of_closed, closed_s = pull(server, f"farcall://127.0.0.1:{port}")
     assert heard and SECRET.encode() not in b"".join(heard)
     assert of_open == of_closed
