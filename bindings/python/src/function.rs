@@ -17,7 +17,7 @@ use crate::result::Results;
 use crate::server::seconds;
 use crate::source::Receipt;
 use crate::times::Times;
-use crate::{callback, error, transaction};
+use crate::{callback, error, trace, transaction};
 use farcall_client::{Argument, LaidOut, Output};
 use farcall_idl::{Mode, Order};
 use pyo3::prelude::*;
@@ -240,10 +240,9 @@ impl Function {
         };
         let mut arguments: Vec<_> = slots.iter().map(argument).collect();
         arguments.extend(callbacks);
-        let retention = self.retention;
+        let (retention, client) = (self.retention, trace::traced(py, &self.client));
         let job = self.origin.ask(py, || {
-            self.client
-                .submit_laid_out(laid_out, &mut arguments, retention)
+            client.submit_laid_out(laid_out, &mut arguments, retention)
         })?;
         Ok(DurableCall::new(job, self.origin.clone()))
     }
@@ -432,10 +431,10 @@ impl Function {
         let (limit, kwargs) = function.take_timeout(py, kwargs)?;
         let start = Instant::now();
         let (laid_out, mut arguments, slots) = function.prepare(py, args, kwargs.as_ref())?;
+        let client = trace::traced(py, &function.client);
         // SAFETY: the future holds the slots until the call has ended. The user must not use the
         // arrays until then: that is the contract of a call.
-        let pending =
-            py.detach(|| unsafe { function.client.start_laid_out(laid_out, &mut arguments) });
+        let pending = py.detach(|| unsafe { client.start_laid_out(laid_out, &mut arguments) });
         let pending = pending.map_err(|error| error::from_client(py, &error))?;
         let kept = slots.into_iter().map(|slot| slot.map(Slot::keep));
         let limit = limit.map(|limit| (limit, start));
@@ -535,9 +534,10 @@ impl Function {
         laid_out: LaidOut,
         arguments: &mut [Argument<'_>],
     ) -> PyResult<Receipts> {
+        let client = trace::traced(py, &self.client);
         let outcome = self
             .origin
-            .ask(py, || self.client.call_laid_out(laid_out, arguments))?;
+            .ask(py, || client.call_laid_out(laid_out, arguments))?;
         self.took(outcome.times.into());
         self.computed_by(outcome.library);
         Ok(outcome.receipts)

@@ -8,6 +8,7 @@ use crate::objects;
 use crate::results::{Results, print_times};
 use crate::target::Target;
 use crate::texts;
+use crate::trace_out;
 use clap::Args;
 use farcall_client::{
     Argument, Callback, CallbackArguments, CallbackError, DurableCall, Error, Function, Interface,
@@ -38,6 +39,7 @@ use std::time::{Duration, Instant};
 #[command(after_help = "Examples:
   farcall call ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1
   farcall call dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 -o b=x.npy --time
+  farcall call dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 --trace-out t.json
   farcall call mean n=366 x=@https://data.example.org/2024.csv#columns=rain
   farcall call summary table=weather.csv summary=out.csv")]
 pub(crate) struct Arguments {
@@ -61,6 +63,9 @@ pub(crate) struct Arguments {
     /// Show the times of the call: send, compute, receive
     #[arg(long)]
     time: bool,
+    /// Write the times of the call to this file, which https://ui.perfetto.dev opens
+    #[arg(long, value_name = "FILE.json")]
+    trace_out: Option<PathBuf>,
     /// Show an estimate of the call (bytes, memory, time), and do not make the call
     #[arg(long)]
     dry_run: bool,
@@ -94,8 +99,15 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         return print_estimate(&function, &arguments);
     }
     let function = function.with_output(arguments.show_output.then(|| Output::new(write)));
+    let function = match arguments.trace_out {
+        Some(_) => function.with_trace(farcall_client::new_trace()),
+        None => function,
+    };
     let mut call = Call::prepare(function, &arguments)?;
     let outcome = call.run()?;
+    if let Some(path) = &arguments.trace_out {
+        trace_out::write(path, &call.function, &outcome)?;
+    }
     let results = call.results();
     results.write()?;
     if arguments.json {

@@ -38,6 +38,7 @@ mod status;
 mod target;
 mod texts;
 mod token;
+mod trace_out;
 mod trunk;
 mod up;
 

@@ -89,6 +89,7 @@ impl LaidOut {
             handles: Vec::new(),
             object: None,
             reservation: None,
+            trace: None,
         };
         (call, self.layout)
     }

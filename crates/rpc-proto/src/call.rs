@@ -5,6 +5,7 @@
 use crate::ids::HandleId;
 use crate::message::{self, MessageError};
 use crate::scalars::{VecError, bounded_count, decode_scalars, encode_scalars};
+use crate::trace::{self, TraceContext};
 use crate::{CallId, Kind, ProtocolError};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -37,6 +38,8 @@ pub struct Call {
     pub object: Option<CallId>,
     /// The reservation whose processor elements it has.
     pub reservation: Option<u64>,
+    /// The trace that it belongs to.
+    pub trace: Option<TraceContext>,
 }
 
 /// What a call wants besides its results: what the function prints.
@@ -63,6 +66,7 @@ pub(crate) fn parse_call(payload: &[u8]) -> Result<Call, ProtocolError> {
 
 fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecError> {
     let fields = match (call.object, call.output, call.places.is_empty()) {
+        _ if call.trace.is_some() => 10,
         _ if call.reservation.is_some() => 9,
         (Some(_), _, _) => 8,
         _ if !call.handles.is_empty() => 7,
@@ -102,8 +106,13 @@ fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecErro
         None if fields > 8 => e.null()?.ok()?,
         None => {}
     }
-    if let Some(reservation) = call.reservation {
-        e.u64(reservation)?;
+    match call.reservation {
+        Some(reservation) => e.u64(reservation)?.ok()?,
+        None if fields > 9 => e.null()?.ok()?,
+        None => {}
+    }
+    if call.trace.is_some() {
+        trace::encode(&call.trace, e, &mut ())?;
     }
     Ok(())
 }
@@ -146,6 +155,10 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         ..=8 => None,
         _ => d.decode()?,
     };
+    let trace = match fields {
+        ..=9 => None,
+        _ => trace::decode(d, &mut ())?,
+    };
     Ok(Call {
         function,
         scalars,
@@ -156,6 +169,7 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         handles,
         object,
         reservation,
+        trace,
     })
 }
 
@@ -259,6 +273,7 @@ mod tests {
             handles: vec![],
             object: None,
             reservation: None,
+            trace: None,
         };
         let without_places = Call {
             places: vec![],
@@ -273,11 +288,13 @@ mod tests {
                 (true, Some(7)),
             ] {
                 let handles = handles[usize::from(output)].clone();
-                for reservation in [None, Some(3)] {
+                let trace = TraceContext::new([1; 16], [2; 8]);
+                for (reservation, trace) in [(None, None), (Some(3), None), (None, trace)] {
                     let call = Call {
                         output,
                         object,
                         reservation,
+                        trace,
                         handles: handles.clone(),
                         ..call.clone()
                     };

@@ -108,7 +108,7 @@ impl Engine {
                 clients: Clients::default(),
                 calls: Table::default(),
                 disk: Disk::new(!settings.has_state),
-                totals: Totals::new(settings.record.map(Notes::new)),
+                totals: Totals::new(Notes::wanted(&settings)),
                 settings,
                 has_room: true,
                 learned_since: None,

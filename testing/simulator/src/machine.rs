@@ -204,6 +204,7 @@ fn settings(random: &mut SplitMix64, options: &Options) -> Settings {
         has_state: true,
         audits: false,
         record: None,
+        traces: false,
         agent: "simulated server",
         version: "0",
         seed,

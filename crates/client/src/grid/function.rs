@@ -10,7 +10,7 @@ use crate::remote::{self, Server};
 use crate::reservation::ReservationName;
 use farcall_directory::message::{Choose, Offer};
 use farcall_idl::Layout;
-use farcall_rpc_proto::FailureKind;
+use farcall_rpc_proto::{FailureKind, TraceContext};
 use std::sync::Arc;
 
 /// A function of all servers behind a metaserver that have it with the same interface.
@@ -21,6 +21,8 @@ pub(crate) struct Function {
     output: Option<Output>,
     /// The reservation that the function's calls use.
     reservation: Option<ReservationName>,
+    /// The trace that the function's calls belong to.
+    trace: Option<TraceContext>,
 }
 
 impl Grid {
@@ -39,6 +41,7 @@ impl Grid {
                         description: function.description().clone(),
                         output: None,
                         reservation: None,
+                        trace: None,
                     });
                 }
                 Err(error) => last = Some(error),
@@ -81,6 +84,11 @@ impl Function {
         }
     }
 
+    /// The same function with calls that belong to a trace.
+    pub(crate) fn with_trace(self, trace: Option<TraceContext>) -> Function {
+        Function { trace, ..self }
+    }
+
     /// The same function at one of the servers.
     pub(super) fn at(&self, server: &Server) -> Result<remote::Function, Error> {
         let known = &*self.description;
@@ -89,7 +97,8 @@ impl Function {
             let text = format!("the interface of `{}` is different there", known.qualified);
             return Err(Error::failed(FailureKind::StaleInterface, text));
         }
-        Ok(function.with_output(self.output.clone()))
+        let function = function.with_output(self.output.clone());
+        Ok(function.with_trace(self.trace))
     }
 
     /// The reachable servers that have the function with this interface.
@@ -119,6 +128,7 @@ impl Function {
             exclude: Vec::new(),
             explain: false,
             data: None,
+            trace: self.trace,
         }
     }
 

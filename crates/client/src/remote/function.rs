@@ -18,7 +18,9 @@ use crate::remote::requests::{arrays, functions, reservations};
 use crate::remote::server::Server;
 use crate::remote::staging;
 use crate::reservation::ReservationName;
-use farcall_rpc_proto::{CALLBACKS, Estimate as ServerEstimate, FILES, FailureKind, OUTPUT};
+use farcall_rpc_proto::{
+    CALLBACKS, Estimate as ServerEstimate, FILES, FailureKind, OUTPUT, TRACES, TraceContext,
+};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -32,6 +34,8 @@ pub(crate) struct Function {
     object: Option<Arc<Instance>>,
     /// The reservation that the calls use.
     reservation: Option<ReservationName>,
+    /// The trace that the calls belong to.
+    trace: Option<TraceContext>,
 }
 
 impl Server {
@@ -43,6 +47,7 @@ impl Server {
             output: None,
             object: None,
             reservation: None,
+            trace: None,
         })
     }
 }
@@ -80,6 +85,16 @@ impl Function {
             reservation,
             ..self
         }
+    }
+
+    /// The same function with calls that belong to a trace.
+    pub(crate) fn with_trace(self, trace: Option<TraceContext>) -> Function {
+        Function { trace, ..self }
+    }
+
+    /// The trace that calls on a connection belong to, if the server knows traces.
+    pub(super) fn trace_on(&self, connection: &Connection) -> Option<TraceContext> {
+        self.trace.filter(|_| connection.has(TRACES))
     }
 
     /// The same method, called on an object.
@@ -180,6 +195,7 @@ impl Function {
         // The number is valid on every connection to the server.
         call.function = self.entry.number_on(&connection)?;
         call.object = self.object.as_ref().map(|object| object.id);
+        call.trace = self.trace_on(&connection);
         let moves_files = self.description().interface.moves_files();
         if moves_files {
             let what = "work on files of its callers";

@@ -206,6 +206,7 @@ impl Function {
             library,
             threads,
             receipts: Vec::new(),
+            trace: None,
         }))
     }
 }

@@ -91,6 +91,7 @@ impl Client {
             handles: Vec::new(),
             object: None,
             reservation: None,
+            trace: None,
         };
         let is_repeatable = matches!(function, AGAIN | MAKE);
         scene.checker.made(tag, self.user, is_repeatable);

@@ -208,6 +208,7 @@ impl Caller {
             exclude: Vec::new(),
             explain: false,
             data: None,
+            trace: None,
         };
         let call = Calling {
             function,

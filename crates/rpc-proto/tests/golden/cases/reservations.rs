@@ -120,6 +120,7 @@ fn call_within(reservation: u64) -> Request {
             handles: vec![],
             object: None,
             reservation: Some(reservation),
+            trace: None,
         },
         data: vec![],
         result_bytes: 0,
