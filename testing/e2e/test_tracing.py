@@ -12,12 +12,13 @@ import threading
 import farcall
 import numpy as np
 import pytest
+from gateways import gateway
 from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from servers import FARCALL, LIBRARIES, known, stop, wait_until
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
-SPAN = "00f067aa0ba902b7"
+SPAN = "00f067aa0b8902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
 
 FUNCTIONS = r"""
@@ -204,6 +205,20 @@ def test_every_process_of_a_parallel_function_sees_it(start, tmp_path):
     with under(TRACE, SPAN):
         assert texts(everywhere(2)) == [PARENT] * 2
     assert texts(everywhere(2)) == [""] * 2
+
+
+def test_transactions_and_the_gateway_pass_the_context_on(start, tmp_path):
+    server = start(LIBRARIES / "bench.idl", options=["--record", tmp_path / "record"])
+    client = server.connect()
+    null = client.function("bench/null")
+    with client.transaction(), under(TRACE, SPAN):
+        null(1)
+    with gateway("http", server.address) as http:
+        for header in ({"traceparent": PARENT}, {"traceparent": "00-nothing"}, {}):
+            assert http.request("/v1/call/bench/null", {"n": 1}, header)[0] == 200
+    assert server.stop() == 0
+    traces = [line["trace"] for line in lines(tmp_path / "record", "call")]
+    assert traces == [TRACE, TRACE, "", ""]
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ pub(crate) struct Arguments {
     /// Seconds for which a server that sends no report stays known
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     lease: f64,
-    /// Folder of the record of placements, at most 100 MB [default: beside an SQLite store, with its
-    /// name and `-record`; no record without one]
+    /// Folder of the record of placements, at most 100 MB [default: beside an SQLite store, its
+    /// name with `-record`; no record without one]
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
     /// Keep no record of placements

@@ -16,7 +16,7 @@ use crate::pending::Pending;
 use crate::remote::{self, DurableCall};
 use crate::reservation::{Reservation, ReservationName, ReservationSpec};
 use crate::server::{Backend, Server};
-use crate::trace::CallSpan;
+use crate::trace::{self, CallSpan};
 use farcall_idl::{Interface, Scalar};
 use farcall_rpc_proto::{FailureKind, TraceContext};
 use std::fmt;
@@ -144,9 +144,14 @@ impl Function {
         Function { trace, ..function }
     }
 
+    /// The span that causes calls of the function.
+    pub(crate) fn cause(&self) -> Option<TraceContext> {
+        self.trace.or_else(trace::of_environment)
+    }
+
     /// Begins the span of a call, and returns where the call goes.
     fn spanned(&self, what: &str) -> Option<(CallSpan, Target)> {
-        let span = CallSpan::begin(self.trace, what, self.qualified_name())?;
+        let span = CallSpan::begin(self.cause(), what, self.qualified_name())?;
         let trace = Some(span.context());
         let target = match self.target.clone() {
             Target::One(function) => Target::One(function.with_trace(trace)),

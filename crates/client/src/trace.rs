@@ -57,7 +57,7 @@ extern "C" fn flush_at_exit() {
 }
 
 /// The span in the environment, if there is a valid one.
-fn of_environment() -> Option<TraceContext> {
+pub(crate) fn of_environment() -> Option<TraceContext> {
     variable("TRACEPARENT")?.parse().ok()
 }
 
@@ -103,7 +103,6 @@ impl CallSpan {
         what: &str,
         function: &str,
     ) -> Option<CallSpan> {
-        let cause = cause.or_else(of_environment);
         let is_wanted = cause.is_none_or(|cause| cause.is_sampled());
         let Some(exporter) = exporter().filter(|_| is_wanted) else {
             return cause.map(|context| CallSpan { context, own: None });

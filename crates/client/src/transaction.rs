@@ -172,6 +172,7 @@ impl Transaction {
             arguments.iter_mut().map(RecordedArgument::new).collect();
         let arguments = with_handles(arguments, &ways.deferred);
         let mut prepared = function.prepare(laid_out, &arguments, Travel::Both)?;
+        prepared.call.trace = function.cause();
         for (kept, scalar) in kept.iter_mut().zip(&prepared.call.scalars) {
             if let (RecordedArgument::Skip, Some(scalar)) = (&*kept, scalar) {
                 *kept = RecordedArgument::Scalar(scalar.clone());

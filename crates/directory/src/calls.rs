@@ -1,7 +1,9 @@
 //! Placed calls, until their outcome is known. The directory counts them towards the load of their
 //! servers.
 
+use farcall_rpc_proto::TraceContext;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// A report that a server makes this many seconds after a call was placed already includes the
 /// call, or the call has ended. By then the client has connected and the first bytes of the call
@@ -11,10 +13,10 @@ const UNTIL_SEEN_S: f64 = 0.03;
 /// What a placement's line needs besides the placed call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PlacementNote {
-    pub(crate) user: String,
-    pub(crate) function: String,
-    pub(crate) address: String,
-    pub(crate) trace: String,
+    pub(crate) user: Arc<str>,
+    pub(crate) function: Arc<str>,
+    pub(crate) address: Arc<str>,
+    pub(crate) trace: Option<TraceContext>,
     pub(crate) work: f64,
     /// When the request came, and when it was answered.
     pub(crate) asked: f64,

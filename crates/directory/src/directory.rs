@@ -192,8 +192,14 @@ impl Directory {
             .for_each(|placed| self.note_end(placed, "unknown"));
     }
 
-    /// Notes the outcome of a placed call.
-    pub(crate) fn note_end(&mut self, placed: Placed, outcome: &'static str) {
+    /// Notes what a client says of a placed call.
+    pub(crate) fn note_outcome(&mut self, placed: Option<Placed>, observed: &Observe) {
+        if let Some(placed) = placed {
+            self.note_end(placed, if observed.lost { "lost" } else { "done" });
+        }
+    }
+
+    fn note_end(&mut self, placed: Placed, outcome: &'static str) {
         if let Some(notes) = &mut self.notes {
             let site = self.traffic.site_name(placed.site).unwrap_or_default();
             notes.ended(self.now, outcome, site, placed);
@@ -462,6 +468,7 @@ impl Directory {
         let placed = self.end_call(observed.placement, server, 0);
         let transfers = [observed.up, observed.down];
         self.learn((site, 0), server, placed.as_ref(), transfers);
+        self.note_outcome(placed, observed);
     }
 
     /// Ends a call that was placed for a connection.

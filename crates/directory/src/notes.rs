@@ -6,6 +6,7 @@ use crate::calls::{Placed, PlacementNote};
 use crate::message::Choose;
 use farcall_record::{Budget, Fate, Line, Link, Measured, Placement, Placements, Sampler, Server};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Lines that can wait for the caller. Further ones are lost.
 const MOST_LINES: usize = 16_384;
@@ -17,10 +18,10 @@ const MOST_LINKS: usize = 4096;
 /// Placements that are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Kind {
-    user: String,
-    function: String,
+    user: Arc<str>,
+    function: Arc<str>,
     site: u64,
-    server: String,
+    server: Arc<str>,
     outcome: &'static str,
 }
 
@@ -148,12 +149,13 @@ impl Notes {
             .sampler
             .count(nanos(now), kind.clone(), is_rare, &measured);
         if let Fate::Alone { share } = fate {
+            let trace = note.trace.map(|trace| trace.trace_hex().to_string());
             self.push(Line::Placement(Box::new(Placement {
-                trace: note.trace,
-                user: kind.user,
-                function: kind.function,
+                trace: trace.unwrap_or_default(),
+                user: kind.user.as_ref().to_owned(),
+                function: kind.function.as_ref().to_owned(),
                 host: host.to_owned(),
-                server: kind.server,
+                server: kind.server.as_ref().to_owned(),
                 operations: note.work,
                 asked: note.asked,
                 outcome: outcome.to_owned(),
@@ -184,8 +186,10 @@ impl Notes {
                 ..Placements::default()
             };
             if let Some(kind) = kind {
-                (line.user, line.function) = (kind.user, kind.function);
-                (line.server, line.outcome) = (kind.server, kind.outcome.to_owned());
+                line.user = kind.user.as_ref().to_owned();
+                line.function = kind.function.as_ref().to_owned();
+                line.server = kind.server.as_ref().to_owned();
+                line.outcome = kind.outcome.to_owned();
             }
             self.push(Line::Placements(Box::new(line)));
         }

@@ -238,9 +238,7 @@ impl Session {
         let transfers = self.hints.possible(observed, placed.as_ref(), now);
         let user = (self.peer.site.as_str(), crate::digest(&self.peer.user));
         directory.learn(user, server, placed.as_ref(), transfers);
-        if let Some(placed) = placed {
-            directory.note_end(placed, if observed.lost { "lost" } else { "done" });
-        }
+        directory.note_outcome(placed, observed);
     }
 
     fn viewer(&self) -> Viewer<'_> {

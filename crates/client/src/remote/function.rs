@@ -92,9 +92,14 @@ impl Function {
         Function { trace, ..self }
     }
 
-    /// The trace that calls on a connection belong to, if the server knows traces.
-    pub(super) fn trace_on(&self, connection: &Connection) -> Option<TraceContext> {
-        self.trace.filter(|_| connection.has(TRACES))
+    /// The trace that a call on a connection belongs to, if the server knows traces: that of the
+    /// function, or that of the call itself.
+    pub(super) fn trace_on(
+        &self,
+        connection: &Connection,
+        own: Option<TraceContext>,
+    ) -> Option<TraceContext> {
+        self.trace.or(own).filter(|_| connection.has(TRACES))
     }
 
     /// The same method, called on an object.
@@ -195,7 +200,7 @@ impl Function {
         // The number is valid on every connection to the server.
         call.function = self.entry.number_on(&connection)?;
         call.object = self.object.as_ref().map(|object| object.id);
-        call.trace = self.trace_on(&connection);
+        call.trace = self.trace_on(&connection, call.trace);
         let moves_files = self.description().interface.moves_files();
         if moves_files {
             let what = "work on files of its callers";

@@ -43,12 +43,11 @@ pub(crate) struct Asker<'a> {
 impl Asker<'_> {
     /// What the record says of its placement at a server.
     pub(crate) fn note(&self, function: &str, address: &str, wanted: &Choose) -> PlacementNote {
-        let trace = wanted.trace.map(|trace| trace.trace_hex().to_string());
         PlacementNote {
-            user: self.user.to_owned(),
-            function: function.to_owned(),
-            address: address.to_owned(),
-            trace: trace.unwrap_or_default(),
+            user: self.user.into(),
+            function: function.into(),
+            address: address.into(),
+            trace: wanted.trace,
             work: wanted.work,
             asked: self.asked,
         }

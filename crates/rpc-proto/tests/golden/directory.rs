@@ -88,7 +88,7 @@ pub(crate) fn data() -> Case {
 pub(crate) fn traced() -> Case {
     let about = "A client has a call placed that belongs to a trace. Bit 23 of the features says\n\
                  that both sides know traces.";
-    let context = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let context = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0b8902b7-01";
     let wanted = Choose {
         trace: context.parse().ok(),
         ..wanted()

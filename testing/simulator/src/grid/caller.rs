@@ -340,6 +340,7 @@ impl Caller {
             handles: Vec::new(),
             object: None,
             reservation: None,
+            trace: None,
         };
         match line.proto.call(&message, wanted.down) {
             Ok(id) => {

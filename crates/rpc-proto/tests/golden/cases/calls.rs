@@ -107,7 +107,7 @@ pub(super) fn scalars() -> Case {
 pub(super) fn traced() -> Case {
     let about = "A call that belongs to a trace: its last field has the ids of the trace and of\n\
                  the span, and the flags. Bit 23 of the features says that both sides know traces.";
-    let context = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let context = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0b8902b7-01";
     let call = Call {
         function: FUNCTION + 4,
         scalars: vec![Some(Scalar::Int(3))],
