@@ -134,7 +134,10 @@ fn record(arguments: &Arguments, store: Option<&StoreAddress>) -> Option<Record>
     let beside = match store {
         Some(StoreAddress::Sqlite(file)) => {
             let name = file.file_stem()?.to_string_lossy().into_owned() + "-record";
-            Some(file.with_file_name(name))
+            let parent = file.parent()?;
+            // A store may wait for its folder, which the record must not make.
+            let is_there = parent.as_os_str().is_empty() || parent.is_dir();
+            is_there.then(|| file.with_file_name(name))
         }
         _ => None,
     };
