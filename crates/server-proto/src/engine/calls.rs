@@ -169,6 +169,8 @@ impl Engine {
             }
             (_, None) => {}
         }
+        // Its arrays may go to the disk now.
+        cx.has_room |= cx.clients.someone_starves() || self.durable_calls.await_memory();
         if let Some(worker) = call.run.object {
             self.elements.passes_turn(cx, key, worker);
         }

@@ -4,16 +4,17 @@
 //! Meanwhile its connection is free for other calls.
 
 use super::Engine;
-use crate::action::{Action, Segment};
+use crate::action::{Action, Actions, Segment};
 use crate::arrays::Use;
 use crate::call::{ActiveCall, Durability, Printing};
 use crate::clients::Starved;
 use crate::connection::{Offer, Offered};
+use crate::data::room;
 use crate::flaw::{Flaw, has};
 use crate::functions::Functions;
 use crate::keys::{ConnectionKey, Key, MemoryKey, WorkerKey};
 use crate::map::Map;
-use crate::memory::{Memory, MemoryGrant, NoMemory};
+use crate::memory::{Memory, MemoryGrant};
 use crate::quota::{Owner, Quota};
 use crate::settings::groups_of;
 use crate::worker::TEXT_BYTES;
@@ -273,11 +274,12 @@ impl Engine {
         if !is_first && cx.clients.is_behind_starved(&own, &cx.memory) {
             return MemoryGrant::Later;
         }
-        let user = &cx.clients[key].user;
-        match cx.memory.take(bytes, user, &mut cx.out) {
-            Ok(buffer) => MemoryGrant::Here(Some(buffer)),
-            Err(NoMemory::Wait) => MemoryGrant::Later,
-            Err(refusal) => MemoryGrant::Never(cx.no_room(bytes, refusal)),
+        let user = cx.clients[key].user.clone();
+        let take = |memory: &mut Memory, out: &mut Actions| memory.take(bytes, &user, out);
+        match room::grant(&mut self.data, cx, bytes, take) {
+            MemoryGrant::Here(buffer) => MemoryGrant::Here(Some(buffer)),
+            MemoryGrant::Later => MemoryGrant::Later,
+            MemoryGrant::Never(failure) => MemoryGrant::Never(failure),
         }
     }
 
