@@ -195,10 +195,17 @@ impl Server {
         hello.ways.clone_from(&accepted.ways);
         let mut connection = Connection::new(accepted, limits, hello, now);
         let most = cx.settings.limits.connections;
-        if cx.clients.len() >= most {
-            let peer = &connection.peer.name;
-            tracing::warn!("{peer}: refused, {most} connections are open");
-            let text = format!("the server is full ({most} connections)");
+        let refusal = match cx.is_ending() {
+            // It came together with the end.
+            Some(ending) => Some(ending.message),
+            None if cx.clients.len() >= most => {
+                let peer = &connection.peer.name;
+                tracing::warn!("{peer}: refused, {most} connections are open");
+                Some(format!("the server is full ({most} connections)"))
+            }
+            None => None,
+        };
+        if let Some(text) = refusal {
             connection.proto.goodbye(text);
             let mut farewell = Vec::new();
             connection.proto.poll_transmit(&mut farewell, now);
