@@ -135,8 +135,8 @@ pub struct Request {
     pub seconds: Option<f64>,
     /// Calls of a higher priority go first, of any user.
     pub priority: i32,
-    /// The booking whose elements it uses. It has no effect after the booking has ended. For a
-    /// booking that was made for a [deadline](Queue::book_before), the call waits like all others until
+    /// The booking whose elements it uses. It has no effect after the booking has ended. If the
+    /// booking was made for a [deadline](Queue::book_before), the call waits like all others until
     /// the booking begins.
     pub reservation: Option<u64>,
 }

@@ -1,5 +1,5 @@
-//! Tests of deadlines: a call that was promised to end in time does so, as often as was stated, and
-//! a call that cannot is refused with a time that can be promised.
+//! Tests of deadlines. A call that was promised to end in time does so, as often as was stated. A
+//! call that cannot is refused with a time that can be promised.
 
 use super::settings;
 use farcall_random::SplitMix64;
@@ -102,99 +102,123 @@ fn a_refusal_tells_what_can_be_promised() {
 
 /// A load of mixed calls on a machine with four elements, that grows and shrinks. Some calls must
 /// end in time. Times err, by a bias that wanders too.
-struct Played {
+struct Play {
+    random: SplitMix64,
+    queue: Queue,
+    errors: Calibration,
+    promises: Promises,
+    /// The predicted seconds of each call, and its booking and deadline.
+    known: BTreeMap<u64, (f64, Option<(u64, Nanos)>)>,
     promised: u32,
     kept: u32,
     refused: u32,
 }
 
-fn played(seed: u64, policy: Policy) -> Played {
-    const CALLS: u64 = 13_000;
-    let mut random = SplitMix64::new(seed);
-    let mut queue = Queue::new(Settings {
-        half_life_s: Some(600.0),
-        ..settings(policy, 4)
-    });
-    let (mut errors, mut promises) = (Calibration::default(), Promises::default());
-    let mut known: BTreeMap<u64, (f64, Option<(u64, Nanos)>)> = BTreeMap::new();
-    let mut ends: BTreeSet<(Nanos, u64, Nanos)> = BTreeSet::new();
-    let (mut now, mut arrives, mut next_id) = (0, 0, 0);
-    let mut played = Played {
-        promised: 0,
-        kept: 0,
-        refused: 0,
-    };
-    while next_id < CALLS || !ends.is_empty() {
-        let end = ends.first().map(|(end, ..)| *end);
-        let comes = (next_id < CALLS).then_some(arrives);
-        let change = queue.next_change(now);
-        let times = end.into_iter().chain(comes).chain(change);
-        now = times.min().unwrap_or(now).max(now);
-        while let Some((end, id, since)) = ends.first().copied()
-            && end <= now
-        {
-            ends.pop_first();
-            queue.remove(id, now);
-            let (predicted, before) = known[&id];
-            errors.observe(predicted, (end - since) as f64 * 1e-9, 1e-3);
-            if let Some((booking, before)) = before {
-                promises.ended(booking, now);
-                played.promised += 1;
-                played.kept += u32::from(end <= before);
-            }
-        }
-        let mut started = Vec::new();
-        if comes.is_some_and(|at| at <= now) {
-            let predicted = 0.1 * (50f64.ln() * random.unit()).exp();
-            let pes = 1 + random.below(2) as u32;
-            let mut call = Request {
-                user: random.below(5).min(random.below(5)),
-                ..request(next_id, pes, predicted, None)
-            };
-            let mut before = None;
-            if next_id >= 1000 && random.chance(0.3) {
-                let long = errors.interval(predicted, 1.5, 1e-3).high;
-                let wanted = now + (long * (1.0 + 5.0 * random.unit()) * 1e9) as Nanos;
-                match promises.make(&mut queue, (pes, long), wanted, now) {
-                    Ok(booking) => {
-                        (call.reservation, before) = (Some(booking), Some((booking, wanted)))
-                    }
-                    Err(Refusal::NotBefore(end)) => {
-                        assert!(end > wanted);
-                        played.refused += 1;
-                    }
-                    Err(refusal) => panic!("{refusal:?}"),
-                }
-            }
-            known.insert(next_id, (predicted, before));
-            started.extend(queue.push(call, now));
-            let pressure = 0.88 + 0.38 * (next_id as f64 / 150.0).sin();
-            let mean = 1.25 * 1.5 / 4.0 / pressure;
-            arrives = now + (-mean * (1.0 - random.unit()).ln() * 1e9) as Nanos;
-            next_id += 1;
-        }
-        started.extend(std::iter::from_fn(|| queue.next(now)));
-        for Start { id, .. } in started {
-            let noise = (0..6).map(|_| random.unit()).sum::<f64>() - 3.0;
-            let bias = 0.3 * (now as f64 * 1e-9 / 700.0).sin();
-            let seconds = known[&id].0 * (0.6 * noise + bias).exp();
-            ends.insert((now + (seconds * 1e9) as Nanos, id, now));
+impl Play {
+    fn new(seed: u64, policy: Policy) -> Play {
+        Play {
+            random: SplitMix64::new(seed),
+            queue: Queue::new(Settings {
+                half_life_s: Some(600.0),
+                ..settings(policy, 4)
+            }),
+            errors: Calibration::default(),
+            promises: Promises::default(),
+            known: BTreeMap::new(),
+            promised: 0,
+            kept: 0,
+            refused: 0,
         }
     }
-    assert_eq!((queue.bookings().count(), promises.open()), (0, 0));
-    played
+
+    fn arrives(&mut self, id: u64, now: Nanos) -> Option<Start> {
+        let random = &mut self.random;
+        let predicted = 0.1 * (50f64.ln() * random.unit()).exp();
+        let pes = 1 + random.below(2) as u32;
+        let mut call = Request {
+            user: random.below(5).min(random.below(5)),
+            ..request(id, pes, predicted, None)
+        };
+        let mut deadline = None;
+        if id >= 1000 && random.chance(0.3) {
+            let long = self.errors.interval(predicted, 1.5, 1e-3).high;
+            let wanted = now + (long * (1.0 + 5.0 * random.unit()) * 1e9) as Nanos;
+            match (self.promises).make(&mut self.queue, (pes, long), wanted, now) {
+                Ok(booking) => deadline = Some((booking, wanted)),
+                Err(Refusal::NotBefore(end)) => {
+                    assert!(end > wanted);
+                    self.refused += 1;
+                }
+                Err(refusal) => panic!("{refusal:?}"),
+            }
+        }
+        call.reservation = deadline.map(|(booking, _)| booking);
+        self.known.insert(id, (predicted, deadline));
+        self.queue.push(call, now)
+    }
+
+    fn ended(&mut self, id: u64, since: Nanos, now: Nanos) {
+        self.queue.remove(id, now);
+        let (predicted, deadline) = self.known[&id];
+        self.errors
+            .observe(predicted, (now - since) as f64 * 1e-9, 1e-3);
+        if let Some((booking, wanted)) = deadline {
+            self.promises.ended(booking, now);
+            self.promised += 1;
+            self.kept += u32::from(now <= wanted);
+        }
+    }
+
+    fn played(mut self) -> Play {
+        const CALLS: u64 = 13_000;
+        let mut ends: BTreeSet<(Nanos, u64, Nanos)> = BTreeSet::new();
+        let (mut now, mut arrives, mut next_id) = (0, 0, 0);
+        while next_id < CALLS || !ends.is_empty() {
+            let end = ends.first().map(|(end, ..)| *end);
+            let comes = (next_id < CALLS).then_some(arrives);
+            let change = self.queue.next_change(now);
+            let times = end.into_iter().chain(comes).chain(change);
+            now = times.min().unwrap_or(now).max(now);
+            while let Some((end, id, since)) = ends.first().copied()
+                && end <= now
+            {
+                ends.pop_first();
+                self.ended(id, since, now);
+            }
+            let mut started = Vec::new();
+            if comes.is_some_and(|at| at <= now) {
+                started.extend(self.arrives(next_id, now));
+                let pressure = 0.88 + 0.38 * (next_id as f64 / 150.0).sin();
+                let mean = 1.25 * 1.5 / 4.0 / pressure;
+                arrives = now + (-mean * (1.0 - self.random.unit()).ln() * 1e9) as Nanos;
+                next_id += 1;
+            }
+            started.extend(std::iter::from_fn(|| self.queue.next(now)));
+            for Start { id, .. } in started {
+                let noise = (0..6).map(|_| self.random.unit()).sum::<f64>() - 3.0;
+                let bias = 0.3 * (now as f64 * 1e-9 / 700.0).sin();
+                let seconds = self.known[&id].0 * (0.6 * noise + bias).exp();
+                ends.insert((now + (seconds * 1e9) as Nanos, id, now));
+            }
+        }
+        assert_eq!(
+            (self.queue.bookings().count(), self.promises.open()),
+            (0, 0)
+        );
+        self
+    }
 }
 
 #[test]
 fn deadlines_that_were_promised_hold() {
     for (seed, policy) in [(1, Policy::Fcfs), (2, Policy::Sjf), (3, Policy::Fpfs)] {
-        let Played {
+        let Play {
             promised,
             kept,
             refused,
-        } = played(seed, policy);
+            ..
+        } = Play::new(seed, policy).played();
         let share = f64::from(kept) / f64::from(promised);
-        println!("{policy:?}: {kept} of {promised} promises held, {refused} were refused: {share}");
         assert!(promised > 1000 && refused > 100, "{promised}, {refused}");
         assert!(share >= 0.88, "{share:.3} of {promised}, {policy:?}");
     }
