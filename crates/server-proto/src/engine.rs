@@ -257,7 +257,7 @@ impl Engine {
             queue, expected, ..
         } = &mut self.elements;
         expected.look_ahead(queue, now, |id, pes| cx.predict(id, pes));
-        self.lanes.serve_lanes(&self.elements.queue, cx);
+        self.lanes.serve_lanes(cx);
         self.elements.workers.end_late(cx);
         self.durable_calls.expire(cx);
         self.data.expire_arrays(cx);

@@ -55,7 +55,16 @@ impl Server {
                  time that the server serves, so no result, array or object expires earlier"
             );
         }
-        self.engine.data.arrays.now = self.engine.cx.steady_ms();
+        let Engine {
+            cx,
+            data,
+            elements,
+            lanes,
+            ..
+        } = &mut self.engine;
+        data.arrays.now = cx.steady_ms();
+        // Before anything is read: a server that stood still may be late.
+        lanes.change(&elements.queue, cx);
     }
 
     /// Handles an event.
