@@ -15,6 +15,8 @@ use minicbor::{Decode, Decoder, Encode, Encoder, decode};
 
 /// Feature bit: calls may ask for what the function prints.
 pub const OUTPUT: u64 = 1 << 2;
+/// Feature bit: calls may have deadlines.
+pub const DEADLINES: u64 = 1 << 25;
 
 /// Opens a call.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +42,9 @@ pub struct Call {
     pub reservation: Option<u64>,
     /// The trace that it belongs to.
     pub trace: Option<TraceContext>,
+    /// Milliseconds from its arrival at the server within which it must end. A call has this or a
+    /// reservation.
+    pub before: Option<u64>,
 }
 
 /// What a call wants besides its results: what the function prints.
@@ -67,7 +72,7 @@ pub(crate) fn parse_call(payload: &[u8]) -> Result<Call, ProtocolError> {
 fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecError> {
     let fields = match (call.object, call.output, call.places.is_empty()) {
         _ if call.trace.is_some() => 10,
-        _ if call.reservation.is_some() => 9,
+        _ if call.reservation.or(call.before).is_some() => 9,
         (Some(_), _, _) => 8,
         _ if !call.handles.is_empty() => 7,
         (None, true, _) => 6,
@@ -106,10 +111,11 @@ fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecErro
         None if fields > 8 => e.null()?.ok()?,
         None => {}
     }
-    match call.reservation {
-        Some(reservation) => e.u64(reservation)?.ok()?,
-        None if fields > 9 => e.null()?.ok()?,
-        None => {}
+    match (call.reservation, call.before) {
+        (Some(reservation), _) => e.u64(reservation)?.ok()?,
+        (None, Some(before)) => e.array(1)?.u64(before)?.ok()?,
+        (None, None) if fields > 9 => e.null()?.ok()?,
+        (None, None) => {}
     }
     if call.trace.is_some() {
         trace::encode(&call.trace, e, &mut ())?;
@@ -151,9 +157,10 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         ..=7 => None,
         _ => d.decode()?,
     };
-    let reservation = match fields {
-        ..=8 => None,
-        _ => d.decode()?,
+    let (reservation, before) = match fields {
+        ..=8 => (None, None),
+        _ if d.datatype()? == Type::Array => (None, Some(decode_before(d)?)),
+        _ => (d.decode()?, None),
     };
     let trace = match fields {
         ..=9 => None,
@@ -170,7 +177,15 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         object,
         reservation,
         trace,
+        before,
     })
+}
+
+fn decode_before(d: &mut Decoder) -> Result<u64, decode::Error> {
+    match d.array()? {
+        Some(1) => d.u64(),
+        _ => Err(decode::Error::message("a deadline has one part")),
+    }
 }
 
 fn decode_use(d: &mut Decoder) -> Result<(u32, HandleId), decode::Error> {
@@ -274,6 +289,7 @@ mod tests {
             object: None,
             reservation: None,
             trace: None,
+            before: None,
         };
         let without_places = Call {
             places: vec![],
@@ -288,13 +304,20 @@ mod tests {
                 (true, Some(7)),
             ] {
                 let handles = handles[usize::from(output)].clone();
-                let trace = TraceContext::new([1; 16], [2; 8]);
-                for (reservation, trace) in [(None, None), (Some(3), None), (None, trace)] {
+                for (reservation, before, is_traced) in [
+                    (None, None, false),
+                    (Some(3), None, false),
+                    (None, Some(70), false),
+                    (None, None, true),
+                    (None, Some(70), true),
+                ] {
+                    let trace = TraceContext::new([1; 16], [2; 8]).filter(|_| is_traced);
                     let call = Call {
                         output,
                         object,
                         reservation,
                         trace,
+                        before,
                         handles: handles.clone(),
                         ..call.clone()
                     };

@@ -251,6 +251,7 @@ mod tests {
             object: None,
             reservation: None,
             trace: None,
+            before: None,
         };
         for keep in [None, Some(3600)] {
             let submission = SubmitRequest {

@@ -69,6 +69,7 @@ impl Conversation {
             object: None,
             reservation: None,
             trace: None,
+            before: None,
         };
         let id = self.client.call(&call, bytes).unwrap();
         self.sources.insert(id, data);
@@ -345,6 +346,7 @@ fn order(lengths: &[u64]) -> Vec<(u8, CallId)> {
             object: None,
             reservation: None,
             trace: None,
+            before: None,
         };
         client.call(&call, 0).unwrap();
     }
@@ -460,6 +462,7 @@ fn running() -> (client::Connection, server::Connection, CallId) {
         object: None,
         reservation: None,
         trace: None,
+        before: None,
     };
     let id = client.call(&call, 0).unwrap();
     assert_eq!(up(&mut client, &mut server).unwrap().len(), 2);

@@ -71,6 +71,7 @@ fn call(result_bytes: u64) -> Call {
         object: None,
         reservation: None,
         trace: None,
+        before: None,
     }
 }
 

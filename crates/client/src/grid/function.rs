@@ -12,6 +12,7 @@ use farcall_directory::message::{Choose, Offer};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{FailureKind, TraceContext};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A function of all servers behind a metaserver that have it with the same interface.
 #[derive(Clone)]
@@ -23,6 +24,8 @@ pub(crate) struct Function {
     reservation: Option<ReservationName>,
     /// The trace that the function's calls belong to.
     trace: Option<TraceContext>,
+    /// The time within which the calls must end.
+    before: Option<Duration>,
 }
 
 impl Grid {
@@ -42,6 +45,7 @@ impl Grid {
                         output: None,
                         reservation: None,
                         trace: None,
+                        before: None,
                     });
                 }
                 Err(error) => last = Some(error),
@@ -89,6 +93,16 @@ impl Function {
         Function { trace, ..self }
     }
 
+    /// The same function with a deadline.
+    pub(crate) fn with_deadline(self, before: Option<Duration>) -> Function {
+        Function { before, ..self }
+    }
+
+    /// The time within which the calls must end.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.before
+    }
+
     /// The same function at one of the servers.
     pub(super) fn at(&self, server: &Server) -> Result<remote::Function, Error> {
         let known = &*self.description;
@@ -98,6 +112,7 @@ impl Function {
             return Err(Error::failed(FailureKind::StaleInterface, text));
         }
         let function = function.with_output(self.output.clone());
+        let function = function.with_deadline(self.before);
         Ok(function.with_trace(self.trace))
     }
 

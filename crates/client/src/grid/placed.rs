@@ -6,7 +6,7 @@
 use crate::argument::{Argument, Held};
 use crate::call::Prepared;
 use crate::data::Source;
-use crate::error::Error;
+use crate::error::{Error, Failure};
 use crate::grid::data::Found;
 use crate::grid::directory::Grid;
 use crate::grid::function::Function;
@@ -40,6 +40,8 @@ pub(crate) struct Call {
     prepared: Prepared,
     /// Time that choices of a server have taken.
     chosen: Duration,
+    /// The refusal of the server that can promise the earliest end.
+    soonest: Option<Failure>,
 }
 
 /// The outcome of a try to make the call over several connections.
@@ -116,6 +118,7 @@ impl Call {
             course: Course::new(wanted, interface.repeatable, overwrites),
             prepared,
             chosen: Duration::ZERO,
+            soonest: None,
         })
     }
 
@@ -266,12 +269,22 @@ impl Call {
 
     /// Excludes the server for this call, and tells the other threads and the directory.
     fn give_away(&mut self, error: &Error) {
+        let known = self.soonest.as_ref().and_then(|soonest| soonest.earliest);
+        if let Error::Failed(failure) = error
+            && let Some(end) = failure.earliest
+            && known.is_none_or(|known| end < known)
+        {
+            self.soonest = Some(failure.clone());
+        }
         if let Some((place, observed)) = self.course.give_away(trouble(error)) {
             self.grid().observe(&place, &observed);
         }
     }
 
     fn exhausted(&self, error: Error, before: Option<Error>) -> Error {
+        if let Some(soonest) = &self.soonest {
+            return Error::Failed(soonest.clone());
+        }
         let Some(before) = before else { return error };
         let text = format!("{error}; the last one tried said: {before}");
         Error::failed(FailureKind::NoServer, text)

@@ -19,10 +19,11 @@ use crate::remote::server::Server;
 use crate::remote::staging;
 use crate::reservation::ReservationName;
 use farcall_rpc_proto::{
-    CALLBACKS, Estimate as ServerEstimate, FILES, FailureKind, OUTPUT, TRACES, TraceContext,
+    CALLBACKS, DEADLINES, Estimate as ServerEstimate, FILES, FailureKind, OUTPUT, TRACES,
+    TraceContext,
 };
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A function of one server. Clones share the interface.
 #[derive(Clone)]
@@ -36,6 +37,8 @@ pub(crate) struct Function {
     reservation: Option<ReservationName>,
     /// The trace that the calls belong to.
     trace: Option<TraceContext>,
+    /// The time within which the calls must end.
+    before: Option<Duration>,
 }
 
 impl Server {
@@ -48,6 +51,7 @@ impl Server {
             object: None,
             reservation: None,
             trace: None,
+            before: None,
         })
     }
 }
@@ -100,6 +104,16 @@ impl Function {
         own: Option<TraceContext>,
     ) -> Option<TraceContext> {
         self.trace.or(own).filter(|_| connection.has(TRACES))
+    }
+
+    /// The same function with a deadline.
+    pub(crate) fn with_deadline(self, before: Option<Duration>) -> Function {
+        Function { before, ..self }
+    }
+
+    /// The time within which the calls must end.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.before
     }
 
     /// The same method, called on an object.
@@ -164,6 +178,7 @@ impl Function {
         let start = prepared.begins();
         prepared.settle(arguments);
         prepared.call.reservation = self.reserved();
+        prepared.call.before = self.before.map(|before| prepared.left(before));
         let connection = self.connection_for(prepared)?;
         let interface = &self.description().interface;
         // The server sees file names only while it has the call.
@@ -196,6 +211,9 @@ impl Function {
         };
         if call.reservation.is_some() {
             reservations::check_reservations(&connection)?;
+        }
+        if call.before.is_some() {
+            connection.check(DEADLINES, FailureKind::BadArgument, "promise deadlines")?;
         }
         // The number is valid on every connection to the server.
         call.function = self.entry.number_on(&connection)?;

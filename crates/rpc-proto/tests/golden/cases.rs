@@ -166,6 +166,7 @@ pub(crate) fn all() -> Vec<Case> {
         objects::kept_objects(),
         reservations::reservations(),
         reservations::bandwidth(),
+        reservations::deadlines(),
         handles::loans(),
         handles::sources(),
         handles::writes(),

@@ -341,6 +341,7 @@ impl Caller {
             object: None,
             reservation: None,
             trace: None,
+            before: None,
         };
         match line.proto.call(&message, wanted.down) {
             Ok(id) => {

@@ -63,6 +63,7 @@ pub(super) fn dgesv_values() -> (Call, Vec<Elements>) {
         object: None,
         reservation: None,
         trace: None,
+        before: None,
     };
     let data = vec![
         Elements::Doubles(vec![2.0, 1.0, 1.0, 3.0]),
@@ -93,6 +94,7 @@ pub(super) fn scalars() -> Case {
         object: None,
         reservation: None,
         trace: None,
+        before: None,
     };
     let request = Request::Call {
         call,
@@ -119,6 +121,7 @@ pub(super) fn traced() -> Case {
         object: None,
         reservation: None,
         trace: context.parse().ok(),
+        before: None,
     };
     let request = Request::Call {
         call,
@@ -145,12 +148,14 @@ pub(super) fn callback() -> Case {
         object: None,
         reservation: None,
         trace: None,
+        before: None,
     };
     let call = Call {
         output: true,
         object: None,
         reservation: None,
         trace: None,
+        before: None,
         ..call
     };
     let request = Request::Call {
@@ -195,6 +200,7 @@ pub(super) fn file() -> Case {
         object: None,
         reservation: None,
         trace: None,
+        before: None,
     };
     let request = Request::Call {
         call,

@@ -23,6 +23,7 @@ pub(super) fn object() -> Case {
         object: Some(1),
         reservation: None,
         trace: None,
+        before: None,
     };
     let request = Request::Call {
         call,
