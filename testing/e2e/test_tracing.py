@@ -300,6 +300,19 @@ def test_an_address_that_cannot_be_used_is_refused(url):
     assert f"cannot send spans to `{url}`" in ran.stderr
 
 
+def test_a_call_is_made_without_a_collector_that_cannot_be_used(start):
+    server = start(LIBRARIES / "bench.idl")
+    ran = subprocess.run(
+        [FARCALL, "call", "bench/null", "n=1", "--server", server.address],
+        env=os.environ | {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://collector"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert "cannot send spans to `https://collector`" in ran.stderr
+
+
 def test_a_call_writes_a_trace_that_perfetto_opens(start, tmp_path):
     server = start(LIBRARIES / "bench.idl", options=["--record", tmp_path / "record"])
     path = tmp_path / "t.json"

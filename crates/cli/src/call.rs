@@ -110,6 +110,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Some(_) => function.with_trace(farcall_client::new_trace()),
         None => function,
     };
+    if let Some(problem) = farcall_client::collector_problem() {
+        eprintln!("warning: {problem}");
+    }
     let mut call = Call::prepare(function, &arguments)?;
     let outcome = call.run()?;
     if let Some(path) = &arguments.trace_out {

@@ -105,5 +105,5 @@ pub use remote::{
 };
 pub use reservation::{Reservation, ReservationName, ReservationSpec};
 pub use server::Server;
-pub use trace::new_trace;
+pub use trace::{collector_problem, new_trace};
 pub use transaction::{ArgumentOptions, Deferred, Identity, Input, Recording, Report, Transaction};

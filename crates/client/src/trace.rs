@@ -68,6 +68,12 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
+/// Why no spans go to the collector that the environment names. Calls are made without them.
+pub fn collector_problem() -> Option<String> {
+    let endpoint = Endpoint::of_environment(variable);
+    endpoint.err().map(|error| error.to_string())
+}
+
 /// The context of a new trace, for a caller that wants to find its calls in the records of servers.
 /// `None` if the call has one anyway: from the environment, or because the environment names a
 /// collector.
