@@ -49,6 +49,39 @@ extern void pdgbsv_(const int *n, const int *bwl, const int *bwu, const int *nrh
 extern void pdpbsv_(const char *uplo, const int *n, const int *bw, const int *nrhs, double *a,
                     const int *ja, const int *desca, double *b, const int *ib, const int *descb,
                     double *work, const int *lwork, int *info);
+extern void pdsyevd_(const char *jobz, const char *uplo, const int *n, double *a, const int *ia,
+                     const int *ja, const int *desca, double *w, double *z, const int *iz,
+                     const int *jz, const int *descz, double *work, const int *lwork, int *iwork,
+                     const int *liwork, int *info);
+extern void pdsyevx_(const char *jobz, const char *range, const char *uplo, const int *n, double *a,
+                     const int *ia, const int *ja, const int *desca, const double *vl,
+                     const double *vu, const int *il, const int *iu, const double *abstol, int *m,
+                     int *nz, double *w, const double *orfac, double *z, const int *iz,
+                     const int *jz, const int *descz, double *work, const int *lwork, int *iwork,
+                     const int *liwork, int *ifail, int *iclustr, double *gap, int *info);
+extern void pdgesvx_(const char *fact, const char *trans, const int *n, const int *nrhs, double *a,
+                     const int *ia, const int *ja, const int *desca, double *af, const int *iaf,
+                     const int *jaf, const int *descaf, int *ipiv, char *equed, double *r,
+                     double *c, double *b, const int *ib, const int *jb, const int *descb,
+                     double *x, const int *ix, const int *jx, const int *descx, double *rcond,
+                     double *ferr, double *berr, double *work, const int *lwork, int *iwork,
+                     const int *liwork, int *info);
+extern void pdposvx_(const char *fact, const char *uplo, const int *n, const int *nrhs, double *a,
+                     const int *ia, const int *ja, const int *desca, double *af, const int *iaf,
+                     const int *jaf, const int *descaf, char *equed, double *sr, double *sc,
+                     double *b, const int *ib, const int *jb, const int *descb, double *x,
+                     const int *ix, const int *jx, const int *descx, double *rcond, double *ferr,
+                     double *berr, double *work, const int *lwork, int *iwork, const int *liwork,
+                     int *info);
+extern void pddbsv_(const int *n, const int *bwl, const int *bwu, const int *nrhs, double *a,
+                    const int *ja, const int *desca, double *b, const int *ib, const int *descb,
+                    double *work, const int *lwork, int *info);
+extern void pddtsv_(const int *n, const int *nrhs, double *dl, double *d, double *du, const int *ja,
+                    const int *desca, double *b, const int *ib, const int *descb, double *work,
+                    const int *lwork, int *info);
+extern void pdptsv_(const int *n, const int *nrhs, double *d, double *e, const int *ja,
+                    const int *desca, double *b, const int *ib, const int *descb, double *work,
+                    const int *lwork, int *info);
 
 static const int ONE = 1;
 
@@ -323,6 +356,98 @@ void farcall_pdsyev_(const char *jobz, const char *uplo, const int *n, double *a
     free(of_z.local);
 }
 
+void farcall_pdsyevd_(const char *uplo, const int *n, double *a, const int *lda, double *w,
+                      double *z, const int *ldz, int *info)
+{
+    const struct grid *grid = the_grid();
+    struct matrix of_a = new_matrix(grid, *n, *n), of_z = new_matrix(grid, *n, *n);
+    double *values = take_doubles(*n), best;
+    int length = -1, integers = -1;
+
+    scatter(grid, a, *lda, &of_a);
+    pdsyevd_("V", uplo, n, of_a.local, &ONE, &ONE, of_a.descriptor, values, of_z.local, &ONE, &ONE,
+             of_z.descriptor, &best, &length, &integers, &integers, info);
+    if (*info == 0) {
+        /* The answer to the query is too small for the pdormtr and the pdlasrt inside if n is near
+           the size of a block. Both then print an error and the vectors are wrong, with info 0. */
+        length = (int)best + BLOCK * (BLOCK + of_a.local_rows + of_a.local_columns);
+        integers += *n + 2 * BLOCK + 2 * grid->columns;
+        double *work = take_doubles(length);
+        int *more = take(sizeof(int) * integers);
+
+        pdsyevd_("V", uplo, n, of_a.local, &ONE, &ONE, of_a.descriptor, values, of_z.local, &ONE,
+                 &ONE, of_z.descriptor, work, &length, more, &integers, info);
+        free(work);
+        free(more);
+        gather(grid, a, *lda, &of_a);
+        gather(grid, z, *ldz, &of_z);
+        if (grid->is_first)
+            memcpy(w, values, *n * sizeof(double));
+    }
+    free(values);
+    free(of_a.local);
+    free(of_z.local);
+}
+
+/* Eigenvectors of eigenvalues that are close to each other need n^2 numbers more to become
+   orthogonal. They are taken when the routine says at some process that it had too little. */
+static int lacks_memory(int info)
+{
+    const int not_orthogonal = 2;
+    int lacks = info > 0 && info & not_orthogonal, some = 0;
+
+    MPI_Allreduce(&lacks, &some, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    return some;
+}
+
+void farcall_pdsyevx_(const char *jobz, const char *range, const char *uplo, const int *n,
+                      double *a, const int *lda, const double *vl, const double *vu, const int *il,
+                      const int *iu, const double *abstol, int *m, double *w, double *z,
+                      const int *ldz, int *ifail, int *info)
+{
+    const struct grid *grid = the_grid();
+    const int processes = grid->rows * grid->columns;
+    const double usual = -1;
+    struct matrix of_a = new_matrix(grid, *n, *n), of_z = new_matrix(grid, *n, *n);
+    double *values = take_doubles(*n), *gaps = take_doubles(processes), best[3];
+    int *failed = take(sizeof(int) * *n), *clusters = take(sizeof(int) * 2 * processes);
+    int length = -1, integers = -1, vectors, least_integers;
+
+    pdsyevx_(jobz, range, uplo, n, of_a.local, &ONE, &ONE, of_a.descriptor, vl, vu, il, iu, abstol,
+             m, &vectors, values, &usual, of_z.local, &ONE, &ONE, of_z.descriptor, best, &length,
+             &least_integers, &integers, failed, clusters, gaps, info);
+    integers = least_integers;
+    length = (int)best[0];
+    for (int tries = 0; tries < 2 && (tries == 0 || lacks_memory(*info)); tries++) {
+        double *work = take_doubles(length);
+        int *more = take(sizeof(int) * integers);
+
+        scatter(grid, a, *lda, &of_a);
+        memset(of_z.local, 0,
+               sizeof(double) * of_z.descriptor[DESCRIPTOR - 1] * of_z.local_columns);
+        memset(values, 0, sizeof(double) * *n);
+        memset(failed, 0, sizeof(int) * *n);
+        pdsyevx_(jobz, range, uplo, n, of_a.local, &ONE, &ONE, of_a.descriptor, vl, vu, il, iu,
+                 abstol, m, &vectors, values, &usual, of_z.local, &ONE, &ONE, of_z.descriptor, work,
+                 &length, more, &integers, failed, clusters, gaps, info);
+        free(work);
+        free(more);
+        length += *n * *n;
+    }
+    if (toupper(*jobz) == 'V')
+        gather(grid, z, *ldz, &of_z);
+    if (grid->is_first) {
+        memcpy(w, values, *n * sizeof(double));
+        memcpy(ifail, failed, *n * sizeof(int));
+    }
+    free(values);
+    free(gaps);
+    free(failed);
+    free(clusters);
+    free(of_a.local);
+    free(of_z.local);
+}
+
 void farcall_pdgesvd_(const char *jobu, const char *jobvt, const int *m, const int *n, double *a,
                       const int *lda, double *s, double *u, const int *ldu, double *vt,
                       const int *ldvt, int *info)
@@ -386,6 +511,124 @@ void farcall_pdgels_(const char *trans, const int *m, const int *n, const int *n
     }
     free(of_a.local);
     free(of_b.local);
+}
+
+/* A linear system for an expert driver: the matrix, its factors, both sides, and what is told of
+   each column of the solution. Nothing of it is the caller's. */
+struct system {
+    struct matrix a, factors, b, x, forward, backward;
+    double *of_rows, *of_columns;
+};
+
+static struct system new_system(const struct grid *grid, int n, int nrhs, double *a, int lda,
+                                double *b, int ldb)
+{
+    struct system system = {
+        .a = new_matrix(grid, n, n),
+        .factors = new_matrix(grid, n, n),
+        .b = new_matrix(grid, n, nrhs),
+        .x = new_matrix(grid, n, nrhs),
+        .forward = new_matrix(grid, 1, nrhs),
+        .backward = new_matrix(grid, 1, nrhs),
+    };
+
+    /* The pdlaqsy of pdposvx scales some columns beyond the last one. */
+    free(system.a.local);
+    system.a.local =
+        take_doubles((size_t)system.a.descriptor[DESCRIPTOR - 1] * (system.a.local_columns + BLOCK));
+    scatter(grid, a, lda, &system.a);
+    scatter(grid, b, ldb, &system.b);
+    system.of_rows = take_doubles(system.a.local_rows + BLOCK);
+    system.of_columns = take_doubles(system.a.local_columns + BLOCK);
+    return system;
+}
+
+/* What pdpocon and pdgecon need beyond the answers to the queries of the expert drivers. That of
+   pdposvx is too small for two processes: some of them then take the matrix for singular. */
+static int expert_work(const struct grid *grid, const struct matrix *a)
+{
+    return 2 * a->local_rows + 3 * a->local_columns + BLOCK * (grid->rows + grid->columns);
+}
+
+/* The solution goes to the first process, if there is one, and the system ends. With info n + 1
+   the matrix is singular as far as doubles can tell, and there is a solution. */
+static void end_system(const struct grid *grid, struct system *system, int n, double *x, int ldx,
+                       double *ferr, double *berr, int info)
+{
+    struct matrix *all[] = {&system->a, &system->factors, &system->b,
+                            &system->x, &system->forward, &system->backward};
+
+    if (info == 0 || info == n + 1) {
+        gather(grid, x, ldx, &system->x);
+        gather(grid, ferr, 1, &system->forward);
+        gather(grid, berr, 1, &system->backward);
+    }
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]->local);
+    free(system->of_rows);
+    free(system->of_columns);
+}
+
+void farcall_pdgesvx_(const char *fact, const char *trans, const int *n, const int *nrhs, double *a,
+                      const int *lda, double *b, const int *ldb, double *x, const int *ldx,
+                      double *rcond, double *ferr, double *berr, int *info)
+{
+    const struct grid *grid = the_grid();
+    struct system of = new_system(grid, *n, *nrhs, a, *lda, b, *ldb);
+    int *pivots = take(sizeof(int) * (of.a.local_rows + BLOCK));
+    double best, *work = &best;
+    int length = -1, integers = -1, most, *more = &most;
+    char equed = 'N';
+
+    *info = toupper(*fact) == 'F' ? -1 : 0;
+    for (int computes = 0; computes < 2 && *info == 0; computes++) {
+        if (computes) {
+            length = (int)best + expert_work(grid, &of.a);
+            integers = most + of.a.local_rows + of.a.local_columns + BLOCK;
+            work = take_doubles(length);
+            more = take(sizeof(int) * integers);
+        }
+        pdgesvx_(fact, trans, n, nrhs, of.a.local, &ONE, &ONE, of.a.descriptor, of.factors.local,
+                 &ONE, &ONE, of.factors.descriptor, pivots, &equed, of.of_rows, of.of_columns,
+                 of.b.local, &ONE, &ONE, of.b.descriptor, of.x.local, &ONE, &ONE, of.x.descriptor,
+                 rcond, of.forward.local, of.backward.local, work, &length, more, &integers, info);
+    }
+    if (work != &best) {
+        free(work);
+        free(more);
+    }
+    free(pivots);
+    end_system(grid, &of, *n, x, *ldx, ferr, berr, *info);
+}
+
+void farcall_pdposvx_(const char *fact, const char *uplo, const int *n, const int *nrhs, double *a,
+                      const int *lda, double *b, const int *ldb, double *x, const int *ldx,
+                      double *rcond, double *ferr, double *berr, int *info)
+{
+    const struct grid *grid = the_grid();
+    struct system of = new_system(grid, *n, *nrhs, a, *lda, b, *ldb);
+    double best, *work = &best;
+    int length = -1, integers = -1, most, *more = &most;
+    char equed = 'N';
+
+    *info = toupper(*fact) == 'F' ? -1 : 0;
+    for (int computes = 0; computes < 2 && *info == 0; computes++) {
+        if (computes) {
+            length = (int)best + expert_work(grid, &of.a);
+            integers = most + of.a.local_rows + of.a.local_columns + BLOCK;
+            work = take_doubles(length);
+            more = take(sizeof(int) * integers);
+        }
+        pdposvx_(fact, uplo, n, nrhs, of.a.local, &ONE, &ONE, of.a.descriptor, of.factors.local,
+                 &ONE, &ONE, of.factors.descriptor, &equed, of.of_rows, of.of_columns, of.b.local,
+                 &ONE, &ONE, of.b.descriptor, of.x.local, &ONE, &ONE, of.x.descriptor, rcond,
+                 of.forward.local, of.backward.local, work, &length, more, &integers, info);
+    }
+    if (work != &best) {
+        free(work);
+        free(more);
+    }
+    end_system(grid, &of, *n, x, *ldx, ferr, berr, *info);
 }
 
 /* A band matrix and its right sides. Each process has the same number of neighbouring columns of
@@ -519,5 +762,89 @@ void farcall_pdpbsv_(const char *uplo, const int *n, const int *kd, const int *n
     pdpbsv_(uplo, n, kd, nrhs, band.band, &ONE, band.of_band, band.sides, &ONE, band.of_sides, work,
             &length, info);
     free(work);
+    gather_sides(&band, *nrhs, b, *ldb);
+}
+
+void farcall_pddbsv_(const int *n, const int *kl, const int *ku, const int *nrhs, const double *ab,
+                     const int *ldab, double *b, const int *ldb, int *info)
+{
+    const int wide = *kl > *ku ? *kl : *ku;
+    struct band band =
+        scatter_band(*n, *kl + *ku + 1, 0, 2 * wide > 1 ? 2 * wide : 1, *nrhs, ab, *ldab, b, *ldb);
+    const int more = *nrhs > wide ? *nrhs : wide;
+    const int length = band.each * (*kl + *ku) + 6 * wide * wide + more * wide + 1;
+    double *work = take_doubles(length);
+
+    pddbsv_(n, kl, ku, nrhs, band.band, &ONE, band.of_band, band.sides, &ONE, band.of_sides, work,
+            &length, info);
+    free(work);
+    gather_sides(&band, *nrhs, b, *ldb);
+}
+
+/* This process's part of a diagonal, of which the first process has the elements from `first` to
+   n + first. Elements outside of 0 to `count` there do not exist. */
+static double *scatter_diagonal(const struct band *band, const double *whole, int first, int count)
+{
+    double *own = take_doubles(band->each);
+
+    memset(own, 0, sizeof(double) * band->each);
+    for (int process = 0; process < band->processes; process++) {
+        const int begin = begin_of(band, process), end = begin_of(band, process + 1);
+        const int skipped = begin + first < 0 ? -(begin + first) : 0;
+        const int last = least(end + first, count), length = last - (begin + first + skipped);
+        const int sends = band->rank == 0 && process != 0;
+
+        if (length <= 0)
+            continue;
+        if (sends)
+            MPI_Send(whole + begin + first + skipped, length, MPI_DOUBLE, process, TAG,
+                     MPI_COMM_WORLD);
+        else if (process == band->rank && process != 0)
+            MPI_Recv(own + skipped, length, MPI_DOUBLE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else if (process == band->rank)
+            memcpy(own + skipped, whole + begin + first + skipped, length * sizeof(double));
+    }
+    return own;
+}
+
+/* Numbers that a tridiagonal solver works on. */
+static int tridiagonal_work(const struct band *band, int nrhs)
+{
+    return 12 * band->processes + 3 * band->each +
+           (10 + 2 * least(100, nrhs)) * band->processes + 4 * nrhs + 8 * band->processes;
+}
+
+void farcall_pddtsv_(const int *n, const int *nrhs, const double *dl, const double *d,
+                     const double *du, double *b, const int *ldb, int *info)
+{
+    struct band band = scatter_band(*n, 0, 0, 2, *nrhs, NULL, 1, b, *ldb);
+    double *diagonals[] = {scatter_diagonal(&band, dl, -1, *n - 1),
+                           scatter_diagonal(&band, d, 0, *n),
+                           scatter_diagonal(&band, du, 0, *n - 1)};
+    const int length = tridiagonal_work(&band, *nrhs);
+    double *work = take_doubles(length);
+
+    pddtsv_(n, nrhs, diagonals[0], diagonals[1], diagonals[2], &ONE, band.of_band, band.sides, &ONE,
+            band.of_sides, work, &length, info);
+    free(work);
+    for (int i = 0; i < 3; i++)
+        free(diagonals[i]);
+    gather_sides(&band, *nrhs, b, *ldb);
+}
+
+void farcall_pdptsv_(const int *n, const int *nrhs, const double *d, const double *e, double *b,
+                     const int *ldb, int *info)
+{
+    struct band band = scatter_band(*n, 0, 0, 2, *nrhs, NULL, 1, b, *ldb);
+    double *diagonals[] = {scatter_diagonal(&band, d, 0, *n),
+                           scatter_diagonal(&band, e, 0, *n - 1)};
+    const int length = tridiagonal_work(&band, *nrhs);
+    double *work = take_doubles(length);
+
+    pdptsv_(n, nrhs, diagonals[0], diagonals[1], &ONE, band.of_band, band.sides, &ONE,
+            band.of_sides, work, &length, info);
+    free(work);
+    free(diagonals[0]);
+    free(diagonals[1]);
     gather_sides(&band, *nrhs, b, *ldb);
 }
