@@ -534,8 +534,8 @@ static struct system new_system(const struct grid *grid, int n, int nrhs, double
 
     /* The pdlaqsy of pdposvx scales some columns beyond the last one. */
     free(system.a.local);
-    system.a.local =
-        take_doubles((size_t)system.a.descriptor[DESCRIPTOR - 1] * (system.a.local_columns + BLOCK));
+    system.a.local = take_doubles((size_t)system.a.descriptor[DESCRIPTOR - 1] *
+                                  (system.a.local_columns + BLOCK));
     scatter(grid, a, lda, &system.a);
     scatter(grid, b, ldb, &system.b);
     system.of_rows = take_doubles(system.a.local_rows + BLOCK);

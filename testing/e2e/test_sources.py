@@ -7,6 +7,7 @@ import pathlib
 import pickle
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import farcall
 import numpy as np
@@ -367,6 +368,92 @@ def test_a_connector_that_dies_is_replaced(serve, web):
     process.process.kill()
     process.process.wait()
     wait_until(lambda: not pathlib.Path(f"/proc/{last}").exists(), what="the connector's end")
+
+
+def test_a_call_in_progress_does_not_wait_for_its_source(serve, web):
+    goes_on = threading.Event()
+
+    def wait(one):
+        goes_on.wait(30)
+        one.send(npy(np.arange(3.0)))
+
+    web.pages |= {"/wait.npy": wait, "/a.npy": (npy(np.ones(3)),)}
+    source = farcall.url(f"{web.address}/wait.npy")
+    sources = f'[sources.web]\naddress = "{web.address}/"'
+    with metaserver() as address:
+        process = serve(sources, words=["--metaserver", address])
+        for place in [process.address, address]:
+            goes_on.clear()
+            server = farcall.connect(place)
+            total = wait_until(lambda server=server: known(server, "total"), what="the function")
+            both = server.function("both")
+            before = len(web.asked)
+            first = total.call_async(3, source)
+            second = both.call_async(3, farcall.url(f"{web.address}/a.npy"), source)
+            given_up = total.call_async(3, source)
+
+            def are_asked(before=before, second=second):
+                assert not second.done()
+                return len(web.asked) == before + 4
+
+            wait_until(are_asked, what="the requests")
+            status = first.status()
+            assert status.phase == "arriving"
+            assert f"reads the source `{web.address}/wait.npy`" in status.reason
+            given_up.cancel()
+            # Errors that are known at once are told at once.
+            with pytest.raises(farcall.ArgumentError):
+                total.call_async(3, np.ones(2))
+            goes_on.set()
+            assert first.result(timeout=30).sum == 3
+            assert second.result(timeout=30).sum == 6
+            with pytest.raises(farcall.Error, match="does not exist"):
+                total.call_async(3, farcall.url(f"{web.address}/none.npy")).result(timeout=30)
+            # The arrays end with the calls, also that of the call that was given up.
+            own = process.connect()
+            wait_until(lambda own=own: own.handles() == [], what="the end of the arrays")
+
+
+def test_sources_that_wait_for_memory_keep_no_connector(serve, web):
+    count = 3 * 10**6
+    for index in range(5):
+        web.pages[f"/{index}.npy"] = (npy(np.full(count, float(index))),)
+    web.pages["/small.npy"] = (npy(np.ones(3)),)
+    limits = "[limits]\nmemory = 100000000\n[data]\nmemory = 100000000\n"
+    server = serve(f'[sources.web]\naddress = "{web.address}/"', limits).connect()
+    begun, ends = threading.Event(), threading.Event()
+
+    def wait():
+        begun.set()
+        assert ends.wait(60)
+
+    stored = server.put(np.ones(10**6))
+    with ThreadPoolExecutor() as threads:
+        large = threads.submit(server.function("hold"), 9 * 10**6, np.ones(9 * 10**6), wait)
+        assert begun.wait(30)
+        total = server.function("total")
+        calls = [
+            total.call_async(count, farcall.url(f"{web.address}/{index}.npy")) for index in range(5)
+        ]
+
+        waits = "waits for memory for its 24000000 bytes"
+
+        def waiting():
+            return all(waits in call.status().reason for call in calls)
+
+        wait_until(waiting, what="sources that wait")
+        small = total.call_async(3, farcall.url(f"{web.address}/small.npy"))
+        assert small.result(timeout=20).sum == 3
+        # A client that leaves takes its source with it.
+        calls.pop().cancel()
+        stored.drop()
+        ends.set()
+        large.result(30)
+    for index, call in enumerate(calls):
+        assert call.result(timeout=30).sum == index * count
+    # Each was read once to learn its size, and once to be taken.
+    asked = [path for path, _ in web.asked]
+    assert [asked.count(f"/{index}.npy") for index in range(4)] == [2, 2, 2, 2]
 
 
 def test_behind_a_metaserver_the_server_of_the_call_reads_the_address(start, web, tmp_path):

@@ -17,7 +17,7 @@ use crate::remote::{After, Attempt, Begun, Continues, OwnArrays, Server, wanted_
 use farcall_directory::client::{ChosenServer, Course, Next, Trouble};
 use farcall_directory::message::{Choose, Need, Observe, Transfer};
 use farcall_idl::Mode;
-use farcall_rpc_proto::{FailureKind, HandleId};
+use farcall_rpc_proto::{FailureKind, HandleId, HandleRecord};
 use std::sync::Arc;
 
 /// An argument of a running call.
@@ -37,6 +37,8 @@ pub(crate) struct Call {
     copies: OwnArrays,
     course: Course,
     prepared: Prepared,
+    /// The parameter whose source a server is reading, and that server.
+    reading: Option<(usize, u64, Server)>,
 }
 
 /// The outcome of a try to make the call over several connections.
@@ -111,6 +113,7 @@ impl Call {
             copies: OwnArrays::default(),
             course: Course::new(wanted, interface.repeatable, overwrites),
             prepared,
+            reading: None,
         })
     }
 
@@ -202,6 +205,35 @@ impl Call {
         arguments.collect()
     }
 
+    /// The next source among the IN arguments that a server has not read.
+    fn unread(&self, number: u64) -> Option<(usize, &Source)> {
+        let interface = &self.function.description().interface;
+        let params = interface.params.iter().zip(&self.arguments).enumerate();
+        let mut unread = params.filter_map(|(index, (param, held))| match held {
+            HeldArgument::Source(source, read)
+                if param.mode == Mode::In
+                    && read.as_ref().is_none_or(|(server, _)| *server != number) =>
+            {
+                Some((index, &**source))
+            }
+            _ => None,
+        });
+        unread.next()
+    }
+
+    /// Goes on with the call when its server has read a source for it.
+    fn has_read(&mut self, record: HandleRecord) -> After {
+        if let Some((index, number, server)) = self.reading.take()
+            && let Some(HeldArgument::Source(_, read)) = self.arguments.get_mut(index)
+        {
+            let (handle, is_own) = server.has_read(record);
+            *read = Some((number, self.copies.take(handle, is_own)));
+            self.prepared = self.prepared.again();
+        }
+        let attempt = self.begin(None);
+        attempt.map_or_else(|error| After::End(Err(error)), After::Again)
+    }
+
     fn lost(&mut self, error: Error, why: &'static str) -> Error {
         let place = self.course.place().cloned();
         self.give_away(&error);
@@ -239,8 +271,15 @@ impl Call {
         }
     }
 
+    /// Begins the call at a server, or lets the server read the next source of the call first.
     fn begin_at(&mut self, number: u64, server: &Server) -> Result<Arc<Attempt>, Error> {
         let function = self.function.at(server)?;
+        if let Some((index, source)) = self.unread(number) {
+            let interface = &self.function.description().interface;
+            let attempt = server.begin_to_read(source, wanted_form(interface, index))?;
+            self.reading = Some((index, number, server.clone()));
+            return Ok(Arc::new(attempt));
+        }
         let mut arguments = self.arguments((number, server))?;
         // SAFETY: the caller holds the arrays, and the earlier attempt has ended.
         let attempt = unsafe { function.begin(&mut self.prepared, &mut arguments) }?;
@@ -293,6 +332,9 @@ impl Continues for Call {
     fn after(&mut self, ended: &Attempt, result: Result<Outcome, Error>) -> After {
         let error = match result {
             Ok(outcome) => {
+                if let Some(record) = ended.take_read() {
+                    return self.has_read(record);
+                }
                 if !self.copies.is_writing() {
                     self.tell(&outcome, ended.shares);
                 }
@@ -302,8 +344,15 @@ impl Continues for Call {
             Err(error) if self.copies.is_writing() => return After::End(Err(error)),
             Err(error) => error,
         };
-        let returning = ended.request.was_returning();
-        match self.course.after(trouble(&error), Some(returning)) {
+        // A server that reads a source has not begun with the call.
+        let after = match self.reading.take() {
+            Some(_) => self.course.after(trouble_at_start(&error), None),
+            None => {
+                let returning = ended.request.was_returning();
+                self.course.after(trouble(&error), Some(returning))
+            }
+        };
+        match after {
             Next::Elsewhere => {
                 self.give_away(&error);
                 let attempt = self.begin(Some(error));

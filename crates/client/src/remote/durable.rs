@@ -171,7 +171,7 @@ impl SubmittedCall {
         };
         let attempt = begin(arguments)?;
         let held: Vec<Held> = arguments.iter_mut().map(Held::of).collect();
-        Ok(Begun::with(attempt, OwnArrays::default(), move || {
+        Ok(Begun::with(attempt, OwnArrays::default(), move |_, _| {
             // SAFETY: the caller leaves the arrays alone until the attempt has ended, and the one
             // before has ended.
             let arguments = held.iter().map(|held| unsafe { held.argument() });

@@ -125,13 +125,19 @@ pub(crate) fn lend(connection: &Arc<Connection>, handle: HandleId) -> Result<Han
     Ok(record.id)
 }
 
-/// Makes the server read an array from another server or from a source.
-pub(crate) fn pull(connection: &Arc<Connection>, pull: &Pull) -> Result<HandleRecord, Error> {
+/// Begins to make the server read an array from another server or from a source.
+pub(crate) fn begin_pull(connection: &Arc<Connection>, pull: &Pull) -> Result<Request, Error> {
     check_loans(connection)?;
     if pull.source.is_some() {
         connection.check(SOURCES, FailureKind::BadArgument, "read addresses")?;
     }
-    connection.ask(|proto| proto.pull(pull), answered!(Handle))
+    let request = connection.begin(|proto| proto.pull(pull))?;
+    Ok(request.for_an_array())
+}
+
+/// Makes the server read an array from another server or from a source.
+pub(crate) fn pull(connection: &Arc<Connection>, pull: &Pull) -> Result<HandleRecord, Error> {
+    begin_pull(connection, pull)?.answer(answered!(Handle))
 }
 
 /// Begins to write an array to an address outside of Farcall.
