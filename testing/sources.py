@@ -127,7 +127,7 @@ def serving(start, folder, functions=IDL):
     idl = folder / "work.idl"
     idl.write_text(functions)
 
-    def serve(sources, data="", words=(), **options):
+    def serve(sources, data="", words=(), idl=idl, **options):
         config = folder / "farcall.toml"
         config.write_text(f"{data}\n{sources}")
         words = ["--allow-code", "--config", str(config), *words]

@@ -88,6 +88,15 @@ impl Attempt {
         }
     }
 
+    /// Whether it failed because an array of the call is gone, before the server began with the
+    /// call.
+    pub(crate) fn lacks_array(&self, error: &Error) -> bool {
+        let is_missing =
+            matches!(error, Error::Failed(failure) if failure.kind == FailureKind::NotFound);
+        let part = self.part.lock().unwrap_or_else(PoisonError::into_inner);
+        is_missing && matches!(*part, Part::Call)
+    }
+
     /// Takes the array of a source that was read, once.
     pub(crate) fn take_read(&self) -> Option<HandleRecord> {
         match &mut *self.part.lock().unwrap_or_else(PoisonError::into_inner) {

@@ -8,12 +8,13 @@ use crate::argument::{Argument, Held};
 use crate::call::{LaidOut, Prepared, Travel};
 use crate::error::Error;
 use crate::outcome::Outcome;
+use crate::remote::again::Next;
 use crate::remote::attempt::Begun;
 use crate::remote::durable::DurableCall;
 use crate::remote::function::Function;
 use crate::remote::requests::{jobs, reservations};
 use crate::remote::source::{OwnArrays, sources, wanted_form};
-use farcall_rpc_proto::{FailureKind, HandleRecord, SubmitRequest};
+use farcall_rpc_proto::{FailureKind, SubmitRequest};
 use std::time::Duration;
 
 /// Arguments that are handles now, as they were before, and the arrays that end with the call.
@@ -58,16 +59,22 @@ impl Function {
         self.look_up_names(arguments)?;
         let mut prepared = self.prepare(laid_out, arguments, Travel::Both)?;
         let mut held: Vec<Held> = arguments.iter_mut().map(Held::of).collect();
-        let mut unread = sources(&self.description().interface, arguments);
-        unread.reverse();
+        let mut all = sources(&self.description().interface, arguments);
+        all.reverse();
+        let (mut unread, reads) = (all.clone(), !all.is_empty());
         let (function, mut own) = (self.clone(), OwnArrays::default());
-        let mut begin = move |own: &mut OwnArrays, read: Option<HandleRecord>| {
+        let mut begin = move |own: &mut OwnArrays, next: Next| {
             let (server, interface) = (function.server(), &function.description().interface);
-            if let (Some(record), Some((index, _))) = (read, unread.last()) {
-                let (handle, is_own) = server.has_read(record);
-                held[*index] = Held::Handle(own.take(handle, is_own));
-                unread.pop();
-                prepared = prepared.again();
+            match next {
+                Next::Go => {}
+                Next::Anew => unread.clone_from(&all),
+                Next::Read(record) => {
+                    let (handle, is_own) = server.has_read(record);
+                    if let Some((index, _)) = unread.pop() {
+                        held[index] = Held::Handle(own.take(handle, is_own));
+                    }
+                    prepared = prepared.again();
+                }
             }
             // The server reads one source after the other before the call itself begins.
             if let Some((index, source)) = unread.last() {
@@ -88,8 +95,8 @@ impl Function {
                 unsafe { function.begin(&mut prepared, &mut arguments) }
             })
         };
-        let attempt = begin(&mut own, None)?;
-        Ok(Begun::with(attempt, own, begin))
+        let attempt = begin(&mut own, Next::Go)?;
+        Ok(Begun::with(attempt, own, reads, begin))
     }
 
     /// Makes a request, if need be at the server that takes over from this one. An object has no

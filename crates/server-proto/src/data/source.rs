@@ -14,16 +14,22 @@ use crate::map::Map;
 use crate::memory::MemoryGrant;
 use crate::source::{SourceFound, SourceRequest};
 use farcall_rpc_proto::{CallId, Failure, FailureKind, HandleId, Name, Pull, Put, User};
+use std::collections::VecDeque;
 
 /// Most sources that are read at once for one user.
 pub(super) const MOST_OF_USER: usize = 8;
-/// Most sources of one user whose arrays stay here.
-const MOST_CACHED: usize = 64;
+/// Most sources that wait for their turn, and most of one user.
+const MOST_QUEUED: usize = 1024;
+const MOST_QUEUED_OF_USER: usize = 256;
+/// Most sources of one user whose arrays stay here: more than calls of one client are under way.
+const MOST_CACHED: usize = 1024;
 
 /// Sources that are being opened, and the arrays of those that were read.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     opened: Map<u64, Opened>,
+    /// Those that wait for their turn, the oldest first.
+    queued: VecDeque<Opened>,
     /// The oldest first.
     cached: Vec<Cached>,
 }
@@ -70,12 +76,12 @@ pub(super) fn offer(data: &mut Data, cx: &mut Context, key: ConnectionKey, id: C
         source: pull.source.unwrap_or_default(),
         version: None,
     };
-    let of_user = data.sources.opened.values();
-    let of_user = of_user.filter(|opened| opened.user == user).count();
-    let most = [(arriving(data), MOST), (of_user, MOST_OF_USER)];
+    let queued = &data.sources.queued;
+    let of_user = queued.iter().filter(|one| one.user == user).count();
+    let most = [(queued.len(), MOST_QUEUED), (of_user, MOST_QUEUED_OF_USER)];
     let refused = most.into_iter().find(|(now, most)| now >= most);
     let refused = refused.map(|(now, _)| {
-        let text = format!("{now} arrays are already on their way to the server; try again");
+        let text = format!("{now} sources already wait to be read by the server; try again");
         Failure::new(FailureKind::Busy, text)
     });
     let refused = refused.or_else(|| wanted.check().err());
@@ -91,7 +97,28 @@ pub(super) fn offer(data: &mut Data, cx: &mut Context, key: ConnectionKey, id: C
         waits: None,
         granted: None,
     };
-    open(data, cx, opened);
+    data.sources.queued.push_back(opened);
+    begin_queued(data, cx);
+}
+
+/// Opens the sources whose turn has come: a few at a time, and fewer of one user.
+pub(crate) fn begin_queued(data: &mut Data, cx: &mut Context) {
+    while !data.sources.queued.is_empty() && arriving(data) < MOST {
+        let has_turn = |one: &Opened| of_user(data, &one.user) < MOST_OF_USER;
+        let Some(next) = data.sources.queued.iter().position(has_turn) else {
+            return;
+        };
+        if let Some(opened) = data.sources.queued.remove(next) {
+            open(data, cx, opened);
+        }
+    }
+}
+
+/// Sources that are being read for a user.
+fn of_user(data: &Data, user: &User) -> usize {
+    let opened = data.sources.opened.values();
+    let opened = opened.filter(|one| one.user == *user).count();
+    opened + data.pulls.sources_of(user)
 }
 
 /// Lets a connector open a source. If its array is here, only a new version is read.
@@ -281,6 +308,13 @@ pub(crate) fn status(data: &Data, key: ConnectionKey, id: CallId) -> Option<Stri
             }),
         );
     }
+    let mut queued = data.sources.queued.iter();
+    if let Some(one) = queued.find(|one| one.connection == Some(key) && one.request == id) {
+        let source = one.wanted.shown();
+        return Some(format!(
+            "the source {source} waits until the server has read others"
+        ));
+    }
     let wanted = data.pulls.source_of(key, id)?;
     Some(format!("the server reads the source {}", wanted.shown()))
 }
@@ -313,7 +347,8 @@ pub(crate) fn serve(data: &mut Data, cx: &mut Context) {
 /// Forgets a client that has disconnected.
 pub(crate) fn forget(data: &mut Data, connection: ConnectionKey) {
     data.pulls.forget(connection);
-    let opened = &mut data.sources.opened;
+    let (opened, queued) = (&mut data.sources.opened, &mut data.sources.queued);
+    queued.retain(|one| one.connection != Some(connection));
     for opened in opened.values_mut() {
         opened.connection = opened.connection.filter(|key| *key != connection);
     }
@@ -363,9 +398,10 @@ fn drop_oldest(data: &mut Data, cx: &mut Context, user: &User) -> bool {
     oldest.is_some()
 }
 
-/// Arrays that are on their way from elsewhere.
+/// Arrays that are on their way from elsewhere. Those that wait for memory are not.
 pub(super) fn arriving(data: &Data) -> usize {
-    data.pulls.len() + data.sources.opened.len()
+    let opened = data.sources.opened.values();
+    data.pulls.len() + opened.filter(|one| one.waits.is_none()).count()
 }
 
 /// The number of a source whose array waits for memory.

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::remote::connection::{Connection, Request, Transfer, answered};
 use farcall_rpc_proto::{
     ArrayForm, ArrayPart, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, LOANS, Pull,
-    Put, SOURCES, WRITES, Write,
+    Put, ROWS, SOURCES, WRITES, Write,
 };
 use std::sync::Arc;
 
@@ -130,6 +130,10 @@ pub(crate) fn begin_pull(connection: &Arc<Connection>, pull: &Pull) -> Result<Re
     check_loans(connection)?;
     if pull.source.is_some() {
         connection.check(SOURCES, FailureKind::BadArgument, "read addresses")?;
+    }
+    let options = pull.source.as_ref();
+    if options.is_some_and(|options| options.rows.is_some()) {
+        connection.check(ROWS, FailureKind::BadArgument, "read parts of addresses")?;
     }
     let request = connection.begin(|proto| proto.pull(pull))?;
     Ok(request.for_an_array())
