@@ -338,8 +338,10 @@ impl Function {
     /// Calls the function. Arguments are in the order of the interface, or by name. The call makes
     /// the OUT arguments that are left out. It returns OUT and INOUT arguments as a named tuple, or
     /// `None` if the function has none. Callbacks run on this thread while it waits. With
-    /// `timeout`, the call ends with `TimeoutError` after so many seconds, unless the function has
-    /// an argument of that name.
+    /// `timeout`, the call ends with `TimeoutError` after so many seconds. With `before`, the
+    /// server promises that the call ends within so many seconds, or refuses it: `earliest` of the
+    /// error is the time that it can promise. An argument of the function that has one of these
+    /// names goes first.
     #[pyo3(signature = (*args, **kwargs))]
     pub(crate) fn __call__<'py>(
         slf: &Bound<'py, Self>,
@@ -348,6 +350,13 @@ impl Function {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let this = slf.get();
+        if let Some((timely, others)) = this.timely(py, kwargs)? {
+            let timely = Bound::new(py, timely)?;
+            let result = Function::__call__(&timely, py, args, Some(&others));
+            let times = timely.get().times();
+            times.into_iter().for_each(|times| this.took(times));
+            return result;
+        }
         if let Some(transaction) = transaction::active(py) {
             return this.record(py, &transaction, args, kwargs);
         }
@@ -430,7 +439,8 @@ impl Function {
 
     /// Starts a call and returns its future at once. Any number of calls may be under way at one
     /// server. The future holds the arrays; do not use them until it is done. With `timeout`, the
-    /// call is given up after so many seconds, and the future raises `TimeoutError`.
+    /// call is given up after so many seconds, and the future raises `TimeoutError`. `before` is as
+    /// in a call.
     #[pyo3(signature = (*args, **kwargs))]
     fn call_async<'py>(
         slf: &Bound<'py, Self>,
@@ -438,11 +448,14 @@ impl Function {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Future> {
         let (py, function) = (slf.py(), slf.get());
+        if let Some((timely, others)) = function.timely(py, kwargs)? {
+            return Function::call_async(&Bound::new(py, timely)?, args, Some(&others));
+        }
         if transaction::active(py).is_some() {
             let text = "a transaction records its calls: call the function without `call_async`";
             return Err(error::arguments(py, &function.name, text));
         }
-        let (limit, kwargs) = function.take_timeout(py, kwargs)?;
+        let (limit, kwargs) = function.take_seconds(py, TIMEOUT, kwargs)?;
         let start = Instant::now();
         let (laid_out, mut arguments, slots) = function.prepare(py, args, kwargs.as_ref())?;
         // SAFETY: the future holds the slots until the call has ended. The user must not use the
@@ -459,6 +472,8 @@ impl Function {
 
 /// The name of a call's time limit among its arguments.
 const TIMEOUT: &str = "timeout";
+/// The name of a call's deadline among its arguments.
+const BEFORE: &str = "before";
 
 /// What was written to addresses, by parameter.
 pub(crate) type Receipts = Vec<(usize, farcall_client::Receipt)>;
@@ -470,40 +485,65 @@ impl Function {
     /// Whether a call has a time limit of its own.
     fn has_timeout(&self, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
         let given = kwargs.map(|kwargs| kwargs.contains(TIMEOUT)).transpose()?;
-        Ok(given == Some(true) && self.takes_timeout())
+        Ok(given == Some(true) && self.takes(TIMEOUT))
     }
 
-    /// Whether `timeout` is the time limit of a call, and no argument of the function.
-    fn takes_timeout(&self) -> bool {
+    /// Whether a name is an option of a call, and no argument of the function.
+    fn takes(&self, option: &str) -> bool {
         let interface = self.client.interface();
         let callbacks = interface.callbacks.iter().map(|callback| &callback.name);
         let params = self.params().iter().map(|param| &param.name);
-        !params.chain(callbacks).any(|name| name == TIMEOUT)
+        !params.chain(callbacks).any(|name| name == option)
     }
 
-    /// The time limit of a call, and its other arguments by name.
-    fn take_timeout<'py>(
+    /// The function with the deadline of a call, if there is one, and its other arguments by name.
+    fn timely<'py>(
         &self,
         py: Python<'py>,
         kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Option<(Function, Bound<'py, PyDict>)>> {
+        let given = kwargs.map(|kwargs| kwargs.contains(BEFORE)).transpose()?;
+        if given != Some(true) || !self.takes(BEFORE) {
+            return Ok(None);
+        }
+        let (before, others) = self.take_seconds(py, BEFORE, kwargs)?;
+        let others = others.unwrap_or_else(|| PyDict::new(py));
+        let timely = self.client.with_deadline(before);
+        let timely = Function::new(timely, self.origin.clone());
+        let retention = self.retention;
+        Ok(Some((
+            Function {
+                retention,
+                ..timely
+            },
+            others,
+        )))
+    }
+
+    /// An option of a call that is a time, and its other arguments by name.
+    fn take_seconds<'py>(
+        &self,
+        py: Python<'py>,
+        option: &str,
+        kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<(Option<Duration>, Option<Bound<'py, PyDict>>)> {
-        let Some(kwargs) = kwargs.filter(|_| self.takes_timeout()) else {
+        let Some(kwargs) = kwargs.filter(|_| self.takes(option)) else {
             return Ok((None, kwargs.cloned()));
         };
-        let Some(limit) = kwargs.get_item(TIMEOUT)? else {
+        let Some(limit) = kwargs.get_item(option)? else {
             return Ok((None, Some(kwargs.clone())));
         };
         let others = kwargs.copy()?;
-        others.del_item(TIMEOUT)?;
+        others.del_item(option)?;
         if limit.is_none() {
             return Ok((None, Some(others)));
         }
         let Ok(limit) = limit.extract::<f64>() else {
             let given = error::describe(&limit);
             let expected = "a number of seconds";
-            return Err(error::argument(py, &self.name, TIMEOUT, expected, &given));
+            return Err(error::argument(py, &self.name, option, expected, &given));
         };
-        Ok((Some(seconds(py, TIMEOUT, limit)?), Some(others)))
+        Ok((Some(seconds(py, option, limit)?), Some(others)))
     }
 
     fn prepare<'py>(

@@ -159,6 +159,26 @@ impl Function {
         }
     }
 
+    /// The same function with a deadline: its calls must end within this time from the moment at
+    /// which they are made. A server promises that, and nine of ten promises hold, or it refuses
+    /// the call with the time that it can promise ([`Error::earliest`](crate::Error::earliest)).
+    /// Behind a metaserver, the servers are asked in turn. Durable calls and methods of objects
+    /// have no deadlines.
+    pub fn with_deadline(&self, before: Option<Duration>) -> Function {
+        self.with(match self.target.clone() {
+            Target::One(function) => Target::One(function.with_deadline(before)),
+            Target::Many(function) => Target::Many(function.with_deadline(before)),
+        })
+    }
+
+    /// The time within which the function's calls must end.
+    pub fn deadline(&self) -> Option<Duration> {
+        match &self.target {
+            Target::One(function) => function.deadline(),
+            Target::Many(function) => function.deadline(),
+        }
+    }
+
     /// Reserves processor elements for calls of the function, as [`Server::reserve`] does. Behind a
     /// metaserver it reserves them at the server that has the function with this interface and is
     /// free first.

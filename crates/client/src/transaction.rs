@@ -369,6 +369,9 @@ fn unfit(function: &Function, arguments: &[Argument<'_>]) -> Option<(usize, &'st
         let reason = "a call in a transaction can go to any server, so it cannot use a reservation";
         return Some((0, reason));
     }
+    if function.deadline().is_some() {
+        return Some((0, "a call in a transaction has no deadline"));
+    }
     let param = arguments.iter().position(Argument::is_at_server)?;
     let reason = "a stored array cannot be part of a transaction; pass the array itself";
     Some((param, reason))

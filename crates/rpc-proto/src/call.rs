@@ -14,6 +14,8 @@ use minicbor::{Decode, Decoder, Encode, Encoder, decode};
 
 /// Feature bit: calls may ask for what the function prints.
 pub const OUTPUT: u64 = 1 << 2;
+/// Feature bit: calls may have deadlines.
+pub const DEADLINES: u64 = 1 << 25;
 
 /// Opens a call.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +39,9 @@ pub struct Call {
     pub object: Option<CallId>,
     /// The reservation whose processor elements it has.
     pub reservation: Option<u64>,
+    /// Milliseconds from its arrival at the server within which it must end. A call has this or a
+    /// reservation.
+    pub before: Option<u64>,
 }
 
 /// What a call wants besides its results: what the function prints.
@@ -63,7 +68,7 @@ pub(crate) fn parse_call(payload: &[u8]) -> Result<Call, ProtocolError> {
 
 fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecError> {
     let fields = match (call.object, call.output, call.places.is_empty()) {
-        _ if call.reservation.is_some() => 9,
+        _ if call.reservation.or(call.before).is_some() => 9,
         (Some(_), _, _) => 8,
         _ if !call.handles.is_empty() => 7,
         (None, true, _) => 6,
@@ -102,8 +107,10 @@ fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecErro
         None if fields > 8 => e.null()?.ok()?,
         None => {}
     }
-    if let Some(reservation) = call.reservation {
-        e.u64(reservation)?;
+    match (call.reservation, call.before) {
+        (Some(reservation), _) => e.u64(reservation)?.ok()?,
+        (None, Some(before)) => e.array(1)?.u64(before)?.ok()?,
+        (None, None) => {}
     }
     Ok(())
 }
@@ -142,9 +149,10 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         ..=7 => None,
         _ => d.decode()?,
     };
-    let reservation = match fields {
-        ..=8 => None,
-        _ => d.decode()?,
+    let (reservation, before) = match fields {
+        ..=8 => (None, None),
+        _ if d.datatype()? == Type::Array => (None, Some(decode_before(d)?)),
+        _ => (d.decode()?, None),
     };
     Ok(Call {
         function,
@@ -156,7 +164,15 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         handles,
         object,
         reservation,
+        before,
     })
+}
+
+fn decode_before(d: &mut Decoder) -> Result<u64, decode::Error> {
+    match d.array()? {
+        Some(1) => d.u64(),
+        _ => Err(decode::Error::message("a deadline has one part")),
+    }
 }
 
 fn decode_use(d: &mut Decoder) -> Result<(u32, HandleId), decode::Error> {
@@ -259,6 +275,7 @@ mod tests {
             handles: vec![],
             object: None,
             reservation: None,
+            before: None,
         };
         let without_places = Call {
             places: vec![],
@@ -273,11 +290,12 @@ mod tests {
                 (true, Some(7)),
             ] {
                 let handles = handles[usize::from(output)].clone();
-                for reservation in [None, Some(3)] {
+                for (reservation, before) in [(None, None), (Some(3), None), (None, Some(70))] {
                     let call = Call {
                         output,
                         object,
                         reservation,
+                        before,
                         handles: handles.clone(),
                         ..call.clone()
                     };

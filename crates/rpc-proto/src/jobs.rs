@@ -250,6 +250,7 @@ mod tests {
             handles: vec![],
             object: None,
             reservation: None,
+            before: None,
         };
         for keep in [None, Some(3600)] {
             let submission = SubmitRequest {

@@ -51,7 +51,7 @@ pub mod server;
 mod stream;
 mod user;
 
-pub use call::{Call, Made, OUTPUT, Times};
+pub use call::{Call, DEADLINES, Made, OUTPUT, Times};
 pub use call_status::{CALL_STATUS, CallName, CallPhase, CallStatus, Expected};
 pub use callback::{CALLBACK_BYTES, CALLBACKS, Callback, CallbackAnswer};
 pub use failure::{Failure, FailureKind, Fault};

@@ -68,6 +68,7 @@ impl Conversation {
             handles: vec![],
             object: None,
             reservation: None,
+            before: None,
         };
         let id = self.client.call(&call, bytes).unwrap();
         self.sources.insert(id, data);
@@ -343,6 +344,7 @@ fn order(lengths: &[u64]) -> Vec<(u8, CallId)> {
             handles: vec![],
             object: None,
             reservation: None,
+            before: None,
         };
         client.call(&call, 0).unwrap();
     }
@@ -457,6 +459,7 @@ fn running() -> (client::Connection, server::Connection, CallId) {
         handles: vec![],
         object: None,
         reservation: None,
+        before: None,
     };
     let id = client.call(&call, 0).unwrap();
     assert_eq!(up(&mut client, &mut server).unwrap().len(), 2);

@@ -177,6 +177,8 @@ pub(crate) struct Run {
     pub(crate) object: Option<WorkerKey>,
     /// The reservation whose processor elements it uses.
     pub(crate) reservation: Option<u64>,
+    /// Whether that reservation was made for its deadline.
+    pub(crate) is_promised: bool,
     /// Whether a worker died that should have run it next.
     pub(crate) again: bool,
     /// Whether no other call may share its worker.
@@ -293,6 +295,7 @@ impl ActiveCall {
                 pes: 0,
                 object: None,
                 reservation: None,
+                is_promised: false,
                 again: false,
                 alone: true,
                 made: None,

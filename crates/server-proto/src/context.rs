@@ -41,6 +41,8 @@ pub(crate) enum Step {
     Begin(CallKey),
     /// End a durable call that is in memory early.
     TearDown(CallKey),
+    /// Make room for calls and results on the disk that wait for memory.
+    SeekRoom,
 }
 
 /// The time, as the shell has set it.

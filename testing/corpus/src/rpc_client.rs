@@ -70,6 +70,7 @@ fn call(result_bytes: u64) -> Call {
         handles: vec![],
         object: None,
         reservation: None,
+        before: None,
     }
 }
 

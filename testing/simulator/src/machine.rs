@@ -315,7 +315,8 @@ impl Machine {
             arrays: arrays.collect::<Option<Vec<Array>>>()?,
             has_begun: false,
             is_withdrawn: false,
-            reservation: message.reservation,
+            // A deadline has a booking of its own, which nobody knows.
+            reservation: message.reservation.or(message.before.map(|_| u64::MAX)),
             answer: None,
         };
         Some((posted, request.pes))

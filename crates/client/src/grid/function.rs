@@ -12,6 +12,7 @@ use farcall_directory::message::{Choose, Offer};
 use farcall_idl::Layout;
 use farcall_rpc_proto::FailureKind;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A function of all servers behind a metaserver that have it with the same interface.
 #[derive(Clone)]
@@ -21,6 +22,8 @@ pub(crate) struct Function {
     output: Option<Output>,
     /// The reservation that the function's calls use.
     reservation: Option<ReservationName>,
+    /// The time within which the calls must end.
+    before: Option<Duration>,
 }
 
 impl Grid {
@@ -39,6 +42,7 @@ impl Grid {
                         description: function.description().clone(),
                         output: None,
                         reservation: None,
+                        before: None,
                     });
                 }
                 Err(error) => last = Some(error),
@@ -81,6 +85,16 @@ impl Function {
         }
     }
 
+    /// The same function with a deadline.
+    pub(crate) fn with_deadline(self, before: Option<Duration>) -> Function {
+        Function { before, ..self }
+    }
+
+    /// The time within which the calls must end.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.before
+    }
+
     /// The same function at one of the servers.
     pub(super) fn at(&self, server: &Server) -> Result<remote::Function, Error> {
         let known = &*self.description;
@@ -89,7 +103,8 @@ impl Function {
             let text = format!("the interface of `{}` is different there", known.qualified);
             return Err(Error::failed(FailureKind::StaleInterface, text));
         }
-        Ok(function.with_output(self.output.clone()))
+        let function = function.with_output(self.output.clone());
+        Ok(function.with_deadline(self.before))
     }
 
     /// The reachable servers that have the function with this interface.

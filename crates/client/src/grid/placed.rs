@@ -6,7 +6,7 @@
 use crate::argument::{Argument, Held};
 use crate::call::Prepared;
 use crate::data::Source;
-use crate::error::Error;
+use crate::error::{Error, Failure};
 use crate::grid::data::Found;
 use crate::grid::directory::Grid;
 use crate::grid::function::Function;
@@ -51,6 +51,8 @@ pub(crate) struct Call {
     reading: Option<(usize, u64, Server)>,
     /// How often its sources were read anew.
     anew: u32,
+    /// The refusal of the server that can promise the earliest end.
+    soonest: Option<Failure>,
 }
 
 /// The outcome of a try to make the call over several connections.
@@ -132,6 +134,7 @@ impl Call {
             prepared,
             reading: None,
             anew: 0,
+            soonest: None,
         })
     }
 
@@ -340,12 +343,22 @@ impl Call {
 
     /// Excludes the server for this call, and tells the other threads and the directory.
     fn give_away(&mut self, error: &Error) {
+        let known = self.soonest.as_ref().and_then(|soonest| soonest.earliest);
+        if let Error::Failed(failure) = error
+            && let Some(end) = failure.earliest
+            && known.is_none_or(|known| end < known)
+        {
+            self.soonest = Some(failure.clone());
+        }
         if let Some((place, observed)) = self.course.give_away(trouble(error)) {
             self.grid().observe(&place, &observed);
         }
     }
 
     fn exhausted(&self, error: Error, before: Option<Error>) -> Error {
+        if let Some(soonest) = &self.soonest {
+            return Error::Failed(soonest.clone());
+        }
         let Some(before) = before else { return error };
         let text = format!("{error}; the last one tried said: {before}");
         Error::failed(FailureKind::NoServer, text)

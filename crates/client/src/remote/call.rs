@@ -176,6 +176,11 @@ impl Function {
         let Prepared {
             mut call, layout, ..
         } = prepared;
+        if self.deadline().is_some() {
+            let text = "a durable call has no deadline; call the function instead";
+            let text = format!("{}: {text}", self.description().qualified);
+            return Err(Error::failed(FailureKind::BadArgument, text));
+        }
         call.reservation = self.reservation().map(|named| named.id);
         let keep = keep.map(|keep| keep.as_secs().max(1));
         let mut submission = SubmitRequest { call, keep };

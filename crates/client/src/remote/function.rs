@@ -18,9 +18,11 @@ use crate::remote::requests::{arrays, functions, reservations};
 use crate::remote::server::Server;
 use crate::remote::staging;
 use crate::reservation::ReservationName;
-use farcall_rpc_proto::{CALLBACKS, Estimate as ServerEstimate, FILES, FailureKind, OUTPUT};
+use farcall_rpc_proto::{
+    CALLBACKS, DEADLINES, Estimate as ServerEstimate, FILES, FailureKind, OUTPUT,
+};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A function of one server. Clones share the interface.
 #[derive(Clone)]
@@ -32,6 +34,8 @@ pub(crate) struct Function {
     object: Option<Arc<Instance>>,
     /// The reservation that the calls use.
     reservation: Option<ReservationName>,
+    /// The time within which the calls must end.
+    before: Option<Duration>,
 }
 
 impl Server {
@@ -43,6 +47,7 @@ impl Server {
             output: None,
             object: None,
             reservation: None,
+            before: None,
         })
     }
 }
@@ -80,6 +85,16 @@ impl Function {
             reservation,
             ..self
         }
+    }
+
+    /// The same function with a deadline.
+    pub(crate) fn with_deadline(self, before: Option<Duration>) -> Function {
+        Function { before, ..self }
+    }
+
+    /// The time within which the calls must end.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.before
     }
 
     /// The same method, called on an object.
@@ -144,6 +159,7 @@ impl Function {
         let start = prepared.begins();
         prepared.settle(arguments);
         prepared.call.reservation = self.reserved();
+        prepared.call.before = self.before.map(|before| prepared.left(before));
         let connection = self.connection_for(prepared)?;
         let interface = &self.description().interface;
         // The server sees file names only while it has the call.
@@ -176,6 +192,9 @@ impl Function {
         };
         if call.reservation.is_some() {
             reservations::check_reservations(&connection)?;
+        }
+        if call.before.is_some() {
+            connection.check(DEADLINES, FailureKind::BadArgument, "promise deadlines")?;
         }
         // The number is valid on every connection to the server.
         call.function = self.entry.number_on(&connection)?;

@@ -339,6 +339,7 @@ impl Caller {
             handles: Vec::new(),
             object: None,
             reservation: None,
+            before: None,
         };
         match line.proto.call(&message, wanted.down) {
             Ok(id) => {

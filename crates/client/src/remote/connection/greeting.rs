@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::remote::socket::{Socket, Waker};
 use farcall_rpc_proto::{
-    CALL_STATUS, CALLBACKS, CREDIT, DIRECTORY, ESTIMATES, FILES, HANDLES, Hello, JOBS,
+    CALL_STATUS, CALLBACKS, CREDIT, DEADLINES, DIRECTORY, ESTIMATES, FILES, HANDLES, Hello, JOBS,
     KEPT_OBJECTS, LOANS, NAMES, OBJECTS, OPERATION, OUTPUT, PARTS, ProtocolError, REGISTER,
     RESERVATIONS, ROWS, SHARED_MEMORY, SOURCES, WRITES,
 };
@@ -83,6 +83,7 @@ impl Connection {
             | RESERVATIONS
             | SOURCES
             | CALL_STATUS
+            | DEADLINES
             | WRITES
             | ROWS;
         if socket.is_unix() {

@@ -60,6 +60,7 @@ pub(super) fn dgesv_values() -> (Call, Vec<Elements>) {
         handles: vec![],
         object: None,
         reservation: None,
+        before: None,
     };
     let data = vec![
         Elements::Doubles(vec![2.0, 1.0, 1.0, 3.0]),
@@ -89,6 +90,7 @@ pub(super) fn scalars() -> Case {
         handles: vec![],
         object: None,
         reservation: None,
+        before: None,
     };
     let request = Request::Call {
         call,
@@ -114,11 +116,13 @@ pub(super) fn callback() -> Case {
         handles: vec![],
         object: None,
         reservation: None,
+        before: None,
     };
     let call = Call {
         output: true,
         object: None,
         reservation: None,
+        before: None,
         ..call
     };
     let request = Request::Call {
@@ -162,6 +166,7 @@ pub(super) fn file() -> Case {
         handles: vec![],
         object: None,
         reservation: None,
+        before: None,
     };
     let request = Request::Call {
         call,

@@ -22,6 +22,7 @@ pub(super) fn object() -> Case {
         handles: vec![],
         object: Some(1),
         reservation: None,
+        before: None,
     };
     let request = Request::Call {
         call,
