@@ -15,10 +15,8 @@ impl Function {
     /// Fills in sizes that were left out and that an array of the call has.
     pub(super) fn fill_sizes<'py>(&self, py: Python<'py>, given: &mut Given<'py>) -> PyResult<()> {
         let params = self.params();
-        let is_absent = |given: &Given<'_>, index: usize| {
-            let value = given.get(index).and_then(Option::as_ref);
-            value.is_none_or(|value| value.is_none())
-        };
+        let is_absent =
+            |given: &Given<'_>, index: usize| given.get(index).is_none_or(Option::is_none);
         let is_size = |param: &Param| {
             param.is_value() && param.is_passed() && param.mode == Mode::In && param.ty.is_integer()
         };
