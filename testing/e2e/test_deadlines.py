@@ -5,8 +5,8 @@ import time
 
 import farcall
 import pytest
-from programs import run
-from servers import FARCALL, up_local, wait_until
+from programs import compile_c, run
+from servers import FARCALL, ROOT, up_local, wait_until
 
 NAP = """\
 Module nap;
@@ -90,6 +90,14 @@ def test_from_the_command(process):
     refused = run(*call, "--before", "0.01")
     assert refused.returncode != 0
     assert " s cannot be promised; an end within 0." in refused.stderr
+
+
+def test_from_c(process, tmp_path):
+    taught(process)
+    source = ROOT / "testing" / "e2e" / "deadlines.c"
+    ran = run(compile_c(source, tmp_path / "deadlines"), process.address)
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)
+    assert " s cannot be promised; an end within 0." in ran.stdout
 
 
 def servers_of(address):
