@@ -4,25 +4,15 @@
    distributed block by block over a grid of processes (the block-cyclic distribution of ScaLAPACK)
    and comes back the same way. Blocks travel through a few small buffers while others are packed,
    so that besides the caller's array no process holds more than its own part of a matrix. */
+#include "scalapack_processes.h"
 #include <ctype.h>
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
     BLOCK = 64,     /* rows and columns of a block */
     WINDOW = 8,     /* blocks under way from the first process */
-    TAG = 1,
     DESCRIPTOR = 9, /* integers of an array descriptor */
 };
-
-extern void Cblacs_pinfo(int *rank, int *processes);
-extern void Cblacs_get(int context, int what, int *value);
-extern void Cblacs_gridinit(int *context, const char *order, int rows, int columns);
-extern void Cblacs_gridinfo(int context, int *rows, int *columns, int *row, int *column);
-extern void Cblacs_gridexit(int context);
-extern int Cblacs_pnum(int context, int row, int column);
 
 extern int numroc_(const int *n, const int *nb, const int *process, const int *source,
                    const int *processes);
@@ -43,15 +33,30 @@ extern void pdgesvd_(const char *jobu, const char *jobvt, const int *m, const in
 extern void pdgels_(const char *trans, const int *m, const int *n, const int *nrhs, double *a,
                     const int *ia, const int *ja, const int *desca, double *b, const int *ib,
                     const int *jb, const int *descb, double *work, const int *lwork, int *info);
-extern void pdgbsv_(const int *n, const int *bwl, const int *bwu, const int *nrhs, double *a,
-                    const int *ja, const int *desca, int *ipiv, double *b, const int *ib,
-                    const int *descb, double *work, const int *lwork, int *info);
-extern void pdpbsv_(const char *uplo, const int *n, const int *bw, const int *nrhs, double *a,
-                    const int *ja, const int *desca, double *b, const int *ib, const int *descb,
-                    double *work, const int *lwork, int *info);
-
-static const int ONE = 1;
-
+extern void pdsyevd_(const char *jobz, const char *uplo, const int *n, double *a, const int *ia,
+                     const int *ja, const int *desca, double *w, double *z, const int *iz,
+                     const int *jz, const int *descz, double *work, const int *lwork, int *iwork,
+                     const int *liwork, int *info);
+extern void pdsyevx_(const char *jobz, const char *range, const char *uplo, const int *n, double *a,
+                     const int *ia, const int *ja, const int *desca, const double *vl,
+                     const double *vu, const int *il, const int *iu, const double *abstol, int *m,
+                     int *nz, double *w, const double *orfac, double *z, const int *iz,
+                     const int *jz, const int *descz, double *work, const int *lwork, int *iwork,
+                     const int *liwork, int *ifail, int *iclustr, double *gap, int *info);
+extern void pdgesvx_(const char *fact, const char *trans, const int *n, const int *nrhs, double *a,
+                     const int *ia, const int *ja, const int *desca, double *af, const int *iaf,
+                     const int *jaf, const int *descaf, int *ipiv, char *equed, double *r,
+                     double *c, double *b, const int *ib, const int *jb, const int *descb,
+                     double *x, const int *ix, const int *jx, const int *descx, double *rcond,
+                     double *ferr, double *berr, double *work, const int *lwork, int *iwork,
+                     const int *liwork, int *info);
+extern void pdposvx_(const char *fact, const char *uplo, const int *n, const int *nrhs, double *a,
+                     const int *ia, const int *ja, const int *desca, double *af, const int *iaf,
+                     const int *jaf, const int *descaf, char *equed, double *sr, double *sc,
+                     double *b, const int *ib, const int *jb, const int *descb, double *x,
+                     const int *ix, const int *jx, const int *descx, double *rcond, double *ferr,
+                     double *berr, double *work, const int *lwork, int *iwork, const int *liwork,
+                     int *info);
 struct grid {
     int context, rows, columns, row, column, is_first;
 };
@@ -83,34 +88,12 @@ static const struct grid *the_grid(void)
     return &grid;
 }
 
-/* Memory, or the end of all processes: the others would wait for ever. */
-static void *take(size_t bytes)
-{
-    void *memory = malloc(bytes > 0 ? bytes : 1);
-
-    if (memory == NULL) {
-        fprintf(stderr, "no memory for %zu bytes\n", bytes);
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
-    return memory;
-}
-
-static double *take_doubles(size_t count)
-{
-    return take(count * sizeof(double));
-}
-
 /* How many of n rows, or columns, one of `processes` processes has. */
 static int part(int n, int process, int processes)
 {
     const int block = BLOCK, source = 0;
 
     return numroc_(&n, &block, &process, &source, &processes);
-}
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
 }
 
 static struct matrix new_matrix(const struct grid *grid, int rows, int columns)
@@ -323,6 +306,98 @@ void farcall_pdsyev_(const char *jobz, const char *uplo, const int *n, double *a
     free(of_z.local);
 }
 
+void farcall_pdsyevd_(const char *uplo, const int *n, double *a, const int *lda, double *w,
+                      double *z, const int *ldz, int *info)
+{
+    const struct grid *grid = the_grid();
+    struct matrix of_a = new_matrix(grid, *n, *n), of_z = new_matrix(grid, *n, *n);
+    double *values = take_doubles(*n), best;
+    int length = -1, integers = -1;
+
+    scatter(grid, a, *lda, &of_a);
+    pdsyevd_("V", uplo, n, of_a.local, &ONE, &ONE, of_a.descriptor, values, of_z.local, &ONE, &ONE,
+             of_z.descriptor, &best, &length, &integers, &integers, info);
+    if (*info == 0) {
+        /* The answer to the query is too small for the pdormtr and the pdlasrt inside if n is near
+           the size of a block. Both then print an error and the vectors are wrong, with info 0. */
+        length = (int)best + BLOCK * (BLOCK + of_a.local_rows + of_a.local_columns);
+        integers += *n + 2 * BLOCK + 2 * grid->columns;
+        double *work = take_doubles(length);
+        int *more = take(sizeof(int) * integers);
+
+        pdsyevd_("V", uplo, n, of_a.local, &ONE, &ONE, of_a.descriptor, values, of_z.local, &ONE,
+                 &ONE, of_z.descriptor, work, &length, more, &integers, info);
+        free(work);
+        free(more);
+        gather(grid, a, *lda, &of_a);
+        gather(grid, z, *ldz, &of_z);
+        if (grid->is_first)
+            memcpy(w, values, *n * sizeof(double));
+    }
+    free(values);
+    free(of_a.local);
+    free(of_z.local);
+}
+
+/* Eigenvectors of eigenvalues that are close to each other need n^2 numbers more to become
+   orthogonal. They are taken when the routine says at some process that it had too little. */
+static int lacks_memory(int info)
+{
+    const int not_orthogonal = 2;
+    int lacks = info > 0 && info & not_orthogonal, some = 0;
+
+    MPI_Allreduce(&lacks, &some, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    return some;
+}
+
+void farcall_pdsyevx_(const char *jobz, const char *range, const char *uplo, const int *n,
+                      double *a, const int *lda, const double *vl, const double *vu, const int *il,
+                      const int *iu, const double *abstol, int *m, double *w, double *z,
+                      const int *ldz, int *ifail, int *info)
+{
+    const struct grid *grid = the_grid();
+    const int processes = grid->rows * grid->columns;
+    const double usual = -1;
+    struct matrix of_a = new_matrix(grid, *n, *n), of_z = new_matrix(grid, *n, *n);
+    double *values = take_doubles(*n), *gaps = take_doubles(processes), best[3];
+    int *failed = take(sizeof(int) * *n), *clusters = take(sizeof(int) * 2 * processes);
+    int length = -1, integers = -1, vectors, least_integers;
+
+    pdsyevx_(jobz, range, uplo, n, of_a.local, &ONE, &ONE, of_a.descriptor, vl, vu, il, iu, abstol,
+             m, &vectors, values, &usual, of_z.local, &ONE, &ONE, of_z.descriptor, best, &length,
+             &least_integers, &integers, failed, clusters, gaps, info);
+    integers = least_integers;
+    length = (int)best[0];
+    for (int tries = 0; tries < 2 && (tries == 0 || lacks_memory(*info)); tries++) {
+        double *work = take_doubles(length);
+        int *more = take(sizeof(int) * integers);
+
+        scatter(grid, a, *lda, &of_a);
+        memset(of_z.local, 0,
+               sizeof(double) * of_z.descriptor[DESCRIPTOR - 1] * of_z.local_columns);
+        memset(values, 0, sizeof(double) * *n);
+        memset(failed, 0, sizeof(int) * *n);
+        pdsyevx_(jobz, range, uplo, n, of_a.local, &ONE, &ONE, of_a.descriptor, vl, vu, il, iu,
+                 abstol, m, &vectors, values, &usual, of_z.local, &ONE, &ONE, of_z.descriptor, work,
+                 &length, more, &integers, failed, clusters, gaps, info);
+        free(work);
+        free(more);
+        length += *n * *n;
+    }
+    if (toupper(*jobz) == 'V')
+        gather(grid, z, *ldz, &of_z);
+    if (grid->is_first) {
+        memcpy(w, values, *n * sizeof(double));
+        memcpy(ifail, failed, *n * sizeof(int));
+    }
+    free(values);
+    free(gaps);
+    free(failed);
+    free(clusters);
+    free(of_a.local);
+    free(of_z.local);
+}
+
 void farcall_pdgesvd_(const char *jobu, const char *jobvt, const int *m, const int *n, double *a,
                       const int *lda, double *s, double *u, const int *ldu, double *vt,
                       const int *ldvt, int *info)
@@ -388,136 +463,120 @@ void farcall_pdgels_(const char *trans, const int *m, const int *n, const int *n
     free(of_b.local);
 }
 
-/* A band matrix and its right sides. Each process has the same number of neighbouring columns of
-   the band, and these rows of the right sides; the last ones can have fewer. */
-struct band {
-    int context, processes, rank, n, each, lead, first_row;
-    int of_band[7], of_sides[7];
-    double *band, *sides;
+/* A linear system for an expert driver: the matrix, its factors, both sides, and what is told of
+   each column of the solution. Nothing of it is the caller's. */
+struct system {
+    struct matrix a, factors, b, x, forward, backward;
+    double *of_rows, *of_columns;
 };
 
-/* The first column of a process. */
-static int begin_of(const struct band *band, int process)
+static struct system new_system(const struct grid *grid, int n, int nrhs, double *a, int lda,
+                                double *b, int ldb)
 {
-    return least(band->n, process * band->each);
+    struct system system = {
+        .a = new_matrix(grid, n, n),
+        .factors = new_matrix(grid, n, n),
+        .b = new_matrix(grid, n, nrhs),
+        .x = new_matrix(grid, n, nrhs),
+        .forward = new_matrix(grid, 1, nrhs),
+        .backward = new_matrix(grid, 1, nrhs),
+    };
+
+    /* The pdlaqsy of pdposvx scales some columns beyond the last one. */
+    free(system.a.local);
+    system.a.local = take_doubles((size_t)system.a.descriptor[DESCRIPTOR - 1] *
+                                  (system.a.local_columns + BLOCK));
+    scatter(grid, a, lda, &system.a);
+    scatter(grid, b, ldb, &system.b);
+    system.of_rows = take_doubles(system.a.local_rows + BLOCK);
+    system.of_columns = take_doubles(system.a.local_columns + BLOCK);
+    return system;
 }
 
-/* Parts of equal length, each this far from the one before. */
-static MPI_Datatype strided(int parts, int length, int stride)
+/* What pdpocon and pdgecon need beyond the answers to the queries of the expert drivers. That of
+   pdposvx is too small for two processes: some of them then take the matrix for singular. */
+static int expert_work(const struct grid *grid, const struct matrix *a)
 {
-    MPI_Datatype type;
-
-    MPI_Type_vector(parts, length, stride, MPI_DOUBLE, &type);
-    MPI_Type_commit(&type);
-    return type;
+    return 2 * a->local_rows + 3 * a->local_columns + BLOCK * (grid->rows + grid->columns);
 }
 
-/* The columns of the whole band, `rows` long and `ldab` apart, go to the processes, which store
-   them from row `first_row` on. The rows of the right sides go with them. */
-static struct band scatter_band(int n, int rows, int first_row, int narrowest, int nrhs,
-                                const double *ab, int ldab, const double *b, int ldb)
+/* The solution goes to the first process, if there is one, and the system ends. With info n + 1
+   the matrix is singular as far as doubles can tell, and there is a solution. */
+static void end_system(const struct grid *grid, struct system *system, int n, double *x, int ldx,
+                       double *ferr, double *berr, int info)
 {
-    struct band band = {.n = n, .lead = first_row + rows, .first_row = first_row};
-    int grid_rows, grid_columns, row;
+    struct matrix *all[] = {&system->a, &system->factors, &system->b,
+                            &system->x, &system->forward, &system->backward};
 
-    Cblacs_pinfo(&band.rank, &band.processes);
-    Cblacs_get(-1, 0, &band.context);
-    Cblacs_gridinit(&band.context, "Row", 1, band.processes);
-    Cblacs_gridinfo(band.context, &grid_rows, &grid_columns, &row, &band.rank);
-    band.each = (n + band.processes - 1) / band.processes;
-    if (band.each < narrowest)
-        band.each = narrowest;
-    const int of_band[7] = {501, band.context, n, band.each, 0, band.lead, 0};
-    const int of_sides[7] = {502, band.context, n, band.each, 0, band.each, 0};
-
-    memcpy(band.of_band, of_band, sizeof of_band);
-    memcpy(band.of_sides, of_sides, sizeof of_sides);
-    band.band = take_doubles((size_t)band.lead * band.each);
-    band.sides = take_doubles((size_t)band.each * nrhs);
-    memset(band.band, 0, sizeof(double) * band.lead * band.each);
-    for (int process = 0; process < band.processes; process++) {
-        const int begin = begin_of(&band, process);
-        const int count = begin_of(&band, process + 1) - begin;
-        MPI_Datatype there[2] = {strided(count, rows, ldab), strided(nrhs, count, ldb)};
-        MPI_Datatype here[2] = {strided(count, rows, band.lead), strided(nrhs, count, band.each)};
-        double *into[2] = {band.band + first_row, band.sides};
-        const double *from[2] = {NULL, NULL};
-
-        if (band.rank == 0) {
-            from[0] = ab + (size_t)begin * ldab;
-            from[1] = b + begin;
-        }
-        for (int i = 0; i < 2 && count > 0; i++) {
-            const int sends = band.rank == 0, takes = process == band.rank;
-
-            MPI_Sendrecv(from[i], sends, there[i], sends ? process : MPI_PROC_NULL, TAG, into[i],
-                         takes, here[i], takes ? 0 : MPI_PROC_NULL, TAG, MPI_COMM_WORLD,
-                         MPI_STATUS_IGNORE);
-        }
-        for (int i = 0; i < 2; i++) {
-            MPI_Type_free(&there[i]);
-            MPI_Type_free(&here[i]);
-        }
+    if (info == 0 || info == n + 1) {
+        gather(grid, x, ldx, &system->x);
+        gather(grid, ferr, 1, &system->forward);
+        gather(grid, berr, 1, &system->backward);
     }
-    return band;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]->local);
+    free(system->of_rows);
+    free(system->of_columns);
 }
 
-/* The solutions go back to the first process. */
-static void gather_sides(struct band *band, int nrhs, double *b, int ldb)
+void farcall_pdgesvx_(const char *fact, const char *trans, const int *n, const int *nrhs, double *a,
+                      const int *lda, double *b, const int *ldb, double *x, const int *ldx,
+                      double *rcond, double *ferr, double *berr, int *info)
 {
-    MPI_Request leaving = MPI_REQUEST_NULL;
-    MPI_Datatype sides;
-    const int own = begin_of(band, band->rank + 1) - begin_of(band, band->rank);
+    const struct grid *grid = the_grid();
+    struct system of = new_system(grid, *n, *nrhs, a, *lda, b, *ldb);
+    int *pivots = take(sizeof(int) * (of.a.local_rows + BLOCK));
+    double best, *work = &best;
+    int length = -1, integers = -1, most, *more = &most;
+    char equed = 'N';
 
-    if (own > 0) {
-        sides = strided(nrhs, own, band->each);
-        MPI_Isend(band->sides, 1, sides, 0, TAG, MPI_COMM_WORLD, &leaving);
-        MPI_Type_free(&sides);
+    *info = toupper(*fact) == 'F' ? -1 : 0;
+    for (int computes = 0; computes < 2 && *info == 0; computes++) {
+        if (computes) {
+            length = (int)best + expert_work(grid, &of.a);
+            integers = most + of.a.local_rows + of.a.local_columns + BLOCK;
+            work = take_doubles(length);
+            more = take(sizeof(int) * integers);
+        }
+        pdgesvx_(fact, trans, n, nrhs, of.a.local, &ONE, &ONE, of.a.descriptor, of.factors.local,
+                 &ONE, &ONE, of.factors.descriptor, pivots, &equed, of.of_rows, of.of_columns,
+                 of.b.local, &ONE, &ONE, of.b.descriptor, of.x.local, &ONE, &ONE, of.x.descriptor,
+                 rcond, of.forward.local, of.backward.local, work, &length, more, &integers, info);
     }
-    for (int process = 0; band->rank == 0 && process < band->processes; process++) {
-        const int begin = begin_of(band, process);
-        const int count = begin_of(band, process + 1) - begin;
-
-        if (count == 0)
-            continue;
-        sides = strided(nrhs, count, ldb);
-        MPI_Recv(b + begin, 1, sides, process, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        MPI_Type_free(&sides);
+    if (work != &best) {
+        free(work);
+        free(more);
     }
-    MPI_Wait(&leaving, MPI_STATUS_IGNORE);
-    Cblacs_gridexit(band->context);
-    free(band->band);
-    free(band->sides);
-}
-
-void farcall_pdgbsv_(const int *n, const int *kl, const int *ku, const int *nrhs, const double *ab,
-                     const int *ldab, double *b, const int *ldb, int *info)
-{
-    /* LAPACK leaves kl rows for the factors above the band, ScaLAPACK kl + ku. */
-    struct band band = scatter_band(*n, *kl + *ku + 1, *kl + *ku, *kl + *ku + 1, *nrhs,
-                                    ab == NULL ? NULL : ab + *kl, *ldab, b, *ldb);
-    int *pivots = take(sizeof(int) * (band.each + *kl + *ku));
-    const int factors = (band.each + *ku) * (*kl + *ku) + 6 * (*kl + *ku) * (*kl + 2 * *ku);
-    const int length = factors + *nrhs * (band.each + 2 * *kl + 4 * *ku) + 1;
-    double *work = take_doubles(length);
-
-    pdgbsv_(n, kl, ku, nrhs, band.band, &ONE, band.of_band, pivots, band.sides, &ONE, band.of_sides,
-            work, &length, info);
-    free(work);
     free(pivots);
-    gather_sides(&band, *nrhs, b, *ldb);
+    end_system(grid, &of, *n, x, *ldx, ferr, berr, *info);
 }
 
-void farcall_pdpbsv_(const char *uplo, const int *n, const int *kd, const int *nrhs,
-                     const double *ab, const int *ldab, double *b, const int *ldb, int *info)
+void farcall_pdposvx_(const char *fact, const char *uplo, const int *n, const int *nrhs, double *a,
+                      const int *lda, double *b, const int *ldb, double *x, const int *ldx,
+                      double *rcond, double *ferr, double *berr, int *info)
 {
-    struct band band = scatter_band(*n, *kd + 1, 0, 2 * *kd, *nrhs, ab, *ldab, b, *ldb);
-    const int more = *nrhs > *kd ? *nrhs : *kd;
-    const int length = (band.each + 2 * *kd) * *kd + more * *kd + 1;
-    double *work = take_doubles(length);
+    const struct grid *grid = the_grid();
+    struct system of = new_system(grid, *n, *nrhs, a, *lda, b, *ldb);
+    double best, *work = &best;
+    int length = -1, integers = -1, most, *more = &most;
+    char equed = 'N';
 
-    pdpbsv_(uplo, n, kd, nrhs, band.band, &ONE, band.of_band, band.sides, &ONE, band.of_sides, work,
-            &length, info);
-    free(work);
-    gather_sides(&band, *nrhs, b, *ldb);
+    *info = toupper(*fact) == 'F' ? -1 : 0;
+    for (int computes = 0; computes < 2 && *info == 0; computes++) {
+        if (computes) {
+            length = (int)best + expert_work(grid, &of.a);
+            integers = most + of.a.local_rows + of.a.local_columns + BLOCK;
+            work = take_doubles(length);
+            more = take(sizeof(int) * integers);
+        }
+        pdposvx_(fact, uplo, n, nrhs, of.a.local, &ONE, &ONE, of.a.descriptor, of.factors.local,
+                 &ONE, &ONE, of.factors.descriptor, &equed, of.of_rows, of.of_columns, of.b.local,
+                 &ONE, &ONE, of.b.descriptor, of.x.local, &ONE, &ONE, of.x.descriptor, rcond,
+                 of.forward.local, of.backward.local, work, &length, more, &integers, info);
+    }
+    if (work != &best) {
+        free(work);
+        free(more);
+    }
+    end_system(grid, &of, *n, x, *ldx, ferr, berr, *info);
 }

@@ -25,6 +25,16 @@ Define first(IN int n, IN int m, IN float x[n][m], OUT float y[n])
     int i;
     for (i = 0; i < n; i++) y[i] = x[i * m];
 }
+Define both(IN int n, IN double x[n], IN double y[n], OUT double *sum)
+{
+    int i;
+    *sum = 0;
+    for (i = 0; i < n; i++) *sum += x[i] + y[i];
+}
+Define hold(IN int n, IN double x[n], until())
+{
+    until();
+}
 Define twice(IN int n, INOUT double x[n])
 {
     int i;
@@ -117,10 +127,10 @@ def serving(start, folder, functions=IDL):
     idl = folder / "work.idl"
     idl.write_text(functions)
 
-    def serve(sources, data="", **options):
+    def serve(sources, data="", words=(), idl=idl, **options):
         config = folder / "farcall.toml"
         config.write_text(f"{data}\n{sources}")
-        words = ["--allow-code", "--config", str(config)]
+        words = ["--allow-code", "--config", str(config), *words]
         return start(idl, options=words, **options)
 
     return serve

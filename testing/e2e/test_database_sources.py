@@ -9,7 +9,7 @@ import farcall
 import numpy as np
 import pytest
 from databases import PostgreSQL
-from servers import FARCALL, wait_until
+from servers import FARCALL, LIBRARIES, known, metaserver, wait_until
 from sources import refused, serving
 
 
@@ -295,3 +295,75 @@ def test_a_database_that_goes_away_is_named(serve, tmp_path):
     refused(server, farcall.url(address, query="select 1"), "cannot be reached")
     assert server.function("total")(3, np.ones(3)).sum == 3
     database.close()
+
+
+def check_db(server, ask):
+    """Calls the functions of db.idl: only the database knows how long their results are."""
+    query = server.function("db/query")
+    found = query(source=ask("select day, value from price where day < 9 order by day"))
+    assert np.array_equal(found.table, [[day, day / 2] for day in range(9)])
+    ahead = query.call_async(source=ask("select day, value from price where day % 2 = 0"))
+    assert ahead.result(timeout=30).table.shape == (12_500, 2)
+    assert query(source=ask("select day, value from price where day < 0")).table.shape == (0, 2)
+    column = server.function("db/column")
+    assert list(column(source=ask("select value from price where day = 5")).values) == [2.5]
+    integers = server.function("db/integers")
+    large = integers(source=ask("select day + 9007199254740993 from price where day < 2"))
+    assert list(large.values) == [2**53 + 1, 2**53 + 2]
+    for function, text, match in [
+        (query, "select name, day from price", "column `name`"),
+        (query, "delete from price", "only read|syntax error"),
+        (integers, "select value from price", "float64, and int64 is wanted"),
+    ]:
+        with pytest.raises(farcall.Error, match=match):
+            function(source=ask(text))
+    # One column is a vector. A table of another size than the caller has said is refused.
+    with pytest.raises(farcall.ArgumentError, match="rows"):
+        query(source=ask("select day from price"))
+    with pytest.raises(farcall.ArgumentError, match="shape"):
+        query(7, 2, ask("select day, value from price"))
+    assert server.handles() == []
+
+
+def test_the_library_of_databases(start, stock, postgresql, tmp_path):
+    config = tmp_path / "farcall.toml"
+    sqlite = f'[sources.file]\naddress = "sqlite:{stock}"\n'
+    config.write_text(sqlite + source(postgresql, tmp_path, more="max_bytes = 1000000"))
+    postgres = f"postgresql://127.0.0.1:{postgresql.port}/postgres"
+    with metaserver() as address:
+        words = ["--config", str(config), "--metaserver", address]
+        server = start(LIBRARIES / "db.idl", options=words).connect()
+        check_db(server, lambda query: farcall.url(f"sqlite:{stock}", query=query))
+        check_db(server, lambda query: farcall.url(postgres, query=query))
+        large = farcall.url(postgres, query="select day, value, day, value, day, value from price")
+        with pytest.raises(farcall.Error, match="1000000 bytes are allowed"):
+            server.function("db/query")(source=large)
+        with pytest.raises(farcall.Error, match="is not allowed"):
+            other = farcall.url("sqlite:/etc/other.db", query="select 1, 2")
+            server.function("db/query")(source=other)
+        # Behind a metaserver, the sizes are given: nobody knows who will compute.
+        client = farcall.connect(address)
+        query = wait_until(lambda: known(client, "db/query"), what="the function")
+        some = farcall.url(postgres, query="select day, value from price where day < 3")
+        assert query(3, 2, some).table.shape == (3, 2)
+        with pytest.raises(farcall.ArgumentError, match="rows"):
+            query(source=some)
+
+
+def test_sizes_that_an_array_has_can_be_left_out(serve):
+    server = serve("").connect()
+    total, first = server.function("total"), server.function("first")
+    assert total(x=np.arange(5.0)).sum == 10
+    assert total.call_async(x=server.put(np.arange(5.0))).result(timeout=30).sum == 10
+    assert list(first(x=np.arange(6, dtype="float32").reshape(3, 2)).y) == [0, 2, 4]
+    with pytest.raises(farcall.ArgumentError, match="shape"):
+        server.function("both")(x=np.ones(3), y=np.ones(4))
+    with pytest.raises(farcall.ArgumentError, match=r"`n`.*nothing"):
+        total(x=[1.0, 2.0])
+    with pytest.raises(farcall.ArgumentError, match=r"`n`.*nothing"):
+        first(m=2, x=np.ones(4, dtype="float32"))
+    fortran = serve("", idl=LIBRARIES / "lapack.idl").connect()
+    a = np.asfortranarray(np.random.default_rng(1).random((5, 5)))
+    b = np.ones((5, 1), order="F")
+    solved = fortran.function("dgesv")(a=a.copy(order="F"), b=b.copy(order="F"))
+    assert np.allclose(a @ solved.b, b)

@@ -238,6 +238,111 @@ def test_positive_definite_band_matrices(scalapack, n, uplo):
     np.testing.assert_allclose(b, x, atol=1e-9)
 
 
+@pytest.mark.parametrize("n", [1, 40, 65, 100, 500])
+@pytest.mark.parametrize("uplo", ["L", "U"])
+def test_eigenvalues_by_divide_and_conquer(scalapack, n, uplo):
+    """Sizes near the size of a block need more memory than ScaLAPACK says."""
+    a = positive(n)
+    result = scalapack.function("pdsyevd")(uplo=uplo, n=n, a=a.copy(order="F"), lda=n, ldz=n)
+    assert result.info == 0
+    assert error(result.w, np.linalg.eigvalsh(a)) < 1e-10
+    assert error(a @ result.z, result.z * result.w) < 1e-10
+    assert error(result.z.T @ result.z, np.eye(n)) < 1e-10
+
+
+@pytest.mark.parametrize("n", [1, 40, 300])
+def test_some_eigenvalues(scalapack, n):
+    a = positive(n)
+    expected = np.linalg.eigvalsh(a)
+    last = min(n, 5)
+    between = (expected[0] - 1, (expected[last - 1] + expected[min(n - 1, last)]) / 2 + 1e-9)
+    for kind, bounds in [("I", (0.0, 0.0)), ("V", between), ("A", (0.0, 0.0))]:
+        result = scalapack.function("pdsyevx")(
+            "V", kind, "L", n, a, n, *bounds, 1, last, 0.0, ldz=n
+        )
+        count = n if kind == "A" else last
+        assert (result.info, result.m) == (0, count)
+        assert error(result.w[:count], expected[:count]) < 1e-10
+        vectors = result.z[:, :count]
+        assert error(a @ vectors, vectors * result.w[:count]) < 1e-8
+        assert not result.w[count:].any()
+        assert not result.z[:, count:].any()
+        assert not result.ifail.any()
+    # Equal eigenvalues: their vectors are orthogonal all the same.
+    basis = np.linalg.qr(matrix(n))[0]
+    same = np.asfortranarray((basis * np.where(np.arange(n) < n // 2, 1.0, 2.0)) @ basis.T)
+    result = scalapack.function("pdsyevx")("V", "A", "L", n, same, n, 0, 0, 1, n, 0.0, ldz=n)
+    assert result.info == 0
+    assert error(result.z.T @ result.z, np.eye(n)) < 1e-8
+
+
+@pytest.mark.parametrize("n", [1, 63, 65, 500])
+@pytest.mark.parametrize("fact", ["N", "E"])
+def test_linear_systems_with_bounds_of_the_error(scalapack, n, fact):
+    scales = 10.0 ** np.arange(n).clip(max=5)
+    general, symmetric = matrix(n, 7) + 20 * np.eye(n), positive(n)
+    b = matrix(n)[:, :3].copy(order="F")
+    nrhs = b.shape[1]
+    for name, word, a in [
+        ("pdgesvx", "N", np.asfortranarray(general * scales[:, None])),
+        ("pdgesvx", "T", np.asfortranarray(general)),
+        ("pdposvx", "U", np.asfortranarray(symmetric * scales * scales[:, None])),
+        ("pdposvx", "L", symmetric),
+    ]:
+        before = a.copy()
+        result = scalapack.function(name)(fact, word, n, nrhs, a, n, b, n, ldx=n)
+        expected = np.linalg.solve(a.T if word == "T" else a, b)
+        assert result.info in (0, n + 1)
+        assert error(result.x, expected) < 1e-8
+        assert (result.ferr >= 0).all()
+        assert (result.berr < 1e-13).all()
+        assert (a == before).all()
+    assert result.info == 0
+    # The norms of ScaLAPACK's estimate are those of columns.
+    estimate = 1 / np.linalg.cond(symmetric, 1)
+    assert estimate / 10 < result.rcond < 10 * estimate
+    largest = np.abs(result.x - expected).max(axis=0) / np.abs(expected).max(axis=0)
+    assert (largest <= 10 * result.ferr).all()
+
+
+def test_factors_are_not_taken_from_the_caller(scalapack):
+    result = scalapack.function("pdgesvx")(
+        "F", "N", 3, 1, np.eye(3, order="F"), 3, np.ones((3, 1)), 3, ldx=3
+    )
+    assert result.info == -1
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 200, 30_001])
+def test_dominant_and_tridiagonal_matrices(scalapack, n):
+    nrhs, random = 2, np.random.default_rng(n)
+    x = random.standard_normal((n, nrhs))
+    d = 10 + random.random(n)
+    dl, du = random.random(n - 1), random.random(n - 1)
+
+    def product(below, above):
+        b = d[:, None] * x
+        b[1:] += below[:, None] * x[:-1]
+        b[:-1] += above[:, None] * x[1:]
+        return np.asfortranarray(b)
+
+    info = np.ones(1, np.int32)
+    b = product(dl, du)
+    scalapack.call("pddtsv", n, nrhs, dl, d, du, b, n, info)
+    assert info[0] == 0
+    np.testing.assert_allclose(b, x, atol=1e-12)
+    b = product(du, du)
+    scalapack.call("pdptsv", n, nrhs, d, du, b, n, info)
+    assert info[0] == 0
+    np.testing.assert_allclose(b, x, atol=1e-12)
+    if n > 1:
+        ab = np.zeros((3, n), order="F")
+        ab[0, 1:], ab[1], ab[2, :-1] = du, d, dl
+        b = product(dl, du)
+        scalapack.call("pddbsv", n, 1, 1, nrhs, ab, 3, b, n, info)
+        assert info[0] == 0
+        np.testing.assert_allclose(b, x, atol=1e-12)
+
+
 def test_matrices_that_stay_at_the_server(scalapack):
     """The factors of one parallel function are the arguments of the next call, and of the user."""
     n = 500

@@ -62,6 +62,8 @@ def test_the_command_line_passes_addresses(process, web):
     assert call("total", "n=3", f"x=@{web.address}/a.npy").stdout == "sum [1] = [3.000000]\n"
     column = f"x=@{web.address}/t.csv#columns=x&format=csv"
     assert call("total", "n=3", column).stdout == "sum [1] = [9.000000]\n"
+    part = f"x=@{web.address}/a.npy#rows=1:"
+    assert call("total", "n=2", part).stdout == "sum [1] = [3.000000]\n"
     out = f"y=@{web.address}/out.raw"
     written = call("copy", "n=3", f"x=@{web.address}/a.npy", out)
     assert written.stdout == f"y -> {web.address}/out.raw (24 bytes)\n"
@@ -72,6 +74,7 @@ def test_the_command_line_passes_addresses(process, web):
         ((f"x=@{web.address}/none.npy",), 1, "does not exist"),
         (("x=@https://a.org/a.npy",), 1, "is not allowed"),
         ((f"x=@{web.address}/a.npy#rows",), 2, "an option has no value"),
+        ((f"x=@{web.address}/a.npy#rows=1",), 2, "the rows are BEGIN:END, such as 0:10"),
     ]:
         failed = call("total", "n=3", *words)
         assert failed.returncode == status, failed

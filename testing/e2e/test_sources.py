@@ -7,6 +7,7 @@ import pathlib
 import pickle
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import farcall
 import numpy as np
@@ -238,6 +239,21 @@ def test_the_cache_leaves_room_to_its_user(serve, web):
         server.put(np.ones(5001))
 
 
+def test_an_array_that_was_dropped_before_its_call_is_read_anew(serve, web):
+    for name in "ab":
+        web.pages[f"/{name}.npy"] = (npy(np.full(1000, ord(name))), {"ETag": f'"{name}"'})
+    quota = "[data]\nbytes_per_user = 10000\n"
+    process = serve(f'[sources.web]\naddress = "{web.address}/"', quota)
+    server = process.connect()
+    total = server.function("total")
+    first = total.call_async(1000, farcall.url(f"{web.address}/a.npy"))
+    # The array is there, and nobody has asked for the call meanwhile.
+    wait_until(lambda: len(server.list_data()) == 1, what="the array")
+    assert total(1000, farcall.url(f"{web.address}/b.npy")).sum == 1000 * ord("b")
+    assert first.result(timeout=30).sum == 1000 * ord("a")
+    assert [path for path, _ in web.asked] == ["/a.npy", "/b.npy", "/a.npy"]
+
+
 def test_checksums_and_lengths(serve, web):
     body = npy(np.arange(3.0))
     good = hashlib.sha256(body).hexdigest()
@@ -369,6 +385,92 @@ def test_a_connector_that_dies_is_replaced(serve, web):
     wait_until(lambda: not pathlib.Path(f"/proc/{last}").exists(), what="the connector's end")
 
 
+def test_a_call_in_progress_does_not_wait_for_its_source(serve, web):
+    goes_on = threading.Event()
+
+    def wait(one):
+        goes_on.wait(30)
+        one.send(npy(np.arange(3.0)))
+
+    web.pages |= {"/wait.npy": wait, "/a.npy": (npy(np.ones(3)),)}
+    source = farcall.url(f"{web.address}/wait.npy")
+    sources = f'[sources.web]\naddress = "{web.address}/"'
+    with metaserver() as address:
+        process = serve(sources, words=["--metaserver", address])
+        for place in [process.address, address]:
+            goes_on.clear()
+            server = farcall.connect(place)
+            total = wait_until(lambda server=server: known(server, "total"), what="the function")
+            both = server.function("both")
+            before = len(web.asked)
+            first = total.call_async(3, source)
+            second = both.call_async(3, farcall.url(f"{web.address}/a.npy"), source)
+            given_up = total.call_async(3, source)
+
+            def are_asked(before=before, second=second):
+                assert not second.done()
+                return len(web.asked) == before + 4
+
+            wait_until(are_asked, what="the requests")
+            status = first.status()
+            assert status.phase == "arriving"
+            assert f"reads the source `{web.address}/wait.npy`" in status.reason
+            given_up.cancel()
+            # Errors that are known at once are told at once.
+            with pytest.raises(farcall.ArgumentError):
+                total.call_async(3, np.ones(2))
+            goes_on.set()
+            assert first.result(timeout=30).sum == 3
+            assert second.result(timeout=30).sum == 6
+            with pytest.raises(farcall.Error, match="does not exist"):
+                total.call_async(3, farcall.url(f"{web.address}/none.npy")).result(timeout=30)
+            # The arrays end with the calls, also that of the call that was given up.
+            own = process.connect()
+            wait_until(lambda own=own: own.handles() == [], what="the end of the arrays")
+
+
+def test_sources_that_wait_for_memory_keep_no_connector(serve, web):
+    count = 3 * 10**6
+    for index in range(5):
+        web.pages[f"/{index}.npy"] = (npy(np.full(count, float(index))),)
+    web.pages["/small.npy"] = (npy(np.ones(3)),)
+    limits = "[limits]\nmemory = 100000000\n[data]\nmemory = 100000000\n"
+    server = serve(f'[sources.web]\naddress = "{web.address}/"', limits).connect()
+    begun, ends = threading.Event(), threading.Event()
+
+    def wait():
+        begun.set()
+        assert ends.wait(60)
+
+    stored = server.put(np.ones(10**6))
+    with ThreadPoolExecutor() as threads:
+        large = threads.submit(server.function("hold"), 9 * 10**6, np.ones(9 * 10**6), wait)
+        assert begun.wait(30)
+        total = server.function("total")
+        calls = [
+            total.call_async(count, farcall.url(f"{web.address}/{index}.npy")) for index in range(5)
+        ]
+
+        waits = "waits for memory for its 24000000 bytes"
+
+        def waiting():
+            return all(waits in call.status().reason for call in calls)
+
+        wait_until(waiting, what="sources that wait")
+        small = total.call_async(3, farcall.url(f"{web.address}/small.npy"))
+        assert small.result(timeout=20).sum == 3
+        # A client that leaves takes its source with it.
+        calls.pop().cancel()
+        stored.drop()
+        ends.set()
+        large.result(30)
+    for index, call in enumerate(calls):
+        assert call.result(timeout=30).sum == index * count
+    # Each was read once to learn its size, and once to be taken.
+    asked = [path for path, _ in web.asked]
+    assert [asked.count(f"/{index}.npy") for index in range(4)] == [2, 2, 2, 2]
+
+
 def test_behind_a_metaserver_the_server_of_the_call_reads_the_address(start, web, tmp_path):
     web.pages["/a.npy"] = (npy(np.arange(3.0)), {"ETag": '"1"'})
     web.pages["/b.npy"] = (npy(np.ones(3)),)
@@ -416,3 +518,166 @@ def test_a_call_goes_to_the_server_that_still_has_the_array(start, web, tmp_path
         whole = [path for path, heads in web.asked if "If-None-Match" not in heads]
         assert sorted(whole) == ["/a.npy", "/b.npy"]
         assert len(web.asked) == 8
+
+
+def parts_of(server, address, array, **options):
+    """Reads parts of an array, and compares them."""
+    for begin, end in [(0, len(array)), (3, 7), (5, None), (None, 2), (4, 4), (0, 0)]:
+        rows = slice(begin, end)
+        part = server.put(farcall.url(address, rows=rows, **options)).get()
+        assert part.dtype == array.dtype.newbyteorder("=")
+        assert np.array_equal(part, array[rows])
+
+
+def test_parts_of_files_are_read_alone(serve, tmp_path):
+    root = tmp_path / "data"
+    root.mkdir()
+    random = np.random.default_rng(1)
+    vector, matrix = random.random(100_000), random.random((1000, 50, 2))
+    np.save(root / "v.npy", vector)
+    np.save(root / "m.npy", matrix)
+    np.save(root / "f.npy", np.asfortranarray(matrix))
+    np.save(root / "empty.npy", np.empty((0, 3)))
+    np.save(root / "scalar.npy", np.float64(3))
+    (root / "r.raw").write_bytes(matrix.astype(">f4").tobytes())
+    (root / "t.csv").write_text("a,b\n" + "".join(f"{i},{i / 2}\n" for i in range(50)))
+    for path in [tmp_path, *tmp_path.parents]:
+        if path.stat().st_uid == os.geteuid() and str(path) != "/":
+            path.chmod(path.stat().st_mode | 0o011)
+    # A part may be read of a file that is larger than what is allowed.
+    sources = f'[sources.files]\naddress = "file://{root}/"\nmax_bytes = 200000\n'
+    server = serve(sources, f'[data]\nfolder = "{root}"\n').connect()
+    for place in [f"file://{root}/", "folder:"]:
+        limit = len(vector) if place == "folder:" else 20_000
+        part = farcall.url(f"{place}v.npy", rows=slice(777, 777 + limit))
+        if place != "folder:":
+            assert server.function("total")(limit, part).sum == pytest.approx(
+                vector[777 : 777 + limit].sum()
+            )
+            refused(server, farcall.url(f"{place}v.npy"), "200000 are allowed")
+        for name, array, options in [
+            ("m.npy", matrix[:, :, :], {}),
+            ("f.npy", matrix, {}),
+            ("r.raw", matrix.astype(">f4"), {"dtype": ">f4", "shape": matrix.shape}),
+        ]:
+            for rows in [slice(0, 3), slice(990, None), slice(10, 10), slice(None, 1)]:
+                got = server.put(farcall.url(f"{place}{name}", rows=rows, **options)).get()
+                assert np.array_equal(got, array[rows])
+        table = server.put(farcall.url(f"{place}t.csv", rows=slice(10, 20))).get()
+        assert np.array_equal(table, [[i, i / 2] for i in range(10, 20)])
+        assert server.put(farcall.url(f"{place}empty.npy", rows=slice(0, 0))).shape == (0, 3)
+    for name, options, match in [
+        (
+            "v.npy",
+            {"rows": slice(5, 100_001)},
+            r"\(100000,\), which does not have the rows 5",
+        ),
+        ("v.npy", {"rows": slice(100_001, None)}, "does not have the rows"),
+        ("v.npy", {"rows": slice(7, 3)}, "its rows end before they begin"),
+        ("scalar.npy", {"rows": slice(0, 1)}, "does not have the rows"),
+        ("m.npy", {"rows": slice(0, 1), "shape": (3, 3)}, r"\(3, 3\) was expected"),
+        ("r.raw", {"rows": slice(0, 1)}, "give their dtype"),
+    ]:
+        error = refused(server, farcall.url(f"folder:{name}", **options), match)
+        assert f"folder:{name}" in str(error)
+    for wrong in [slice(-3, None), slice(0, 10, 2), slice("a", "b")]:
+        with pytest.raises(farcall.ArgumentError, match="a slice from the beginning"):
+            farcall.url("folder:v.npy", rows=wrong)
+    part = farcall.url("folder:v.npy", rows=slice(3, None))
+    assert part == pickle.loads(pickle.dumps(part)) != farcall.url("folder:v.npy")
+
+
+def test_parts_of_pages_are_asked_for_by_range(serve, web):
+    matrix = np.arange(200_000.0).reshape(20_000, 10)
+
+    def page(array, tag='"1"', tag_then=None):
+        body = npy(array)
+
+        def answer(one):
+            found = one.headers.get("Range")
+            if found is None:
+                return one.send(body, {"ETag": tag} if tag else {})
+            now = tag_then if tag_then and "If-Match" in one.headers else tag
+            if one.headers.get("If-Match", now) != now:
+                return one.send(b"", status=412)
+            begin, _, last = found.removeprefix("bytes=").partition("-")
+            begin, end = int(begin), min(int(last) + 1 if last else len(body), len(body))
+            heads = {"Content-Range": f"bytes {begin}-{end - 1}/{len(body)}"}
+            return one.send(body[begin:end], heads | ({"ETag": tag} if tag else {}), status=206)
+
+        return answer
+
+    web.pages |= {
+        "/m.npy": page(matrix),
+        "/f.npy": page(np.asfortranarray(matrix)),
+        "/small.npy": page(matrix[:10]),
+        "/untagged.npy": page(matrix, tag=None),
+        "/changes.npy": page(matrix, tag_then='"2"'),
+        "/whole.npy": (npy(matrix), {"ETag": '"1"'}),
+    }
+    server = serve(f'[sources.web]\naddress = "{web.address}/"').connect()
+
+    def ranges(name):
+        return [heads.get("Range") for path, heads in web.asked if path == f"/{name}"]
+
+    parts_of(server, f"{web.address}/m.npy", matrix)
+    web.asked.clear()
+    part = farcall.url(f"{web.address}/m.npy", rows=slice(10_000, 10_100))
+    assert np.array_equal(server.put(part).get(), matrix[10_000:10_100])
+    begin = 128 + 10_000 * 80
+    assert ranges("m.npy") == ["bytes=0-65535", f"bytes={begin}-{begin + 100 * 80 - 1}"]
+    # The part has a version: it is here, and only asked for.
+    assert np.array_equal(server.put(part).get(), matrix[10_000:10_100])
+    assert len(web.asked) == 3
+    # Pages for which that is not possible, or costs more, are read whole.
+    for name, array in [("f.npy", matrix), ("untagged.npy", matrix), ("whole.npy", matrix)]:
+        parts_of(server, f"{web.address}/{name}", array)
+    parts_of(server, f"{web.address}/small.npy", matrix[:10])
+    refused(
+        server,
+        farcall.url(f"{web.address}/changes.npy", rows=slice(10_000, 10_100)),
+        "has changed while it was read",
+    )
+    checked = farcall.url(f"{web.address}/m.npy", rows=slice(0, 5), sha256="0" * 64)
+    refused(server, checked, "sha256 checksum")
+
+
+def test_a_sweep_reads_files_where_they_are(start, tmp_path):
+    """Each of two servers has its own files, and computes the calls that read them."""
+    idl = tmp_path / "work.idl"
+    idl.write_text(IDL.replace("CalcOrder n", 'CalcOrder n Repeatable "yes"'))
+    for path in [tmp_path, *tmp_path.parents]:
+        if path.stat().st_uid == os.geteuid() and str(path) != "/":
+            path.chmod(path.stat().st_mode | 0o011)
+    with metaserver() as address:
+        processes = []
+        for name in ["a", "b"]:
+            folder = tmp_path / name
+            folder.mkdir()
+            np.save(folder / f"{name}.npy", np.full(10_000, float(ord(name))))
+            config = tmp_path / f"{name}.toml"
+            config.write_text(f'[data]\nfolder = "{folder}"\n')
+            words = ["--allow-code", "--config", str(config), "--metaserver", address]
+            processes.append(start(idl, options=words))
+        client = farcall.connect(address)
+        total = wait_until(lambda: known(client, "total"), what="the function")
+        wait_until(lambda: len(client.list_data()) == 2, what="the metaserver's news")
+        # All calls of one file come first, more than the sweep looks ahead.
+        names = ["a"] * 600 + ["b"] * 20
+        parts = [
+            (100, farcall.url(f"folder:{name}.npy", rows=slice(i % 90 * 100, i % 90 * 100 + 100)))
+            for i, name in enumerate(names)
+        ]
+        sums = [one.sum for one in total.map(parts).wait()]
+        assert sums == [100.0 * ord(name) for name in names]
+        # A call goes to the server with the file, or the part goes to its server.
+        for name in "abab":
+            part = farcall.url(f"folder:{name}.npy", rows=slice(0, 100))
+            assert total(100, part).sum == 100.0 * ord(name)
+            assert total.call_async(100, part).result(timeout=30).sum == 100.0 * ord(name)
+        both = client.function("both")
+        a, b = (farcall.url(f"folder:{name}.npy", rows=slice(0, 100)) for name in "ab")
+        assert both(100, a, b).sum == 100.0 * (ord("a") + ord("b"))
+        assert both.call_async(100, b, a).result(timeout=30).sum == 100.0 * (ord("a") + ord("b"))
+        with pytest.raises(farcall.Error, match="does not exist"):
+            total(100, farcall.url("folder:c.npy", rows=slice(0, 100)))

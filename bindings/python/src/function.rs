@@ -4,6 +4,7 @@
 
 mod arguments;
 mod recording;
+mod sizes;
 
 use crate::array::{self, Slot};
 use crate::durable_call::DurableCall;
@@ -23,6 +24,7 @@ use farcall_idl::{Mode, Order};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -420,7 +422,18 @@ impl Function {
         let empty = PyDict::new(py);
         let fixed = fixed.unwrap_or(&empty);
         let sweep = py.import("farcall._sweep")?.getattr("Sweep")?;
-        sweep.call1((functions, calls, fixed, progress, group))
+        let holders = slf.getattr("_holders")?;
+        sweep.call1((functions, calls, fixed, progress, group, holders))
+    }
+
+    /// Files of data folders, by their names: the addresses of the servers that have them.
+    fn _holders(&self, py: Python<'_>) -> PyResult<HashMap<String, Vec<String>>> {
+        let data = self.origin.ask(py, || self.client.server().list_data())?;
+        let files = data.into_iter().filter_map(|one| {
+            let is_file = one.name.owner.as_deref() == Some("");
+            is_file.then_some((one.name.name, one.holders))
+        });
+        Ok(files.collect())
     }
 
     /// Starts a call and returns its future at once. Any number of calls may be under way at one

@@ -4,8 +4,9 @@
 
 use crate::array;
 use crate::error;
+use farcall_client::Rows;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PySlice};
 
 /// Stands for an array at an address outside of Farcall; calls take it as an array. The server of
 /// the call reads it.
@@ -26,11 +27,12 @@ pub(crate) struct Source {
 /// need a `dtype` and, for more than one dimension, a `shape`; `order="F"` if they are in columns.
 /// `dtype` is also the type of the numbers of a table, float64 by default. `columns` are names of
 /// columns of a table. For other formats, `shape` is the shape that the array must have. `sha256`
-/// is the checksum that the bytes of the source must have.
+/// is the checksum that the bytes of the source must have. `rows=slice(10, 20)` takes a part of the
+/// first dimension; of `.npy` and raw files the server reads only this part.
 #[pyfunction]
 #[pyo3(signature = (
     address, *, dtype=None, shape=None, order=None, columns=None, query=None, format=None,
-    sha256=None
+    rows=None, sha256=None
 ))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub(crate) fn url(
@@ -42,6 +44,7 @@ pub(crate) fn url(
     columns: Option<Vec<String>>,
     query: Option<String>,
     format: Option<String>,
+    rows: Option<&Bound<'_, PySlice>>,
     sha256: Option<String>,
 ) -> PyResult<Source> {
     let given = dtype.map(|dtype| array::element_of(dtype)).transpose()?;
@@ -60,10 +63,33 @@ pub(crate) fn url(
         query,
         sha256,
         big_endian: given.map(|(_, big_endian)| big_endian),
+        rows: rows.map(|rows| rows_of(py, rows)).transpose()?,
     };
     Ok(Source {
         source: farcall_client::Source { address, options },
     })
+}
+
+/// The rows of a slice. A source says its length only when it is read, so no number counts from its
+/// end.
+fn rows_of(py: Python<'_>, rows: &Bound<'_, PySlice>) -> PyResult<Rows> {
+    let number = |name: &str| rows.getattr(name)?.extract::<Option<u64>>();
+    match (number("start"), number("stop"), number("step")) {
+        (Ok(begin), Ok(end), Ok(None | Some(1))) => Ok(Rows {
+            begin: begin.unwrap_or(0),
+            end,
+        }),
+        _ => {
+            let expected = "a slice from the beginning, without a step";
+            Err(error::argument(
+                py,
+                "url",
+                "rows",
+                expected,
+                &rows.to_string(),
+            ))
+        }
+    }
 }
 
 /// What a call has written to an address instead of returning the array.
@@ -119,6 +145,10 @@ impl Source {
         keywords.set_item("columns", &options.columns)?;
         keywords.set_item("query", &options.query)?;
         keywords.set_item("format", &options.format)?;
+        if let Some(Rows { begin, end }) = options.rows {
+            let slice = py.import("builtins")?.getattr("slice")?;
+            keywords.set_item("rows", slice.call1((begin, end))?)?;
+        }
         keywords.set_item("sha256", &options.sha256)?;
         let url = py.import("farcall")?.getattr("url")?;
         let partial = py.import("functools")?.getattr("partial")?;

@@ -2,7 +2,7 @@
 //! `rpc-proto` has the rules for names. The types hold only what a server or a metaserver has told.
 //! Sources, which are arrays outside of Farcall, are addresses that only servers read.
 
-use farcall_rpc_proto::{DataName, DataVersion, SourceOptions};
+use farcall_rpc_proto::{DataName, DataVersion, Rows, SourceOptions};
 use std::str::FromStr;
 
 /// An array at an address outside of Farcall, such as `https://data.example.org/a.npy`. The server
@@ -19,7 +19,7 @@ pub struct Source {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}`: {what}. Write ADDRESS, or ADDRESS#NAME=VALUE&NAME=VALUE with the names format, \
-         type, shape, order, columns, sha256, and query at the end"
+         type, shape, order, columns, rows, sha256, and query at the end"
 )]
 pub struct NoSource {
     text: String,
@@ -30,8 +30,8 @@ impl FromStr for Source {
     type Err = NoSource;
 
     /// `ADDRESS`, or `ADDRESS#NAME=VALUE&NAME=VALUE`: `format=csv`, `type=double` (a type of the
-    /// interface language), `shape=3,4`, `order=F`, `columns=a,b`, `sha256=...`. `query=...` is the
-    /// last one and takes the rest of the text.
+    /// interface language), `shape=3,4`, `order=F`, `columns=a,b`, `rows=10:20`, `sha256=...`.
+    /// `query=...` is the last one and takes the rest of the text.
     fn from_str(text: &str) -> Result<Source, NoSource> {
         let (address, rest) = text.split_once('#').unwrap_or((text, ""));
         let wrong = |what| NoSource {
@@ -65,12 +65,30 @@ impl FromStr for Source {
                     let lengths = lengths.map_err(|_| wrong("the shape has no lengths"))?;
                     options.shape = Some(lengths);
                 }
+                "rows" => {
+                    let rows =
+                        rows_of(value).ok_or(wrong("the rows are BEGIN:END, such as 0:10"))?;
+                    options.rows = Some(rows);
+                }
                 _ => return Err(wrong("an option is unknown")),
             }
         }
         let address = address.to_string();
         Ok(Source { address, options })
     }
+}
+
+/// Reads `10:20`, `10:` or `:20`.
+fn rows_of(text: &str) -> Option<Rows> {
+    let (begin, end) = text.split_once(':')?;
+    let number = |text: &str| match text {
+        "" => Some(None),
+        digits => digits.parse().ok().map(Some),
+    };
+    Some(Rows {
+        begin: number(begin)?.unwrap_or(0),
+        end: number(end)?,
+    })
 }
 
 /// The name of an array, and its version.
@@ -115,7 +133,7 @@ mod tests {
         let plain: Source = "https://a.org/b?c=d&e=f".parse().unwrap();
         assert_eq!(plain.address, "https://a.org/b?c=d&e=f");
         assert_eq!(plain.options, SourceOptions::default());
-        let raw = "s3://a/b#type=double&shape=3,4&order=F&format=raw&sha256=0f";
+        let raw = "s3://a/b#type=double&shape=3,4&order=F&format=raw&rows=7:&sha256=0f";
         let raw: Source = raw.parse().unwrap();
         assert_eq!(raw.address, "s3://a/b");
         let expected = SourceOptions {
@@ -124,6 +142,10 @@ mod tests {
             shape: Some(vec![3, 4]),
             column_major: Some(true),
             sha256: Some("0f".to_string()),
+            rows: Some(Rows {
+                begin: 7,
+                end: None,
+            }),
             ..SourceOptions::default()
         };
         assert_eq!(raw.options, expected);
@@ -133,7 +155,15 @@ mod tests {
         assert_eq!(query.options.columns, Some(columns));
         let text = "select x & 1 as x, '#' from t where y = 2";
         assert_eq!(query.options.query.as_deref(), Some(text));
-        for wrong in ["a#b", "a#b=c", "a#order=X", "a#shape=x", "a#&query=b"] {
+        for wrong in [
+            "a#b",
+            "a#b=c",
+            "a#order=X",
+            "a#shape=x",
+            "a#rows=3",
+            "a#rows=-1:2",
+            "a#&query=b",
+        ] {
             assert!(wrong.parse::<Source>().is_err(), "{wrong}");
         }
     }

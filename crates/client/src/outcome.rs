@@ -6,7 +6,7 @@ use farcall_rpc_proto::{self as proto, Receipt, TraceContext};
 use std::sync::Arc;
 
 /// The outcome of a call besides its arrays.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// The times of the call.
     pub times: Times,
@@ -39,7 +39,7 @@ pub struct Placement {
 }
 
 /// The times of a call in seconds, split as in section 4.2 of the second Ninf paper.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Times {
     /// Transfer of the arguments to the server.
     pub send: f64,

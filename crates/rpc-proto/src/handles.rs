@@ -23,6 +23,8 @@ pub const SOURCES: u64 = 1 << 20;
 /// Feature bit: the server writes stored arrays to addresses outside of Farcall. Needs
 /// [`SOURCES`].
 pub const WRITES: u64 = 1 << 22;
+/// Feature of servers that read [parts](SourceOptions::rows) of sources.
+pub const ROWS: u64 = 1 << 26;
 
 /// Most dimensions of an array.
 const MAX_DIMENSIONS: usize = 32;
@@ -131,6 +133,20 @@ pub struct SourceOptions {
     /// Whether raw numbers have their highest byte first.
     #[n(7)]
     pub big_endian: Option<bool>,
+    /// The rows that are wanted: a part of the first dimension. Needs [`ROWS`].
+    #[n(8)]
+    pub rows: Option<Rows>,
+}
+
+/// Rows of an array: indices of its first dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct Rows {
+    /// The first one.
+    #[n(0)]
+    pub begin: u64,
+    /// The one after the last; nothing for all that there are.
+    #[n(1)]
+    pub end: Option<u64>,
 }
 
 /// Asks a server to write a stored array to an address outside of Farcall.

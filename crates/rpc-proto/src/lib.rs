@@ -61,7 +61,7 @@ pub use frame::{FrameError, HEADER_BYTES, Header};
 pub use functions::{ESTIMATES, Estimate, FunctionInterface, FunctionSummary, Listing, REGISTER};
 pub use handles::{
     ArrayForm, ArrayPart, FormError, HANDLES, HandlePage, HandleRecord, LOANS, PARTS, Pull, Put,
-    Receipt, SOURCES, SourceOptions, WRITES, Write,
+    ROWS, Receipt, Rows, SOURCES, SourceOptions, WRITES, Write,
 };
 pub use hello::{DIRECTORY, Hello, VERSION_MAX, VERSION_MIN};
 pub use ids::{HandleId, JobId, NoId};

@@ -220,6 +220,7 @@ impl Engine {
             self.lanes.forget(key);
         }
         self.use_room();
+        source::begin_queued(&mut self.data, &mut self.cx);
         takeover::go_on(self);
         while self.data.has_candidates() {
             self.data.serve_candidates(&mut self.cx);

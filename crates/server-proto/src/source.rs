@@ -93,6 +93,7 @@ struct Asked<'a> {
     big_endian: Option<bool>,
     columns: Option<&'a [String]>,
     query: Option<&'a str>,
+    rows: Option<(u64, Option<u64>)>,
     sha256: Option<&'a str>,
     version: Option<&'a str>,
     /// The shape of an array that will be written.
@@ -147,6 +148,7 @@ impl SourceRequest {
             columns,
             query,
             sha256,
+            rows,
             ..
         } = &self.source;
         let columns = columns.as_deref().unwrap_or_default();
@@ -166,6 +168,8 @@ impl SourceRequest {
             "arrays of its type cannot be stored at a server"
         } else if shape.as_ref().is_some_and(|shape| shape.len() > 32) {
             "it has too many dimensions"
+        } else if rows.is_some_and(|rows| rows.end.is_some_and(|end| end < rows.begin)) {
+            "its rows end before they begin"
         } else if !sha256.as_deref().is_none_or(is_sum) {
             "its checksum does not have 64 hexadecimal digits"
         } else {
@@ -203,6 +207,7 @@ impl SourceRequest {
             big_endian: source.big_endian,
             columns: source.columns.as_deref(),
             query: source.query.as_deref(),
+            rows: source.rows.map(|rows| (rows.begin, rows.end)),
             sha256: source.sha256.as_deref(),
             version: self.version.as_deref(),
             writes,

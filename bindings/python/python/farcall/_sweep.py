@@ -4,12 +4,12 @@ import asyncio
 import collections
 import queue
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from numbers import Real
 from typing import Any
 
 from ._group import Cost, Stack, checked, next_group, share
-from ._native import Function, Future, Times
+from ._native import Function, Future, Source, Times
 from ._progress import bar_class, is_shown
 
 # Groups at a server: one computes while the other travels.
@@ -24,8 +24,12 @@ _Key = tuple[object, ...]
 _known: dict[_Key, Cost] = {}
 _MOST_KNOWN = 1024
 
+# So many calls are looked at ahead, for one whose files a server has.
+_WINDOW = 256
+
 _Entry = tuple[int, Any]
 _Call = tuple[list[_Entry], Future]
+_Homes = frozenset[int]
 
 
 class Sweep:
@@ -41,8 +45,12 @@ class Sweep:
         fixed: Mapping[str, Any],
         progress: bool | None,
         group: Any,
+        holders: Callable[[], dict[str, list[str]]] = dict,
     ) -> None:
-        """Starts a thread for each server, which comes with its address."""
+        """Starts a thread for each server, which comes with its address.
+
+        `holders` tells which servers have the files of data folders.
+        """
         self.results: list[Any] = []
         """The results so far, in the order of the calls; `None` for calls that have not ended."""
         self.errors: dict[int, BaseException] = {}
@@ -58,7 +66,12 @@ class Sweep:
         self._done: set[int] = set()
         # What the threads share.
         self._changed = threading.Condition()
-        self._again: collections.deque[tuple[int, Any]] = collections.deque()
+        self._again: collections.deque[_Entry] = collections.deque()
+        # Calls that read files of data folders, and the servers that have these.
+        self._later: collections.deque[tuple[_Homes, _Entry]] = collections.deque()
+        self._places = {place: number for number, (place, _) in enumerate(functions)}
+        self._holders = holders
+        self._files: dict[str, list[str]] | None = None
         self._exhausted = False
         self._cancelled = False
         self._outstanding = 0
@@ -164,7 +177,7 @@ class Sweep:
         with self._changed:
             size = 1
             while len(taken) < size and not self._cancelled:
-                entry = self._next(function)
+                entry = self._next(function, server)
                 if entry is not None:
                     taken.append(entry)
                     if len(taken) == 1 and self._stack is not None:
@@ -184,9 +197,49 @@ class Sweep:
         left = None if self._left is None else self._left + len(self._again) + 1
         return next_group(group, left, share(cost, self._costs.values()))
 
-    def _next(self, function: Function) -> _Entry | None:
-        if self._again:
-            return self._again.popleft()
+    def _next(self, function: Function, server: int) -> _Entry | None:
+        """The next call for a server. Files of data folders are read where they are."""
+        for entry in self._again:
+            if self._may(self._homes(entry[1]), server):
+                self._again.remove(entry)
+                return entry
+        for one in self._later:
+            if self._may(one[0], server):
+                self._later.remove(one)
+                self._changed.notify_all()
+                return one[1]
+        while len(self._later) < _WINDOW and (pulled := self._pull(function)) is not None:
+            homes = self._homes(pulled[1])
+            if self._may(homes, server):
+                return pulled
+            self._later.append((homes, pulled))
+            self._changed.notify_all()
+        return None
+
+    def _may(self, homes: _Homes, server: int) -> bool:
+        """Whether a server makes a call: it has the files, or no server has all of them."""
+        return server in homes or homes.isdisjoint(self._costs)
+
+    def _homes(self, call: Any) -> _Homes:
+        """The servers that have the files which a call reads; none if it reads no files."""
+        if len(self._places) == 1:
+            return frozenset()
+        values = call.values() if isinstance(call, Mapping) else call
+        values = values if isinstance(call, Mapping | tuple) else (call,)
+        all_values = [*values, *self._fixed.values()]
+        sources = [value.address for value in all_values if isinstance(value, Source)]
+        names = [a.removeprefix("folder:") for a in sources if a.startswith("folder:")]
+        if not names:
+            return frozenset()
+        if self._files is None:
+            self._files = self._holders()
+        holders = [set(self._files.get(name, [])) for name in names]
+        return frozenset(
+            self._places[place] for place in set.intersection(*holders) if place in self._places
+        )
+
+    def _pull(self, function: Function) -> _Entry | None:
+        """The next call of the caller."""
         if self._exhausted:
             return None
         try:
@@ -332,8 +385,9 @@ class Sweep:
             self._serving -= 1
             if self._serving > 0:
                 return
-            left = list(self._again)
+            left = [*self._again, *(entry for _, entry in self._later)]
             self._again.clear()
+            self._later.clear()
             if not self._exhausted:
                 self._fail(error)
         self._settle_all(left, error)

@@ -105,6 +105,7 @@ impl Function {
                 *value = array;
             }
         }
+        self.fill_sizes(py, &mut given)?;
         Ok(given)
     }
 

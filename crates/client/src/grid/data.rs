@@ -10,7 +10,7 @@ use crate::grid::directory::Grid;
 use crate::remote::{Handle, Server, check_names, directory};
 use farcall_directory::message::{DataFound, DataListed, Datum, FindData, ListData, Need, Offer};
 use farcall_directory::{Located, Viewer, source_name};
-use farcall_rpc_proto::{ArrayForm, DataName, FailureKind, Kind, Name};
+use farcall_rpc_proto::{ArrayForm, DataName, FailureKind, Kind, Name, Rows};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,21 @@ impl Found {
         Need {
             number: self.datum.number(),
             bytes: self.datum.bytes,
+        }
+    }
+
+    /// What a call needs of the data that reads some rows of them.
+    pub(crate) fn need_of(&self, rows: Option<Rows>) -> Need {
+        let Need { number, bytes } = self.need();
+        let all = self.datum.shape.first().copied().unwrap_or(1).max(1);
+        let wanted = rows.map_or(all, |rows| {
+            let end = rows.end.unwrap_or(all).min(all);
+            end.saturating_sub(rows.begin)
+        });
+        let bytes = u128::from(bytes) * u128::from(wanted) / u128::from(all);
+        Need {
+            number,
+            bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
         }
     }
 
@@ -115,6 +130,47 @@ impl Grid {
         };
         self.ask_data(&name, None).ok()?;
         self.known_data(&name).into_iter().next()
+    }
+
+    /// The file of the data folder that a source is, at the servers that have it; nothing for other
+    /// sources, and if nobody knows any.
+    pub(crate) fn find_file(&self, source: &Source) -> Option<Found> {
+        let name = DataName {
+            name: source.address.strip_prefix("folder:")?.to_string(),
+            owner: Some(String::new()),
+        };
+        self.ask_data(&name, None).ok()?;
+        self.known_data(&name).into_iter().next()
+    }
+
+    /// Brings a file of the data folder, or the part of it that a source names, to a server that
+    /// does not have the file: one that has it reads it. Returns nothing if the server has it.
+    pub(crate) fn bring_file(
+        &self,
+        found: &Found,
+        (source, form): (&Source, &ArrayForm),
+        (number, server): (u64, &Server),
+    ) -> Result<Option<(Handle, bool)>, Error> {
+        if found.holders.iter().any(|(holder, _)| *holder == number) {
+            return Ok(None);
+        }
+        let mut last = None;
+        for (holder, address) in &found.holders {
+            let at = self.server(*holder, address);
+            let read = at.and_then(|at| at.read_source(source, form.clone(), false));
+            match read {
+                Ok((from, is_own)) => {
+                    let copy = from.copy(server, false);
+                    let copy = copy.or_else(|_| through_client(&from, server));
+                    if is_own {
+                        from.drop_soon();
+                    }
+                    return Ok(Some((copy?, true)));
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        last.map_or(Ok(None), Err)
     }
 
     fn confirmed(&self, name: &DataName) -> Result<(Found, Handle), Error> {

@@ -13,13 +13,16 @@ use crate::grid::function::Function;
 use crate::offer::TimeParts;
 use crate::outcome::{Outcome, Placement};
 use crate::pending::Pending;
-use crate::remote::{After, Attempt, Begun, Continues, OwnArrays, Server, wanted_form};
+use crate::remote::{After, Attempt, Begun, Continues, Handle, OwnArrays, Server, wanted_form};
 use farcall_directory::client::{ChosenServer, Course, Next, Trouble};
 use farcall_directory::message::{Choose, Need, Observe, Transfer};
 use farcall_idl::Mode;
-use farcall_rpc_proto::{FailureKind, HandleId};
+use farcall_rpc_proto::{FailureKind, HandleId, HandleRecord};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// How often the sources of a call are read anew if the server has dropped their arrays.
+const MOST_ANEW: u32 = 3;
 
 /// An argument of a running call.
 enum HeldArgument {
@@ -27,7 +30,14 @@ enum HeldArgument {
     /// Named data, and the servers that hold them.
     Data(Found),
     /// An array that the server of the call reads, and the server that has read it.
-    Source(Box<Source>, Option<(u64, HandleId)>),
+    Source(SourceArgument, Option<(u64, HandleId)>),
+}
+
+/// The address of an array.
+struct SourceArgument {
+    source: Box<Source>,
+    /// If it is a file of the data folder: the servers that have it.
+    file: Option<Found>,
 }
 
 /// A placed call: its arguments, and how far it has come.
@@ -40,6 +50,10 @@ pub(crate) struct Call {
     prepared: Prepared,
     /// Time that choices of a server have taken.
     chosen: Duration,
+    /// The parameter whose source a server is reading, and that server.
+    reading: Option<(usize, u64, Server)>,
+    /// How often its sources were read anew.
+    anew: u32,
     /// The refusal of the server that can promise the earliest end.
     soonest: Option<Failure>,
 }
@@ -75,7 +89,11 @@ fn hold(argument: &mut Argument<'_>, function: &Function) -> Result<HeldArgument
             );
             Err(Error::failed(FailureKind::BadArgument, text))
         }
-        Argument::Source(source) => Ok(HeldArgument::Source(source.clone(), None)),
+        Argument::Source(source) => {
+            let file = function.grid().find_file(source);
+            let source = source.clone();
+            Ok(HeldArgument::Source(SourceArgument { source, file }, None))
+        }
         other => Ok(HeldArgument::Plain(Held::of(other))),
     }
 }
@@ -95,12 +113,13 @@ impl Call {
             .enumerate()
             .filter_map(|(index, held)| match held {
                 HeldArgument::Data(found) => Some(found.need()),
-                HeldArgument::Source(source, _) => {
+                HeldArgument::Source(SourceArgument { source, file }, _) => {
                     let param = interface.params.get(index);
+                    param.filter(|param| param.mode == Mode::In)?;
                     let form = wanted_form(interface, index);
-                    let is_read = param.is_some_and(|param| param.mode == Mode::In);
-                    let found = is_read.then(|| function.grid().find_source(source, &form));
-                    found.flatten().map(|found| found.need())
+                    let read = function.grid().find_source(source, &form);
+                    let file = || Some(file.as_ref()?.need_of(source.options.rows));
+                    read.map(|found| found.need()).or_else(file)
                 }
                 HeldArgument::Plain(_) => None,
             });
@@ -118,6 +137,8 @@ impl Call {
             course: Course::new(wanted, interface.repeatable, overwrites),
             prepared,
             chosen: Duration::ZERO,
+            reading: None,
+            anew: 0,
             soonest: None,
         })
     }
@@ -196,7 +217,7 @@ impl Call {
                 let (handle, is_own) = grid.bring(found, to)?;
                 Ok(Argument::Handle(copies.take(handle, is_own)))
             }
-            HeldArgument::Source(source, _)
+            HeldArgument::Source(SourceArgument { source, .. }, _)
                 if interface
                     .params
                     .get(index)
@@ -208,9 +229,16 @@ impl Call {
             HeldArgument::Source(_, Some((server, id))) if *server == to.0 => {
                 Ok(Argument::Handle(*id))
             }
-            HeldArgument::Source(source, read) => {
-                let (handle, is_own) =
-                    to.1.read_source(source, wanted_form(interface, index), false)?;
+            HeldArgument::Source(SourceArgument { source, file }, read) => {
+                let form = wanted_form(interface, index);
+                let brought = match file {
+                    Some(file) => grid.bring_file(file, (source, &form), to)?,
+                    None => None,
+                };
+                let (handle, is_own) = match brought {
+                    Some(brought) => brought,
+                    None => to.1.read_source(source, form, false)?,
+                };
                 let id = copies.take(handle, is_own);
                 *read = Some((to.0, id));
                 Ok(Argument::Handle(id))
@@ -220,6 +248,53 @@ impl Call {
             HeldArgument::Plain(held) => Ok(unsafe { held.argument() }),
         });
         arguments.collect()
+    }
+
+    /// The next source among the IN arguments that a server has not read.
+    fn unread(&self, number: u64) -> Option<(usize, &SourceArgument)> {
+        let interface = &self.function.description().interface;
+        let params = interface.params.iter().zip(&self.arguments).enumerate();
+        let mut unread = params.filter_map(|(index, (param, held))| match held {
+            HeldArgument::Source(source, read)
+                if param.mode == Mode::In
+                    && read.as_ref().is_none_or(|(server, _)| *server != number) =>
+            {
+                Some((index, source))
+            }
+            _ => None,
+        });
+        unread.next()
+    }
+
+    /// Goes on with the call when its server has read a source for it.
+    fn has_read(&mut self, record: HandleRecord) -> After {
+        if let Some((index, number, server)) = self.reading.take() {
+            let (handle, is_own) = server.has_read(record);
+            self.settle((index, number), handle, is_own);
+        }
+        let attempt = self.begin(None);
+        attempt.map_or_else(|error| After::End(Err(error)), After::Again)
+    }
+
+    /// Forgets the arrays of sources, which the server has dropped. Returns whether there are some.
+    fn reads_anew(&mut self) -> bool {
+        let mut forgotten = false;
+        for held in &mut self.arguments {
+            if let HeldArgument::Source(_, read) = held {
+                forgotten |= read.take().is_some();
+            }
+        }
+        self.anew += 1;
+        forgotten && self.anew <= MOST_ANEW
+    }
+
+    /// Notes that a server has the array of a source.
+    fn settle(&mut self, (index, number): (usize, u64), handle: Handle, is_own: bool) {
+        let id = self.copies.take(handle, is_own);
+        if let Some(HeldArgument::Source(_, read)) = self.arguments.get_mut(index) {
+            *read = Some((number, id));
+        }
+        self.prepared = self.prepared.again();
     }
 
     fn lost(&mut self, error: Error, why: &'static str) -> Error {
@@ -259,8 +334,24 @@ impl Call {
         }
     }
 
+    /// Begins the call at a server, or lets the server read the next source of the call first.
     fn begin_at(&mut self, number: u64, server: &Server) -> Result<Arc<Attempt>, Error> {
         let function = self.function.at(server)?;
+        while let Some((index, SourceArgument { source, file })) = self.unread(number) {
+            let form = wanted_form(&self.function.description().interface, index);
+            let brought = match file {
+                Some(file) => self
+                    .grid()
+                    .bring_file(file, (source, &form), (number, server))?,
+                None => None,
+            };
+            let Some((handle, is_own)) = brought else {
+                let attempt = server.begin_to_read(source, form)?;
+                self.reading = Some((index, number, server.clone()));
+                return Ok(Arc::new(attempt));
+            };
+            self.settle((index, number), handle, is_own);
+        }
         let mut arguments = self.arguments((number, server))?;
         // SAFETY: the caller holds the arrays, and the earlier attempt has ended.
         let attempt = unsafe { function.begin(&mut self.prepared, &mut arguments) }?;
@@ -323,6 +414,9 @@ impl Continues for Call {
     fn after(&mut self, ended: &Attempt, result: Result<Outcome, Error>) -> After {
         let error = match result {
             Ok(outcome) => {
+                if let Some(record) = ended.take_read() {
+                    return self.has_read(record);
+                }
                 if !self.copies.is_writing() {
                     self.tell(&outcome, ended.shares);
                 }
@@ -332,10 +426,21 @@ impl Continues for Call {
             }
             // The call itself is over: a result of it could not be written.
             Err(error) if self.copies.is_writing() => return After::End(Err(error)),
+            Err(error) if ended.lacks_array(&error) && self.reads_anew() => {
+                let attempt = self.begin(None);
+                return attempt.map_or_else(|error| After::End(Err(error)), After::Again);
+            }
             Err(error) => error,
         };
-        let returning = ended.request.was_returning();
-        match self.course.after(trouble(&error), Some(returning)) {
+        // A server that reads a source has not begun with the call.
+        let after = match self.reading.take() {
+            Some(_) => self.course.after(trouble_at_start(&error), None),
+            None => {
+                let returning = ended.request.was_returning();
+                self.course.after(trouble(&error), Some(returning))
+            }
+        };
+        match after {
             Next::Elsewhere => {
                 self.give_away(&error);
                 let attempt = self.begin(Some(error));

@@ -4,9 +4,9 @@
 
 use crate::error::Error;
 use crate::outcome::{Outcome, Times};
-use crate::remote::connection::Request;
+use crate::remote::connection::{Request, answered};
 use crate::remote::staging::Staging;
-use farcall_rpc_proto::{self as proto, FailureKind};
+use farcall_rpc_proto::{self as proto, FailureKind, HandleRecord};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -21,8 +21,16 @@ pub(crate) struct Attempt {
     start: Instant,
     /// Whether arrays of the call lie in shared memory.
     pub(crate) shares: bool,
-    /// The outcome of the call and a parameter, if its array is being written to an address.
-    written: Mutex<Option<(Outcome, usize)>>,
+    part: Mutex<Part>,
+}
+
+/// Which part of a call an attempt is.
+enum Part {
+    Call,
+    /// Its server reads a source. The array, once it is there.
+    Reading(Option<HandleRecord>),
+    /// Its server writes the array of a parameter to an address. The outcome of the call so far.
+    Writing(Option<(Outcome, usize)>),
 }
 
 /// A call that has begun, as a caller waits for it.
@@ -59,34 +67,67 @@ impl Attempt {
             staging: Mutex::new(staging),
             library,
             start,
-            written: Mutex::default(),
+            part: Mutex::new(Part::Call),
         }
     }
 
     /// The last part of a call that has this outcome: the array of a parameter is being written.
     pub(crate) fn writing(request: Request, outcome: Outcome, param: usize) -> Attempt {
-        let written = Mutex::new(Some((outcome, param)));
+        let part = Mutex::new(Part::Writing(Some((outcome, param))));
         Attempt {
-            written,
+            part,
             ..Attempt::new(request, None, None, Instant::now())
+        }
+    }
+
+    /// The first part of a call: its server reads a source. It ends without an outcome.
+    pub(crate) fn reading(request: Request) -> Attempt {
+        Attempt {
+            part: Mutex::new(Part::Reading(None)),
+            ..Attempt::new(request, None, None, Instant::now())
+        }
+    }
+
+    /// Whether it failed because an array of the call is gone, before the server began with the
+    /// call.
+    pub(crate) fn lacks_array(&self, error: &Error) -> bool {
+        let is_missing =
+            matches!(error, Error::Failed(failure) if failure.kind == FailureKind::NotFound);
+        let part = self.part.lock().unwrap_or_else(PoisonError::into_inner);
+        is_missing && matches!(*part, Part::Call)
+    }
+
+    /// Takes the array of a source that was read, once.
+    pub(crate) fn take_read(&self) -> Option<HandleRecord> {
+        match &mut *self.part.lock().unwrap_or_else(PoisonError::into_inner) {
+            Part::Reading(found) => found.take(),
+            Part::Call | Part::Writing(_) => None,
         }
     }
 
     /// Takes the outcome of the call if it has ended, once.
     pub(crate) fn take(&self) -> Option<Result<Outcome, Error>> {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        if written.is_some() {
-            let receipt = self.request.take_receipt()?;
-            let (mut outcome, param) = written.take()?;
-            return Some(receipt.map(|receipt| {
-                let seconds = self.start.elapsed().as_secs_f64();
-                outcome.times.other += seconds;
-                outcome.times.total += seconds;
-                outcome.receipts.push((param, receipt));
-                outcome
-            }));
+        match &mut *self.part.lock().unwrap_or_else(PoisonError::into_inner) {
+            Part::Call => {}
+            Part::Reading(found) => {
+                let read = self.request.take(answered!(Handle))?;
+                return Some(read.map(|record| {
+                    *found = Some(record);
+                    Outcome::default()
+                }));
+            }
+            Part::Writing(written) => {
+                let receipt = self.request.take(answered!(Receipt))?;
+                let (mut outcome, param) = written.take()?;
+                return Some(receipt.map(|receipt| {
+                    let seconds = self.start.elapsed().as_secs_f64();
+                    outcome.times.other += seconds;
+                    outcome.times.total += seconds;
+                    outcome.receipts.push((param, receipt));
+                    outcome
+                }));
+            }
         }
-        drop(written);
         let times = self.request.take_times()?;
         Some(times.map(|times| {
             let staging = self.staging.lock();

@@ -8,11 +8,12 @@ use crate::argument::{Argument, Held};
 use crate::call::{LaidOut, Prepared, Travel};
 use crate::error::Error;
 use crate::outcome::Outcome;
+use crate::remote::again::Next;
 use crate::remote::attempt::Begun;
 use crate::remote::durable::DurableCall;
 use crate::remote::function::Function;
 use crate::remote::requests::{jobs, reservations};
-use crate::remote::source::OwnArrays;
+use crate::remote::source::{OwnArrays, sources, wanted_form};
 use farcall_rpc_proto::{FailureKind, SubmitRequest};
 use std::time::Duration;
 
@@ -55,26 +56,47 @@ impl Function {
         laid_out: Option<LaidOut>,
         arguments: &mut [Argument<'_>],
     ) -> Result<Begun, Error> {
-        let (_, mut own) = self.look_up(arguments)?;
+        self.look_up_names(arguments)?;
         let mut prepared = self.prepare(laid_out, arguments, Travel::Both)?;
-        let of = (&self.description().interface, &*prepared.layout);
-        own.take_results(self.server(), of, arguments)?;
-        let attempt = self.persist(|| {
-            // SAFETY: the caller makes the same promise.
-            unsafe { self.begin(&mut prepared, arguments) }
-        })?;
-        let held: Vec<Held> = arguments.iter_mut().map(Held::of).collect();
-        let function = self.clone();
-        Ok(Begun::with(attempt, own, move || {
+        let mut held: Vec<Held> = arguments.iter_mut().map(Held::of).collect();
+        let mut all = sources(&self.description().interface, arguments);
+        all.reverse();
+        let (mut unread, reads) = (all.clone(), !all.is_empty());
+        let (function, mut own) = (self.clone(), OwnArrays::default());
+        let mut begin = move |own: &mut OwnArrays, next: Next| {
+            let (server, interface) = (function.server(), &function.description().interface);
+            match next {
+                Next::Go => {}
+                Next::Anew => unread.clone_from(&all),
+                Next::Read(record) => {
+                    let (handle, is_own) = server.has_read(record);
+                    if let Some((index, _)) = unread.pop() {
+                        held[index] = Held::Handle(own.take(handle, is_own));
+                    }
+                    prepared = prepared.again();
+                }
+            }
+            // The server reads one source after the other before the call itself begins.
+            if let Some((index, source)) = unread.last() {
+                return server.begin_to_read(source, wanted_form(interface, *index));
+            }
             // SAFETY: the caller leaves the arrays alone until the call ends, and the attempt
             // before has ended.
             let arguments = held.iter().map(|held| unsafe { held.argument() });
             let mut arguments: Vec<Argument<'_>> = arguments.collect();
+            own.take_results(server, (interface, &prepared.layout), &mut arguments)?;
+            for (held, argument) in held.iter_mut().zip(&mut arguments) {
+                if let (Held::Source(_), Argument::Handle(id)) = (&held, argument) {
+                    *held = Held::Handle(*id);
+                }
+            }
             function.persist(|| {
                 // SAFETY: as above.
                 unsafe { function.begin(&mut prepared, &mut arguments) }
             })
-        }))
+        };
+        let attempt = begin(&mut own, Next::Go)?;
+        Ok(Begun::with(attempt, own, reads, begin))
     }
 
     /// Makes a request, if need be at the server that takes over from this one. An object has no
@@ -92,6 +114,16 @@ impl Function {
     fn look_up(&self, arguments: &mut [Argument<'_>]) -> Result<LookedUp, Error> {
         let interface = &self.description().interface;
         let (mut before, own) = self.server().read_sources(interface, arguments)?;
+        before.extend(self.look_up_names(arguments)?);
+        Ok((before, own))
+    }
+
+    /// Looks up named data among the arguments. Returns their positions and what they were.
+    fn look_up_names(
+        &self,
+        arguments: &mut [Argument<'_>],
+    ) -> Result<Vec<(usize, Argument<'static>)>, Error> {
+        let mut before = Vec::new();
         for (index, argument) in arguments.iter_mut().enumerate() {
             if let Argument::Named(name) = argument {
                 let handle = self.server().data(name)?.id();
@@ -99,7 +131,7 @@ impl Function {
                 *argument = Argument::Handle(handle);
             }
         }
-        Ok((before, own))
+        Ok(before)
     }
 
     fn call_or_renew(

@@ -7,6 +7,7 @@ use crate::argument::{Argument, Held};
 use crate::call::{self, Travel};
 use crate::call_status::CallStatus;
 use crate::error::{Error, Failure};
+use crate::remote::again::Next;
 use crate::remote::attempt::{Attempt, Begun};
 use crate::remote::pages;
 use crate::remote::requests::{functions, jobs};
@@ -171,12 +172,13 @@ impl SubmittedCall {
         };
         let attempt = begin(arguments)?;
         let held: Vec<Held> = arguments.iter_mut().map(Held::of).collect();
-        Ok(Begun::with(attempt, OwnArrays::default(), move || {
+        let again = move |_: &mut OwnArrays, _: Next| {
             // SAFETY: the caller leaves the arrays alone until the attempt has ended, and the one
             // before has ended.
             let arguments = held.iter().map(|held| unsafe { held.argument() });
             begin(&mut arguments.collect::<Vec<_>>())
-        }))
+        };
+        Ok(Begun::with(attempt, OwnArrays::default(), false, again))
     }
 }
 

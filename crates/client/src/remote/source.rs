@@ -13,7 +13,7 @@ use crate::remote::handle::Handle;
 use crate::remote::requests::arrays;
 use crate::remote::server::Server;
 use farcall_idl::{Interface, Layout, Mode, Order};
-use farcall_rpc_proto::{ArrayForm, HandleId, Pull, Put, Receipt, Write};
+use farcall_rpc_proto::{ArrayForm, HandleId, HandleRecord, Pull, Put, Receipt, Write};
 use std::sync::Arc;
 
 /// Arrays that a server has for one call: those that it has read, and results that it writes to
@@ -121,6 +121,19 @@ impl OwnArrays {
     }
 }
 
+/// The sources among the IN arguments of a call, by the indices of the parameters.
+pub(super) fn sources(
+    interface: &Interface,
+    arguments: &[Argument<'_>],
+) -> Vec<(usize, Box<Source>)> {
+    let params = interface.params.iter().zip(arguments).enumerate();
+    let found = params.filter_map(|(index, (param, argument))| match argument {
+        Argument::Source(source) if param.mode == Mode::In => Some((index, source.clone())),
+        _ => None,
+    });
+    found.collect()
+}
+
 /// The form of an array that a parameter takes, as far as it is known: its shape is that of the
 /// source.
 pub(crate) fn wanted_form(interface: &Interface, param: usize) -> ArrayForm {
@@ -129,6 +142,16 @@ pub(crate) fn wanted_form(interface: &Interface, param: usize) -> ArrayForm {
         element: element.unwrap_or_default().to_string(),
         shape: Vec::new(),
         column_major: interface.order() == Order::ColumnMajor,
+    }
+}
+
+fn pull_of(source: &Source, form: ArrayForm, stays: bool) -> Pull {
+    Pull {
+        address: source.address.clone(),
+        loan: HandleId([0; 16]),
+        form,
+        stays,
+        source: Some(source.options.clone()),
     }
 }
 
@@ -159,16 +182,22 @@ impl Server {
         form: ArrayForm,
         stays: bool,
     ) -> Result<(Handle, bool), Error> {
-        let pull = Pull {
-            address: source.address.clone(),
-            loan: HandleId([0; 16]),
-            form,
-            stays,
-            source: Some(source.options.clone()),
-        };
+        let pull = pull_of(source, form, stays);
         let record = self.persist(|| arrays::pull(&self.connection()?, &pull))?;
+        Ok(self.has_read(record))
+    }
+
+    /// Begins to make the server read a source.
+    pub(crate) fn begin_to_read(&self, source: &Source, form: ArrayForm) -> Result<Attempt, Error> {
+        let pull = pull_of(source, form, false);
+        let request = self.persist(|| arrays::begin_pull(&self.connection()?, &pull))?;
+        Ok(Attempt::reading(request))
+    }
+
+    /// The array of a source that was read, and whether it belongs to the caller.
+    pub(crate) fn has_read(&self, record: HandleRecord) -> (Handle, bool) {
         let is_own = !record.stays;
-        Ok((Handle::new(self.clone(), record), is_own))
+        (Handle::new(self.clone(), record), is_own)
     }
 
     /// Makes the server read the sources among the IN arguments of a call.
@@ -178,18 +207,11 @@ impl Server {
         arguments: &mut [Argument<'_>],
     ) -> Result<(Vec<(usize, Argument<'static>)>, OwnArrays), Error> {
         let (mut before, mut own) = (Vec::new(), OwnArrays::default());
-        for (index, argument) in arguments.iter_mut().enumerate() {
-            let Argument::Source(source) = argument else {
-                continue;
-            };
-            let param = interface.params.get(index);
-            if param.is_none_or(|param| param.mode != Mode::In) {
-                continue;
-            }
+        for (index, source) in sources(interface, arguments) {
             let (handle, is_own) =
-                self.read_source(source, wanted_form(interface, index), false)?;
-            before.push((index, Argument::Source(source.clone())));
-            *argument = Argument::Handle(own.take(handle, is_own));
+                self.read_source(&source, wanted_form(interface, index), false)?;
+            arguments[index] = Argument::Handle(own.take(handle, is_own));
+            before.push((index, Argument::Source(source)));
         }
         Ok((before, own))
     }

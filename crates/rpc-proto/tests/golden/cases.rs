@@ -169,6 +169,7 @@ pub(crate) fn all() -> Vec<Case> {
         reservations::deadlines(),
         handles::loans(),
         handles::sources(),
+        handles::parts_of_sources(),
         handles::writes(),
         names::names(),
         functions::register(),

@@ -53,6 +53,20 @@ impl Pulls {
         self.under_way.len()
     }
 
+    /// Number of sources that are being read for a user.
+    pub(super) fn sources_of(&self, user: &User) -> usize {
+        let under_way = self.under_way.values();
+        let sources = under_way.filter(|one| one.source.is_some() && one.user == *user);
+        sources.count()
+    }
+
+    /// The source that a request of a connection reads.
+    pub(super) fn source_of(&self, key: ConnectionKey, id: CallId) -> Option<&SourceRequest> {
+        let mut under_way = self.under_way.values();
+        let found = under_way.find(|one| one.connection == Some(key) && one.request == id);
+        found?.source.as_ref()
+    }
+
     /// Forgets a client that has disconnected.
     pub(super) fn forget(&mut self, connection: ConnectionKey) {
         for waiting in self.under_way.values_mut() {

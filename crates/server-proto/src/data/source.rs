@@ -1,28 +1,35 @@
 //! Arrays that a connector reads from addresses outside of Farcall, and those that are still here.
 //!
 //! A source that says its version is read once: its array becomes named data of its user, and the
-//! next request asks only whether the version is the same.
+//! next request asks only whether the version is the same. A source whose array must wait for
+//! memory gives its connector back, and is opened again when there is memory for it.
 
 use super::Data;
 use super::pull::{MOST, Waiting};
 use crate::action::Action;
 use crate::context::Context;
 use crate::flaw::{Flaw, has};
-use crate::keys::ConnectionKey;
+use crate::keys::{ConnectionKey, MemoryKey};
 use crate::map::Map;
 use crate::memory::MemoryGrant;
 use crate::source::{SourceFound, SourceRequest};
 use farcall_rpc_proto::{CallId, Failure, FailureKind, HandleId, Name, Pull, Put, User};
+use std::collections::VecDeque;
 
 /// Most sources that are read at once for one user.
 pub(super) const MOST_OF_USER: usize = 8;
-/// Most sources of one user whose arrays stay here.
-const MOST_CACHED: usize = 64;
+/// Most sources that wait for their turn, and most of one user.
+const MOST_QUEUED: usize = 1024;
+const MOST_QUEUED_OF_USER: usize = 256;
+/// Most sources of one user whose arrays stay here: more than calls of one client are under way.
+const MOST_CACHED: usize = 1024;
 
 /// Sources that are being opened, and the arrays of those that were read.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     opened: Map<u64, Opened>,
+    /// Those that wait for their turn, the oldest first.
+    queued: VecDeque<Opened>,
     /// The oldest first.
     cached: Vec<Cached>,
 }
@@ -36,8 +43,10 @@ struct Opened {
     user: User,
     stays: bool,
     wanted: SourceRequest,
-    /// The array, and the version of the source, if the array waits for memory.
-    found: Option<(Put, Option<String>)>,
+    /// The array that was found, if it waits for memory. No connector has the source then.
+    waits: Option<Put>,
+    /// Memory for an array of this form, for which the source is opened again.
+    granted: Option<(Put, MemoryKey)>,
 }
 
 /// An array that was read.
@@ -67,12 +76,12 @@ pub(super) fn offer(data: &mut Data, cx: &mut Context, key: ConnectionKey, id: C
         source: pull.source.unwrap_or_default(),
         version: None,
     };
-    let of_user = data.sources.opened.values();
-    let of_user = of_user.filter(|opened| opened.user == user).count();
-    let most = [(arriving(data), MOST), (of_user, MOST_OF_USER)];
+    let queued = &data.sources.queued;
+    let of_user = queued.iter().filter(|one| one.user == user).count();
+    let most = [(queued.len(), MOST_QUEUED), (of_user, MOST_QUEUED_OF_USER)];
     let refused = most.into_iter().find(|(now, most)| now >= most);
     let refused = refused.map(|(now, _)| {
-        let text = format!("{now} arrays are already on their way to the server; try again");
+        let text = format!("{now} sources already wait to be read by the server; try again");
         Failure::new(FailureKind::Busy, text)
     });
     let refused = refused.or_else(|| wanted.check().err());
@@ -85,9 +94,31 @@ pub(super) fn offer(data: &mut Data, cx: &mut Context, key: ConnectionKey, id: C
         user,
         stays: pull.stays,
         wanted,
-        found: None,
+        waits: None,
+        granted: None,
     };
-    open(data, cx, opened);
+    data.sources.queued.push_back(opened);
+    begin_queued(data, cx);
+}
+
+/// Opens the sources whose turn has come: a few at a time, and fewer of one user.
+pub(crate) fn begin_queued(data: &mut Data, cx: &mut Context) {
+    while !data.sources.queued.is_empty() && arriving(data) < MOST {
+        let has_turn = |one: &Opened| of_user(data, &one.user) < MOST_OF_USER;
+        let Some(next) = data.sources.queued.iter().position(has_turn) else {
+            return;
+        };
+        if let Some(opened) = data.sources.queued.remove(next) {
+            open(data, cx, opened);
+        }
+    }
+}
+
+/// Sources that are being read for a user.
+fn of_user(data: &Data, user: &User) -> usize {
+    let opened = data.sources.opened.values();
+    let opened = opened.filter(|one| one.user == *user).count();
+    opened + data.pulls.sources_of(user)
 }
 
 /// Lets a connector open a source. If its array is here, only a new version is read.
@@ -98,8 +129,12 @@ fn open(data: &mut Data, cx: &mut Context, mut opened: Opened) {
     let cached = cached.filter(|cached| {
         data.arrays.of_user(cached.id, user).is_ok() && data.names.is_named(cached.id)
     });
-    if let (true, Some(cached), Some(key)) = (has(Flaw::KeepsOldSources), cached, opened.connection)
-        && let Some(record) = data.arrays.record(cached.id)
+    let is_first = opened.granted.is_none();
+    if let (true, Some(cached), Some(key)) = (
+        has(Flaw::KeepsOldSources) && is_first,
+        cached,
+        opened.connection,
+    ) && let Some(record) = data.arrays.record(cached.id)
     {
         return cx.clients[key].proto.handle(opened.request, &record);
     }
@@ -120,26 +155,47 @@ pub(crate) fn found(
     let Some(mut opened) = data.sources.opened.remove(&number) else {
         return;
     };
+    let granted = opened.granted.take();
     let Some(key) = opened.connection else {
+        give_back(data, cx, &opened.user, granted);
         return cx.out.push(Action::LeaveSource(number));
     };
     match found {
         Err(failure) => {
+            give_back(data, cx, &opened.user, granted);
             if failure.kind == FailureKind::NotAllowed {
                 cx.audit_refusal(key, &failure.message);
             }
             cx.refuse(key, opened.request, &failure);
         }
-        Ok(SourceFound::Unchanged) => tell_of_cached(data, cx, key, opened),
+        Ok(SourceFound::Unchanged) => {
+            give_back(data, cx, &opened.user, granted);
+            tell_of_cached(data, cx, key, opened);
+        }
         Ok(SourceFound::Array { form, version }) => {
             let put = Put {
                 form,
                 data_bytes: 0,
                 stays: opened.stays,
             };
-            opened.found = Some((put, version));
-            take(data, cx, number, opened);
+            opened.wanted.version = version;
+            match granted {
+                Some((other, memory)) if other == put => {
+                    pass(data, cx, number, opened, (put, memory));
+                }
+                other => {
+                    give_back(data, cx, &opened.user, other);
+                    take(data, cx, number, opened, put);
+                }
+            }
         }
+    }
+}
+
+/// Gives back memory that was granted for an array which does not come.
+fn give_back(data: &mut Data, cx: &mut Context, user: &User, granted: Option<(Put, MemoryKey)>) {
+    if let Some((put, memory)) = granted {
+        data.forget_put(cx, &put, user, memory);
     }
 }
 
@@ -169,79 +225,134 @@ fn tell_of_cached(data: &mut Data, cx: &mut Context, key: ConnectionKey, opened:
     }
 }
 
-/// Takes a found array when there is memory for it.
-fn take(data: &mut Data, cx: &mut Context, number: u64, opened: Opened) {
-    let Some((put, version)) = &opened.found else {
-        return;
-    };
+/// Takes a found array if there is memory for it. Otherwise its connector leaves it.
+fn take(data: &mut Data, cx: &mut Context, number: u64, opened: Opened, put: Put) {
+    match room_for(data, cx, &opened.user, &put) {
+        MemoryGrant::Here(memory) => pass(data, cx, number, opened, (put, memory)),
+        MemoryGrant::Later => {
+            cx.out.push(Action::LeaveSource(number));
+            let waits = Some(put);
+            data.sources
+                .opened
+                .insert(number, Opened { waits, ..opened });
+        }
+        MemoryGrant::Never(failure) => {
+            cx.out.push(Action::LeaveSource(number));
+            refuse(cx, &opened, &failure);
+        }
+    }
+}
+
+/// Refuses a source for whose array there will be no memory.
+fn refuse(cx: &mut Context, opened: &Opened, failure: &Failure) {
+    if let Some(key) = opened.connection {
+        let text = format!("{}: {}", opened.wanted.shown(), failure.message);
+        cx.refuse(key, opened.request, &Failure::new(failure.kind, text));
+    }
+}
+
+/// Memory for the array of a source.
+fn room_for(data: &mut Data, cx: &mut Context, user: &User, put: &Put) -> MemoryGrant<MemoryKey> {
     let grant = loop {
-        match data.room_for(cx, put, &opened.user) {
+        match data.room_for(cx, put, user) {
             // Sources that were read can be read again.
             MemoryGrant::Never(failure)
-                if failure.kind == FailureKind::QuotaExceeded
-                    && drop_oldest(data, cx, &opened.user) => {}
+                if failure.kind == FailureKind::QuotaExceeded && drop_oldest(data, cx, user) => {}
             grant => break grant,
         }
     };
     match grant {
         MemoryGrant::Here((bytes, memory)) => {
-            data.arrays.reserve(&opened.user, bytes);
-            let wanted = SourceRequest {
-                version: version.clone(),
-                ..opened.wanted
-            };
-            let waiting = Waiting {
-                connection: opened.connection,
-                request: opened.request,
-                put: put.clone(),
-                user: opened.user,
-                memory,
-                source: Some(wanted),
-            };
-            data.pulls.insert(number, waiting);
-            cx.out.push(Action::TakeSource {
-                number,
-                memory,
-                bytes,
-            });
+            data.arrays.reserve(user, bytes);
+            MemoryGrant::Here(memory)
         }
-        MemoryGrant::Later => drop(data.sources.opened.insert(number, opened)),
-        MemoryGrant::Never(failure) => {
-            cx.out.push(Action::LeaveSource(number));
-            if let Some(key) = opened.connection {
-                let text = format!("{}: {}", opened.wanted.shown(), failure.message);
-                let failure = Failure::new(failure.kind, text);
-                cx.refuse(key, opened.request, &failure);
-            }
-        }
+        MemoryGrant::Later => MemoryGrant::Later,
+        MemoryGrant::Never(failure) => MemoryGrant::Never(failure),
     }
 }
 
-/// Continues with found arrays that wait for memory.
+/// Lets a connector send the array that it has found.
+fn pass(
+    data: &mut Data,
+    cx: &mut Context,
+    number: u64,
+    opened: Opened,
+    (put, memory): (Put, MemoryKey),
+) {
+    cx.out.push(Action::TakeSource {
+        number,
+        memory,
+        bytes: put.form.bytes().unwrap_or(0),
+    });
+    let waiting = Waiting {
+        connection: opened.connection,
+        request: opened.request,
+        put,
+        user: opened.user,
+        memory,
+        source: Some(opened.wanted),
+    };
+    data.pulls.insert(number, waiting);
+}
+
+/// How a request fares that reads a source, for its user.
+pub(crate) fn status(data: &Data, key: ConnectionKey, id: CallId) -> Option<String> {
+    let mut opened = data.sources.opened.values();
+    let opened = opened.find(|one| one.connection == Some(key) && one.request == id);
+    if let Some(Opened { wanted, waits, .. }) = opened {
+        let source = wanted.shown();
+        let waits = waits.as_ref().map(|put| put.form.bytes().unwrap_or(0));
+        return Some(
+            waits.map_or(format!("the server reads the source {source}"), |bytes| {
+                format!("the source {source} waits for memory for its {bytes} bytes")
+            }),
+        );
+    }
+    let mut queued = data.sources.queued.iter();
+    if let Some(one) = queued.find(|one| one.connection == Some(key) && one.request == id) {
+        let source = one.wanted.shown();
+        return Some(format!(
+            "the source {source} waits until the server has read others"
+        ));
+    }
+    let wanted = data.pulls.source_of(key, id)?;
+    Some(format!("the server reads the source {}", wanted.shown()))
+}
+
+/// Opens sources again whose arrays have waited for memory, when there is some.
 pub(crate) fn serve(data: &mut Data, cx: &mut Context) {
     let mut waiting: Vec<u64> = data.sources.opened.iter().filter_map(waits).collect();
     waiting.sort_unstable();
     for number in waiting {
-        if let Some(opened) = data.sources.opened.remove(&number) {
-            take(data, cx, number, opened);
+        let Some(mut opened) = data.sources.opened.remove(&number) else {
+            continue;
+        };
+        let Some(put) = opened.waits.take() else {
+            continue;
+        };
+        match room_for(data, cx, &opened.user, &put) {
+            MemoryGrant::Here(memory) => {
+                opened.granted = Some((put, memory));
+                open(data, cx, opened);
+            }
+            MemoryGrant::Later => {
+                opened.waits = Some(put);
+                data.sources.opened.insert(number, opened);
+            }
+            MemoryGrant::Never(failure) => refuse(cx, &opened, &failure),
         }
     }
 }
 
 /// Forgets a client that has disconnected.
-pub(crate) fn forget(data: &mut Data, cx: &mut Context, connection: ConnectionKey) {
+pub(crate) fn forget(data: &mut Data, connection: ConnectionKey) {
     data.pulls.forget(connection);
-    let opened = &mut data.sources.opened;
+    let (opened, queued) = (&mut data.sources.opened, &mut data.sources.queued);
+    queued.retain(|one| one.connection != Some(connection));
     for opened in opened.values_mut() {
         opened.connection = opened.connection.filter(|key| *key != connection);
     }
-    opened.retain(|number, opened| {
-        let is_over = opened.connection.is_none() && opened.found.is_some();
-        if is_over {
-            cx.out.push(Action::LeaveSource(*number));
-        }
-        !is_over
-    });
+    opened.retain(|_, opened| opened.connection.is_some() || opened.waits.is_none());
 }
 
 /// Gives the array of a source a name, so that the next request finds it. Without a version, or
@@ -287,12 +398,13 @@ fn drop_oldest(data: &mut Data, cx: &mut Context, user: &User) -> bool {
     oldest.is_some()
 }
 
-/// Arrays that are on their way from elsewhere.
+/// Arrays that are on their way from elsewhere. Those that wait for memory are not.
 pub(super) fn arriving(data: &Data) -> usize {
-    data.pulls.len() + data.sources.opened.len()
+    let opened = data.sources.opened.values();
+    data.pulls.len() + opened.filter(|one| one.waits.is_none()).count()
 }
 
 /// The number of a source whose array waits for memory.
 fn waits((number, opened): (&u64, &Opened)) -> Option<u64> {
-    opened.found.as_ref().map(|_| *number)
+    opened.waits.as_ref().map(|_| *number)
 }

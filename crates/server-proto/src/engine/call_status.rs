@@ -3,6 +3,7 @@
 
 use super::Engine;
 use crate::call::State;
+use crate::data::source;
 use crate::durable::Stage;
 use crate::durable_calls::stage_of;
 use crate::elements::Elements;
@@ -54,7 +55,10 @@ fn of_open(engine: &mut Engine, key: ConnectionKey, id: CallId) -> CallStatus {
             CallPhase::Arriving,
             "waits until the server that this one replaces has ended",
         ),
-        None => plain(CallPhase::Over, "has ended"),
+        None => match source::status(&engine.data, key, id) {
+            Some(text) => plain(CallPhase::Arriving, &text),
+            None => plain(CallPhase::Over, "has ended"),
+        },
     }
 }
 

@@ -104,7 +104,7 @@ impl Engine {
         cx.out.push(Action::Close(key));
         self.lanes.close(key);
         self.durable_calls.stop_fetching(cx, key, None);
-        source::forget(&mut self.data, cx, key);
+        source::forget(&mut self.data, key);
         calls.retain(|_, call| !sending.contains(call));
         for call in sending {
             self.release(call);

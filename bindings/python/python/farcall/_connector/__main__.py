@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from . import addresses, databases, destinations, files, formats, http
+from . import addresses, databases, destinations, files, formats, http, parts
 from .errors import SourceError, UnfitError
 
 _MOST_MESSAGE = 16 << 20
@@ -102,7 +102,7 @@ class _Connector:
         if address.scheme in ("flight", "postgresql", "sqlite"):
             if asked["sha256"] is not None:
                 raise UnfitError(f"the source `{address}` has no bytes with a checksum")
-            array = _columns(address, entry, asked)
+            array = formats.picked(_columns(address, entry, asked), asked, str(address))
             return formats.fitted(array, asked, str(address), entry), None
         if asked["query"] is not None:
             raise UnfitError(f"the source `{address}` is no database: it takes no query")
@@ -116,13 +116,17 @@ class _Connector:
         else:
             source = files.File(address, entry, self.folder)
         kind = formats.format_of(address.path, asked, str(address))
-        found = source.read(asked["version"])
+        found = source.read(asked["version"], parts.Part.of(kind, asked, str(address)))
         if found is None:
             return None
         content, version = found
         if asked["sha256"] is not None:
             content.check("sha256", bytes.fromhex(asked["sha256"]))
-        array = formats.read(content, kind, asked, entry)
+        if content.part is not None:
+            array = content.part.array(content)
+        else:
+            array = formats.read(content, kind, asked, entry)
+            array = formats.picked(array, asked, str(address))
         return formats.fitted(array, asked, str(address), entry), version
 
     def destination(self, asked: dict[str, Any]) -> destinations.Destination:

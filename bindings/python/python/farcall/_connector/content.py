@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from .addresses import Entry
+    from .parts import Part
 
 
 class Content:
@@ -24,6 +25,8 @@ class Content:
         self._entry = entry
         self.file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
         self.length = 0
+        self.part: Part | None = None
+        """The part of the source whose bytes these are, if they are not all bytes."""
         self._sums = {
             "sha256": hashlib.sha256(),
             "md5": hashlib.md5(usedforsecurity=False),

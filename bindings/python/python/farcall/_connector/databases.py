@@ -108,6 +108,10 @@ def query_of(address: Address, asked: dict[str, Any]) -> str:
     query: str | None = asked["query"]
     if query is None or not query.strip() or "\0" in query:
         raise UnfitError(f'the source `{address}` is a database: give a query="select ..."')
+    if asked["rows"] is not None:
+        raise UnfitError(
+            f"the source `{address}` is a database: its query says which rows are wanted"
+        )
     return query
 
 

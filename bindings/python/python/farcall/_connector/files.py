@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from .content import Content
 from .errors import MissingError, RefusedError, UnreachableError
 from .network import Deadline
+from .parts import HEAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .addresses import Address, Entry
+    from .parts import Part
 
 _PIECE = 1 << 20
 _PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -116,8 +118,10 @@ class File:
         self.folder = folder
         self.deadline = Deadline(str(address), entry.time_limit_s)
 
-    def read(self, version: str | None) -> tuple[Content, str | None] | None:
-        """The bytes and their version; nothing if the version is still the same."""
+    def read(
+        self, version: str | None, part: Part | None = None
+    ) -> tuple[Content, str | None] | None:
+        """The bytes, or those of a part, and their version; nothing if it is still the same."""
         root, path = root_of(self.address, self.entry, self.folder)
         found = open_beneath(root, path, self.address)
         try:
@@ -125,10 +129,14 @@ class File:
             if version == before:
                 return None
             content = Content(str(self.address), self.entry)
-            content.expect(os.fstat(found).st_size)
-            while piece := os.read(found, _PIECE):
-                self.deadline.left()
-                content.add(piece)
+            length = os.fstat(found).st_size
+            ranges = [(0, length)]
+            if part is not None:
+                ranges = part.ranges(os.pread(found, HEAD, 0), length)
+                content.part = part
+            content.expect(sum(count for _, count in ranges))
+            for offset, count in ranges:
+                self._take(found, content, offset, offset + count)
             if _version(found) != before:
                 raise UnreachableError(
                     f"the source `{self.address}` has changed while it was read; make the call "
@@ -140,3 +148,10 @@ class File:
             raise UnreachableError(f"the source `{self.address}` cannot be read: {what}") from None
         finally:
             os.close(found)
+
+    def _take(self, found: int, content: Content, offset: int, end: int) -> None:
+        """Takes bytes of the file. If it has become shorter, its version is another one."""
+        while offset < end and (piece := os.pread(found, min(_PIECE, end - offset), offset)):
+            self.deadline.left()
+            content.add(piece)
+            offset += len(piece)

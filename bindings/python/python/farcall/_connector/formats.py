@@ -15,6 +15,8 @@ import numpy.typing as npt
 from .errors import TooLargeError, UnfitError, UnreachableError
 
 if TYPE_CHECKING:
+    from typing import BinaryIO
+
     from .addresses import Address, Entry
     from .content import Content
 
@@ -167,16 +169,15 @@ def converted(table: Array, dtype: np.dtype[Any], source: str) -> Array:
     return table.astype(dtype)
 
 
-def _read_npy(content: Content) -> Array:
-    source = content.source
+def head_of(file: BinaryIO, source: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, order and type of a `.npy` file. Its numbers follow in the file."""
     try:
-        content.file.seek(0)
-        version = np.lib.format.read_magic(content.file)
+        version = np.lib.format.read_magic(file)
         readers = {
             (1, 0): np.lib.format.read_array_header_1_0,
             (2, 0): np.lib.format.read_array_header_2_0,
         }
-        shape, by_columns, dtype = readers[version](content.file)
+        shape, by_columns, dtype = readers[version](file)
     except (ValueError, KeyError, EOFError, SyntaxError) as error:
         raise UnfitError(
             f"the source `{source}` is no .npy file that can be read: {error}"
@@ -185,6 +186,13 @@ def _read_npy(content: Content) -> Array:
         raise UnfitError(
             f"the source `{source}` has elements of type {dtype}, which are no numbers"
         )
+    return shape, by_columns, dtype
+
+
+def _read_npy(content: Content) -> Array:
+    source = content.source
+    content.file.seek(0)
+    shape, by_columns, dtype = head_of(content.file, source)
     offset, count = content.file.tell(), math.prod(shape)
     if offset + count * dtype.itemsize != content.length:
         raise UnfitError(
@@ -195,17 +203,25 @@ def _read_npy(content: Content) -> Array:
     return flat.reshape(shape, order="F" if by_columns else "C")
 
 
-def _read_raw(content: Content, asked: dict[str, Any]) -> Array:
-    source, dtype = content.source, dtype_of(asked)
+def raw_shape(
+    asked: dict[str, Any], length: int, source: str
+) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Type and shape of raw numbers of this many bytes."""
+    dtype = dtype_of(asked)
     if dtype is None:
         raise UnfitError(f"the source `{source}` has raw numbers: give their dtype")
-    whole = content.length // dtype.itemsize
+    whole = length // dtype.itemsize
     shape = (whole,) if asked["shape"] is None else tuple(asked["shape"])
-    if math.prod(shape) * dtype.itemsize != content.length:
+    if math.prod(shape) * dtype.itemsize != length:
         raise UnfitError(
-            f"the source `{source}` has {content.length} bytes, and {dtype} of shape {shape} has "
+            f"the source `{source}` has {length} bytes, and {dtype} of shape {shape} has "
             f"{math.prod(shape) * dtype.itemsize}"
         )
+    return dtype, shape
+
+
+def _read_raw(content: Content, asked: dict[str, Any]) -> Array:
+    dtype, shape = raw_shape(asked, content.length, content.source)
     flat = np.frombuffer(content.view(), dtype)
     return flat.reshape(shape, order="F" if asked["by_columns"] else "C")
 
@@ -262,14 +278,40 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def fitted(array: Array, asked: dict[str, Any], source: str, entry: Entry) -> tuple[Array, str]:
-    """The array in the wanted type and order, and the name of its type."""
+def check_shape(shape: tuple[int, ...], asked: dict[str, Any], source: str) -> None:
+    """Refuses an array whose shape the request does not expect."""
     expected = asked["shape"]
-    if expected is not None and array.shape != tuple(expected):
+    if expected is not None and shape != tuple(expected):
         raise UnfitError(
-            f"the source `{source}` has an array of shape {array.shape}, and {tuple(expected)} "
+            f"the source `{source}` has an array of shape {shape}, and {tuple(expected)} "
             f"was expected"
         )
+
+
+def bounds(shape: tuple[int, ...], asked: dict[str, Any], source: str) -> tuple[int, int]:
+    """The wanted rows of an array of this shape."""
+    begin, end = asked["rows"]
+    if end is None:
+        end = shape[0] if shape else 0
+    if not shape or not begin <= end <= shape[0]:
+        raise UnfitError(
+            f"the source `{source}` has an array of shape {shape}, which does not have the rows "
+            f"{begin} to {end}"
+        )
+    return begin, end
+
+
+def picked(array: Array, asked: dict[str, Any], source: str) -> Array:
+    """The wanted rows of an array that was read whole."""
+    check_shape(array.shape, asked, source)
+    if asked["rows"] is None:
+        return array
+    begin, end = bounds(array.shape, asked, source)
+    return array[begin:end]
+
+
+def fitted(array: Array, asked: dict[str, Any], source: str, entry: Entry) -> tuple[Array, str]:
+    """The array in the wanted type and order, and the name of its type."""
     code = array.dtype.kind + str(array.dtype.itemsize)
     wanted = asked["wanted"]
     if wanted == "" or (wanted == "char" and array.dtype.itemsize == 1):

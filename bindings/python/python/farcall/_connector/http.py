@@ -15,14 +15,18 @@ from .addresses import Address, Entry, find, parse
 from .content import Content
 from .errors import MissingError, RefusedError, SourceError, UnreachableError
 from .network import Deadline, connect
+from .parts import HEAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from .parts import Part
 
 _PIECE = 1 << 20
 _MOST_REDIRECTS = 5
 _MOST_RESUMED = 3
 _WRITTEN = (200, 201, 204)
+_SPAN = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 REDIRECTS = (301, 302, 303, 307, 308)
 """Statuses of pages that are elsewhere."""
@@ -118,10 +122,12 @@ class Web:
         self.entry = find(entries, address)
         self.deadline = Deadline(str(address), self.entry.time_limit_s)
 
-    def read(self, version: str | None) -> tuple[Content, str | None] | None:
-        """The bytes and their version; nothing if the version is still the same."""
+    def read(
+        self, version: str | None, part: Part | None = None
+    ) -> tuple[Content, str | None] | None:
+        """The bytes, or those of a part, and their version; nothing if it is still the same."""
         with self._explained("read"):
-            return self._read(version)
+            return self._read(version, part)
 
     def write(self, content: Content) -> str | None:
         """Writes all bytes. Returns their version."""
@@ -160,11 +166,20 @@ class Web:
                 f"the source `{self.address}` cannot be {done}: {what}"
             ) from None
 
-    def _read(self, version: str | None) -> tuple[Content, str | None] | None:
-        answer = self._ask({} if version is None else {"If-None-Match": version})
+    def _read(self, version: str | None, part: Part | None) -> tuple[Content, str | None] | None:
+        headers = {} if version is None else {"If-None-Match": version}
+        if part is not None:
+            headers["Range"] = f"bytes=0-{HEAD - 1}"
+        answer = self._ask(headers)
         if answer.status == 304 and version is not None:
             answer.close()
             return None
+        if part is not None and answer.status == 206:
+            return self._read_part(answer, part)
+        if part is not None and answer.status == 416:
+            # It is empty.
+            answer.close()
+            return self._read(version, None)
         self._check(answer)
         tag = _strong(answer.header("ETag"))
         length = answer.header("Content-Length")
@@ -181,9 +196,37 @@ class Web:
                     f"the source `{self.address}` ended after {content.length} of {whole} bytes; "
                     f"try again"
                 )
-            self._go_on(content, tag, whole)
+            self._go_on(content, tag, whole, (0, whole))
         for algorithm, digest in promised:
             content.check(algorithm, digest)
+        return content, tag
+
+    def _read_part(self, answer: Answer, part: Part) -> tuple[Content, str | None] | None:
+        """The bytes of a part, which all come from the version that has this head."""
+        tag = _strong(answer.header("ETag"))
+        span = _SPAN.fullmatch(answer.header("Content-Range") or "")
+        if tag is None or span is None or span[1] != "0":
+            # Two answers could be of two versions.
+            answer.close()
+            return self._read(None, None)
+        whole = int(span[3])
+        head = Content(str(self.address), self.entry)
+        self._take(answer, head, min(whole, HEAD))
+        ranges = part.ranges(bytes(head.view()), whole)
+        if len(ranges) > 1:
+            # One answer with all columns is cheaper than one for each.
+            return self._read(None, None)
+        [(offset, count)] = ranges
+        content = Content(str(self.address), self.entry)
+        content.part = part
+        content.expect(count)
+        content.add(bytes(head.view()[offset : offset + count]))
+        self._go_on(content, tag, whole, (offset, offset + count))
+        if content.length < count:
+            raise UnreachableError(
+                f"the source `{self.address}` ended after {content.length} of {count} bytes; "
+                f"try again"
+            )
         return content, tag
 
     def _take(self, answer: Answer, content: Content, whole: int | None) -> None:
@@ -199,15 +242,19 @@ class Web:
         if whole is not None and content.length > whole:
             raise self._changed()
 
-    def _go_on(self, content: Content, tag: str, whole: int) -> None:
-        """Asks for the rest, of the same version."""
-        answer = self._ask({"Range": f"bytes={content.length}-", "If-Match": tag})
-        span = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", answer.header("Content-Range") or "")
+    def _go_on(self, content: Content, tag: str, whole: int, wanted: tuple[int, int]) -> None:
+        """Asks for the rest of the wanted bytes, of the same version."""
+        begin, end = wanted[0] + content.length, wanted[1]
+        if begin == end:
+            return
+        last = "" if end == whole else end - 1
+        answer = self._ask({"Range": f"bytes={begin}-{last}", "If-Match": tag})
+        span = _SPAN.fullmatch(answer.header("Content-Range") or "")
         same = answer.status == 206 and answer.header("ETag") in (None, tag)
-        if not same or span is None or span[1] != str(content.length) or span[3] != str(whole):
+        if not same or span is None or (span[1], span[3]) != (str(begin), str(whole)):
             answer.close()
             raise self._changed()
-        self._take(answer, content, whole)
+        self._take(answer, content, end - wanted[0])
 
     def _changed(self) -> UnreachableError:
         return UnreachableError(

@@ -13,7 +13,7 @@ use crate::remote::socket::{Socket, Waker};
 use farcall_rpc_proto::{
     CALL_STATUS, CALLBACKS, CREDIT, DEADLINES, DIRECTORY, ESTIMATES, FILES, HANDLES, Hello, JOBS,
     KEPT_OBJECTS, LOANS, NAMES, OBJECTS, OPERATION, OUTPUT, PARTS, ProtocolError, REGISTER,
-    RESERVATIONS, SHARED_MEMORY, SOURCES, WRITES,
+    RESERVATIONS, ROWS, SHARED_MEMORY, SOURCES, WRITES,
 };
 use farcall_spin::Spin;
 use std::io;
@@ -84,7 +84,8 @@ impl Connection {
             | SOURCES
             | CALL_STATUS
             | DEADLINES
-            | WRITES;
+            | WRITES
+            | ROWS;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }

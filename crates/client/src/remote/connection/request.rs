@@ -13,7 +13,7 @@ use crate::remote::callbacks::{self, Callbacks};
 use crate::remote::files::Files;
 use crate::remote::requests::functions;
 use farcall_rpc_proto::client::Answer;
-use farcall_rpc_proto::{CallId, CallName, FailureKind, Receipt, Times};
+use farcall_rpc_proto::{CallId, CallName, FailureKind, Times};
 use farcall_spin::Waiter;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -69,6 +69,13 @@ impl Request {
     /// Its number on the connection.
     pub(crate) fn id(&self) -> CallId {
         self.id
+    }
+
+    /// The same request, whose answer is an array that the server makes for it. If the request is
+    /// given up, the array is dropped.
+    pub(crate) fn for_an_array(self) -> Request {
+        self.connection.lock().makes_array(self.id);
+        self
     }
 
     /// Waits for the answer, which `read` takes apart.
@@ -156,13 +163,10 @@ impl Request {
         })
     }
 
-    /// Takes the receipt of an array that was written to an address, once.
-    pub(crate) fn take_receipt(&self) -> Option<Result<Receipt, Error>> {
-        Some(match self.take_answer()? {
-            Ok(Answer::Receipt(receipt)) => Ok(receipt),
-            Ok(_) => Err(self.connection.unexpected()),
-            Err(error) => Err(error),
-        })
+    /// Takes the answer of a request that has ended, which `read` takes apart, once.
+    pub(crate) fn take<T>(&self, read: fn(Answer) -> Option<T>) -> Option<Result<T, Error>> {
+        let answer = self.take_answer()?;
+        Some(answer.and_then(|answer| read(answer).ok_or_else(|| self.connection.unexpected())))
     }
 
     /// Takes the end of a request: success or error, once.

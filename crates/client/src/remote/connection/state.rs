@@ -64,6 +64,8 @@ struct Open {
     printed: Option<Arc<Printed>>,
     /// The caller has given the request up.
     abandoned: bool,
+    /// The answer is an array that the server has made for this request.
+    makes_array: bool,
     /// Set if the arrays of the request are large.
     bulk: Option<Bulk>,
 }
@@ -241,6 +243,13 @@ impl State {
         let id = open(&mut self.proto).map_err(Loss::Protocol)?;
         self.open.insert(id, Open::default());
         Ok(id)
+    }
+
+    /// Marks a request whose answer is an array that the server makes for it.
+    pub(crate) fn makes_array(&mut self, id: CallId) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.makes_array = true;
+        }
     }
 
     /// Takes the callback that a call waits for, once.

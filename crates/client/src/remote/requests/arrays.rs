@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::remote::connection::{Connection, Request, Transfer, answered};
 use farcall_rpc_proto::{
     ArrayForm, ArrayPart, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, LOANS, Pull,
-    Put, SOURCES, WRITES, Write,
+    Put, ROWS, SOURCES, WRITES, Write,
 };
 use std::sync::Arc;
 
@@ -125,13 +125,23 @@ pub(crate) fn lend(connection: &Arc<Connection>, handle: HandleId) -> Result<Han
     Ok(record.id)
 }
 
-/// Makes the server read an array from another server or from a source.
-pub(crate) fn pull(connection: &Arc<Connection>, pull: &Pull) -> Result<HandleRecord, Error> {
+/// Begins to make the server read an array from another server or from a source.
+pub(crate) fn begin_pull(connection: &Arc<Connection>, pull: &Pull) -> Result<Request, Error> {
     check_loans(connection)?;
     if pull.source.is_some() {
         connection.check(SOURCES, FailureKind::BadArgument, "read addresses")?;
     }
-    connection.ask(|proto| proto.pull(pull), answered!(Handle))
+    let options = pull.source.as_ref();
+    if options.is_some_and(|options| options.rows.is_some()) {
+        connection.check(ROWS, FailureKind::BadArgument, "read parts of addresses")?;
+    }
+    let request = connection.begin(|proto| proto.pull(pull))?;
+    Ok(request.for_an_array())
+}
+
+/// Makes the server read an array from another server or from a source.
+pub(crate) fn pull(connection: &Arc<Connection>, pull: &Pull) -> Result<HandleRecord, Error> {
+    begin_pull(connection, pull)?.answer(answered!(Handle))
 }
 
 /// Begins to write an array to an address outside of Farcall.

@@ -5,8 +5,8 @@ use super::calls::dgesv_values;
 use super::{Answer, Case, Elements, Request, case};
 use farcall_rpc_proto::{
     ArrayForm, ArrayPart, CREDIT, Call, Failure, FailureKind, HANDLES, HandleId, HandlePage,
-    HandleRecord, Hello, LOANS, Limits, PARTS, Pull, Put, Receipt, SOURCES, SourceOptions, WRITES,
-    Write,
+    HandleRecord, Hello, LOANS, Limits, PARTS, Pull, Put, ROWS, Receipt, Rows, SOURCES,
+    SourceOptions, WRITES, Write,
 };
 
 pub(super) fn handles() -> Case {
@@ -224,6 +224,49 @@ pub(super) fn sources() -> Case {
         (Request::Pull(raw), Answer::Failure(refused)),
     ];
     case("sources", about, exchanges).offering(HANDLES | LOANS | SOURCES)
+}
+
+/// Parts of arrays at addresses outside of Farcall.
+pub(super) fn parts_of_sources() -> Case {
+    let about = "The client asks the server to read rows 1000 to 1999 of a file, and then all rows \
+                 from 2000 on. Needs the feature bit 26, that the server reads parts.";
+    let part = |begin: u64, end: Option<u64>| {
+        Request::Pull(Pull {
+            address: "folder:runs/7.npy".to_string(),
+            loan: HandleId([0; 16]),
+            form: ArrayForm {
+                element: "double".to_string(),
+                shape: Vec::new(),
+                column_major: false,
+            },
+            stays: false,
+            source: Some(SourceOptions {
+                rows: Some(Rows { begin, end }),
+                ..SourceOptions::default()
+            }),
+        })
+    };
+    let record = HandleRecord {
+        id: HandleId([0x5a; 16]),
+        form: ArrayForm {
+            element: "double".to_string(),
+            shape: vec![1000],
+            column_major: false,
+        },
+        number: 8,
+        stays: false,
+        used: 1_700_000_000_000,
+        on_disk: false,
+        undefined: None,
+    };
+    let text = "the source `folder:runs/7.npy` has an array of shape (1500,), which does not have \
+                the rows 2000 to 1500";
+    let refused = Failure::new(FailureKind::BadArgument, text);
+    let exchanges = vec![
+        (part(1000, Some(2000)), Answer::Handle(record)),
+        (part(2000, None), Answer::Failure(refused)),
+    ];
+    case("parts-of-sources", about, exchanges).offering(HANDLES | LOANS | SOURCES | ROWS)
 }
 
 /// Results at addresses outside of Farcall.

@@ -1,10 +1,10 @@
 //! Passes events from the server to the requests that they belong to. `proto` has checked that an
-//! event is allowed. A request that was abandoned gets nothing, and memory or objects that arrive
-//! for it are given back.
+//! event is allowed. A request that was abandoned gets nothing, and memory, objects or arrays that
+//! arrive for it are given back.
 
 use super::{Loss, Peer, State};
 use farcall_rpc_proto::client::{Answer, Event};
-use farcall_rpc_proto::{CallId, Callback};
+use farcall_rpc_proto::{CallId, Callback, HandleId};
 use std::io;
 
 impl State {
@@ -34,6 +34,9 @@ impl State {
                     self.proto.unshare(id);
                 }
                 Ok(Answer::Created | Answer::Objects(_)) => self.proto.delete(id),
+                Ok(Answer::Handle(made)) if open.makes_array && !made.stays => {
+                    self.drop_made(made.id)
+                }
                 _ => {}
             }
             return;
@@ -43,6 +46,13 @@ impl State {
         }
         self.ended.insert(id, end);
         self.seat.end(id);
+    }
+
+    /// Drops an array that nobody waits for any more.
+    fn drop_made(&mut self, array: HandleId) {
+        if let Ok(id) = self.ask(|proto| proto.drop_handle(array)) {
+            self.open.entry(id).or_default().abandoned = true;
+        }
     }
 
     /// Keeps memory that came with an answer for the request that asked for it.

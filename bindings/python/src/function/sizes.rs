@@ -1,0 +1,88 @@
+//! Sizes that the caller leaves out. A number that is a whole dimension of an array follows from
+//! the array that the caller gives. Nobody but the source knows the size of a source, so the server
+//! reads it first, and the call takes the array that it has then.
+
+use super::Function;
+use super::arguments::Given;
+use crate::handle::Handle;
+use crate::origin;
+use crate::source::Source;
+use farcall_client::ArrayForm;
+use farcall_idl::{Mode, Op, Order, Param};
+use pyo3::prelude::*;
+
+impl Function {
+    /// Fills in sizes that were left out and that an array of the call has.
+    pub(super) fn fill_sizes<'py>(&self, py: Python<'py>, given: &mut Given<'py>) -> PyResult<()> {
+        let params = self.params();
+        let is_absent =
+            |given: &Given<'_>, index: usize| given.get(index).is_none_or(Option::is_none);
+        let is_size = |param: &Param| {
+            param.is_value() && param.is_passed() && param.mode == Mode::In && param.ty.is_integer()
+        };
+        let mut left_out = params.iter().enumerate();
+        if !left_out.any(|(index, param)| is_size(param) && is_absent(given, index)) {
+            return Ok(());
+        }
+        for (index, param) in params.iter().enumerate() {
+            let size = |position: usize| match param.dims[position].size.ops() {
+                [Op::Param(size)] => Some(usize::from(*size)),
+                _ => None,
+            };
+            let sizes = (0..param.dims.len()).filter_map(|at| Some((at, size(at)?)));
+            let sizes =
+                sizes.filter(|(_, size)| is_size(&params[*size]) && is_absent(given, *size));
+            let sizes: Vec<(usize, usize)> = sizes.collect();
+            let Some(value) = given[index].clone().filter(|_| !sizes.is_empty()) else {
+                continue;
+            };
+            let value = match value.cast::<Source>() {
+                Ok(source) => self.read_first(py, param, source.get())?,
+                Err(_) => Some(value),
+            };
+            let Some(value) = value.filter(|value| !value.is_none()) else {
+                continue;
+            };
+            let shape = value.getattr("shape").and_then(|shape| shape.extract());
+            let Ok(shape): PyResult<Vec<u64>> = shape else {
+                continue;
+            };
+            if shape.len() != param.dims.len() {
+                continue;
+            }
+            let last = shape.len() - 1;
+            for (position, size) in sizes {
+                let length = match self.client.interface().order() {
+                    Order::RowMajor => shape[position],
+                    Order::ColumnMajor => shape[last - position],
+                };
+                given[size] = Some(length.into_pyobject(py)?.into_any());
+            }
+            given[index] = Some(value);
+        }
+        Ok(())
+    }
+
+    /// Lets the server read a source before the call. Behind a metaserver, nobody knows yet which
+    /// server will compute; then the sizes must be given.
+    fn read_first<'py>(
+        &self,
+        py: Python<'py>,
+        param: &Param,
+        source: &Source,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let server = self.client.server();
+        if param.mode != Mode::In || server.is_metaserver() {
+            return Ok(None);
+        }
+        let form = ArrayForm {
+            element: param.ty.name().to_owned(),
+            shape: Vec::new(),
+            column_major: self.client.interface().order() == Order::ColumnMajor,
+        };
+        let read = origin::ask(py, || server.read_source(source.client(), form, false))?;
+        let (array, is_own) = read;
+        let handle = Handle::new(array, self.origin.clone(), is_own);
+        Ok(Some(Bound::new(py, handle)?.into_any()))
+    }
+}
