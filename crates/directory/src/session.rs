@@ -12,7 +12,7 @@ use crate::{Directory, Refusal, Viewer};
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
     CallId, DIRECTORY, Failure, FailureKind, FunctionSummary, Hello, Kind, Listing, NAMES,
-    OPERATION,
+    OPERATION, SNAPSHOTS,
 };
 use std::collections::BTreeSet;
 
@@ -34,6 +34,16 @@ pub struct Peer {
     pub site: String,
 }
 
+impl Peer {
+    /// Which named data the peer sees.
+    pub fn viewer(&self) -> Viewer<'_> {
+        Viewer {
+            user: &self.user,
+            sees_all: self.sees_all,
+        }
+    }
+}
+
 /// A connection that was accepted. Numbers of connections are never reused.
 #[derive(Clone, Debug)]
 pub struct Session {
@@ -47,7 +57,7 @@ pub struct Session {
 /// The greeting of a metaserver.
 pub fn hello(agent: &str) -> Hello {
     let mut hello = Hello::new(agent);
-    hello.features |= DIRECTORY | OPERATION | NAMES;
+    hello.features |= DIRECTORY | OPERATION | NAMES | SNAPSHOTS;
     hello
 }
 
@@ -60,6 +70,11 @@ impl Session {
             joined: BTreeSet::new(),
             hints: Hints::default(),
         }
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
     }
 
     /// Answers a request, at `now` in seconds since 1970. `reached` turns the address at which a
@@ -135,12 +150,12 @@ impl Session {
             }
             Kind::FindData => {
                 let find: FindData = read(message)?;
-                let found = directory.find_data(now, self.viewer(), &find);
+                let found = directory.find_data(now, self.peer.viewer(), &find);
                 return Ok(Some((Kind::DataFound, found.to_bytes())));
             }
             Kind::ListData => {
                 let ListData { after } = read(message)?;
-                let listed = directory.list_data(now, self.viewer(), after.as_ref());
+                let listed = directory.list_data(now, self.peer.viewer(), after.as_ref());
                 return Ok(Some((Kind::DataListed, listed.to_bytes())));
             }
             Kind::Find => {
@@ -192,13 +207,6 @@ impl Session {
         let transfers = self.hints.possible(observed, placed.as_ref(), now);
         let user = (self.peer.site.as_str(), crate::digest(&self.peer.user));
         directory.learn(user, server, placed.as_ref(), transfers);
-    }
-
-    fn viewer(&self) -> Viewer<'_> {
-        Viewer {
-            user: &self.peer.user,
-            sees_all: self.peer.sees_all,
-        }
     }
 
     fn join(

@@ -1,7 +1,7 @@
 //! One connection. Its thread reads a request, asks the directory, and answers.
 
 use crate::access::Access;
-use crate::{Shared, status};
+use crate::{Shared, snapshot, status};
 use farcall_access::{Claim, Found, Proving, Refusal, User};
 use farcall_client::Address;
 use farcall_directory::session::{self, Peer};
@@ -192,6 +192,11 @@ impl Session<'_> {
         drop(directory);
         match left {
             None => Ok(()),
+            Some(Event::AskSnapshot(request, asked)) => {
+                let text = snapshot::text(self.shared, session.peer(), &asked);
+                self.proto.status_text(request, text);
+                Ok(())
+            }
             Some(Event::Status(request)) => {
                 let text = status::text(self.shared);
                 self.proto.status_text(request, text);

@@ -7,8 +7,8 @@ use crate::functions::{Counts, Functions};
 use crate::notes::Notes;
 use crate::settings::Groups;
 use farcall_metrics::{Bounded, Histogram};
-use farcall_rpc_proto::Nanos;
-use std::collections::BTreeMap;
+use farcall_rpc_proto::{JobId, Nanos, User};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Times of all calls, and counts of calls that were refused.
 #[derive(Debug, Default)]
@@ -23,10 +23,31 @@ pub struct Totals {
     pub users: Bounded<UserTotals>,
     /// Totals by group of users.
     pub groups: BTreeMap<String, UserTotals>,
+    /// The calls of functions that ended last, the latest first.
+    pub(crate) recent: VecDeque<Recent>,
     /// The record of calls, if the shell keeps one.
     pub(crate) notes: Option<Notes>,
     /// Number of functions that were called.
     functions: u32,
+}
+
+/// Calls that are remembered after they have ended, for those who watch.
+const MOST_RECENT: usize = 100;
+
+/// A call that has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Recent {
+    pub(crate) user: User,
+    pub(crate) function: u64,
+    pub(crate) job: Option<JobId>,
+    pub(crate) pes: u32,
+    /// Seconds in the library, as predicted when it was queued.
+    pub(crate) predicted: Option<f64>,
+    /// SEND, wait, EXEC, RECV.
+    pub(crate) nanos: [Nanos; 4],
+    pub(crate) bytes: [u64; 2],
+    /// When it ended.
+    pub(crate) at: Nanos,
 }
 
 /// Totals of one user, or of a group.
@@ -79,6 +100,7 @@ impl Totals {
         let bytes = [call.layout.sent_bytes(), call.layout.returned_bytes()];
         // Not for a transfer of a result or an array, which no function has computed.
         if functions.get(call.function).is_ok() {
+            self.remember(call, nanos, bytes, now);
             let pe_seconds = nanos[2] as f64 * 1e-9 * f64::from(call.run.pes.max(1));
             self.users.get(call.user.name()).count(pe_seconds);
             for (name, _) in groups.iter().filter(|(_, group)| group.has(&call.user)) {
@@ -101,6 +123,20 @@ impl Totals {
         {
             log(call, &function.interface.qualified_name(), bytes, nanos);
         }
+    }
+
+    fn remember(&mut self, call: &ActiveCall, nanos: [Nanos; 4], bytes: [u64; 2], at: Nanos) {
+        self.recent.truncate(MOST_RECENT - 1);
+        self.recent.push_front(Recent {
+            user: call.user.clone(),
+            function: call.function,
+            job: call.job_id(),
+            pes: call.run.pes,
+            predicted: call.run.predicted,
+            nanos,
+            bytes,
+            at,
+        });
     }
 
     /// Counts a call that has failed.

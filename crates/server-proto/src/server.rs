@@ -185,6 +185,7 @@ impl Server {
         hello.calls = u32::try_from(limits.calls).ok();
         hello.features |= proto::LOANS | proto::NAMES | proto::RESERVATIONS;
         hello.features |= proto::SOURCES | proto::CALL_STATUS | proto::WRITES;
+        hello.features |= proto::SNAPSHOTS;
         if cx.settings.has_state {
             hello.features |= proto::JOBS;
         }

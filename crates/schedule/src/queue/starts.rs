@@ -101,6 +101,19 @@ impl ExpectedStarts {
         }
     }
 
+    /// Predicts the starts again for somebody who asks, if the last time is long enough ago.
+    pub fn renew(&mut self, queue: &Queue, now: Nanos, seconds: impl Fn(u64, u32) -> Option<f64>) {
+        let pause = (queue.waiting().len() as u64).saturating_mul(ASKED);
+        if now >= self.at.saturating_add(pause) {
+            self.predict(queue, now, seconds);
+        }
+    }
+
+    /// How many calls will probably start before this one; `None` if this is too far ahead.
+    pub fn place(&self, call: u64) -> Option<u32> {
+        self.known.get(&call).map(|expected| expected.before)
+    }
+
     /// When a call that waits will probably start, in seconds from now; `None` if this is too far
     /// ahead, or if the call has just come and many wait.
     pub fn of(
@@ -110,10 +123,7 @@ impl ExpectedStarts {
         now: Nanos,
         seconds: impl Fn(u64, u32) -> Option<f64>,
     ) -> Option<(Expected, Interval)> {
-        let pause = (queue.waiting().len() as u64).saturating_mul(ASKED);
-        if now >= self.at.saturating_add(pause) {
-            self.predict(queue, now, seconds);
-        }
+        self.renew(queue, now, seconds);
         let known = *self.known.get(&call)?;
         let passed = now.saturating_sub(self.at) as f64 * 1e-9;
         let wait = known.start.saturating_sub(self.at) as f64 * 1e-9;

@@ -70,7 +70,7 @@ fn of_durable(engine: &mut Engine, state: DurableState, stage: Stage) -> CallSta
 }
 
 /// The status of a call that is in memory.
-fn of_active(engine: &mut Engine, key: CallKey) -> CallStatus {
+pub(super) fn of_active(engine: &mut Engine, key: CallKey) -> CallStatus {
     let now = engine.cx.now();
     let call = &engine.cx.calls[key];
     match call.state {
