@@ -40,6 +40,7 @@ mod texts;
 mod token;
 mod trunk;
 mod up;
+mod web;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::Failure;

@@ -4,6 +4,7 @@
 
 use crate::call::ActiveCall;
 use crate::functions::{Counts, Functions};
+use crate::keys::{CallKey, Key};
 use crate::notes::Notes;
 use crate::settings::Groups;
 use farcall_metrics::{Bounded, Histogram};
@@ -37,6 +38,7 @@ const MOST_RECENT: usize = 100;
 /// A call that has ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Recent {
+    pub(crate) number: u64,
     pub(crate) user: User,
     pub(crate) function: u64,
     pub(crate) job: Option<JobId>,
@@ -85,7 +87,7 @@ impl Totals {
     /// the last argument to the start.
     pub(crate) fn add(
         &mut self,
-        call: &ActiveCall,
+        (key, call): (CallKey, &ActiveCall),
         functions: &mut Functions,
         groups: &Groups,
         now: Nanos,
@@ -100,7 +102,7 @@ impl Totals {
         let bytes = [call.layout.sent_bytes(), call.layout.returned_bytes()];
         // Not for a transfer of a result or an array, which no function has computed.
         if functions.get(call.function).is_ok() {
-            self.remember(call, nanos, bytes, now);
+            self.remember((key, call), nanos, bytes, now);
             let pe_seconds = nanos[2] as f64 * 1e-9 * f64::from(call.run.pes.max(1));
             self.users.get(call.user.name()).count(pe_seconds);
             for (name, _) in groups.iter().filter(|(_, group)| group.has(&call.user)) {
@@ -125,9 +127,16 @@ impl Totals {
         }
     }
 
-    fn remember(&mut self, call: &ActiveCall, nanos: [Nanos; 4], bytes: [u64; 2], at: Nanos) {
+    fn remember(
+        &mut self,
+        (key, call): (CallKey, &ActiveCall),
+        nanos: [Nanos; 4],
+        bytes: [u64; 2],
+        at: Nanos,
+    ) {
         self.recent.truncate(MOST_RECENT - 1);
         self.recent.push_front(Recent {
+            number: key.number(),
             user: call.user.clone(),
             function: call.function,
             job: call.job_id(),

@@ -131,6 +131,9 @@ fn of_queued(engine: &mut Engine, key: CallKey) -> CallStatus {
             "waits for its reservation, which begins in {:.0} s",
             from.saturating_sub(now) as f64 * 1e-9
         ),
+        Reason::Booked if wanted == 1 => {
+            "waits for 1 processor element that is reserved now".to_string()
+        }
         Reason::Booked => format!("waits for {} that are reserved now", elements(wanted)),
     };
     if let (Reason::Turn, Some((expected, _))) = (reason, &expected) {

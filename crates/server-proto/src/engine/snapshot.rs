@@ -307,7 +307,7 @@ fn ended(engine: &Engine, one: &Recent, look: &Look<'_>) -> Call {
     let ago_s = engine.cx.now().saturating_sub(one.at) as f64 * 1e-9;
     let job = one.job.filter(|_| one.user == look.user);
     Call {
-        number: one.at,
+        number: one.number,
         job: job.map(|job| job.to_string()),
         user: text(one.user.name()),
         function: function_name(engine, one.function),
