@@ -101,15 +101,13 @@ impl ExpectedStarts {
         }
     }
 
-    /// Predicts the starts again for somebody who asks, if the last time is long enough ago.
-    pub fn renew(&mut self, queue: &Queue, now: Nanos, seconds: impl Fn(u64, u32) -> Option<f64>) {
-        let pause = (queue.waiting().len() as u64).saturating_mul(ASKED);
-        if now >= self.at.saturating_add(pause) {
-            self.predict(queue, now, seconds);
-        }
+    /// Whether starts were ever predicted.
+    pub fn has_predicted(&self) -> bool {
+        self.rounds > 0
     }
 
-    /// How many calls will probably start before this one; `None` if this is too far ahead.
+    /// How many calls will start before this one by the last prediction; `None` if this was too far
+    /// ahead.
     pub fn place(&self, call: u64) -> Option<u32> {
         self.known.get(&call).map(|expected| expected.before)
     }
@@ -123,7 +121,15 @@ impl ExpectedStarts {
         now: Nanos,
         seconds: impl Fn(u64, u32) -> Option<f64>,
     ) -> Option<(Expected, Interval)> {
-        self.renew(queue, now, seconds);
+        let pause = (queue.waiting().len() as u64).saturating_mul(ASKED);
+        if now >= self.at.saturating_add(pause) {
+            self.predict(queue, now, seconds);
+        }
+        self.last(call, now)
+    }
+
+    /// The same by the last prediction, which costs next to nothing.
+    pub fn last(&self, call: u64, now: Nanos) -> Option<(Expected, Interval)> {
         let known = *self.known.get(&call)?;
         let passed = now.saturating_sub(self.at) as f64 * 1e-9;
         let wait = known.start.saturating_sub(self.at) as f64 * 1e-9;

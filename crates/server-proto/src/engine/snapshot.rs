@@ -4,7 +4,8 @@
 //! A look at all calls is rare if they are many: the [`Board`] keeps their order meanwhile. So the
 //! work is bounded in proportion to the time that passes.
 
-use super::{Engine, Overview, call_status};
+use super::call_status::{self, Starts};
+use super::{Engine, Overview};
 use crate::account::Recent;
 use crate::call::{ActiveCall, State, Task};
 use crate::keys::{CallKey, ConnectionKey, Key};
@@ -98,7 +99,13 @@ fn renew(engine: &mut Engine) {
     }
     let (cx, elements) = (&engine.cx, &mut engine.elements);
     let predict = |id, pes| cx.predict(id, pes);
-    elements.expected.renew(&elements.queue, now, predict);
+    let queue = &elements.queue;
+    match queue.waiting().next() {
+        Some(first) if !elements.expected.has_predicted() => {
+            elements.expected.of(queue, first, now, predict);
+        }
+        _ => elements.expected.look_ahead(queue, now, predict),
+    }
     let expected = &elements.expected;
     let functions = cx
         .calls
@@ -170,7 +177,7 @@ fn function_name(engine: &Engine, function: u64) -> String {
 /// A call under way; `None` if it has ended.
 fn row(engine: &mut Engine, key: CallKey, look: &Look<'_>) -> Option<Call> {
     engine.cx.calls.get(key)?;
-    let status = call_status::of_active(engine, key);
+    let status = call_status::of_active(engine, key, Starts::Last);
     let now = engine.cx.now();
     let call = &engine.cx.calls[key];
     let is_own = call.user == look.user;
@@ -372,3 +379,6 @@ fn data(engine: &Engine, look: &Look<'_>) -> List<Data> {
         holders: Vec::new(),
     })
 }
+
+#[cfg(test)]
+mod tests;
