@@ -191,6 +191,32 @@ def test_arrays_that_neither_memory_nor_disk_takes_are_an_error(start, libc, tmp
     assert all((handle.get().view(np.int8) == 0).all() for handle in kept)
 
 
+def test_arrays_make_way_for_calls(start, libc, tmp_path):
+    settings, folder = tmp_path / "settings.toml", tmp_path / "temporary"
+    folder.mkdir()
+    limits = "[limits]\nmemory = 8000000\n[data]\nmemory = 8000000\n"
+    settings.write_text(f"{limits}[workers]\nfolder = '{folder}'\n")
+    server = start(libc, options=["--config", str(settings)]).connect(same_host=False)
+    fill, large = server.function("fill"), np.zeros(6_000_000, np.int8)
+    kept = [server.put(np.full(1_500_000, value, np.int8)) for value in range(4)]
+    assert not any(handle.on_disk for handle in kept)
+    fill(large, 5, large.size)
+    assert (large == 5).all()
+    assert all(handle.on_disk for handle in kept[:3])
+    for value, handle in enumerate(kept):
+        assert (handle.get().view(np.int8) == value).all()
+    # A call that nobody's end would give memory is refused.
+    moved = folder.rename(tmp_path / "elsewhere")
+    match = r"fill: 6000000 bytes are needed.* stored arrays use [0-9]+: drop.* accepts none: "
+    with pytest.raises(farcall.ServerError, match=match):
+        fill(large, 6, large.size)
+    moved.rename(folder)
+    for handle in kept:
+        handle.drop()
+    fill(large, 7, large.size)
+    assert (large == 7).all()
+
+
 def test_from_the_shell(library_server, tmp_path):
     def farcall_(*words, status=0):
         words = [FARCALL, *map(str, words), "--server", library_server.address]

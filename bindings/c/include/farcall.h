@@ -806,6 +806,13 @@ farcall_status farcall_use_reservation(farcall_function *function, uint64_t id);
 // `server` is from `farcall_connect`.
 farcall_status farcall_release_reservation(farcall_server *server, uint64_t id);
 
+// From now on, the server promises that a call of the function ends within so many seconds, or
+// refuses it: `farcall_error_message` says what it can promise. With 0, calls have no deadline,
+// which is the default. Since `FARCALL_1.7`.
+//
+// `function` is from `farcall_function_of`.
+farcall_status farcall_set_deadline(farcall_function *function, double seconds);
+
 /*
  * ---- Channels ----
  *

@@ -11,6 +11,7 @@ use std::ffi::{CString, c_char};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// A function of a server.
 pub struct Function {
@@ -28,6 +29,8 @@ pub struct Function {
     pub(crate) output: Mutex<Option<Output>>,
     /// The reservation that its calls use; 0 for none.
     pub(crate) reservation: AtomicU64,
+    /// Nanoseconds within which its calls must end; 0 for no deadline.
+    pub(crate) deadline: AtomicU64,
 }
 
 /// The times of a call in seconds.
@@ -71,6 +74,7 @@ impl Function {
             libraries: Mutex::default(),
             output: Mutex::default(),
             reservation: AtomicU64::new(0),
+            deadline: AtomicU64::new(0),
             client,
         }
     }
@@ -82,9 +86,13 @@ impl Function {
             Some(output) => Cow::Owned(self.client.with_output(Some(output.clone()))),
             None => Cow::Borrowed(&self.client),
         };
-        match self.reservation.load(Ordering::Relaxed) {
+        let client = match self.reservation.load(Ordering::Relaxed) {
             0 => client,
             id => Cow::Owned(client.with_reservation(Some(id))),
+        };
+        match self.deadline.load(Ordering::Relaxed) {
+            0 => client,
+            nanos => Cow::Owned(client.with_deadline(Some(Duration::from_nanos(nanos)))),
         }
     }
 

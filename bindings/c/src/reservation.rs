@@ -124,3 +124,22 @@ pub unsafe extern "C" fn farcall_use_reservation(function: *mut Function, id: u6
         Ok(Status::FarcallOk)
     })
 }
+
+/// From now on, the server promises that a call of the function ends within so many seconds, or
+/// refuses it: `farcall_error_message` says what it can promise. With 0, calls have no deadline,
+/// which is the default. Since `FARCALL_1.7`.
+///
+/// # Safety
+/// `function` is from `farcall_function_of`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_set_deadline(function: *mut Function, seconds: f64) -> Status {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let function = unsafe { share(function) }?;
+        let time = Duration::try_from_secs_f64(seconds)
+            .map_err(|error| Problem::argument(format!("deadline: {seconds} s: {error}")))?;
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        function.deadline.store(nanos, Ordering::Relaxed);
+        Ok(Status::FarcallOk)
+    })
+}

@@ -17,7 +17,7 @@ use crate::result::Results;
 use crate::server::seconds;
 use crate::source::Receipt;
 use crate::times::Times;
-use crate::{callback, error, transaction};
+use crate::{callback, error, trace, transaction};
 use farcall_client::{Argument, LaidOut, Output};
 use farcall_idl::{Mode, Order};
 use pyo3::prelude::*;
@@ -240,10 +240,9 @@ impl Function {
         };
         let mut arguments: Vec<_> = slots.iter().map(argument).collect();
         arguments.extend(callbacks);
-        let retention = self.retention;
+        let (retention, client) = (self.retention, trace::traced(py, &self.client));
         let job = self.origin.ask(py, || {
-            self.client
-                .submit_laid_out(laid_out, &mut arguments, retention)
+            client.submit_laid_out(laid_out, &mut arguments, retention)
         })?;
         Ok(DurableCall::new(job, self.origin.clone()))
     }
@@ -336,8 +335,10 @@ impl Function {
     /// Calls the function. Arguments are in the order of the interface, or by name. The call makes
     /// the OUT arguments that are left out. It returns OUT and INOUT arguments as a named tuple, or
     /// `None` if the function has none. Callbacks run on this thread while it waits. With
-    /// `timeout`, the call ends with `TimeoutError` after so many seconds, unless the function has
-    /// an argument of that name.
+    /// `timeout`, the call ends with `TimeoutError` after so many seconds. With `before`, the
+    /// server promises that the call ends within so many seconds, or refuses it: `earliest` of the
+    /// error is the time that it can promise. An argument of the function that has one of these
+    /// names goes first.
     #[pyo3(signature = (*args, **kwargs))]
     pub(crate) fn __call__<'py>(
         slf: &Bound<'py, Self>,
@@ -346,6 +347,13 @@ impl Function {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let this = slf.get();
+        if let Some((timely, others)) = this.timely(py, kwargs)? {
+            let timely = Bound::new(py, timely)?;
+            let result = Function::__call__(&timely, py, args, Some(&others));
+            let times = timely.get().times();
+            times.into_iter().for_each(|times| this.took(times));
+            return result;
+        }
         if let Some(transaction) = transaction::active(py) {
             return this.record(py, &transaction, args, kwargs);
         }
@@ -417,7 +425,8 @@ impl Function {
 
     /// Starts a call and returns its future at once. Any number of calls may be under way at one
     /// server. The future holds the arrays; do not use them until it is done. With `timeout`, the
-    /// call is given up after so many seconds, and the future raises `TimeoutError`.
+    /// call is given up after so many seconds, and the future raises `TimeoutError`. `before` is as
+    /// in a call.
     #[pyo3(signature = (*args, **kwargs))]
     fn call_async<'py>(
         slf: &Bound<'py, Self>,
@@ -425,17 +434,20 @@ impl Function {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Future> {
         let (py, function) = (slf.py(), slf.get());
+        if let Some((timely, others)) = function.timely(py, kwargs)? {
+            return Function::call_async(&Bound::new(py, timely)?, args, Some(&others));
+        }
         if transaction::active(py).is_some() {
             let text = "a transaction records its calls: call the function without `call_async`";
             return Err(error::arguments(py, &function.name, text));
         }
-        let (limit, kwargs) = function.take_timeout(py, kwargs)?;
+        let (limit, kwargs) = function.take_seconds(py, TIMEOUT, kwargs)?;
         let start = Instant::now();
         let (laid_out, mut arguments, slots) = function.prepare(py, args, kwargs.as_ref())?;
+        let client = trace::traced(py, &function.client);
         // SAFETY: the future holds the slots until the call has ended. The user must not use the
         // arrays until then: that is the contract of a call.
-        let pending =
-            py.detach(|| unsafe { function.client.start_laid_out(laid_out, &mut arguments) });
+        let pending = py.detach(|| unsafe { client.start_laid_out(laid_out, &mut arguments) });
         let pending = pending.map_err(|error| error::from_client(py, &error))?;
         let kept = slots.into_iter().map(|slot| slot.map(Slot::keep));
         let limit = limit.map(|limit| (limit, start));
@@ -446,6 +458,8 @@ impl Function {
 
 /// The name of a call's time limit among its arguments.
 const TIMEOUT: &str = "timeout";
+/// The name of a call's deadline among its arguments.
+const BEFORE: &str = "before";
 
 /// What was written to addresses, by parameter.
 pub(crate) type Receipts = Vec<(usize, farcall_client::Receipt)>;
@@ -457,40 +471,65 @@ impl Function {
     /// Whether a call has a time limit of its own.
     fn has_timeout(&self, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
         let given = kwargs.map(|kwargs| kwargs.contains(TIMEOUT)).transpose()?;
-        Ok(given == Some(true) && self.takes_timeout())
+        Ok(given == Some(true) && self.takes(TIMEOUT))
     }
 
-    /// Whether `timeout` is the time limit of a call, and no argument of the function.
-    fn takes_timeout(&self) -> bool {
+    /// Whether a name is an option of a call, and no argument of the function.
+    fn takes(&self, option: &str) -> bool {
         let interface = self.client.interface();
         let callbacks = interface.callbacks.iter().map(|callback| &callback.name);
         let params = self.params().iter().map(|param| &param.name);
-        !params.chain(callbacks).any(|name| name == TIMEOUT)
+        !params.chain(callbacks).any(|name| name == option)
     }
 
-    /// The time limit of a call, and its other arguments by name.
-    fn take_timeout<'py>(
+    /// The function with the deadline of a call, if there is one, and its other arguments by name.
+    fn timely<'py>(
         &self,
         py: Python<'py>,
         kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Option<(Function, Bound<'py, PyDict>)>> {
+        let given = kwargs.map(|kwargs| kwargs.contains(BEFORE)).transpose()?;
+        if given != Some(true) || !self.takes(BEFORE) {
+            return Ok(None);
+        }
+        let (before, others) = self.take_seconds(py, BEFORE, kwargs)?;
+        let others = others.unwrap_or_else(|| PyDict::new(py));
+        let timely = self.client.with_deadline(before);
+        let timely = Function::new(timely, self.origin.clone());
+        let retention = self.retention;
+        Ok(Some((
+            Function {
+                retention,
+                ..timely
+            },
+            others,
+        )))
+    }
+
+    /// An option of a call that is a time, and its other arguments by name.
+    fn take_seconds<'py>(
+        &self,
+        py: Python<'py>,
+        option: &str,
+        kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<(Option<Duration>, Option<Bound<'py, PyDict>>)> {
-        let Some(kwargs) = kwargs.filter(|_| self.takes_timeout()) else {
+        let Some(kwargs) = kwargs.filter(|_| self.takes(option)) else {
             return Ok((None, kwargs.cloned()));
         };
-        let Some(limit) = kwargs.get_item(TIMEOUT)? else {
+        let Some(limit) = kwargs.get_item(option)? else {
             return Ok((None, Some(kwargs.clone())));
         };
         let others = kwargs.copy()?;
-        others.del_item(TIMEOUT)?;
+        others.del_item(option)?;
         if limit.is_none() {
             return Ok((None, Some(others)));
         }
         let Ok(limit) = limit.extract::<f64>() else {
             let given = error::describe(&limit);
             let expected = "a number of seconds";
-            return Err(error::argument(py, &self.name, TIMEOUT, expected, &given));
+            return Err(error::argument(py, &self.name, option, expected, &given));
         };
-        Ok((Some(seconds(py, TIMEOUT, limit)?), Some(others)))
+        Ok((Some(seconds(py, option, limit)?), Some(others)))
     }
 
     fn prepare<'py>(
@@ -535,9 +574,10 @@ impl Function {
         laid_out: LaidOut,
         arguments: &mut [Argument<'_>],
     ) -> PyResult<Receipts> {
+        let client = trace::traced(py, &self.client);
         let outcome = self
             .origin
-            .ask(py, || self.client.call_laid_out(laid_out, arguments))?;
+            .ask(py, || client.call_laid_out(laid_out, arguments))?;
         self.took(outcome.times.into());
         self.computed_by(outcome.library);
         Ok(outcome.receipts)

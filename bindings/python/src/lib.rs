@@ -27,6 +27,7 @@ mod serving;
 mod source;
 mod texts;
 mod times;
+mod trace;
 mod transaction;
 mod transaction_plan;
 

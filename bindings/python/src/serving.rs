@@ -94,6 +94,24 @@ impl Callee for Functions {
         })
     }
 
+    /// `os.environ` is a copy of the environment. Through its methods, the C library would keep
+    /// every value for ever, so this changes the copy alone if it can.
+    fn enter_trace(&self, traceparent: Option<&str>) {
+        const NAME: &str = "TRACEPARENT";
+        // A trace never fails a call.
+        let _ = Python::attach(|py| -> PyResult<()> {
+            let environ = py
+                .import(intern!(py, "os"))?
+                .getattr(intern!(py, "environ"))?;
+            match (environ.getattr(intern!(py, "_data")), traceparent) {
+                (Ok(data), Some(value)) => data.set_item(NAME.as_bytes(), value.as_bytes()),
+                (Ok(data), None) => data.del_item(NAME.as_bytes()),
+                (Err(_), Some(value)) => environ.set_item(NAME, value),
+                (Err(_), None) => environ.del_item(NAME),
+            }
+        });
+    }
+
     /// The folders of the modules that functions import when they run.
     fn folders(&self) -> Vec<PathBuf> {
         let folders = Python::attach(|py| {

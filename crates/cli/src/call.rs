@@ -5,9 +5,11 @@ use crate::arrays::{self, Remote};
 use crate::failure::Failure;
 use crate::npy;
 use crate::objects;
+use crate::reservations::make::seconds;
 use crate::results::{Results, print_times};
 use crate::target::Target;
 use crate::texts;
+use crate::trace_out;
 use clap::Args;
 use farcall_client::{
     Argument, Callback, CallbackArguments, CallbackError, DurableCall, Error, Function, Interface,
@@ -38,6 +40,8 @@ use std::time::{Duration, Instant};
 #[command(after_help = "Examples:
   farcall call ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1
   farcall call dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 -o b=x.npy --time
+  farcall call dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 --trace-out t.json
+  farcall call dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 --before 2.5
   farcall call mean n=366 x=@https://data.example.org/2024.csv#columns=rain
   farcall call summary table=weather.csv summary=out.csv")]
 pub(crate) struct Arguments {
@@ -55,12 +59,19 @@ pub(crate) struct Arguments {
     /// Use this reservation, which `farcall reservation make` has made
     #[arg(long, value_name = "ID")]
     reservation: Option<ReservationName>,
+    /// Promise that the call ends within so many seconds, or refuse it with the time that can be
+    /// promised
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "reservation")]
+    before: Option<Duration>,
     /// Print on standard error what the library prints
     #[arg(long)]
     show_output: bool,
     /// Show the times of the call: send, compute, receive
     #[arg(long)]
     time: bool,
+    /// Write the times of the call to this file, which https://ui.perfetto.dev opens
+    #[arg(long, value_name = "FILE.json")]
+    trace_out: Option<PathBuf>,
     /// Show an estimate of the call (bytes, memory, time), and do not make the call
     #[arg(long)]
     dry_run: bool,
@@ -90,12 +101,23 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(None)?;
     let function = objects::function(&server, &arguments.function)?;
     let function = function.with_reservation(arguments.reservation.clone());
+    let function = function.with_deadline(arguments.before);
     if arguments.dry_run {
         return print_estimate(&function, &arguments);
     }
     let function = function.with_output(arguments.show_output.then(|| Output::new(write)));
+    let function = match arguments.trace_out {
+        Some(_) => function.with_trace(farcall_client::new_trace()),
+        None => function,
+    };
+    if let Some(problem) = farcall_client::collector_problem() {
+        eprintln!("warning: {problem}");
+    }
     let mut call = Call::prepare(function, &arguments)?;
     let outcome = call.run()?;
+    if let Some(path) = &arguments.trace_out {
+        trace_out::write(path, &call.function, &outcome)?;
+    }
     let results = call.results();
     results.write()?;
     if arguments.json {

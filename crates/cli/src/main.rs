@@ -39,6 +39,7 @@ mod target;
 mod texts;
 mod token;
 mod top;
+mod trace_out;
 mod trunk;
 mod up;
 mod web;

@@ -8,7 +8,7 @@ use crate::{notify, web};
 use clap::Args;
 use farcall_access::Tls;
 use farcall_client::METASERVER_PORT;
-use farcall_metaserver::{Config, Metaserver, StoreAddress};
+use farcall_metaserver::{Config, Metaserver, Record, StoreAddress};
 use farcall_schedule::placement::Policy;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -42,6 +42,16 @@ pub(crate) struct Arguments {
     /// Seconds for which a server that sends no report stays known
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     lease: f64,
+    /// Folder of the record of placements, at most 100 MB [default: beside an SQLite store, its
+    /// name with `-record`; no record without one]
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+    /// Keep no record of placements
+    #[arg(long, conflicts_with = "record")]
+    no_record: bool,
+    /// Collector that gets the spans of placements: http://HOST:PORT, by OTLP
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
     /// File of tokens; only clients and servers with one of these tokens can connect
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
@@ -107,6 +117,7 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
         }
         None => default_store(listen[0])?,
     };
+    let record = record(arguments, store.as_ref());
     let tls = arguments.tls.as_ref();
     let tls = tls.map(|folder| Tls::in_folder(folder, arguments.tls_clients.clone()));
     Ok(Config {
@@ -117,7 +128,30 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
         store,
         policy: arguments.policy,
         lease_s: arguments.lease,
+        record,
+        otlp: arguments.otlp.clone(),
         connections: arguments.connections,
+    })
+}
+
+/// The record: in the folder that was named, or beside the store.
+fn record(arguments: &Arguments, store: Option<&StoreAddress>) -> Option<Record> {
+    const BYTES: u64 = 100_000_000;
+    let beside = match store {
+        Some(StoreAddress::Sqlite(file)) => {
+            let name = file.file_stem()?.to_string_lossy().into_owned() + "-record";
+            let parent = file.parent()?;
+            // A store may wait for its folder, which the record must not make.
+            let is_there = parent.as_os_str().is_empty() || parent.is_dir();
+            is_there.then(|| file.with_file_name(name))
+        }
+        _ => None,
+    };
+    let folder = arguments.record.clone().or(beside);
+    let folder = folder.filter(|_| !arguments.no_record)?;
+    Some(Record {
+        folder,
+        bytes: BYTES,
     })
 }
 

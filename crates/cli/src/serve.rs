@@ -60,6 +60,9 @@ pub(crate) struct Arguments {
     /// [default: the folder `record` in the state folder; no record without a state folder]
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
+    /// Collector that gets the spans of calls that belong to a trace: http://HOST:PORT, by OTLP
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
     /// Use TLS with server.pem and server.key of this folder; `farcall access certificate` makes
     /// them
     #[arg(long, value_name = "FOLDER")]
@@ -267,6 +270,9 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     }
     if let Some(folder) = &arguments.record {
         config.record.folder = Some(folder.clone());
+    }
+    if let Some(url) = &arguments.otlp {
+        config.tracing.otlp = Some(url.clone());
     }
     if let Some(folder) = &arguments.tls {
         config.tls = Some(Tls {

@@ -12,7 +12,7 @@ use farcall_idl::{ArrayLayout, Interface, Layout, LayoutError, Mode, Param, Scal
 use farcall_rpc_proto::{self as proto, HandleId};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[cfg(test)]
 mod tests;
@@ -89,6 +89,8 @@ impl LaidOut {
             handles: Vec::new(),
             object: None,
             reservation: None,
+            trace: None,
+            before: None,
         };
         (call, self.layout)
     }
@@ -113,6 +115,8 @@ pub(crate) struct Prepared {
     pub(crate) functions: Vec<Callback>,
     /// When the caller asked for the call. The time of the first attempt counts from here.
     since: Option<Instant>,
+    /// When the caller asked for the call.
+    asked: Instant,
 }
 
 impl Prepared {
@@ -131,6 +135,7 @@ impl Prepared {
         })?;
         Ok(Prepared {
             since: Some(since),
+            asked: since,
             ..prepared
         })
     }
@@ -164,6 +169,7 @@ impl Prepared {
             layout,
             functions,
             since: None,
+            asked: Instant::now(),
         })
     }
 
@@ -188,6 +194,12 @@ impl Prepared {
     /// When this attempt begins. For the first attempt, this is when the caller asked for the call.
     pub(crate) fn begins(&mut self) -> Instant {
         self.since.take().unwrap_or_else(Instant::now)
+    }
+
+    /// Milliseconds that are left of a time since the caller asked for the call.
+    pub(crate) fn left(&self, before: Duration) -> u64 {
+        let left = before.saturating_sub(self.asked.elapsed());
+        u64::try_from(left.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Forgets the array locations of an earlier attempt, and marks the arrays that are at the

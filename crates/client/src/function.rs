@@ -16,8 +16,9 @@ use crate::pending::Pending;
 use crate::remote::{self, DurableCall};
 use crate::reservation::{Reservation, ReservationName, ReservationSpec};
 use crate::server::{Backend, Server};
+use crate::trace::{self, CallSpan};
 use farcall_idl::{Interface, Scalar};
-use farcall_rpc_proto::FailureKind;
+use farcall_rpc_proto::{FailureKind, TraceContext};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,8 @@ use std::time::Duration;
 pub struct Function {
     server: Server,
     target: Target,
+    /// What has caused the calls.
+    trace: Option<TraceContext>,
 }
 
 /// Where the calls of a function go.
@@ -49,6 +52,7 @@ impl Server {
         Ok(Function {
             server: self.clone(),
             target,
+            trace: None,
         })
     }
 }
@@ -58,6 +62,7 @@ impl Function {
         Function {
             server: Server::from(function.server().clone()),
             target: Target::One(function),
+            trace: None,
         }
     }
 
@@ -128,7 +133,31 @@ impl Function {
         Function {
             server: self.server.clone(),
             target,
+            trace: self.trace,
         }
+    }
+
+    /// The same function, whose calls belong to the trace of this span. With `None`, they belong to
+    /// the one in the environment variable `TRACEPARENT`, if there is one.
+    pub fn with_trace(&self, trace: Option<TraceContext>) -> Function {
+        let function = self.with(self.target.clone());
+        Function { trace, ..function }
+    }
+
+    /// The span that causes calls of the function.
+    pub(crate) fn cause(&self) -> Option<TraceContext> {
+        self.trace.or_else(trace::of_environment)
+    }
+
+    /// Begins the span of a call, and returns where the call goes.
+    fn spanned(&self, what: &str) -> Option<(CallSpan, Target)> {
+        let span = CallSpan::begin(self.cause(), what, self.qualified_name())?;
+        let trace = Some(span.context());
+        let target = match self.target.clone() {
+            Target::One(function) => Target::One(function.with_trace(trace)),
+            Target::Many(function) => Target::Many(function.with_trace(trace)),
+        };
+        Some((span, target))
     }
 
     /// Where the printed text of the function goes.
@@ -156,6 +185,26 @@ impl Function {
         match &self.target {
             Target::One(function) => function.reservation(),
             Target::Many(function) => function.reservation(),
+        }
+    }
+
+    /// The same function with a deadline: its calls must end within this time from the moment at
+    /// which they are made. A server promises that, and nine of ten promises hold, or it refuses
+    /// the call with the time that it can promise ([`Error::earliest`](crate::Error::earliest)).
+    /// Behind a metaserver, the servers are asked in turn. Durable calls and methods of objects
+    /// have no deadlines.
+    pub fn with_deadline(&self, before: Option<Duration>) -> Function {
+        self.with(match self.target.clone() {
+            Target::One(function) => Target::One(function.with_deadline(before)),
+            Target::Many(function) => Target::Many(function.with_deadline(before)),
+        })
+    }
+
+    /// The time within which the function's calls must end.
+    pub fn deadline(&self) -> Option<Duration> {
+        match &self.target {
+            Target::One(function) => function.deadline(),
+            Target::Many(function) => function.deadline(),
         }
     }
 
@@ -258,9 +307,13 @@ impl Function {
         laid_out: Option<LaidOut>,
         arguments: &mut [Argument<'_>],
     ) -> Result<Outcome, Error> {
-        match &self.target {
+        let call = |target: &Target| match target {
             Target::One(function) => function.call(laid_out, arguments),
             Target::Many(function) => function.call(laid_out, arguments),
+        };
+        match self.spanned("call") {
+            None => call(&self.target),
+            Some((span, target)) => span.end(call(&target)),
         }
     }
 
@@ -337,11 +390,21 @@ impl Function {
         arguments: &mut [Argument<'_>],
     ) -> Result<Pending, Error> {
         // SAFETY: the caller makes the same promise.
-        unsafe {
-            match &self.target {
+        let start = |target: &Target| unsafe {
+            match target {
                 Target::One(function) => function.start(laid_out, arguments).map(Pending::from),
                 Target::Many(function) => function.start(laid_out, arguments).map(Pending::from),
             }
+        };
+        match self.spanned("call") {
+            None => start(&self.target),
+            Some((span, target)) => match start(&target) {
+                Ok(pending) => Ok(pending.with_span(span)),
+                Err(error) => {
+                    span.close(Some(&error));
+                    Err(error)
+                }
+            },
         }
     }
 
@@ -378,9 +441,17 @@ impl Function {
             let text = format!("{} {text}", self.qualified_name());
             return Err(Error::failed(FailureKind::BadArgument, text));
         }
-        match &self.target {
+        let submit = |target: &Target| match target {
             Target::One(function) => function.submit(prepared, arguments, keep),
             Target::Many(function) => function.submit(prepared, arguments, keep),
+        };
+        match self.spanned("submit") {
+            None => submit(&self.target),
+            Some((span, target)) => {
+                let submitted = submit(&target);
+                span.close(submitted.as_ref().err());
+                submitted
+            }
         }
     }
 

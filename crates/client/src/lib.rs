@@ -70,6 +70,7 @@ mod progress;
 mod remote;
 mod reservation;
 mod server;
+mod trace;
 mod transaction;
 
 pub use address::{
@@ -87,7 +88,7 @@ pub use estimate::Estimate;
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{
     ArrayForm, AskSnapshot, DataName, DurableState, FailureKind, HandleId, JobId, NoId, NoName,
-    Receipt, SourceOptions,
+    Receipt, SourceOptions, TraceContext,
 };
 pub use function::Function;
 pub use metaserver::Metaserver;
@@ -104,4 +105,5 @@ pub use remote::{
 };
 pub use reservation::{Reservation, ReservationName, ReservationSpec};
 pub use server::Server;
+pub use trace::{collector_problem, new_trace};
 pub use transaction::{ArgumentOptions, Deferred, Identity, Input, Recording, Report, Transaction};

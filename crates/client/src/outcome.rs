@@ -2,7 +2,7 @@
 //! come from the server, and the total from the client. The parts always add up to the total.
 
 use crate::offer::TimeParts;
-use farcall_rpc_proto::{self as proto, Receipt};
+use farcall_rpc_proto::{self as proto, Receipt, TraceContext};
 use std::sync::Arc;
 
 /// The outcome of a call besides its arrays.
@@ -21,6 +21,8 @@ pub struct Outcome {
     pub threads: Option<u32>,
     /// What the server has written to addresses, by the indices of the parameters.
     pub receipts: Vec<(usize, Receipt)>,
+    /// The trace that the call belonged to.
+    pub trace: Option<TraceContext>,
 }
 
 /// The server of a placed call, and the predicted time there.
@@ -32,6 +34,8 @@ pub struct Placement {
     pub predicted_s: f64,
     /// The parts of the predicted time, if the metaserver sent them.
     pub terms: Option<TimeParts>,
+    /// Time that the choice of the server took, in seconds. It is part of [`Times::other`].
+    pub chosen_s: f64,
 }
 
 /// The times of a call in seconds, split as in section 4.2 of the second Ninf paper.

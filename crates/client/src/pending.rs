@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::remote::{self, After, Attempt, Begun, Continues, Request};
+use crate::trace::CallSpan;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,8 @@ struct State {
     /// call that was given up stays with its attempt.
     over: bool,
     end: Option<Result<Outcome, Error>>,
+    /// The span of the call, until the call is over.
+    span: Option<CallSpan>,
 }
 
 impl From<Begun> for Pending {
@@ -39,6 +42,7 @@ impl From<Begun> for Pending {
             attempt: begun.attempt,
             over: false,
             end: None,
+            span: None,
         };
         Pending {
             state: Mutex::new(state),
@@ -47,6 +51,12 @@ impl From<Begun> for Pending {
 }
 
 impl Pending {
+    /// The same call with its span.
+    pub(crate) fn with_span(self, span: CallSpan) -> Pending {
+        self.lock().span = Some(span);
+        self
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -73,7 +83,10 @@ impl Pending {
             After::Again(attempt) => state.attempt = attempt,
             After::End(end) => {
                 state.over = true;
-                state.end = Some(end);
+                state.end = Some(match state.span.take() {
+                    Some(span) => span.end(end),
+                    None => end,
+                });
             }
         }
         !state.over
@@ -169,6 +182,7 @@ impl Pending {
     pub fn cancel(&self) {
         let mut state = self.lock();
         state.over = true;
+        state.span = None;
         state.attempt.request.cancel();
     }
 }

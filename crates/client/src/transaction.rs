@@ -172,6 +172,7 @@ impl Transaction {
             arguments.iter_mut().map(RecordedArgument::new).collect();
         let arguments = with_handles(arguments, &ways.deferred);
         let mut prepared = function.prepare(laid_out, &arguments, Travel::Both)?;
+        prepared.call.trace = function.cause();
         for (kept, scalar) in kept.iter_mut().zip(&prepared.call.scalars) {
             if let (RecordedArgument::Skip, Some(scalar)) = (&*kept, scalar) {
                 *kept = RecordedArgument::Scalar(scalar.clone());
@@ -368,6 +369,9 @@ fn unfit(function: &Function, arguments: &[Argument<'_>]) -> Option<(usize, &'st
     if function.reservation().is_some() {
         let reason = "a call in a transaction can go to any server, so it cannot use a reservation";
         return Some((0, reason));
+    }
+    if function.deadline().is_some() {
+        return Some((0, "a call in a transaction has no deadline"));
     }
     let param = arguments.iter().position(Argument::is_at_server)?;
     let reason = "a stored array cannot be part of a transaction; pass the array itself";

@@ -1,12 +1,26 @@
 //! Placed calls, until their outcome is known. The directory counts them towards the load of their
 //! servers.
 
+use farcall_rpc_proto::TraceContext;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// A report that a server makes this many seconds after a call was placed already includes the
 /// call, or the call has ended. By then the client has connected and the first bytes of the call
 /// have arrived.
 const UNTIL_SEEN_S: f64 = 0.03;
+
+/// What a placement's line needs besides the placed call.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PlacementNote {
+    pub(crate) user: Arc<str>,
+    pub(crate) function: Arc<str>,
+    pub(crate) address: Arc<str>,
+    pub(crate) trace: Option<TraceContext>,
+    pub(crate) work: f64,
+    /// When the request came, and when it was answered.
+    pub(crate) asked: f64,
+}
 
 /// A placed call.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +40,8 @@ pub(crate) struct Placed {
     pub(crate) wait_s: f64,
     pub(crate) compute_s: f64,
     pub(crate) down_s: f64,
+    /// What its line in the record needs, if there is a record.
+    pub(crate) note: Option<Box<PlacementNote>>,
 }
 
 impl Placed {
@@ -87,17 +103,19 @@ impl Calls {
         }
     }
 
-    pub(crate) fn place(&mut self, call: Placed) -> u64 {
+    /// Counts a placed call. Returns its number, and the calls that are forgotten for it.
+    pub(crate) fn place(&mut self, call: Placed) -> (u64, Vec<Placed>) {
         self.last = self.last.wrapping_add(1).max(1);
+        let mut gone = Vec::new();
         while self.order.len() >= self.most {
             if let Some(oldest) = self.order.pop_front() {
-                self.placed.remove(&oldest);
+                gone.extend(self.placed.remove(&oldest));
             }
         }
         let key = (call.server, self.last);
         self.order.push_back(key);
         self.placed.insert(key, call);
-        self.last
+        (self.last, gone)
     }
 
     /// Ends a call that was placed for this connection.
@@ -107,16 +125,18 @@ impl Calls {
         (placed.connection == connection).then(|| self.placed.remove(&key))?
     }
 
-    /// Forgets calls that have taken too long.
-    pub(crate) fn expire(&mut self, now: f64) {
+    /// Forgets calls that have taken too long, and returns them.
+    pub(crate) fn expire(&mut self, now: f64) -> Vec<Placed> {
+        let mut gone = Vec::new();
         while let Some(oldest) = self.order.front() {
             match self.placed.get(oldest) {
-                Some(call) if call.expires() > now => return,
+                Some(call) if call.expires() > now => break,
                 _ => {}
             }
-            self.placed.remove(oldest);
+            gone.extend(self.placed.remove(oldest));
             self.order.pop_front();
         }
+        gone
     }
 
     pub(crate) fn of_server(&self, server: u64) -> impl Iterator<Item = &Placed> {

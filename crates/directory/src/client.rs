@@ -250,6 +250,7 @@ impl Course {
             Trouble::Failed(kind) => match kind {
                 FailureKind::Draining
                 | FailureKind::Busy
+                | FailureKind::NotFree
                 | FailureKind::UnknownFunction
                 | FailureKind::StaleInterface => false,
                 FailureKind::ServerStopping => true,
@@ -282,7 +283,10 @@ impl Course {
             placement: 0,
             up: None,
             down: None,
-            lost: trouble != Trouble::Failed(FailureKind::Busy),
+            lost: !matches!(
+                trouble,
+                Trouble::Failed(FailureKind::Busy | FailureKind::NotFree)
+            ),
         };
         Some((place, observed))
     }

@@ -7,15 +7,18 @@ mod data;
 mod placing;
 
 pub use data::{Located, Viewer};
+pub(crate) use placing::Asker;
 
 use crate::calls::{Calls, Placed};
 use crate::flaw::{self, Flaw};
 use crate::message::record::{DataRecord, Key, Record, ServerRecord};
-use crate::message::{Function, Join, Observe, Report, Transfer};
+use crate::message::{Choose, Function, Join, Observe, Report, Transfer};
+use crate::notes::Notes;
 use crate::server::{Entry, ServerStatus, milliseconds};
 use crate::servers::Servers;
 use crate::traffic::Traffic;
 use data::Data;
+use farcall_record::{Budget, Line, Link};
 use farcall_schedule::Profile;
 use farcall_schedule::forecast::{Forecast, Path};
 use farcall_schedule::placement::{Placer, Policy};
@@ -148,6 +151,8 @@ pub struct Directory {
     /// Servers that a client has lost, and when. See [`Directory::doubt`].
     doubted: BTreeMap<u64, f64>,
     changed: BTreeMap<Key, Change>,
+    /// The record, if there is one.
+    pub(crate) notes: Option<Box<Notes>>,
 }
 
 impl Directory {
@@ -164,8 +169,81 @@ impl Directory {
             joined: BTreeMap::new(),
             doubted: BTreeMap::new(),
             changed: BTreeMap::new(),
+            notes: None,
             settings,
         }
+    }
+
+    /// Keeps a record of what happens, with so many lines. [`Directory::take_lines`] has them.
+    pub fn keep_record(&mut self, budget: Budget) {
+        self.notes = Some(Box::new(Notes::new(budget)));
+    }
+
+    /// The lines of the record since the last question. At the end of the program, nothing is left.
+    pub fn take_lines(&mut self, is_end: bool) -> Vec<Line> {
+        let now = self.now;
+        let notes = self.notes.as_mut();
+        notes.map_or_else(Vec::new, |notes| notes.take(now, is_end))
+    }
+
+    /// Notes that placed calls will have no outcome.
+    fn note_gone(&mut self, gone: Vec<Placed>) {
+        gone.into_iter()
+            .for_each(|placed| self.note_end(placed, "unknown"));
+    }
+
+    /// Notes what a client says of a placed call.
+    pub(crate) fn note_outcome(&mut self, placed: Option<Placed>, observed: &Observe) {
+        if let Some(placed) = placed {
+            self.note_end(placed, if observed.lost { "lost" } else { "done" });
+        }
+    }
+
+    fn note_end(&mut self, placed: Placed, outcome: &'static str) {
+        if let Some(notes) = &mut self.notes {
+            let site = self.traffic.site_name(placed.site).unwrap_or_default();
+            notes.ended(self.now, outcome, site, placed);
+        }
+    }
+
+    /// Notes that a call could not be placed.
+    pub(crate) fn note_refusal(&mut self, asker: Asker<'_>, wanted: &Choose) {
+        if let Some(notes) = &mut self.notes {
+            let site = (crate::digest(asker.site), asker.site);
+            let note = asker.note(&wanted.function, "", wanted);
+            notes.refused(self.now, site, note, wanted);
+        }
+    }
+
+    /// Notes that a server has come or gone.
+    fn note_server(&mut self, event: &str, server: u64) {
+        if let (Some(notes), Some(entry)) = (&mut self.notes, self.servers.get(&server)) {
+            notes.server(self.now, event, &entry.join);
+        }
+    }
+
+    /// Notes what is known of the paths between a site and a server, once in a while.
+    fn note_paths(&mut self, site: u64, server: u64) {
+        let Some(notes) = &mut self.notes else { return };
+        if !notes.is_due((site, server), self.now) {
+            return;
+        }
+        let (Some(host), Some(entry)) = (self.traffic.site_name(site), self.servers.get(&server))
+        else {
+            return;
+        };
+        let value = |forecast: Option<Forecast>| forecast.map(|forecast| forecast.value);
+        let paths = self.traffic.paths(site, server);
+        let [up, down] = paths.map(|path| path.and_then(|path| value(path.rate())));
+        let latency = paths.map(|path| path.and_then(|path| value(path.latency())));
+        notes.link(Link {
+            time: self.now,
+            server: entry.join.address.clone(),
+            host: host.to_owned(),
+            up_bytes_per_s: up,
+            down_bytes_per_s: down,
+            latency_s: latency[0].zip(latency[1]).map(|(up, down)| [up, down]),
+        });
     }
 
     /// Advances the time and ends leases. A clock that was set back has no effect.
@@ -174,7 +252,8 @@ impl Directory {
             return;
         }
         self.now = now;
-        self.calls.expire(now);
+        let gone = self.calls.expire(now);
+        self.note_gone(gone);
         self.confirm_losses();
         if !self.settings.forgets || flaw::has(Flaw::KeepsDead) {
             return;
@@ -184,6 +263,7 @@ impl Directory {
                 .servers
                 .get(&server)
                 .map_or(0, |entry| entry.claimed_ms);
+            self.note_server("expired", server);
             self.remove(server, claimed_ms.max(milliseconds(now)));
         }
     }
@@ -204,6 +284,7 @@ impl Directory {
             .map(|e| e.join.server)
             .collect();
         for server in before {
+            self.note_server("replaced", server);
             self.remove(server, u64::MAX);
         }
         let most = self.settings.most_servers;
@@ -211,6 +292,7 @@ impl Directory {
             return Err(Refusal::Full(most));
         }
         let known = self.servers.get(&join.server);
+        let (server, is_new) = (join.server, known.is_none_or(|entry| entry.lost));
         let profiles = known
             .map(|entry| entry.profiles.clone())
             .unwrap_or_default();
@@ -218,6 +300,9 @@ impl Directory {
         let mut entry = Entry::new(join, self.now, expires);
         entry.profiles = profiles;
         self.insert(entry);
+        if is_new {
+            self.note_server("joined", server);
+        }
         Ok(())
     }
 
@@ -254,12 +339,17 @@ impl Directory {
             return Ok(());
         }
         let entry = self.servers.change(server).ok_or(Refusal::NotJoined)?;
+        let was_lost = entry.lost;
         let learned = entry.take(report, now);
+        let is_back = was_lost && !entry.lost;
         entry.heard_at = now;
         entry.expires = now + lease_s;
         self.servers.ends_at(now + lease_s);
         for name in &learned {
             self.renew_profile(name, server);
+        }
+        if is_back {
+            self.note_server("back", server);
         }
         self.put(Key::Server(server));
         if self.data.is_holder(server) {
@@ -283,6 +373,7 @@ impl Directory {
     /// Removes a server that leaves.
     pub fn leave(&mut self, now: f64, server: u64) {
         self.advance(now);
+        self.note_server("left", server);
         self.remove(server, u64::MAX);
     }
 
@@ -329,6 +420,9 @@ impl Directory {
     }
 
     fn mark_lost(&mut self, server: u64) {
+        if self.servers.get(&server).is_some_and(|entry| !entry.lost) {
+            self.note_server("lost", server);
+        }
         if let Some(entry) = self.servers.change(server) {
             entry.lost = true;
         }
@@ -374,6 +468,7 @@ impl Directory {
         let placed = self.end_call(observed.placement, server, 0);
         let transfers = [observed.up, observed.down];
         self.learn((site, 0), server, placed.as_ref(), transfers);
+        self.note_outcome(placed, observed);
     }
 
     /// Ends a call that was placed for a connection.
@@ -413,6 +508,7 @@ impl Directory {
         }
         if learned {
             self.renew_ways(site, server);
+            self.note_paths(site, server);
         }
         if learned && self.traffic.site_name(site).is_some() {
             self.put(Key::Path { site, server });

@@ -22,6 +22,7 @@ mod directory;
 mod flaw;
 mod hints;
 pub mod message;
+mod notes;
 mod server;
 mod servers;
 pub mod session;

@@ -11,6 +11,7 @@ pub use data::{
     MOST_HELD, Need, source_name,
 };
 
+use farcall_rpc_proto::TraceContext;
 use farcall_schedule::{Learned, Predictor, Profile};
 use minicbor::{Decode, Encode};
 
@@ -377,6 +378,9 @@ pub struct Choose {
     /// Named data that it reads. Their bytes are not in `up`.
     #[n(10)]
     pub data: Option<Vec<Need>>,
+    /// The trace that the call belongs to.
+    #[cbor(n(11), with = "farcall_rpc_proto::trace", has_nil)]
+    pub trace: Option<TraceContext>,
 }
 
 impl Choose {

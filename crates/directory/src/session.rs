@@ -3,6 +3,7 @@
 //! A session checks the rights of its peer and the messages. The metaserver's shell moves the
 //! bytes.
 
+use crate::directory::Asker;
 use crate::hints::Hints;
 use crate::message::{
     Choose, Chosen, Find, FindData, Found, Hold, Invalid, Join, Leave, ListData, Message, Noted,
@@ -12,7 +13,7 @@ use crate::{Directory, Refusal, Viewer};
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
     CallId, DIRECTORY, Failure, FailureKind, FunctionSummary, Hello, Kind, Listing, NAMES,
-    OPERATION, SNAPSHOTS,
+    OPERATION, SNAPSHOTS, TRACES, TraceContext,
 };
 use std::collections::BTreeSet;
 
@@ -52,12 +53,26 @@ pub struct Session {
     /// Servers that have joined through it.
     joined: BTreeSet<u64>,
     hints: Hints,
+    /// When the current request came.
+    asked: f64,
+    traced: Option<PlacedCall>,
+}
+
+/// The placement of a call that belongs to a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlacedCall {
+    /// The trace, and the span of the client.
+    pub context: TraceContext,
+    /// The function.
+    pub function: String,
+    /// The address of the server, or why there is none.
+    pub server: Result<String, String>,
 }
 
 /// The greeting of a metaserver.
 pub fn hello(agent: &str) -> Hello {
     let mut hello = Hello::new(agent);
-    hello.features |= DIRECTORY | OPERATION | NAMES | SNAPSHOTS;
+    hello.features |= DIRECTORY | OPERATION | NAMES | SNAPSHOTS | TRACES;
     hello
 }
 
@@ -69,6 +84,8 @@ impl Session {
             peer,
             joined: BTreeSet::new(),
             hints: Hints::default(),
+            asked: f64::MAX,
+            traced: None,
         }
     }
 
@@ -186,13 +203,42 @@ impl Session {
         wanted: &Choose,
     ) -> Result<Chosen, Refusal> {
         directory.advance(now);
-        let asker = (self.peer.site.as_str(), self.number);
-        if let Some(others) = self.hints.avoid(directory, wanted)
-            && let Ok(chosen) = directory.choose_for(now, asker, &others)
-        {
-            return Ok(chosen);
+        let asker = Asker {
+            site: &self.peer.site,
+            connection: self.number,
+            user: &self.peer.user,
+            asked: self.asked.min(now),
+        };
+        let chosen = match self.hints.avoid(directory, wanted) {
+            Some(others) => directory.choose_for(now, asker, &others).ok(),
+            None => None,
+        };
+        let chosen = chosen.map_or_else(|| directory.choose_for(now, asker, wanted), Ok);
+        if chosen.is_err() && !wanted.explain {
+            directory.note_refusal(asker, wanted);
         }
-        directory.choose_for(now, asker, wanted)
+        self.traced = wanted.trace.filter(|_| !wanted.explain).map(|context| {
+            let server = chosen.as_ref().map_err(ToString::to_string);
+            PlacedCall {
+                context,
+                function: wanted.function.clone(),
+                server: server.map(|chosen| {
+                    let offer = chosen.offers.first();
+                    offer.map_or_else(String::new, |offer| offer.address.clone())
+                }),
+            }
+        });
+        chosen
+    }
+
+    /// The placement of a call of a trace, if that was the last request.
+    pub fn take_placed(&mut self) -> Option<PlacedCall> {
+        self.traced.take()
+    }
+
+    /// Says when the next request came. The directory may have been busy since.
+    pub fn came(&mut self, asked: f64) {
+        self.asked = asked;
     }
 
     /// Takes what the client says about a server.
@@ -207,6 +253,7 @@ impl Session {
         let transfers = self.hints.possible(observed, placed.as_ref(), now);
         let user = (self.peer.site.as_str(), crate::digest(&self.peer.user));
         directory.learn(user, server, placed.as_ref(), transfers);
+        directory.note_outcome(placed, observed);
     }
 
     fn join(

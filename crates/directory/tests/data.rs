@@ -81,6 +81,7 @@ fn choose(directory: &mut Directory, data: Option<Vec<Need>>) -> u64 {
         exclude: Vec::new(),
         explain: false,
         data,
+        trace: None,
     };
     let chosen = directory.choose(NOW + 1.0, "site", &wanted).unwrap();
     let observed = Observe {

@@ -65,6 +65,7 @@ fn wanted(function: &str) -> Choose {
         exclude: Vec::new(),
         explain: false,
         data: None,
+        trace: None,
     }
 }
 

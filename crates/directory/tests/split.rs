@@ -196,6 +196,7 @@ impl World {
             exclude: Vec::new(),
             explain: false,
             data: None,
+            trace: None,
         };
         let meta = self.up.iter().position(|up| *up);
         if let Some(meta) = meta

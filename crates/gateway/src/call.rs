@@ -5,7 +5,7 @@ use crate::arguments::{Arguments, carried, results};
 use crate::failure::Failure;
 use crate::users::Guest;
 use axum::http::StatusCode;
-use farcall_client::{Argument, Error, Function, Outcome, Pending};
+use farcall_client::{Argument, Error, Function, Outcome, Pending, TraceContext};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,6 +23,8 @@ pub(crate) struct Wanted {
     pub(crate) most_bytes: u64,
     /// Longest time of the call.
     pub(crate) limit: Duration,
+    /// What has caused the request.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 /// The results as JSON, and what else is known of the call.
@@ -35,6 +37,10 @@ impl Wanted {
     /// Makes the call and waits for its end.
     pub(crate) fn run(self, slot: &Slot) -> Result<Done, Failure> {
         let function = self.guest.server.function(&self.name)?;
+        let function = match self.trace {
+            None => function,
+            trace => function.with_trace(trace),
+        };
         let interface = function.interface();
         if function.is_method() {
             let text = format!(

@@ -15,7 +15,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use farcall_access::Tls;
-use farcall_client::Server;
+use farcall_client::{Server, TraceContext};
 use farcall_tls::{FileError, Identity};
 use farcall_web::{Bounds, accept};
 use serde::Deserialize;
@@ -31,6 +31,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
+/// The header with the span that has caused a request.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Longest time until a request has its headers.
 pub(crate) const ASKING: Duration = Duration::from_secs(10);
 /// Longest time until a request has its body.
@@ -308,7 +310,7 @@ fn router(shared: &Arc<Shared>, origins: Vec<HeaderValue>) -> Router {
     let cors = CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods([Method::GET, Method::POST])
-        .allow_headers([header::CONTENT_TYPE, header::AUTHORIZATION])
+        .allow_headers([header::CONTENT_TYPE, header::AUTHORIZATION, TRACEPARENT])
         .expose_headers([timing, header::RETRY_AFTER])
         .max_age(Duration::from_secs(600));
     let unknown = async || {
@@ -494,6 +496,7 @@ async fn call(
         is_binary: form.arrays == Arrays::Base64,
         most_bytes: limits.bytes,
         limit: limits.time,
+        trace: cause(&headers),
     };
     let slot = Arc::new(Slot::default());
     let _waiter = Waiter(Arc::clone(&slot));
@@ -510,6 +513,11 @@ async fn call(
         }
     };
     Ok(answer(done))
+}
+
+/// The span that has caused a request. A header that is none is ignored, as the W3C asks.
+fn cause(headers: &HeaderMap) -> Option<TraceContext> {
+    headers.get(TRACEPARENT)?.to_str().ok()?.parse().ok()
 }
 
 fn answer(done: Done) -> Response {

@@ -13,6 +13,7 @@
 mod access;
 mod session;
 mod snapshot;
+mod spans;
 mod status;
 mod store;
 
@@ -22,9 +23,13 @@ use access::Access;
 use farcall_access::{Tls, TokenError};
 use farcall_directory::{Directory, Settings};
 use farcall_metrics::Text;
+use farcall_otlp::{EndpointError, Exporter};
+use farcall_record::Budget;
+use farcall_recorder::Recorder;
 use farcall_schedule::placement::Policy;
 use farcall_tls::{FileError, Identity};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use spans::PlacedSpan;
 use std::io::{self, IsTerminal, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
@@ -32,7 +37,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use store::keeper;
 
 /// The settings of a metaserver.
@@ -54,9 +59,23 @@ pub struct Config {
     pub policy: Policy,
     /// Seconds for which the metaserver keeps a server in the directory without a report.
     pub lease_s: f64,
+    /// The record of placements, servers and paths, if there is one.
+    pub record: Option<Record>,
+    /// The address of a collector, `http://HOST:PORT`, which gets the spans of placements. Without
+    /// one, the metaserver makes no spans.
+    pub otlp: Option<String>,
     /// Largest number of open connections. The metaserver tells further clients that it is full and
     /// closes their connections.
     pub connections: usize,
+}
+
+/// Where the record is, and how large it may be.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Bytes of all its files.
+    pub bytes: u64,
 }
 
 impl Default for Config {
@@ -69,6 +88,8 @@ impl Default for Config {
             store: None,
             policy: Policy::default(),
             lease_s: 10.0,
+            record: None,
+            otlp: None,
             connections: 1000,
         }
     }
@@ -94,6 +115,9 @@ pub enum StartError {
     /// The lease is not an accepted time.
     #[error("a lease of {0} s is out of range; use 0.1 to 86400 seconds")]
     Lease(f64),
+    /// Spans cannot go where they should.
+    #[error("{0} (--otlp)")]
+    Tracing(#[from] EndpointError),
     /// Another operation of the system failed.
     #[error("cannot start the metaserver: {0}")]
     System(#[from] io::Error),
@@ -116,6 +140,7 @@ pub(crate) struct Shared {
     has_read: AtomicBool,
     store: Option<StoreAddress>,
     ends: AtomicBool,
+    spans: Option<Exporter<PlacedSpan>>,
 }
 
 impl Shared {
@@ -135,6 +160,7 @@ impl Shared {
 /// A metaserver that is listening.
 pub struct Metaserver {
     listeners: Vec<TcpListener>,
+    recorder: Option<Recorder>,
     tls: Option<Tls>,
     shared: Arc<Shared>,
 }
@@ -171,6 +197,17 @@ impl Metaserver {
         let mut random = [0u8; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(io::Error::from)?;
+        let first = listeners.first().and_then(|one| one.local_addr().ok());
+        let address = first.map_or_else(String::new, |address| address.to_string());
+        let recorder = config
+            .record
+            .as_ref()
+            .map(|record| recorder(record, &address));
+        let recorder = recorder.transpose()?;
+        let spans = config
+            .otlp
+            .as_deref()
+            .map(|url| spans::exporter(url, &address));
         let settings = Settings {
             policy: config.policy,
             lease_s: config.lease_s,
@@ -178,8 +215,12 @@ impl Metaserver {
             ..Settings::default()
         };
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let mut directory = Directory::new(settings);
+        if let Some(record) = &config.record {
+            directory.keep_record(Budget::of_day(record.bytes));
+        }
         let shared = Arc::new(Shared {
-            directory: Mutex::new(Directory::new(settings)),
+            directory: Mutex::new(directory),
             access: Mutex::new(access),
             identity,
             connections: AtomicUsize::new(0),
@@ -191,9 +232,11 @@ impl Metaserver {
             has_read: AtomicBool::new(config.store.is_none()),
             store: config.store,
             ends: AtomicBool::new(false),
+            spans: spans.transpose()?,
         });
         Ok(Metaserver {
             listeners,
+            recorder,
             tls: config.tls,
             shared,
         })
@@ -223,7 +266,7 @@ impl Metaserver {
     ///
     /// # Errors
     /// The system cannot create a thread or wait for events.
-    pub fn run(self) -> io::Result<()> {
+    pub fn run(mut self) -> io::Result<()> {
         let (signals, theirs) = UnixStream::pair()?;
         let (reloads, reload) = UnixStream::pair()?;
         // A metaserver that was started at a terminal ends when the terminal closes.
@@ -264,6 +307,7 @@ impl Metaserver {
             }
             let now = self.shared.now();
             self.shared.directory().advance(now);
+            self.record(false);
             for listener in &self.listeners {
                 number = self.accept(listener, number);
             }
@@ -273,7 +317,20 @@ impl Metaserver {
             // The keeper writes the last changes before it ends.
             let _ = keeper.join();
         }
+        self.record(true);
+        self.recorder = None;
+        if let Some(spans) = &self.shared.spans {
+            spans.flush(LAST_SPANS);
+        }
         Ok(())
+    }
+
+    /// Passes the lines that have gathered to the recorder.
+    fn record(&mut self, is_end: bool) {
+        if let Some(recorder) = &mut self.recorder {
+            let lines = self.shared.directory().take_lines(is_end);
+            lines.into_iter().for_each(|line| recorder.record(line));
+        }
     }
 
     /// Reads certificates again. Tokens are read again whenever their file changes.
@@ -304,7 +361,7 @@ impl Metaserver {
                 Err(error) => {
                     tracing::warn!("cannot accept a connection: {error}");
                     // The usual reason is a lack of descriptors, which ends when connections close.
-                    thread::sleep(std::time::Duration::from_millis(100));
+                    thread::sleep(Duration::from_millis(100));
                     return number;
                 }
             }
@@ -312,6 +369,18 @@ impl Metaserver {
     }
 }
 
+/// What writes the record of a metaserver at this address.
+fn recorder(record: &Record, address: &str) -> io::Result<Recorder> {
+    Recorder::start(farcall_recorder::Settings {
+        folder: record.folder.clone(),
+        bytes: record.bytes,
+        server: format!("meta://{address}"),
+        program: concat!("farcall-metaserver ", env!("CARGO_PKG_VERSION")).to_owned(),
+    })
+}
+
+/// How long an ending metaserver waits for its last spans.
+const LAST_SPANS: Duration = Duration::from_secs(1);
 /// Interval between checks of the leases.
 const TICK: Timespec = Timespec {
     tv_sec: 0,

@@ -1,6 +1,7 @@
 //! One connection. Its thread reads a request, asks the directory, and answers.
 
 use crate::access::Access;
+use crate::spans::PlacedSpan;
 use crate::{Shared, snapshot, status};
 use farcall_access::{Claim, Found, Proving, Refusal, User};
 use farcall_client::Address;
@@ -187,9 +188,18 @@ impl Session<'_> {
             return Err(End::Left);
         };
         let reached = |address: &str| reachable(address, peer);
+        let asked = self.shared.now();
+        session.came(asked);
         let mut directory = self.shared.directory();
-        let left = session.handle((&mut directory, self.shared.now()), proto, event, reached);
+        let now = self.shared.now();
+        let left = session.handle((&mut directory, now), proto, event, reached);
         drop(directory);
+        if let (Some(placed), Some(spans)) = (session.take_placed(), &self.shared.spans)
+            && placed.context.is_sampled()
+        {
+            let from_to = [asked, self.shared.now()];
+            spans.send(PlacedSpan { placed, from_to });
+        }
         match left {
             None => Ok(()),
             Some(Event::AskSnapshot(request, asked)) => {

@@ -4,6 +4,7 @@
 use crate::Shared;
 use farcall_directory::ServerStatus;
 use farcall_metrics::Text;
+use farcall_otlp::Exporter;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 
@@ -97,6 +98,12 @@ pub(crate) fn metrics(shared: &Shared) -> Text {
     let answers = u64::from(shared.stored.load(Ordering::Relaxed));
     let help = "1 if the store answers or if there is no store.";
     text.gauge("store_answers", help, answers);
+    let spans = shared.spans.as_ref().map(Exporter::counts);
+    let spans = spans.unwrap_or_default();
+    let help = "Spans that the collector has taken.";
+    text.counter("spans_sent", help, spans.sent);
+    let help = "Spans that were lost because the collector was slow or away.";
+    text.counter("spans_lost", help, spans.lost);
     text
 }
 

@@ -9,6 +9,8 @@ mod line;
 mod sampler;
 mod spread;
 
-pub use line::{Call, Header, Line, LineError, Link, MOST_LINE, SCHEMA, Server, Together};
+pub use line::{
+    Call, Header, Line, LineError, Link, MOST_LINE, Placement, Placements, SCHEMA, Server, Together,
+};
 pub use sampler::{Budget, Fate, Measured, Sampler, Tally};
 pub use spread::{QUANTILES, Spread};

@@ -21,6 +21,10 @@ pub enum Line {
     Call(Box<Call>),
     /// Calls of the same kind that have no lines of their own.
     Together(Box<Together>),
+    /// The choice of a server for a call, in the record of a metaserver.
+    Placement(Box<Placement>),
+    /// Placements of the same kind that have no lines of their own.
+    Placements(Box<Placements>),
     /// What is known of the path to a host.
     Link(Link),
     /// A server came, or went.
@@ -141,7 +145,78 @@ pub struct Together {
     pub exec_quantiles_s: [f64; QUANTILES.len()],
 }
 
-/// What the server has learned about the path to a host, after transfers.
+/// The choice of a server for a call.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Placement {
+    /// The trace that the call belongs to; empty if there is none.
+    pub trace: String,
+    /// The user.
+    pub user: String,
+    /// Qualified name of the function.
+    pub function: String,
+    /// The client's host.
+    pub host: String,
+    /// The address of the server that was chosen; empty if none was.
+    pub server: String,
+    /// Operations of the call, or bytes if its interface does not state them.
+    pub operations: f64,
+    /// Bytes of arrays to the server.
+    pub sent_bytes: u64,
+    /// Bytes of arrays back to the client.
+    pub returned_bytes: u64,
+    /// Bytes of memory at the server.
+    pub memory: u64,
+    /// The request came.
+    pub asked: f64,
+    /// The server was chosen.
+    pub placed: Option<f64>,
+    /// The client told how the call had ended.
+    pub ended: Option<f64>,
+    /// Predicted seconds for the transfer of the arguments.
+    pub up_s: Option<f64>,
+    /// Predicted seconds of the wait.
+    pub wait_s: Option<f64>,
+    /// Predicted seconds of the computation.
+    pub compute_s: Option<f64>,
+    /// Predicted seconds for the transfer of the results.
+    pub down_s: Option<f64>,
+    /// Processor elements.
+    pub pes: u32,
+    /// `done`, `lost` (the client has lost the server), `no server`, or `unknown`.
+    pub outcome: String,
+    /// The share of the placements of its kind that had lines of their own at that time, about.
+    pub share: f64,
+}
+
+/// Placements of the same user, function, client's host, server and outcome that have no lines of
+/// their own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Placements {
+    /// When the first of them ended.
+    pub from: f64,
+    /// When the last of them ended.
+    pub to: f64,
+    /// The user; empty if the line counts placements of several kinds, because there were too many.
+    pub user: String,
+    /// Qualified name of the function; empty as `user` is.
+    pub function: String,
+    /// The address of the server.
+    pub server: String,
+    /// The outcome.
+    pub outcome: String,
+    /// Number of these placements.
+    pub placements: u64,
+    /// Placements of the same kind in this time that have lines of their own.
+    pub alone: u64,
+    /// Operations of all these calls.
+    pub operations: f64,
+    /// Bytes of arrays to the server.
+    pub sent_bytes: u64,
+    /// Bytes of arrays back to the clients.
+    pub returned_bytes: u64,
+}
+
+/// What a server or a metaserver has learned about the path to a host, after transfers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Link {
     /// The moment.
@@ -154,6 +229,9 @@ pub struct Link {
     pub up_bytes_per_s: Option<f64>,
     /// Bytes per second from the server.
     pub down_bytes_per_s: Option<f64>,
+    /// Seconds until the first byte is at the server, and at the host. Only metaservers measure it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_s: Option<[f64; 2]>,
 }
 
 /// A server came, or went.
@@ -163,7 +241,8 @@ pub struct Server {
     pub time: f64,
     /// The address of the server.
     pub server: String,
-    /// `started` or `stopped`.
+    /// `started` or `stopped`, in the record of the server. In that of a metaserver: `joined`,
+    /// `left`, `lost`, `back`, `expired` or `replaced`.
     pub event: String,
     /// Its processor elements.
     pub pes: u32,
@@ -216,13 +295,15 @@ impl Line {
             Line::Record(header) => Some(header.time),
             Line::Call(call) => Some(call.asked),
             Line::Together(together) => Some(together.from),
+            Line::Placement(placement) => Some(placement.asked),
+            Line::Placements(together) => Some(together.from),
             Line::Link(link) => Some(link.time),
             Line::Server(server) => Some(server.time),
             Line::Other => None,
         }
     }
 
-    /// Sets the address of the server that it is about.
+    /// Sets the address of the server that writes it. The lines of a metaserver are about others.
     pub fn set_server(&mut self, address: &str) {
         let server = match self {
             Line::Record(header) => &mut header.server,
@@ -230,9 +311,11 @@ impl Line {
             Line::Together(together) => &mut together.server,
             Line::Link(link) => &mut link.server,
             Line::Server(server) => &mut server.server,
-            Line::Other => return,
+            Line::Placement(_) | Line::Placements(_) | Line::Other => return,
         };
-        address.clone_into(server);
+        if server.is_empty() {
+            address.clone_into(server);
+        }
     }
 }
 
@@ -259,6 +342,8 @@ mod tests {
             }),
             Line::Call(Box::new(call)),
             Line::Together(Box::default()),
+            Line::Placement(Box::default()),
+            Line::Placements(Box::default()),
             Line::Link(Link {
                 up_bytes_per_s: Some(1e9),
                 ..Link::default()

@@ -121,7 +121,7 @@ impl Tally {
 }
 
 /// Decides which calls get lines, and counts the others by their kind.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Sampler<K> {
     budget: Budget,
     /// Lines that may still be written.

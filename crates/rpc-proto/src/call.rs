@@ -5,6 +5,7 @@
 use crate::ids::HandleId;
 use crate::message::{self, MessageError};
 use crate::scalars::{VecError, bounded_count, decode_scalars, encode_scalars};
+use crate::trace::{self, TraceContext};
 use crate::{CallId, Kind, ProtocolError};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,6 +15,8 @@ use minicbor::{Decode, Decoder, Encode, Encoder, decode};
 
 /// Feature bit: calls may ask for what the function prints.
 pub const OUTPUT: u64 = 1 << 2;
+/// Feature bit: calls may have deadlines.
+pub const DEADLINES: u64 = 1 << 25;
 
 /// Opens a call.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +40,11 @@ pub struct Call {
     pub object: Option<CallId>,
     /// The reservation whose processor elements it has.
     pub reservation: Option<u64>,
+    /// The trace that it belongs to.
+    pub trace: Option<TraceContext>,
+    /// Milliseconds from its arrival at the server within which it must end. A call has this or a
+    /// reservation.
+    pub before: Option<u64>,
 }
 
 /// What a call wants besides its results: what the function prints.
@@ -63,7 +71,8 @@ pub(crate) fn parse_call(payload: &[u8]) -> Result<Call, ProtocolError> {
 
 fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecError> {
     let fields = match (call.object, call.output, call.places.is_empty()) {
-        _ if call.reservation.is_some() => 9,
+        _ if call.trace.is_some() => 10,
+        _ if call.reservation.or(call.before).is_some() => 9,
         (Some(_), _, _) => 8,
         _ if !call.handles.is_empty() => 7,
         (None, true, _) => 6,
@@ -102,8 +111,14 @@ fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecErro
         None if fields > 8 => e.null()?.ok()?,
         None => {}
     }
-    if let Some(reservation) = call.reservation {
-        e.u64(reservation)?;
+    match (call.reservation, call.before) {
+        (Some(reservation), _) => e.u64(reservation)?.ok()?,
+        (None, Some(before)) => e.array(1)?.u64(before)?.ok()?,
+        (None, None) if fields > 9 => e.null()?.ok()?,
+        (None, None) => {}
+    }
+    if call.trace.is_some() {
+        trace::encode(&call.trace, e, &mut ())?;
     }
     Ok(())
 }
@@ -142,9 +157,14 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         ..=7 => None,
         _ => d.decode()?,
     };
-    let reservation = match fields {
-        ..=8 => None,
-        _ => d.decode()?,
+    let (reservation, before) = match fields {
+        ..=8 => (None, None),
+        _ if d.datatype()? == Type::Array => (None, Some(decode_before(d)?)),
+        _ => (d.decode()?, None),
+    };
+    let trace = match fields {
+        ..=9 => None,
+        _ => trace::decode(d, &mut ())?,
     };
     Ok(Call {
         function,
@@ -156,7 +176,16 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         handles,
         object,
         reservation,
+        trace,
+        before,
     })
+}
+
+fn decode_before(d: &mut Decoder) -> Result<u64, decode::Error> {
+    match d.array()? {
+        Some(1) => d.u64(),
+        _ => Err(decode::Error::message("a deadline has one part")),
+    }
 }
 
 fn decode_use(d: &mut Decoder) -> Result<(u32, HandleId), decode::Error> {
@@ -259,6 +288,8 @@ mod tests {
             handles: vec![],
             object: None,
             reservation: None,
+            trace: None,
+            before: None,
         };
         let without_places = Call {
             places: vec![],
@@ -273,11 +304,20 @@ mod tests {
                 (true, Some(7)),
             ] {
                 let handles = handles[usize::from(output)].clone();
-                for reservation in [None, Some(3)] {
+                for (reservation, before, is_traced) in [
+                    (None, None, false),
+                    (Some(3), None, false),
+                    (None, Some(70), false),
+                    (None, None, true),
+                    (None, Some(70), true),
+                ] {
+                    let trace = TraceContext::new([1; 16], [2; 8]).filter(|_| is_traced);
                     let call = Call {
                         output,
                         object,
                         reservation,
+                        trace,
+                        before,
                         handles: handles.clone(),
                         ..call.clone()
                     };

@@ -250,6 +250,8 @@ mod tests {
             handles: vec![],
             object: None,
             reservation: None,
+            trace: None,
+            before: None,
         };
         for keep in [None, Some(3600)] {
             let submission = SubmitRequest {

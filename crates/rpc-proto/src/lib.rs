@@ -49,9 +49,10 @@ mod scalars;
 mod sender;
 pub mod server;
 mod stream;
+pub mod trace;
 mod user;
 
-pub use call::{Call, Made, OUTPUT, Times};
+pub use call::{Call, DEADLINES, Made, OUTPUT, Times};
 pub use call_status::{CALL_STATUS, CallName, CallPhase, CallStatus, Expected};
 pub use callback::{CALLBACK_BYTES, CALLBACKS, Callback, CallbackAnswer};
 pub use failure::{Failure, FailureKind, Fault};
@@ -79,6 +80,7 @@ pub use reservations::{
 };
 pub use sender::{CREDIT, Transmit};
 pub use stream::{Direction, Landing, Piece, Pieces, Side, swap_bytes};
+pub use trace::{NoTraceContext, TRACES, TraceContext};
 pub use user::User;
 
 use alloc::string::String;

@@ -68,6 +68,8 @@ impl Conversation {
             handles: vec![],
             object: None,
             reservation: None,
+            trace: None,
+            before: None,
         };
         let id = self.client.call(&call, bytes).unwrap();
         self.sources.insert(id, data);
@@ -344,6 +346,8 @@ fn order(lengths: &[u64]) -> Vec<(u8, CallId)> {
             handles: vec![],
             object: None,
             reservation: None,
+            trace: None,
+            before: None,
         };
         client.call(&call, 0).unwrap();
     }
@@ -458,6 +462,8 @@ fn running() -> (client::Connection, server::Connection, CallId) {
         handles: vec![],
         object: None,
         reservation: None,
+        trace: None,
+        before: None,
     };
     let id = client.call(&call, 0).unwrap();
     assert_eq!(up(&mut client, &mut server).unwrap().len(), 2);

@@ -4,6 +4,7 @@
 //! waits for ever. See [`Queue`].
 
 mod bookings;
+mod deadlines;
 mod expected;
 mod starts;
 mod users;
@@ -15,6 +16,7 @@ use strum::{EnumString, IntoStaticStr};
 use users::{QueuePosition, Users};
 
 pub use crate::Nanos;
+pub use deadlines::Promises;
 pub use expected::{Expected, Reason};
 pub use starts::ExpectedStarts;
 
@@ -133,7 +135,9 @@ pub struct Request {
     pub seconds: Option<f64>,
     /// Calls of a higher priority go first, of any user.
     pub priority: i32,
-    /// The booking whose elements it uses. It has no effect after the booking has ended.
+    /// The booking whose elements it uses. It has no effect after the booking has ended. If the
+    /// booking was made for a [deadline](Queue::book_before), the call waits like all others until
+    /// the booking begins.
     pub reservation: Option<u64>,
 }
 
@@ -193,6 +197,8 @@ pub struct Queue {
     calendar: Calendar,
     /// Calls that wait for the elements of their bookings, by booking. No entry is empty.
     claims: BTreeMap<u64, BTreeSet<Claim>>,
+    /// Bookings for deadlines, and the call that waits outside of each.
+    deadlines: BTreeMap<u64, Option<u64>>,
 }
 
 /// A job that waits.
@@ -200,6 +206,8 @@ pub struct Queue {
 struct Waiting {
     request: Request,
     place: QueuePosition,
+    /// Whether it waits among the claims on a booking.
+    is_claim: bool,
 }
 
 /// A job that computes.
@@ -252,6 +260,7 @@ impl Queue {
                 settings.bandwidth,
             ),
             claims: BTreeMap::new(),
+            deadlines: BTreeMap::new(),
             settings,
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
@@ -296,14 +305,20 @@ impl Queue {
             },
             arrival: self.arrivals,
         };
-        let waiting = Waiting { request, place };
+        let booking = self.claimed(&request, now);
+        let waiting = Waiting {
+            request,
+            place,
+            is_claim: booking.is_some(),
+        };
         self.waiting.insert(request.id, waiting);
-        let Some(reservation) = request.reservation else {
+        let Some(booking) = booking else {
             self.users
                 .enter(request.user, request.id, place, now, self.starts);
+            self.waits_outside(&request);
             return None;
         };
-        let claims = self.claims.entry(reservation).or_default();
+        let claims = self.claims.entry(booking).or_default();
         claims.insert(Claim::of(&waiting));
         let is_next = self.first_claim(now) == Some(request.id);
         is_next.then(|| self.next(now)).flatten()
@@ -314,6 +329,7 @@ impl Queue {
     pub fn remove(&mut self, id: u64, now: Nanos) {
         if let Some(waiting) = self.waiting.remove(&id) {
             self.leave(&waiting, now);
+            self.end_deadline(waiting.request.reservation, now);
         } else if self.running.contains_key(&id) {
             self.resume(id, now);
             let Some(running) = self.running.remove(&id) else {
@@ -327,6 +343,7 @@ impl Queue {
             let used = seconds * f64::from(running.pes);
             let paid = (running.paid, running.since);
             self.users.settle(running.user, used, paid, now);
+            self.end_deadline(running.reservation, now);
         }
     }
 
@@ -368,8 +385,8 @@ impl Queue {
 
     /// Removes a waiting call.
     fn leave(&mut self, waiting: &Waiting, now: Nanos) {
-        let Waiting { request, place } = waiting;
-        let Some(reservation) = request.reservation else {
+        let Waiting { request, place, .. } = waiting;
+        let Some(reservation) = request.reservation.filter(|_| waiting.is_claim) else {
             return self.users.leave(request.user, place, now, self.starts);
         };
         if let Some(claims) = self.claims.get_mut(&reservation) {
@@ -422,12 +439,13 @@ impl Queue {
         let request = self.within_booking(request);
         let at_once = self.settings.policy == Policy::AtOnce;
         let fits = at_once || request.fewest <= self.room(&request, now);
-        let is_booked = request.reservation.is_some();
+        let is_booked = self.claimed(&request, now).is_some();
         fits && (is_booked || self.computing() < self.settings.most_running)
     }
 
     fn start(&mut self, request: &Request, now: Nanos) -> Start {
         let request = &self.within_booking(request);
+        let reservation = self.claimed(request, now);
         let pes = match self.settings.policy {
             Policy::AtOnce => self.settings.pes,
             _ => self.part(request, now),
@@ -444,9 +462,12 @@ impl Queue {
             away: 0,
             paid,
             until: predicted_end(request.seconds, now),
-            reservation: request.reservation,
+            reservation,
         };
         self.running.insert(request.id, running);
+        if reservation.is_none() {
+            self.end_deadline(request.reservation, now);
+        }
         Start {
             id: request.id,
             pes,
@@ -456,7 +477,7 @@ impl Queue {
     /// Processor elements for a call: an equal part of the free ones among all that wait for them.
     fn part(&self, request: &Request, now: Nanos) -> u32 {
         let free = self.room(request, now);
-        let (others, room) = match request.reservation {
+        let (others, room) = match self.claimed(request, now) {
             Some(reservation) => (self.claims_on(reservation), usize::MAX),
             None => {
                 let claims: usize = self.claims.values().map(BTreeSet::len).sum();

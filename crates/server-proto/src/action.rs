@@ -7,7 +7,7 @@ use crate::names::DataFile;
 use crate::record::{Content, Entry, Record, Stored};
 use crate::source::SourceRequest;
 use farcall_record::Line;
-use farcall_rpc_proto::{CallbackAnswer, Failure, HandleId, JobId, Pieces, User};
+use farcall_rpc_proto::{CallbackAnswer, Failure, HandleId, JobId, Pieces, TraceContext, User};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -226,6 +226,19 @@ pub enum Action {
     Audit(Box<Audit>),
     /// Add a line to the record of calls.
     Note(Line),
+    /// A call of a trace has ended: make its spans.
+    Trace(Box<TracedCall>),
+}
+
+/// A call of a trace that has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TracedCall {
+    /// The call with its moments, as the record of calls has it.
+    pub call: farcall_record::Call,
+    /// The trace, and the span of the computation.
+    pub context: TraceContext,
+    /// The span of the client that has caused the call.
+    pub parent: [u8; 8],
 }
 
 /// A stream between memory and the disk.

@@ -219,6 +219,18 @@ impl Store {
         resident.saturating_add(bytes) <= self.limit
     }
 
+    /// Bytes of the arrays that are in memory although nobody uses them.
+    pub(crate) fn resting(&self) -> u64 {
+        let rests = |array: &&Array| {
+            matches!(array.location, Location::Memory(_)) && array.calls.is_empty()
+        };
+        self.arrays
+            .values()
+            .filter(rests)
+            .map(|array| array.bytes)
+            .sum()
+    }
+
     /// The calls that wait for arrays.
     pub(crate) fn waiting(&self) -> Vec<CallKey> {
         let calls = self.arrays.values().flat_map(|array| array.calls.iter());

@@ -5,12 +5,14 @@
 
 use crate::action::{Action, Actions, Segment};
 use crate::arrays::Use;
+use crate::ids::Ids;
 use crate::keys::{ConnectionKey, MemoryKey, WorkerKey};
 use crate::record::Record;
 use crate::source::SourceRequest;
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
-    ArrayPart, CallId, Direction, JobId, Made, Nanos, Piece, Pieces, Put, Side, User,
+    ArrayPart, Call, CallId, Direction, JobId, Made, Nanos, Piece, Pieces, Put, Side, TraceContext,
+    User,
 };
 use farcall_schedule::Interval;
 use std::rc::Rc;
@@ -177,6 +179,8 @@ pub(crate) struct Run {
     pub(crate) object: Option<WorkerKey>,
     /// The reservation whose processor elements it uses.
     pub(crate) reservation: Option<u64>,
+    /// Whether that reservation was made for its deadline.
+    pub(crate) is_promised: bool,
     /// Whether a worker died that should have run it next.
     pub(crate) again: bool,
     /// Whether no other call may share its worker.
@@ -189,6 +193,17 @@ pub(crate) struct Run {
     pub(crate) range: Option<Interval>,
     /// Whether the record of calls has it.
     pub(crate) is_noted: bool,
+    /// Its place in its trace, if the shell wants its spans.
+    pub(crate) traced: Option<Traced>,
+}
+
+/// The place of a call in its trace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Traced {
+    /// The span that has caused the call, at the client.
+    pub(crate) parent: [u8; 8],
+    /// The span of its computation, which the worker gets.
+    pub(crate) context: TraceContext,
 }
 
 /// The arguments and results of a call while they travel.
@@ -293,12 +308,14 @@ impl ActiveCall {
                 pes: 0,
                 object: None,
                 reservation: None,
+                is_promised: false,
                 again: false,
                 alone: true,
                 made: None,
                 predicted: None,
                 range: None,
                 is_noted: false,
+                traced: None,
             },
             printing: None,
             durability: Durability::None,
@@ -393,6 +410,27 @@ impl ActiveCall {
         call.task = task;
         call.uses.push(of);
         call
+    }
+
+    /// Gives the computation a span of its own, if the call belongs to a trace whose spans are
+    /// wanted. The worker gets that span in place of the client's.
+    pub(crate) fn join_trace(&mut self, ids: &mut Ids) {
+        if self.run.traced.is_some() {
+            return;
+        }
+        let Ok(mut request) = Call::decode(&self.message) else {
+            return;
+        };
+        let Some(of) = request.trace.filter(TraceContext::is_sampled) else {
+            return;
+        };
+        let [id @ .., _, _, _, _, _, _, _, _] = ids.next();
+        let context = of.under(id);
+        request.trace = Some(context);
+        self.message.clear();
+        request.encode(&mut self.message);
+        let parent = of.span();
+        self.run.traced = Some(Traced { parent, context });
     }
 
     /// Changes the state.

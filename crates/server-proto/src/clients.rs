@@ -202,6 +202,11 @@ impl Clients {
         }
     }
 
+    /// Whether any connection waits for memory.
+    pub(crate) fn someone_starves(&self) -> bool {
+        !self.starved.is_empty()
+    }
+
     /// Whether a connection waits for memory.
     pub(crate) fn is_starved(&self, key: ConnectionKey) -> bool {
         let mut starved = self.starved.iter();

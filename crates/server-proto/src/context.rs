@@ -41,6 +41,8 @@ pub(crate) enum Step {
     Begin(CallKey),
     /// End a durable call that is in memory early.
     TearDown(CallKey),
+    /// Make room for calls and results on the disk that wait for memory.
+    SeekRoom,
 }
 
 /// The time, as the shell has set it.
@@ -255,7 +257,7 @@ impl Context {
         self.out.push(Action::Audit(Box::new(audit)));
     }
 
-    /// Notes in the record of calls, if there is one, that a call has ended.
+    /// Notes in the record of calls and in its trace, if there are such, that a call has ended.
     pub(crate) fn note_call(&mut self, key: CallKey, outcome: &'static str) {
         let (Some(notes), Some(call)) = (&mut self.totals.notes, self.calls.get_mut(key)) else {
             return;
@@ -263,7 +265,11 @@ impl Context {
         let connection = call.connection.and_then(|key| self.clients.get(key));
         let client = connection.map(|connection| connection.peer.host);
         let (functions, now) = (&self.functions, self.clock.now);
-        if let Some(line) = notes.call(call, client, outcome, functions, now) {
+        let (line, traced) = notes.call(call, client, outcome, functions, now);
+        if let Some(traced) = traced {
+            self.out.push(Action::Trace(traced));
+        }
+        if let Some(line) = line {
             self.out.push(Action::Note(line));
         }
     }

@@ -5,6 +5,7 @@ pub(crate) mod destination;
 mod named;
 mod parts;
 mod pull;
+pub(crate) mod room;
 pub(crate) mod source;
 mod stored;
 

@@ -69,8 +69,6 @@ struct Backlog {
     numbers: BTreeMap<User, BTreeSet<u64>>,
     /// Most calls of one user that wait or run in memory.
     most_in_memory: usize,
-    /// Whether the next one waits for memory that others have.
-    is_short: bool,
 }
 
 /// How long servers have served with the state folder.
@@ -119,6 +117,8 @@ pub(crate) struct Durable {
     clients: Set<ConnectionKey>,
     /// Fetches that wait for memory.
     pub(crate) starved: VecDeque<Fetch>,
+    /// Bytes that the next call of the backlog needs while others have the memory.
+    pub(crate) lacks: Option<u64>,
 }
 
 impl Durable {
@@ -141,7 +141,6 @@ impl Durable {
             backlog: Backlog {
                 numbers: BTreeMap::new(),
                 most_in_memory,
-                is_short: false,
             },
             expiries: BTreeSet::new(),
             usage: Map::default(),
@@ -150,6 +149,7 @@ impl Durable {
             held: 0,
             clients: Set::default(),
             starved: VecDeque::new(),
+            lacks: None,
         };
         for record in records {
             let (id, is_queued) = (record.id, record.state == DurableState::Queued);
@@ -243,14 +243,9 @@ impl Durable {
         self.usage.get(user).map_or(0, |usage| usage.in_memory)
     }
 
-    /// Notes whether the next call of the backlog waits for memory that others have.
-    pub(crate) fn set_short(&mut self, is_short: bool) {
-        self.backlog.is_short = is_short;
-    }
-
     /// Whether a call that waits on the disk, or results, need memory that others have.
     pub(crate) fn awaits_memory(&self) -> bool {
-        self.backlog.is_short || !self.starved.is_empty()
+        self.lacks.is_some() || !self.starved.is_empty()
     }
 
     /// The call on the disk whose turn is next: of the user who has fewest calls in memory.

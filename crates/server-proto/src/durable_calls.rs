@@ -4,7 +4,7 @@
 //! From the moment it is recorded, the call no longer depends on its client. The client is told
 //! only after the journal has confirmed the record.
 
-mod requests;
+pub(crate) mod requests;
 
 pub(crate) use requests::stage_of;
 
@@ -324,7 +324,7 @@ impl DurableCalls {
     /// Reads waiting calls from the disk while there is room for them.
     pub(crate) fn load_backlog(&mut self, cx: &mut Context) {
         if let Some(durable) = &mut self.durable {
-            durable.set_short(false);
+            durable.lacks = None;
         }
         while let Some(id) = self.durable.as_ref().and_then(Durable::next_waiting) {
             match self.load(cx, id) {
@@ -377,7 +377,8 @@ impl DurableCalls {
             bytes => match cx.memory.take(bytes, &user, &mut cx.out) {
                 Ok(buffer) => Some(buffer),
                 Err(NoMemory::Wait) => {
-                    durable.set_short(true);
+                    durable.lacks = Some(bytes);
+                    cx.step(Step::SeekRoom);
                     return Ok(false);
                 }
                 Err(refusal) => return Err(cx.no_room(bytes, refusal)),

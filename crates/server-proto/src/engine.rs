@@ -22,9 +22,9 @@ use crate::account::Totals;
 use crate::action::{Action, Actions};
 use crate::clients::Clients;
 use crate::context::{Clock, Context, Step};
-use crate::data::{Data, destination, source};
+use crate::data::{Data, destination, room, source};
 use crate::disk::{Disk, Purpose};
-use crate::durable_calls::DurableCalls;
+use crate::durable_calls::{self, DurableCalls};
 use crate::elements::{Elements, Loss};
 use crate::event::{Death, Event, Now};
 use crate::flaw::{Flaw, has};
@@ -111,7 +111,7 @@ impl Engine {
                 clients: Clients::default(),
                 calls: Table::default(),
                 disk: Disk::new(!settings.has_state),
-                totals: Totals::new(settings.record.map(Notes::new)),
+                totals: Totals::new(Notes::wanted(&settings)),
                 settings,
                 has_room: true,
                 learned_since: None,
@@ -203,6 +203,9 @@ impl Engine {
                     self.durable_calls.run_again(cx, call, &failure);
                 }
                 Step::Enqueue(_) | Step::Begin(_) | Step::TearDown(_) | Step::RunAgain(..) => {}
+                Step::SeekRoom => {
+                    durable_calls::requests::seek_room(&mut self.durable_calls, cx, &mut self.data)
+                }
                 Step::Release(call) => self.release(call),
                 Step::Fail(call, kind, cause) => self.fail(call, kind, &cause),
                 Step::Record(id, change, outcome) => {
@@ -257,10 +260,11 @@ impl Engine {
             queue, expected, ..
         } = &mut self.elements;
         expected.look_ahead(queue, now, |id, pes| cx.predict(id, pes));
-        self.lanes.serve_lanes(&self.elements.queue, cx);
+        self.lanes.serve_lanes(cx);
         self.elements.workers.end_late(cx);
         self.durable_calls.expire(cx);
         self.data.expire_arrays(cx);
+        room::try_disk_again(&mut self.data, cx);
         let keep_ms = self.data.arrays.keep_ms();
         self.objects.expire(cx, &mut self.elements, keep_ms);
         let is_due = |since: &mut Nanos| now >= *since + KEEP;
@@ -305,6 +309,7 @@ impl Engine {
             lanes,
             takeover,
             notes,
+            room::disk_deadline(&self.data),
             cx.stopping,
         ];
         all.into_iter().flatten().min()

@@ -363,12 +363,16 @@ impl Lanes {
         }
     }
 
-    /// Begins and ends reservations, and gives turns to waiting connections.
-    pub(crate) fn serve_lanes(&mut self, queue: &Queue, cx: &mut Context) {
-        let now = cx.now();
-        if self.changes.is_some_and(|time| now >= time) {
+    /// Begins and ends the reservations whose times have come.
+    pub(crate) fn change(&mut self, queue: &Queue, cx: &mut Context) {
+        if self.changes.is_some_and(|time| cx.now() >= time) {
             self.retune(queue, cx);
         }
+    }
+
+    /// Gives turns to waiting connections.
+    pub(crate) fn serve_lanes(&mut self, cx: &mut Context) {
+        let now = cx.now();
         if !self.is_active {
             return;
         }

@@ -49,7 +49,7 @@ mod worker;
 mod workers;
 
 pub use account::{Totals, UserTotals};
-pub use action::{Action, Audit, Direction, Request, Segment, Shown, Transfer};
+pub use action::{Action, Audit, Direction, Request, Segment, Shown, TracedCall, Transfer};
 pub use allowance::Allowance;
 pub use clients::Clients;
 pub use connection::MAX_SEGMENTS;

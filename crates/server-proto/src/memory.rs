@@ -93,13 +93,49 @@ impl Memory {
         self.held.get(user).copied().unwrap_or(0)
     }
 
+    /// Bytes that clients hold as segments.
+    pub(crate) fn shared(&self) -> u64 {
+        self.shared
+    }
+
+    /// The limit for a call of this many bytes. A call that is nearly as large as all memory may
+    /// use all of it.
+    fn limit_of(&self, bytes: u64) -> u64 {
+        match bytes <= Memory::SMALL {
+            true => self.limit,
+            false => self.wanted(bytes).max(self.limit - self.limit / 16),
+        }
+    }
+
+    /// The size of the buffer for this many bytes.
+    fn wanted(&self, bytes: u64) -> u64 {
+        rounded(bytes).min(self.limit)
+    }
+
+    /// Bytes that must become free for a request of this many bytes.
+    pub(crate) fn lacks(&self, bytes: u64) -> u64 {
+        let needed = self.in_use().saturating_add(self.wanted(bytes));
+        needed.saturating_sub(self.limit_of(bytes))
+    }
+
+    /// Whether a request of this many bytes fits if clients keep their segments, and so many bytes
+    /// of arrays stay.
+    pub(crate) fn fits_beside(&self, bytes: u64, arrays: u64) -> bool {
+        let staying = self.shared.saturating_add(arrays);
+        self.wanted(bytes).saturating_add(staying) <= self.limit_of(bytes)
+    }
+
+    /// Bytes of all pieces but the idle ones.
+    fn in_use(&self) -> u64 {
+        let idle = self.idle.iter().map(|key| self.pieces[*key].bytes);
+        self.total - idle.sum::<u64>()
+    }
+
     /// Whether another buffer of this size would leave too little memory to others. A user's first
     /// buffer may have any size.
     fn exceeds_share(&self, bytes: u64, user: &User) -> bool {
         let held = self.held_by(user);
-        let idle = self.idle.iter().map(|key| self.pieces[*key].bytes);
-        let in_use = self.total - idle.sum::<u64>();
-        let free = self.limit.saturating_sub(in_use.saturating_add(bytes));
+        let free = (self.limit).saturating_sub(self.in_use().saturating_add(bytes));
         held > 0 && held.saturating_add(bytes) > SHARE.saturating_mul(free)
     }
 
@@ -120,7 +156,7 @@ impl Memory {
         if bytes > self.limit {
             return Err(NoMemory::TooLarge);
         }
-        let wanted = rounded(bytes).min(self.limit);
+        let wanted = self.wanted(bytes);
         if bytes > Memory::SMALL && self.exceeds_share(wanted, user) {
             return Err(NoMemory::Wait);
         }
@@ -137,12 +173,7 @@ impl Memory {
             self.count(key);
             return Ok(key);
         }
-        // A call that is nearly as large as all memory may use all of it.
-        let limit = match bytes <= Memory::SMALL {
-            true => self.limit,
-            false => wanted.max(self.limit - self.limit / 16),
-        };
-        self.make_room_within(wanted, limit, out)?;
+        self.make_room_within(wanted, self.limit_of(bytes), out)?;
         let key = self.create(wanted, Some(user.clone()), out);
         self.count(key);
         Ok(key)

@@ -1,12 +1,16 @@
 //! The record of calls: which calls get a line, and what it says. The shell writes the lines
 //! ([`Action::Note`](crate::Action::Note)). A call has a line when its results have left or are
-//! stored, or when it has failed. Without a record, this costs one comparison for each call.
+//! stored, or when it has failed. The same moments become the spans of a call that belongs to a
+//! trace ([`Action::Trace`](crate::Action::Trace)). Without a record and without traces, this costs
+//! one comparison for each call.
 
+use crate::action::TracedCall;
 use crate::call::{ActiveCall, Durability, Task};
 use crate::event::Now;
 use crate::functions::Functions;
 use crate::links::Links;
 use crate::map::Map;
+use crate::settings::Settings;
 use core::net::IpAddr;
 use farcall_idl::{Interface, Op, Scalar};
 use farcall_record::{Budget, Fate, Line, Link, Measured, Sampler, Server, Tally, Together};
@@ -65,7 +69,8 @@ struct Kind {
 /// What the record needs to know.
 #[derive(Debug)]
 pub(crate) struct Notes {
-    sampler: Sampler<Kind>,
+    /// Which calls get lines; `None` without a record.
+    sampler: Option<Sampler<Kind>>,
     /// Microseconds since 1970 at the start of the clock.
     epoch: u64,
     /// What the last line about each path said, and when: bytes per second in each direction.
@@ -74,9 +79,15 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    pub(crate) fn new(budget: Budget) -> Notes {
+    /// What the settings ask for: a record, spans, or both.
+    pub(crate) fn wanted(settings: &Settings) -> Option<Notes> {
+        let is_wanted = settings.record.is_some() || settings.traces;
+        is_wanted.then(|| Notes::new(settings.record))
+    }
+
+    pub(crate) fn new(budget: Option<Budget>) -> Notes {
         Notes {
-            sampler: Sampler::new(budget),
+            sampler: budget.map(Sampler::new),
             epoch: 0,
             links: Map::default(),
             links_noted: 0,
@@ -85,7 +96,7 @@ impl Notes {
 
     /// When the next lines are due.
     pub(crate) fn deadline(&self) -> Option<Nanos> {
-        self.sampler.deadline()
+        self.sampler.as_ref()?.deadline()
     }
 
     /// Follows the calendar. It is read in whole milliseconds and a little before the clock, so the
@@ -102,8 +113,8 @@ impl Notes {
         (self.epoch + nanos / 1000) as f64 / 1e6
     }
 
-    /// A call has ended. Returns its line, if it has one of its own. `client` is the host of the
-    /// client, if the client is still there.
+    /// A call has ended. Returns its line, if it has one of its own, and what its spans need, if
+    /// they are wanted. `client` is the host of the client, if the client is still there.
     pub(crate) fn call(
         &mut self,
         call: &mut ActiveCall,
@@ -111,13 +122,44 @@ impl Notes {
         outcome: &'static str,
         functions: &Functions,
         now: Now,
-    ) -> Option<Line> {
-        let function = functions.get(call.function).ok()?;
+    ) -> (Option<Line>, Option<Box<TracedCall>>) {
+        let Ok(function) = functions.get(call.function) else {
+            return (None, None);
+        };
         if !matches!(call.task, Task::Call) || std::mem::replace(&mut call.run.is_noted, true) {
-            return None;
+            return (None, None);
         }
         self.follow(now);
         let host = Host::of(client);
+        let share = self.share(call, host, outcome, now);
+        if share.is_none() && call.run.traced.is_none() {
+            return (None, None);
+        }
+        let mut line = self.line(call, &function.interface, now.nanos);
+        outcome.clone_into(&mut line.outcome);
+        line.host = host.name();
+        line.share = share.unwrap_or(1.0);
+        let traced = call.run.traced.map(|traced| {
+            Box::new(TracedCall {
+                call: line.clone(),
+                context: traced.context,
+                parent: traced.parent,
+            })
+        });
+        let line = share.map(|_| Line::Call(Box::new(line)));
+        (line, traced)
+    }
+
+    /// Counts a call for the record. Returns its share of the calls of its kind, if it has a line
+    /// of its own.
+    fn share(
+        &mut self,
+        call: &ActiveCall,
+        host: Host,
+        outcome: &'static str,
+        now: Now,
+    ) -> Option<f64> {
+        let sampler = self.sampler.as_mut()?;
         let work = call.layout.cost.unwrap_or(call.layout.bytes as f64);
         let kind = Kind {
             user: call.user.clone(),
@@ -133,17 +175,9 @@ impl Notes {
             exec: call.times.exec,
             pes: call.run.pes,
         };
-        match self
-            .sampler
-            .count(now.nanos, kind, outcome != "done", &measured)
-        {
+        match sampler.count(now.nanos, kind, outcome != "done", &measured) {
             Fate::Together => None,
-            Fate::Alone { share } => {
-                let mut line = self.line(call, &function.interface, now.nanos);
-                outcome.clone_into(&mut line.outcome);
-                (line.host, line.share) = (host.name(), share);
-                Some(Line::Call(Box::new(line)))
-            }
+            Fate::Alone { share } => Some(share),
         }
     }
 
@@ -152,10 +186,14 @@ impl Notes {
         let moment = |nanos: Nanos| (nanos > 0).then(|| self.unix_s(nanos));
         let nanos = |seconds: f64| (seconds * 1e9).round() / 1e9;
         let (times, range) = (&call.times, call.run.range);
+        let request = Call::decode(&call.message).ok();
+        let trace = request.as_ref().and_then(|request| request.trace);
+        let scalars = request.map(|request| scalars(interface, &request));
         farcall_record::Call {
+            trace: trace.map_or_else(String::new, |trace| trace.trace_hex().to_string()),
             user: call.user.name().to_owned(),
             function: interface.qualified_name().into_owned(),
-            scalars: scalars(interface, &call.message),
+            scalars: scalars.unwrap_or_default(),
             operations: call.layout.cost,
             sent_bytes: call.layout.sent_bytes(),
             returned_bytes: call.layout.returned_bytes(),
@@ -182,7 +220,10 @@ impl Notes {
         if self.deadline().is_some_and(|at| at <= now.nanos) {
             lines = self.together(functions, now);
         }
-        if links.has_any() && now.nanos >= self.links_noted.saturating_add(LINK) {
+        if self.sampler.is_some()
+            && links.has_any()
+            && now.nanos >= self.links_noted.saturating_add(LINK)
+        {
             self.links(links, now, &mut lines);
         }
         lines
@@ -208,7 +249,8 @@ impl Notes {
     /// The lines of calls that were counted together.
     fn together(&mut self, functions: &Functions, now: Now) -> Vec<Line> {
         self.follow(now);
-        let counted = self.sampler.take().into_iter();
+        let counted = self.sampler.as_mut().map(Sampler::take);
+        let counted = counted.unwrap_or_default().into_iter();
         let lines = counted.map(|(kind, tally)| {
             let mut line = together(self, tally);
             if let Some(kind) = kind {
@@ -244,6 +286,7 @@ impl Notes {
                 host: host.to_string(),
                 up_bytes_per_s: rates[0],
                 down_bytes_per_s: rates[1],
+                ..Link::default()
             }));
         }
     }
@@ -280,11 +323,8 @@ fn placed_bytes(call: &ActiveCall) -> u64 {
 }
 
 /// The numbers of a call on which sizes, cost or processor elements depend, by their names.
-fn scalars(interface: &Interface, message: &[u8]) -> serde_json::Map<String, Value> {
+fn scalars(interface: &Interface, call: &Call) -> serde_json::Map<String, Value> {
     let mut numbers = serde_json::Map::new();
-    let Ok(call) = Call::decode(message) else {
-        return numbers;
-    };
     for index in interface
         .expressions()
         .flat_map(|expression| expression.ops())
@@ -315,7 +355,7 @@ mod tests {
 
     #[test]
     fn moments_follow_the_calendar_and_do_not_tremble() {
-        let mut notes = Notes::new(Budget::of_day(1));
+        let mut notes = Notes::new(Some(Budget::of_day(1)));
         let at = |ms: u64, unix_ms: u64| Now {
             nanos: ms * 1_000_000,
             unix_ms,

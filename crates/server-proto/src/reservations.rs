@@ -3,6 +3,8 @@
 //! This module checks wishes and knows the owners. The queue of `farcall-schedule` holds the
 //! bookings themselves.
 
+pub(crate) mod deadlines;
+
 use crate::context::Context;
 use crate::flaw::{Flaw, has};
 use crate::settings::Limits;
@@ -10,6 +12,7 @@ use farcall_rpc_proto::{
     Failure, FailureKind, Nanos, ReservationPage, ReservationRecord, Reserve, User,
 };
 use farcall_schedule::Queue;
+use farcall_schedule::queue::Promises;
 use farcall_schedule::reservation::{Bandwidth, Booking, Calendar, Machine, Refusal};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -90,6 +93,9 @@ fn refused(wanted: &Reserve, (refusal, share): (Refusal, Option<u32>), now: Nano
 pub(crate) struct Reservations {
     owners: BTreeMap<u64, User>,
     changes: u64,
+    /// The users of the bookings of calls with deadlines.
+    promised: BTreeMap<u64, User>,
+    promises: Promises,
 }
 
 impl Reservations {
@@ -146,7 +152,8 @@ impl Reservations {
     /// The processor elements that a user has reserved, of `most` that it may have.
     fn calendar(&self, queue: &Queue, user: &User, most: u32) -> Calendar {
         let mut calendar = Calendar::new(most, Bandwidth::default());
-        let own = |id: &u64| self.owners.get(id) == Some(user);
+        let owner = |id: &u64| self.owners.get(id).or_else(|| self.promised.get(id));
+        let own = |id: &u64| owner(id) == Some(user);
         for (_, booking) in queue.bookings().filter(|(id, _)| own(id)) {
             let _ = book(&mut calendar, *booking);
         }

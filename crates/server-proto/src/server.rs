@@ -55,7 +55,16 @@ impl Server {
                  time that the server serves, so no result, array or object expires earlier"
             );
         }
-        self.engine.data.arrays.now = self.engine.cx.steady_ms();
+        let Engine {
+            cx,
+            data,
+            elements,
+            lanes,
+            ..
+        } = &mut self.engine;
+        data.arrays.now = cx.steady_ms();
+        // Before anything is read: a server that stood still may be late.
+        lanes.change(&elements.queue, cx);
     }
 
     /// Handles an event.
@@ -186,6 +195,7 @@ impl Server {
         hello.features |= proto::LOANS | proto::NAMES | proto::RESERVATIONS;
         hello.features |= proto::SOURCES | proto::CALL_STATUS | proto::WRITES;
         hello.features |= proto::SNAPSHOTS;
+        hello.features |= proto::DEADLINES | proto::TRACES;
         if cx.settings.has_state {
             hello.features |= proto::JOBS;
         }
@@ -196,10 +206,17 @@ impl Server {
         hello.ways.clone_from(&accepted.ways);
         let mut connection = Connection::new(accepted, limits, hello, now);
         let most = cx.settings.limits.connections;
-        if cx.clients.len() >= most {
-            let peer = &connection.peer.name;
-            tracing::warn!("{peer}: refused, {most} connections are open");
-            let text = format!("the server is full ({most} connections)");
+        let refusal = match cx.is_ending() {
+            // It came together with the end.
+            Some(ending) => Some(ending.message),
+            None if cx.clients.len() >= most => {
+                let peer = &connection.peer.name;
+                tracing::warn!("{peer}: refused, {most} connections are open");
+                Some(format!("the server is full ({most} connections)"))
+            }
+            None => None,
+        };
+        if let Some(text) = refusal {
             connection.proto.goodbye(text);
             let mut farewell = Vec::new();
             connection.proto.poll_transmit(&mut farewell, now);

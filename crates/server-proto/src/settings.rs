@@ -235,6 +235,9 @@ pub struct Settings {
     pub record: Option<farcall_record::Budget>,
     /// How many lines the record of calls may have. `None`: the shell keeps no record
     /// ([`Action::Note`](crate::Action::Note)).
+    pub traces: bool,
+    /// Whether the shell wants the calls that belong to a trace
+    /// ([`Action::Trace`](crate::Action::Trace)).
     pub agent: &'static str,
     /// Program and version for the greeting.
     pub version: &'static str,

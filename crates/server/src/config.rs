@@ -52,6 +52,8 @@ pub struct Config {
     pub jobs: DurableLimits,
     /// The record of calls.
     pub record: Record,
+    /// Spans of calls.
+    pub tracing: Tracing,
     /// Groups of users, by name.
     pub groups: Groups,
     /// Stored arrays and named data.
@@ -151,6 +153,15 @@ pub struct Record {
     pub folder: Option<PathBuf>,
 }
 
+/// Spans of calls that belong to a trace.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tracing {
+    /// The address of a collector, `http://HOST:PORT`, which gets them. Without one, the server
+    /// makes no spans.
+    pub otlp: Option<String>,
+}
+
 /// Settings of stored arrays and named data.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -186,6 +197,7 @@ impl Config {
             ("workers", self.workers != other.workers),
             ("jobs", self.jobs != other.jobs),
             ("record", self.record != other.record),
+            ("tracing", self.tracing != other.tracing),
             ("groups", self.groups != other.groups),
             ("data", self.data != other.data),
             ("sources", self.sources != other.sources),
@@ -350,6 +362,7 @@ impl Config {
             record: self
                 .record_folder()
                 .map(|_| Budget::of_day(self.record.bytes)),
+            traces: self.tracing.otlp.is_some(),
             agent: concat!("farcall-server ", env!("CARGO_PKG_VERSION")),
             version: env!("CARGO_PKG_VERSION"),
             seed,

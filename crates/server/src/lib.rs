@@ -28,9 +28,10 @@ mod poll;
 mod reactor;
 mod socket;
 mod sources;
+mod spans;
 pub mod state;
 
-pub use config::{Config, Data, Parallel, Queue, Record, Workers};
+pub use config::{Config, Data, Parallel, Queue, Record, Tracing, Workers};
 pub use disk::DiskError;
 pub use farcall_library::Catalog;
 pub use farcall_schedule::Policy;
@@ -44,11 +45,12 @@ use audit::Audit;
 use farcall_access as access;
 use farcall_idl::Document;
 use farcall_library::{CompileError, Source};
+use farcall_otlp::{Endpoint, EndpointError, Exporter};
 use farcall_recorder::Recorder;
 use farcall_tls::FileError;
 use farcall_worker::LibrarySource;
 use listen::Listener;
-use reactor::Reactor;
+use reactor::{Logs, Reactor};
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
@@ -136,6 +138,9 @@ pub enum StartError {
         /// The system's error.
         source: io::Error,
     },
+    /// Spans cannot go where they should.
+    #[error("{0} (tracing.otlp in the configuration, or --otlp)")]
+    Tracing(#[from] EndpointError),
     /// Another error of the system.
     #[error("cannot start the server: {0}")]
     System(#[from] io::Error),
@@ -183,12 +188,19 @@ impl Server {
             })
         });
         let audit = audit.transpose()?;
+        let collector = config.tracing.otlp.as_deref().map(str::parse).transpose()?;
         let listeners = listen(&config)?;
         warn_of_strangers(&config, &access);
         warn_of_authority(&config);
         let addresses: Vec<String> = listeners.iter().filter_map(Listener::address).collect();
         let served = (catalog, libraries);
-        let logs = (audit, recorder(&config, &addresses)?);
+        let logs = Logs {
+            audit,
+            recorder: recorder(&config, &addresses)?,
+            spans: collector
+                .map(|collector| exporter(collector, &addresses))
+                .transpose()?,
+        };
         let mut reactor = Reactor::new(config, access, logs, listeners, served, worker)?;
         reactor.open_disk()?;
         reactor.warm_up().map_err(StartError::Library)?;
@@ -247,6 +259,23 @@ fn recorder(config: &Config, addresses: &[String]) -> io::Result<Option<Recorder
         program: concat!("farcall-server ", env!("CARGO_PKG_VERSION")).to_owned(),
     })?;
     Ok(Some(recorder))
+}
+
+/// What sends the spans of calls to a collector.
+fn exporter(
+    endpoint: Endpoint,
+    addresses: &[String],
+) -> io::Result<Exporter<Box<farcall_server_proto::TracedCall>>> {
+    let address = addresses.first().map(|address| reachable(address));
+    let settings = farcall_otlp::Settings {
+        endpoint,
+        resource: vec![
+            ("service.name", "farcall-server".to_owned()),
+            ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("service.instance.id", address.unwrap_or_default()),
+        ],
+    };
+    Exporter::start(settings, spans::MOST, spans::make)
 }
 
 /// An address with the name of this host in place of "all addresses", so that records of several

@@ -58,10 +58,16 @@ impl Readers {
     }
 
     /// Answers the waiting readers. `disk` says why the disk refuses durable calls.
-    pub(crate) fn answer(&self, server: Overview<'_>, disk: impl Fn() -> Option<String>) {
+    pub(crate) fn answer(
+        &self,
+        server: Overview<'_>,
+        spans: Option<farcall_otlp::Counts>,
+        disk: impl Fn() -> Option<String>,
+    ) {
         let Some(asks) = &self.asks else { return };
         while let Ok(answer) = asks.try_recv() {
             let mut text = text(server, self.state.as_ref());
+            span_metrics(&mut text, spans.unwrap_or_default());
             if let Some(reason) = server.unready().or_else(&disk) {
                 text.not_ready(reason);
             }
@@ -181,6 +187,13 @@ fn function_metrics(server: Overview<'_>, text: &mut Text) {
     text.counters("call_bytes", "Bytes of arrays of calls.", bytes);
     let help = "Time of calls in the library.";
     text.histograms("function_exec_seconds", help, times);
+}
+
+fn span_metrics(text: &mut Text, spans: farcall_otlp::Counts) {
+    let help = "Spans that the collector has taken.";
+    text.counter("spans_sent", help, spans.sent);
+    let help = "Spans that were lost because the collector was slow or away.";
+    text.counter("spans_lost", help, spans.lost);
 }
 
 fn user_metrics(server: Overview<'_>, text: &mut Text) {

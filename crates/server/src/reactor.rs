@@ -10,9 +10,8 @@ mod sockets;
 mod workers;
 
 use self::operator::Operator;
-pub(crate) use self::operator::Reread;
+pub(crate) use self::operator::{Logs, Reread};
 use crate::arrivals::Arrivals;
-use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::crew::Crew;
@@ -27,7 +26,6 @@ use crate::socket::Socket;
 use crate::{ServerStatus, StartError, WorkerCommand};
 use farcall_access::Access;
 use farcall_library::Catalog;
-use farcall_recorder::Recorder;
 use farcall_server_proto::{Beside, ConnectionKey, Event as Happened, Server};
 use farcall_spin::Spin;
 use farcall_worker::LibrarySource;
@@ -182,7 +180,7 @@ impl Reactor {
     pub(crate) fn new(
         config: Config,
         access: Access,
-        logs: (Option<Audit>, Option<Recorder>),
+        logs: Logs,
         listeners: Vec<Listener>,
         libraries: (Catalog, Vec<LibrarySource>),
         worker_command: WorkerCommand,
@@ -208,7 +206,7 @@ impl Reactor {
             tracing::info!("{count} files in the data folder {}", path.display());
         }
         let crew = Crew::new(&config, libraries, worker_command)?;
-        let settings = config.settings(logs.0.is_some())?;
+        let settings = config.settings(logs.audit.is_some())?;
         let mut server = Server::new(settings, crew.documents(), data, clock.now());
         if let Some(folder) = &config.state {
             let (functions, links) = server.learned();
@@ -320,7 +318,7 @@ impl Reactor {
         while !self.is_stopped() {
             let waits = self.sockets.ready.is_empty() && !self.server.has_work();
             let sleeps = !looks && waits && self.crew.ask_for_doorbells();
-            if sleeps && let Some(audit) = &mut self.operator.audit {
+            if sleeps && let Some(audit) = &mut self.operator.logs.audit {
                 audit.flush();
             }
             let timeout = if sleeps {
@@ -446,12 +444,12 @@ impl Reactor {
         {
             self.tell(event);
         }
-        if let Some(audit) = &mut self.operator.audit {
+        if let Some(audit) = &mut self.operator.logs.audit {
             audit.flush();
         }
         self.server.end_record();
         self.act();
-        self.operator.recorder = None;
+        self.operator.end_logs();
         self.crew.end_all();
         self.listeners.open.clear();
     }

@@ -22,6 +22,7 @@ mod nursery;
 mod parallel;
 mod process;
 mod sandbox;
+mod trace;
 mod walls;
 
 pub use callback::WorkerMessage;

@@ -8,6 +8,7 @@ use crate::children::Children;
 use crate::handle::send;
 use crate::launch::Start;
 use crate::process::{self, Callee, Channel};
+use crate::trace;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Library};
 use farcall_library::{Caller, Processes, Source};
 use farcall_memory::sealed_memory;
@@ -284,6 +285,7 @@ fn follow(
     children: &Children,
 ) -> io::Result<Infallible> {
     let unheard = |text: &dyn std::fmt::Display| io::Error::other(text.to_string());
+    let mut variable = trace::Variable::new();
     loop {
         let message = processes.hear();
         let (function, message) = message
@@ -315,6 +317,10 @@ fn follow(
             std::process::exit(1);
         };
         let scalars = &call.scalars;
+        // SAFETY: no function runs.
+        if let Some(value) = unsafe { variable.set(call.trace) } {
+            callee.enter_trace(value.as_deref());
+        }
         // SAFETY: the addresses are those of this layout's arrays. Arrays that only the first
         // process has are null here, which the interface's author knows.
         let called =

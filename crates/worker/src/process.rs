@@ -12,6 +12,7 @@ use crate::launch::{FileStamp, Identities, Ready, Start};
 use crate::memory::free;
 use crate::namespaces::{KEEPER, keep};
 use crate::parallel;
+use crate::trace;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Scalar};
 use farcall_library::{
     Binding, CallbackAnswer, CallbackRequest, Caller, InvokeError, Processes, Source, Threads,
@@ -55,6 +56,10 @@ pub trait Callee {
 
     /// The library behind a function, for people: name, version, kernel.
     fn library(&self, function: usize) -> Option<String>;
+
+    /// The environment variable `TRACEPARENT` has another value now, or is gone. For a language
+    /// that keeps a copy of the environment.
+    fn enter_trace(&self, _traceparent: Option<&str>) {}
 
     /// The files of its libraries.
     fn files(&self) -> Vec<PathBuf> {
@@ -214,6 +219,7 @@ pub(crate) fn serve<C: Callee>(
         pes: start.threads,
         threads: None,
         children: start.children(),
+        trace: trace::Variable::new(),
         folder: start.folder,
         files: start.files,
     }
@@ -277,6 +283,7 @@ struct Worker<C> {
     files: u64,
     /// Processes that its functions start.
     children: Children,
+    trace: trace::Variable,
 }
 
 impl<C: Callee> Worker<C> {
@@ -364,6 +371,10 @@ impl<C: Callee> Worker<C> {
         let refuse =
             |text: &dyn fmt::Display| Failure::new(FailureKind::BadArgument, text.to_string());
         let mut call = Call::decode(message).map_err(|error| refuse(&error))?;
+        // SAFETY: no function runs.
+        if let Some(value) = unsafe { self.trace.set(call.trace) } {
+            self.callee.enter_trace(value.as_deref());
+        }
         let function = request.function as usize;
         let interface = self
             .interfaces

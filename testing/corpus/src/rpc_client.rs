@@ -70,6 +70,8 @@ fn call(result_bytes: u64) -> Call {
         handles: vec![],
         object: None,
         reservation: None,
+        trace: None,
+        before: None,
     }
 }
 

@@ -223,13 +223,13 @@ impl Client {
         if (self.wishes == 0 || scene.random.chance(0.3)) && self.fetch_next(scene) {
             return;
         }
-        if scene.options.subjects.statuses && scene.random.chance(0.1) {
-            return self.ask_status(scene);
-        }
         if self.wishes == 0 {
             return;
         }
         self.wishes -= 1;
+        if scene.options.subjects.statuses && scene.random.chance(0.1) {
+            return self.ask_status(scene);
+        }
         if scene.random.chance(0.4) {
             return self.act_on_subject(scene);
         }

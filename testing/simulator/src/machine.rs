@@ -204,6 +204,7 @@ fn settings(random: &mut SplitMix64, options: &Options) -> Settings {
         has_state: true,
         audits: false,
         record: None,
+        traces: false,
         agent: "simulated server",
         version: "0",
         seed,
@@ -315,7 +316,8 @@ impl Machine {
             arrays: arrays.collect::<Option<Vec<Array>>>()?,
             has_begun: false,
             is_withdrawn: false,
-            reservation: message.reservation,
+            // A deadline has a booking of its own, which nobody knows.
+            reservation: message.reservation.or(message.before.map(|_| u64::MAX)),
             answer: None,
         };
         Some((posted, request.pes))

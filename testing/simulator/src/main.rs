@@ -31,8 +31,8 @@ struct Arguments {
     #[arg(long)]
     flaws: bool,
     /// With `--flaws`, look only for the deliberate fault of this name.
-    #[arg(long)]
-    flaw: Option<String>,
+    #[arg(long, value_parser = flaw)]
+    flaw: Option<Flaw>,
     /// Most lines of a history that are printed.
     #[arg(long, default_value_t = 60)]
     lines: usize,
@@ -90,14 +90,21 @@ fn on_core() -> f64 {
     nanos.unwrap_or_default() * 1e-9
 }
 
+/// The deliberate fault of this name.
+fn flaw(name: &str) -> Result<Flaw, String> {
+    let all = || Flaw::all().map(|flaw| (format!("{flaw:?}"), flaw));
+    let known = all().find(|(known, _)| known == name);
+    known.map(|(_, flaw)| flaw).ok_or_else(|| {
+        let names: Vec<String> = all().map(|(known, _)| known).collect();
+        format!("no such fault; use one of {}", names.join(", "))
+    })
+}
+
 /// Looks for each deliberate fault.
 fn find_flaws(arguments: &Arguments) -> ExitCode {
     let mut all = true;
     let time = Duration::from_secs(arguments.seconds);
-    let is_wanted = |flaw: &Flaw| {
-        let wanted = arguments.flaw.as_ref();
-        wanted.is_none_or(|name| *name == format!("{flaw:?}"))
-    };
+    let is_wanted = |flaw: &Flaw| arguments.flaw.is_none_or(|wanted| wanted == *flaw);
     for flaw in Flaw::all().filter(is_wanted) {
         let start = Instant::now();
         let mut seeds = (arguments.from..).take_while(|_| start.elapsed() < time);

@@ -5,7 +5,7 @@ use farcall_simulator::{Flaw, Options, simulate};
 use std::time::{Duration, Instant};
 
 /// Seeds that have broken an invariant, and the fault behind each.
-const FAILED: [(u64, &str); 13] = [
+const FAILED: [(u64, &str); 15] = [
     (
         3,
         "processor elements of a running call were given to a call taken back from the same worker",
@@ -57,6 +57,14 @@ const FAILED: [(u64, &str); 13] = [
     (
         8437,
         "of several durable calls that waited for a takeover, one alone outlived a lack of memory",
+    ),
+    (
+        32261,
+        "calls waited for ever for memory that stored arrays and shared memory had",
+    ),
+    (
+        51975,
+        "a client that connected while the server ended was told nothing",
     ),
 ];
 

@@ -61,6 +61,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "part of daemons",
         &[
             "crates/access",
+            "crates/otlp",
             "crates/recorder",
             "crates/web",
             "crates/worker",

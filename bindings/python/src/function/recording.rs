@@ -6,6 +6,7 @@ use super::arguments::Given;
 use crate::array::{self, Typed};
 use crate::error;
 use crate::handle::Keep;
+use crate::trace;
 use crate::transaction::{self, Transaction};
 use farcall_idl::{Mode, Param};
 use pyo3::prelude::*;
@@ -76,9 +77,12 @@ impl Function {
         self.part(py, &mut slots)?;
         let mut arguments = self.arguments(&slots);
         arguments.extend(callbacks);
-        transaction
-            .get()
-            .add(py, (&self.client, laid_out), &mut arguments, &slots)?;
+        transaction.get().add(
+            py,
+            (&trace::traced(py, &self.client), laid_out),
+            &mut arguments,
+            &slots,
+        )?;
         // An array that was left out is a remote array, even if it has memory in this program.
         for (param, made) in remote {
             if let Some(slot) = &mut slots[param] {

@@ -44,6 +44,7 @@ pub(super) fn placement() -> Result<Row, Failure> {
         exclude: Vec::new(),
         explain: false,
         data: None,
+        trace: None,
     };
     let mut under_way = std::collections::VecDeque::new();
     let mut values = Vec::new();

@@ -78,7 +78,7 @@ fn rate(text: &str) -> Result<u64, String> {
     farcall_quantity::parse(text).map(|rate| rate as u64)
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
         .map_err(|_| "write a number of seconds, such as 1.5")?;

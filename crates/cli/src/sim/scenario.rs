@@ -113,7 +113,14 @@ struct Clients {
     /// Numbers of clients at each site.
     clients: Vec<u32>,
     /// Operations per second of a call that runs alone, for each n.
+    #[serde(default)]
     speed: Vec<f64>,
+    /// Of a function with a name of its own, instead of `speed`: seconds of a call that runs alone,
+    /// and bytes of its arguments and results, for each n.
+    #[serde(default)]
+    seconds: Vec<f64>,
+    #[serde(default)]
+    bytes: Vec<(u64, u64)>,
     /// Threads of a call.
     #[serde(default = "one_element")]
     threads: u32,
@@ -268,7 +275,8 @@ fn function(name: &str) -> Result<(Function, u32), String> {
         "ep" => Ok((Function::Ep, 50)),
         "product" => Ok((Function::Product, 1_000_000)),
         other => Err(format!(
-            "function = \"{other}\" must be linpack, ep or product"
+            "function = \"{other}\" must be linpack, ep or product; in [[clients]], a function \
+             with seconds and bytes can have any name"
         )),
     }
 }
@@ -360,15 +368,7 @@ impl Description {
 impl Clients {
     /// The call with the n of this index.
     fn repeated(&self, index: usize) -> Result<Repeated, String> {
-        let (function, largest) = function(&self.function)?;
-        let (n, speed) = (self.n[index], self.speed.get(index));
-        if n == 0 || n > largest {
-            return Err(format!("n = {n} must be a size from 1 to {largest}"));
-        }
-        let speed = *speed.ok_or("speed must have an entry for each n")?;
-        if !(speed.is_finite() && speed > 0.0) {
-            return Err(format!("speed = {speed} must be greater than 0"));
-        }
+        let (call, seconds) = self.call(index)?;
         let busy = self.busy.get(index).copied().unwrap_or(1.0);
         if !(busy > 0.0 && busy <= 1.0) {
             return Err(format!(
@@ -389,13 +389,41 @@ impl Clients {
                 "step must be at least 0, and calls at most {MOST_CALLS}"
             ));
         }
-        let call = Arrival::new(function, n);
         Ok(Repeated {
-            seconds: call.work / speed,
+            seconds,
             call,
             threads: self.threads,
             busy,
         })
+    }
+
+    /// The bytes and the seconds of the call with the n of this index.
+    fn call(&self, index: usize) -> Result<(Arrival, f64), String> {
+        let n = self.n[index];
+        if !self.seconds.is_empty() || !self.bytes.is_empty() {
+            let both = self.seconds.get(index).zip(self.bytes.get(index));
+            let (seconds, bytes) = both.ok_or("seconds and bytes must have an entry for each n")?;
+            if !(seconds.is_finite() && *seconds >= 0.0) {
+                return Err(format!("seconds = {seconds} must be at least 0"));
+            }
+            let call = Arrival {
+                work: 0.0,
+                up_bytes: bytes.0,
+                down_bytes: bytes.1,
+                ..Arrival::new(Function::Ep, 1)
+            };
+            return Ok((call, *seconds));
+        }
+        let (function, largest) = function(&self.function)?;
+        if n == 0 || n > largest {
+            return Err(format!("n = {n} must be a size from 1 to {largest}"));
+        }
+        let speed = *(self.speed.get(index)).ok_or("speed must have an entry for each n")?;
+        if !(speed.is_finite() && speed > 0.0) {
+            return Err(format!("speed = {speed} must be greater than 0"));
+        }
+        let call = Arrival::new(function, n);
+        Ok((call, call.work / speed))
     }
 }
 
@@ -583,6 +611,27 @@ mod tests {
         }
     }
 
+    /// Table 2 of the second Ninf paper: the mean seconds of a call across the Pacific.
+    #[test]
+    fn calls_across_the_pacific_are_predicted_from_those_on_the_lan() {
+        let text = include_str!("../../../../examples/sim/papers/table2-world.toml");
+        let description: Description = toml::from_str(text).unwrap();
+        let cases = description.cases().unwrap();
+        let far = cases
+            .iter()
+            .filter(|case| case.site.as_deref() == Some("Dallas"));
+        let errors = far
+            .zip([39.48, 141.90, 54.31, 199.78])
+            .map(|(case, paper)| {
+                let error = (simulate_load(&case.load).response_s / paper - 1.0).abs();
+                assert!(error <= 0.15, "{} {}: {error:.3}", case.function, case.n);
+                error
+            });
+        let errors: Vec<f64> = errors.collect();
+        assert_eq!(errors.len(), 4);
+        assert!(errors.iter().sum::<f64>() <= 0.4, "{errors:.3?}");
+    }
+
     #[test]
     fn the_other_tables_of_the_paper_are_scenarios() {
         for text in [
@@ -610,6 +659,7 @@ mod tests {
         assert!(wrong("probability = 0.5", "probability = 0.0").contains("probability"));
         assert!(wrong("[600, 1000, 1400]", "[0]").contains("n = 0"));
         assert!(wrong(", 5.719e8]", "]").contains("each n"));
+        assert!(wrong("threads = 4", "seconds = [1.0]").contains("seconds and bytes"));
         assert!(wrong("[1, 2, 4, 8, 16]", "[20000]").contains("clients = 20000"));
         assert!(wrong("pes = 4", "pes = 4\nbackground = 4.0").contains("background"));
         assert!(wrong("\"2.497MB/s\"", "0.0").contains("client"));

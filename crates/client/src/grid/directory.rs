@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::remote::{Connection, Server, directory};
 use farcall_directory::client::{ChosenServer, Known};
 use farcall_directory::message::{Choose, Chosen, Find, Found, Observe, Offer};
-use farcall_rpc_proto::{FailureKind, Kind};
+use farcall_rpc_proto::{FailureKind, Kind, TRACES};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -213,7 +213,14 @@ impl Grid {
     /// (`false`).
     fn offers(&self, wanted: &Choose) -> Result<(bool, Chosen), Error> {
         let chosen: Option<Chosen> = self.ask(|connection| {
-            directory::ask_directory(connection, (Kind::Choose, Kind::Chosen), wanted)
+            let kinds = (Kind::Choose, Kind::Chosen);
+            match wanted.trace.is_some() && !connection.has(TRACES) {
+                false => directory::ask_directory(connection, kinds, wanted),
+                true => {
+                    let (wanted, trace) = (wanted.clone(), None);
+                    directory::ask_directory(connection, kinds, &Choose { trace, ..wanted })
+                }
+            }
         })?;
         if let Some(chosen) = chosen {
             return Ok((false, chosen));

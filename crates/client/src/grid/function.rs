@@ -10,8 +10,9 @@ use crate::remote::{self, Server};
 use crate::reservation::ReservationName;
 use farcall_directory::message::{Choose, Offer};
 use farcall_idl::Layout;
-use farcall_rpc_proto::FailureKind;
+use farcall_rpc_proto::{FailureKind, TraceContext};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A function of all servers behind a metaserver that have it with the same interface.
 #[derive(Clone)]
@@ -21,6 +22,10 @@ pub(crate) struct Function {
     output: Option<Output>,
     /// The reservation that the function's calls use.
     reservation: Option<ReservationName>,
+    /// The trace that the function's calls belong to.
+    trace: Option<TraceContext>,
+    /// The time within which the calls must end.
+    before: Option<Duration>,
 }
 
 impl Grid {
@@ -39,6 +44,8 @@ impl Grid {
                         description: function.description().clone(),
                         output: None,
                         reservation: None,
+                        trace: None,
+                        before: None,
                     });
                 }
                 Err(error) => last = Some(error),
@@ -81,6 +88,21 @@ impl Function {
         }
     }
 
+    /// The same function with calls that belong to a trace.
+    pub(crate) fn with_trace(self, trace: Option<TraceContext>) -> Function {
+        Function { trace, ..self }
+    }
+
+    /// The same function with a deadline.
+    pub(crate) fn with_deadline(self, before: Option<Duration>) -> Function {
+        Function { before, ..self }
+    }
+
+    /// The time within which the calls must end.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.before
+    }
+
     /// The same function at one of the servers.
     pub(super) fn at(&self, server: &Server) -> Result<remote::Function, Error> {
         let known = &*self.description;
@@ -89,7 +111,9 @@ impl Function {
             let text = format!("the interface of `{}` is different there", known.qualified);
             return Err(Error::failed(FailureKind::StaleInterface, text));
         }
-        Ok(function.with_output(self.output.clone()))
+        let function = function.with_output(self.output.clone());
+        let function = function.with_deadline(self.before);
+        Ok(function.with_trace(self.trace))
     }
 
     /// The reachable servers that have the function with this interface.
@@ -119,6 +143,7 @@ impl Function {
             exclude: Vec::new(),
             explain: false,
             data: None,
+            trace: self.trace,
         }
     }
 

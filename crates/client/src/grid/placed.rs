@@ -6,7 +6,7 @@
 use crate::argument::{Argument, Held};
 use crate::call::Prepared;
 use crate::data::Source;
-use crate::error::Error;
+use crate::error::{Error, Failure};
 use crate::grid::data::Found;
 use crate::grid::directory::Grid;
 use crate::grid::function::Function;
@@ -19,6 +19,7 @@ use farcall_directory::message::{Choose, Need, Observe, Transfer};
 use farcall_idl::Mode;
 use farcall_rpc_proto::{FailureKind, HandleId};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// An argument of a running call.
 enum HeldArgument {
@@ -37,6 +38,10 @@ pub(crate) struct Call {
     copies: OwnArrays,
     course: Course,
     prepared: Prepared,
+    /// Time that choices of a server have taken.
+    chosen: Duration,
+    /// The refusal of the server that can promise the earliest end.
+    soonest: Option<Failure>,
 }
 
 /// The outcome of a try to make the call over several connections.
@@ -47,9 +52,10 @@ enum Streamed {
     Not(Option<Error>),
 }
 
-fn outcome_at(outcome: Outcome, place: Option<&ChosenServer>) -> Outcome {
+fn outcome_at(outcome: Outcome, place: Option<&ChosenServer>, chosen: Duration) -> Outcome {
     let placement = place.map(|place| Placement {
         server: place.server,
+        chosen_s: chosen.as_secs_f64(),
         predicted_s: place.terms.map_or(f64::NAN, |terms| terms.seconds()),
         terms: place.terms.map(TimeParts::from),
     });
@@ -111,11 +117,21 @@ impl Call {
             copies: OwnArrays::default(),
             course: Course::new(wanted, interface.repeatable, overwrites),
             prepared,
+            chosen: Duration::ZERO,
+            soonest: None,
         })
     }
 
     fn grid(&self) -> &Grid {
         self.function.grid()
+    }
+
+    /// Chooses the next server for the call.
+    fn choose(&mut self) -> Result<ChosenServer, Error> {
+        let start = Instant::now();
+        let chosen = self.grid().choose(self.course.wanted());
+        self.chosen += start.elapsed();
+        chosen
     }
 
     /// Begins the call at the server chosen for it. `before` is the error of an earlier server.
@@ -135,7 +151,7 @@ impl Call {
 
     /// Makes the call over several connections to one server, if that may be faster.
     fn in_streams(&mut self) -> Result<Streamed, Error> {
-        let place = self.grid().choose(self.course.wanted())?;
+        let place = self.choose()?;
         let server = self.grid().server(place.server, &place.address);
         let number = place.server;
         self.course.goes_to(place);
@@ -148,7 +164,11 @@ impl Call {
             Ok(Some(outcome)) => {
                 self.tell(&outcome, false);
                 let outcome = self.copies.finish(outcome)?;
-                Ok(Streamed::Over(outcome_at(outcome, self.course.place())))
+                Ok(Streamed::Over(outcome_at(
+                    outcome,
+                    self.course.place(),
+                    self.chosen,
+                )))
             }
             Ok(None) => Ok(Streamed::Not(None)),
             // Nobody knows how far the call had come when its server was lost.
@@ -218,7 +238,7 @@ impl Call {
     fn begin(&mut self, mut before: Option<Error>) -> Result<Arc<Attempt>, Error> {
         loop {
             let chosen = self.course.place().cloned().map(Ok);
-            let chosen = chosen.unwrap_or_else(|| self.grid().choose(self.course.wanted()));
+            let chosen = chosen.unwrap_or_else(|| self.choose());
             let place = match chosen {
                 Ok(place) => place,
                 Err(error) => return Err(self.exhausted(error, before)),
@@ -249,12 +269,22 @@ impl Call {
 
     /// Excludes the server for this call, and tells the other threads and the directory.
     fn give_away(&mut self, error: &Error) {
+        let known = self.soonest.as_ref().and_then(|soonest| soonest.earliest);
+        if let Error::Failed(failure) = error
+            && let Some(end) = failure.earliest
+            && known.is_none_or(|known| end < known)
+        {
+            self.soonest = Some(failure.clone());
+        }
         if let Some((place, observed)) = self.course.give_away(trouble(error)) {
             self.grid().observe(&place, &observed);
         }
     }
 
     fn exhausted(&self, error: Error, before: Option<Error>) -> Error {
+        if let Some(soonest) = &self.soonest {
+            return Error::Failed(soonest.clone());
+        }
         let Some(before) = before else { return error };
         let text = format!("{error}; the last one tried said: {before}");
         Error::failed(FailureKind::NoServer, text)
@@ -296,7 +326,9 @@ impl Continues for Call {
                 if !self.copies.is_writing() {
                     self.tell(&outcome, ended.shares);
                 }
-                return self.copies.after(outcome_at(outcome, self.course.place()));
+                return self
+                    .copies
+                    .after(outcome_at(outcome, self.course.place(), self.chosen));
             }
             // The call itself is over: a result of it could not be written.
             Err(error) if self.copies.is_writing() => return After::End(Err(error)),

@@ -130,5 +130,6 @@ fn outcome(
         threads: made.map(|made| made.threads),
         times: Times::new(&times, start.elapsed().as_secs_f64()),
         receipts: Vec::new(),
+        trace: None,
     }
 }

@@ -144,6 +144,11 @@ impl Function {
         let Prepared {
             mut call, layout, ..
         } = prepared;
+        if self.deadline().is_some() {
+            let text = "a durable call has no deadline; call the function instead";
+            let text = format!("{}: {text}", self.description().qualified);
+            return Err(Error::failed(FailureKind::BadArgument, text));
+        }
         call.reservation = self.reservation().map(|named| named.id);
         let keep = keep.map(|keep| keep.as_secs().max(1));
         let mut submission = SubmitRequest { call, keep };
@@ -154,6 +159,7 @@ impl Function {
                 reservations::check_reservations(&connection)?;
             }
             submission.call.function = self.entry.number_on(&connection)?;
+            submission.call.trace = self.trace_on(&connection, submission.call.trace);
             let connection = self.own_connection(&connection)?.unwrap_or(connection);
             // SAFETY: the borrows outlive the request, which has ended when this returns.
             unsafe { jobs::submit(&connection, &submission, arguments, layout.clone()) }

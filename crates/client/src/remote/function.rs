@@ -18,9 +18,12 @@ use crate::remote::requests::{arrays, functions, reservations};
 use crate::remote::server::Server;
 use crate::remote::staging;
 use crate::reservation::ReservationName;
-use farcall_rpc_proto::{CALLBACKS, Estimate as ServerEstimate, FILES, FailureKind, OUTPUT};
+use farcall_rpc_proto::{
+    CALLBACKS, DEADLINES, Estimate as ServerEstimate, FILES, FailureKind, OUTPUT, TRACES,
+    TraceContext,
+};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A function of one server. Clones share the interface.
 #[derive(Clone)]
@@ -32,6 +35,10 @@ pub(crate) struct Function {
     object: Option<Arc<Instance>>,
     /// The reservation that the calls use.
     reservation: Option<ReservationName>,
+    /// The trace that the calls belong to.
+    trace: Option<TraceContext>,
+    /// The time within which the calls must end.
+    before: Option<Duration>,
 }
 
 impl Server {
@@ -43,6 +50,8 @@ impl Server {
             output: None,
             object: None,
             reservation: None,
+            trace: None,
+            before: None,
         })
     }
 }
@@ -80,6 +89,31 @@ impl Function {
             reservation,
             ..self
         }
+    }
+
+    /// The same function with calls that belong to a trace.
+    pub(crate) fn with_trace(self, trace: Option<TraceContext>) -> Function {
+        Function { trace, ..self }
+    }
+
+    /// The trace that a call on a connection belongs to, if the server knows traces: that of the
+    /// function, or that of the call itself.
+    pub(super) fn trace_on(
+        &self,
+        connection: &Connection,
+        own: Option<TraceContext>,
+    ) -> Option<TraceContext> {
+        self.trace.or(own).filter(|_| connection.has(TRACES))
+    }
+
+    /// The same function with a deadline.
+    pub(crate) fn with_deadline(self, before: Option<Duration>) -> Function {
+        Function { before, ..self }
+    }
+
+    /// The time within which the calls must end.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.before
     }
 
     /// The same method, called on an object.
@@ -144,6 +178,7 @@ impl Function {
         let start = prepared.begins();
         prepared.settle(arguments);
         prepared.call.reservation = self.reserved();
+        prepared.call.before = self.before.map(|before| prepared.left(before));
         let connection = self.connection_for(prepared)?;
         let interface = &self.description().interface;
         // The server sees file names only while it has the call.
@@ -177,9 +212,13 @@ impl Function {
         if call.reservation.is_some() {
             reservations::check_reservations(&connection)?;
         }
+        if call.before.is_some() {
+            connection.check(DEADLINES, FailureKind::BadArgument, "promise deadlines")?;
+        }
         // The number is valid on every connection to the server.
         call.function = self.entry.number_on(&connection)?;
         call.object = self.object.as_ref().map(|object| object.id);
+        call.trace = self.trace_on(&connection, call.trace);
         let moves_files = self.description().interface.moves_files();
         if moves_files {
             let what = "work on files of its callers";

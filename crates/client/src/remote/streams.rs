@@ -83,7 +83,7 @@ impl Function {
         prepared: &mut Prepared,
         arguments: &mut [Argument<'_>],
     ) -> Result<Option<Outcome>, Error> {
-        if self.is_method() || !is_large(arguments) {
+        if self.is_method() || self.deadline().is_some() || !is_large(arguments) {
             return Ok(None);
         }
         let server = self.server();
@@ -206,6 +206,7 @@ impl Function {
             library,
             threads,
             receipts: Vec::new(),
+            trace: None,
         }))
     }
 }

@@ -1,7 +1,7 @@
 //! Placement: which server gets a call. The policies themselves are in `farcall-schedule`.
 
 use super::{Directory, Holder, Refusal};
-use crate::calls::Placed;
+use crate::calls::{Placed, PlacementNote};
 use crate::message::{Choose, Chosen, Offer, TimeParts};
 use crate::server::Entry;
 use crate::traffic::SitePaths;
@@ -29,6 +29,31 @@ struct Field<'d> {
     client_down: Link,
 }
 
+/// Who asks for a placement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker<'a> {
+    pub(crate) site: &'a str,
+    /// The number of the connection; 0 is the owner of the directory.
+    pub(crate) connection: u64,
+    pub(crate) user: &'a str,
+    /// When the request came.
+    pub(crate) asked: f64,
+}
+
+impl Asker<'_> {
+    /// What the record says of its placement at a server.
+    pub(crate) fn note(&self, function: &str, address: &str, wanted: &Choose) -> PlacementNote {
+        PlacementNote {
+            user: self.user.into(),
+            function: function.into(),
+            address: address.into(),
+            trace: wanted.trace,
+            work: wanted.work,
+            asked: self.asked,
+        }
+    }
+}
+
 impl Directory {
     /// Chooses a server for a call of a client at `site` and counts the call there from now on. If
     /// the client asks for an explanation, describes all servers and places nothing.
@@ -36,16 +61,23 @@ impl Directory {
     /// # Errors
     /// No server has the function, or none can run the call.
     pub fn choose(&mut self, now: f64, site: &str, wanted: &Choose) -> Result<Chosen, Refusal> {
-        self.choose_for(now, (site, 0), wanted)
+        let asker = Asker {
+            site,
+            connection: 0,
+            user: "",
+            asked: now,
+        };
+        self.choose_for(now, asker, wanted)
     }
 
-    /// [`Directory::choose`] for a client at a site, by the number of its connection.
+    /// [`Directory::choose`] for a client.
     pub(crate) fn choose_for(
         &mut self,
         now: f64,
-        (site, connection): (&str, u64),
+        asker: Asker<'_>,
         wanted: &Choose,
     ) -> Result<Chosen, Refusal> {
+        let (site, connection) = (asker.site, asker.connection);
         self.advance(now);
         let function = self.resolve(&wanted.function)?;
         let site = self.traffic.site(site);
@@ -86,7 +118,12 @@ impl Directory {
             return Err(self.none_fits(&function, &call, &field, &wanted.exclude));
         };
         self.placer = placer;
-        let placement = self.place((site, connection), choice.id, &call, wanted, &choice.terms);
+        let note = self.notes.is_some().then(|| {
+            let address = self.address(choice.id).unwrap_or_default();
+            Box::new(asker.note(&function, address, wanted))
+        });
+        let by = (site, connection, note);
+        let placement = self.place(by, choice.id, &call, wanted, &choice.terms);
         let offers = vec![self.offer(choice.id, Ok(choice.terms))];
         Ok(Chosen { placement, offers })
     }
@@ -149,7 +186,7 @@ impl Directory {
 
     fn place(
         &mut self,
-        (site, connection): (u64, u64),
+        (site, connection, note): (u64, u64, Option<Box<PlacementNote>>),
         server: u64,
         call: &Call<'_>,
         wanted: &Choose,
@@ -163,7 +200,7 @@ impl Directory {
             latency_s = ways.map_or(0.0, |ways| ways.routes[place].up.latency_s);
             entry.assign(self.now, call, terms);
         }
-        self.calls.place(Placed {
+        let (number, gone) = self.calls.place(Placed {
             server,
             site,
             connection,
@@ -177,7 +214,10 @@ impl Directory {
             wait_s: terms.wait_s,
             compute_s: terms.compute_s,
             down_s: terms.down_s,
-        })
+            note,
+        });
+        self.note_gone(gone);
+        number
     }
 
     fn offer(&self, server: u64, judged: Result<placement::TimeParts, Unfit>) -> Offer {

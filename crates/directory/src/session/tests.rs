@@ -4,6 +4,7 @@
 use super::*;
 use crate::message::{Function, Transfer};
 use crate::{Settings, digest};
+use farcall_record::{Budget, Line};
 
 const T0: f64 = 1.7e9;
 
@@ -69,6 +70,7 @@ fn wanted() -> Choose {
         exclude: Vec::new(),
         explain: false,
         data: None,
+        trace: None,
     }
 }
 
@@ -238,4 +240,126 @@ fn an_unusual_time_counts_once_it_is_confirmed() {
     assert_eq!(first, Some(rate));
     let mut slower = || call(&mut directory, &mut users[1], 1.0).unwrap() < rate / 10.0;
     assert!((0..21).any(|_| slower()), "the forecast follows");
+}
+
+#[test]
+fn the_record_has_placements_servers_and_paths() {
+    let mut directory = Directory::new(Settings::default());
+    directory.keep_record(Budget::of_day(100_000_000));
+    directory.join(T0, join(1)).unwrap();
+    directory.report(T0, report(1)).unwrap();
+    let mut client = session(7, "alice");
+    client.came(T0 + 0.5);
+    let (server, number) = placed(&mut client, &mut directory, T0 + 1.0);
+    let up = transfer(0.25);
+    let done = Observe {
+        up,
+        ..observed(server, number)
+    };
+    say(&mut client, &mut directory, T0 + 3.0, &done);
+    // A second call has no known outcome, a third loses its server, and a fourth finds none.
+    placed(&mut client, &mut directory, T0 + 3.0);
+    let (_, third) = placed(&mut client, &mut directory, T0 + 3.0);
+    let lost = Observe {
+        lost: true,
+        ..observed(server, third)
+    };
+    say(&mut client, &mut directory, T0 + 4.0, &lost);
+    directory.leave(T0 + 4.0, server);
+    let context = TraceContext::new([9; 16], [8; 8]).unwrap();
+    let traced = Choose {
+        trace: Some(context),
+        ..wanted()
+    };
+    let refused = client.choose((&mut directory, T0 + 5.0), &traced);
+    assert!(refused.is_err());
+    let told = client.take_placed().unwrap();
+    assert_eq!((told.context, told.server.is_err()), (context, true));
+    assert_eq!(client.take_placed(), None);
+    directory.advance(T0 + 1000.0);
+    let lines = directory.take_lines(false);
+    assert!(directory.take_lines(true).is_empty());
+    let events = lines.iter().filter_map(|line| match line {
+        Line::Server(server) => Some((server.event.as_str(), server.server.as_str())),
+        _ => None,
+    });
+    let address = "farcall://host1:3717";
+    assert_eq!(
+        events.collect::<Vec<_>>(),
+        [("joined", address), ("left", address)]
+    );
+    let links = lines.iter().filter_map(|line| match line {
+        Line::Link(link) => Some((link.host.as_str(), link.up_bytes_per_s.is_some())),
+        _ => None,
+    });
+    assert_eq!(links.collect::<Vec<_>>(), [("site", true)]);
+    check_placements(&lines, address);
+}
+
+/// The four placements of the test above.
+fn check_placements(lines: &[Line], address: &str) {
+    let placements = lines.iter().filter_map(|line| match line {
+        Line::Placement(placement) => Some(placement),
+        _ => None,
+    });
+    let placements: Vec<_> = placements.collect();
+    let outcomes = placements.iter().map(|one| one.outcome.as_str());
+    assert_eq!(
+        outcomes.collect::<Vec<_>>(),
+        ["done", "lost", "no server", "unknown"]
+    );
+    let first = placements[0];
+    assert_eq!(
+        (first.user.as_str(), first.host.as_str()),
+        ("alice", "site")
+    );
+    assert_eq!(
+        (first.function.as_str(), first.server.as_str()),
+        ("bench/null", address)
+    );
+    assert_eq!(
+        (first.asked, first.placed, first.ended),
+        (T0 + 0.5, Some(T0 + 1.0), Some(T0 + 3.0))
+    );
+    assert!(first.up_s.is_some() && first.compute_s.is_some());
+    assert_eq!((first.sent_bytes, first.share), (1 << 20, 1.0));
+    assert_eq!(placements[2].trace, "09".repeat(16));
+    assert_eq!(
+        (placements[2].placed, placements[2].server.as_str()),
+        (None, "")
+    );
+    assert_eq!(placements[3].ended, None);
+}
+
+#[test]
+fn many_placements_are_counted_and_none_is_forgotten() {
+    let mut directory = with(1);
+    let budget = Budget {
+        lasting: 1.0,
+        saved: 10.0,
+        peak: 5.0,
+        kinds: 4,
+    };
+    directory.keep_record(budget);
+    let mut client = session(7, "alice");
+    let (mut counted, mut alone) = (0, 0);
+    let mut take = |directory: &mut Directory, is_end| {
+        for line in directory.take_lines(is_end) {
+            match line {
+                Line::Placement(_) => alone += 1,
+                Line::Placements(line) => counted += line.placements,
+                _ => {}
+            }
+        }
+    };
+    let calls = 3000;
+    for call in 0..calls {
+        let now = T0 + f64::from(call) / 1000.0;
+        let (server, number) = placed(&mut client, &mut directory, now);
+        say(&mut client, &mut directory, now, &observed(server, number));
+        take(&mut directory, false);
+    }
+    take(&mut directory, true);
+    assert_eq!(alone + counted, u64::try_from(calls).unwrap());
+    assert!((1..100).contains(&alone), "{alone}");
 }

@@ -8,7 +8,7 @@ use farcall_directory::message::{
     Rate, Report, TimeParts, Times, Transfer,
 };
 use farcall_directory::{Directory, Record, Settings, Viewer, digest};
-use farcall_rpc_proto::{DIRECTORY, Hello, Kind, NAMES};
+use farcall_rpc_proto::{DIRECTORY, Hello, Kind, NAMES, TRACES};
 
 const NAME: &str = "lapack/dgesv";
 const SITE: &str = "192.0.2.9";
@@ -81,6 +81,27 @@ pub(crate) fn data() -> Case {
     Case {
         hello,
         ..case("metaserver-data", about, exchanges)
+    }
+}
+
+/// The placement of a call that belongs to a trace.
+pub(crate) fn traced() -> Case {
+    let about = "A client has a call placed that belongs to a trace. Bit 23 of the features says\n\
+                 that both sides know traces.";
+    let context = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0b8902b7-01";
+    let wanted = Choose {
+        trace: context.parse().ok(),
+        ..wanted()
+    };
+    let exchanges = vec![(
+        Request::Directory(Kind::Choose, wanted.to_bytes()),
+        Answer::Directory(Kind::Chosen, chosen(&join()).to_bytes()),
+    )];
+    let mut hello = Hello::new("golden client");
+    hello.features = DIRECTORY | TRACES;
+    Case {
+        hello,
+        ..case("metaserver-trace", about, exchanges)
     }
 }
 
@@ -216,6 +237,7 @@ fn wanted() -> Choose {
         exclude: vec![7],
         explain: false,
         data: None,
+        trace: None,
     }
 }
 

@@ -278,7 +278,7 @@ fn check_kept(told: client::Answer, answer: &Answer) {
     use client::Answer as Told;
     match (told, answer) {
         (Told::Submitted(job), Answer::Submitted(expected)) => assert_eq!(job, *expected),
-        (Told::Job(job), Answer::Job(expected)) => assert_eq!(&*job, expected),
+        (Told::Job(job), Answer::Job(expected)) => assert_eq!(job, *expected),
         (Told::Jobs(page), Answer::Jobs(expected)) => assert_eq!(&page, expected),
         (Told::Handle(record), Answer::Handle(expected)) => assert_eq!(&record, expected),
         (Told::Named(record), Answer::Named(expected)) => assert_eq!(&record, expected),

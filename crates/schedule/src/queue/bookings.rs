@@ -82,6 +82,7 @@ impl Queue {
     /// Releases a booking. Its waiting calls then wait like all others.
     pub fn release(&mut self, id: u64, now: Nanos) -> Option<Booking> {
         let booking = self.calendar.release(id)?;
+        self.deadlines.remove(&id);
         self.return_claims(now);
         Some(booking)
     }
@@ -107,6 +108,7 @@ impl Queue {
         if !self.calendar.is_empty() && self.calendar.expire(now) {
             self.return_claims(now);
         }
+        self.claim_begun(now);
     }
 
     /// Lets calls whose booking has ended wait like all others.
@@ -117,7 +119,7 @@ impl Queue {
         self.claims = there;
         for claim in gone.into_values().flatten() {
             if let Some(waiting) = self.waiting.get_mut(&claim.id) {
-                waiting.request.reservation = None;
+                (waiting.request.reservation, waiting.is_claim) = (None, false);
                 let user = waiting.request.user;
                 self.users
                     .enter(user, claim.id, waiting.place, now, self.starts);
@@ -184,7 +186,7 @@ impl Queue {
 
     /// The booking of a request, and its free elements.
     fn own_booking(&self, request: &Request, now: Nanos) -> Option<(&Booking, u32)> {
-        let id = request.reservation?;
+        let id = self.claimed(request, now)?;
         let booking = self.calendar.get(id)?;
         let unused = booking.pes.saturating_sub(self.used_of(id));
         let unused = if booking.covers(now) { unused } else { 0 };
@@ -200,23 +202,31 @@ impl Queue {
         }
         let end = predicted_end(request.seconds, now);
         if let Some((booking, unused)) = self.own_booking(request, now) {
-            return self.room_between(unused, (booking.until, end), now);
+            return self.room_between(unused, (booking.until, end), None, now);
         }
         let active = self.calendar.iter();
         let active = active.filter(|(_, booking)| booking.covers(now));
         let kept = active.map(|(id, booking)| booking.pes.saturating_sub(self.used_of(id)));
         let room = free.saturating_sub(kept.sum());
-        self.room_between(room, (now.saturating_add(1), end), now)
+        self.room_between(room, (now.saturating_add(1), end), request.reservation, now)
     }
 
     /// Elements of `room` that will probably not be needed between two times, looked at at the
-    /// first and wherever a booking begins.
-    fn room_between(&self, room: u32, (from, end): (Nanos, Nanos), now: Nanos) -> u32 {
+    /// first and wherever a booking begins. The own booking of a call does not count.
+    fn room_between(
+        &self,
+        room: u32,
+        (from, end): (Nanos, Nanos),
+        own: Option<u64>,
+        now: Nanos,
+    ) -> u32 {
+        let own = own.and_then(|id| self.calendar.get(id));
         let begins = self.calendar.iter().map(|(_, booking)| booking.from);
         let times = begins.chain([from]);
         let times = times.filter(|time| (from..end).contains(time));
         times.fold(room, |room, time| {
-            let taken = self.calendar.booked(time) + self.held_outside(time, now);
+            let own = own.filter(|own| own.covers(time)).map_or(0, |own| own.pes);
+            let taken = self.calendar.booked(time) - own + self.held_outside(time, now);
             room.min(self.settings.pes.saturating_sub(taken))
         })
     }

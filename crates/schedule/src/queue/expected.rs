@@ -48,7 +48,8 @@ impl Queue {
     /// Why a call waits; `None` if it does not.
     pub fn reason(&self, id: u64, now: Nanos) -> Option<Reason> {
         let request = self.within_booking(&self.waiting.get(&id)?.request);
-        let booking = request.reservation.and_then(|id| self.calendar.get(id));
+        let booking = self.claimed(&request, now);
+        let booking = booking.and_then(|id| self.calendar.get(id));
         if let Some(booking) = booking
             && booking.from > now
         {

@@ -2,6 +2,7 @@
 //! jobs share a processor element, that every job ends, that no job starves, and that each policy
 //! does what it promises.
 
+mod deadlines;
 mod expected;
 mod simulation;
 

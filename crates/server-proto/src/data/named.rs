@@ -1,11 +1,12 @@
 //! Named data: arrays with a name, and files of the data folder. The table of names is in `names`.
 //! A user finds only data that the user owns, that others share, or that lie in the data folder.
 
-use super::Data;
+use super::{Data, room};
 use crate::action::Action;
 use crate::arrays::Array;
 use crate::context::Context;
 use crate::keys::{CallKey, ConnectionKey};
+use crate::memory::MemoryGrant;
 use crate::names::DataFile;
 use farcall_rpc_proto::{
     CallId, DataName, DataVersion, Failure, FailureKind, HandleId, Name, NameRecord, User,
@@ -138,13 +139,15 @@ impl Data {
             // The call is looked at again when one of these files has arrived.
             return;
         }
-        self.spill(cx, bytes);
+        room::spill(self, cx, bytes);
         let user = cx.calls[key].user.clone();
-        let memory = match self.arrays.has_room(bytes) {
-            true => cx.memory.hold(bytes, &user, &mut cx.out).ok(),
-            false => None,
+        let grant = match self.arrays.has_room(bytes) {
+            true => room::grant(self, cx, bytes, |memory, out| {
+                memory.hold(bytes, &user, out)
+            }),
+            false => MemoryGrant::Later,
         };
-        let Some(memory) = memory else {
+        let MemoryGrant::Here(memory) = grant else {
             // Memory that becomes free makes room, and the call is looked at again.
             if self.arrays.leaving == 0 && self.data_reads.is_empty() {
                 let text = format!("has no memory for the array {id} now; try again");

@@ -138,6 +138,8 @@ impl Data {
             ..
         } = waiting;
         self.arrays.insert(id, &put, user.clone(), key, memory);
+        // It may go to the disk now.
+        cx.has_room = true;
         if let Some(from) = from {
             source::cache(self, cx, id, &user, from);
         }

@@ -2,7 +2,7 @@
 //! the disk and back when memory is short. `arrays` decides whose turn it is. A call gets its
 //! arrays only when all of them are in memory and its turn has come.
 
-use super::{Data, destination};
+use super::{Data, destination, room};
 use crate::action::{Action, Transfer};
 use crate::arrays::{Array, Location, Turn, Use};
 use crate::call::{self, ActiveCall, Task};
@@ -11,20 +11,16 @@ use crate::context::{Context, Step};
 use crate::disk::Purpose;
 use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey, Key, MemoryKey};
-use crate::memory::{MemoryGrant, NoMemory};
+use crate::memory::MemoryGrant;
 use crate::record::{Content, DiskError, Stored};
 use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Order, SharedRange};
 use farcall_rpc_proto::{
-    Call, CallId, Failure, FailureKind, HandleId, HandleRecord, JobId, Nanos, Pieces, Put, Times,
-    User,
+    Call, CallId, Failure, FailureKind, HandleId, HandleRecord, JobId, Pieces, Put, Times, User,
 };
 
 /// Stands in a message for memory that is known only when the call runs. It is as long as any other
 /// number.
 const LATER: u64 = u64::MAX;
-
-/// Pause after a disk has refused an array.
-const PAUSE: Nanos = 1_000_000_000;
 
 impl Data {
     /// Checks the stored arrays of a call, and gives them locations.
@@ -130,50 +126,22 @@ impl Data {
             Ok(bytes) => bytes,
             Err(failure) => return MemoryGrant::Never(failure),
         };
-        self.spill(cx, bytes);
+        room::spill(self, cx, bytes);
         if !self.arrays.has_room(bytes) {
             if self.arrays.leaving > 0 {
                 return MemoryGrant::Later;
             }
-            let disk = match &self.refused {
-                Some((_, why)) => format!("; the disk accepts none: {why}"),
-                None => String::new(),
-            };
             let text = format!(
                 "{bytes} bytes are needed, and stored arrays use that memory (data.memory in the \
-                 server's configuration); drop some arrays{disk}"
+                 server's configuration); drop some arrays{}",
+                room::disk_refuses(self)
             );
             return MemoryGrant::Never(Failure::new(FailureKind::Busy, text));
         }
-        match cx.memory.hold(bytes, user, &mut cx.out) {
-            Ok(memory) => MemoryGrant::Here((bytes, memory)),
-            Err(NoMemory::Wait) => MemoryGrant::Later,
-            Err(refusal) => MemoryGrant::Never(cx.no_room(bytes, refusal)),
-        }
-    }
-
-    /// Writes unused arrays to the disk until there is room for this many bytes.
-    pub(crate) fn spill(&mut self, cx: &mut Context, bytes: u64) {
-        while !self.arrays.will_have_room(bytes)
-            && let Some(buffer) = self.arrays.least_used_file()
-        {
-            cx.memory.free(buffer, &mut cx.out);
-        }
-        let now = cx.now();
-        self.refused.take_if(|(until, _)| now >= *until);
-        while cx.disk.takes_arrays
-            && self.refused.is_none()
-            && !self.arrays.will_have_room(bytes)
-            && let Some((id, bytes, buffer)) = self.arrays.least_used()
-        {
-            let transfer = Transfer {
-                id: JobId(id.0),
-                content: Content::Array,
-                memory: buffer,
-                pieces: Pieces::whole(bytes),
-                about: None,
-            };
-            cx.disk.write(Purpose::Spill(id), transfer, &mut cx.out);
+        match room::grant(self, cx, bytes, |memory, out| memory.hold(bytes, user, out)) {
+            MemoryGrant::Here(memory) => MemoryGrant::Here((bytes, memory)),
+            MemoryGrant::Later => MemoryGrant::Later,
+            MemoryGrant::Never(failure) => MemoryGrant::Never(failure),
         }
     }
 
@@ -288,10 +256,12 @@ impl Data {
             return self.read_data_file(cx, key, id);
         }
         let bytes = self.arrays.get(id).map_or(0, |array| array.bytes);
-        self.spill(cx, bytes);
+        room::spill(self, cx, bytes);
         let user = cx.calls[key].user.clone();
-        let buffer = cx.memory.hold(bytes, &user, &mut cx.out);
-        let Ok(buffer) = buffer else {
+        let grant = room::grant(self, cx, bytes, |memory, out| {
+            memory.hold(bytes, &user, out)
+        });
+        let MemoryGrant::Here(buffer) = grant else {
             // Memory that becomes free makes room, and the call is looked at again.
             if self.arrays.leaving == 0 {
                 let text = format!("has no memory for the array {id} now; try again");
@@ -328,7 +298,7 @@ impl Data {
             }
             Err(error) => {
                 tracing::error!("an array cannot be moved to disk: {}", error.text);
-                self.refused = Some((cx.now() + PAUSE, error.text));
+                room::pause_writing(self, cx.now(), error.text);
                 Location::Memory(buffer)
             }
         };

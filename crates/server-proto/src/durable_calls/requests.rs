@@ -5,12 +5,13 @@ use super::{DurableCalls, not_there};
 use crate::action::Transfer;
 use crate::call::ActiveCall;
 use crate::context::{Context, Step};
+use crate::data::{Data, room};
 use crate::disk::{Fetch, Purpose};
 use crate::durable::{Asked, Durable, DurableCall, Stage};
 use crate::flaw::{Flaw, has};
 use crate::keys::{ConnectionKey, MemoryKey};
 use crate::lifecycle::Change;
-use crate::memory::NoMemory;
+use crate::memory::{MemoryGrant, NoMemory};
 use crate::record::{Content, DiskError, Outcome, Record};
 use farcall_rpc_proto::server::Event;
 use farcall_rpc_proto::{
@@ -238,7 +239,10 @@ impl DurableCalls {
                 durable.serves(connection);
                 cx.disk.read(purpose, transfer, stored, &mut cx.out);
             }
-            Err(NoMemory::Wait) => durable.starve(fetch),
+            Err(NoMemory::Wait) => {
+                durable.starve(fetch);
+                cx.step(Step::SeekRoom);
+            }
             Err(refusal) => {
                 let failure = cx.no_room(stored.bytes, refusal);
                 cx.refuse(connection, request, &failure);
@@ -318,4 +322,24 @@ pub(crate) fn stage_of(
 ) -> Result<(DurableState, Stage), Failure> {
     let call = calls.durable()?.of_user(id, user)?;
     Ok((call.record.state, call.stage))
+}
+
+/// Lets stored arrays make way for calls and results on the disk. Results for which there will be
+/// no room are refused; calls wait until clients have returned memory.
+pub(crate) fn seek_room(calls: &mut DurableCalls, cx: &mut Context, data: &mut Data) {
+    let Some(durable) = &mut calls.durable else {
+        return;
+    };
+    if let Some(bytes) = durable.lacks {
+        room::make(data, cx, bytes);
+    }
+    for fetch in std::mem::take(&mut durable.starved) {
+        let bytes = durable.get(fetch.id).map(|call| call.record.result.bytes);
+        match room::make(data, cx, bytes.unwrap_or(0)) {
+            MemoryGrant::Never(failure) => {
+                cx.refuse(fetch.connection, fetch.request, &failure);
+            }
+            _ => durable.starve(fetch),
+        }
+    }
 }

@@ -20,8 +20,9 @@ impl Elements {
         let call = &cx.calls[key];
         let function = cx.functions.get(call.function).ok()?;
         let exec = function.brief().filter(|_| function.only_computes())?;
-        let is_plain =
-            call.run.object.is_none() && call.printing.is_none() && call.job_id().is_none();
+        // A call that is taken back would lose its deadline.
+        let has_more = call.printing.is_some() || call.run.is_promised;
+        let is_plain = call.run.object.is_none() && !has_more && call.job_id().is_none();
         (is_plain && call.message.len() <= AHEAD_BYTES).then_some(exec)
     }
 

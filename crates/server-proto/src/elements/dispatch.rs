@@ -31,6 +31,9 @@ impl Elements {
         let now = cx.now();
         cx.calls[call].enter(call::State::Queued);
         cx.calls[call].times.queued = now;
+        if cx.settings.traces {
+            cx.calls[call].join_trace(&mut cx.ids);
+        }
         if !self.takes_turn(cx, call) {
             return;
         }

@@ -157,6 +157,10 @@ fn of_queued(engine: &mut Engine, key: CallKey, starts: Starts) -> CallStatus {
         };
         text = format!("{text}; {before}");
     }
+    if let Some(kept) = kept_from(engine, key) {
+        let in_s = kept.saturating_sub(now) as f64 * 1e-9;
+        text = format!("{text}; for its deadline it goes first in {in_s:.1} s");
+    }
     let starts = expected.map(|(_, starts)| starts);
     let pes = expected.map_or(wanted, |(expected, _)| expected.pes);
     let ends = starts.and_then(|starts| Some(starts.plus(engine.cx.interval(key, pes)?)));
@@ -165,6 +169,13 @@ fn of_queued(engine: &mut Engine, key: CallKey, starts: Starts) -> CallStatus {
         ends: ends.map(|ends| left(ends, 0.0)),
         ..plain(CallPhase::Waiting, &text)
     }
+}
+
+/// When processor elements are kept for the deadline of a call.
+fn kept_from(engine: &Engine, key: CallKey) -> Option<Nanos> {
+    let run = &engine.cx.calls[key].run;
+    let booking = engine.elements.queue.booking(run.reservation?)?;
+    run.is_promised.then_some(booking.from)
 }
 
 /// What is left of a time after `passed` seconds. What is late will probably be late by as much

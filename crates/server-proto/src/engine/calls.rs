@@ -8,6 +8,7 @@ use crate::durable_calls::record_failure;
 use crate::event::Finished;
 use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey, Key, MemoryKey};
+use crate::reservations::deadlines;
 use crate::segments;
 use farcall_rpc_proto::{CallId, Failure, FailureKind};
 
@@ -41,7 +42,9 @@ impl Engine {
         if cx.settings.has_state {
             cx.learned_since.get_or_insert(now);
         }
+        deadlines::ended(&mut self.reservations, cx, key);
         self.elements.queue.remove(key.number(), now);
+        let call = &mut cx.calls[key];
         if call.job_id().is_some() {
             return self.durable_calls.store_result(cx, key, exec);
         }
@@ -152,6 +155,10 @@ impl Engine {
             return;
         };
         self.elements.queue.remove(key.number(), cx.now());
+        if let Some(booking) = call.run.reservation {
+            let queue = &mut self.elements.queue;
+            deadlines::forget(&mut self.reservations, queue, booking, cx.now());
+        }
         if let Some(connection) = call.connection.and_then(|key| cx.clients.get_mut(key)) {
             connection.calls.remove(&call.id);
         }
@@ -169,6 +176,8 @@ impl Engine {
             }
             (_, None) => {}
         }
+        // Its arrays may go to the disk now.
+        cx.has_room |= cx.clients.someone_starves() || self.durable_calls.await_memory();
         if let Some(worker) = call.run.object {
             self.elements.passes_turn(cx, key, worker);
         }

@@ -4,17 +4,19 @@
 //! Meanwhile its connection is free for other calls.
 
 use super::Engine;
-use crate::action::{Action, Segment};
+use crate::action::{Action, Actions, Segment};
 use crate::arrays::Use;
 use crate::call::{ActiveCall, Durability, Printing};
 use crate::clients::Starved;
 use crate::connection::{Offer, Offered};
+use crate::data::room;
 use crate::flaw::{Flaw, has};
 use crate::functions::Functions;
-use crate::keys::{ConnectionKey, Key, MemoryKey, WorkerKey};
+use crate::keys::{CallKey, ConnectionKey, Key, MemoryKey, WorkerKey};
 use crate::map::Map;
-use crate::memory::{Memory, MemoryGrant, NoMemory};
+use crate::memory::{Memory, MemoryGrant};
 use crate::quota::{Owner, Quota};
+use crate::reservations::deadlines;
 use crate::settings::groups_of;
 use crate::worker::TEXT_BYTES;
 use farcall_idl::{Interface, Layout, Mode, SharedRange};
@@ -150,6 +152,11 @@ impl Engine {
             self.release(call);
             return self.cx.clients[key].proto.fail(id, &failure);
         }
+        if let Err(failure) = promise(self, key, call, request.before) {
+            self.release(call);
+            return self.cx.clients[key].proto.fail(id, &failure);
+        }
+        let cx = &mut self.cx;
         self.data.arrays.line_up(call, &checked.uses);
         cx.calls[call].uses = checked.uses;
         if cx.clients[key].proto.accept(id, now) {
@@ -273,11 +280,12 @@ impl Engine {
         if !is_first && cx.clients.is_behind_starved(&own, &cx.memory) {
             return MemoryGrant::Later;
         }
-        let user = &cx.clients[key].user;
-        match cx.memory.take(bytes, user, &mut cx.out) {
-            Ok(buffer) => MemoryGrant::Here(Some(buffer)),
-            Err(NoMemory::Wait) => MemoryGrant::Later,
-            Err(refusal) => MemoryGrant::Never(cx.no_room(bytes, refusal)),
+        let user = cx.clients[key].user.clone();
+        let take = |memory: &mut Memory, out: &mut Actions| memory.take(bytes, &user, out);
+        match room::grant(&mut self.data, cx, bytes, take) {
+            MemoryGrant::Here(buffer) => MemoryGrant::Here(Some(buffer)),
+            MemoryGrant::Later => MemoryGrant::Later,
+            MemoryGrant::Never(failure) => MemoryGrant::Never(failure),
         }
     }
 
@@ -347,6 +355,26 @@ impl Engine {
             }
         }
     }
+}
+
+/// Promises a call that it will end in time, if it must.
+fn promise(
+    engine: &mut Engine,
+    key: ConnectionKey,
+    call: CallKey,
+    before: Option<u64>,
+) -> Result<(), Failure> {
+    let Some(before) = before else {
+        return Ok(());
+    };
+    let cx = &mut engine.cx;
+    let (_, down) = engine.links.rates_to(cx.clients[key].peer.host);
+    let queue = &mut engine.elements.queue;
+    let reservations = &mut engine.reservations;
+    let booking = deadlines::promise(reservations, cx, queue, call, (before, down))?;
+    cx.calls[call].run.reservation = Some(booking);
+    cx.calls[call].run.is_promised = true;
+    Ok(())
 }
 
 /// Adds the function and its largest array to a failure for lack of memory.

@@ -69,6 +69,7 @@ impl Reactor {
             Action::KeepLearned => self.keep_learned(),
             Action::Audit(told) => self.operator.record(&told),
             Action::Note(line) => self.operator.note(line),
+            Action::Trace(traced) => self.operator.trace(traced),
             other => {
                 let bells = (&self.poll, self.bells.doorbell.as_fd());
                 let (server, memories) = (&self.server, &self.memories);

@@ -5,40 +5,46 @@ use crate::audit::Audit;
 use crate::config::Config;
 use crate::socket::Socket;
 use farcall_access::{Access, Found, Proving, Refusal, User};
+use farcall_otlp::Exporter;
 use farcall_record::Line;
 use farcall_recorder::Recorder;
-use farcall_server_proto::{ConnectionKey, Event, Identity, Refused, Shown};
+use farcall_server_proto::{ConnectionKey, Event, Identity, Refused, Shown, TracedCall};
 use farcall_tls::Identity as Certificate;
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long an ending server waits for its last spans.
+const LAST_SPANS: Duration = Duration::from_secs(1);
 
 /// Reads the configuration again.
 pub(crate) type Reread = Box<dyn Fn() -> Result<Config, String>>;
+
+/// Where the server writes what it does.
+pub(crate) struct Logs {
+    /// The audit log.
+    pub(crate) audit: Option<Audit>,
+    /// The record of calls.
+    pub(crate) recorder: Option<Recorder>,
+    /// The spans of calls.
+    pub(crate) spans: Option<Exporter<Box<TracedCall>>>,
+}
 
 /// What an operator has set.
 pub(super) struct Operator {
     pub(super) config: Config,
     pub(super) access: Access,
-    /// The audit log.
-    pub(super) audit: Option<Audit>,
-    /// The record of calls.
-    pub(super) recorder: Option<Recorder>,
+    pub(super) logs: Logs,
     reread: Option<Reread>,
     /// Clients that were asked for a proof.
     proving: HashMap<ConnectionKey, Box<Proving>>,
 }
 
 impl Operator {
-    pub(super) fn new(
-        config: Config,
-        access: Access,
-        (audit, recorder): (Option<Audit>, Option<Recorder>),
-    ) -> Operator {
+    pub(super) fn new(config: Config, access: Access, logs: Logs) -> Operator {
         Operator {
             config,
             access,
-            audit,
-            recorder,
+            logs,
             reread: None,
             proving: HashMap::new(),
         }
@@ -46,15 +52,30 @@ impl Operator {
 
     /// Adds a line to the audit log, if there is one.
     pub(super) fn record(&mut self, told: &farcall_server_proto::Audit) {
-        if let Some(audit) = &mut self.audit {
+        if let Some(audit) = &mut self.logs.audit {
             audit.write(told);
         }
     }
 
     /// Adds a line to the record of calls, if there is one.
     pub(super) fn note(&mut self, line: Line) {
-        if let Some(recorder) = &mut self.recorder {
+        if let Some(recorder) = &mut self.logs.recorder {
             recorder.record(line);
+        }
+    }
+
+    /// Sends the spans of a call.
+    pub(super) fn trace(&self, traced: Box<TracedCall>) {
+        if let Some(spans) = &self.logs.spans {
+            spans.send(traced);
+        }
+    }
+
+    /// Writes what is left. The server ends.
+    pub(super) fn end_logs(&mut self) {
+        self.logs.recorder = None;
+        if let Some(spans) = &self.logs.spans {
+            spans.flush(LAST_SPANS);
         }
     }
 
@@ -115,7 +136,7 @@ impl Operator {
             Some(Err(error)) => tracing::error!("{error}; the server goes on with what it has"),
             None => {}
         }
-        if let Some(Err(error)) = self.audit.as_mut().map(Audit::reopen) {
+        if let Some(Err(error)) = self.logs.audit.as_mut().map(Audit::reopen) {
             tracing::error!("the audit log was not opened anew: {error}");
         }
         if let (Some(tls), Some(identity)) = (&self.config.tls, identity)

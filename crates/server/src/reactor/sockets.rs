@@ -5,6 +5,7 @@ use super::{Reactor, SWEEP};
 use crate::listen::{Accepted, Listener};
 use crate::poll::Source;
 use crate::socket::{Socket, Step, TURN_BYTES};
+use farcall_otlp::Exporter;
 use farcall_server_proto as proto;
 use farcall_server_proto::{ConnectionKey, Direction, Event};
 use rustix::event::epoll::EventFlags;
@@ -28,7 +29,10 @@ impl Reactor {
             Source::Doorbell => {
                 let _ = rustix::io::read(&self.bells.doorbell, &mut [0u8; 8]);
                 let disk = || self.state.unready();
-                self.readers.metrics.answer(self.server.overview(), disk);
+                let spans = self.operator.logs.spans.as_ref().map(Exporter::counts);
+                self.readers
+                    .metrics
+                    .answer(self.server.overview(), spans, disk);
             }
             Source::Signal => {
                 let _ = self.bells.signals.read(&mut [0; 64]);

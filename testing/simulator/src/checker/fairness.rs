@@ -118,10 +118,10 @@ impl Fairness {
         // A call that was taken back from a worker starts to wait again.
         for key in &mine {
             self.waits.remove(key);
-            let alone = BTreeSet::from([key.1]);
-            self.oldest
-                .retain(|(of, _), oldest| *of != life || oldest.calls != alone);
         }
+        let has_started = |call: &CallKey| mine.contains(&(life, *call));
+        self.oldest
+            .retain(|(of, _), oldest| *of != life || !oldest.calls.iter().all(has_started));
         told
     }
 

@@ -116,10 +116,18 @@ impl Names {
         data.find(|datum| datum.life == life && datum.id == id)
     }
 
-    /// The user drops data.
+    /// The user drops data. The data that they have replaced went before them: the name can begin
+    /// again with any version.
     pub(crate) fn drops(&mut self, life: u64, id: HandleId) {
-        if let Some(datum) = self.get(life, id) {
-            datum.is_dropped = true;
+        let Some(last) = self.get(life, id).cloned() else {
+            return;
+        };
+        for datum in &mut self.data {
+            let is_same =
+                (datum.life, datum.owner) == (life, last.owner) && datum.name == last.name;
+            if datum.id == id || (is_same && datum.version < last.version) {
+                datum.is_dropped = true;
+            }
         }
     }
 

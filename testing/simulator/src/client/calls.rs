@@ -24,6 +24,7 @@ pub(super) struct Made {
     /// The memory that it shares with the server.
     pub(super) segment: Option<CallId>,
     pub(super) reservation: Option<u64>,
+    pub(super) has_deadline: bool,
     /// The client does not answer its callbacks.
     pub(super) is_unanswered: bool,
 }
@@ -52,6 +53,7 @@ impl Made {
             self.object.map(|index| format!(" on object {index}")),
             self.segment.map(|request| format!(" in memory {request}")),
             self.reservation.map(|id| format!(" of reservation {id}")),
+            (self.has_deadline).then(|| " with a deadline".to_string()),
         ];
         text.extend(parts.into_iter().flatten());
         text
@@ -91,6 +93,8 @@ impl Client {
             handles: Vec::new(),
             object: None,
             reservation: None,
+            trace: None,
+            before: None,
         };
         let is_repeatable = matches!(function, AGAIN | MAKE);
         scene.checker.made(tag, self.user, is_repeatable);
@@ -103,6 +107,7 @@ impl Client {
             object: None,
             segment: None,
             reservation: None,
+            has_deadline: false,
             is_unanswered: false,
         };
         (made, call)
@@ -207,6 +212,10 @@ impl Client {
         let mut returned = Client::returned(function, count);
         call.reservation = self.any_reservation(scene);
         made.reservation = call.reservation;
+        if call.reservation.is_none() && scene.options.subjects.reservations {
+            call.before = scene.random.chance(0.2).then(|| scene.random.below(2000));
+            made.has_deadline = call.before.is_some();
+        }
         if !matches!(place, Where::Travels) {
             returned = if function == LOOK { LOOKED as u64 } else { 0 };
         }
@@ -360,6 +369,7 @@ impl Client {
                     || made.reservation.is_some_and(over)
             }
             FailureKind::BadArgument => spoils,
+            FailureKind::NotFree | FailureKind::QuotaExceeded => made.has_deadline,
             FailureKind::NoAnswer => made.is_unanswered || faults.stalls || faults.pauses,
             FailureKind::OutcomeUnknown | FailureKind::StaleInterface => {
                 faults.kills || faults.ends

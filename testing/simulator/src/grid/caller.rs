@@ -208,6 +208,7 @@ impl Caller {
             exclude: Vec::new(),
             explain: false,
             data: None,
+            trace: None,
         };
         let call = Calling {
             function,
@@ -339,6 +340,8 @@ impl Caller {
             handles: Vec::new(),
             object: None,
             reservation: None,
+            trace: None,
+            before: None,
         };
         match line.proto.call(&message, wanted.down) {
             Ok(id) => {

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::remote::socket::{Socket, Waker};
 use farcall_rpc_proto::{
-    CALL_STATUS, CALLBACKS, CREDIT, DIRECTORY, ESTIMATES, FILES, HANDLES, Hello, JOBS,
+    CALL_STATUS, CALLBACKS, CREDIT, DEADLINES, DIRECTORY, ESTIMATES, FILES, HANDLES, Hello, JOBS,
     KEPT_OBJECTS, LOANS, NAMES, OBJECTS, OPERATION, OUTPUT, PARTS, ProtocolError, REGISTER,
     RESERVATIONS, SHARED_MEMORY, SNAPSHOTS, SOURCES, WRITES,
 };
@@ -84,6 +84,7 @@ impl Connection {
             | SOURCES
             | CALL_STATUS
             | SNAPSHOTS
+            | DEADLINES
             | WRITES;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;

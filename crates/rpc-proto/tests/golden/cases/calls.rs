@@ -3,7 +3,9 @@
 
 use super::{Answer, Case, Elements, Request, case};
 use farcall_idl::Scalar;
-use farcall_rpc_proto::{CALLBACKS, Call, Callback, CallbackAnswer, FILES, FileRequest, OUTPUT};
+use farcall_rpc_proto::{
+    CALLBACKS, Call, Callback, CallbackAnswer, FILES, FileRequest, OUTPUT, TRACES,
+};
 
 pub(super) const FUNCTION: u64 = 0x1234_0000_0007;
 pub(super) const DGESV: &str = "Module lapack;\n\
@@ -60,6 +62,8 @@ pub(super) fn dgesv_values() -> (Call, Vec<Elements>) {
         handles: vec![],
         object: None,
         reservation: None,
+        trace: None,
+        before: None,
     };
     let data = vec![
         Elements::Doubles(vec![2.0, 1.0, 1.0, 3.0]),
@@ -89,6 +93,8 @@ pub(super) fn scalars() -> Case {
         handles: vec![],
         object: None,
         reservation: None,
+        trace: None,
+        before: None,
     };
     let request = Request::Call {
         call,
@@ -98,6 +104,33 @@ pub(super) fn scalars() -> Case {
         cancels: false,
     };
     case("scalars", about, vec![(request, Answer::Result(vec![]))])
+}
+
+pub(super) fn traced() -> Case {
+    let about = "A call that belongs to a trace: its last field has the ids of the trace and of\n\
+                 the span, and the flags. Bit 23 of the features says that both sides know traces.";
+    let context = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0b8902b7-01";
+    let call = Call {
+        function: FUNCTION + 4,
+        scalars: vec![Some(Scalar::Int(3))],
+        elements: vec![],
+        data_bytes: 0,
+        places: vec![],
+        output: false,
+        handles: vec![],
+        object: None,
+        reservation: None,
+        trace: context.parse().ok(),
+        before: None,
+    };
+    let request = Request::Call {
+        call,
+        data: vec![],
+        result_bytes: 0,
+        pause_after: None,
+        cancels: false,
+    };
+    case("trace", about, vec![(request, Answer::Result(vec![]))]).offering(TRACES)
 }
 
 pub(super) fn callback() -> Case {
@@ -114,11 +147,15 @@ pub(super) fn callback() -> Case {
         handles: vec![],
         object: None,
         reservation: None,
+        trace: None,
+        before: None,
     };
     let call = Call {
         output: true,
         object: None,
         reservation: None,
+        trace: None,
+        before: None,
         ..call
     };
     let request = Request::Call {
@@ -162,6 +199,8 @@ pub(super) fn file() -> Case {
         handles: vec![],
         object: None,
         reservation: None,
+        trace: None,
+        before: None,
     };
     let request = Request::Call {
         call,

@@ -56,10 +56,13 @@ pub(super) fn jobs() -> Case {
     };
     let exchanges = vec![
         (Request::Submit(submission, data), Answer::Submitted(id)),
-        (Request::AskJob(id), Answer::Job(described)),
+        (Request::AskJob(id), Answer::Job(Box::new(described))),
         (Request::Fetch(id, 60), Answer::Delivered(result)),
         (Request::ListJobs(6), Answer::Jobs(page)),
-        (Request::CancelJob(id, true), Answer::Job(forgotten)),
+        (
+            Request::CancelJob(id, true),
+            Answer::Job(Box::new(forgotten)),
+        ),
     ];
     case("jobs", about, exchanges).offering(JOBS)
 }

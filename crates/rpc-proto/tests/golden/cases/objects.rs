@@ -22,6 +22,8 @@ pub(super) fn object() -> Case {
         handles: vec![],
         object: Some(1),
         reservation: None,
+        trace: None,
+        before: None,
     };
     let request = Request::Call {
         call,

@@ -4,7 +4,7 @@
 use super::calls::FUNCTION;
 use super::{Answer, Case, Request, case};
 use farcall_rpc_proto::{
-    Call, Failure, FailureKind, RESERVATIONS, ReservationPage, ReservationRecord,
+    Call, DEADLINES, Failure, FailureKind, RESERVATIONS, ReservationPage, ReservationRecord,
     ReservationRequest, Reserve,
 };
 
@@ -57,7 +57,7 @@ pub(super) fn reservations() -> Case {
     let asked = Request::Reservations;
     let exchanges = vec![
         (asked(ReservationRequest::Reserve(wanted)), one(record)),
-        (call_within(3), Answer::Result(vec![])),
+        (call_with(Some(3), None), Answer::Result(vec![])),
         (asked(ReservationRequest::List(0)), one(begun)),
         (
             asked(ReservationRequest::Reserve(wanted)),
@@ -107,8 +107,23 @@ pub(super) fn bandwidth() -> Case {
     case("bandwidth", about, exchanges).offering(RESERVATIONS)
 }
 
-/// A call that names its reservation.
-fn call_within(reservation: u64) -> Request {
+pub(super) fn deadlines() -> Case {
+    let about = "A call must end within 2.5 s, and the server promises that. The next one cannot \
+                 end within 0.3 s, and is told what can be promised.";
+    let text = "test/null: an end within 0.3 s cannot be promised; an end within 1.9 s can";
+    let refused = Failure {
+        earliest: Some(1900),
+        ..Failure::new(FailureKind::NotFree, text)
+    };
+    let exchanges = vec![
+        (call_with(None, Some(2500)), Answer::Result(vec![])),
+        (call_with(None, Some(300)), Answer::Failure(refused)),
+    ];
+    case("deadlines", about, exchanges).offering(DEADLINES)
+}
+
+/// A call that names its reservation or its deadline.
+fn call_with(reservation: Option<u64>, before: Option<u64>) -> Request {
     Request::Call {
         call: Call {
             function: FUNCTION,
@@ -119,7 +134,9 @@ fn call_within(reservation: u64) -> Request {
             output: false,
             handles: vec![],
             object: None,
-            reservation: Some(reservation),
+            reservation,
+            before,
+            trace: None,
         },
         data: vec![],
         result_bytes: 0,

@@ -1,0 +1,120 @@
+//! Where spans go: the address of a collector, from a configuration or from OpenTelemetry's
+//! variables of the environment. An address that `exporter` gets can be used.
+
+use std::str::FromStr;
+
+/// The path at which a collector takes traces.
+const PATH: &str = "/v1/traces";
+
+/// The address of a collector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The whole address.
+    pub(crate) url: String,
+    /// Headers of each request.
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+/// Why spans cannot go to an address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "cannot send spans to `{0}`: write the address of a collector as http://HOST:4318; for https, \
+     let a collector on this host pass them on"
+)]
+pub struct EndpointError(String);
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    /// Reads `http://HOST:PORT`. The path of traces is appended.
+    fn from_str(text: &str) -> Result<Endpoint, EndpointError> {
+        Endpoint::of(text.trim_end_matches('/').to_owned() + PATH)
+            .ok_or_else(|| EndpointError(text.to_owned()))
+    }
+}
+
+impl Endpoint {
+    fn of(url: String) -> Option<Endpoint> {
+        let rest = url.strip_prefix("http://")?;
+        let is_plain = url.bytes().all(|byte| byte.is_ascii_graphic());
+        (is_plain && !rest.starts_with('/')).then_some(Endpoint {
+            url,
+            headers: Vec::new(),
+        })
+    }
+
+    /// What the environment asks for, as OpenTelemetry defines its variables:
+    /// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, `OTEL_EXPORTER_OTLP_ENDPOINT`,
+    /// `OTEL_EXPORTER_OTLP_HEADERS` and `OTEL_SDK_DISABLED`. `None` if there is no such address.
+    ///
+    /// # Errors
+    /// Spans cannot go to the address.
+    pub fn of_environment(
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<Endpoint>, EndpointError> {
+        let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+        if variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+            return Ok(None);
+        }
+        let endpoint = match (
+            variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
+            variable("OTEL_EXPORTER_OTLP_ENDPOINT"),
+        ) {
+            (Some(url), _) => Endpoint::of(url.clone()).ok_or(EndpointError(url))?,
+            (None, Some(base)) => base.parse()?,
+            (None, None) => return Ok(None),
+        };
+        let headers = variable("OTEL_EXPORTER_OTLP_HEADERS").unwrap_or_default();
+        let headers = headers.split(',').filter_map(|header| {
+            let (name, value) = header.split_once('=')?;
+            Some((name.trim().to_owned(), value.trim().to_owned()))
+        });
+        Ok(Some(Endpoint {
+            headers: headers.collect(),
+            ..endpoint
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> Result<Option<Endpoint>, EndpointError> {
+        Endpoint::of_environment(|name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn the_environment_names_the_collector() {
+        assert_eq!(of(&[]), Ok(None));
+        assert_eq!(of(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "")]), Ok(None));
+        let base = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318/");
+        let found = of(&[base]).unwrap().unwrap();
+        assert_eq!(found.url, "http://localhost:4318/v1/traces");
+        let whole = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://a:1/x");
+        let headers = ("OTEL_EXPORTER_OTLP_HEADERS", "a=b, c = d=e,nothing");
+        let found = of(&[base, whole, headers]).unwrap().unwrap();
+        assert_eq!(found.url, "http://a:1/x");
+        let [one, two] = [("a", "b"), ("c", "d=e")].map(|(a, b)| (a.to_owned(), b.to_owned()));
+        assert_eq!(found.headers, [one, two]);
+        assert_eq!(of(&[base, ("OTEL_SDK_DISABLED", "TRUE")]), Ok(None));
+    }
+
+    #[test]
+    fn other_addresses_are_refused() {
+        for text in [
+            "",
+            "localhost:4318",
+            "https://a",
+            "http://",
+            "http:///x",
+            "http://a b",
+        ] {
+            let error = text.parse::<Endpoint>().unwrap_err().to_string();
+            assert!(error.contains(&format!("`{text}`")), "{error}");
+        }
+    }
+}

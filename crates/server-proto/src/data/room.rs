@@ -1,0 +1,126 @@
+//! Room in memory. If memory is short, arrays that nobody uses make way for calls and for other
+//! arrays: the memory of files of the data folder is freed, and other arrays are written to the
+//! disk. A request for which there will be no room even then is refused, so that no client waits
+//! for ever.
+
+use super::Data;
+use crate::action::{Actions, Transfer};
+use crate::context::Context;
+use crate::disk::Purpose;
+use crate::keys::MemoryKey;
+use crate::memory::{Memory, MemoryGrant, NoMemory};
+use crate::record::Content;
+use farcall_rpc_proto::{Failure, FailureKind, JobId, Nanos, Pieces};
+
+/// Pause after a disk has refused an array.
+const PAUSE: Nanos = 1_000_000_000;
+
+/// Memory for a call or an array of this many bytes. `take` asks the ledger for it.
+pub(crate) fn grant(
+    data: &mut Data,
+    cx: &mut Context,
+    bytes: u64,
+    take: impl Fn(&mut Memory, &mut Actions) -> Result<MemoryKey, NoMemory>,
+) -> MemoryGrant<MemoryKey> {
+    loop {
+        match take(&mut cx.memory, &mut cx.out) {
+            Ok(memory) => return MemoryGrant::Here(memory),
+            Err(NoMemory::Wait) => {}
+            Err(refusal) => return MemoryGrant::Never(cx.no_room(bytes, refusal)),
+        }
+        match make(data, cx, bytes) {
+            MemoryGrant::Here(true) => {}
+            MemoryGrant::Here(false) | MemoryGrant::Later => return MemoryGrant::Later,
+            MemoryGrant::Never(failure) => return MemoryGrant::Never(failure),
+        }
+    }
+}
+
+/// Lets arrays make way for a request of this many bytes. Says whether one has left memory at
+/// once.
+pub(crate) fn make(data: &mut Data, cx: &mut Context, bytes: u64) -> MemoryGrant<bool> {
+    let mut has_left = false;
+    while cx.memory.lacks(bytes) > 0
+        && let Some(buffer) = data.arrays.least_used_file()
+    {
+        cx.free(buffer);
+        has_left = true;
+    }
+    let lacks = cx.memory.lacks(bytes);
+    if lacks == 0 {
+        return MemoryGrant::Here(has_left);
+    }
+    write_unused(data, cx, |data| data.arrays.leaving < lacks);
+    // The rest ends by itself: calls, and arrays on their way.
+    match cx.memory.fits_beside(bytes, data.arrays.resting()) {
+        true => MemoryGrant::Later,
+        false => MemoryGrant::Never(full(data, cx, bytes)),
+    }
+}
+
+fn full(data: &Data, cx: &Context, bytes: u64) -> Failure {
+    let (limit, shared) = (cx.memory.limit(), cx.memory.shared());
+    let resting = data.arrays.resting();
+    let text = format!(
+        "{bytes} bytes are needed, and of the server's {limit} bytes (limits.memory in its \
+         configuration) clients share {shared} and stored arrays use {resting}: drop some \
+         arrays, or try again later{}",
+        disk_refuses(data)
+    );
+    Failure::new(FailureKind::Busy, text)
+}
+
+/// Why no array goes to the disk, as the end of a sentence.
+pub(super) fn disk_refuses(data: &Data) -> String {
+    match &data.refused {
+        Some((_, why)) => format!("; the disk accepts none: {why}"),
+        None => String::new(),
+    }
+}
+
+/// Lets unused arrays leave memory until stored arrays have room for this many bytes more.
+pub(crate) fn spill(data: &mut Data, cx: &mut Context, bytes: u64) {
+    while !data.arrays.will_have_room(bytes)
+        && let Some(buffer) = data.arrays.least_used_file()
+    {
+        cx.memory.free(buffer, &mut cx.out);
+    }
+    write_unused(data, cx, |data| !data.arrays.will_have_room(bytes));
+}
+
+/// Writes unused arrays to the disk while this is necessary.
+fn write_unused(data: &mut Data, cx: &mut Context, is_necessary: impl Fn(&Data) -> bool) {
+    let now = cx.now();
+    data.refused.take_if(|(until, _)| now >= *until);
+    while cx.disk.takes_arrays
+        && data.refused.is_none()
+        && is_necessary(data)
+        && let Some((id, bytes, buffer)) = data.arrays.least_used()
+    {
+        let transfer = Transfer {
+            id: JobId(id.0),
+            content: Content::Array,
+            memory: buffer,
+            pieces: Pieces::whole(bytes),
+            about: None,
+        };
+        cx.disk.write(Purpose::Spill(id), transfer, &mut cx.out);
+    }
+}
+
+/// Sends no array to the disk for a while.
+pub(super) fn pause_writing(data: &mut Data, now: Nanos, why: String) {
+    data.refused = Some((now + PAUSE, why));
+}
+
+/// When arrays may be sent to the disk again.
+pub(crate) fn disk_deadline(data: &Data) -> Option<Nanos> {
+    data.refused.as_ref().map(|(until, _)| *until)
+}
+
+/// Tries again for requests that wait for memory, if the pause is over.
+pub(crate) fn try_disk_again(data: &mut Data, cx: &mut Context) {
+    let now = cx.now();
+    let is_over = data.refused.take_if(|(until, _)| now >= *until).is_some();
+    cx.has_room |= is_over;
+}
