@@ -31,6 +31,7 @@ fn settings() -> Settings {
         has_state: false,
         audits: false,
         record: None,
+        traces: false,
         agent: "test",
         version: "0",
         seed: [1; 32],
