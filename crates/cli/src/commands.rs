@@ -31,8 +31,8 @@ const GROUPS: &[(&str, &[&str])] = &[
     (
         "Run servers",
         &[
-            "serve", "register", "meta", "up", "gateway", "status", "server", "state", "record",
-            "access", "idl", "doctor",
+            "serve", "register", "meta", "up", "gateway", "status", "top", "server", "state",
+            "record", "access", "idl", "doctor",
         ],
     ),
     ("Networks and parallel programs", &["trunk", "gang"]),

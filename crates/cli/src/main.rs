@@ -38,9 +38,11 @@ mod status;
 mod target;
 mod texts;
 mod token;
+mod top;
 mod trace_out;
 mod trunk;
 mod up;
+mod web;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::Failure;
@@ -74,6 +76,7 @@ enum Command {
     Describe(describe::Arguments),
     Doctor(doctor::Arguments),
     Status(status::Arguments),
+    Top(top::Arguments),
     Server(server::Arguments),
     State(state::Arguments),
     Record(record::Arguments),
@@ -123,6 +126,7 @@ fn main() -> ExitCode {
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Describe(arguments) => describe::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Server(arguments) => server::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
         Command::State(arguments) => state::run(&arguments),

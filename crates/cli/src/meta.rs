@@ -3,8 +3,8 @@
 
 use crate::failure::Failure;
 use crate::log::Log;
-use crate::notify;
 use crate::serve::{resolve, serve_metrics};
+use crate::{notify, web};
 use clap::Args;
 use farcall_access::Tls;
 use farcall_client::METASERVER_PORT;
@@ -73,13 +73,18 @@ pub(crate) struct Arguments {
     /// Serve metrics for Prometheus at http://ADDR/metrics, and the health at /healthz and /readyz
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
+    /// Show the servers on a page for browsers at http://ADDR/ (https with --tls)
+    #[arg(long, value_name = "ADDR")]
+    web: Option<SocketAddr>,
     #[command(flatten)]
     log: Log,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.log.init()?;
-    let metaserver = Metaserver::bind(configuration(arguments)?).map_err(Failure::failed)?;
+    let config = configuration(arguments)?;
+    let page = web::bind(arguments.web, config.tls.as_ref())?;
+    let metaserver = Metaserver::bind(config).map_err(Failure::failed)?;
     if let Some(address) = arguments.metrics {
         let readings = metaserver.readings();
         serve_metrics(address, move |answer| answer(readings()))?;
@@ -89,6 +94,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let prefix = if index == 0 { "listening on " } else { "" };
         writeln!(out, "{prefix}{address}")?;
     }
+    web::show(page, &metaserver.addresses(), &mut out)?;
     out.flush()?;
     drop(out);
     notify::ready();

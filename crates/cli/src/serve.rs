@@ -3,7 +3,7 @@
 
 use crate::failure::Failure;
 use crate::log::Log;
-use crate::notify;
+use crate::{notify, web};
 use clap::Args;
 use farcall_access::Tls;
 use farcall_client::{Address, Credentials, Options};
@@ -95,6 +95,9 @@ pub(crate) struct Arguments {
     /// Serve metrics for Prometheus at http://ADDR/metrics, and the health at /healthz and /readyz
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
+    /// Show the server on a page for browsers at http://ADDR/ (https with --tls)
+    #[arg(long, value_name = "ADDR")]
+    web: Option<SocketAddr>,
     /// Take over from a server of yours that listens on the same address. When this server is
     /// ready, the other one completes its calls and exits
     #[arg(long)]
@@ -132,6 +135,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
             None => answer(starting()),
         })?;
     }
+    let page = web::bind(config.web, config.tls.as_ref())?;
     let catalog = Catalog::load(&arguments.files).map_err(Failure::failed)?;
     let program = std::env::current_exe()?;
     let before = config.takeover.then(|| running(&config)).transpose()?;
@@ -146,6 +150,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         let prefix = if index == 0 { "listening on " } else { "" };
         writeln!(out, "{prefix}{address}")?;
     }
+    web::show(page, server.addresses(), &mut out)?;
     out.flush()?;
     drop(out);
     notify::ready();
@@ -280,6 +285,7 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     }
     config.state = config.state.take().or_else(|| default_state(&config));
     config.metrics = arguments.metrics.or(config.metrics);
+    config.web = arguments.web.or(config.web);
     config.takeover |= arguments.takeover;
     config.queue.policy = arguments.policy.unwrap_or(config.queue.policy);
     config.queue.pes = arguments.pes.unwrap_or(config.queue.pes);

@@ -3,10 +3,12 @@
 //! metaserver, so that they can leave it.
 
 use crate::failure::Failure;
+use crate::web;
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -18,8 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Run a small cluster on this machine: a metaserver and several servers
 ///
-/// The command prints `listening on ADDRESS` for the metaserver, then for each server. The cluster
-/// runs until Ctrl-C. If one of the processes ends, the command ends the others.
+/// The command prints `listening on ADDRESS` for the metaserver, then for each server, and then the
+/// address of a page that shows them in a browser. That address contains a key: keep it to
+/// yourself. The cluster runs until Ctrl-C. If one of the processes ends, the command ends the
+/// others.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall up --local 3 libraries/blas.idl
@@ -36,6 +40,9 @@ pub(crate) struct Arguments {
     /// Address of the metaserver; port 0 picks a free port [default: 127.0.0.1:3718]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
+    /// Address of the page that shows the cluster in a browser
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    web: SocketAddr,
     /// How the metaserver chooses a server for a call; see `farcall meta --help`
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
@@ -61,6 +68,16 @@ pub(crate) struct Arguments {
 /// The processes of the cluster, which end with it.
 struct Cluster {
     children: Vec<(Child, BufReader<ChildStdout>)>,
+    /// What opens the page.
+    key: String,
+}
+
+/// A word that nobody guesses.
+fn key() -> Result<String, Failure> {
+    let mut random = [0u8; 16];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .map_err(std::io::Error::from)?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(random)))
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -70,6 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let mut cluster = Cluster {
         children: Vec::new(),
+        key: key()?,
     };
     let mut meta = vec!["meta".to_string(), "--log".into(), arguments.log.clone()];
     let options = [
@@ -84,10 +102,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         );
     }
     meta.extend(["--store".to_string(), "none".to_string()]);
+    meta.extend(["--web".to_string(), arguments.web.to_string()]);
     let metaserver = cluster.start(&meta)?;
+    let page = cluster.page()?;
     for _ in 0..arguments.local {
         cluster.start(&server(arguments, &metaserver))?;
     }
+    println!("page at {page}#{}", cluster.key);
+    std::io::stdout().flush()?;
     cluster.wait(&signals)
 }
 
@@ -133,8 +155,13 @@ impl Cluster {
             .args(words)
             // The servers and their metaserver have no tokens.
             .env_remove("FARCALL_TOKEN")
+            .env_remove(web::KEY)
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
+        // The functions of the servers must not learn the key.
+        if self.children.is_empty() {
+            command.env(web::KEY, &self.key);
+        }
         // A Ctrl-C of the terminal goes to this process alone, which ends the others in order.
         command.process_group(0);
         let mut child = farcall_child::spawn(command)?;
@@ -153,6 +180,17 @@ impl Cluster {
         println!("listening on {address}");
         std::io::stdout().flush()?;
         Ok(address.to_string())
+    }
+
+    /// The address of the page that the metaserver, which was started last, prints.
+    fn page(&mut self) -> Result<String, Failure> {
+        let mut line = String::new();
+        if let Some((_, stdout)) = self.children.last_mut() {
+            stdout.read_line(&mut line)?;
+        }
+        let page = line.trim().strip_prefix("page at ");
+        let page = page.ok_or_else(|| Failure::failed("the metaserver shows no page"))?;
+        Ok(page.to_string())
     }
 
     /// Waits for a signal; the end of a child is an error.

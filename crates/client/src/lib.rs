@@ -87,8 +87,8 @@ pub use error::{ArgumentError, CallbackError, Error, Failure, Fault};
 pub use estimate::Estimate;
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{
-    ArrayForm, DataName, DurableState, FailureKind, HandleId, JobId, NoId, NoName, Receipt, Rows,
-    SourceOptions, TraceContext,
+    ArrayForm, AskSnapshot, DataName, DurableState, FailureKind, HandleId, JobId, NoId, NoName,
+    Receipt, Rows, SourceOptions, TraceContext,
 };
 pub use function::Function;
 pub use metaserver::Metaserver;

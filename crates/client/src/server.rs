@@ -13,7 +13,9 @@ use crate::remote::{
     functions, operation, pages,
 };
 use crate::reservation::{Reservation, ReservationSpec};
-use farcall_rpc_proto::{ArrayForm, DataName, FailureKind, HandleId, JobId, check_name};
+use farcall_rpc_proto::{
+    ArrayForm, AskSnapshot, DataName, FailureKind, HandleId, JobId, check_name,
+};
 use std::fmt;
 use std::time::Duration;
 
@@ -96,6 +98,13 @@ impl Server {
     pub fn status(&self) -> Result<String, Error> {
         let peer = self.peer();
         peer.persist(|| operation::status(&peer.connection()?))
+    }
+
+    /// What somebody who watches the server or metaserver sees now, as a JSON object: the text of a
+    /// `farcall_snapshot::Snapshot`. It shows the part of the calls that `asked` names.
+    pub fn snapshot(&self, asked: &AskSnapshot) -> Result<String, Error> {
+        let peer = self.peer();
+        peer.persist(|| operation::snapshot(&peer.connection()?, asked))
     }
 
     /// Makes the server take no more calls and end after its current ones. Returns how many these

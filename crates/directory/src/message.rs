@@ -282,6 +282,12 @@ impl Report {
         self.booked.as_deref().unwrap_or_default()
     }
 
+    /// The calls that compute, of those that the report names.
+    pub fn running(&self) -> impl Iterator<Item = &QueuedCall> {
+        let queued = self.queued.iter();
+        queued.filter(|call| call.phase == Phase::Running)
+    }
+
     /// The report as it would be this many seconds later.
     #[must_use]
     pub fn after(mut self, seconds: f64) -> Report {

@@ -13,7 +13,7 @@ use crate::{Directory, Refusal, Viewer};
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
     CallId, DIRECTORY, Failure, FailureKind, FunctionSummary, Hello, Kind, Listing, NAMES,
-    OPERATION, TRACES, TraceContext,
+    OPERATION, SNAPSHOTS, TRACES, TraceContext,
 };
 use std::collections::BTreeSet;
 
@@ -33,6 +33,16 @@ pub struct Peer {
     pub may_not_join: Option<String>,
     /// The site of the peer.
     pub site: String,
+}
+
+impl Peer {
+    /// Which named data the peer sees.
+    pub fn viewer(&self) -> Viewer<'_> {
+        Viewer {
+            user: &self.user,
+            sees_all: self.sees_all,
+        }
+    }
 }
 
 /// A connection that was accepted. Numbers of connections are never reused.
@@ -62,7 +72,7 @@ pub struct PlacedCall {
 /// The greeting of a metaserver.
 pub fn hello(agent: &str) -> Hello {
     let mut hello = Hello::new(agent);
-    hello.features |= DIRECTORY | OPERATION | NAMES | TRACES;
+    hello.features |= DIRECTORY | OPERATION | NAMES | SNAPSHOTS | TRACES;
     hello
 }
 
@@ -77,6 +87,11 @@ impl Session {
             asked: f64::MAX,
             traced: None,
         }
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
     }
 
     /// Answers a request, at `now` in seconds since 1970. `reached` turns the address at which a
@@ -152,12 +167,12 @@ impl Session {
             }
             Kind::FindData => {
                 let find: FindData = read(message)?;
-                let found = directory.find_data(now, self.viewer(), &find);
+                let found = directory.find_data(now, self.peer.viewer(), &find);
                 return Ok(Some((Kind::DataFound, found.to_bytes())));
             }
             Kind::ListData => {
                 let ListData { after } = read(message)?;
-                let listed = directory.list_data(now, self.viewer(), after.as_ref());
+                let listed = directory.list_data(now, self.peer.viewer(), after.as_ref());
                 return Ok(Some((Kind::DataListed, listed.to_bytes())));
             }
             Kind::Find => {
@@ -239,13 +254,6 @@ impl Session {
         let user = (self.peer.site.as_str(), crate::digest(&self.peer.user));
         directory.learn(user, server, placed.as_ref(), transfers);
         directory.note_outcome(placed, observed);
-    }
-
-    fn viewer(&self) -> Viewer<'_> {
-        Viewer {
-            user: &self.peer.user,
-            sees_all: self.peer.sees_all,
-        }
     }
 
     fn join(

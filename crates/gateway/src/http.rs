@@ -34,13 +34,13 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 /// The header with the span that has caused a request.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Longest time until a request has its headers.
-const ASKING: Duration = Duration::from_secs(10);
+pub(crate) const ASKING: Duration = Duration::from_secs(10);
 /// Longest time until a request has its body.
 const SENDING: Duration = Duration::from_secs(60);
 /// Time for which a connection takes further requests.
-const KEEPING: Duration = Duration::from_secs(60);
+pub(crate) const KEEPING: Duration = Duration::from_secs(60);
 /// Time after which idle users are forgotten.
-const TIDYING: Duration = Duration::from_secs(30);
+pub(crate) const TIDYING: Duration = Duration::from_secs(30);
 /// Time in which calls that are under way can be answered when the gateway ends.
 const ENDING: Duration = Duration::from_secs(2);
 
@@ -127,6 +127,12 @@ pub enum GatewayError {
          proxy in front of the gateway adds TLS"
     )]
     Plain(SocketAddr),
+    /// Tokens would travel to a page without TLS.
+    #[error(
+        "--web {0}: tokens would travel over a network without TLS; add --tls FOLDER, or listen on \
+         127.0.0.1"
+    )]
+    PagePlain(SocketAddr),
     /// The server would take callers for the gateway.
     #[error(
         "at {0} the server would take callers without a token for the user of the gateway; name a \
@@ -179,6 +185,8 @@ impl Gateway {
         let door = Door {
             address: config.server,
             own_identity: config.own_identity,
+            key: None,
+            authorities: None,
         };
         let origins = config.origins.into_iter().map(origin);
         let origins: Vec<HeaderValue> = origins.collect::<Result<_, _>>()?;
@@ -242,16 +250,7 @@ impl Gateway {
                 answering: SENDING + shared.limits.time + SENDING,
             };
             let identity = tls.as_ref().map(|(identity, _)| identity.clone());
-            let serving = async {
-                match identity {
-                    None => accept(listener, router, bounds, |stream| async { Ok(stream) }).await,
-                    Some(identity) => {
-                        let secure =
-                            |stream| TlsAcceptor::from(identity.server_config()).accept(stream);
-                        accept(listener, router, bounds, secure).await;
-                    }
-                }
-            };
+            let serving = serve_on(listener, router, bounds, identity);
             tokio::pin!(serving);
             let mut tidying = tokio::time::interval(TIDYING);
             loop {
@@ -274,7 +273,23 @@ impl Gateway {
     }
 }
 
-fn reload(tls: Option<&(Identity, Tls)>) {
+/// Answers requests, over TLS if there is an identity.
+pub(crate) async fn serve_on(
+    listener: tokio::net::TcpListener,
+    router: Router,
+    bounds: Bounds,
+    identity: Option<Identity>,
+) {
+    match identity {
+        None => accept(listener, router, bounds, |stream| async { Ok(stream) }).await,
+        Some(identity) => {
+            let secure = |stream| TlsAcceptor::from(identity.server_config()).accept(stream);
+            accept(listener, router, bounds, secure).await;
+        }
+    }
+}
+
+pub(crate) fn reload(tls: Option<&(Identity, Tls)>) {
     if let Some((identity, tls)) = tls
         && let Err(error) = tls.reload(identity)
     {
@@ -337,7 +352,7 @@ async fn check_origin(
 }
 
 /// Who calls, as the request says.
-fn caller(headers: &HeaderMap) -> Result<Caller, Failure> {
+pub(crate) fn caller(headers: &HeaderMap) -> Result<Caller, Failure> {
     let Some(value) = headers.get(header::AUTHORIZATION) else {
         return Ok(None);
     };
@@ -372,7 +387,7 @@ async fn enter(
 }
 
 /// Runs on a thread that may wait.
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let done = tokio::task::spawn_blocking(work).await;
@@ -399,8 +414,13 @@ async fn ask(
         drop(place);
         answer
     });
-    let text = answer.await?.to_string();
-    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+    Ok(answer_json(&answer.await?))
+}
+
+/// An answer of JSON.
+pub(crate) fn answer_json(value: &Value) -> Response {
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    (json, value.to_string()).into_response()
 }
 
 async fn list(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<Response, Failure> {
@@ -518,7 +538,7 @@ fn answer(done: Done) -> Response {
 }
 
 /// A web page cannot send this type to another origin without asking first.
-fn check_type(headers: &HeaderMap) -> Result<(), Failure> {
+pub(crate) fn check_type(headers: &HeaderMap) -> Result<(), Failure> {
     let value = headers.get(header::CONTENT_TYPE);
     let text = value
         .and_then(|value| value.to_str().ok())

@@ -11,10 +11,12 @@ mod call;
 mod failure;
 mod http;
 mod openapi;
+mod page;
 mod users;
 mod values;
 
 pub use arguments::{Arguments, Misfit, carried, results};
 pub use http::{Config, Gateway, GatewayError, Limits};
 pub use openapi::{describe, openapi};
+pub use page::{Page, PageConfig};
 pub use values::Shown;

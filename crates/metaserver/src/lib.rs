@@ -12,6 +12,7 @@
 
 mod access;
 mod session;
+mod snapshot;
 mod spans;
 mod status;
 mod store;

@@ -2,7 +2,7 @@
 
 use crate::access::Access;
 use crate::spans::PlacedSpan;
-use crate::{Shared, status};
+use crate::{Shared, snapshot, status};
 use farcall_access::{Claim, Found, Proving, Refusal, User};
 use farcall_client::Address;
 use farcall_directory::session::{self, Peer};
@@ -202,6 +202,11 @@ impl Session<'_> {
         }
         match left {
             None => Ok(()),
+            Some(Event::AskSnapshot(request, asked)) => {
+                let text = snapshot::text(self.shared, session.peer(), &asked);
+                self.proto.status_text(request, text);
+                Ok(())
+            }
             Some(Event::Status(request)) => {
                 let text = status::text(self.shared);
                 self.proto.status_text(request, text);

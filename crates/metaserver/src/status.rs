@@ -107,7 +107,7 @@ pub(crate) fn metrics(shared: &Shared) -> Text {
     text
 }
 
-fn state(one: &ServerStatus<'_>) -> &'static str {
+pub(crate) fn state(one: &ServerStatus<'_>) -> &'static str {
     match (one.lost, one.accepts) {
         (true, _) => "lost",
         (false, true) => "serving",

@@ -175,6 +175,8 @@ pub enum Kind {
     AskCall = 90,
     /// Answers [`Kind::AskCall`].
     CallStatus = 91,
+    /// Asks for a snapshot of the server. A [`Kind::StatusText`] answers.
+    AskSnapshot = 94,
 }
 
 /// The subject of a frame: the part of either end that handles it.
@@ -226,7 +228,7 @@ impl Kind {
             Name | Named | AskName | ListNames | Names => Subject::Names,
             Join | Report | Leave | Noted | Find | Found | Choose | Chosen | Observe | Hold
             | FindData | DataFound | ListData | DataListed => Subject::Directory,
-            Status | StatusText | Drain | Draining => Subject::Operation,
+            Status | StatusText | Drain | Draining | AskSnapshot => Subject::Operation,
             Reserve | Release | ListReservations | AttachReservation | Reservations => {
                 Subject::Reservations
             }
@@ -242,7 +244,7 @@ impl Kind {
             | ListJobs | Put | PutPart | Get | GetPart | AskHandle | Drop | Lend | Pull | Write
             | ListHandles | Name | AskName | ListNames | Join | Report | Leave | Find | Choose
             | Hold | FindData | ListData | Status | Drain | Reserve | Release
-            | ListReservations | AttachReservation | AskCall => true,
+            | ListReservations | AttachReservation | AskCall | AskSnapshot => true,
             Hello | Goodbye | Challenge | Proof | Listing | Interface | Estimated | Data
             | Grant | Result | Done | Failure | Cancel | Callback | Answer | Output | Shared
             | Unshare | Created | Delete | Objects | Submitted | Job | Jobs | Handle | Handles
@@ -260,6 +262,6 @@ mod tests {
     fn every_number_has_one_kind() {
         let known = (0..=u8::MAX).filter_map(|byte| Some((byte, Kind::from_repr(byte)?)));
         let right = known.filter(|(byte, kind)| *kind as u8 == *byte);
-        assert_eq!(right.count(), 83);
+        assert_eq!(right.count(), 84);
     }
 }

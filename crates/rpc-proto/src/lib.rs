@@ -73,7 +73,7 @@ pub use names::{
     DataName, DataVersion, MOST_NAME, NAMES, Name, NamePage, NameRecord, NoName, check_name,
 };
 pub use objects::{KEPT_OBJECTS, OBJECTS, ObjectPage, ObjectRecord, ObjectRequest};
-pub use operation::OPERATION;
+pub use operation::{AskSnapshot, OPERATION, SNAPSHOTS};
 pub use receiver::Chunk;
 pub use reservations::{
     RESERVATIONS, ReservationPage, ReservationRecord, ReservationRequest, Reserve,

@@ -15,7 +15,6 @@ mod streams;
 
 use self::memory::about_memory;
 use self::names::about_names;
-use self::operation::about_operation;
 use self::reservations::about_reservations;
 use crate::call::{Call, Times};
 use crate::call_status::CallName;
@@ -30,7 +29,7 @@ use crate::memory::SHARED_MEMORY;
 use crate::message;
 use crate::names::{DataName, NAMES, Name};
 use crate::objects::{OBJECTS, ObjectRequest};
-use crate::operation::OPERATION;
+use crate::operation::{AskSnapshot, OPERATION};
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::reservations::{RESERVATIONS, ReservationRequest};
 use crate::sender::{Sender, Transmit};
@@ -60,6 +59,8 @@ pub enum Event {
     Estimate(CallId, Call),
     /// Asks for the server's status. Answer with [`Connection::status_text`] or `fail`.
     Status(CallId),
+    /// Asks for a snapshot of the server. Answer with [`Connection::status_text`] or `fail`.
+    AskSnapshot(CallId, AskSnapshot),
     /// Asks the server to drain. Answer with [`Connection::draining`] or `fail`.
     Drain(CallId),
     /// Asks for shared memory of this many bytes. Answer with [`Connection::shared`] or `fail`.
@@ -386,7 +387,9 @@ impl Core {
             Subject::Directory if self.has(DIRECTORY) => {
                 self.about_directory(kind, id, payload).map(Some)
             }
-            Subject::Operation if self.has(OPERATION) => about_operation(kind, id).map(Some),
+            Subject::Operation if self.has(OPERATION) => {
+                self.about_operation(kind, id, payload).map(Some)
+            }
             Subject::Reservations if self.has(RESERVATIONS) => {
                 about_reservations(kind, id, payload).map(Some)
             }

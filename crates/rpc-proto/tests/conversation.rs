@@ -191,6 +191,7 @@ impl Conversation {
                 let bytes = self.stored[&id].len() as u64;
                 self.server.complete(id, bytes, (0, None), 0);
             }
+            server::Event::AskSnapshot(id, asked) => self.server.status_text(id, asked.search),
             server::Event::Cancelled(id) => drop(self.stored.remove(&id)),
         }
     }

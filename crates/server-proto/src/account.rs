@@ -4,11 +4,12 @@
 
 use crate::call::ActiveCall;
 use crate::functions::{Counts, Functions};
+use crate::keys::{CallKey, Key};
 use crate::notes::Notes;
 use crate::settings::Groups;
 use farcall_metrics::{Bounded, Histogram};
-use farcall_rpc_proto::Nanos;
-use std::collections::BTreeMap;
+use farcall_rpc_proto::{JobId, Nanos, User};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Times of all calls, and counts of calls that were refused.
 #[derive(Debug, Default)]
@@ -23,10 +24,32 @@ pub struct Totals {
     pub users: Bounded<UserTotals>,
     /// Totals by group of users.
     pub groups: BTreeMap<String, UserTotals>,
+    /// The calls of functions that ended last, the latest first.
+    pub(crate) recent: VecDeque<Recent>,
     /// The record of calls, if the shell keeps one.
     pub(crate) notes: Option<Notes>,
     /// Number of functions that were called.
     functions: u32,
+}
+
+/// Calls that are remembered after they have ended, for those who watch.
+const MOST_RECENT: usize = 100;
+
+/// A call that has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Recent {
+    pub(crate) number: u64,
+    pub(crate) user: User,
+    pub(crate) function: u64,
+    pub(crate) job: Option<JobId>,
+    pub(crate) pes: u32,
+    /// Seconds in the library, as predicted when it was queued.
+    pub(crate) predicted: Option<f64>,
+    /// SEND, wait, EXEC, RECV.
+    pub(crate) nanos: [Nanos; 4],
+    pub(crate) bytes: [u64; 2],
+    /// When it ended.
+    pub(crate) at: Nanos,
 }
 
 /// Totals of one user, or of a group.
@@ -64,7 +87,7 @@ impl Totals {
     /// the last argument to the start.
     pub(crate) fn add(
         &mut self,
-        call: &ActiveCall,
+        (key, call): (CallKey, &ActiveCall),
         functions: &mut Functions,
         groups: &Groups,
         now: Nanos,
@@ -79,6 +102,7 @@ impl Totals {
         let bytes = [call.layout.sent_bytes(), call.layout.returned_bytes()];
         // Not for a transfer of a result or an array, which no function has computed.
         if functions.get(call.function).is_ok() {
+            self.remember((key, call), nanos, bytes, now);
             let pe_seconds = nanos[2] as f64 * 1e-9 * f64::from(call.run.pes.max(1));
             self.users.get(call.user.name()).count(pe_seconds);
             for (name, _) in groups.iter().filter(|(_, group)| group.has(&call.user)) {
@@ -101,6 +125,27 @@ impl Totals {
         {
             log(call, &function.interface.qualified_name(), bytes, nanos);
         }
+    }
+
+    fn remember(
+        &mut self,
+        (key, call): (CallKey, &ActiveCall),
+        nanos: [Nanos; 4],
+        bytes: [u64; 2],
+        at: Nanos,
+    ) {
+        self.recent.truncate(MOST_RECENT - 1);
+        self.recent.push_front(Recent {
+            number: key.number(),
+            user: call.user.clone(),
+            function: call.function,
+            job: call.job_id(),
+            pes: call.run.pes,
+            predicted: call.run.predicted,
+            nanos,
+            bytes,
+            at,
+        });
     }
 
     /// Counts a call that has failed.

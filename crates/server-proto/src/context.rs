@@ -324,7 +324,8 @@ impl Context {
         let now = self.now();
         if let Some(call) = self.calls.get(key) {
             let groups = &self.settings.groups;
-            self.totals.add(call, &mut self.functions, groups, now);
+            self.totals
+                .add((key, call), &mut self.functions, groups, now);
             self.audit_call(key, "done");
             self.note_call(key, "done");
         }

@@ -10,6 +10,7 @@ pub(crate) mod clients;
 mod offer;
 mod overview;
 mod requests;
+mod snapshot;
 mod status;
 mod takeover;
 
@@ -63,6 +64,7 @@ pub(crate) struct Engine {
     pub(crate) libraries: Libraries,
     pub(crate) links: Links,
     takeover: Takeover,
+    board: snapshot::Board,
     next_sweep: Nanos,
 }
 
@@ -92,6 +94,7 @@ impl Engine {
             data: Data::new(&settings, files),
             durable_calls: DurableCalls::default(),
             takeover: Takeover::default(),
+            board: snapshot::Board::default(),
             objects: Objects::default(),
             reservations: Reservations::default(),
             lanes: Lanes::default(),

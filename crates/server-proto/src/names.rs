@@ -335,6 +335,19 @@ impl Names {
         NamePage { names, next }
     }
 
+    /// The names, owners and forms of the data that a user may read, and whether they are shared.
+    pub(crate) fn seen_by(
+        &self,
+        user: &User,
+    ) -> impl Iterator<Item = (&str, &str, &ArrayForm, bool)> {
+        let readable = self
+            .held
+            .iter()
+            .filter(|((_, owner), held)| held.shared || owner == user.name());
+        readable
+            .map(|((name, owner), held)| (name.as_str(), owner.as_str(), &held.form, held.shared))
+    }
+
     /// All named data, for a metaserver.
     pub(crate) fn all(&self) -> Vec<Datum> {
         let datum = |((name, owner), held): (&Key, &NamedData)| Datum {

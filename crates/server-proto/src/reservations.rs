@@ -280,10 +280,21 @@ impl Reservations {
         ReservationPage { reservations, next }
     }
 
+    /// The reservations that a user may see: all of them, or their own.
+    pub(crate) fn seen_by(
+        &self,
+        queue: &Queue,
+        user: &User,
+        all: bool,
+        now: Nanos,
+    ) -> impl Iterator<Item = (&User, ReservationRecord)> {
+        let records = self.records(queue, now);
+        records.filter(move |(owner, _)| all || *owner == user)
+    }
+
     /// The reservations that a user may see, for the status.
     pub(crate) fn describe(&self, queue: &Queue, user: &User, all: bool, now: Nanos) -> Vec<Value> {
-        let records = self.records(queue, now);
-        let shown = records.filter(|(owner, _)| all || *owner == user);
+        let shown = self.seen_by(queue, user, all, now);
         let shown = shown.map(|(owner, record)| {
             json!({
                 "id": record.id,

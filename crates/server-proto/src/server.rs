@@ -194,7 +194,7 @@ impl Server {
         hello.calls = u32::try_from(limits.calls).ok();
         hello.features |= proto::LOANS | proto::NAMES | proto::RESERVATIONS;
         hello.features |= proto::SOURCES | proto::CALL_STATUS | proto::WRITES | proto::ROWS;
-        hello.features |= proto::DEADLINES | proto::TRACES;
+        hello.features |= proto::SNAPSHOTS | proto::DEADLINES | proto::TRACES;
         if cx.settings.has_state {
             hello.features |= proto::JOBS;
         }

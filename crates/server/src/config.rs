@@ -40,6 +40,8 @@ pub struct Config {
     /// Address at which Prometheus reads metrics by HTTP. The program that runs the server serves
     /// them there, from [`crate::Server::readings`].
     pub metrics: Option<SocketAddr>,
+    /// Address at which browsers show the server. The program that runs the server serves the page.
+    pub web: Option<SocketAddr>,
     /// Whether to listen beside another server of this user, and then make that one drain.
     pub takeover: bool,
     /// Limits on what clients may ask for.
@@ -190,6 +192,7 @@ impl Config {
             ("unix", self.unix != other.unix),
             ("state", self.state != other.state),
             ("metrics", self.metrics != other.metrics),
+            ("web", self.web != other.web),
             ("limits", self.limits != other.limits),
             ("workers", self.workers != other.workers),
             ("jobs", self.jobs != other.jobs),

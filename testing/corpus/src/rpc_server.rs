@@ -219,7 +219,9 @@ impl Driver {
             Event::Drop(id, _) => self.fail(id),
             Event::Lend(id, handle) => self.proto.handle(id, &array(handle)),
             Event::Pull(id, pull) => self.pull(id, &pull),
-            Event::Write(id, _) | Event::AskCall(id, _) => self.fail(id),
+            Event::Write(id, _) | Event::AskCall(id, _) | Event::AskSnapshot(id, _) => {
+                self.fail(id)
+            }
             Event::Objects(id, asked) => self.about_objects(id, asked),
             Event::Reservations(id, asked) => self.about_reservations(id, asked),
             Event::ListHandles(id, after) => self.list_handles(id, after),

@@ -169,6 +169,7 @@ impl Client {
         hello.features |= proto::OBJECTS | proto::KEPT_OBJECTS | proto::NAMES | proto::CALLBACKS;
         hello.features |= proto::RESERVATIONS | proto::REGISTER | proto::LOANS | proto::SOURCES;
         hello.features |= proto::CALL_STATUS | proto::WRITES;
+        hello.features |= proto::OPERATION | proto::SNAPSHOTS;
         if is_local {
             hello.features |= proto::SHARED_MEMORY;
         }
@@ -381,7 +382,7 @@ impl Client {
         match answer {
             Answer::Created => return self.created(request, scene),
             Answer::Done(_) => return self.done(request, scene),
-            Answer::Estimated(_) | Answer::StatusText(_) | Answer::Draining(_) => return,
+            Answer::Estimated(_) | Answer::Draining(_) => return,
             Answer::Directory(..) | Answer::Shared(_) => return,
             Answer::Jobs(_) | Answer::Handles(_) => return,
             _ => {}
@@ -419,6 +420,7 @@ impl Client {
             }
             (Answer::Listing(_), Purpose::Library(asked)) => self.registered(asked, scene),
             (Answer::CallStatus(status), Purpose::Status) => self.told_status(&status, scene),
+            (Answer::StatusText(text), Purpose::Status) => self.told_snapshot(&text, scene),
             _ => {}
         }
     }

@@ -23,7 +23,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     (
         "language",
-        &["crates/idl", "crates/npy", "crates/plan", "crates/record"],
+        &[
+            "crates/idl",
+            "crates/npy",
+            "crates/plan",
+            "crates/record",
+            "crates/snapshot",
+        ],
     ),
     (
         "core",

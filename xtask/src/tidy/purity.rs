@@ -16,6 +16,7 @@ pub(super) const PURE: &[&str] = &[
     "record",
     "schedule",
     "server-proto",
+    "snapshot",
 ];
 
 /// Paths that they may not name, nor anything below.

@@ -16,7 +16,7 @@ use crate::memory::MemoryMessage;
 use crate::message;
 use crate::names::{AskNameMessage, DataName, ListNamesMessage, NAMES, Name};
 use crate::objects::{KEPT_OBJECTS, NewRequest, ObjectRequest};
-use crate::operation::{DrainingMessage, StatusMessage};
+use crate::operation::{AskSnapshot, DrainingMessage, StatusMessage};
 use crate::reservations::{RESERVATIONS, ReservationRequest};
 use crate::{CallId, Kind, ProtocolError};
 use alloc::boxed::Box;
@@ -82,6 +82,11 @@ impl Connection {
     /// Asks a server with the feature [`OPERATION`](crate::OPERATION) for its status.
     pub fn status(&mut self) -> Result<CallId, ProtocolError> {
         self.ask_plainly(Kind::Status)
+    }
+
+    /// Asks a server with the feature [`SNAPSHOTS`](crate::SNAPSHOTS) for a snapshot.
+    pub fn ask_snapshot(&mut self, asked: &AskSnapshot) -> Result<CallId, ProtocolError> {
+        self.ask(Kind::AskSnapshot, asked)
     }
 
     /// Asks a server with the feature [`OPERATION`](crate::OPERATION) to drain: to take no more

@@ -13,10 +13,10 @@ mod operation;
 mod reservations;
 
 use farcall_rpc_proto::{
-    ArrayPart, Call, CallName, CallStatus, Callback, CallbackAnswer, DataName, DurableDescription,
-    DurablePage, Estimate, Failure, HandleId, HandlePage, HandleRecord, Header, Hello, JobId, Kind,
-    Limits, Listing, Name, NamePage, NameRecord, ObjectPage, ObjectRequest, Pull, Put, Receipt,
-    ReservationPage, ReservationRequest, SubmitRequest, Write,
+    ArrayPart, AskSnapshot, Call, CallName, CallStatus, Callback, CallbackAnswer, DataName,
+    DurableDescription, DurablePage, Estimate, Failure, HandleId, HandlePage, HandleRecord, Header,
+    Hello, JobId, Kind, Limits, Listing, Name, NamePage, NameRecord, ObjectPage, ObjectRequest,
+    Pull, Put, Receipt, ReservationPage, ReservationRequest, SubmitRequest, Write,
 };
 
 /// One conversation.
@@ -51,6 +51,7 @@ pub(crate) enum Request {
     /// Deletes an object, which has no answer, and asks for functions.
     DeleteAndList(u64),
     Status,
+    AskSnapshot(AskSnapshot),
     Drain,
     /// A message for a metaserver.
     Directory(Kind, Vec<u8>),
@@ -160,6 +161,7 @@ pub(crate) fn all() -> Vec<Case> {
         functions::directory(),
         functions::estimate(),
         functions::call_status(),
+        operation::snapshot(),
         jobs::jobs(),
         handles::handles(),
         handles::parts(),

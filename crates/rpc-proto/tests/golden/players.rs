@@ -184,6 +184,7 @@ impl Client<'_> {
                 self.proto.list(0)
             }
             Request::Status => self.proto.status(),
+            Request::AskSnapshot(asked) => self.proto.ask_snapshot(asked),
             Request::Drain => self.proto.drain(),
             Request::Directory(kind, message) => self.proto.ask_directory(*kind, message),
             Request::ObserveAndFind(observed, find) => {
@@ -304,6 +305,7 @@ fn asked_about_server(event: server::Event, request: &Request) -> CallId {
         (Event::New(id, class), Request::New(expected)) if class == *expected => id,
         (Event::Estimate(id, call), Request::Estimate(expected)) if call == *expected => id,
         (Event::AskCall(id, name), Request::AskCall(expected)) if name == *expected => id,
+        (Event::AskSnapshot(id, asked), Request::AskSnapshot(expected)) if asked == *expected => id,
         (Event::Status(id), Request::Status) | (Event::Drain(id), Request::Drain) => id,
         (Event::Directory(id, kind, bytes), Request::Directory(expected, message))
             if (kind, &bytes) == (*expected, message) =>

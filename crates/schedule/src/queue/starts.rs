@@ -101,6 +101,17 @@ impl ExpectedStarts {
         }
     }
 
+    /// Whether starts were ever predicted.
+    pub fn has_predicted(&self) -> bool {
+        self.rounds > 0
+    }
+
+    /// How many calls will start before this one by the last prediction; `None` if this was too far
+    /// ahead.
+    pub fn place(&self, call: u64) -> Option<u32> {
+        self.known.get(&call).map(|expected| expected.before)
+    }
+
     /// When a call that waits will probably start, in seconds from now; `None` if this is too far
     /// ahead, or if the call has just come and many wait.
     pub fn of(
@@ -114,6 +125,11 @@ impl ExpectedStarts {
         if now >= self.at.saturating_add(pause) {
             self.predict(queue, now, seconds);
         }
+        self.last(call, now)
+    }
+
+    /// The same by the last prediction, which costs next to nothing.
+    pub fn last(&self, call: u64, now: Nanos) -> Option<(Expected, Interval)> {
         let known = *self.known.get(&call)?;
         let passed = now.saturating_sub(self.at) as f64 * 1e-9;
         let wait = known.start.saturating_sub(self.at) as f64 * 1e-9;

@@ -42,7 +42,7 @@ fn plain(phase: CallPhase, reason: &str) -> CallStatus {
 fn of_open(engine: &mut Engine, key: ConnectionKey, id: CallId) -> CallStatus {
     let connection = &engine.cx.clients[key];
     if let Some(call) = connection.calls.get(&id) {
-        return of_active(engine, *call);
+        return of_active(engine, *call, Starts::New);
     }
     let mut waiting = connection.waiting.iter().chain(&connection.held);
     match waiting.find(|offered| offered.id == id) {
@@ -65,7 +65,7 @@ fn of_open(engine: &mut Engine, key: ConnectionKey, id: CallId) -> CallStatus {
 fn of_durable(engine: &mut Engine, state: DurableState, stage: Stage) -> CallStatus {
     match (stage, state.is_over()) {
         (_, true) => plain(CallPhase::Over, state.name()),
-        (Stage::Memory(call), false) => of_active(engine, call),
+        (Stage::Memory(call), false) => of_active(engine, call, Starts::New),
         (Stage::Disk, false) => plain(
             CallPhase::Waiting,
             "waits on the disk for its turn: earlier calls must end first",
@@ -73,8 +73,17 @@ fn of_durable(engine: &mut Engine, state: DurableState, stage: Stage) -> CallSta
     }
 }
 
+/// How fresh the predicted start of a call must be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Starts {
+    /// Predicted again, if the last time is long enough ago.
+    New,
+    /// As predicted last. This is for people who look at many calls each second.
+    Last,
+}
+
 /// The status of a call that is in memory.
-fn of_active(engine: &mut Engine, key: CallKey) -> CallStatus {
+pub(super) fn of_active(engine: &mut Engine, key: CallKey, starts: Starts) -> CallStatus {
     let now = engine.cx.now();
     let call = &engine.cx.calls[key];
     match call.state {
@@ -89,7 +98,7 @@ fn of_active(engine: &mut Engine, key: CallKey) -> CallStatus {
         ),
         State::OnDisk => plain(CallPhase::Waiting, "waits for the disk"),
         State::Sending => plain(CallPhase::Returning, "its results are on their way"),
-        State::Queued => of_queued(engine, key),
+        State::Queued => of_queued(engine, key, starts),
         State::Running { .. } => {
             let since = now.saturating_sub(call.times.started);
             let pes = elements(call.run.pes.max(1));
@@ -103,7 +112,7 @@ fn of_active(engine: &mut Engine, key: CallKey) -> CallStatus {
     }
 }
 
-fn of_queued(engine: &mut Engine, key: CallKey) -> CallStatus {
+fn of_queued(engine: &mut Engine, key: CallKey, starts: Starts) -> CallStatus {
     let now = engine.cx.now();
     let Some(reason) = engine.elements.queue.reason(key.number(), now) else {
         let text = "has its processor elements, and waits for a worker to start";
@@ -118,7 +127,10 @@ fn of_queued(engine: &mut Engine, key: CallKey) -> CallStatus {
         queue, expected, ..
     } = &mut engine.elements;
     let cx = &engine.cx;
-    let expected = expected.of(queue, key.number(), now, |id, pes| cx.predict(id, pes));
+    let expected = match starts {
+        Starts::New => expected.of(queue, key.number(), now, |id, pes| cx.predict(id, pes)),
+        Starts::Last => expected.last(key.number(), now),
+    };
     let wanted = engine.elements.queued(&engine.cx, key).fewest;
     let wanted = wanted.min(engine.elements.queue.settings().pes);
     let mut text = match reason {
@@ -135,6 +147,9 @@ fn of_queued(engine: &mut Engine, key: CallKey) -> CallStatus {
             "waits for its reservation, which begins in {:.0} s",
             from.saturating_sub(now) as f64 * 1e-9
         ),
+        Reason::Booked if wanted == 1 => {
+            "waits for 1 processor element that is reserved now".to_string()
+        }
         Reason::Booked => format!("waits for {} that are reserved now", elements(wanted)),
     };
     if let (Reason::Turn, Some((expected, _))) = (reason, &expected) {

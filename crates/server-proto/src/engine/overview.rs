@@ -11,6 +11,7 @@ use crate::keys::{CallKey, ConnectionKey, Key, WorkerKey};
 use crate::links::Links;
 use crate::settings::Group;
 use farcall_rpc_proto::{DurableState, User};
+use farcall_snapshot::{List, User as UserShare};
 use serde_json::{Value, json};
 
 /// Most functions in a status. The ones with most calls come first.
@@ -259,19 +260,29 @@ impl<'s> Overview<'s> {
     }
 
     fn users(&self, user: &User, all: bool) -> Vec<Value> {
-        let own = user.to_string();
-        let known = self.0.elements.queue.users(self.0.cx.now()).map(|status| {
-            let name = self.0.elements.user_name(status.user);
-            let shown = json!({
-                "user": name,
-                "waiting": status.waiting,
-                "running": status.running,
-                "pe_seconds": status.usage,
-            });
-            (name == own, shown)
+        let shown = self.user_shares(user, all).rows.into_iter().map(|one| {
+            json!({
+                "user": one.user,
+                "waiting": one.waiting,
+                "running": one.running,
+                "pe_seconds": one.usage_s,
+            })
         });
-        let seen = known.filter(|(is_own, _)| all || *is_own);
-        seen.map(|(_, shown)| shown).take(MOST_USERS).collect()
+        shown.collect()
+    }
+
+    /// What users wait for and have used: all of them for an operator, their own for users.
+    pub(super) fn user_shares(&self, user: &User, all: bool) -> List<UserShare> {
+        let elements = &self.0.elements;
+        let known = elements.queue.users(self.0.cx.now());
+        let known = known.map(|status| (elements.user_name(status.user), status));
+        let seen = known.filter(|(name, _)| all || *name == user.name());
+        List::of(seen, MOST_USERS, |(name, status)| UserShare {
+            user: name.to_owned(),
+            waiting: status.waiting as u64,
+            running: status.running as u64,
+            usage_s: status.usage,
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 //! interfaces, estimates and reservations. A connection that was opened to read a lent array can do
 //! nothing else: any other request closes it.
 
-use super::{Engine, Overview, call_status};
+use super::{Engine, Overview, call_status, snapshot};
 use crate::action::{Action, Shown};
 use crate::connection::Offer;
 use crate::context::Context;
@@ -99,6 +99,7 @@ impl Engine {
                 Ok(page) => self.cx.clients[key].proto.reservations(request, &page),
                 Err(failure) => self.cx.refuse(key, request, &failure),
             },
+            Event::AskSnapshot(request, asked) => snapshot::answer(self, key, request, &asked),
             Event::AskCall(request, name) => call_status::answer(self, key, request, name),
             Event::New(request, class) => {
                 Objects::create(cx, &mut self.elements, key, request, &class);

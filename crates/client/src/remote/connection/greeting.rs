@@ -13,7 +13,7 @@ use crate::remote::socket::{Socket, Waker};
 use farcall_rpc_proto::{
     CALL_STATUS, CALLBACKS, CREDIT, DEADLINES, DIRECTORY, ESTIMATES, FILES, HANDLES, Hello, JOBS,
     KEPT_OBJECTS, LOANS, NAMES, OBJECTS, OPERATION, OUTPUT, PARTS, ProtocolError, REGISTER,
-    RESERVATIONS, ROWS, SHARED_MEMORY, SOURCES, WRITES,
+    RESERVATIONS, ROWS, SHARED_MEMORY, SNAPSHOTS, SOURCES, WRITES,
 };
 use farcall_spin::Spin;
 use std::io;
@@ -83,6 +83,7 @@ impl Connection {
             | RESERVATIONS
             | SOURCES
             | CALL_STATUS
+            | SNAPSHOTS
             | DEADLINES
             | WRITES
             | ROWS;

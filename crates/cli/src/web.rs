@@ -1,0 +1,77 @@
+//! The option `--web`: a server or metaserver shows itself on a page. `farcall_gateway` has the
+//! page. This module binds it before the daemon starts, so that a wrong address is an early error.
+
+use crate::failure::Failure;
+use farcall_access::Tls;
+use farcall_gateway::{Page, PageConfig};
+use std::io::Write;
+use std::net::SocketAddr;
+
+/// The variable with the word that opens the page without a token. `farcall up` sets it.
+pub(crate) const KEY: &str = "FARCALL_PAGE_KEY";
+
+/// Listens for browsers, if this is wanted.
+pub(crate) fn bind(
+    address: Option<SocketAddr>,
+    tls: Option<&Tls>,
+) -> Result<Option<Page>, Failure> {
+    let Some(listen) = address else {
+        return Ok(None);
+    };
+    let key = std::env::var(KEY).ok().filter(|key| !key.is_empty());
+    let config = PageConfig {
+        listen,
+        tls: tls.cloned(),
+        key,
+    };
+    Page::bind(config).map(Some).map_err(Failure::failed)
+}
+
+/// Shows the daemon that listens on these addresses, and prints the address of the page.
+pub(crate) fn show(
+    page: Option<Page>,
+    addresses: &[String],
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let Some(page) = page else { return Ok(()) };
+    let network = addresses.iter().find(|one| !one.starts_with("unix:"));
+    let address = network.ok_or_else(|| {
+        Failure::usage("--web needs a TCP address of the daemon: add --listen 127.0.0.1:0")
+    })?;
+    writeln!(out, "page at {}", page.url()?)?;
+    page.show(&own(address)).map_err(Failure::failed)
+}
+
+/// The address at which this host reaches a daemon that listens on an address. Certificates name
+/// this host `localhost`.
+fn own(address: &str) -> String {
+    let from = ["0.0.0.0", "[::]", "127.0.0.1", "[::1]"];
+    let is_tls = address.starts_with("farcalls:");
+    let loopback = |any: &str| match (is_tls, any.starts_with('[')) {
+        (true, _) => "localhost",
+        (false, true) => "[::1]",
+        (false, false) => "127.0.0.1",
+    };
+    let any = from.into_iter().find(|any| address.contains(any));
+    any.map_or_else(
+        || address.to_owned(),
+        |any| address.replacen(any, loopback(any), 1),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::own;
+
+    #[test]
+    fn a_page_reaches_its_daemon_on_this_host() {
+        for (listens, reached) in [
+            ("farcall://0.0.0.0:5", "farcall://127.0.0.1:5"),
+            ("farcall://[::]:5", "farcall://[::1]:5"),
+            ("farcalls://127.0.0.1:5", "farcalls://localhost:5"),
+            ("farcalls://10.0.0.7:5", "farcalls://10.0.0.7:5"),
+        ] {
+            assert_eq!(own(listens), reached);
+        }
+    }
+}
