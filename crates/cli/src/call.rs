@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
     /// Show the times of the call: send, compute, receive
     #[arg(long)]
     time: bool,
-    /// Write the times of the call to this file, which https://ui.perfetto.dev opens
+    /// Write the times of the call to this file, which ui.perfetto.dev opens
     #[arg(long, value_name = "FILE.json")]
     trace_out: Option<PathBuf>,
     /// Show an estimate of the call (bytes, memory, time), and do not make the call
