@@ -10,8 +10,7 @@
 const WINDOW: usize = 128;
 /// Fewest errors from which intervals are taken.
 const LEAST: usize = 20;
-/// The interval changes when this part of the errors has changed. Sorting them each time would cost
-/// more than the rest.
+/// The interval changes when this part of the errors has changed.
 const RENEWED: usize = 32;
 /// An interval of this share reaches to so many standard deviations of a normal distribution.
 const DEVIATIONS_OF_80: f64 = 1.2816;
@@ -46,6 +45,8 @@ pub struct Calibration {
     /// The logarithms of the last ratios of a true time to the predicted one, in a ring, and how
     /// many predictions each stands for.
     errors: Vec<(f32, u32)>,
+    /// The same in order of size. Sorting them anew would cost more than the rest of a null call.
+    sorted: Vec<(f32, u32)>,
     next: usize,
     /// The ratios at the ends and in the middle of an interval, if enough is known.
     ratios: Option<[f64; 3]>,
@@ -63,6 +64,7 @@ impl Calibration {
         Calibration {
             window: window.max(RENEWED),
             errors: Vec::new(),
+            sorted: Vec::new(),
             next: 0,
             ratios: None,
         }
@@ -81,14 +83,28 @@ impl Calibration {
         if !error.is_finite() || count == 0 {
             return;
         }
+        let entry = (error as f32, count);
         match self.errors.get_mut(self.next) {
-            Some(oldest) => *oldest = (error as f32, count),
-            None => self.errors.push((error as f32, count)),
+            Some(oldest) => {
+                let oldest = std::mem::replace(oldest, entry);
+                if let Ok(place) = self.place(oldest) {
+                    self.sorted.remove(place);
+                }
+            }
+            None => self.errors.push(entry),
         }
+        let (Ok(place) | Err(place)) = self.place(entry);
+        self.sorted.insert(place, entry);
         self.next = (self.next + 1) % self.window;
         if self.errors.len() >= LEAST && self.next.is_multiple_of(self.window / RENEWED) {
             self.ratios = Some(self.quantiles([0.1, 0.5, 0.9]).map(f64::exp));
         }
+    }
+
+    /// Where an error is in the order, or belongs.
+    fn place(&self, (error, count): (f32, u32)) -> Result<usize, usize> {
+        self.sorted
+            .binary_search_by(|known| known.0.total_cmp(&error).then(known.1.cmp(&count)))
     }
 
     /// Whether intervals follow from errors, and not from an assumed spread.
@@ -115,8 +131,7 @@ impl Calibration {
     /// Errors at these levels. The next error is at most the one of level `p` with a probability of
     /// at least `p`, if it is drawn like those in the window.
     fn quantiles<const N: usize>(&self, levels: [f64; N]) -> [f64; N] {
-        let mut sorted = self.errors.clone();
-        sorted.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
+        let sorted = &self.sorted;
         let all: f64 = sorted.iter().map(|(_, count)| f64::from(*count)).sum();
         // The next error may lie beyond all known ones.
         let one = all / sorted.len() as f64;
