@@ -10,7 +10,7 @@
 const WINDOW: usize = 128;
 /// Fewest errors from which intervals are taken.
 const LEAST: usize = 20;
-/// The interval changes when this part of the errors has changed.
+/// The interval changes when one error of so many has changed.
 const RENEWED: usize = 32;
 /// An interval of this share reaches to so many standard deviations of a normal distribution.
 const DEVIATIONS_OF_80: f64 = 1.2816;
