@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 const PAGE: usize = 256;
 /// Times below this many seconds count alike where predictions are judged.
 const LEAST_S: f64 = 1e-5;
+/// Of calls that are shorter, the errors of one in so many are learned.
+const SAMPLED: u64 = 16;
 /// Most edits between a wrong name and a suggestion.
 const MOST_EDITS: usize = 2;
 
@@ -200,7 +202,9 @@ impl Functions {
             let exec = exec_nanos as f64;
             let mean = function.exec.unwrap_or(exec);
             function.exec = Some(mean + (exec - mean) * WEIGHT);
-            if let Some(predicted) = function.profile.seconds(work(layout), pes) {
+            // A call that is shorter than what counts teaches little, and there are many of them.
+            let counts = exec * 1e-9 >= LEAST_S || function.counts.done.is_multiple_of(SAMPLED);
+            if counts && let Some(predicted) = function.profile.seconds(work(layout), pes) {
                 function.errors.observe(predicted, exec * 1e-9, LEAST_S);
             }
             function.profile.observe(work(layout), pes, exec * 1e-9);
