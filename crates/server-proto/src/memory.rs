@@ -29,6 +29,17 @@ pub(crate) enum MemoryGrant<M> {
     Never(Failure),
 }
 
+impl<M> MemoryGrant<M> {
+    /// The same answer with something else in place of what was granted.
+    pub(crate) fn map<N>(self, change: impl FnOnce(M) -> N) -> MemoryGrant<N> {
+        match self {
+            MemoryGrant::Here(granted) => MemoryGrant::Here(change(granted)),
+            MemoryGrant::Later => MemoryGrant::Later,
+            MemoryGrant::Never(failure) => MemoryGrant::Never(failure),
+        }
+    }
+}
+
 /// A piece of memory.
 #[derive(Debug)]
 struct Piece {

@@ -138,11 +138,8 @@ impl Data {
             );
             return MemoryGrant::Never(Failure::new(FailureKind::Busy, text));
         }
-        match room::grant(self, cx, bytes, |memory, out| memory.hold(bytes, user, out)) {
-            MemoryGrant::Here(memory) => MemoryGrant::Here((bytes, memory)),
-            MemoryGrant::Later => MemoryGrant::Later,
-            MemoryGrant::Never(failure) => MemoryGrant::Never(failure),
-        }
+        let grant = room::grant(self, cx, bytes, |memory, out| memory.hold(bytes, user, out));
+        grant.map(|memory| (bytes, memory))
     }
 
     /// Handles the arrival of a whole array.

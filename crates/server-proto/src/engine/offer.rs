@@ -282,11 +282,7 @@ impl Engine {
         }
         let user = cx.clients[key].user.clone();
         let take = |memory: &mut Memory, out: &mut Actions| memory.take(bytes, &user, out);
-        match room::grant(&mut self.data, cx, bytes, take) {
-            MemoryGrant::Here(buffer) => MemoryGrant::Here(Some(buffer)),
-            MemoryGrant::Later => MemoryGrant::Later,
-            MemoryGrant::Never(failure) => MemoryGrant::Never(failure),
-        }
+        room::grant(&mut self.data, cx, bytes, take).map(Some)
     }
 
     /// Forgets a request that may wait for a grant.
