@@ -27,6 +27,6 @@ mod simulation;
 mod view;
 
 pub use load::{Crowd, Figures, Host, Load, Rates, Repeated, Spread, simulate_load};
-pub use scenario::{Arrival, Function, Machine, Port, Scenario, Site};
+pub use scenario::{Arrival, Function, Known, Machine, Pace, Port, Scenario, Site};
 pub use search::best_assignment;
-pub use simulation::{Outcome, Record, simulate, simulate_assigned};
+pub use simulation::{Outcome, Record, simulate};

@@ -116,8 +116,11 @@ impl Network {
     /// Removes and returns a transfer that has ended, if there is one.
     pub(crate) fn take_ended(&mut self) -> Option<Transfer> {
         let slot = self.transfers.iter().enumerate().position(|(slot, one)| {
-            one.as_ref()
-                .is_some_and(|one| one.left <= self.solver.rate(slot as u32) * NOTHING_S)
+            let rate = self.solver.rate(slot as u32);
+            // Late in a long simulation, the next moment that can be told apart is further away.
+            one.as_ref().is_some_and(|one| {
+                one.left <= rate * NOTHING_S || self.now_s + one.left / rate <= self.now_s
+            })
         })?;
         let ended = self.transfers[slot].take()?;
         self.on[ended.link as usize] -= 1;

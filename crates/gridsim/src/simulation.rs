@@ -9,23 +9,48 @@ use farcall_flow::platform::LinkId;
 use farcall_schedule::Queue;
 use farcall_schedule::placement::{Link, Policy, Server};
 use farcall_schedule::queue::{Nanos, Request, Settings};
+use smallvec::SmallVec;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
-/// The result of a call.
+/// The result of a call. Moments that it has not reached are infinite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record {
     /// The server where the call was placed.
     pub server: usize,
+    /// Time of the call, in seconds.
+    pub at_s: f64,
     /// Predicted duration at the time of placement, in seconds.
     pub predicted_s: f64,
-    /// Actual duration, in seconds.
+    /// Time at which its arguments were at the server, in seconds.
+    pub arrived_s: f64,
+    /// Time at which it began to compute, in seconds.
+    pub started_s: f64,
+    /// Time at which it had computed, in seconds.
+    pub computed_s: f64,
+    /// Actual duration, in seconds; infinite if no server has the function.
     pub seconds: f64,
     /// Time at which the call was done, in seconds.
     pub done_s: f64,
 }
 
-/// The results of all calls, in the order of their times.
+impl Default for Record {
+    /// Of a call at time 0 that never ends.
+    fn default() -> Record {
+        Record {
+            server: 0,
+            at_s: 0.0,
+            predicted_s: f64::NAN,
+            arrived_s: f64::INFINITY,
+            started_s: f64::INFINITY,
+            computed_s: f64::INFINITY,
+            seconds: f64::INFINITY,
+            done_s: f64::INFINITY,
+        }
+    }
+}
+
+/// The results of all calls, in the order of the scenario.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// One record for each call.
@@ -71,8 +96,11 @@ impl Outcome {
 }
 
 /// The stage of a call.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum Stage {
+    /// Is not made yet.
+    #[default]
+    Ahead,
     /// Sends its arguments; the number is its slot in the network.
     Up(usize),
     /// The last byte of its arguments has been sent and is still travelling.
@@ -99,7 +127,7 @@ enum Event {
     ResultsThere,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Call {
     stage: Stage,
     record: Record,
@@ -110,10 +138,11 @@ struct Simulation<'a> {
     network: Network,
     queues: Vec<Queue>,
     view: View,
-    /// The server of each call. `None` if the policy chooses.
-    assigned: Option<&'a [usize]>,
-    /// The calls made so far, in their order.
     calls: Vec<Call>,
+    /// The calls that come after each call.
+    followers: Vec<Vec<usize>>,
+    /// The first link of each path with links of its own.
+    paths: BTreeMap<(usize, usize), LinkId>,
     /// The calls of each server, in the order of their placement.
     placed: Vec<Vec<usize>>,
     /// Pending events. Times are stored as bits, which sort like the numbers.
@@ -130,39 +159,40 @@ pub fn simulate(scenario: &Scenario, policy: Policy) -> Outcome {
     }
 }
 
-/// Runs a scenario with a given server for every call, as a search for the best assignment needs
-/// it. Calls beyond the end of `servers` go to the first server.
-pub fn simulate_assigned<'a>(scenario: &'a Scenario, servers: &'a [usize]) -> Outcome {
-    let mut simulation = Simulation::new(scenario, Policy::default());
-    simulation.assigned = Some(servers);
-    simulation.run();
-    Outcome {
-        records: simulation.calls.iter().map(|call| call.record).collect(),
-    }
-}
-
 impl<'a> Simulation<'a> {
     fn new(scenario: &'a Scenario, policy: Policy) -> Simulation<'a> {
         let sites = scenario.sites.iter().map(|site| site.port);
         let ports = sites.chain(scenario.machines.iter().map(|machine| machine.port));
+        let ports = ports.chain(scenario.paths.values().copied());
         let rates: Vec<f64> = ports.flat_map(|port| [port.up, port.down]).collect();
         let queue = |machine: &Machine| {
             Queue::new(Settings {
                 policy: machine.policy,
-                half_life_s: None,
+                half_life_s: machine.half_life_s,
                 ..Settings::new(machine.pes)
             })
         };
+        let hosts = scenario.sites.len() + scenario.machines.len();
+        let paths = scenario.paths.keys().copied().enumerate();
+        let paths = paths.map(|(number, path)| (path, 2 * (hosts + number) as LinkId));
         let arrivals = scenario.arrivals.iter().enumerate();
+        let mut followers = vec![Vec::new(); scenario.arrivals.len()];
+        for (call, one) in arrivals.clone() {
+            if let Some(followers) = one.after.and_then(|after| followers.get_mut(after)) {
+                followers.push(call);
+            }
+        }
         Simulation {
             scenario,
-            network: Network::new(&rates, 2),
+            network: Network::new(&rates, 3),
             queues: scenario.machines.iter().map(queue).collect(),
             view: View::new(scenario, policy),
-            assigned: None,
-            calls: Vec::new(),
+            calls: scenario.arrivals.iter().map(|_| Call::default()).collect(),
+            followers,
+            paths: paths.collect(),
             placed: vec![Vec::new(); scenario.machines.len()],
             events: arrivals
+                .filter(|(_, one)| one.after.is_none())
                 .map(|(call, one)| Reverse((one.at_s.to_bits(), call, Event::Made)))
                 .collect(),
             now_s: 0.0,
@@ -199,10 +229,19 @@ impl<'a> Simulation<'a> {
             Event::ResultsThere => {
                 let record = &mut self.calls[call].record;
                 record.done_s = self.now_s;
-                record.seconds = self.now_s - self.scenario.arrivals[call].at_s;
+                record.seconds = self.now_s - record.at_s;
                 let server = record.server;
                 self.placed[server].retain(|other| *other != call);
+                self.follow(call);
             }
+        }
+    }
+
+    /// Lets the client of a call that is over make the next ones.
+    fn follow(&mut self, call: usize) {
+        for follower in std::mem::take(&mut self.followers[call]) {
+            let gap_s = self.scenario.arrivals[follower].at_s;
+            self.after(gap_s, follower, Event::Made);
         }
     }
 
@@ -211,50 +250,60 @@ impl<'a> Simulation<'a> {
         self.events.push(Reverse((at, call, event)));
     }
 
-    /// Places a call. Calls are made in their order, so the new one is the last.
+    /// Places a call.
     fn place(&mut self, call: usize) {
-        let arrival = &self.scenario.arrivals[call];
+        self.calls[call].record.at_s = self.now_s;
         let Some((server, predicted_s)) = self.choose(call) else {
-            return;
+            return self.follow(call);
         };
-        let slot = self.begin(call, server, 0, arrival.up_bytes);
+        let slot = self.begin(call, server, 0, self.scenario.arrivals[call].up_bytes);
         self.placed[server].push(call);
-        self.calls.push(Call {
-            stage: Stage::Up(slot),
-            record: Record {
-                server,
-                predicted_s,
-                seconds: f64::INFINITY,
-                done_s: f64::INFINITY,
-            },
-        });
+        let state = &mut self.calls[call];
+        state.stage = Stage::Up(slot);
+        (state.record.server, state.record.predicted_s) = (server, predicted_s);
     }
 
     /// The server for a call, and its predicted duration there in seconds.
     fn choose(&mut self, call: usize) -> Option<(usize, f64)> {
-        if let Some(assigned) = self.assigned {
-            let server = assigned.get(call).copied().unwrap_or(0);
-            return Some((server.min(self.queues.len() - 1), f64::NAN));
-        }
         let arrival = &self.scenario.arrivals[call];
-        let servers: Vec<Server> = (0..self.queues.len()).map(|one| self.server(one)).collect();
+        let machines = self.scenario.machines.iter().enumerate();
+        let has = |(_, machine): &(usize, &Machine)| machine.has(arrival.function);
+        let having: Vec<(usize, &Machine)> = machines.filter(has).collect();
+        if let Some(server) = arrival.server {
+            let has = having.iter().any(|(one, _)| *one == server);
+            return has.then_some((server, f64::NAN));
+        }
+        let is_there = |(_, machine): &&(usize, &Machine)| machine.present.contains(&self.now_s);
+        // A client waits for a server if none is there.
+        let anyway = !having.iter().any(|one| is_there(&one));
+        let servers = having.iter().filter(|one| anyway || is_there(one));
+        let servers: Vec<(usize, Server)> =
+            servers.map(|(one, _)| (*one, self.server(*one))).collect();
         let links = self.site(arrival.site);
         let choice = self.view.choose(arrival, self.now_s, &servers, &links)?;
         Some((choice.id as usize, choice.terms.seconds()))
     }
 
     /// Starts a transfer, up or down, over the links of the call's site and server.
-    fn begin(&mut self, call: usize, server: usize, down: usize, bytes: u64) -> usize {
+    fn begin(&mut self, call: usize, server: usize, down: LinkId, bytes: u64) -> usize {
         let site = self.scenario.arrivals[call].site;
-        let link = |host: usize| (2 * host + down) as LinkId;
-        let path = [link(site), link(self.scenario.sites.len() + server)];
+        let link = |host: usize| 2 * host as LinkId + down;
+        let own = self.paths.get(&(site, server)).map(|own| own + down);
+        let ends = [link(site), link(self.scenario.sites.len() + server)];
+        let path: SmallVec<[LinkId; 3]> =
+            [ends[0]].into_iter().chain(own).chain([ends[1]]).collect();
         self.network.begin(call, &path, bytes as f64)
     }
 
     fn latency(&self, call: usize) -> f64 {
         let site = self.scenario.arrivals[call].site;
-        let machine = &self.scenario.machines[self.calls[call].record.server];
-        self.scenario.sites[site].port.latency_s + machine.port.latency_s
+        let server = self.calls[call].record.server;
+        let ends = [
+            self.scenario.sites[site].port,
+            self.scenario.machines[server].port,
+        ];
+        let own = self.scenario.path(site, server);
+        ends.iter().map(|port| port.latency_s).sum::<f64>() + own.latency_s
     }
 
     fn transferred(&mut self, transfer: &Transfer) {
@@ -281,7 +330,7 @@ impl<'a> Simulation<'a> {
         let server = self.calls[call].record.server;
         let request = Request {
             id: call as u64,
-            user: 0,
+            user: arrival.user,
             fewest: arrival.fewest,
             most: arrival.most,
             seconds: self.view.predicted(server, arrival),
@@ -289,6 +338,7 @@ impl<'a> Simulation<'a> {
             reservation: None,
         };
         self.calls[call].stage = Stage::Waiting;
+        self.calls[call].record.arrived_s = self.now_s;
         let now = self.nanos();
         let start = self.queues[server].push(request, now);
         if let Some(start) = start {
@@ -304,13 +354,13 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Starts to compute. Twice the processor elements are 1.87 times as fast.
+    /// Starts to compute.
     fn start(&mut self, call: usize, pes: u32) {
         let arrival = &self.scenario.arrivals[call];
         let server = self.calls[call].record.server;
-        let speed = self.scenario.machines[server].speeds[arrival.function as usize];
-        let speed = speed * f64::from(pes).powf(0.9);
-        let seconds = arrival.work / speed * arrival.noise;
+        let pace = &self.scenario.machines[server].functions[arrival.function];
+        let seconds = pace.seconds(arrival.work, pes).unwrap_or(0.0) * arrival.noise;
+        self.calls[call].record.started_s = self.now_s;
         self.calls[call].stage = Stage::Running {
             pes,
             since_s: self.now_s,
@@ -326,6 +376,7 @@ impl<'a> Simulation<'a> {
         if let Stage::Running { pes, seconds, .. } = self.calls[call].stage {
             self.view.observe_call(server, arrival, pes, seconds);
         }
+        self.calls[call].record.computed_s = self.now_s;
         let now = self.nanos();
         self.queues[server].remove(call as u64, now);
         self.start_others(server);
@@ -361,7 +412,7 @@ impl<'a> Simulation<'a> {
             let ready_s = match self.calls[call].stage {
                 Stage::Waiting | Stage::Arriving => 0.0,
                 Stage::Up(slot) => state.up.seconds(self.network.left(slot), 0.0),
-                Stage::Running { .. } | Stage::Down(_) | Stage::Done => continue,
+                _ => continue,
             };
             let arrival = &self.scenario.arrivals[call];
             let seconds = |pes| self.view.seconds(server, arrival, pes);
@@ -397,7 +448,7 @@ impl<'a> Simulation<'a> {
                     downs.extend(to_come.then_some(results));
                 }
                 Stage::Down(slot) => downs.push(self.network.left(slot)),
-                Stage::Done => {}
+                Stage::Ahead | Stage::Done => {}
             }
         }
         (ups, downs)

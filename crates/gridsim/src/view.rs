@@ -1,6 +1,6 @@
 //! The knowledge of the simulated metaserver. It is limited to what a real one can know.
 
-use crate::scenario::{Arrival, Function, Scenario};
+use crate::scenario::{Arrival, Known, Machine, Scenario};
 use farcall_schedule::Profile;
 use farcall_schedule::forecast::Forecasts;
 use farcall_schedule::placement::{
@@ -13,7 +13,7 @@ use farcall_schedule::placement::{
 pub(crate) struct View {
     forecasts: Forecasts,
     /// Profiles by server, then by function.
-    profiles: Vec<[Profile; Function::ALL.len()]>,
+    profiles: Vec<Vec<Profile>>,
     placer: Placer,
     /// Arrivals of calls by server.
     arrivals: Vec<Arrivals>,
@@ -22,28 +22,24 @@ pub(crate) struct View {
 
 impl View {
     /// The knowledge at the start: two probes in each direction between every site and every
-    /// server, and a small EP that every server computed when it joined.
+    /// server, and what the scenario says of earlier calls.
     pub(crate) fn new(scenario: &Scenario, policy: Policy) -> View {
         let (sites, machines) = (&scenario.sites, &scenario.machines);
         let mut view = View {
             forecasts: Forecasts::new(2 * sites.len() * machines.len()),
-            profiles: machines.iter().map(|_| Default::default()).collect(),
+            profiles: machines.iter().map(profiles).collect(),
             placer: Placer::new(policy),
             arrivals: vec![Arrivals::default(); machines.len()],
             sites: sites.len(),
         };
-        let small = Arrival::new(Function::Ep, 20);
-        for (server, one) in machines.iter().enumerate() {
-            let seconds = small.work / one.speeds[Function::Ep as usize];
-            view.observe_call(server, &small, 1, seconds);
-        }
         for (site, one) in sites.iter().enumerate() {
             for (server, other) in machines.iter().enumerate() {
-                let latency_s = one.port.latency_s + other.port.latency_s;
+                let path = scenario.path(site, server);
+                let latency_s = one.port.latency_s + other.port.latency_s + path.latency_s;
                 for bytes in [64, 1 << 20] {
                     let seconds = |rate: f64| latency_s + bytes as f64 / rate;
-                    let up = seconds(one.port.up.min(other.port.up));
-                    let down = seconds(one.port.down.min(other.port.down));
+                    let up = seconds(one.port.up.min(other.port.up).min(path.up));
+                    let down = seconds(one.port.down.min(other.port.down).min(path.down));
                     view.observe_up(site, server, bytes, up, 1.0);
                     view.observe_down(site, server, bytes, down, 1.0);
                 }
@@ -63,7 +59,7 @@ impl View {
     }
 
     pub(crate) fn observe_call(&mut self, server: usize, call: &Arrival, pes: u32, seconds: f64) {
-        self.profiles[server][call.function as usize].observe(call.work, pes, seconds);
+        self.profiles[server][call.function].observe(call.work, pes, seconds);
     }
 
     /// The paths between a site and a server, in both directions.
@@ -92,13 +88,13 @@ impl View {
 
     /// The computing time of a call that its server predicts, if it knows the function.
     pub(crate) fn predicted(&self, server: usize, call: &Arrival) -> Option<f64> {
-        let profile = &self.profiles[server][call.function as usize];
+        let profile = &self.profiles[server][call.function];
         Some(profile.predict(call.work, call.fewest)?.seconds)
     }
 
     /// The estimated computing time of a call at a server.
     pub(crate) fn seconds(&self, server: usize, call: &Arrival, pes: u32) -> f64 {
-        let profile = &self.profiles[server][call.function as usize];
+        let profile = &self.profiles[server][call.function];
         let known = profile.predict(call.work, pes);
         known.map_or_else(|| self.unknown_s(server, call), |known| known.seconds)
     }
@@ -115,12 +111,12 @@ impl View {
         self.arrivals[server]
     }
 
-    /// Chooses the server for a call.
+    /// Chooses the server for a call, among those that have its function.
     pub(crate) fn choose(
         &mut self,
         call: &Arrival,
         now_s: f64,
-        servers: &[Server],
+        servers: &[(usize, Server)],
         [client_up, client_down]: &[Link; 2],
     ) -> Option<Choice> {
         let inputs = [Input {
@@ -137,14 +133,14 @@ impl View {
             most: call.most,
         };
         let known = |server| (self.route(call.site, server), self.unknown_s(server, call));
-        let known: Vec<(Route, f64)> = (0..servers.len()).map(known).collect();
-        let candidates = servers.iter().zip(&known).zip(&self.profiles).enumerate();
-        let candidates = candidates.map(|(id, ((server, known), profiles))| Candidate {
-            id: id as u64,
+        let known: Vec<(Route, f64)> = servers.iter().map(|(id, _)| known(*id)).collect();
+        let candidates = servers.iter().zip(&known);
+        let candidates = candidates.map(|((id, server), known)| Candidate {
+            id: *id as u64,
             server,
             now_s,
             route: &known.0,
-            profile: &profiles[call.function as usize],
+            profile: &self.profiles[*id][call.function],
             unknown_s: known.1,
             client_up,
             client_down,
@@ -153,6 +149,23 @@ impl View {
         self.arrivals[choice.id as usize].arrive(now_s);
         Some(choice)
     }
+}
+
+/// What is known of a server's functions at the beginning.
+fn profiles(machine: &Machine) -> Vec<Profile> {
+    let mut profiles = vec![Profile::default(); machine.functions.len()];
+    for Known {
+        function,
+        work,
+        pes,
+        seconds,
+    } in &machine.known
+    {
+        if let Some(profile) = profiles.get_mut(*function) {
+            profile.observe(*work, *pes, *seconds);
+        }
+    }
+    profiles
 }
 
 fn fastest(routes: impl Iterator<Item = Route>) -> [Link; 2] {

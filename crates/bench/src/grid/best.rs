@@ -8,7 +8,6 @@ use super::world::LINKS;
 use crate::load::problem::Problem;
 use farcall_gridsim::{
     Arrival, Function, Machine, Outcome, Port, Scenario, Site, best_assignment, simulate,
-    simulate_assigned,
 };
 use farcall_schedule::placement::Policy;
 use indicatif::ProgressBar;
@@ -30,16 +29,12 @@ pub(super) struct Simulated {
 pub(super) fn scenario(plan: &[Planned], round: &Round) -> Scenario {
     let machine = |(speed, [_, down]): (&Speed, [u64; 2])| {
         let [linpack, ep] = speed.operations;
-        Machine {
-            pes: 1,
-            policy: Default::default(),
-            speeds: [linpack, ep, linpack],
-            port: Port {
-                up: speed.up,
-                down: down as f64 / 8.0 * PAYLOAD,
-                latency_s: 1e-4,
-            },
-        }
+        let port = Port {
+            up: speed.up,
+            down: down as f64 / 8.0 * PAYLOAD,
+            latency_s: 1e-4,
+        };
+        Machine::new(1, [linpack, ep, linpack], port)
     };
     let machines: Vec<Machine> = round.speeds.iter().zip(LINKS).map(machine).collect();
     let arrival = |(one, made): (&Planned, &Made)| {
@@ -49,11 +44,12 @@ pub(super) fn scenario(plan: &[Planned], round: &Round) -> Scenario {
             _ => Function::Linpack,
         };
         let arrival = Arrival::new(function, size);
-        let speed = machines[made.server].speeds[function as usize];
+        let pace = &machines[made.server].functions[arrival.function];
+        let usual_s = pace.seconds(arrival.work, 1).unwrap_or(f64::NAN);
         Arrival {
             at_s: one.at * round.window_s,
             most: 1,
-            noise: made.times.exec * speed / arrival.work,
+            noise: made.times.exec / usual_s,
             ..arrival
         }
     };
@@ -61,6 +57,7 @@ pub(super) fn scenario(plan: &[Planned], round: &Round) -> Scenario {
     Scenario {
         arrivals,
         machines,
+        paths: Default::default(),
         sites: vec![Site {
             port: Port {
                 up: 1.25e9,
@@ -78,9 +75,12 @@ pub(super) fn simulated(
     steps: usize,
     bar: &ProgressBar,
 ) -> Simulated {
-    let servers: Vec<usize> = made.iter().map(|one| one.server).collect();
-    let placed = cost(&simulate_assigned(scenario, &servers));
-    let best = best_assignment(scenario, servers, cost, steps, || bar.inc(1));
+    let mut as_placed = scenario.clone();
+    for (arrival, one) in as_placed.arrivals.iter_mut().zip(made) {
+        arrival.server = Some(one.server);
+    }
+    let placed = cost(&simulate(&as_placed, Policy::Completion));
+    let best = best_assignment(as_placed, cost, steps, || bar.inc(1));
     let policy = cost(&simulate(scenario, Policy::Completion));
     Simulated {
         placed,

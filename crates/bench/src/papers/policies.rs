@@ -130,12 +130,11 @@ fn scenario(plan: &[Planned], policy: Policy) -> Scenario {
     };
     Scenario {
         machines: vec![Machine {
-            pes: PES,
             policy,
-            speeds: [SPEED; 3],
-            port,
+            ..Machine::new(PES, [SPEED; 3], port)
         }],
         sites: vec![Site { port }],
+        paths: Default::default(),
         arrivals: plan.iter().map(arrival).collect(),
     }
 }
@@ -166,10 +165,10 @@ fn run(arguments: &Arguments, plan: &[Planned], policy: Policy) -> Result<Outcom
         call(one.pes, one.seconds)?;
         let done_s = begun.elapsed().as_secs_f64();
         Ok(Record {
-            server: 0,
-            predicted_s: f64::NAN,
+            at_s: one.at_s,
             seconds: done_s - one.at_s,
             done_s,
+            ..Record::default()
         })
     };
     let make = &make;

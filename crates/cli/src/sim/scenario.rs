@@ -189,7 +189,7 @@ impl Description {
             }
             let machine = server.machine(&name)?;
             for copy in 0..server.count {
-                machines.push(machine);
+                machines.push(machine.clone());
                 servers.push(match server.count {
                     1 => name.clone(),
                     _ => format!("{name} {}", copy + 1),
@@ -218,6 +218,7 @@ impl Description {
         let scenario = Scenario {
             machines,
             sites,
+            paths: Default::default(),
             arrivals,
         };
         Ok(Named { scenario, servers })
@@ -477,11 +478,11 @@ impl Server {
         if self.pes == 0 || !(self.speed.is_finite() && self.speed > 0.0) {
             return Err(format!("{name}: pes and speed must be greater than 0"));
         }
+        let port = port(name, self.up, self.down, self.latency)?;
+        let speeds = [self.speed; Function::ALL.len()];
         Ok(Machine {
-            pes: self.pes,
             policy,
-            speeds: [self.speed; Function::ALL.len()],
-            port: port(name, self.up, self.down, self.latency)?,
+            ..Machine::new(self.pes, speeds, port)
         })
     }
 }
