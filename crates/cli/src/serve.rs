@@ -9,7 +9,7 @@ use farcall_access::Tls;
 use farcall_client::{Address, Credentials, Options};
 use farcall_library::Catalog;
 use farcall_metrics::{Answer, Text};
-use farcall_server::member::{self, Member};
+use farcall_server::member::Member;
 use farcall_server::{Config, Policy, Readings, Server};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -196,7 +196,7 @@ fn join(arguments: &Arguments, server: &mut Server) -> Result<Vec<JoinHandle<()>
             return Err(Failure::usage(text));
         }
     };
-    let number = member::random_number()?;
+    let number = server.number();
     let start = |metaserver| {
         let member = Member {
             metaserver,

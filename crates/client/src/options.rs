@@ -3,6 +3,7 @@
 
 use crate::credentials::Credentials;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,9 @@ pub struct Options {
     pub streams: usize,
     /// How the client proves who it is, and which servers it trusts.
     pub credentials: Credentials,
+    /// A random number by which the records of servers tell which calls one client made. It is the
+    /// same on all connections that are opened with these options.
+    pub client: u64,
     /// Called when a signal interrupts a wait, and ten times a second, because a signal may arrive
     /// just before the wait. If it returns `true`, the client gives the operation up.
     pub on_interrupt: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
@@ -42,6 +46,7 @@ impl Default for Options {
             same_host: true,
             streams: 8,
             credentials: Credentials::from_environment(),
+            client: RandomState::new().hash_one(std::process::id()),
             on_interrupt: None,
         }
     }

@@ -59,6 +59,7 @@ impl Notes {
         self.push(Line::Server(Server {
             time,
             server: server.address.clone(),
+            id: format!("{:016x}", server.server),
             event: event.to_owned(),
             pes: server.pes,
             policy: String::new(),

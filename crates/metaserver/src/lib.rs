@@ -375,6 +375,7 @@ fn recorder(record: &Record, address: &str) -> io::Result<Recorder> {
         folder: record.folder.clone(),
         bytes: record.bytes,
         server: format!("meta://{address}"),
+        id: String::new(),
         program: concat!("farcall-metaserver ", env!("CARGO_PKG_VERSION")).to_owned(),
     })
 }

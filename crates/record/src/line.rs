@@ -99,6 +99,9 @@ pub struct Call {
     pub server: String,
     /// The client's host: its address, or `local` on a Unix socket.
     pub host: String,
+    /// The client: a random number in 16 hexadecimal digits, the same at all servers.
+    #[serde(default)]
+    pub client: String,
     /// `done`, `given up`, or the kind of the failure.
     pub outcome: String,
     /// The share of the calls of its kind that had lines of their own at that time, about.
@@ -241,6 +244,10 @@ pub struct Server {
     pub time: f64,
     /// The address of the server.
     pub server: String,
+    /// Its number, in 16 hexadecimal digits: the same in its own record and in those of
+    /// metaservers, which may know it by another address.
+    #[serde(default)]
+    pub id: String,
     /// `started` or `stopped`, in the record of the server. In that of a metaserver: `joined`,
     /// `left`, `lost`, `back`, `expired` or `replaced`.
     pub event: String,
@@ -303,14 +310,20 @@ impl Line {
         }
     }
 
-    /// Sets the address of the server that writes it. The lines of a metaserver are about others.
-    pub fn set_server(&mut self, address: &str) {
+    /// Sets the address and the number of the server that writes it. The lines of a metaserver are
+    /// about others.
+    pub fn set_server(&mut self, address: &str, id: &str) {
         let server = match self {
             Line::Record(header) => &mut header.server,
             Line::Call(call) => &mut call.server,
             Line::Together(together) => &mut together.server,
             Line::Link(link) => &mut link.server,
-            Line::Server(server) => &mut server.server,
+            Line::Server(server) => {
+                if server.id.is_empty() {
+                    id.clone_into(&mut server.id);
+                }
+                &mut server.server
+            }
             Line::Placement(_) | Line::Placements(_) | Line::Other => return,
         };
         if server.is_empty() {

@@ -31,6 +31,9 @@ pub struct Settings {
     pub bytes: u64,
     /// The address of the server, which each line states.
     pub server: String,
+    /// The number of the server, in hexadecimal digits, which lines about it state. Empty for a
+    /// metaserver.
+    pub id: String,
     /// The program that writes, and its version.
     pub program: String,
 }
@@ -151,7 +154,7 @@ impl Thread {
         if self.again.is_some_and(|again| Instant::now() < again) {
             return Ok(());
         }
-        line.set_server(&self.settings.server);
+        line.set_server(&self.settings.server, &self.settings.id);
         let largest = MOST_FILE.min(self.settings.bytes / 8);
         let file = match &mut self.file {
             Some(file) => file,

@@ -61,6 +61,10 @@ pub struct Hello {
     /// the server's greeting, the signature of a server that knows the token too.
     #[n(10)]
     pub proof: Option<String>,
+    /// In the client's greeting: a random number, the same on all its connections, by which the
+    /// records of servers tell which calls one client made.
+    #[n(11)]
+    pub client: Option<u64>,
 }
 
 impl Hello {
@@ -78,6 +82,7 @@ impl Hello {
             calls: None,
             loan: None,
             proof: None,
+            client: None,
         }
     }
 

@@ -86,6 +86,8 @@ pub(crate) struct Peer {
     pub(crate) is_operator: bool,
     /// Its program and version.
     pub(crate) agent: String,
+    /// The random number of the client; 0 if it has told none.
+    pub(crate) client: u64,
     /// When it connected.
     pub(crate) since: Nanos,
 }
@@ -164,6 +166,7 @@ impl Connection {
                 crosses_link: !accepted.is_unix,
                 is_operator: false,
                 agent: String::new(),
+                client: 0,
                 since: now,
             },
             user: accepted.user,

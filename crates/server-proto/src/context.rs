@@ -263,7 +263,7 @@ impl Context {
             return;
         };
         let connection = call.connection.and_then(|key| self.clients.get(key));
-        let client = connection.map(|connection| connection.peer.host);
+        let client = connection.map(|connection| &connection.peer);
         let (functions, now) = (&self.functions, self.clock.now);
         let (line, traced) = notes.call(call, client, outcome, functions, now);
         if let Some(traced) = traced {

@@ -6,6 +6,7 @@
 
 use crate::action::TracedCall;
 use crate::call::{ActiveCall, Durability, Task};
+use crate::connection::Peer;
 use crate::event::Now;
 use crate::functions::Functions;
 use crate::links::Links;
@@ -38,9 +39,9 @@ enum Host {
 }
 
 impl Host {
-    /// Of a call, if its client is still there: its host; `None` on a Unix socket.
-    fn of(client: Option<Option<IpAddr>>) -> Host {
-        match client {
+    /// Of a call, if its client is still there.
+    fn of(client: Option<&Peer>) -> Host {
+        match client.map(|client| client.host) {
             None => Host::Unknown,
             Some(None) => Host::Local,
             Some(Some(host)) => Host::At(host),
@@ -114,11 +115,11 @@ impl Notes {
     }
 
     /// A call has ended. Returns its line, if it has one of its own, and what its spans need, if
-    /// they are wanted. `client` is the host of the client, if the client is still there.
+    /// they are wanted. `client` is set if the client is still there.
     pub(crate) fn call(
         &mut self,
         call: &mut ActiveCall,
-        client: Option<Option<IpAddr>>,
+        client: Option<&Peer>,
         outcome: &'static str,
         functions: &Functions,
         now: Now,
@@ -138,6 +139,12 @@ impl Notes {
         let mut line = self.line(call, &function.interface, now.nanos);
         outcome.clone_into(&mut line.outcome);
         line.host = host.name();
+        let number = client.map_or(0, |client| client.client);
+        line.client = if number == 0 {
+            String::new()
+        } else {
+            format!("{number:016x}")
+        };
         line.share = share.unwrap_or(1.0);
         let traced = call.run.traced.map(|traced| {
             Box::new(TracedCall {

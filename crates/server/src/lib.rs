@@ -163,6 +163,7 @@ fn listen_hint(error: &io::Error) -> &'static str {
 /// A server that listens.
 pub struct Server {
     addresses: Vec<String>,
+    number: u64,
     reactor: Reactor,
 }
 
@@ -194,9 +195,10 @@ impl Server {
         warn_of_authority(&config);
         let addresses: Vec<String> = listeners.iter().filter_map(Listener::address).collect();
         let served = (catalog, libraries);
+        let number = member::random_number()?;
         let logs = Logs {
             audit,
-            recorder: recorder(&config, &addresses)?,
+            recorder: recorder(&config, &addresses, number)?,
             spans: collector
                 .map(|collector| exporter(collector, &addresses))
                 .transpose()?,
@@ -204,7 +206,16 @@ impl Server {
         let mut reactor = Reactor::new(config, access, logs, listeners, served, worker)?;
         reactor.open_disk()?;
         reactor.warm_up().map_err(StartError::Library)?;
-        Ok(Server { addresses, reactor })
+        Ok(Server {
+            addresses,
+            number,
+            reactor,
+        })
+    }
+
+    /// The random number by which metaservers know it.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// The addresses at which it listens, as clients write them.
@@ -246,7 +257,7 @@ impl Server {
 }
 
 /// What writes the record of calls, if there is one. Each line states the first address.
-fn recorder(config: &Config, addresses: &[String]) -> io::Result<Option<Recorder>> {
+fn recorder(config: &Config, addresses: &[String], number: u64) -> io::Result<Option<Recorder>> {
     let Some(folder) = config.record_folder() else {
         return Ok(None);
     };
@@ -256,6 +267,7 @@ fn recorder(config: &Config, addresses: &[String]) -> io::Result<Option<Recorder
         server: addresses
             .first()
             .map_or_else(String::new, |address| reachable(address)),
+        id: format!("{number:016x}"),
         program: concat!("farcall-server ", env!("CARGO_PKG_VERSION")).to_owned(),
     })?;
     Ok(Some(recorder))

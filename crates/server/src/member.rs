@@ -28,7 +28,7 @@ pub struct Member {
 ///
 /// # Errors
 /// The system gives no random numbers.
-pub fn random_number() -> io::Result<u64> {
+pub(crate) fn random_number() -> io::Result<u64> {
     let mut random = [0u8; 8];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
     Ok(u64::from_le_bytes(random))

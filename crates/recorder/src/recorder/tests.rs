@@ -13,6 +13,7 @@ fn settings(folder: &Path, bytes: u64) -> Settings {
         folder: folder.join("record"),
         bytes,
         server: "farcall://127.0.0.1:3717".to_owned(),
+        id: "00000000000000ff".to_owned(),
         program: "test".to_owned(),
     }
 }

@@ -32,6 +32,7 @@ fn is_reading(event: &Event, loan: HandleId) -> bool {
 fn ask_who(cx: &mut Context, key: ConnectionKey, hello: Hello) {
     let connection = &mut cx.clients[key];
     (connection.peer.agent, connection.loan) = (hello.agent, hello.loan);
+    connection.peer.client = hello.client.unwrap_or_default();
     let shown = match (hello.loan, hello.proof, hello.token) {
         (Some(_), ..) => Shown::Loan,
         (None, Some(first), _) => Shown::First(first),

@@ -103,6 +103,7 @@ impl Connection {
             (proof, hello.proof) = (Some(begun), Some(first));
         }
         hello.loan = options.credentials.loan();
+        hello.client = Some(options.client);
         let is_remote = !socket.is_within_host();
         static LAST: AtomicU64 = AtomicU64::new(0);
         let mut connection = Connection {
