@@ -63,7 +63,7 @@ struct Cut {
 
 /// Where the lines come from.
 #[derive(Args)]
-struct Source {
+pub(crate) struct Source {
     /// Files of records, folders of them, or state folders of servers
     #[arg(required = true, value_name = "RECORD")]
     records: Vec<PathBuf>,
@@ -151,7 +151,10 @@ fn cut(arguments: &Cut) -> Result<(), Failure> {
 
 impl Source {
     /// Passes on the lines of the records within the given time, in the order of the files.
-    fn read(&self, mut take: impl FnMut(&Told) -> Result<(), Failure>) -> Result<(), Failure> {
+    pub(crate) fn read(
+        &self,
+        mut take: impl FnMut(&Told) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let from = self.from.map_or(f64::MIN, |moment| moment.0);
         let to = self.to.map_or(f64::MAX, |moment| moment.0);
         if from > to {

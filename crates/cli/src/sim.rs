@@ -1,17 +1,18 @@
 //! `farcall sim`: runs a scenario under placement policies in virtual time, and prints their
 //! response times. `scenario` reads the file, and the crate `gridsim` simulates. The same file
-//! always gives the same output.
+//! always gives the same output. `replay` simulates a recorded day instead.
 
+mod replay;
 mod scenario;
 
 use crate::failure::Failure;
-use clap::Args;
+use clap::{Args, Subcommand};
 use farcall_gridsim::{Figures, Outcome, Rates, Scenario, Spread, simulate, simulate_load};
 use farcall_schedule::placement::Policy;
 use farcall_schedule::queue::Policy as QueuePolicy;
 use scenario::{Case, Description, Named};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const AFTER: &str = "\
 The scenario is a TOML file with tables [[server]], [[site]] and [[calls]]. With [[clients]] instead
@@ -22,15 +23,18 @@ Examples:
   farcall sim examples/sim/two-servers.toml
   farcall sim examples/sim/papers/table4.toml
   farcall sim examples/sim/policies.toml --queue fcfs --queue sjf --queue fpfs
-  farcall sim examples/sim/two-servers.toml --policy completion --json";
+  farcall sim examples/sim/two-servers.toml --policy completion --json
+  farcall sim replay /var/lib/farcall --elements a=8";
 
 /// Simulate clients, servers and networks in virtual time, and compare policies
 #[derive(Args)]
-#[command(after_help = AFTER)]
+#[command(after_help = AFTER, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Scenario file
-    #[arg(value_name = "SCENARIO")]
-    scenario: PathBuf,
+    #[arg(value_name = "SCENARIO", required = true)]
+    scenario: Option<PathBuf>,
     /// How to choose the server for a call: round-robin, least-load, load-and-throughput or
     /// completion; may be given several times [default: all four]
     #[arg(long, value_name = "POLICY", value_parser = policy)]
@@ -42,6 +46,11 @@ pub(crate) struct Arguments {
     /// Print one JSON object, with every call
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Replay(Box<replay::Arguments>),
 }
 
 fn policy(name: &str) -> Result<Policy, String> {
@@ -81,8 +90,16 @@ impl Policies {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let path = arguments.scenario.display();
-    let text = std::fs::read_to_string(&arguments.scenario);
+    match (&arguments.command, &arguments.scenario) {
+        (Some(Command::Replay(arguments)), _) => replay::run(arguments),
+        (None, Some(scenario)) => run_scenario(arguments, scenario),
+        (None, None) => Err(Failure::usage("give a scenario file")),
+    }
+}
+
+fn run_scenario(arguments: &Arguments, path: &Path) -> Result<(), Failure> {
+    let text = std::fs::read_to_string(path);
+    let path = path.display();
     let text = text.map_err(|error| Failure::cannot("read", &path, error))?;
     let wrong = |error: &dyn std::fmt::Display| {
         Failure::cannot("use the scenario", &path, error).into_usage()

@@ -1,0 +1,294 @@
+//! Days that the simulator made are recorded, replayed and changed. What a change then predicts is
+//! compared with what the simulator makes of the changed day.
+
+use crate::{Change, ChangeError, Day, DayError, Twin};
+use farcall_gridsim::{Arrival, Function, Machine, Outcome, Port, Scenario, Site, simulate};
+use farcall_random::SplitMix64;
+use farcall_record::{Call, Line, Placement, Server, Together};
+use farcall_schedule::placement::Policy;
+
+const SERVERS: [&str; 3] = [
+    "farcall://slow:3717",
+    "farcall://fast:3717",
+    "farcall://new:3717",
+];
+const HOSTS: [&str; 2] = ["10.0.0.1", "10.0.0.2"];
+const BEGIN: f64 = 1.7e9;
+
+fn port(rate: f64) -> Port {
+    Port {
+        up: rate,
+        down: rate,
+        latency_s: 1e-4,
+    }
+}
+
+/// Two servers and two hosts; six loops of calls, and calls at random times.
+fn scenario(seed: u64) -> Scenario {
+    let mut random = SplitMix64::new(seed);
+    let mut arrivals: Vec<Arrival> = Vec::new();
+    let draw = |random: &mut SplitMix64| match random.below(2) {
+        0 => Arrival::new(Function::Linpack, 300 + random.below(600) as u32),
+        _ => Arrival::new(Function::Ep, 24 + random.below(4) as u32),
+    };
+    for client in 0..6u32 {
+        for step in 0..40 {
+            let at_s = 0.05 * random.unit();
+            let arrival = Arrival {
+                at_s: if step == 0 { f64::from(client) } else { at_s },
+                after: (step > 0).then(|| arrivals.len() - 1),
+                site: client as usize % 2,
+                user: u64::from(client % 3),
+                noise: 0.8 + 0.4 * random.unit(),
+                most: 1,
+                ..draw(&mut random)
+            };
+            arrivals.push(arrival);
+        }
+    }
+    for _ in 0..100 {
+        let arrival = Arrival {
+            at_s: 60.0 * random.unit(),
+            user: 3,
+            site: 1,
+            most: 1,
+            ..draw(&mut random)
+        };
+        arrivals.push(arrival);
+    }
+    let near = Machine::new(2, [4e8; 3], port(2e7));
+    let far = Machine::new(1, [1e9; 3], port(5e6));
+    let shared = |machine| Machine {
+        half_life_s: Some(3600.0),
+        ..machine
+    };
+    Scenario {
+        machines: vec![shared(near), shared(far)],
+        sites: vec![Site { port: port(1e8) }; 2],
+        paths: Default::default(),
+        arrivals,
+    }
+}
+
+/// What servers and a metaserver would have recorded.
+fn recorded(scenario: &Scenario, outcome: &Outcome) -> Day {
+    let mut day = Day::default();
+    for (server, machine) in scenario.machines.iter().enumerate() {
+        day.take(&Line::Server(Server {
+            time: BEGIN - 10.0,
+            server: SERVERS[server].to_owned(),
+            event: "started".to_owned(),
+            pes: machine.pes,
+            policy: machine.policy.name().to_owned(),
+            ..Server::default()
+        }));
+    }
+    for (arrival, one) in scenario.arrivals.iter().zip(&outcome.records) {
+        let function = ["linpack", "ep", "product"][arrival.function].to_owned();
+        let server = SERVERS[one.server].to_owned();
+        day.take(&Line::Placement(Box::new(Placement {
+            function: function.clone(),
+            server: server.clone(),
+            ..Placement::default()
+        })));
+        day.take(&Line::Call(Box::new(Call {
+            user: format!("user{}", arrival.user),
+            function,
+            operations: Some(arrival.work),
+            sent_bytes: arrival.up_bytes,
+            returned_bytes: arrival.down_bytes,
+            predicted_s: Some(arrival.work / 5e8),
+            asked: BEGIN + one.at_s,
+            granted: Some(BEGIN + one.at_s),
+            queued: Some(BEGIN + one.arrived_s),
+            started: Some(BEGIN + one.started_s),
+            ended: Some(BEGIN + one.computed_s),
+            sent: BEGIN + one.done_s,
+            exec_s: one.computed_s - one.started_s,
+            pes: 1,
+            server,
+            host: HOSTS[arrival.site].to_owned(),
+            outcome: "done".to_owned(),
+            share: 1.0,
+            ..Call::default()
+        })));
+    }
+    day
+}
+
+fn twin(seed: u64) -> (Scenario, Twin) {
+    let scenario = scenario(seed);
+    let outcome = simulate(&scenario, Policy::Completion);
+    let twin = Twin::new(recorded(&scenario, &outcome)).expect("calls");
+    (scenario, twin)
+}
+
+#[test]
+fn a_replay_without_changes_is_near_the_record() {
+    for seed in 0..4 {
+        let (scenario, twin) = twin(seed);
+        assert_eq!(twin.calls(), scenario.arrivals.len());
+        let answer = twin.ask(&[], 0, || ()).unwrap();
+        let errors = [answer.makespan_s, answer.mean_s].map(|one| one.error().unwrap());
+        println!(
+            "seed {seed}: {} of {} calls follow, errors {errors:?}",
+            twin.followers(),
+            twin.calls()
+        );
+        assert!(
+            errors[0].abs() < 0.1 && errors[1].abs() < 0.15,
+            "{errors:?} {:?}",
+            answer.reasons
+        );
+    }
+}
+
+#[test]
+fn predicted_changes_are_near_those_that_come() {
+    let mut good = 0;
+    let mut all = 0;
+    for seed in 0..3 {
+        let (scenario, twin) = twin(seed);
+        let mut check = |change: Change, truth: &Scenario, policy: Policy| {
+            let answer = twin.ask(std::slice::from_ref(&change), 0, || ()).unwrap();
+            let truth = simulate(truth, policy);
+            let errors = [
+                answer.makespan_s.predicted / truth.makespan_s() - 1.0,
+                answer.mean_s.predicted / truth.mean_response_s() - 1.0,
+            ];
+            println!("seed {seed}, {change:?}: {errors:.3?}");
+            all += 1;
+            good += usize::from(errors.iter().all(|error| error.abs() < 0.15));
+        };
+        let mut third = scenario.clone();
+        third.machines.push(third.machines[0].clone());
+        check(
+            Change::add("new=copy-of:slow").unwrap(),
+            &third,
+            Policy::Completion,
+        );
+        let mut wide = scenario.clone();
+        wide.machines[1].pes = 3;
+        check(
+            Change::elements("fast=3").unwrap(),
+            &wide,
+            Policy::Completion,
+        );
+        check(
+            Change::policy("round-robin").unwrap(),
+            &scenario,
+            Policy::RoundRobin,
+        );
+        let mut narrow = scenario.clone();
+        narrow.paths.insert((0, 1), port(1e6));
+        let link = Change::link("10.0.0.1<->fast=1MB/s").unwrap();
+        check(link, &narrow, Policy::Completion);
+        let mut twice = scenario.clone();
+        twice.machines.remove(1);
+        check(
+            Change::Remove("fast".to_owned()),
+            &twice,
+            Policy::Completion,
+        );
+    }
+    assert!(good * 10 >= all * 8, "{good} of {all}");
+}
+
+#[test]
+fn twice_the_clients_make_twice_the_calls() {
+    let (_, twin) = twin(1);
+    for (factor, calls) in [("x2", 2 * twin.calls()), ("x0.5", twin.calls() / 2)] {
+        let changed = twin.with(&[Change::clients(factor).unwrap()]).unwrap();
+        let made = changed.calls() as f64 / calls as f64;
+        assert!((made - 1.0).abs() < 0.4, "{factor}: {made}");
+        assert!(changed.replay().makespan_s().is_finite());
+    }
+}
+
+#[test]
+fn changes_that_do_not_fit_name_the_reason() {
+    let (_, twin) = twin(0);
+    let ask = |change| twin.ask(&[change], 0, || ()).unwrap_err().to_string();
+    let unknown = ask(Change::Remove("other".to_owned()));
+    assert!(
+        unknown.contains("no server other") && unknown.contains(SERVERS[0]),
+        "{unknown}"
+    );
+    let host = ask(Change::link("lab<->fast=1MB/s").unwrap());
+    assert!(host.contains("lab") && host.contains(HOSTS[1]), "{host}");
+    let taken = ask(Change::Add {
+        name: SERVERS[0].to_owned(),
+        copy_of: "fast".to_owned(),
+    });
+    assert!(taken.contains("already"), "{taken}");
+    let both = ["slow", "fast"].map(|name| Change::Remove(name.to_owned()));
+    assert!(matches!(twin.with(&both), Err(ChangeError::Needed { .. })));
+    assert_eq!(Twin::new(Day::default()).unwrap_err(), DayError::NoCalls);
+}
+
+/// Numbers that a damaged or a forged record may have.
+fn odd(random: &mut SplitMix64) -> f64 {
+    let usual = [0.0, 0.5, 1.0, 2.0, 1e3, 1e6];
+    let odd = [-1.0, 1e-300, 1e9, 1e300, f64::MAX];
+    match random.below(16) {
+        0 => odd[random.below(odd.len() as u64) as usize],
+        _ => usual[random.below(usual.len() as u64) as usize],
+    }
+}
+
+#[test]
+fn impossible_records_are_replayed_or_refused() {
+    let random = &mut SplitMix64::new(5);
+    let mut replayed = 0;
+    for _ in 0..2000 {
+        let mut day = Day::default();
+        for _ in 0..random.below(6) {
+            let mut moments = [0.0; 6].map(|_| odd(random));
+            if random.below(4) > 0 {
+                moments.sort_by(f64::total_cmp);
+            }
+            let [asked, granted, queued, started, ended, sent] = moments;
+            let server = SERVERS[random.below(3) as usize].to_owned();
+            day.take(&Line::Call(Box::new(Call {
+                operations: Some(odd(random)),
+                sent_bytes: odd(random) as u64,
+                returned_bytes: odd(random) as u64,
+                predicted_s: Some(odd(random)),
+                asked,
+                granted: Some(granted),
+                queued: Some(queued),
+                started: Some(started),
+                ended: Some(ended),
+                sent,
+                pes: odd(random) as u32,
+                server: server.clone(),
+                ..Call::default()
+            })));
+            day.take(&Line::Server(Server {
+                time: odd(random),
+                server: server.clone(),
+                event: ["joined", "left"][random.below(2) as usize].to_owned(),
+                pes: odd(random) as u32,
+                ..Server::default()
+            }));
+            day.take(&Line::Together(Box::new(Together {
+                from: odd(random),
+                to: odd(random),
+                function: "f".to_owned(),
+                server,
+                calls: random.below(3),
+                operations: odd(random),
+                sent_bytes: odd(random) as u64,
+                pe_s: odd(random),
+                exec_s: odd(random),
+                exec_quantiles_s: [0.0; 5].map(|_| odd(random)),
+                ..Together::default()
+            })));
+        }
+        if let Ok(twin) = Twin::new(day) {
+            let changes = [Change::clients("x2").unwrap()];
+            replayed += usize::from(twin.ask(&changes, 1, || ()).is_ok());
+        }
+    }
+    assert!(replayed > 500, "{replayed}");
+}
