@@ -17,6 +17,7 @@ mod signals;
 mod table;
 mod transaction;
 mod trunk;
+mod twin;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
@@ -50,6 +51,7 @@ enum Command {
     Grid(grid::Arguments),
     Transaction(transaction::Arguments),
     Reservation(reservation::Arguments),
+    Twin(twin::Arguments),
     #[command(hide = true)]
     Element(gang::element::Arguments),
 }
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::Grid(arguments) => grid::run(&arguments),
         Command::Transaction(arguments) => transaction::run(&arguments),
         Command::Reservation(arguments) => reservation::run(&arguments),
+        Command::Twin(arguments) => twin::run(&arguments),
         Command::Element(arguments) => gang::element::run(&arguments),
     };
     match result {

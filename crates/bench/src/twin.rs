@@ -1,0 +1,224 @@
+//! `farcall bench twin`: whether the twin is right. A load is run and recorded, and replayed. Then
+//! a random change is really made, and what the twin had predicted is compared with what came.
+//! `world` runs loads; this module chooses the changes and prints the errors.
+
+mod world;
+
+use crate::failure::Failure;
+use crate::table::{Better, Row, report};
+use clap::Args;
+use farcall_random::SplitMix64;
+use farcall_schedule::placement;
+use farcall_schedule::queue;
+use farcall_twin::{Change, Figures, Twin};
+use std::path::{Path, PathBuf};
+use world::{Load, Setup};
+
+/// Changes to each recorded load.
+const CHANGES: u64 = 5;
+const QUICK_CHANGES: u64 = 2;
+const LOADS: u64 = 2;
+/// How far a prediction may be from what came.
+const NEAR: f64 = 0.15;
+
+/// Compare what the twin predicts with what a changed grid does
+///
+/// Two servers of different speed, behind different links, are called through a metaserver by loops
+/// of calls and at random times, from two hosts. The calls sleep and move arrays. The record is
+/// replayed; then, time after time, the same load runs with a random change: a third server, a link
+/// of another rate, another policy, or other processor elements. The run creates and removes
+/// network namespaces for the hosts, so it needs root. benches/METHOD.md describes the method.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  sudo farcall bench twin --check
+  sudo farcall bench twin --quick")]
+pub(crate) struct Arguments {
+    /// Exit with status 1 if a bar is missed
+    #[arg(long)]
+    check: bool,
+    /// One load and two changes
+    #[arg(long)]
+    quick: bool,
+    /// Folder with bench.idl and its library
+    #[arg(long, value_name = "DIR", default_value = "libraries")]
+    libraries: PathBuf,
+    /// Keep the records of all runs in folders there
+    #[arg(long, value_name = "DIR")]
+    records: Option<PathBuf>,
+    /// Seed of the loads and the changes
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// The errors of all runs.
+#[derive(Default)]
+struct Errors {
+    /// Of replays without changes.
+    makespan: Vec<f64>,
+    mean: Vec<f64>,
+    /// The worse of both, for each change.
+    changes: Vec<f64>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    crate::signals::leave_no_lab()?;
+    let interface = crate::program::interface_file(&arguments.libraries, "bench.idl")?;
+    let (loads, changes) = match arguments.quick {
+        true => (1, QUICK_CHANGES),
+        false => (LOADS, CHANGES),
+    };
+    let mut errors = Errors::default();
+    for number in 0..loads {
+        let seed = arguments.seed.wrapping_mul(1000).wrapping_add(number);
+        let load = Load::random(seed);
+        let usual = Setup::default();
+        let twin = load.run(&usual, &interface, arguments.records.as_deref())?;
+        let answer = twin.ask(&[], 0, || ()).map_err(Failure::failed)?;
+        let off = [answer.makespan_s, answer.mean_s].map(|one| one.error().unwrap_or(f64::NAN));
+        errors.makespan.push(off[0].abs());
+        errors.mean.push(off[1].abs());
+        if !arguments.json {
+            tell("the record", twin.recorded());
+            tell("replayed", &twin.replayed());
+            answer
+                .reasons
+                .iter()
+                .for_each(|reason| println!("  {reason}"));
+        }
+        let random = &mut SplitMix64::new(seed);
+        for turn in 0..changes {
+            let kind = turn + number * changes;
+            errors.changes.push(one_change(
+                arguments,
+                &interface,
+                (&load, &twin),
+                kind,
+                random,
+            )?);
+        }
+    }
+    let near = errors
+        .changes
+        .iter()
+        .filter(|error| **error <= NEAR)
+        .count();
+    let share = near as f64 / errors.changes.len() as f64;
+    report(&rows(errors, share), arguments.json, arguments.check)
+}
+
+/// Predicts a change, makes it, and returns the greater error of makespan and mean response.
+fn one_change(
+    arguments: &Arguments,
+    interface: &Path,
+    (load, twin): (&Load, &Twin),
+    kind: u64,
+    random: &mut SplitMix64,
+) -> Result<f64, Failure> {
+    let mut setup = Setup::default();
+    let (words, changes) = draw(kind, random, twin.servers(), &mut setup);
+    let changes: Result<Vec<Change>, String> = changes.into_iter().collect();
+    let changes = changes.map_err(Failure::failed)?;
+    let answer = twin.ask(&changes, 0, || ()).map_err(Failure::failed)?;
+    let came = load.run(&setup, interface, arguments.records.as_deref())?;
+    let came = came.recorded();
+    let makespan = answer.makespan_s.predicted / came.makespan_s - 1.0;
+    let mean = answer.mean_s.predicted / came.mean_s - 1.0;
+    if !arguments.json {
+        println!(
+            "{words}: makespan {:.2} s predicted, {:.2} s seen ({:+.0} %); mean {:.3} s, {:.3} s \
+             ({:+.0} %)",
+            answer.makespan_s.predicted,
+            came.makespan_s,
+            100.0 * makespan,
+            answer.mean_s.predicted,
+            came.mean_s,
+            100.0 * mean,
+        );
+    }
+    Ok(makespan.abs().max(mean.abs()))
+}
+
+/// A random change: in words, for the twin, and in the setup of the next run.
+fn draw(
+    kind: u64,
+    random: &mut SplitMix64,
+    servers: &[String],
+    setup: &mut Setup,
+) -> (String, Vec<Result<Change, String>>) {
+    let server = random.below(2) as usize;
+    let name = &servers[server];
+    match kind % 5 {
+        0 => {
+            setup.third = Some(server);
+            let words = format!("a third server, equal to {}", server + 1);
+            (words, vec![Change::add(&format!("third=copy-of:{name}"))])
+        }
+        1 => {
+            let [up, down] = setup.links[server];
+            let rate = up.min(down) / 2;
+            setup.links[server] = [rate; 2];
+            let rate = world::payload(rate);
+            let words = format!("link {} at {:.1} MB/s", server + 1, rate / 1e6);
+            (words, vec![Change::link(&format!("*<->{name}={rate:.0}"))])
+        }
+        2 => {
+            setup.queue = queue::Policy::Sjf;
+            let words = "servers start the shortest call first".to_owned();
+            (words, vec![Change::policy(setup.queue.name())])
+        }
+        3 => {
+            let policies = [placement::Policy::RoundRobin, placement::Policy::LeastLoad];
+            setup.placement = policies[random.below(2) as usize];
+            let words = format!("placement {}", setup.placement.name());
+            (words, vec![Change::policy(setup.placement.name())])
+        }
+        _ => {
+            let pes = [1, 3, 4][random.below(3) as usize];
+            setup.pes[server] = pes;
+            let words = format!("{pes} processor elements at server {}", server + 1);
+            (words, vec![Change::elements(&format!("{name}={pes}"))])
+        }
+    }
+}
+
+fn tell(what: &str, figures: &Figures) {
+    let calls: Vec<String> = figures
+        .servers
+        .values()
+        .map(|one| one.calls.to_string())
+        .collect();
+    println!(
+        "{what}: makespan {:.2} s, mean response {:.3} s, calls at the servers: {}",
+        figures.makespan_s,
+        figures.mean_s,
+        calls.join(" and "),
+    );
+}
+
+fn rows(errors: Errors, near: f64) -> Vec<Row> {
+    let row = |name: &str, values: Vec<f64>, allowed: f64| Row {
+        name: name.to_owned(),
+        unit: "",
+        values,
+        peer: "allowed",
+        peer_values: vec![allowed],
+        better: Better::Lower,
+        bar: Some(1.0),
+    };
+    vec![
+        row("error of the makespan, replayed", errors.makespan, 0.10),
+        row("error of the mean response, replayed", errors.mean, 0.15),
+        Row {
+            bar: None,
+            ..row("error of a changed day", errors.changes, NEAR)
+        },
+        Row {
+            better: Better::Higher,
+            peer: "wanted",
+            ..row("changes predicted within 15 %", vec![near], 0.8)
+        },
+    ]
+}
