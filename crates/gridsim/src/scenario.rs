@@ -151,6 +151,8 @@ pub struct Arrival {
     pub most: u32,
     /// Ratio of its computing time to that of other calls with the same work.
     pub noise: f64,
+    /// Ratio of the time of its transfers, up and down, to that of others with as many bytes.
+    pub stretch: [f64; 2],
 }
 
 impl Arrival {
@@ -179,6 +181,7 @@ impl Arrival {
             fewest: 1,
             most,
             noise: 1.0,
+            stretch: [1.0; 2],
         }
     }
 }

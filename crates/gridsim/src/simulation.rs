@@ -3,7 +3,7 @@
 //! policy always give the same outcome.
 
 use crate::network::{Network, Transfer};
-use crate::scenario::{Machine, Scenario};
+use crate::scenario::{Arrival, Machine, Scenario};
 use crate::view::View;
 use farcall_flow::platform::LinkId;
 use farcall_schedule::Queue;
@@ -286,13 +286,14 @@ impl<'a> Simulation<'a> {
 
     /// Starts a transfer, up or down, over the links of the call's site and server.
     fn begin(&mut self, call: usize, server: usize, down: LinkId, bytes: u64) -> usize {
-        let site = self.scenario.arrivals[call].site;
+        let Arrival { site, stretch, .. } = self.scenario.arrivals[call];
         let link = |host: usize| 2 * host as LinkId + down;
         let own = self.paths.get(&(site, server)).map(|own| own + down);
         let ends = [link(site), link(self.scenario.sites.len() + server)];
         let path: SmallVec<[LinkId; 3]> =
             [ends[0]].into_iter().chain(own).chain([ends[1]]).collect();
-        self.network.begin(call, &path, bytes as f64)
+        let bytes = bytes as f64 * stretch[down as usize];
+        self.network.begin(call, &path, bytes)
     }
 
     fn latency(&self, call: usize) -> f64 {

@@ -23,6 +23,9 @@ const NO_LIMIT: f64 = 1e11;
 const LATENCY_S: f64 = 1e-6;
 /// The half-life of a user's past use, as servers have it by default.
 const HALF_LIFE_S: f64 = 3600.0;
+/// How often transfers are simulated to learn their stretch, and its bounds.
+const STRETCHES: usize = 4;
+const MOST_STRETCH: f64 = 100.0;
 /// The parts of the replays between which an interval lies.
 const QUANTILES: (f64, f64) = (0.1, 0.9);
 
@@ -129,6 +132,7 @@ impl Twin {
         let records = day.calls.iter().zip(&there);
         let records = records.map(|(past, there)| names.record(past, begin, *there));
         let records: Vec<Record> = records.collect();
+        stretch(&mut scenario, &records);
         let recorded = Figures::of(&scenario.arrivals, &records);
         Ok(Twin {
             notes: notes(&day, &recorded),
@@ -419,23 +423,22 @@ impl Twin {
         }
     }
 
-    /// The day with computing times that are drawn from those of the same function.
+    /// The day with computing times and stretches of transfers that are drawn from calls of the
+    /// same function.
     fn drawn(&self, seed: Option<u64>) -> Twin {
         let mut twin = self.clone();
         let Some(seed) = seed else {
             return twin;
         };
-        let mut pools: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+        let mut pools: BTreeMap<usize, Vec<&Arrival>> = BTreeMap::new();
         for arrival in &self.scenario.arrivals {
-            pools
-                .entry(arrival.function)
-                .or_default()
-                .push(arrival.noise);
+            pools.entry(arrival.function).or_default().push(arrival);
         }
         let mut random = SplitMix64::new(seed);
         for arrival in &mut twin.scenario.arrivals {
             let pool = &pools[&arrival.function];
-            arrival.noise = pool[random.below(pool.len() as u64) as usize];
+            let drawn = pool[random.below(pool.len() as u64) as usize];
+            (arrival.noise, arrival.stretch) = (drawn.noise, drawn.stretch);
         }
         twin
     }
@@ -726,9 +729,49 @@ fn arrivals(day: &Day, names: &Names, machines: &[Machine], there: &[f64]) -> Ve
             fewest: past.pes,
             most: past.pes,
             noise: (past.ended - past.started) / usual_s.unwrap_or(1.0).max(1e-9),
+            stretch: [1.0; 2],
         }
     };
     calls.map(arrival).collect()
+}
+
+/// Learns how much longer or shorter each transfer took than links at their rates make it: some
+/// clients read slowly, and some connections lose packets. The transfers of the record are
+/// simulated from the moments at which they began, time after time.
+fn stretch(scenario: &mut Scenario, records: &[Record]) {
+    let mut apart = scenario.clone();
+    for machine in &mut apart.machines {
+        machine.pes = u32::MAX;
+    }
+    for (arrival, record) in apart.arrivals.iter_mut().zip(records) {
+        let machine = &apart.machines[record.server];
+        let usual_s = machine.functions[arrival.function].seconds(arrival.work, arrival.fewest);
+        (arrival.at_s, arrival.after) = (record.at_s, None);
+        arrival.server = Some(record.server);
+        let seconds = record.computed_s - record.arrived_s;
+        arrival.noise = seconds / usual_s.unwrap_or(1.0).max(1e-9);
+    }
+    for _ in 0..STRETCHES {
+        let simulated = simulate(&apart, placement::Policy::default()).records;
+        let both = records.iter().zip(simulated);
+        for (arrival, (record, simulated)) in apart.arrivals.iter_mut().zip(both) {
+            let up = (
+                record.arrived_s - record.at_s,
+                simulated.arrived_s - simulated.at_s,
+            );
+            let down = (
+                record.done_s - record.computed_s,
+                simulated.done_s - simulated.computed_s,
+            );
+            for (stretch, (seconds, simulated_s)) in arrival.stretch.iter_mut().zip([up, down]) {
+                let ratio = seconds.max(1e-6) / simulated_s.max(1e-6);
+                *stretch = (*stretch * ratio).clamp(1.0 / MOST_STRETCH, MOST_STRETCH);
+            }
+        }
+    }
+    for (arrival, apart) in scenario.arrivals.iter_mut().zip(apart.arrivals) {
+        arrival.stretch = apart.stretch;
+    }
 }
 
 /// What the record lacks, and what the simulator does not know.
