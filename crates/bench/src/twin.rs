@@ -53,14 +53,24 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// The errors of all runs.
+/// The errors of all runs. Where there are two figures, that of the worse one.
 #[derive(Default)]
 struct Errors {
     /// Of replays without changes.
     makespan: Vec<f64>,
     mean: Vec<f64>,
-    /// The worse of both, for each change.
+    /// Of predicted changes.
     changes: Vec<f64>,
+    /// How far the same load is from itself when it runs again.
+    again: Vec<f64>,
+}
+
+/// A load whose first run was recorded.
+struct Course<'a> {
+    arguments: &'a Arguments,
+    interface: &'a Path,
+    load: Load,
+    twin: Twin,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -73,88 +83,110 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut errors = Errors::default();
     for number in 0..loads {
         let seed = arguments.seed.wrapping_mul(1000).wrapping_add(number);
-        let load = Load::random(seed);
-        let usual = Setup::default();
-        let twin = load.run(&usual, &interface, arguments.records.as_deref())?;
-        let answer = twin.ask(&[], 0, || ()).map_err(Failure::failed)?;
-        let off = [answer.makespan_s, answer.mean_s].map(|one| one.error().unwrap_or(f64::NAN));
-        errors.makespan.push(off[0].abs());
-        errors.mean.push(off[1].abs());
-        if !arguments.json {
-            tell("the record", twin.recorded());
-            tell("replayed", &twin.replayed());
-            answer
-                .reasons
-                .iter()
-                .for_each(|reason| println!("  {reason}"));
-        }
+        let course = Course::begin(arguments, &interface, seed)?;
+        course.replay(&mut errors)?;
         let random = &mut SplitMix64::new(seed);
         for turn in 0..changes {
-            let kind = turn + number * changes;
-            errors.changes.push(one_change(
-                arguments,
-                &interface,
-                (&load, &twin),
-                kind,
-                random,
-            )?);
+            let error = course.change(turn, random)?;
+            errors.changes.push(error);
         }
+        errors.again.push(course.again()?);
     }
-    let near = errors
-        .changes
-        .iter()
-        .filter(|error| **error <= NEAR)
-        .count();
-    let share = near as f64 / errors.changes.len() as f64;
+    let near = errors.changes.iter().filter(|error| **error <= NEAR);
+    let share = near.count() as f64 / errors.changes.len() as f64;
     report(&rows(errors, share), arguments.json, arguments.check)
 }
 
-/// Predicts a change, makes it, and returns the greater error of makespan and mean response.
-fn one_change(
-    arguments: &Arguments,
-    interface: &Path,
-    (load, twin): (&Load, &Twin),
-    kind: u64,
-    random: &mut SplitMix64,
-) -> Result<f64, Failure> {
-    let mut setup = Setup::default();
-    let (words, changes) = draw(kind, random, twin.servers(), &mut setup);
-    let changes: Result<Vec<Change>, String> = changes.into_iter().collect();
-    let changes = changes.map_err(Failure::failed)?;
-    let answer = twin.ask(&changes, 0, || ()).map_err(Failure::failed)?;
-    let came = load.run(&setup, interface, arguments.records.as_deref())?;
-    let came = came.recorded();
-    let makespan = answer.makespan_s.predicted / came.makespan_s - 1.0;
-    let mean = answer.mean_s.predicted / came.mean_s - 1.0;
-    if !arguments.json {
-        println!(
-            "{words}: makespan {:.2} s predicted, {:.2} s seen ({:+.0} %); mean {:.3} s, {:.3} s \
-             ({:+.0} %)",
-            answer.makespan_s.predicted,
-            came.makespan_s,
-            100.0 * makespan,
-            answer.mean_s.predicted,
-            came.mean_s,
-            100.0 * mean,
-        );
+impl<'a> Course<'a> {
+    /// Runs a load and records it.
+    fn begin(
+        arguments: &'a Arguments,
+        interface: &'a Path,
+        seed: u64,
+    ) -> Result<Course<'a>, Failure> {
+        let load = Load::random(seed);
+        let twin = load.run(&Setup::default(), interface, arguments.records.as_deref())?;
+        Ok(Course {
+            arguments,
+            interface,
+            load,
+            twin,
+        })
     }
-    Ok(makespan.abs().max(mean.abs()))
+
+    /// Runs the load with another setup.
+    fn run(&self, setup: &Setup) -> Result<Figures, Failure> {
+        let records = self.arguments.records.as_deref();
+        let twin = self.load.run(setup, self.interface, records)?;
+        Ok(twin.recorded().clone())
+    }
+
+    fn tell(&self, words: &str) {
+        if !self.arguments.json {
+            println!("{words}");
+        }
+    }
+
+    /// Replays the record without changes.
+    fn replay(&self, errors: &mut Errors) -> Result<(), Failure> {
+        let answer = self.twin.ask(&[], 0, || ()).map_err(Failure::failed)?;
+        let off = [answer.makespan_s, answer.mean_s].map(|one| one.error().unwrap_or(f64::NAN));
+        errors.makespan.push(off[0].abs());
+        errors.mean.push(off[1].abs());
+        self.tell(&figures("the record", self.twin.recorded()));
+        self.tell(&figures("replayed", &self.twin.replayed()));
+        answer
+            .reasons
+            .iter()
+            .for_each(|reason| self.tell(&format!("  {reason}")));
+        Ok(())
+    }
+
+    /// Predicts a change, makes it, and returns the error.
+    fn change(&self, kind: u64, random: &mut SplitMix64) -> Result<f64, Failure> {
+        let mut setup = Setup::default();
+        let (words, change) = draw(kind, random, &mut setup);
+        let change = change.map_err(Failure::failed)?;
+        let answer = self
+            .twin
+            .ask(&[change], 0, || ())
+            .map_err(Failure::failed)?;
+        let came = self.run(&setup)?;
+        let (makespan_s, mean_s) = (answer.makespan_s.predicted, answer.mean_s.predicted);
+        let off = [
+            makespan_s / came.makespan_s - 1.0,
+            mean_s / came.mean_s - 1.0,
+        ];
+        self.tell(&format!(
+            "{words}: makespan {makespan_s:.2} s predicted, {:.2} s seen ({:+.0} %); mean \
+             {mean_s:.3} s, {:.3} s ({:+.0} %)",
+            came.makespan_s,
+            100.0 * off[0],
+            came.mean_s,
+            100.0 * off[1],
+        ));
+        Ok(off[0].abs().max(off[1].abs()))
+    }
+
+    /// Runs the load again without a change, and returns how far it is from the first run.
+    fn again(&self) -> Result<f64, Failure> {
+        let (first, again) = (self.twin.recorded(), self.run(&Setup::default())?);
+        self.tell(&figures("the same load again", &again));
+        let makespan = again.makespan_s / first.makespan_s - 1.0;
+        let mean = again.mean_s / first.mean_s - 1.0;
+        Ok(makespan.abs().max(mean.abs()))
+    }
 }
 
 /// A random change: in words, for the twin, and in the setup of the next run.
-fn draw(
-    kind: u64,
-    random: &mut SplitMix64,
-    servers: &[String],
-    setup: &mut Setup,
-) -> (String, Vec<Result<Change, String>>) {
+fn draw(kind: u64, random: &mut SplitMix64, setup: &mut Setup) -> (String, Result<Change, String>) {
     let server = random.below(2) as usize;
-    let name = &servers[server];
+    let name = world::host(server);
     match kind % 5 {
         0 => {
             setup.third = Some(server);
             let words = format!("a third server, equal to {}", server + 1);
-            (words, vec![Change::add(&format!("third=copy-of:{name}"))])
+            (words, Change::add(&format!("third=copy-of:{name}")))
         }
         1 => {
             let [up, down] = setup.links[server];
@@ -162,40 +194,36 @@ fn draw(
             setup.links[server] = [rate; 2];
             let rate = world::payload(rate);
             let words = format!("link {} at {:.1} MB/s", server + 1, rate / 1e6);
-            (words, vec![Change::link(&format!("*<->{name}={rate:.0}"))])
+            (words, Change::link(&format!("*<->{name}={rate:.0}")))
         }
         2 => {
             setup.queue = queue::Policy::Sjf;
             let words = "servers start the shortest call first".to_owned();
-            (words, vec![Change::policy(setup.queue.name())])
+            (words, Change::policy(setup.queue.name()))
         }
         3 => {
             let policies = [placement::Policy::RoundRobin, placement::Policy::LeastLoad];
             setup.placement = policies[random.below(2) as usize];
             let words = format!("placement {}", setup.placement.name());
-            (words, vec![Change::policy(setup.placement.name())])
+            (words, Change::policy(setup.placement.name()))
         }
         _ => {
             let pes = [1, 3, 4][random.below(3) as usize];
             setup.pes[server] = pes;
             let words = format!("{pes} processor elements at server {}", server + 1);
-            (words, vec![Change::elements(&format!("{name}={pes}"))])
+            (words, Change::elements(&format!("{name}={pes}")))
         }
     }
 }
 
-fn tell(what: &str, figures: &Figures) {
-    let calls: Vec<String> = figures
-        .servers
-        .values()
-        .map(|one| one.calls.to_string())
-        .collect();
-    println!(
+fn figures(what: &str, figures: &Figures) -> String {
+    let calls = figures.servers.values().map(|one| one.calls.to_string());
+    format!(
         "{what}: makespan {:.2} s, mean response {:.3} s, calls at the servers: {}",
         figures.makespan_s,
         figures.mean_s,
-        calls.join(" and "),
-    );
+        calls.collect::<Vec<String>>().join(" and "),
+    )
 }
 
 fn rows(errors: Errors, near: f64) -> Vec<Row> {
@@ -214,6 +242,10 @@ fn rows(errors: Errors, near: f64) -> Vec<Row> {
         Row {
             bar: None,
             ..row("error of a changed day", errors.changes, NEAR)
+        },
+        Row {
+            bar: None,
+            ..row("the same load again", errors.again, NEAR)
         },
         Row {
             better: Better::Higher,

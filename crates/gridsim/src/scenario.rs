@@ -153,6 +153,8 @@ pub struct Arrival {
     pub noise: f64,
     /// Ratio of the time of its transfers, up and down, to that of others with as many bytes.
     pub stretch: [f64; 2],
+    /// Seconds for which its transfers, up and down, pause without using the links.
+    pub pause_s: [f64; 2],
 }
 
 impl Arrival {
@@ -182,6 +184,7 @@ impl Arrival {
             most,
             noise: 1.0,
             stretch: [1.0; 2],
+            pause_s: [0.0; 2],
         }
     }
 }

@@ -296,26 +296,28 @@ impl<'a> Simulation<'a> {
         self.network.begin(call, &path, bytes)
     }
 
-    fn latency(&self, call: usize) -> f64 {
-        let site = self.scenario.arrivals[call].site;
+    /// Seconds of a transfer, up (0) or down (1), beyond those in which the links carry it.
+    fn latency(&self, call: usize, down: usize) -> f64 {
+        let Arrival { site, pause_s, .. } = self.scenario.arrivals[call];
         let server = self.calls[call].record.server;
         let ends = [
             self.scenario.sites[site].port,
             self.scenario.machines[server].port,
         ];
         let own = self.scenario.path(site, server);
-        ends.iter().map(|port| port.latency_s).sum::<f64>() + own.latency_s
+        ends.iter().map(|port| port.latency_s).sum::<f64>() + own.latency_s + pause_s[down]
     }
 
     fn transferred(&mut self, transfer: &Transfer) {
         let call = transfer.call;
         let arrival = &self.scenario.arrivals[call];
         let server = self.calls[call].record.server;
-        let latency_s = self.latency(call);
+        let is_down = matches!(self.calls[call].stage, Stage::Down(_));
+        let latency_s = self.latency(call, usize::from(is_down));
         let seconds = transfer.age(self.now_s) + latency_s;
         let sharing = transfer.sharing(self.now_s);
         let (site, up, down) = (arrival.site, arrival.up_bytes, arrival.down_bytes);
-        if let Stage::Down(_) = self.calls[call].stage {
+        if is_down {
             self.view.observe_down(site, server, down, seconds, sharing);
             self.after(latency_s, call, Event::ResultsThere);
             self.calls[call].stage = Stage::Done;

@@ -133,45 +133,41 @@ impl Day {
         }
     }
 
-    /// Gives each server the name that its own record has, everywhere. A metaserver may know it by
-    /// another address. Returns the other names of each server.
-    pub(crate) fn rename(&mut self) -> BTreeMap<String, BTreeSet<String>> {
+    /// Gives each server one name everywhere: the address by which a metaserver knows it and clients
+    /// reach it, if there is one, else that of its own record.
+    pub(crate) fn rename(&mut self) {
         let own: BTreeSet<&String> = self.calls.iter().map(|past| &past.server).collect();
+        let others = self.hosts.iter().filter(|(name, _)| !own.contains(name));
         let mut names = BTreeMap::new();
-        for (name, host) in self.hosts.iter().filter(|(name, _)| !own.contains(name)) {
-            let same = |other: &&&String| {
-                let other = self.hosts.get(**other);
-                other.is_some_and(|other| !other.ids.is_disjoint(&host.ids))
+        for (other, host) in others {
+            let same = |own: &&&String| {
+                let known = self.hosts.get(**own);
+                known.is_some_and(|known| !known.ids.is_disjoint(&host.ids))
             };
             names.extend(
                 own.iter()
                     .find(same)
-                    .map(|own| (name.clone(), (*own).clone())),
+                    .map(|own| ((*own).clone(), other.clone())),
             );
         }
-        let of = |name: &String| names.get(name).unwrap_or(name).clone();
-        self.placed = self
-            .placed
-            .iter()
-            .map(|(function, name)| (function.clone(), of(name)))
-            .collect();
-        let paths = std::mem::take(&mut self.paths);
-        for ((server, host), path) in paths {
-            self.paths
-                .entry((of(&server), host))
-                .or_default()
-                .down
-                .extend(path.down);
+        let of = |name: &mut String| {
+            if let Some(other) = names.get(name) {
+                name.clone_from(other);
+            }
+        };
+        self.calls.iter_mut().for_each(|past| of(&mut past.server));
+        for ((mut server, host), path) in std::mem::take(&mut self.paths) {
+            of(&mut server);
+            let known = self.paths.entry((server, host)).or_default();
+            known.down.extend(path.down);
         }
-        let mut others: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for (other, own) in names {
-            let from = self.hosts.remove(&other).unwrap_or_default();
-            let host = self.hosts.entry(own.clone()).or_default();
-            host.events.extend(from.events);
-            host.pes = host.pes.or(from.pes);
-            others.entry(own).or_default().insert(other);
+        for (mut name, host) in std::mem::take(&mut self.hosts) {
+            of(&mut name);
+            let known = self.hosts.entry(name).or_default();
+            known.pes = known.pes.or(host.pes);
+            known.policy = known.policy.or(host.policy);
+            known.events.extend(host.events);
         }
-        others
     }
 
     fn push(&mut self, past: Past) {

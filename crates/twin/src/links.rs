@@ -36,7 +36,7 @@ pub(crate) fn rates(transfers: &[Transfer]) -> Rates {
     let large = large.filter(|one| one.bytes >= LEAST_BYTES && one.to_s > one.from_s);
     let large: Vec<Transfer> = large.collect();
     let links = apart(&large, |one| (one.site, one.server));
-    let links = links.keys().map(|link| (*link, rate(*link, &large)));
+    let links = links.into_iter().map(|(link, own)| (link, rate(&own)));
     let links: BTreeMap<(usize, usize), f64> = links.collect();
     let limits = |host: fn(&Transfer) -> usize| -> BTreeMap<usize, f64> {
         let hosts = apart(&large, host).into_iter();
@@ -59,21 +59,16 @@ fn apart<K: Ord>(all: &[Transfer], key: impl Fn(&Transfer) -> K) -> BTreeMap<K, 
     apart
 }
 
-/// The rate of a link: while no other link of its hosts is busy, if that happened.
-fn rate(link: (usize, usize), all: &[Transfer]) -> f64 {
-    let touching = all.iter().copied();
-    let touching = touching.filter(|one| one.site == link.0 || one.server == link.1);
-    let touching: Vec<Transfer> = touching.collect();
-    let own = touching.iter().copied();
-    let own: Vec<Transfer> = own.filter(|one| (one.site, one.server) == link).collect();
-    let ever = Busy::when(&own, |_| true);
-    let alone = Busy::when(&touching, |busy| {
-        busy.len() == 1 && busy.contains_key(&link)
-    });
-    match alone.seconds > ENOUGH * ever.seconds {
-        true => alone.bytes / alone.seconds,
-        false => ever.bytes / ever.seconds,
-    }
+/// The rate of a link with these transfers. Each of them is at most as fast as the link, and some
+/// paused or shared it; so it is that of the faster ones, or of all together.
+fn rate(transfers: &[Transfer]) -> f64 {
+    let busy = Busy::when(transfers, |_| true);
+    let rates = transfers
+        .iter()
+        .map(|one| one.bytes / (one.to_s - one.from_s));
+    let mut rates: Vec<f64> = rates.collect();
+    rates.sort_by(f64::total_cmp);
+    rates[(3 * rates.len()).div_ceil(4) - 1].max(busy.bytes / busy.seconds)
 }
 
 /// The limit of a host with these transfers.

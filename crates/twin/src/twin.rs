@@ -23,9 +23,9 @@ const NO_LIMIT: f64 = 1e11;
 const LATENCY_S: f64 = 1e-6;
 /// The half-life of a user's past use, as servers have it by default.
 const HALF_LIFE_S: f64 = 3600.0;
-/// How often transfers are simulated to learn their stretch, and its bounds.
+/// How often transfers are simulated to learn their stretch, and the least one.
 const STRETCHES: usize = 4;
-const MOST_STRETCH: f64 = 100.0;
+const LEAST_STRETCH: f64 = 0.01;
 /// The parts of the replays between which an interval lies.
 const QUANTILES: (f64, f64) = (0.1, 0.9);
 
@@ -33,8 +33,6 @@ const QUANTILES: (f64, f64) = (0.1, 0.9);
 #[derive(Clone, Debug)]
 pub struct Twin {
     servers: Vec<String>,
-    /// The addresses by which metaservers know them.
-    others: BTreeMap<String, BTreeSet<String>>,
     hosts: Vec<String>,
     users: Vec<String>,
     functions: Vec<String>,
@@ -99,7 +97,7 @@ impl Twin {
         day.check()?;
         day.calls
             .sort_by(|one, other| one.asked.total_cmp(&other.asked));
-        let others = day.rename();
+        day.rename();
         let names = Names::of(&day);
         let ways = [0, 1].map(|way| rates(&transfers(&day, &names, way)));
         let down = |past: &Past| ways[1].links.get(&names.link(past)).copied();
@@ -137,7 +135,6 @@ impl Twin {
         Ok(Twin {
             notes: notes(&day, &recorded),
             servers: names.servers,
-            others,
             hosts: names.hosts.into_iter().map(|(host, _)| host).collect(),
             users: names.users,
             functions: names.functions,
@@ -289,22 +286,11 @@ impl Twin {
     }
 
     fn server(&self, name: &str) -> Result<usize, ChangeError> {
-        let by_other = || {
-            let others = self.others.iter();
-            let mut others =
-                others.flat_map(|(own, others)| others.iter().map(move |one| (own, one)));
-            let own = others
-                .find(|(_, other)| find(name, std::slice::from_ref(other)).is_some())?
-                .0;
-            self.servers.iter().position(|server| server == own)
-        };
         let known = || ChangeError::Server {
             name: name.to_owned(),
             known: self.servers.join(", "),
         };
-        find(name, &self.servers)
-            .or_else(by_other)
-            .ok_or_else(known)
+        find(name, &self.servers).ok_or_else(known)
     }
 
     fn add(&mut self, name: &str, copy_of: &str) -> Result<(), ChangeError> {
@@ -438,7 +424,8 @@ impl Twin {
         for arrival in &mut twin.scenario.arrivals {
             let pool = &pools[&arrival.function];
             let drawn = pool[random.below(pool.len() as u64) as usize];
-            (arrival.noise, arrival.stretch) = (drawn.noise, drawn.stretch);
+            arrival.noise = drawn.noise;
+            (arrival.stretch, arrival.pause_s) = (drawn.stretch, drawn.pause_s);
         }
         twin
     }
@@ -730,14 +717,15 @@ fn arrivals(day: &Day, names: &Names, machines: &[Machine], there: &[f64]) -> Ve
             most: past.pes,
             noise: (past.ended - past.started) / usual_s.unwrap_or(1.0).max(1e-9),
             stretch: [1.0; 2],
+            pause_s: [0.0; 2],
         }
     };
     calls.map(arrival).collect()
 }
 
-/// Learns how much longer or shorter each transfer took than links at their rates make it: some
-/// clients read slowly, and some connections lose packets. The transfers of the record are
-/// simulated from the moments at which they began, time after time.
+/// Learns how each transfer differed from what links at their rates make of it: some pause, because
+/// a client reads slowly or a packet was lost, and some get more of a link than others. The
+/// transfers of the record are simulated from the moments at which they began, time after time.
 fn stretch(scenario: &mut Scenario, records: &[Record]) {
     let mut apart = scenario.clone();
     for machine in &mut apart.machines {
@@ -755,22 +743,26 @@ fn stretch(scenario: &mut Scenario, records: &[Record]) {
         let simulated = simulate(&apart, placement::Policy::default()).records;
         let both = records.iter().zip(simulated);
         for (arrival, (record, simulated)) in apart.arrivals.iter_mut().zip(both) {
-            let up = (
+            let ups = (
                 record.arrived_s - record.at_s,
                 simulated.arrived_s - simulated.at_s,
             );
-            let down = (
+            let downs = (
                 record.done_s - record.computed_s,
                 simulated.done_s - simulated.computed_s,
             );
-            for (stretch, (seconds, simulated_s)) in arrival.stretch.iter_mut().zip([up, down]) {
-                let ratio = seconds.max(1e-6) / simulated_s.max(1e-6);
-                *stretch = (*stretch * ratio).clamp(1.0 / MOST_STRETCH, MOST_STRETCH);
+            for (way, (seconds, simulated_s)) in [ups, downs].into_iter().enumerate() {
+                let pause_s = arrival.pause_s[way];
+                let moving_s = (simulated_s - pause_s).max(1e-9);
+                let wanted_s = seconds.max(0.0);
+                arrival.pause_s[way] = (wanted_s - moving_s).max(0.0);
+                let ratio = (wanted_s / moving_s).min(1.0);
+                arrival.stretch[way] = (arrival.stretch[way] * ratio).max(LEAST_STRETCH);
             }
         }
     }
     for (arrival, apart) in scenario.arrivals.iter_mut().zip(apart.arrivals) {
-        arrival.stretch = apart.stretch;
+        (arrival.stretch, arrival.pause_s) = (apart.stretch, apart.pause_s);
     }
 }
 
