@@ -28,7 +28,8 @@ Examples:
 
 /// Simulate clients, servers and networks in virtual time, and compare policies
 #[derive(Args)]
-#[command(after_help = AFTER, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = AFTER)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,

@@ -56,7 +56,7 @@ impl Notes {
 
     /// A server has come or gone.
     pub(crate) fn server(&mut self, time: f64, event: &str, server: &crate::message::Join) {
-        self.push(Line::Server(Server {
+        self.push(Line::Server(Box::new(Server {
             time,
             server: server.address.clone(),
             id: format!("{:016x}", server.server),
@@ -64,7 +64,7 @@ impl Notes {
             pes: server.pes,
             policy: String::new(),
             memory: server.memory,
-        }));
+        })));
     }
 
     /// Whether a path has had no line for a while. Its line follows.

@@ -28,7 +28,7 @@ pub enum Line {
     /// What is known of the path to a host.
     Link(Link),
     /// A server came, or went.
-    Server(Server),
+    Server(Box<Server>),
     /// A kind of a later version.
     #[serde(other)]
     Other,
@@ -361,10 +361,10 @@ mod tests {
                 up_bytes_per_s: Some(1e9),
                 ..Link::default()
             }),
-            Line::Server(Server {
+            Line::Server(Box::new(Server {
                 event: "started".to_owned(),
                 ..Server::default()
-            }),
+            })),
         ];
         for line in lines {
             let mut text = Vec::new();

@@ -246,10 +246,10 @@ impl Notes {
     ) -> Vec<Line> {
         let mut lines = self.together(functions, now);
         self.links(links, now, &mut lines);
-        lines.push(Line::Server(Server {
+        lines.push(Line::Server(Box::new(Server {
             time: self.unix_s(now.nanos),
             ..server
-        }));
+        })));
         lines
     }
 

@@ -133,8 +133,8 @@ impl Day {
         }
     }
 
-    /// Gives each server one name everywhere: the address by which a metaserver knows it and clients
-    /// reach it, if there is one, else that of its own record.
+    /// Gives each server one name everywhere: the address by which a metaserver knows it and
+    /// clients reach it, if there is one, else that of its own record.
     pub(crate) fn rename(&mut self) {
         let own: BTreeSet<&String> = self.calls.iter().map(|past| &past.server).collect();
         let others = self.hosts.iter().filter(|(name, _)| !own.contains(name));

@@ -1,5 +1,5 @@
 //! The figures of a recorded or a replayed day: when it was over, and how long calls took, in all,
-//! by user and by server.
+//! by user and by server. Calls that no server took do not count. `twin` compares figures.
 
 use farcall_gridsim::{Arrival, Record};
 use std::collections::BTreeMap;

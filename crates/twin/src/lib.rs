@@ -12,6 +12,7 @@ mod change;
 mod day;
 mod figures;
 mod links;
+mod scenario;
 mod streams;
 #[cfg(test)]
 mod tests;

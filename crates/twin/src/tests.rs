@@ -74,14 +74,14 @@ fn scenario(seed: u64) -> Scenario {
 fn recorded(scenario: &Scenario, outcome: &Outcome) -> Day {
     let mut day = Day::default();
     for (server, machine) in scenario.machines.iter().enumerate() {
-        day.take(&Line::Server(Server {
+        day.take(&Line::Server(Box::new(Server {
             time: BEGIN - 10.0,
             server: SERVERS[server].to_owned(),
             event: "started".to_owned(),
             pes: machine.pes,
             policy: machine.policy.name().to_owned(),
             ..Server::default()
-        }));
+        })));
     }
     for (arrival, one) in scenario.arrivals.iter().zip(&outcome.records) {
         let function = ["linpack", "ep", "product"][arrival.function].to_owned();
@@ -264,13 +264,13 @@ fn impossible_records_are_replayed_or_refused() {
                 server: server.clone(),
                 ..Call::default()
             })));
-            day.take(&Line::Server(Server {
+            day.take(&Line::Server(Box::new(Server {
                 time: odd(random),
                 server: server.clone(),
                 event: ["joined", "left"][random.below(2) as usize].to_owned(),
                 pes: odd(random) as u32,
                 ..Server::default()
-            }));
+            })));
             day.take(&Line::Together(Box::new(Together {
                 from: odd(random),
                 to: odd(random),

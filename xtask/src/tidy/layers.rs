@@ -43,6 +43,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "crates/schedule",
             "crates/server-proto",
             "crates/trunk-proto",
+            "crates/twin",
         ],
     ),
     (
@@ -114,6 +115,8 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("crates/server-proto", "crates/directory"),
     ("crates/server-proto", "crates/rpc-proto"),
     ("crates/server-proto", "crates/schedule"),
+    ("crates/twin", "crates/gridsim"),
+    ("crates/twin", "crates/schedule"),
 ];
 
 /// Crates that users link into their programs. They must not bring an asynchronous runtime.

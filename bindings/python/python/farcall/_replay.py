@@ -32,7 +32,8 @@ def draw(data: Path, picture: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8, 3.6), layout="constrained")
-    for (name, (moments, calls)), style in zip(series(data).items(), ("-", "--", "-"), strict=False):
+    styles = ("-", "--", "-")
+    for (name, (moments, calls)), style in zip(series(data).items(), styles, strict=False):
         axes.step(moments, calls, style, where="post", label=name, linewidth=1.2)
     axes.set(xlabel="seconds since the first call", ylabel="calls in progress", xlim=0, ylim=0)
     axes.legend(frameon=False)

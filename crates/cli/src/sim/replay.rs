@@ -54,7 +54,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "xFACTOR", value_parser = Change::clients)]
     clients: Option<Change>,
     /// Replays with drawn computing times, from which the intervals come
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
     runs: u64,
     /// Draw the calls in progress over time: .svg, .png or .pdf
     #[arg(long, value_name = "FILE")]
