@@ -1,18 +1,13 @@
-"""The server of `farcall.linalg` and `farcall.fft`, and calls that overlap."""
+"""The server of `farcall.linalg` and `farcall.fft`, and their calls of it."""
 
-import collections
 import contextlib
 import contextvars
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from ._errors import ConnectionError  # noqa: A004
-from ._native import Future, Server, connect
-
-# Enough calls to hide the round trip, few enough for the memory of both ends.
-_OUTSTANDING = 16
-
+from ._errors import ConnectionError, UnknownFunction  # noqa: A004
+from ._native import Server, connect
 
 _lock = threading.Lock()
 _for_all: Server | None = None
@@ -64,16 +59,9 @@ def current_server() -> Server:
 
 def call(name: str, **arguments: Any) -> Any:
     """The result of one call."""
-    return current_server().function(name)(**arguments)
-
-
-def calls(name: str, jobs: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
-    """The results of calls in the order of the arguments, several under way at a time."""
-    function = current_server().function(name)
-    waiting: collections.deque[Future] = collections.deque()
-    for job in jobs:
-        if len(waiting) == _OUTSTANDING:
-            yield waiting.popleft().result()
-        waiting.append(function.call_async(**job))
-    while waiting:
-        yield waiting.popleft().result()
+    try:
+        function = current_server().function(name)
+    except UnknownFunction as error:
+        module = name.partition("/")[0]
+        raise UnknownFunction(f"{error}; the server must serve libraries/{module}.idl") from error
+    return function(**arguments)
