@@ -105,7 +105,7 @@ def test_a_callback_returns_its_value_and_the_users_pointer_stays_at_the_server(
 
     assert minimum(low=-4.0, high=4.0, f=fills).x == pytest.approx(-1)
     with pytest.raises(farcall.CallbackError, match="returned None"):
-        minimum(low=-4.0, high=4.0, f=lambda x: None)
+        minimum(low=-4.0, high=4.0, f=lambda _: None)
 
 
 def test_constants_and_null_are_passed(server):
@@ -139,7 +139,7 @@ def test_dgees_selects_eigenvalues_as_scipy_does(server):
     def stable(real, _):
         return real < 0
 
-    t, z, count = scipy.linalg.schur(a, sort=stable)
+    t, _, count = scipy.linalg.schur(a, sort=stable)
     result = server.function("schur/dgees")(
         n=6, a=np.asfortranarray(a), lwork=200, select=lambda wr, wi: int(stable(wr, wi))
     )

@@ -1,6 +1,7 @@
 """`farcall.linalg` and `numpy.linalg` agree."""
 
 import asyncio
+import multiprocessing
 import pickle
 import threading
 
@@ -305,6 +306,22 @@ def test_the_server_of_the_environment(library_server, monkeypatch):
     linalg.use(None)
     try:
         assert in_thread(work) == [1, 2]
+    finally:
+        linalg.use(None)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_child_process_connects_anew(library_server, monkeypatch, named):
+    monkeypatch.setenv("FARCALL_SERVER", library_server.address)
+    linalg.use(library_server.address if named else None)
+
+    def work():
+        assert linalg.inv(2 * GOOD)[0, 0] == 0.5
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            return pool.map(linalg.det, [2 * GOOD])
+
+    try:
+        assert in_thread(work) == [pytest.approx(4)]
     finally:
         linalg.use(None)
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import contextvars
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,10 @@ from ._native import Server, connect
 
 _lock = threading.Lock()
 _for_all: Server | None = None
+# The address of the server for all, if `use` was given one.
+_address: str | None = None
+# Whether the program made the connection: a child process cannot make it again.
+_is_given = False
 _for_block: contextvars.ContextVar[Server | None] = contextvars.ContextVar(
     "farcall_offload", default=None
 )
@@ -22,10 +27,23 @@ def use(server: Server | str | None) -> None:
     `server` is a connection or an address. With None, the next call connects to the server that
     the environment names, as `farcall.connect()` does.
     """
-    global _for_all  # noqa: PLW0603
+    global _for_all, _address, _is_given  # noqa: PLW0603
     connection = connect(server) if isinstance(server, str) else server
     with _lock:
         _for_all = connection
+        _address = server if isinstance(server, str) else None
+        _is_given = isinstance(server, Server)
+
+
+def _after_fork() -> None:
+    """A child process connects anew."""
+    global _for_all, _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+    if not _is_given:
+        _for_all = None
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextlib.contextmanager
@@ -48,7 +66,7 @@ def current_server() -> Server:
     with _lock:
         if _for_all is None:
             try:
-                _for_all = connect()
+                _for_all = connect(_address) if _address else connect()
             except ConnectionError as error:
                 raise ConnectionError(
                     f"{error}; or name the server of farcall.linalg and farcall.fft: "

@@ -91,6 +91,14 @@ _numpys: Any = getattr(np.linalg, "_linalg", None) or np.linalg.linalg  # type: 
 _copied = copied(_numpys, {"_umath_linalg": Stacks(_numpys._umath_linalg)}, __name__)
 
 
+def _svdvals(x: Any, /) -> Any:
+    """The function that NumPy 1 lacks: singular values, descending."""
+    return _copied.svd(x, compute_uv=False)
+
+
+vars(_copied).setdefault("svdvals", _svdvals)
+
+
 def __getattr__(name: str) -> Any:
     """The function with a server under it, or NumPy's own."""
     if name in _HERE:

@@ -77,8 +77,12 @@ def _functions() -> dict[str, Any]:
     pocketfft = types.SimpleNamespace(
         **{name: getattr(basic, name, value) for name, value in package.items()}
     )
-    backend = importlib.import_module("scipy.fft._basic_backend")
-    functions = vars(copied(backend, {"_pocketfft": pocketfft}, __name__))
+    try:
+        backend = importlib.import_module("scipy.fft._basic_backend")
+    except ImportError:  # SciPy before 1.12, which accepts arrays of NumPy only
+        functions = vars(pocketfft)
+    else:
+        functions = vars(copied(backend, {"_pocketfft": pocketfft}, __name__))
     return {name: _after_backends(name, functions[name]) for name in __all__ if name in functions}
 
 
@@ -96,6 +100,7 @@ def _after_backends(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
         except none_wants_it:
             return ours(*arguments, **options)
 
+    function.__module__, function.__qualname__ = __name__, name
     return function
 
 
