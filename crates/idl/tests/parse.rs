@@ -248,7 +248,8 @@ fn an_unknown_type_suggests_a_known_one() {
 
 #[test]
 fn constants_are_passed_and_not_shown_to_callers() {
-    let text = "Define f(IN double x, OUT double *y)\n    Calls \"C\" y = f(x, -3, 2.5, 'N', \"a \\\"b\\\"\", NULL);";
+    let text = "Define f(IN double x, OUT double *y)\n    \
+                Calls \"C\" y = f(x, -3, 2.5, 'N', \"a \\\"b\\\"\", NULL);";
     let parsed = parse_interface(text).unwrap();
     let Body::Calls { args, .. } = &parsed.body else {
         panic!("no function");
@@ -270,7 +271,8 @@ fn constants_are_passed_and_not_shown_to_callers() {
 
 #[test]
 fn a_callback_returns_a_value_and_takes_a_pointer_of_the_library() {
-    let text = "Define g(IN double a, OUT double *b, double f(IN double x, void *user), stop(IN int k)) Calls \"C\" b = g(f, a, NULL);";
+    let text = "Define g(IN double a, OUT double *b, double f(IN double x, void *user), \
+                stop(IN int k)) Calls \"C\" b = g(f, a, NULL);";
     let parsed = parse_interface(text).unwrap();
     let f = &parsed.callbacks[0];
     assert_eq!(f.returns, Some(1));

@@ -234,7 +234,8 @@ proptest! {
         words in vec(prop::sample::select(vec![
             "Define", "f", "(", ")", "IN", "OUT", "int", "double", "n", "a", "[", "]", ":", ",",
             "*", "+", "^", "?", "{", "}", "{}", "Calls", "\"C\"", ";", "DefClass", "DefMethod",
-            "3", "-1", "2.5", "NULL", "const", "size_t", "bool", "Module", "Library", "\"x\"", "CalcOrder", "=", "'N'", "void", "unsigned",
+            "3", "-1", "2.5", "NULL", "const", "size_t", "bool", "Module", "Library", "\"x\"",
+            "CalcOrder", "=", "'N'", "void", "unsigned",
         ]), 0..60)
     ) {
         let text = words.join(" ");

@@ -434,64 +434,13 @@ pub(crate) fn arguments(
     let mut arguments = Vec::with_capacity(order.len() * 2);
     let mut hidden = Vec::new();
     for passed in order {
-        let param = match passed {
-            Passed::Param(param) => *param,
+        let (argument, length) = match passed {
+            Passed::Param(param) => of_param(interface, *param, &ordinals, fortran)?,
             Passed::Constant(constant) if fortran => {
                 let (value, length) = Fixed::by_reference(constant);
-                arguments.push(Argument::Constant(value));
-                let length = length.map(Argument::Constant);
-                match lengths {
-                    StringLengths::JustAfter => arguments.extend(length),
-                    StringLengths::Last => hidden.extend(length),
-                }
-                continue;
+                (Argument::Constant(value), length.map(Argument::Constant))
             }
-            Passed::Constant(constant) => {
-                arguments.push(Argument::Constant(Fixed::new(constant)));
-                continue;
-            }
-        };
-        let Some(Param { ty, mode, .. }) = interface.params.get(param) else {
-            let callback = param - interface.params.len();
-            arguments.push(Argument::Function { callback });
-            continue;
-        };
-        let ty = *ty;
-        if interface.params[param].is_texts() {
-            if fortran {
-                return Err(
-                    "an array of Fortran strings needs a length: write string[length] a[n]",
-                );
-            }
-            arguments.push(Argument::Texts { param });
-            continue;
-        }
-        let mode = *mode;
-        let (argument, length) = match (ordinals.array(param), ty) {
-            (Some(array), Type::FixedString) if fortran => (
-                Argument::BlankTexts { array, mode },
-                Some(Argument::RowLength { array }),
-            ),
-            (Some(array), Type::FixedString) => (Argument::FixedTexts { array, mode }, None),
-            (Some(array), Type::Char) => (
-                Argument::Array { array },
-                Some(Argument::RowLength { array }),
-            ),
-            (Some(array), _) => (Argument::Array { array }, None),
-            (None, Type::FilePointer) if fortran => {
-                return Err("Fortran cannot use a filepointer parameter; use filename");
-            }
-            (None, Type::FilePointer) => (Argument::Stream { param, mode }, None),
-            (None, Type::String | Type::Filename) => (
-                Argument::Text { param },
-                Some(Argument::TextLength { param }),
-            ),
-            (None, Type::Char) if fortran => (
-                Argument::Reference { param, ty },
-                Some(Argument::OneCharacter),
-            ),
-            (None, _) if fortran => (Argument::Reference { param, ty }, None),
-            (None, _) => (Argument::Value { param, ty }, None),
+            Passed::Constant(constant) => (Argument::Constant(Fixed::new(constant)), None),
         };
         arguments.push(argument);
         match lengths {
@@ -502,6 +451,52 @@ pub(crate) fn arguments(
     }
     arguments.append(&mut hidden);
     Ok(arguments)
+}
+
+/// The argument for a parameter or a callback, and its hidden length in Fortran.
+fn of_param(
+    interface: &Interface,
+    param: usize,
+    ordinals: &Ordinals,
+    fortran: bool,
+) -> Result<(Argument, Option<Argument>), &'static str> {
+    let Some(Param { ty, mode, .. }) = interface.params.get(param) else {
+        let callback = param - interface.params.len();
+        return Ok((Argument::Function { callback }, None));
+    };
+    let (ty, mode) = (*ty, *mode);
+    if interface.params[param].is_texts() {
+        return match fortran {
+            true => Err("an array of Fortran strings needs a length: write string[length] a[n]"),
+            false => Ok((Argument::Texts { param }, None)),
+        };
+    }
+    Ok(match (ordinals.array(param), ty) {
+        (Some(array), Type::FixedString) if fortran => (
+            Argument::BlankTexts { array, mode },
+            Some(Argument::RowLength { array }),
+        ),
+        (Some(array), Type::FixedString) => (Argument::FixedTexts { array, mode }, None),
+        (Some(array), Type::Char) => (
+            Argument::Array { array },
+            Some(Argument::RowLength { array }),
+        ),
+        (Some(array), _) => (Argument::Array { array }, None),
+        (None, Type::FilePointer) if fortran => {
+            return Err("Fortran cannot use a filepointer parameter; use filename");
+        }
+        (None, Type::FilePointer) => (Argument::Stream { param, mode }, None),
+        (None, Type::String | Type::Filename) => (
+            Argument::Text { param },
+            Some(Argument::TextLength { param }),
+        ),
+        (None, Type::Char) if fortran => (
+            Argument::Reference { param, ty },
+            Some(Argument::OneCharacter),
+        ),
+        (None, _) if fortran => (Argument::Reference { param, ty }, None),
+        (None, _) => (Argument::Value { param, ty }, None),
+    })
 }
 
 pub(crate) fn ffi_argument(argument: Argument) -> FfiType {

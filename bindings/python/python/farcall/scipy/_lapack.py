@@ -336,7 +336,7 @@ class Batched:
         kernel = Kernel("solve", "a b", names, {"m": "m", "n": "n"}, options)
         x, f, problems = _solved(kernel, [a, b], b.shape, sizes)
         if overwrite_a:
-            _writeable(a)[...] = f.reshape(a.shape).T
+            _writable(a)[...] = f.reshape(a.shape).T
         return _into(b, overwrite_b, x), problems
 
     def _inv(
@@ -390,12 +390,12 @@ def _into(array: _Array, overwrite: bool, result: _Array) -> _Array:
     """The result, in the array if it may be overwritten."""
     if not overwrite:
         return result
-    place = _writeable(array)
+    place = _writable(array)
     place[...] = result
     return place
 
 
-def _writeable(array: _Array) -> _Array:
+def _writable(array: _Array) -> _Array:
     """The array; SciPy passes a view that NumPy made read-only, of memory that it overwrites."""
     base = array.base
     if array.flags.writeable or not isinstance(base, np.ndarray):
