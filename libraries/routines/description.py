@@ -36,6 +36,7 @@ class Routine:
     value: str = None
     convention: str = "FORTRAN"
     size: str = None
+    elements: str = None
 
     def idl(self):
         names = [param_name(param) for param in self.params]
@@ -48,8 +49,11 @@ class Routine:
         lines += textwrap.wrap(
             f"CalcOrder {self.cost}", 96, initial_indent="    ", subsequent_indent="        "
         )
+        elements = self.elements
         if self.size:
-            lines += [f"    ProcessorElements 1, 1 + {self.size} / {ROWS_PER_ELEMENT}"]
+            elements = f"1 + {self.size} / {ROWS_PER_ELEMENT}"
+        if elements:
+            lines += [f"    ProcessorElements 1, {elements}"]
         lines += ['    Repeatable "yes"']
         lines += textwrap.wrap(call, 96, initial_indent="    ", subsequent_indent="        ")
         return "\n".join(lines)

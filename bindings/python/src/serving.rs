@@ -4,7 +4,7 @@
 
 use crate::{array, texts};
 use callback::{Callback, Line};
-use farcall_idl::{ArrayLayout, Body, Document, Interface, Layout, Mode, Scalar, Type};
+use farcall_idl::{ArrayLayout, Body, Document, Interface, Layout, Mode, Passed, Scalar, Type};
 use farcall_worker::{Callee, Caller, Failure, FailureKind, Source, run_worker_for};
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
@@ -183,6 +183,7 @@ fn call<'py>(
     let Body::Calls { args, .. } = &interface.body else {
         return Ok(lists);
     };
+    let args: Vec<usize> = args.iter().filter_map(Passed::param).collect();
     let arguments = PyList::new(py, args.iter().map(value))?;
     let is_returned =
         |param: &usize| interface.params[*param].mode == Mode::Out && !args.contains(param);

@@ -1,12 +1,15 @@
 """`farcall.linalg` and `numpy.linalg` agree."""
 
 import asyncio
+import multiprocessing
+import pickle
 import threading
 
 import farcall
 import numpy as np
 import pytest
-from farcall import linalg
+from farcall import _stacks, linalg
+from servers import LIBRARIES
 
 DTYPES = [np.float32, np.float64, np.complex64, np.complex128, np.int32, np.bool_]
 STACKS = [(), (3,), (2, 3), (0,), (40,)]
@@ -291,7 +294,7 @@ def test_the_next_call_is_good_after_an_error():
 def test_what_stays_here_is_numpys():
     assert linalg.norm is np.linalg.norm
     assert linalg.vector_norm is np.linalg.vector_norm
-    assert not hasattr(linalg, "tensorsolve")
+    assert not hasattr(linalg, "lapack_lite")
     assert linalg.LinAlgError is np.linalg.LinAlgError
 
 
@@ -303,6 +306,22 @@ def test_the_server_of_the_environment(library_server, monkeypatch):
     linalg.use(None)
     try:
         assert in_thread(work) == [1, 2]
+    finally:
+        linalg.use(None)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_child_process_connects_anew(library_server, monkeypatch, named):
+    monkeypatch.setenv("FARCALL_SERVER", library_server.address)
+    linalg.use(library_server.address if named else None)
+
+    def work():
+        assert linalg.inv(2 * GOOD)[0, 0] == 0.5
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            return pool.map(linalg.det, [2 * GOOD])
+
+    try:
+        assert in_thread(work) == [pytest.approx(4)]
     finally:
         linalg.use(None)
 
@@ -319,7 +338,8 @@ def test_without_a_server_the_error_says_what_to_do(monkeypatch):
 
 
 def test_a_server_without_lapack(start, nap_idl):
-    with linalg.using(start(nap_idl).address), pytest.raises(farcall.UnknownFunction):
+    unknown = pytest.raises(farcall.UnknownFunction, match=r"must serve libraries/linalg\.idl")
+    with linalg.using(start(nap_idl).address), unknown:
         linalg.inv(GOOD)
 
 
@@ -383,3 +403,59 @@ def in_thread(work):
     if error is not None:
         raise error
     return value
+
+
+def test_names_beside_the_decompositions(dtype):
+    a = regular(2, n=4, dtype=dtype)
+    for name in "pinv", "cond", "matrix_rank":
+        same(getattr(linalg, name)(a), getattr(np.linalg, name)(a), 1e-3)
+    square = regular(n=6, dtype=dtype)
+    if dtype is not np.bool_:
+        cube = square.reshape(2, 3, 6)
+        same(linalg.tensorinv(cube, 2), np.linalg.tensorinv(cube, 2), 1e-3)
+        b = matrix(2, 3, dtype=dtype)
+        same(linalg.tensorsolve(cube, b), np.linalg.tensorsolve(cube, b), 1e-3)
+
+
+def test_a_stack_is_one_call(monkeypatch):
+    sent, call = [], _stacks.call
+
+    def counted(name, **arguments):
+        sent.append((name, arguments["count"]))
+        return call(name, **arguments)
+
+    monkeypatch.setattr(_stacks, "call", counted)
+    stack = regular(3000, n=3, dtype=np.float64)
+    same(linalg.det(stack), np.linalg.det(stack))
+    same(linalg.solve(stack, stack), np.linalg.solve(stack, stack))
+    assert sent == [("linalg/dslogdet", 3000), ("linalg/dsolve", 3000)]
+    # A stack that is too large for the memory of a server is sent in parts.
+    monkeypatch.setattr(_stacks, "_BYTES_OF_A_CALL", 100_000)
+    same(linalg.inv(stack), np.linalg.inv(stack))
+    assert len(sent) == 2 + 5
+    assert sum(count for _, count in sent[2:]) == 3000
+
+
+def test_a_stack_with_threads_is_the_stack_without(start):
+    results = []
+    for pes in "1", "4":
+        process = start(LIBRARIES / "linalg.idl", options=["--pes", pes])
+        with linalg.using(process.connect()):
+            a = regular(500, n=40, dtype=np.complex128)
+            results.append((linalg.inv(a), linalg.eigh(a + np.swapaxes(a, 1, 2).conj())[0]))
+    for one, four in zip(*results, strict=True):
+        assert (one == four).all()
+
+
+def test_subclasses_and_pickles():
+    class Mine(np.ndarray):
+        pass
+
+    assert type(linalg.inv(GOOD.view(Mine))) is Mine
+    assert pickle.loads(pickle.dumps(linalg.solve)) is linalg.solve
+
+
+def test_a_broadcast_vector_for_a_stack():
+    a, b = regular(5, n=3, dtype=np.float64), np.arange(3.0)
+    same(linalg.solve(a, b), np.linalg.solve(a, b))
+    same(linalg.solve(a[0], np.ones((4, 3, 2))), np.linalg.solve(a[0], np.ones((4, 3, 2))))

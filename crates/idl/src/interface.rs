@@ -127,6 +127,42 @@ pub struct Interface {
     pub body: Body,
 }
 
+/// What is passed to a function of a library.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Passed {
+    /// An argument of the caller. A number below the number of parameters is an index into
+    /// [`Interface::params`]. Larger numbers continue with [`Interface::callbacks`].
+    Param(usize),
+    /// The same at each call.
+    Constant(Constant),
+}
+
+impl Passed {
+    /// The argument of the caller, if it is one.
+    pub fn param(&self) -> Option<usize> {
+        match self {
+            Passed::Param(param) => Some(*param),
+            Passed::Constant(_) => None,
+        }
+    }
+}
+
+/// A constant argument of `Calls`. C receives it by value, as its literals are, Fortran by
+/// reference.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Constant {
+    /// An `int`, or a `long` if it is too large for one.
+    Integer(i64),
+    /// A `double`.
+    Real(f64),
+    /// A `char`.
+    Character(u8),
+    /// A text, ended by NUL.
+    Text(String),
+    /// A pointer to nothing. In a callback, a pointer that the library passes and nobody reads.
+    Null,
+}
+
 /// The code that runs when the interface is called.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
@@ -136,9 +172,8 @@ pub enum Body {
         convention: Convention,
         /// Name of the function as in the interface file, before Fortran mangling.
         function: String,
-        /// Arguments in order. A number below the number of parameters is an index into
-        /// [`Interface::params`]. Larger numbers continue with [`Interface::callbacks`].
-        args: Vec<usize>,
+        /// Arguments in order.
+        args: Vec<Passed>,
         /// The OUT array of one element that receives the return value of the function.
         returns: Option<usize>,
     },
@@ -427,6 +462,10 @@ pub struct Callback {
     pub name: String,
     /// Parameters. Dimensions refer to the other parameters of the callback.
     pub params: Vec<Param>,
+    /// What the library passes: its parameters without the value, and `void *user` as NULL.
+    pub args: Vec<Passed>,
+    /// The last parameter, if the callback returns a value: an OUT array of one element.
+    pub returns: Option<usize>,
 }
 
 /// Memory order of a caller's matrix.
@@ -466,8 +505,8 @@ impl Callback {
             body: Body::Calls {
                 convention,
                 function: self.name.clone(),
-                args: (0..self.params.len()).collect(),
-                returns: None,
+                args: self.args.clone(),
+                returns: self.returns,
             },
         }
     }

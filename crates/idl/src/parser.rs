@@ -5,7 +5,7 @@
 
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::lexer::{Kind, Token, tokens};
-use crate::{Convention, Mode, Op, Type};
+use crate::{Constant, Convention, Mode, Op, Type};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -34,7 +34,7 @@ pub(crate) struct Function {
     /// From the name to the end of the body.
     pub(crate) span: Span,
     pub(crate) params: Vec<Parameter>,
-    pub(crate) callbacks: Vec<(Name, Vec<Parameter>)>,
+    pub(crate) callbacks: Vec<Callback>,
     pub(crate) options: Options,
     pub(crate) body: Body,
 }
@@ -59,10 +59,27 @@ pub(crate) enum Body {
     Calls {
         convention: Convention,
         function: Name,
-        args: Vec<Name>,
+        args: Vec<Passed>,
         returns: Option<Name>,
     },
     Code(String),
+}
+
+/// What `Calls` passes: a name, or a constant.
+#[derive(Debug)]
+pub(crate) enum Passed {
+    Name(Name),
+    Constant(Constant),
+}
+
+#[derive(Debug)]
+pub(crate) struct Callback {
+    pub(crate) name: Name,
+    pub(crate) params: Vec<Parameter>,
+    /// What the library passes: a parameter, or `None` for `void *user`.
+    pub(crate) args: Vec<Option<usize>>,
+    /// The parameter for the value.
+    pub(crate) returns: Option<usize>,
 }
 
 #[derive(Debug)]

@@ -3,7 +3,10 @@
 //! The text parses back to an equal interface. A server sends an interface to a client as this
 //! text; there is no other encoding.
 
-use crate::{Body, Class, Dim, Document, Expr, Interface, Library, Param, Range, StringLengths};
+use crate::{
+    Body, Class, Constant, Dim, Document, Expr, Interface, Library, Param, Passed, Range,
+    StringLengths,
+};
 use alloc::string::{String, ToString};
 use core::fmt::{self, Write};
 
@@ -32,18 +35,22 @@ impl Interface {
         text
     }
 
-    /// The text for a caller: [`Interface::text`] without the C text of a body and the names of
-    /// object files.
+    /// The text for a caller: [`Interface::text`] without the C text of a body, the names of object
+    /// files, and what only the library sees. The value of a callback is an OUT parameter.
     pub fn public_text(&self) -> String {
-        match &self.body {
-            Body::Code(_) => {
-                let mut public = self.clone();
-                public.body = Body::Code(String::new());
+        let mut public = self.clone();
+        match &mut public.body {
+            Body::Code(code) => {
+                code.clear();
                 public.required.clear();
-                public.text()
             }
-            Body::Calls { .. } => self.text(),
+            Body::Calls { args, .. } => args.retain(|arg| arg.param().is_some()),
         }
+        for callback in &mut public.callbacks {
+            callback.args = (0..callback.params.len()).map(Passed::Param).collect();
+            callback.returns = None;
+        }
+        public.text()
     }
 
     /// An expression of this interface as text.
@@ -80,20 +87,23 @@ impl Interface {
         }
         for callback in &self.callbacks {
             separate(f, &mut first)?;
+            if let Some(value) = callback.returns {
+                write!(f, "{} ", callback.params[value].ty.name())?;
+            }
             write!(f, "{}(", callback.name)?;
             let scope = Scope {
                 params: &callback.params,
                 elements: &[],
             };
             let mut first_inside = true;
-            for param in &callback.params {
-                if !first_inside {
-                    f.write_str(", ")?;
+            for arg in &callback.args {
+                separate_by_comma(f, &mut first_inside)?;
+                match arg.param() {
+                    Some(param) => write_param(f, &callback.params[param], &scope)?,
+                    None => f.write_str("void *user")?,
                 }
-                first_inside = false;
-                write_param(f, param, &scope)?;
             }
-            if callback.params.is_empty() {
+            if callback.args.is_empty() {
                 f.write_str("void")?;
             }
             f.write_str(")")?;
@@ -152,11 +162,11 @@ impl Interface {
         write!(f, "{function}(")?;
         let mut first = true;
         for arg in args {
-            if !first {
-                f.write_str(", ")?;
+            separate_by_comma(f, &mut first)?;
+            match arg {
+                Passed::Param(param) => f.write_str(self.argument_name(*param))?,
+                Passed::Constant(constant) => write_constant(f, constant)?,
             }
-            first = false;
-            f.write_str(self.argument_name(*arg))?;
         }
         f.write_str(");\n")
     }
@@ -235,6 +245,23 @@ fn separate(f: &mut impl Write, first: &mut bool) -> fmt::Result {
     f.write_str(if *first { "\n    " } else { ",\n    " })?;
     *first = false;
     Ok(())
+}
+
+fn separate_by_comma(f: &mut impl Write, first: &mut bool) -> fmt::Result {
+    f.write_str(if *first { "" } else { ", " })?;
+    *first = false;
+    Ok(())
+}
+
+fn write_constant(f: &mut impl Write, constant: &Constant) -> fmt::Result {
+    match constant {
+        Constant::Integer(value) => write!(f, "{value}"),
+        Constant::Real(value) => write!(f, "{value:?}"),
+        Constant::Character(code @ (b'\'' | b'\\')) => write!(f, "'\\{}'", char::from(*code)),
+        Constant::Character(code) => write!(f, "'{}'", char::from(*code)),
+        Constant::Text(text) => write_string(f, "", text, ""),
+        Constant::Null => f.write_str("NULL"),
+    }
 }
 
 fn write_common_options(

@@ -3,8 +3,8 @@
 //! refused.
 
 use farcall_idl::{
-    Body, Convention, Interface, Library, Mode, Parsed, Scalar, StringLengths, Type,
-    parse_document, parse_interface, render,
+    Body, Constant, Convention, Interface, Library, Mode, Parsed, Passed, Scalar, StringLengths,
+    Type, parse_document, parse_interface, render,
 };
 
 const SCALAPACK: &str = include_str!("fixtures/scalapack.idl");
@@ -188,4 +188,112 @@ fn the_body_can_be_kept_from_callers() {
     let public = parse_interface(&minimise.public_text()).unwrap();
     assert_eq!(public.params, minimise.params);
     assert_eq!(public.body, Body::Code(String::new()));
+}
+
+#[test]
+fn types_of_c_and_fortran_have_their_widths() {
+    let types = [
+        ("uint8_t", Type::UnsignedChar),
+        ("int16_t", Type::Short),
+        ("uint16_t", Type::UnsignedShort),
+        ("int32_t", Type::Int),
+        ("uint32_t", Type::UnsignedInt),
+        ("int64_t", Type::Long),
+        ("uint64_t", Type::UnsignedLong),
+        ("size_t", Type::UnsignedLong),
+        ("ssize_t", Type::Long),
+        ("ptrdiff_t", Type::Long),
+        ("bool", Type::UnsignedChar),
+        ("LOGICAL", Type::Int),
+        ("const double", Type::Double),
+        ("const unsigned char", Type::UnsignedChar),
+    ];
+    for (name, ty) in types {
+        let text =
+            format!("Define f(IN {name} x, IN int n, OUT {name} *y) Calls \"C\" f(x, n, y);");
+        let parsed = parse_interface(&text).unwrap();
+        assert_eq!(
+            (parsed.params[0].ty, parsed.params[2].ty),
+            (ty, ty),
+            "{name}"
+        );
+        // The text for callers has only the words that earlier versions know.
+        assert_eq!(parse_interface(&parsed.public_text()).unwrap(), parsed);
+        assert!(!parsed.public_text().contains("_t "));
+    }
+    // A parameter may have such a name.
+    assert!(parse_interface("Define f(IN int logical) Calls \"C\" f(logical);").is_ok());
+}
+
+#[test]
+fn an_unknown_type_suggests_a_known_one() {
+    for (wrong, right) in [
+        ("duoble", "double"),
+        ("sizet", "size_t"),
+        ("uint32", "uint32_t"),
+        ("integer", "int"),
+        ("real", "float"),
+        ("complex16", "dcomplex"),
+        ("float64", "double"),
+    ] {
+        let parsed = parse_document(&format!("Define f(IN {wrong} x) Calls \"C\" f(x);"));
+        let help = format!("did you mean `{right}`?");
+        let found = parsed
+            .diagnostics
+            .iter()
+            .any(|one| one.help.as_deref() == Some(&help));
+        assert!(found, "{wrong}: {:?}", parsed.diagnostics);
+    }
+}
+
+#[test]
+fn constants_are_passed_and_not_shown_to_callers() {
+    let text = "Define f(IN double x, OUT double *y)\n    \
+                Calls \"C\" y = f(x, -3, 2.5, 'N', \"a \\\"b\\\"\", NULL);";
+    let parsed = parse_interface(text).unwrap();
+    let Body::Calls { args, .. } = &parsed.body else {
+        panic!("no function");
+    };
+    let constants: Vec<_> = args.iter().filter(|arg| arg.param().is_none()).collect();
+    let expected = [
+        Constant::Integer(-3),
+        Constant::Real(2.5),
+        Constant::Character(b'N'),
+        Constant::Text("a \"b\"".to_string()),
+        Constant::Null,
+    ];
+    assert!(constants.into_iter().eq(&expected.map(Passed::Constant)));
+    assert!(parsed.public_text().contains("y = f(x);"));
+    // A file that went through the preprocessor.
+    let expanded = parse_interface(&text.replace("NULL", "((void *)0)")).unwrap();
+    assert_eq!(expanded, parsed);
+}
+
+#[test]
+fn a_callback_returns_a_value_and_takes_a_pointer_of_the_library() {
+    let text = "Define g(IN double a, OUT double *b, double f(IN double x, void *user), \
+                stop(IN int k)) Calls \"C\" b = g(f, a, NULL);";
+    let parsed = parse_interface(text).unwrap();
+    let f = &parsed.callbacks[0];
+    assert_eq!(f.returns, Some(1));
+    let null = Passed::Constant(Constant::Null);
+    assert_eq!(f.args, [Passed::Param(0), null]);
+    assert_eq!(parsed.callbacks[1].returns, None);
+    assert_eq!(parse_interface(&parsed.text()).unwrap(), parsed);
+    // Callers, also older ones, fill an OUT argument or return it.
+    let public = parse_interface(&parsed.public_text()).unwrap();
+    let seen: Vec<_> = public.callbacks[0]
+        .params
+        .iter()
+        .map(|p| (p.name.as_str(), p.mode))
+        .collect();
+    assert_eq!(seen, [("x", Mode::In), ("value", Mode::Out)]);
+    assert_eq!(public.callbacks[0].returns, None);
+    let error = parse_interface("Define g(string f(IN int n)) Calls \"C\" g(f);").unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("the value of a callback is a number"),
+        "{error}"
+    );
 }

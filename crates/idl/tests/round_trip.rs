@@ -2,8 +2,8 @@
 //! parses back to an equal interface. No text and no scalars cause a panic.
 
 use farcall_idl::{
-    Body, Convention, Dim, Expr, Interface, Mode, Op, Param, Range, Scalar, Severity, Type,
-    parse_document, parse_interface,
+    Body, Constant, Convention, Dim, Expr, Interface, Mode, Op, Param, Passed, Range, Scalar,
+    Severity, Type, parse_document, parse_interface,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -112,6 +112,16 @@ fn text() -> impl Strategy<Value = Option<String>> {
     prop::option::of("[ -~\n\té]{0,20}")
 }
 
+fn constant() -> impl Strategy<Value = Constant> {
+    prop_oneof![
+        (-i64::MAX..=i64::MAX).prop_map(Constant::Integer),
+        (-1e300..1e300f64).prop_map(Constant::Real),
+        (b' '..=b'~').prop_map(Constant::Character),
+        "[ -~\n\té]{0,20}".prop_map(Constant::Text),
+        Just(Constant::Null),
+    ]
+}
+
 fn interface() -> impl Strategy<Value = Interface> {
     let costs = (
         prop::option::of(cost()),
@@ -132,8 +142,9 @@ fn interface() -> impl Strategy<Value = Interface> {
         costs,
         texts,
         flags,
+        vec(constant(), 0..3),
     )
-        .prop_map(|(arrays, costs, texts, flags)| {
+        .prop_map(|(arrays, costs, texts, flags, constants)| {
             let scalar = Param {
                 name: String::new(),
                 mode: Mode::In,
@@ -147,7 +158,8 @@ fn interface() -> impl Strategy<Value = Interface> {
             for (index, param) in params.iter_mut().enumerate() {
                 param.name = format!("p{index}");
             }
-            let args = (0..params.len()).rev().collect();
+            let mut args: Vec<_> = (0..params.len()).rev().map(Passed::Param).collect();
+            args.extend(constants.into_iter().map(Passed::Constant));
             Interface {
                 class: None,
                 module: flags.2,
@@ -222,7 +234,8 @@ proptest! {
         words in vec(prop::sample::select(vec![
             "Define", "f", "(", ")", "IN", "OUT", "int", "double", "n", "a", "[", "]", ":", ",",
             "*", "+", "^", "?", "{", "}", "{}", "Calls", "\"C\"", ";", "DefClass", "DefMethod",
-            "3", "Module", "Library", "\"x\"", "CalcOrder", "=", "'N'", "void", "unsigned",
+            "3", "-1", "2.5", "NULL", "const", "size_t", "bool", "Module", "Library", "\"x\"",
+            "CalcOrder", "=", "'N'", "void", "unsigned",
         ]), 0..60)
     ) {
         let text = words.join(" ");

@@ -5,8 +5,10 @@ pub(crate) mod callback;
 
 use crate::compile::{bodies, symbol};
 use crate::loader::{LoadError, Loaded};
+use crate::texts::ended;
 use farcall_idl::{
-    Body, Convention, Document, Interface, Library, Mode, Param, StringLengths, Type,
+    Body, Constant, Convention, Document, Interface, Library, Mode, Param, Passed, StringLengths,
+    Type,
 };
 use libffi::middle::{Cif, Type as FfiType};
 use std::collections::HashMap;
@@ -90,6 +92,63 @@ unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
+/// The value of a constant argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fixed {
+    Int(i32),
+    Long(i64),
+    /// The bits of a number.
+    Double(u64),
+    Character(u8),
+    /// An address, or the length of a text.
+    Word(usize),
+}
+
+impl Fixed {
+    fn new(constant: &Constant) -> Fixed {
+        match constant {
+            Constant::Integer(value) => {
+                i32::try_from(*value).map_or(Fixed::Long(*value), Fixed::Int)
+            }
+            Constant::Real(value) => Fixed::Double(value.to_bits()),
+            Constant::Character(code) => Fixed::Character(*code),
+            Constant::Text(text) => Fixed::at(ended(text)),
+            Constant::Null => Fixed::Word(0),
+        }
+    }
+
+    /// The address of memory that is never freed, because the binding is not either.
+    fn at<T: ?Sized>(memory: Box<T>) -> Fixed {
+        Fixed::Word(
+            (&raw const *Box::leak(memory))
+                .cast::<u8>()
+                .expose_provenance(),
+        )
+    }
+
+    /// What Fortran receives: the address of a value, and the length of a text.
+    fn by_reference(constant: &Constant) -> (Fixed, Option<Fixed>) {
+        match (Fixed::new(constant), constant) {
+            (text, Constant::Text(characters)) => (text, Some(Fixed::Word(characters.len()))),
+            (Fixed::Int(value), _) => (Fixed::at(Box::new(value)), None),
+            (Fixed::Long(value), _) => (Fixed::at(Box::new(value)), None),
+            (Fixed::Double(bits), _) => (Fixed::at(Box::new(f64::from_bits(bits))), None),
+            (Fixed::Character(code), _) => (Fixed::at(Box::new(code)), Some(Fixed::Word(1))),
+            (null @ Fixed::Word(_), _) => (null, None),
+        }
+    }
+
+    fn ffi(self) -> FfiType {
+        match self {
+            Fixed::Int(_) => FfiType::i32(),
+            Fixed::Long(_) => FfiType::i64(),
+            Fixed::Double(_) => FfiType::f64(),
+            Fixed::Character(_) => FfiType::i8(),
+            Fixed::Word(_) => FfiType::pointer(),
+        }
+    }
+}
+
 /// The source of one argument of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Argument {
@@ -109,6 +168,8 @@ pub(crate) enum Argument {
     Stream { param: usize, mode: Mode },
     /// The address of an array in the call buffer, by its index among the arrays.
     Array { array: usize },
+    /// The same at each call.
+    Constant(Fixed),
     /// A function of the caller, by its index among the callbacks.
     Function { callback: usize },
     /// Hidden length of a text.
@@ -359,60 +420,27 @@ pub(crate) fn arguments(
     lengths: StringLengths,
 ) -> Result<Vec<Argument>, &'static str> {
     let ordinals = Ordinals::of(interface);
-    let all: Vec<usize>;
+    let all: Vec<Passed>;
     let (fortran, order) = match &interface.body {
         Body::Calls {
             convention, args, ..
         } => (*convention == Convention::Fortran, args),
         Body::Code(_) => {
-            all = (0..interface.params.len() + interface.callbacks.len()).collect();
+            let count = interface.params.len() + interface.callbacks.len();
+            all = (0..count).map(Passed::Param).collect();
             (false, &all)
         }
     };
     let mut arguments = Vec::with_capacity(order.len() * 2);
     let mut hidden = Vec::new();
-    for &param in order {
-        let Some(Param { ty, mode, .. }) = interface.params.get(param) else {
-            let callback = param - interface.params.len();
-            arguments.push(Argument::Function { callback });
-            continue;
-        };
-        let ty = *ty;
-        if interface.params[param].is_texts() {
-            if fortran {
-                return Err(
-                    "an array of Fortran strings needs a length: write string[length] a[n]",
-                );
+    for passed in order {
+        let (argument, length) = match passed {
+            Passed::Param(param) => of_param(interface, *param, &ordinals, fortran)?,
+            Passed::Constant(constant) if fortran => {
+                let (value, length) = Fixed::by_reference(constant);
+                (Argument::Constant(value), length.map(Argument::Constant))
             }
-            arguments.push(Argument::Texts { param });
-            continue;
-        }
-        let mode = *mode;
-        let (argument, length) = match (ordinals.array(param), ty) {
-            (Some(array), Type::FixedString) if fortran => (
-                Argument::BlankTexts { array, mode },
-                Some(Argument::RowLength { array }),
-            ),
-            (Some(array), Type::FixedString) => (Argument::FixedTexts { array, mode }, None),
-            (Some(array), Type::Char) => (
-                Argument::Array { array },
-                Some(Argument::RowLength { array }),
-            ),
-            (Some(array), _) => (Argument::Array { array }, None),
-            (None, Type::FilePointer) if fortran => {
-                return Err("Fortran cannot use a filepointer parameter; use filename");
-            }
-            (None, Type::FilePointer) => (Argument::Stream { param, mode }, None),
-            (None, Type::String | Type::Filename) => (
-                Argument::Text { param },
-                Some(Argument::TextLength { param }),
-            ),
-            (None, Type::Char) if fortran => (
-                Argument::Reference { param, ty },
-                Some(Argument::OneCharacter),
-            ),
-            (None, _) if fortran => (Argument::Reference { param, ty }, None),
-            (None, _) => (Argument::Value { param, ty }, None),
+            Passed::Constant(constant) => (Argument::Constant(Fixed::new(constant)), None),
         };
         arguments.push(argument);
         match lengths {
@@ -425,9 +453,56 @@ pub(crate) fn arguments(
     Ok(arguments)
 }
 
+/// The argument for a parameter or a callback, and its hidden length in Fortran.
+fn of_param(
+    interface: &Interface,
+    param: usize,
+    ordinals: &Ordinals,
+    fortran: bool,
+) -> Result<(Argument, Option<Argument>), &'static str> {
+    let Some(Param { ty, mode, .. }) = interface.params.get(param) else {
+        let callback = param - interface.params.len();
+        return Ok((Argument::Function { callback }, None));
+    };
+    let (ty, mode) = (*ty, *mode);
+    if interface.params[param].is_texts() {
+        return match fortran {
+            true => Err("an array of Fortran strings needs a length: write string[length] a[n]"),
+            false => Ok((Argument::Texts { param }, None)),
+        };
+    }
+    Ok(match (ordinals.array(param), ty) {
+        (Some(array), Type::FixedString) if fortran => (
+            Argument::BlankTexts { array, mode },
+            Some(Argument::RowLength { array }),
+        ),
+        (Some(array), Type::FixedString) => (Argument::FixedTexts { array, mode }, None),
+        (Some(array), Type::Char) => (
+            Argument::Array { array },
+            Some(Argument::RowLength { array }),
+        ),
+        (Some(array), _) => (Argument::Array { array }, None),
+        (None, Type::FilePointer) if fortran => {
+            return Err("Fortran cannot use a filepointer parameter; use filename");
+        }
+        (None, Type::FilePointer) => (Argument::Stream { param, mode }, None),
+        (None, Type::String | Type::Filename) => (
+            Argument::Text { param },
+            Some(Argument::TextLength { param }),
+        ),
+        (None, Type::Char) if fortran => (
+            Argument::Reference { param, ty },
+            Some(Argument::OneCharacter),
+        ),
+        (None, _) if fortran => (Argument::Reference { param, ty }, None),
+        (None, _) => (Argument::Value { param, ty }, None),
+    })
+}
+
 pub(crate) fn ffi_argument(argument: Argument) -> FfiType {
     match argument {
         Argument::Value { ty, .. } => ffi_type(ty),
+        Argument::Constant(value) => value.ffi(),
         Argument::TextLength { .. } | Argument::OneCharacter | Argument::RowLength { .. } => {
             FfiType::usize()
         }

@@ -183,12 +183,18 @@ fn build(
     let linker = document.linker.as_deref().unwrap_or(&cc);
     let mut link = command(linker);
     link.args(["-shared", "-o"]).arg(&library).arg(&object);
-    link.args(link_arguments(document, unit));
+    link.args(link_arguments(
+        document,
+        unit,
+        &std::path::absolute(folder)?,
+    ));
     run(link.current_dir(folder), linker)?;
     Ok(())
 }
 
-fn link_arguments(document: &Document, unit: &Unit<'_>) -> Vec<String> {
+/// The libraries, so that the bodies find them from any folder: as when they are loaded, names with
+/// `/` start at the folder of the file, and others are searched there first.
+fn link_arguments(document: &Document, unit: &Unit<'_>, folder: &Path) -> Vec<String> {
     let mut arguments: Vec<String> = Vec::new();
     let functions = unit.functions.iter();
     let required = functions.flat_map(|(_, interface)| &interface.required);
@@ -207,11 +213,23 @@ fn link_arguments(document: &Document, unit: &Unit<'_>) -> Vec<String> {
             Library::Library(name) if name.starts_with('-') => {
                 arguments.extend(name.split_whitespace().map(String::from));
             }
-            Library::Library(name) if name.contains('/') => arguments.push(name.clone()),
-            Library::Library(name) => arguments.push(format!("-l:{name}")),
+            Library::Library(name) if name.contains('/') => {
+                let path = folder.join(name);
+                arguments.push(path.to_string_lossy().into_owned());
+                arguments.extend(path.parent().map(search_at_run_time));
+            }
+            Library::Library(name) => {
+                arguments.push(format!("-L{}", folder.display()));
+                arguments.push(format!("-l:{name}"));
+                arguments.push(search_at_run_time(folder));
+            }
         }
     }
     arguments
+}
+
+fn search_at_run_time(folder: &Path) -> String {
+    format!("-Wl,-rpath,{}", folder.display())
 }
 
 fn command(words: &str) -> Command {
@@ -226,12 +244,15 @@ fn run(command: &mut Command, name: &str) -> Result<(), CompileError> {
         command: name.to_string(),
         error,
     })?;
-    if output.status.success() {
-        return Ok(());
-    }
     let messages = String::from_utf8_lossy(&output.stderr)
         .trim_end()
         .to_string();
+    if output.status.success() {
+        if !messages.is_empty() {
+            eprintln!("{messages}");
+        }
+        return Ok(());
+    }
     Err(CompileError::Failed {
         command: name.to_string(),
         messages,
@@ -270,8 +291,13 @@ fn text(document: &Document, unit: &Unit<'_>) -> String {
 
 /// The declaration of a callback as a parameter of the body.
 fn function(callback: &Callback) -> String {
-    let params = list(callback.params.iter().map(declaration));
-    format!("void (*{})({params})", callback.name)
+    let params = callback.args.iter().map(|arg| match arg.param() {
+        Some(param) => declaration(&callback.params[param]),
+        None => "void *".to_string(),
+    });
+    let value = callback.returns.map(|param| callback.params[param].ty);
+    let value = value.map_or("void", c_type);
+    format!("{value} (*{})({})", callback.name, list(params))
 }
 
 fn list(params: impl Iterator<Item = String>) -> String {
@@ -282,16 +308,22 @@ fn list(params: impl Iterator<Item = String>) -> String {
     }
 }
 
-fn declaration(param: &Param) -> String {
-    let ty = match param.ty {
+fn c_type(ty: Type) -> &'static str {
+    match ty {
         Type::LongLong => "long long",
         Type::UnsignedLongLong => "unsigned long long",
         Type::SComplex => "float _Complex",
         Type::DComplex => "double _Complex",
-        Type::FixedString if param.mode != Mode::In => "char *",
         Type::String | Type::FixedString | Type::Filename => "const char *",
         Type::FilePointer => "FILE *",
         other => other.name(),
+    }
+}
+
+fn declaration(param: &Param) -> String {
+    let ty = match param.ty {
+        Type::FixedString if param.mode != Mode::In => "char *",
+        ty => c_type(ty),
     };
     let pointer = if param.is_scalar() { "" } else { "*" };
     format!("{ty} {pointer}{}", param.name)

@@ -4,7 +4,7 @@
 
 use crate::Binding;
 use crate::bind::callback::{Activation, Caller};
-use crate::bind::{Argument, Function};
+use crate::bind::{Argument, Fixed, Function};
 use crate::texts::{FixedTexts, TextArray, ended};
 use crate::xerbla::{self, WrongArgument};
 use farcall_idl::{Layout, Mode, Scalar, Type};
@@ -52,6 +52,18 @@ impl Slot {
     fn size(size: usize) -> Slot {
         let mut slot = Slot::default();
         slot.set(size.to_ne_bytes());
+        slot
+    }
+
+    fn fixed(value: Fixed) -> Slot {
+        let mut slot = Slot::default();
+        match value {
+            Fixed::Int(value) => slot.set(value.to_ne_bytes()),
+            Fixed::Long(value) => slot.set(value.to_ne_bytes()),
+            Fixed::Double(bits) => slot.set(bits.to_ne_bytes()),
+            Fixed::Character(code) => slot.set([code]),
+            Fixed::Word(value) => slot.set(value.to_ne_bytes()),
+        }
         slot
     }
 
@@ -125,6 +137,7 @@ impl CallMemory {
                 self.streams.push(stream);
                 address
             }
+            Argument::Constant(value) => Slot::fixed(value),
             Argument::TextLength { param } => Slot::size(text(scalars, param)?.len()),
             Argument::OneCharacter => Slot::size(1),
             // These arguments do not depend on scalars.

@@ -67,8 +67,8 @@ impl WrongArgument {
             Body::Calls { function, args, .. } if function.eq_ignore_ascii_case(routine) => {
                 usize::try_from(i64::from(*number) - 1)
                     .ok()
-                    .and_then(|index| args.get(index))
-                    .and_then(|param| interface.params.get(*param))
+                    .and_then(|index| args.get(index)?.param())
+                    .and_then(|param| interface.params.get(param))
                     .map(|param| format!(" (`{}`)", param.name))
             }
             _ => None,

@@ -26,6 +26,7 @@ const GENERATED: &[&str] = &[
     "libraries/blas.idl",
     "libraries/fft.idl",
     "libraries/lapack.idl",
+    "libraries/linalg.idl",
 ];
 
 /// Folders with text of other projects.

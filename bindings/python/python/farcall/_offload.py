@@ -1,21 +1,21 @@
-"""The server of `farcall.linalg` and `farcall.fft`, and calls that overlap."""
+"""The server of `farcall.linalg` and `farcall.fft`, and their calls of it."""
 
-import collections
 import contextlib
 import contextvars
+import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from ._errors import ConnectionError  # noqa: A004
-from ._native import Future, Server, connect
-
-# Enough calls to hide the round trip, few enough for the memory of both ends.
-_OUTSTANDING = 16
-
+from ._errors import ConnectionError, UnknownFunction  # noqa: A004
+from ._native import Server, connect
 
 _lock = threading.Lock()
 _for_all: Server | None = None
+# The address of the server for all, if `use` was given one.
+_address: str | None = None
+# Whether the program made the connection: a child process cannot make it again.
+_is_given = False
 _for_block: contextvars.ContextVar[Server | None] = contextvars.ContextVar(
     "farcall_offload", default=None
 )
@@ -27,10 +27,23 @@ def use(server: Server | str | None) -> None:
     `server` is a connection or an address. With None, the next call connects to the server that
     the environment names, as `farcall.connect()` does.
     """
-    global _for_all  # noqa: PLW0603
+    global _for_all, _address, _is_given  # noqa: PLW0603
     connection = connect(server) if isinstance(server, str) else server
     with _lock:
         _for_all = connection
+        _address = server if isinstance(server, str) else None
+        _is_given = isinstance(server, Server)
+
+
+def _after_fork() -> None:
+    """A child process connects anew."""
+    global _for_all, _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+    if not _is_given:
+        _for_all = None
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextlib.contextmanager
@@ -53,7 +66,7 @@ def current_server() -> Server:
     with _lock:
         if _for_all is None:
             try:
-                _for_all = connect()
+                _for_all = connect(_address) if _address else connect()
             except ConnectionError as error:
                 raise ConnectionError(
                     f"{error}; or name the server of farcall.linalg and farcall.fft: "
@@ -64,16 +77,9 @@ def current_server() -> Server:
 
 def call(name: str, **arguments: Any) -> Any:
     """The result of one call."""
-    return current_server().function(name)(**arguments)
-
-
-def calls(name: str, jobs: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
-    """The results of calls in the order of the arguments, several under way at a time."""
-    function = current_server().function(name)
-    waiting: collections.deque[Future] = collections.deque()
-    for job in jobs:
-        if len(waiting) == _OUTSTANDING:
-            yield waiting.popleft().result()
-        waiting.append(function.call_async(**job))
-    while waiting:
-        yield waiting.popleft().result()
+    try:
+        function = current_server().function(name)
+    except UnknownFunction as error:
+        module = name.partition("/")[0]
+        raise UnknownFunction(f"{error}; the server must serve libraries/{module}.idl") from error
+    return function(**arguments)

@@ -6,7 +6,7 @@ use super::Checker;
 use super::resolve::{Kind, Resolver, Shape};
 use crate::diagnostic::Diagnostic;
 use crate::parser::{self, Function, Name, Parameter};
-use crate::{Body, Callback, ElementRef, Interface, Mode, Op, Param};
+use crate::{Body, Callback, Constant, ElementRef, Interface, Mode, Op, Param, Passed};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -32,7 +32,7 @@ impl Checker<'_> {
             parameters
                 .iter()
                 .map(|param| &param.name)
-                .chain(callbacks.iter().map(|c| &c.0)),
+                .chain(callbacks.iter().map(|callback| &callback.name)),
         );
         let mut element_refs = Vec::new();
         let params = self.parameters(&parameters, Some(&mut element_refs));
@@ -115,9 +115,10 @@ impl Checker<'_> {
         params
     }
 
-    fn callbacks(&mut self, callbacks: &[(Name, Vec<Parameter>)]) -> Vec<Callback> {
+    fn callbacks(&mut self, callbacks: &[parser::Callback]) -> Vec<Callback> {
         let mut checked = Vec::with_capacity(callbacks.len());
-        for (name, parameters) in callbacks {
+        for callback in callbacks {
+            let (name, parameters) = (&callback.name, &callback.params);
             self.distinct(parameters.iter().map(|parameter| &parameter.name));
             let params = self.parameters(parameters, None);
             for (parameter, param) in parameters.iter().zip(&params) {
@@ -129,6 +130,8 @@ impl Checker<'_> {
             checked.push(Callback {
                 name: name.text.clone(),
                 params,
+                args: callback.args.iter().map(passed).collect(),
+                returns: callback.returns,
             });
         }
         checked
@@ -158,8 +161,13 @@ impl Checker<'_> {
             .into_iter()
             .chain(callbacks.iter().map(|callback| callback.name.as_str()))
             .collect();
-        let args: Vec<Option<usize>> = args.iter().map(|arg| self.argument(arg, &names)).collect();
-        let args = args.into_iter().collect::<Option<Vec<usize>>>()?;
+        let args: Vec<Option<Passed>> = (args.into_iter())
+            .map(|arg| match arg {
+                parser::Passed::Name(name) => self.argument(&name, &names).map(Passed::Param),
+                parser::Passed::Constant(constant) => Some(Passed::Constant(constant)),
+            })
+            .collect();
+        let args = args.into_iter().collect::<Option<Vec<Passed>>>()?;
         let returns = match returns {
             None => None,
             Some(name) => Some(self.value(&name, &names, params)?),
@@ -209,7 +217,7 @@ impl Checker<'_> {
             return;
         };
         for (index, parameter) in parameters.iter().enumerate() {
-            let passed = args.contains(&index) || *returns == Some(index);
+            let passed = args.contains(&Passed::Param(index)) || *returns == Some(index);
             if passed || is_used(interface, index) {
                 continue;
             }
@@ -250,6 +258,11 @@ fn is_used(interface: &Interface, index: usize) -> bool {
         .into_iter()
         .flatten()
         .any(uses)
+}
+
+/// What the library passes to a callback: a parameter, or a pointer that nobody reads.
+fn passed(param: &Option<usize>) -> Passed {
+    param.map_or(Passed::Constant(Constant::Null), Passed::Param)
 }
 
 /// The name of a mode or type, quoted for a message.

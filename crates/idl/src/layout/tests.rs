@@ -45,7 +45,7 @@ fn upto(size: Op, end: Op) -> Dim {
 }
 
 fn interface(params: Vec<Param>) -> Interface {
-    let args = (0..params.len()).collect();
+    let args = (0..params.len()).map(crate::Passed::Param).collect();
     Interface {
         class: None,
         module: Some("lapack".to_string()),

@@ -1,10 +1,10 @@
 //! Parses a function: name, parameters, options, body. `check` decides what they mean. After an
 //! unknown option, the parser continues with the next one.
 
-use super::{Body, Function, MAX_PARAMS, Name, Options, Parse, Parser, Span};
-use crate::Convention;
+use super::{Body, Function, MAX_PARAMS, Options, Parse, Parser, Passed, Span};
 use crate::diagnostic::Diagnostic;
 use crate::lexer::Kind;
+use crate::{Constant, Convention};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -65,14 +65,14 @@ impl Parser<'_> {
     }
 
     /// Whether the list has no parameters: `)` or `void)`.
-    fn takes_void_list(&mut self) -> bool {
+    pub(super) fn takes_void_list(&mut self) -> bool {
         if self.word_ahead(0) == Some("void") && self.is_ahead(1, ")") {
             self.advance();
         }
         self.take(")")
     }
 
-    fn expect_end_of_list(&mut self) -> Parse<()> {
+    pub(super) fn expect_end_of_list(&mut self) -> Parse<()> {
         if self.take(")") {
             return Ok(());
         }
@@ -81,29 +81,12 @@ impl Parser<'_> {
         self.fail(diagnostic)
     }
 
-    fn bounded(&mut self, count: usize) -> Parse<()> {
+    pub(super) fn bounded(&mut self, count: usize) -> Parse<()> {
         if count <= MAX_PARAMS {
             return Ok(());
         }
         let diagnostic = Diagnostic::error(self.span(), "too many parameters");
         self.fail(diagnostic)
-    }
-
-    fn callback(&mut self) -> Parse<(Name, Vec<super::Parameter>)> {
-        let name = self.name("the name of the callback")?;
-        self.expect("(")?;
-        let mut params = Vec::new();
-        if !self.takes_void_list() {
-            loop {
-                params.push(self.parameter()?);
-                self.bounded(params.len())?;
-                if !self.take(",") {
-                    break;
-                }
-            }
-            self.expect_end_of_list()?;
-        }
-        Ok((name, params))
     }
 
     /// Options in any order. The description is a string without a word before it.
@@ -232,14 +215,10 @@ impl Parser<'_> {
         let mut args = Vec::new();
         if !self.take(")") {
             loop {
-                if let Kind::Integer(_) | Kind::Real(_) | Kind::Text | Kind::Char(_) =
-                    self.token(0).kind
-                {
-                    let message = "an argument is the name of a parameter";
-                    let diagnostic = Diagnostic::error(self.span(), message);
-                    return self.fail(diagnostic.help("pass a constant from a `{ C }` body"));
-                }
-                args.push(self.name("the name of a parameter")?);
+                args.push(match self.constant()? {
+                    Some(constant) => Passed::Constant(constant),
+                    None => Passed::Name(self.name("the name of a parameter, or a constant")?),
+                });
                 self.bounded(args.len())?;
                 if !self.take(",") {
                     break;
@@ -254,6 +233,45 @@ impl Parser<'_> {
             args,
             returns,
         })
+    }
+
+    /// A constant argument: a number, a character, a text or `NULL`.
+    fn constant(&mut self) -> Parse<Option<Constant>> {
+        if self.takes_null() {
+            return Ok(Some(Constant::Null));
+        }
+        let negative = self.is("-");
+        let constant = match (&self.token(usize::from(negative)).kind, negative) {
+            (Kind::Integer(value), false) => Constant::Integer(*value),
+            (Kind::Integer(value), true) => Constant::Integer(value.saturating_neg()),
+            (Kind::Real(value), false) => Constant::Real(*value),
+            (Kind::Real(value), true) => Constant::Real(-value),
+            (Kind::Char(value), false) => Constant::Character(*value),
+            (Kind::Text, false) => return Ok(Some(Constant::Text(self.text("a text")?.text))),
+            _ => return Ok(None),
+        };
+        if negative {
+            self.advance();
+        }
+        self.advance();
+        Ok(Some(constant))
+    }
+
+    /// Takes `NULL`, or what the preprocessor makes of it: `((void *)0)`.
+    fn takes_null(&mut self) -> bool {
+        let is_word = self.word_ahead(0) == Some("NULL");
+        let is_cast = self.is("(")
+            && self.is_ahead(1, "(")
+            && self.word_ahead(2) == Some("void")
+            && self.is_ahead(3, "*")
+            && self.is_ahead(4, ")")
+            && self.token(5).kind == Kind::Integer(0)
+            && self.is_ahead(6, ")");
+        let tokens = if is_cast { 7 } else { usize::from(is_word) };
+        for _ in 0..tokens {
+            self.advance();
+        }
+        is_word || is_cast
     }
 
     fn convention(&mut self) -> Parse<Convention> {

@@ -1,9 +1,10 @@
 //! Parses parameters: modes and types in any order, then a declarator as in C. `check` decides
 //! which combinations are allowed. A word that is unknown is reported once.
 
-use super::{Dimension, Name, Parameter, Parse, Parser, Span};
+use super::{Callback, Dimension, Name, Parameter, Parse, Parser, Span};
 use crate::diagnostic::Diagnostic;
 use crate::{MAX_RANK, Mode, Type};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Words for the direction, in upper or lower case.
@@ -16,6 +17,44 @@ const MODES: [(&str, Mode); 8] = [
     ("mode_out", Mode::Out),
     ("mode_inout", Mode::InOut),
     ("mode_work", Mode::Work),
+];
+
+/// Names of C and Fortran for types that have another name here. A `bool` is 0 or 1.
+const OTHER_NAMES: [(&str, &[&str]); 16] = [
+    ("uint8_t", &["unsigned", "char"]),
+    ("int16_t", &["short"]),
+    ("uint16_t", &["unsigned", "short"]),
+    ("int32_t", &["int"]),
+    ("uint32_t", &["unsigned", "int"]),
+    ("int64_t", &["long"]),
+    ("uint64_t", &["unsigned", "long"]),
+    ("size_t", &["unsigned", "long"]),
+    ("ssize_t", &["long"]),
+    ("ptrdiff_t", &["long"]),
+    ("intptr_t", &["long"]),
+    ("uintptr_t", &["unsigned", "long"]),
+    ("bool", &["unsigned", "char"]),
+    ("_Bool", &["unsigned", "char"]),
+    ("logical", &["int"]),
+    ("LOGICAL", &["int"]),
+];
+
+/// Words of other languages that are no types here, and what is meant.
+const FOREIGN: [(&str, &str); 14] = [
+    ("integer", "int"),
+    ("INTEGER", "int"),
+    ("real", "float"),
+    ("REAL", "float"),
+    ("complex", "scomplex"),
+    ("COMPLEX", "scomplex"),
+    ("complex16", "dcomplex"),
+    ("complex64", "scomplex"),
+    ("complex128", "dcomplex"),
+    ("float32", "float"),
+    ("float64", "double"),
+    ("boolean", "bool"),
+    ("byte", "char"),
+    ("str", "string"),
 ];
 
 /// Words of which types consist.
@@ -58,7 +97,28 @@ fn mode_word(word: &str) -> Option<Mode> {
 }
 
 fn is_specifier(word: &str) -> bool {
-    mode_word(word).is_some() || TYPES.contains(&word) || is_flag(word)
+    mode_word(word).is_some() || is_type(word) || is_flag(word) || word == "const"
+}
+
+/// Whether the word is a type or a part of one.
+fn is_type(word: &str) -> bool {
+    TYPES.contains(&word) || other_name(word).is_some()
+}
+
+fn other_name(word: &str) -> Option<&'static [&'static str]> {
+    let mut names = OTHER_NAMES.iter();
+    names
+        .find(|(name, _)| *name == word)
+        .map(|(_, words)| *words)
+}
+
+/// The name of the parameter for the value of a callback: `value`, or one like it.
+fn value_name(params: &[Parameter]) -> String {
+    let mut name = String::from("value");
+    while params.iter().any(|param| param.name.text == name) {
+        name.push('_');
+    }
+    name
 }
 
 fn is_flag(word: &str) -> bool {
@@ -66,9 +126,96 @@ fn is_flag(word: &str) -> bool {
 }
 
 impl<'a> Parser<'a> {
-    /// Whether a callback follows: a name and a list of parameters.
+    /// Whether a callback follows: the type of its value, if it has one, a name and a list of
+    /// parameters.
     pub(super) fn is_callback(&self) -> bool {
-        self.word_ahead(0).is_some_and(|word| !is_specifier(word)) && self.is_ahead(1, "(")
+        let is_type = |ahead: &usize| self.word_ahead(*ahead).is_some_and(is_type);
+        let words = (0..4).take_while(is_type).count();
+        let name = self.word_ahead(words);
+        name.is_some_and(|word| !is_specifier(word)) && self.is_ahead(words + 1, "(")
+    }
+
+    /// A callback. Its value is an OUT array of one element, after the other parameters.
+    pub(super) fn callback(&mut self) -> Parse<Callback> {
+        let start = self.span().start;
+        let mut words = Vec::new();
+        while !self.is_ahead(1, "(") {
+            let word = self.word_ahead(0).unwrap_or_default();
+            match other_name(word) {
+                Some(others) => words.extend(others),
+                None => words.push(word),
+            }
+            self.advance();
+        }
+        let span = self.span_from(start);
+        let ty = match words.as_slice() {
+            ["void"] => None,
+            _ => self.combined(&words, span.clone())?,
+        };
+        let name = self.name("the name of the callback")?;
+        self.expect("(")?;
+        let (mut params, mut args) = (Vec::new(), Vec::new());
+        if !self.takes_void_list() {
+            loop {
+                if self.takes_user_pointer()? {
+                    args.push(None);
+                } else {
+                    args.push(Some(params.len()));
+                    params.push(self.parameter()?);
+                }
+                self.bounded(args.len())?;
+                if !self.take(",") {
+                    break;
+                }
+            }
+            self.expect_end_of_list()?;
+        }
+        let is_number = ty.is_none_or(|ty| ty.size().is_some() && ty != Type::FixedString);
+        if !is_number {
+            let message = "the value of a callback is a number";
+            return self.fail(Diagnostic::error(span, message));
+        }
+        let returns = ty.map(|ty| {
+            params.push(Parameter {
+                name: Name {
+                    text: value_name(&params),
+                    span: span.clone(),
+                },
+                span: span.clone(),
+                mode: Some(Mode::Out),
+                allocate: false,
+                broadcast: false,
+                ty: Some(ty),
+                dims: alloc::vec![Dimension {
+                    span: span.clone(),
+                    size: None,
+                    range: None,
+                    brackets: false,
+                }],
+            });
+            params.len() - 1
+        });
+        Ok(Callback {
+            name,
+            params,
+            args,
+            returns,
+        })
+    }
+
+    /// Takes `void *user`, a pointer that the library passes on and the caller does not see.
+    fn takes_user_pointer(&mut self) -> Parse<bool> {
+        let first = usize::from(self.word_ahead(0) == Some("const"));
+        if self.word_ahead(first) != Some("void") || !self.is_ahead(first + 1, "*") {
+            return Ok(false);
+        }
+        for _ in 0..first + 2 {
+            self.advance();
+        }
+        if self.word_ahead(0).is_some() {
+            self.advance();
+        }
+        Ok(true)
     }
 
     pub(super) fn parameter(&mut self) -> Parse<Parameter> {
@@ -122,6 +269,10 @@ impl<'a> Parser<'a> {
                     let help = "for data that travel in both directions write INOUT";
                     return self.fail(Diagnostic::error(span, message).help(help));
                 }
+            } else if word == "const" {
+                // What a function does not write is IN: the mode says it.
+            } else if let Some(words) = other_name(word) {
+                specifiers.types.extend(words);
             } else if is_flag(word) {
                 specifiers.allocate |= word == "allocate";
                 specifiers.broadcast |= word == "broadcast";
@@ -136,9 +287,12 @@ impl<'a> Parser<'a> {
             } else {
                 let message = ["`", word, "` is neither a mode nor a type"].concat();
                 let known = MODES.iter().map(|(mode, _)| *mode).chain(TYPES);
-                let known = known.chain(["allocate", "broadcast"]);
+                let known = known.chain(["allocate", "broadcast", "const"]);
+                let known = known.chain(OTHER_NAMES.iter().map(|(name, _)| *name));
+                let foreign = FOREIGN.iter().find(|(name, _)| *name == word);
+                let meant = foreign.map_or(word, |(_, meant)| meant);
                 self.findings
-                    .push(Diagnostic::error(span, message).suggest(word, known));
+                    .push(Diagnostic::error(span, message).suggest(meant, known));
                 specifiers.unknown = true;
             }
         }

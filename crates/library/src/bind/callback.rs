@@ -3,10 +3,10 @@
 //! Each callback is a libffi closure, created once when the function is bound. The closure passes
 //! each call to the [`Caller`] of the present invocation, which decides what to do with it.
 
-use super::{Argument, arguments, ffi_argument};
+use super::{Argument, Ordinals, arguments, ffi_argument, value};
 use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Scalar, StringLengths, Type};
 use libffi::low::ffi_cif;
-use libffi::middle::{Cif, Closure, Type as FfiType};
+use libffi::middle::{Cif, Closure};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 use std::slice;
@@ -77,6 +77,8 @@ struct Site {
     index: usize,
     interface: Interface,
     args: Vec<Argument>,
+    /// The parameter for the value that it returns.
+    returns: Option<usize>,
 }
 
 /// Creates the function that the library calls for a callback of `of`. It is never freed, because
@@ -95,11 +97,13 @@ pub(crate) fn closure(
         }
     }
     let args = arguments(&interface, lengths)?;
-    let cif = Cif::new(args.iter().map(|arg| ffi_argument(*arg)), FfiType::void());
+    let (result, _) = value(&interface, &Ordinals::of(&interface));
+    let cif = Cif::new(args.iter().map(|arg| ffi_argument(*arg)), result);
     let site: &'static Site = Box::leak(Box::new(Site {
         index,
         interface,
         args,
+        returns: of.callbacks[index].returns,
     }));
     let closure = Box::leak(Box::new(Closure::new(cif, called, site)));
     Ok(*closure.code_ptr() as *mut c_void)
@@ -107,7 +111,13 @@ pub(crate) fn closure(
 
 /// # Safety
 /// `args` are those that `site` describes: the library keeps to its interface.
-unsafe extern "C" fn called(_: &ffi_cif, _: &mut c_void, args: *const *const c_void, site: &Site) {
+unsafe extern "C" fn called(
+    _: &ffi_cif,
+    result: &mut c_void,
+    args: *const *const c_void,
+    site: &Site,
+) {
+    let mut value = Value::default();
     let active = lock();
     let Some(caller) = active.0 else {
         let name = &site.interface.name;
@@ -119,7 +129,7 @@ unsafe extern "C" fn called(_: &ffi_cif, _: &mut c_void, args: *const *const c_v
     // SAFETY: the caller's promise.
     let args = unsafe { slice::from_raw_parts(args, site.args.len()) };
     // SAFETY: the same as above.
-    let given = unsafe { site.read(args) };
+    let given = unsafe { site.read(args, &mut value) };
     let request = match given {
         Ok(given) => given,
         Err(text) => return drop(caller(Err(site.problem(&text)))),
@@ -142,6 +152,38 @@ unsafe extern "C" fn called(_: &ffi_cif, _: &mut c_void, args: *const *const c_v
     }
     // SAFETY: the same as above.
     unsafe { scatter(&layout, &starts, answer) };
+    if let Some(param) = site.returns {
+        let ty = site.interface.params[param].ty;
+        // SAFETY: libffi has room for a value of the type, and for a register.
+        unsafe { value.store(ty, ptr::from_mut(result)) };
+    }
+}
+
+/// The value that a callback returns, as an array of one element.
+#[derive(Default)]
+#[repr(C, align(16))]
+struct Value([u8; 16]);
+
+impl Value {
+    /// Stores the value as libffi wants it: an integer is widened to a register.
+    ///
+    /// # Safety
+    /// There is room for the type, and for a register.
+    unsafe fn store(&self, ty: Type, result: *mut c_void) {
+        // SAFETY: this value is initialised, and as large as any type.
+        let scalar = unsafe { scalar(ty, self.0.as_ptr().cast()) };
+        // SAFETY: the caller's promise.
+        unsafe {
+            match scalar {
+                Scalar::Int(value) => result.cast::<i64>().write_unaligned(value),
+                _ => {
+                    let bytes = ty.size().unwrap_or(0) as usize;
+                    let result = result.cast::<u8>();
+                    result.copy_from_nonoverlapping(self.0.as_ptr(), bytes);
+                }
+            }
+        }
+    }
 }
 
 type Given = (Vec<Option<Scalar>>, Layout, Vec<*mut u8>);
@@ -151,11 +193,12 @@ impl Site {
         format!("callback `{}`: {text}", self.interface.name)
     }
 
-    /// The scalars, and the arrays with their layout.
+    /// The scalars, and the arrays with their layout. The last array is the value that the callback
+    /// returns, if it does.
     ///
     /// # Safety
     /// As for [`called`].
-    unsafe fn read(&self, args: &[*const c_void]) -> Result<Given, String> {
+    unsafe fn read(&self, args: &[*const c_void], value: &mut Value) -> Result<Given, String> {
         let mut scalars = vec![None; self.interface.params.len()];
         let mut starts = Vec::new();
         let mut texts = 0;
@@ -175,7 +218,8 @@ impl Site {
                         scalars[param] = Some(Scalar::Text(text));
                     }
                     Argument::Array { .. } => starts.push(value.cast::<*mut u8>().read()),
-                    Argument::TextLength { .. }
+                    Argument::Constant(_)
+                    | Argument::TextLength { .. }
                     | Argument::OneCharacter
                     | Argument::RowLength { .. }
                     | Argument::Stream { .. }
@@ -185,6 +229,9 @@ impl Site {
                     | Argument::Function { .. } => {}
                 }
             }
+        }
+        if self.returns.is_some() {
+            starts.push(value.0.as_mut_ptr());
         }
         let layout = self.interface.layout(&scalars, &[]);
         let layout = layout.map_err(|error| error.to_string())?;

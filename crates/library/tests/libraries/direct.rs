@@ -2,7 +2,7 @@
 //! words. The tests compare the results of both ways.
 
 use crate::{Line, bytes};
-use farcall_idl::{Body, Convention, Document, Interface, Layout, Library, Scalar, Type};
+use farcall_idl::{Body, Convention, Document, Interface, Layout, Library, Passed, Scalar, Type};
 use std::ffi::{CString, c_void};
 use std::path::Path;
 
@@ -88,7 +88,7 @@ pub unsafe fn call(
     let mut private = Vec::new();
     let mut lengths = Vec::new();
     let mut words = Vec::new();
-    for &param in args {
+    for param in args.iter().filter_map(Passed::param) {
         let ty = interface.params[param].ty;
         words.push(match &scalars[param] {
             None => array(param).expose_provenance(),

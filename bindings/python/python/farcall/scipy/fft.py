@@ -1,20 +1,45 @@
 """`scipy.fft`, computed on a server.
 
-Signatures and results are those of SciPy, for single and double precision. `overwrite_x` may have
-no effect, and the server ignores `workers`. All other functions of `scipy.fft` are SciPy's own and
-run on this machine.
+The functions are SciPy's own, with a server in place of its compiled transforms: signatures,
+checks, results and errors are those of the installed SciPy. Extended precision and all other
+functions of `scipy.fft` are computed on this machine. The server ignores `workers`.
 """
 
+import functools
 import importlib
-from collections.abc import Sequence
-from typing import Any
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-from numpy.fft import fftfreq, fftshift, ifftshift, rfftfreq
-
-from .. import fft as _fft
+from .._layer import copied
 from .._offload import use, using
+from .._transforms import Pocketfft
+
+if TYPE_CHECKING:
+    from scipy.fft import (
+        fft,
+        fft2,
+        fftfreq,
+        fftn,
+        fftshift,
+        hfft,
+        hfft2,
+        hfftn,
+        ifft,
+        ifft2,
+        ifftn,
+        ifftshift,
+        ihfft,
+        ihfft2,
+        ihfftn,
+        irfft,
+        irfft2,
+        irfftn,
+        rfft,
+        rfft2,
+        rfftfreq,
+        rfftn,
+    )
 
 __all__ = [
     "fft",
@@ -22,156 +47,70 @@ __all__ = [
     "fftfreq",
     "fftn",
     "fftshift",
+    "hfft",
+    "hfft2",
+    "hfftn",
     "ifft",
     "ifft2",
     "ifftn",
     "ifftshift",
+    "ihfft",
+    "ihfft2",
+    "ihfftn",
     "irfft",
+    "irfft2",
+    "irfftn",
     "rfft",
+    "rfft2",
     "rfftfreq",
+    "rfftn",
     "use",
     "using",
 ]
 
-_Array = npt.NDArray[Any]
+
+def _functions() -> dict[str, Any]:
+    """SciPy's functions, from the compiled ones up to those that accept arrays of any library."""
+    compiled = importlib.import_module("scipy.fft._pocketfft.basic")
+    basic = copied(compiled, {"pfft": Pocketfft(compiled.pfft)}, __name__)
+    package = vars(importlib.import_module("scipy.fft._pocketfft"))
+    pocketfft = types.SimpleNamespace(
+        **{name: getattr(basic, name, value) for name, value in package.items()}
+    )
+    try:
+        backend = importlib.import_module("scipy.fft._basic_backend")
+    except ImportError:  # SciPy before 1.12, which accepts arrays of NumPy only
+        functions = vars(pocketfft)
+    else:
+        functions = vars(copied(backend, {"_pocketfft": pocketfft}, __name__))
+    return {name: _after_backends(name, functions[name]) for name in __all__ if name in functions}
+
+
+def _after_backends(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, unless a backend of the program (`scipy.fft.set_backend`) takes the call."""
+    module: Any = importlib.import_module("scipy.fft")
+    theirs, skip_backend = getattr(module, name), module.skip_backend
+    none_wants_it = importlib.import_module("scipy._lib.uarray").BackendNotImplementedError
+
+    @functools.wraps(ours)
+    def function(*arguments: Any, **options: Any) -> Any:
+        try:
+            with skip_backend("scipy"):
+                return theirs(*arguments, **options)
+        except none_wants_it:
+            return ours(*arguments, **options)
+
+    function.__module__, function.__qualname__ = __name__, name
+    return function
+
+
+_copied = _functions()
 
 
 def __getattr__(name: str) -> Any:
-    """SciPy's own function."""
+    """The function with a server under it, or SciPy's own."""
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _copied:
+        return _copied[name]
     return getattr(importlib.import_module("scipy.fft"), name)
-
-
-def _without_plan(plan: Any) -> None:
-    if plan is not None:
-        raise ValueError("a plan cannot be passed to a server; leave it out")
-
-
-def fft(
-    x: npt.ArrayLike,
-    n: int | None = None,
-    axis: int = -1,
-    norm: Any = None,
-    overwrite_x: bool = False,  # noqa: ARG001
-    workers: int | None = None,  # noqa: ARG001
-    *,
-    plan: Any = None,
-) -> _Array:
-    """The Fourier transform along an axis, of length `n`."""
-    _without_plan(plan)
-    return _fft.fft(x, n, axis, norm)
-
-
-def ifft(
-    x: npt.ArrayLike,
-    n: int | None = None,
-    axis: int = -1,
-    norm: Any = None,
-    overwrite_x: bool = False,  # noqa: ARG001
-    workers: int | None = None,  # noqa: ARG001
-    *,
-    plan: Any = None,
-) -> _Array:
-    """The inverse of `fft`."""
-    _without_plan(plan)
-    return _fft.ifft(x, n, axis, norm)
-
-
-def rfft(
-    x: npt.ArrayLike,
-    n: int | None = None,
-    axis: int = -1,
-    norm: Any = None,
-    overwrite_x: bool = False,  # noqa: ARG001
-    workers: int | None = None,  # noqa: ARG001
-    *,
-    plan: Any = None,
-) -> _Array:
-    """The first half of the coefficients, which determines the rest for real input."""
-    _without_plan(plan)
-    if np.iscomplexobj(x):
-        raise TypeError("x must be a real sequence")
-    return _fft.rfft(x, n, axis, norm)
-
-
-def irfft(
-    x: npt.ArrayLike,
-    n: int | None = None,
-    axis: int = -1,
-    norm: Any = None,
-    overwrite_x: bool = False,  # noqa: ARG001
-    workers: int | None = None,  # noqa: ARG001
-    *,
-    plan: Any = None,
-) -> _Array:
-    """The inverse of `rfft`."""
-    _without_plan(plan)
-    return _fft.irfft(x, n, axis, norm)
-
-
-def fft2(
-    x: npt.ArrayLike,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] = (-2, -1),
-    norm: Any = None,
-    overwrite_x: bool = False,
-    workers: int | None = None,
-    *,
-    plan: Any = None,
-) -> _Array:
-    """The Fourier transform along two axes."""
-    return fftn(x, s, axes, norm, overwrite_x, workers, plan=plan)
-
-
-def ifft2(
-    x: npt.ArrayLike,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] = (-2, -1),
-    norm: Any = None,
-    overwrite_x: bool = False,
-    workers: int | None = None,
-    *,
-    plan: Any = None,
-) -> _Array:
-    """The inverse of `fft2`."""
-    return ifftn(x, s, axes, norm, overwrite_x, workers, plan=plan)
-
-
-def fftn(
-    x: npt.ArrayLike,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: Any = None,
-    overwrite_x: bool = False,  # noqa: ARG001
-    workers: int | None = None,  # noqa: ARG001
-    *,
-    plan: Any = None,
-) -> _Array:
-    """The Fourier transform along several axes, all if none are named."""
-    _without_plan(plan)
-    x = np.asarray(x)
-    return _fft.fftn(x, s, _axes(x, s, axes), norm)
-
-
-def ifftn(
-    x: npt.ArrayLike,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: Any = None,
-    overwrite_x: bool = False,  # noqa: ARG001
-    workers: int | None = None,  # noqa: ARG001
-    *,
-    plan: Any = None,
-) -> _Array:
-    """The inverse of `fftn`."""
-    _without_plan(plan)
-    x = np.asarray(x)
-    return _fft.ifftn(x, s, _axes(x, s, axes), norm)
-
-
-def _axes(x: _Array, s: Sequence[int] | None, axes: Sequence[int] | None) -> Sequence[int] | None:
-    """The axes: SciPy uses the last ones if lengths are given and axes are not."""
-    if axes is None and s is not None:
-        return list(range(x.ndim - len(s), x.ndim))
-    return axes
