@@ -1,0 +1,117 @@
+//! The real functions: those that the program would call without the drop-in library.
+//!
+//! The runtime looks in every loaded library except its own, because a library that the program has
+//! opened itself is not in the dynamic linker's list of next libraries. If no library has the
+//! symbol, it opens the usual ones by name. Calls from within such a library are its own business:
+//! they never go to a server.
+
+use crate::settings;
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::ops::Range;
+
+/// Libraries to open if the program has loaded none with a symbol.
+const USUAL: &[&str] = &[
+    "libopenblas.so.0",
+    "liblapack.so.3",
+    "libblas.so.3",
+    "libmkl_rt.so.2",
+    "libflexiblas.so.3",
+];
+
+/// Symbols by which a library counts as one of linear algebra.
+const SIGNS: &[&CStr] = &[
+    c"dgemm_",
+    c"dgetrf_",
+    c"dgemm_64_",
+    c"scipy_dgemm_",
+    c"scipy_dgemm_64_",
+];
+
+/// A loaded library or program.
+struct Object {
+    path: CString,
+    addresses: Range<usize>,
+}
+
+/// The loaded libraries without the program and without those that have one of the addresses
+/// `own`, which are the drop-in libraries and this one.
+fn loaded(own: &[usize]) -> Vec<Object> {
+    unsafe extern "C" fn visit(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        objects: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the dynamic linker passes valid headers, and `objects` is the vector below.
+        let (info, objects) = unsafe { (&*info, &mut *objects.cast::<Vec<Object>>()) };
+        // SAFETY: the headers are those of a loaded object.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        let parts = headers.iter().filter(|part| part.p_type == libc::PT_LOAD);
+        let base = info.dlpi_addr as usize;
+        let ranges = parts.map(|part| {
+            let start = base + part.p_vaddr as usize;
+            start..start + part.p_memsz as usize
+        });
+        let whole = ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
+        // The program itself has no name.
+        if let (Some(addresses), false) = (whole, info.dlpi_name.is_null()) {
+            // SAFETY: the name ends with NUL.
+            let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_owned();
+            if !path.is_empty() {
+                objects.push(Object { path, addresses });
+            }
+        }
+        0
+    }
+    let mut objects: Vec<Object> = Vec::new();
+    // SAFETY: `visit` gets the vector and returns before this does.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut objects).cast()) };
+    objects.retain(|object| !own.iter().any(|address| object.addresses.contains(address)));
+    objects
+}
+
+impl Object {
+    /// The address of a symbol that this object itself defines.
+    fn defines(&self, symbol: &CStr) -> Option<*mut c_void> {
+        const FLAGS: c_int = libc::RTLD_NOLOAD | libc::RTLD_LAZY;
+        // SAFETY: the path ends with NUL, and the object is loaded.
+        let handle = unsafe { libc::dlopen(self.path.as_ptr(), FLAGS) };
+        if handle.is_null() {
+            return None;
+        }
+        // SAFETY: the handle is open, and the name ends with NUL. The handle stays open, so that
+        // the address remains valid.
+        let address = unsafe { libc::dlsym(handle, symbol.as_ptr()) };
+        let is_own = self.addresses.contains(&(address as usize));
+        (!address.is_null() && is_own).then_some(address)
+    }
+}
+
+/// The address ranges of the libraries of linear algebra.
+pub(crate) fn providers(own: &[usize]) -> Vec<Range<usize>> {
+    let mut objects = loaded(own);
+    objects.retain(|object| SIGNS.iter().any(|sign| object.defines(sign).is_some()));
+    objects.into_iter().map(|object| object.addresses).collect()
+}
+
+/// The real function with this symbol.
+pub(crate) fn find(symbol: &CStr, own: &[usize]) -> Option<*mut c_void> {
+    let objects = loaded(own);
+    let found = objects.iter().find_map(|object| object.defines(symbol));
+    found.or_else(|| {
+        let named = std::env::var(settings::REAL).ok();
+        let names = named.as_deref().into_iter().chain(USUAL.iter().copied());
+        names.into_iter().find_map(|name| open(name, symbol, own))
+    })
+}
+
+/// Opens a library by name, and looks in it and in the libraries that it needs.
+fn open(name: &str, symbol: &CStr, own: &[usize]) -> Option<*mut c_void> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: the name ends with NUL. The initialisers of a numerical library run.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if handle.is_null() {
+        return None;
+    }
+    let objects = loaded(own);
+    objects.iter().find_map(|object| object.defines(symbol))
+}
