@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// FARCALL_SERVER, or FARCALL_METASERVER, or farcall://localhost:3717]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
-    /// Routines that may go to the server, with commas between them [default: all]
+    /// Routines or modules that may go to the server, with commas between them [default: all]
     #[arg(long, value_name = "LIST")]
     only: Option<String>,
     /// Send every call that the server can compute, of any size
@@ -62,33 +62,64 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Build(build::Arguments),
+    /// Show which functions of a program a server can compute
+    ///
+    /// The program runs as usual and sends nothing. When it ends, the command prints on standard
+    /// error, for each library and program file, the functions that it takes from libraries of
+    /// linear algebra: those that can go to a server, and those that stay.
+    #[command(after_help = "Examples:
+  farcall offload explain -- python3 s.py
+  farcall offload explain -- R --vanilla -f script.R")]
+    Explain {
+        /// Drop-in library to use [default: the one that comes with this command]
+        #[arg(long, value_name = "FILE")]
+        library: Option<PathBuf>,
+        /// Program to run, and its arguments
+        #[arg(last = true, required = true, value_name = "PROGRAM")]
+        program: Vec<OsString>,
+    },
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Some(Command::Build(arguments)) => build::run(arguments),
-        None => preload(arguments),
+        Some(Command::Explain { library, program }) => {
+            let mut command = preloaded(library.as_deref(), program)?;
+            Err(become_program(command.env(settings::EXPLAIN, "1")))
+        }
+        None => offload(arguments),
     }
 }
 
-/// Becomes the program with the drop-in library loaded; returns only on failure.
-fn preload(arguments: &Arguments) -> Result<(), Failure> {
-    let Some((program, words)) = arguments.program.split_first() else {
+/// The program, to be started with the drop-in library.
+fn preloaded(library: Option<&Path>, program: &[OsString]) -> Result<Process, Failure> {
+    let Some((program, words)) = program.split_first() else {
         let text = "no program is given; put it after `--`: farcall offload -- python3 s.py";
         return Err(Failure::usage(text));
     };
-    let library = match &arguments.library {
+    let library = match library {
         Some(library) => library.canonicalize().map_err(|error| {
             Failure::cannot("use the drop-in library", library.display(), error)
         })?,
         None => beside(LIBRARY)?,
     };
-    let mode = if arguments.always { "always" } else { "auto" };
     let mut command = Process::new(program);
     command
         .args(words)
-        .env("LD_PRELOAD", with_others(library.as_os_str()))
-        .env(settings::MODE, mode);
+        .env("LD_PRELOAD", with_others(library.as_os_str()));
+    Ok(command)
+}
+
+/// Becomes the program; returns only on failure.
+fn become_program(command: &mut Process) -> Failure {
+    let error = command.exec();
+    Failure::cannot("run", Path::new(command.get_program()).display(), error)
+}
+
+fn offload(arguments: &Arguments) -> Result<(), Failure> {
+    let mut command = preloaded(arguments.library.as_deref(), &arguments.program)?;
+    let mode = if arguments.always { "always" } else { "auto" };
+    command.env(settings::MODE, mode);
     let flags = [
         (settings::VERIFY, arguments.verify),
         (settings::STATISTICS, arguments.stats),
@@ -103,8 +134,7 @@ fn preload(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(server) = &arguments.server {
         command.env("FARCALL_SERVER", server);
     }
-    let error = command.exec();
-    Err(Failure::cannot("run", Path::new(program).display(), error))
+    Err(become_program(&mut command))
 }
 
 /// The value of `LD_PRELOAD`: this library before those that are already there.

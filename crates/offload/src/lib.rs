@@ -11,12 +11,13 @@
 //! - [`rule`] decides whether the call pays, and remembers speeds; it is pure;
 //! - `remote` has the connection, and makes calls that leave the program's arrays whole if they
 //!   fail;
-//! - `real` finds the real functions;
+//! - `real` finds the real functions; `explain` tells which of them a program uses;
 //! - [`statistics`] counts; [`settings`] reads the environment.
 //!
 //! The program never sees an error of the runtime. Every call that a server does not compute goes
 //! to the real function, with the program's arrays as they were.
 
+mod explain;
 pub mod library;
 mod real;
 mod remote;

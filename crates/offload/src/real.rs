@@ -28,14 +28,17 @@ const SIGNS: &[&CStr] = &[
 ];
 
 /// A loaded library or program.
-struct Object {
+pub(crate) struct Object {
+    /// Empty for the program itself.
     path: CString,
-    addresses: Range<usize>,
+    pub(crate) addresses: Range<usize>,
+    /// The address of its dynamic section.
+    pub(crate) dynamic: Option<usize>,
 }
 
-/// The loaded libraries without the program and without those that have one of the addresses
-/// `own`, which are the drop-in libraries and this one.
-fn loaded(own: &[usize]) -> Vec<Object> {
+/// The program and the loaded libraries, without those that have one of the addresses `own`: the
+/// drop-in libraries and this one.
+pub(crate) fn loaded(own: &[usize]) -> Vec<Object> {
     unsafe extern "C" fn visit(
         info: *mut libc::dl_phdr_info,
         _size: usize,
@@ -45,20 +48,23 @@ fn loaded(own: &[usize]) -> Vec<Object> {
         let (info, objects) = unsafe { (&*info, &mut *objects.cast::<Vec<Object>>()) };
         // SAFETY: the headers are those of a loaded object.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
-        let parts = headers.iter().filter(|part| part.p_type == libc::PT_LOAD);
         let base = info.dlpi_addr as usize;
+        let dynamic = headers.iter().find(|part| part.p_type == libc::PT_DYNAMIC);
+        let dynamic = dynamic.map(|part| base + part.p_vaddr as usize);
+        let parts = headers.iter().filter(|part| part.p_type == libc::PT_LOAD);
         let ranges = parts.map(|part| {
             let start = base + part.p_vaddr as usize;
             start..start + part.p_memsz as usize
         });
         let whole = ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
-        // The program itself has no name.
         if let (Some(addresses), false) = (whole, info.dlpi_name.is_null()) {
             // SAFETY: the name ends with NUL.
             let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_owned();
-            if !path.is_empty() {
-                objects.push(Object { path, addresses });
-            }
+            objects.push(Object {
+                path,
+                addresses,
+                dynamic,
+            });
         }
         0
     }
@@ -70,9 +76,22 @@ fn loaded(own: &[usize]) -> Vec<Object> {
 }
 
 impl Object {
+    /// The name of its file.
+    pub(crate) fn name(&self) -> String {
+        let path = self.path.to_string_lossy();
+        match path.rsplit('/').next() {
+            None | Some("") => "the program".to_string(),
+            Some(name) => name.to_string(),
+        }
+    }
+
     /// The address of a symbol that this object itself defines.
-    fn defines(&self, symbol: &CStr) -> Option<*mut c_void> {
+    pub(crate) fn defines(&self, symbol: &CStr) -> Option<*mut c_void> {
         const FLAGS: c_int = libc::RTLD_NOLOAD | libc::RTLD_LAZY;
+        // The program may have an entry for the function of a library at an address of its own.
+        if self.path.is_empty() {
+            return None;
+        }
         // SAFETY: the path ends with NUL, and the object is loaded.
         let handle = unsafe { libc::dlopen(self.path.as_ptr(), FLAGS) };
         if handle.is_null() {
@@ -88,9 +107,15 @@ impl Object {
 
 /// The address ranges of the libraries of linear algebra.
 pub(crate) fn providers(own: &[usize]) -> Vec<Range<usize>> {
-    let mut objects = loaded(own);
-    objects.retain(|object| SIGNS.iter().any(|sign| object.defines(sign).is_some()));
-    objects.into_iter().map(|object| object.addresses).collect()
+    let objects = loaded(own);
+    let providers = providers_of(&objects).into_iter();
+    providers.map(|object| object.addresses.clone()).collect()
+}
+
+/// Those objects that are libraries of linear algebra.
+pub(crate) fn providers_of(objects: &[Object]) -> Vec<&Object> {
+    let has_sign = |object: &&Object| SIGNS.iter().any(|sign| object.defines(sign).is_some());
+    objects.iter().filter(has_sign).collect()
 }
 
 /// The real function with this symbol.

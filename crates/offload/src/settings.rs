@@ -5,12 +5,14 @@ use std::env;
 
 /// `auto`, `always` or `off`.
 pub const MODE: &str = "FARCALL_OFFLOAD";
-/// Names of routines, with commas between them; only they go to the server.
+/// Names of routines or modules, with commas between them; only they go to the server.
 pub const ONLY: &str = "FARCALL_OFFLOAD_ONLY";
 /// `1`: compute each remote call here, too, and compare.
 pub const VERIFY: &str = "FARCALL_OFFLOAD_VERIFY";
 /// `1`: print statistics on standard error when the program ends.
 pub const STATISTICS: &str = "FARCALL_OFFLOAD_STATS";
+/// `1`: send nothing, and print on standard error which functions of the program can go.
+pub const EXPLAIN: &str = "FARCALL_OFFLOAD_EXPLAIN";
 /// The library with the real functions, if the program has loaded none.
 pub const REAL: &str = "FARCALL_OFFLOAD_LIBRARY";
 
@@ -34,12 +36,14 @@ pub enum Mode {
 pub struct Settings {
     /// Which calls go to the server.
     pub mode: Mode,
-    /// The only routines that go, if any are named.
+    /// The only routines and modules that go, if any are named.
     pub only: Option<Vec<String>>,
     /// Compute each remote call here, too, and compare.
     pub verify: bool,
     /// Print statistics in the end.
     pub statistics: bool,
+    /// Print in the end which functions can go.
+    pub explain: bool,
 }
 
 impl Settings {
@@ -50,6 +54,7 @@ impl Settings {
         let mode = match env::var(MODE).as_deref() {
             _ if is_farcall() => Mode::Off,
             Ok("off") => Mode::Off,
+            _ if is_set(EXPLAIN) => Mode::Off,
             Ok("always") => Mode::Always,
             _ => Mode::Auto,
         };
@@ -62,14 +67,17 @@ impl Settings {
             }),
             verify: is_set(VERIFY),
             statistics: is_set(STATISTICS),
+            explain: is_set(EXPLAIN),
         }
     }
 
-    /// Operations from which the runtime decides about a call of a function.
-    pub fn least(&self, function: &str) -> f64 {
+    /// Operations from which the runtime decides about a call of a function of a module.
+    pub fn least(&self, module: &str, function: &str) -> f64 {
         let is_wanted = match &self.only {
             None => true,
-            Some(only) => only.iter().any(|name| name.eq_ignore_ascii_case(function)),
+            Some(only) => only.iter().any(|name| {
+                name.eq_ignore_ascii_case(function) || name.eq_ignore_ascii_case(module)
+            }),
         };
         match self.mode {
             Mode::Auto if is_wanted => LEAST,

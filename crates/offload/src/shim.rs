@@ -6,6 +6,7 @@
 //! one's locks may be held by threads that the child does not have, and its connection belongs to
 //! the parent.
 
+use crate::explain;
 use crate::real;
 use crate::remote::{self, Arrays, Remote, Written};
 use crate::routine::{Given, NotSent, Routine};
@@ -40,7 +41,7 @@ struct Entry {
 const HERE: c_int = 0;
 /// The results are in place.
 const DONE: c_int = 1;
-/// The program calls the real function, and then `farcall_offload_watched`.
+/// The program calls the real function, and then `farcall_offload_watched`, which learns its speed.
 const WATCHED: c_int = 2;
 
 /// Local calls that take less are never worth a question to the server, in seconds.
@@ -149,6 +150,9 @@ unsafe extern "C" fn farcall_offload_add(table: *mut Entry, count: u64) {
                 if settings.statistics {
                     libc::atexit(print);
                 }
+                if settings.explain {
+                    libc::atexit(explain);
+                }
             }
         });
         for index in 0..count as usize {
@@ -156,7 +160,8 @@ unsafe extern "C" fn farcall_offload_add(table: *mut Entry, count: u64) {
             let entry = unsafe { &mut *table.add(index) };
             // SAFETY: an interface is a text that ends with NUL.
             let interface = unsafe { CStr::from_ptr(entry.interface) };
-            entry.least = settings.least(called(interface.to_str().unwrap_or_default()));
+            let interface = interface.to_str().unwrap_or_default();
+            entry.least = settings.least(module(interface), called(interface));
             entry.counts = u32::from(settings.statistics);
         }
         let free = |slot: &&AtomicPtr<Entry>| {
@@ -174,6 +179,13 @@ fn called(interface: &str) -> &str {
     let (_, calls) = interface.rsplit_once("Calls ").unwrap_or_default();
     let (before, _) = calls.split_once('(').unwrap_or_default();
     before.split_whitespace().last().unwrap_or_default()
+}
+
+/// The module of an interface: `lapack` of `Module lapack;`. Empty if it has none.
+fn module(interface: &str) -> &str {
+    let module = interface.strip_prefix("Module ");
+    let named = module.and_then(|rest| rest.split_once(';'));
+    named.map_or("", |(module, _)| module)
 }
 
 /// In a forked child.
@@ -246,8 +258,8 @@ unsafe extern "C" fn farcall_offload_take(
         let taken = unsafe { process.take(&known, operations, arguments, entry.integer) };
         let remote = match taken {
             Taken::There => return DONE,
-            Taken::Here => Vec::new(),
-            Taken::Compared(remote) => remote,
+            Taken::Here => return HERE,
+            Taken::Watched(remote) => remote,
         };
         let start = Instant::now();
         let new = Box::into_raw(Box::new(Watch {
@@ -294,10 +306,10 @@ unsafe extern "C" fn farcall_offload_watched(watch: *mut Watch) {
 /// Where a call was computed.
 enum Taken {
     There,
-    /// Nowhere yet: the real function computes it.
+    /// Nowhere yet, and it may end early, so that its time says nothing about the speed.
     Here,
-    /// At the server, with these results; the real function computes it, too.
-    Compared(Vec<Written>),
+    /// Nowhere yet; or, to be compared, at the server with these results.
+    Watched(Vec<Written>),
 }
 
 impl Process {
@@ -336,19 +348,22 @@ impl Process {
         // SAFETY: the caller's promise.
         let given = match unsafe { known.routine.given(arguments, integer) } {
             Ok(given) => given,
-            Err(NotSent::Query) => return known.local(),
-            Err(NotSent::Argument) => return known.refused(),
+            Err(NotSent::Query) => {
+                lock(&known.counts).local += 1;
+                return Taken::Here;
+            }
+            Err(NotSent::Argument) => return known.refused(false),
         };
         let Some(estimator) = self.estimator(known) else {
-            return known.refused();
+            return known.refused(true);
         };
         let function = estimator.function();
         let Ok(laid_out) = function.lay_out(given.scalars.clone(), Vec::new()) else {
-            return known.refused();
+            return known.refused(false);
         };
         if self.settings.mode == Mode::Auto {
             match estimator.estimate(&laid_out) {
-                Err(_) => return known.refused(),
+                Err(_) => return known.refused(true),
                 Ok(estimate) if !pays(operations, &estimate, here) => return known.local(),
                 Ok(_) => {}
             }
@@ -383,7 +398,7 @@ impl Process {
         // SAFETY: the caller's promise.
         let arrays = unsafe { Arrays::new(routine, &given, &laid_out, integer) };
         let Some(mut arrays) = arrays else {
-            return known.refused();
+            return known.refused(false);
         };
         let layout = laid_out.layout();
         let bytes = layout.sent_bytes() + layout.returned_bytes();
@@ -392,7 +407,7 @@ impl Process {
         self.remote.ended(&result);
         let outcome = match result {
             Ok(outcome) => outcome,
-            Err(_) => return known.failed(),
+            Err(_) => return known.failed(true),
         };
         let info = arrays.info();
         // Errors are reported here, where the program's own handler is. What work arrays contain
@@ -400,7 +415,7 @@ impl Process {
         if info < 0 || (info > 0 && routine.has_work) {
             // SAFETY: the caller's promise.
             unsafe { arrays.restore() };
-            return known.failed();
+            return known.failed(false);
         }
         // SAFETY: the caller's promise.
         unsafe { arrays.complete() };
@@ -422,7 +437,7 @@ impl Process {
         unsafe {
             let results = arrays.results();
             arrays.restore();
-            Taken::Compared(results)
+            Taken::Watched(results)
         }
     }
 }
@@ -447,17 +462,24 @@ fn pays(operations: f64, estimate: &Estimate, here: f64) -> bool {
 impl Known {
     fn local(&self) -> Taken {
         lock(&self.counts).local += 1;
-        Taken::Here
+        Taken::Watched(Vec::new())
     }
 
-    fn refused(&self) -> Taken {
+    /// `is_whole` says whether the local call computes what the interface says.
+    fn refused(&self, is_whole: bool) -> Taken {
         lock(&self.counts).refused += 1;
-        Taken::Here
+        match is_whole {
+            true => Taken::Watched(Vec::new()),
+            false => Taken::Here,
+        }
     }
 
-    fn failed(&self) -> Taken {
+    fn failed(&self, is_whole: bool) -> Taken {
         lock(&self.counts).failed += 1;
-        Taken::Here
+        match is_whole {
+            true => Taken::Watched(Vec::new()),
+            false => Taken::Here,
+        }
     }
 }
 
@@ -488,5 +510,19 @@ extern "C" fn print() {
                 std::process::id()
             );
         }
+    });
+}
+
+/// Prints what the program uses of libraries of linear algebra, if it has loaded one.
+extern "C" fn explain() {
+    let _ = catch_unwind(|| {
+        // SAFETY: a symbol ends with NUL.
+        let symbols = tables()
+            .flatten()
+            .map(|entry| unsafe { CStr::from_ptr(entry.symbol) });
+        let report = explain::report(&symbols.collect(), &own());
+        let program = std::env::current_exe().unwrap_or_default();
+        let (id, program) = (std::process::id(), program.display());
+        eprint!("farcall offload: process {id}, {program}\n{report}");
     });
 }
