@@ -152,7 +152,8 @@ fn with_others(library: &OsStr) -> OsString {
 fn beside(name: &str) -> Result<PathBuf, Failure> {
     let own = env::current_exe()?;
     let folder = own.parent().unwrap_or(Path::new("."));
-    let folders = ["offload", "../lib/farcall", ".", "deps"];
+    // Where cargo puts it, where `make build` puts it, and where an installation has it.
+    let folders = ["deps", "offload", "../lib/farcall"];
     let mut candidates = folders.iter().map(|within| folder.join(within).join(name));
     let found = candidates.find(|path| path.is_file());
     found

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.fft import fftfreq, fftshift, ifftshift, rfftfreq
 
-from ._offload import call, use, using
+from ._compute import call, use, using
 
 __all__ = [
     "fft",

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.linalg import LinAlgError, matrix_power, multi_dot, norm
 
-from ._offload import calls, use, using
+from ._compute import calls, use, using
 
 __all__ = [
     "EigResult",

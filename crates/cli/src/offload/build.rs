@@ -57,7 +57,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     fs::create_dir_all(folder).map_err(|error| Failure::cannot("make", folder.display(), error))?;
     let runtime = beside(RUNTIME)?;
     let copy = folder.join(RUNTIME);
-    fs::copy(&runtime, &copy).map_err(|error| Failure::cannot("write", copy.display(), error))?;
+    if copy.canonicalize().ok().as_ref() != Some(&runtime) {
+        // Programs may have the old one loaded, so that it must not change.
+        let _ = fs::remove_file(&copy);
+        fs::copy(&runtime, &copy)
+            .map_err(|error| Failure::cannot("write", copy.display(), error))?;
+    }
 
     let module = documents
         .iter()

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numpy.fft import fftfreq, fftshift, ifftshift, rfftfreq
 
 from .. import fft as _fft
-from .._offload import use, using
+from .._compute import use, using
 
 __all__ = [
     "fft",

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numpy.linalg import LinAlgError
 
 from .. import linalg as _np
-from .._offload import calls, use, using
+from .._compute import calls, use, using
 
 __all__ = [
     "LinAlgError",

@@ -17,7 +17,7 @@ _OUTSTANDING = 16
 _lock = threading.Lock()
 _for_all: Server | None = None
 _for_block: contextvars.ContextVar[Server | None] = contextvars.ContextVar(
-    "farcall_offload", default=None
+    "farcall_compute", default=None
 )
 
 
