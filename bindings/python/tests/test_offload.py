@@ -5,7 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from servers import FARCALL, ROOT
+from programs import dropin
+from servers import FARCALL
 
 SCRIPT = """
 import farcall.offload
@@ -22,15 +23,6 @@ except np.linalg.LinAlgError as error:
 """
 
 
-@pytest.fixture(scope="module")
-def dropin(tmp_path_factory):
-    """A drop-in library, made by the command."""
-    folder = tmp_path_factory.mktemp("dropin")
-    files = [ROOT / "libraries" / name for name in ("lapack.idl", "blas.idl")]
-    subprocess.run([FARCALL, "offload", "build", *files, "-o", folder], check=True, timeout=120)
-    return folder / "libfarcall_lapack.so"
-
-
 def script(text, **variables):
     words = [sys.executable, "-c", text]
     environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
@@ -45,8 +37,8 @@ def remote(ran):
     return {row[0]: int(row[2]) for row in rows if len(row) >= 9 and row[1].isdigit()}
 
 
-def test_numpy_computes_at_the_server(library_server, dropin):
-    variables = {"FARCALL_OFFLOAD_DROPIN": dropin, "FARCALL_SERVER": library_server.address}
+def test_numpy_computes_at_the_server(library_server):
+    variables = {"FARCALL_OFFLOAD_DROPIN": dropin(), "FARCALL_SERVER": library_server.address}
     ran = script(SCRIPT, **variables)
     assert (ran.returncode, ran.stdout) == (0, "Singular matrix\n"), ran.stderr
     counts = remote(ran)
@@ -55,7 +47,7 @@ def test_numpy_computes_at_the_server(library_server, dropin):
     assert counts["dgemm"] == 2
 
 
-def test_scipy_computes_at_the_server(library_server, dropin):
+def test_scipy_computes_at_the_server(library_server):
     pytest.importorskip("scipy")
     text = """
 import numpy as np, scipy.linalg
@@ -63,7 +55,7 @@ a = np.random.default_rng(1).standard_normal((50, 50)) + 50 * np.eye(50)
 factors = scipy.linalg.lu_factor(a)
 assert np.allclose(a @ scipy.linalg.lu_solve(factors, np.ones(50)), 1)
 """
-    words = [FARCALL, "offload", "--always", "--stats", "--library", dropin]
+    words = [FARCALL, "offload", "--always", "--stats", "--library", dropin()]
     words += ["--server", library_server.address, "--", sys.executable, "-c", text]
     ran = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr

@@ -10,7 +10,7 @@
 //! - `routine` reads the arguments of a call as its interface describes them;
 //! - [`rule`] decides whether the call pays, and remembers speeds; it is pure;
 //! - `remote` has the connection, and makes calls that leave the program's arrays whole if they
-//!   fail;
+//!   fail; `store` has arrays that stay at the server, and `kept` says which (pure);
 //! - `real` finds the real functions; `explain` tells which of them a program uses;
 //! - [`statistics`] counts; [`settings`] reads the environment.
 //!
@@ -18,6 +18,7 @@
 //! to the real function, with the program's arrays as they were.
 
 mod explain;
+mod kept;
 pub mod library;
 mod real;
 mod remote;
@@ -26,4 +27,5 @@ pub mod rule;
 pub mod settings;
 mod shim;
 pub mod statistics;
+mod store;
 mod verify;

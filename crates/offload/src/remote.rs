@@ -3,8 +3,11 @@
 
 use crate::routine::{Given, Routine};
 use crate::rule::Reach;
-use farcall_client::{Argument, Error, Fault, Function, LaidOut, Options, Outcome, Server};
-use farcall_idl::{ArrayLayout, Mode, Scalar, Type};
+use crate::store::{Access, Placed, Store};
+use farcall_client::{
+    Argument, ArrayForm, Error, Estimate, Fault, Function, LaidOut, Options, Outcome, Server,
+};
+use farcall_idl::{ArrayLayout, Mode, Order, Scalar, Type};
 use std::sync::mpsc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,6 +17,7 @@ const CONNECT: Duration = Duration::from_millis(900);
 
 /// The server of a process.
 pub(crate) struct Remote {
+    pub(crate) store: Store,
     started: Instant,
     state: Mutex<State>,
 }
@@ -27,6 +31,7 @@ struct State {
 impl Remote {
     pub(crate) fn new() -> Remote {
         Remote {
+            store: Store::new(),
             started: Instant::now(),
             state: Mutex::default(),
         }
@@ -57,11 +62,16 @@ impl Remote {
     }
 
     /// Learns how a call has ended.
-    pub(crate) fn ended(&self, result: &Result<Outcome, Error>) {
+    pub(crate) fn ended<T>(&self, result: &Result<T, Error>) {
         match result {
             Ok(_) => self.state().reach.reached(),
-            Err(error) if error.fault() == Fault::Peer => self.state().reach.lost(self.now()),
-            Err(_) => {}
+            Err(error) => {
+                // A new connection has none of the arrays of the old one.
+                self.store.clear();
+                if error.fault() == Fault::Peer {
+                    self.state().reach.lost(self.now());
+                }
+            }
         }
     }
 }
@@ -114,6 +124,8 @@ struct Held {
     narrow: Option<Vec<i32>>,
     /// What an INOUT array contained.
     before: Option<Vec<u8>>,
+    /// Its place at the server, if it has one.
+    placed: Option<Placed>,
 }
 
 impl<'c> Arrays<'c> {
@@ -141,6 +153,7 @@ impl<'c> Arrays<'c> {
                 address,
                 narrow: None,
                 before: None,
+                placed: None,
             };
             if integer == 8 && layout.element == Type::Int {
                 // SAFETY: the caller's promise.
@@ -159,6 +172,75 @@ impl<'c> Arrays<'c> {
         })
     }
 
+    /// Gives large arrays places at the server, or finds those that it has.
+    ///
+    /// # Safety
+    /// As for [`Arrays::new`].
+    pub(crate) unsafe fn place(&mut self, store: &Store, server: &Server, estimate: &Estimate) {
+        let interface = &self.routine.interface;
+        for held in &mut self.arrays {
+            let layout = &held.layout;
+            let is_whole = layout.is_full() && held.narrow.is_none();
+            if !is_whole || !store.keeps(layout.wire_bytes, estimate) {
+                continue;
+            }
+            let access = match layout.mode {
+                Mode::In => Access::Read,
+                Mode::InOut if !self.routine.reads(layout.param, &self.given.scalars) => {
+                    Access::Write
+                }
+                Mode::InOut => Access::Change,
+                Mode::Out | Mode::Work => Access::Write,
+            };
+            let form = ArrayForm {
+                element: layout.element.name().to_string(),
+                shape: layout.shape(interface.order()),
+                column_major: interface.order() == Order::ColumnMajor,
+            };
+            let bytes = layout.client_bytes as usize;
+            // SAFETY: the caller's promise; the whole array travels, so that it is there.
+            let bytes = unsafe { std::slice::from_raw_parts(held.address, bytes) };
+            held.placed = store.place(server, form, bytes, access);
+        }
+    }
+
+    /// Bytes that travel to the server and back.
+    pub(crate) fn bytes(&self) -> u64 {
+        let bytes = self.arrays.iter().map(|held| {
+            let wire = held.layout.wire_bytes;
+            let there = match &held.placed {
+                Some(placed) => placed.sent,
+                None => wire * u64::from(held.layout.mode.is_sent()),
+            };
+            there + wire * u64::from(held.layout.mode.is_returned())
+        });
+        bytes.sum()
+    }
+
+    /// Fetches the results that are at the server. Without success, the caller restores the arrays.
+    ///
+    /// # Safety
+    /// As for [`Arrays::new`]; nobody else uses the arrays.
+    pub(crate) unsafe fn fetch(&mut self, store: &Store) -> Result<(), Error> {
+        for held in &mut self.arrays {
+            let Some(placed) = held.placed.as_ref().filter(|placed| placed.is_written()) else {
+                continue;
+            };
+            let bytes = held.layout.client_bytes as usize;
+            // SAFETY: the caller's promise.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(held.address, bytes) };
+            placed.handle.get(bytes)?;
+            store.keep(placed, bytes);
+        }
+        Ok(())
+    }
+
+    /// Gives up the places of results, because there are none.
+    pub(crate) fn leave(&self, store: &Store) {
+        let placed = self.arrays.iter().filter_map(|held| held.placed.as_ref());
+        placed.for_each(|placed| store.leave(placed));
+    }
+
     /// Calls the function. Without success, all arrays are as before.
     ///
     /// # Safety
@@ -172,6 +254,10 @@ impl<'c> Arrays<'c> {
         let mut arguments: Vec<Argument<'_>> = Vec::with_capacity(count);
         arguments.resize_with(count, || Argument::Skip);
         for held in &mut self.arrays {
+            if let Some(placed) = &held.placed {
+                arguments[held.layout.param] = Argument::Handle(placed.handle.id());
+                continue;
+            }
             let bytes = held.layout.client_bytes as usize;
             let start = match &mut held.narrow {
                 Some(narrow) => narrow.as_mut_ptr().cast::<u8>(),

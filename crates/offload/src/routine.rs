@@ -80,6 +80,20 @@ impl Routine {
         })
     }
 
+    /// Whether a call reads this INOUT array. BLAS does not read C if beta is 0.
+    pub(crate) fn reads(&self, param: usize, scalars: &[Option<Scalar>]) -> bool {
+        let params = &self.interface.params;
+        let beta = params.iter().position(|param| param.name == "beta");
+        let beta = beta.and_then(|beta| scalars[beta].as_ref());
+        let is_zero = match beta {
+            Some(Scalar::Float(beta)) => *beta == 0.0,
+            Some(Scalar::Complex { re, im }) => *re == 0.0 && *im == 0.0,
+            _ => false,
+        };
+        let is_blas = self.interface.module.as_deref() == Some("blas");
+        !(is_blas && is_zero && params[param].name == "c")
+    }
+
     /// Reads the scalars of a call.
     ///
     /// # Safety

@@ -9,7 +9,7 @@ const UNKNOWN_CORE: f64 = 4e10;
 /// A server that has never run a function counts as this many times as fast. A first call tells.
 const UNKNOWN_SERVER: f64 = 2.0;
 /// Bytes per second of a link over which nothing has travelled yet.
-const UNKNOWN_LINK: f64 = 1e8;
+pub(crate) const UNKNOWN_LINK: f64 = 1e8;
 /// The part of an older speed that remains when a new one arrives.
 const MEMORY: f64 = 0.5;
 
@@ -92,6 +92,15 @@ pub fn there(demand: &Demand, promise: &Promise, here: f64) -> f64 {
 /// Whether the call goes to the server.
 pub fn pays(here: f64, there: f64) -> bool {
     there < MARGIN * here
+}
+
+/// A place at the server costs up to this many round trips more than sending the array.
+const ROUND_TRIPS_OF_A_PLACE: f64 = 4.0;
+
+/// Whether an array is worth a place at the server, so that the next call need not send it: if the
+/// link is slower than the digest, and its transfer takes much longer than the additional messages.
+pub fn keeps(bytes: f64, link: f64, latency: f64, digest: f64) -> bool {
+    link < digest && bytes / link > 2.0 * ROUND_TRIPS_OF_A_PLACE * latency
 }
 
 /// Whether the server may be tried, after failures to reach it.
@@ -231,6 +240,15 @@ mod tests {
             speed.learn(1e9, 0.1);
         }
         assert!((speed.rate(1e9).unwrap() - 1e10).abs() < 1e6);
+    }
+
+    #[test]
+    fn large_arrays_stay_at_the_end_of_slow_links() {
+        let digest = 1.5e9;
+        assert!(keeps(8e6, 1.1e8, 2e-4, digest));
+        assert!(!keeps(1e4, 1.1e8, 2e-4, digest));
+        assert!(!keeps(8e6, 6e9, 2e-5, digest));
+        assert!(!keeps(8e6, 1.1e8, 2e-2, digest));
     }
 
     #[test]

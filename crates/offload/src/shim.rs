@@ -47,6 +47,9 @@ const WATCHED: c_int = 2;
 /// Local calls that take less are never worth a question to the server, in seconds.
 const SHORT: f64 = 2e-4;
 
+/// Calls with less bytes in each direction keep no arrays at the server.
+const SMALL: u64 = 64 << 10;
+
 /// The tables of the drop-in libraries. Each ends with a row without a symbol.
 static TABLES: [AtomicPtr<Entry>; 64] = [const { AtomicPtr::new(ptr::null_mut()) }; 64];
 
@@ -303,6 +306,17 @@ unsafe extern "C" fn farcall_offload_watched(watch: *mut Watch) {
     let _ = catch_unwind(AssertUnwindSafe(learn));
 }
 
+/// A call that goes to the server.
+struct Call {
+    given: Given,
+    laid_out: LaidOut,
+    operations: f64,
+    /// Bytes of an integer.
+    integer: u32,
+    /// What the server and the link promise, if arrays may stay there.
+    estimate: Option<Estimate>,
+}
+
 /// Where a call was computed.
 enum Taken {
     There,
@@ -361,15 +375,29 @@ impl Process {
         let Ok(laid_out) = function.lay_out(given.scalars.clone(), Vec::new()) else {
             return known.refused(false);
         };
-        if self.settings.mode == Mode::Auto {
-            match estimator.estimate(&laid_out) {
+        let layout = laid_out.layout();
+        let is_small = layout.sent_bytes().max(layout.returned_bytes()) < SMALL;
+        let estimate = match self.settings.mode == Mode::Auto || !is_small {
+            true => match estimator.estimate(&laid_out) {
+                Ok(estimate) => Some(estimate),
                 Err(_) => return known.refused(true),
-                Ok(estimate) if !pays(operations, &estimate, here) => return known.local(),
-                Ok(_) => {}
-            }
+            },
+            false => None,
+        };
+        if let (Mode::Auto, Some(estimate)) = (self.settings.mode, &estimate)
+            && !pays(operations, estimate, here)
+        {
+            return known.local();
         }
+        let call = Call {
+            given,
+            laid_out,
+            operations,
+            integer,
+            estimate: estimate.filter(|_| !is_small),
+        };
         // SAFETY: the caller's promise.
-        unsafe { self.send(known, &estimator, (given, laid_out), (operations, integer)) }
+        unsafe { self.send(known, &estimator, call) }
     }
 
     /// The function of the server, with its estimates.
@@ -387,36 +415,51 @@ impl Process {
     ///
     /// # Safety
     /// As for `farcall_offload_take`.
-    unsafe fn send(
-        &self,
-        known: &Known,
-        estimator: &Estimator,
-        (given, laid_out): (Given, LaidOut),
-        (operations, integer): (f64, u32),
-    ) -> Taken {
-        let routine = &known.routine;
+    unsafe fn send(&self, known: &Known, estimator: &Estimator, call: Call) -> Taken {
+        let Call {
+            given,
+            laid_out,
+            operations,
+            integer,
+            estimate,
+        } = call;
+        let (routine, store) = (&known.routine, &self.remote.store);
         // SAFETY: the caller's promise.
         let arrays = unsafe { Arrays::new(routine, &given, &laid_out, integer) };
         let Some(mut arrays) = arrays else {
             return known.refused(false);
         };
-        let layout = laid_out.layout();
-        let bytes = layout.sent_bytes() + layout.returned_bytes();
+        let start = Instant::now();
+        let server = estimator.function().server();
+        if let Some(estimate) = estimate.filter(|_| !server.is_metaserver()) {
+            // SAFETY: the caller's promise.
+            unsafe { arrays.place(store, server, &estimate) };
+        }
         // SAFETY: the caller's promise; the program lends the arrays to the function it calls.
         let result = unsafe { arrays.call(estimator.function(), laid_out) };
         self.remote.ended(&result);
-        let outcome = match result {
-            Ok(outcome) => outcome,
-            Err(_) => return known.failed(true),
-        };
+        if result.is_err() {
+            arrays.leave(store);
+            return known.failed(true);
+        }
         let info = arrays.info();
         // Errors are reported here, where the program's own handler is. What work arrays contain
         // after a failure is promised, too, and only a local call gives it.
         if info < 0 || (info > 0 && routine.has_work) {
             // SAFETY: the caller's promise.
             unsafe { arrays.restore() };
+            arrays.leave(store);
             return known.failed(false);
         }
+        // SAFETY: the caller's promise.
+        let fetched = unsafe { arrays.fetch(store) };
+        self.remote.ended(&fetched);
+        if fetched.is_err() {
+            // SAFETY: the caller's promise.
+            unsafe { arrays.restore() };
+            return known.failed(true);
+        }
+        let seconds = start.elapsed().as_secs_f64();
         // SAFETY: the caller's promise.
         unsafe { arrays.complete() };
         let rate = lock(&known.here).rate(operations);
@@ -426,9 +469,9 @@ impl Process {
             estimator.forget();
         }
         counts.remote += 1;
-        counts.bytes += bytes;
-        counts.seconds_there += outcome.times.total;
-        counts.gain += rate.map_or(0.0, |rate| operations / rate - outcome.times.total);
+        counts.bytes += arrays.bytes();
+        counts.seconds_there += seconds;
+        counts.gain += rate.map_or(0.0, |rate| operations / rate - seconds);
         drop(counts);
         if !self.settings.verify {
             return Taken::There;

@@ -221,6 +221,63 @@ static void cblas(void) {
     }
 }
 
+void dgetrf_(const int *m, const int *n, double *a, const int *lda, int *ipiv, int *info);
+void dgetrs_(const char *trans, const int *n, const int *nrhs, const double *a, const int *lda,
+             const int *ipiv, double *b, const int *ldb, int *info, size_t);
+void dpotrf_(const char *uplo, const int *n, double *a, const int *lda, int *info, size_t);
+void dpotrs_(const char *uplo, const int *n, const int *nrhs, const double *a, const int *lda,
+             double *b, const int *ldb, int *info, size_t);
+
+static int is_one(int n, const double *x) {
+    int good = 1;
+    for (int i = 0; i < n; i++)
+        good &= x[i] > 1 - 1e-9 && x[i] < 1 + 1e-9;
+    return good;
+}
+
+/* One factorization and ten solutions; in the middle, the factors are others. */
+static void factors(void) {
+    int n = 700, one = 1, info = 0, good = 1, *ipiv = malloc(sizeof *ipiv * n);
+    double *a = matrix(n, n, n), *lu = malloc(sizeof *a * n * n), *b = matrix(n, 1, 0);
+    for (int i = 0; i < 10; i++) {
+        if (i % 5 == 0) {
+            a[i] += 1;
+            memcpy(lu, a, sizeof *a * n * n);
+            dgetrf_(&n, &n, lu, &n, ipiv, &info);
+            good &= info == 0;
+        }
+        ones(n, a, b);
+        dgetrs_("N", &n, &one, lu, &n, ipiv, b, &n, &info, 1);
+        good &= info == 0 && is_one(n, b);
+    }
+    printf("factors: %d\n", good);
+}
+
+/* Products with and without what the result contained, and a Cholesky pipeline on their result. */
+static void cholesky(void) {
+    int n = 500, one = 1, info = 0, good = 1;
+    double *x = matrix(n, n, 0), *a = matrix(n, n, 0), *f = malloc(sizeof *a * n * n);
+    double *b = matrix(n, 1, 0), alpha = 1, zero = 0, corner;
+    dgemm_("N", "T", &n, &n, &n, &alpha, x, &n, x, &n, &zero, a, &n, 1, 1);
+    corner = a[0];
+    dgemm_("N", "T", &n, &n, &n, &alpha, x, &n, x, &n, &alpha, a, &n, 1, 1);
+    good &= a[0] > 1.999999 * corner && a[0] < 2.000001 * corner;
+    for (int i = 0; i < n; i++)
+        a[i * n + i] += n;
+    memcpy(f, a, sizeof *a * n * n);
+    dpotrf_("L", &n, f, &n, &info, 1);
+    good &= info == 0;
+    for (int i = 0; i < 5; i++) {
+        ones(n, a, b);
+        dpotrs_("L", &n, &one, f, &n, b, &n, &info, 1);
+        good &= info == 0 && is_one(n, b);
+    }
+    /* A matrix that is not positive definite stays as LAPACK leaves it. */
+    memset(f, 0, sizeof *f * n * n);
+    dpotrf_("L", &n, f, &n, &info, 1);
+    printf("cholesky: %d, %d\n", good, info);
+}
+
 /* What `auto` decides: one kind of call is large, the other small. */
 static void mixed(void) {
     int n = 3, good = 1;
@@ -238,7 +295,7 @@ int main(int argc, char **argv) {
         void (*run)(void);
     } parts[] = {{"solve", solve},     {"errors", errors}, {"work", work},   {"threads", threads},
                  {"forks", forks},     {"guards", guards}, {"wide", wide},   {"cblas", cblas},
-                 {"mixed", mixed}};
+                 {"mixed", mixed},     {"factors", factors}, {"cholesky", cholesky}};
     if (argc == 3 && !strcmp(argv[1], "many"))
         return many(atoi(argv[2])), 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
