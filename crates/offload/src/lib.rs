@@ -10,7 +10,7 @@
 //! - `routine` reads the arguments of a call as its interface describes them;
 //! - [`rule`] decides whether the call pays, and remembers speeds; it is pure;
 //! - `remote` has the connection, and makes calls that leave the program's arrays whole if they
-//!   fail; `store` has arrays that stay at the server, and `kept` says which (pure);
+//!   fail; `store` has stored arrays for later calls, and `kept` says which (pure);
 //! - `real` finds the real functions; `explain` tells which of them a program uses;
 //! - [`statistics`] counts; [`settings`] reads the environment.
 //!

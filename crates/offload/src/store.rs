@@ -1,6 +1,6 @@
-//! Arrays that stay at the server from call to call, over links that are slower than the digest of
-//! an array. `kept` decides what stays. Each array is a stored array of this connection, within the
-//! user's quota at the server; if the server takes none, the array travels with the call.
+//! Stored arrays for the arguments and results of calls, over links that are slower than the digest
+//! of an array. `kept` decides how long each is stored. It belongs to this connection and counts
+//! towards the user's quota; if the server takes none, the array travels with the call.
 
 use crate::kept::{Digest, Kept};
 use crate::rule;

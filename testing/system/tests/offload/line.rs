@@ -1,11 +1,11 @@
-//! A program over a line of 100 Mbit/s between two network namespaces: what the server has does not
-//! travel again. Needs root, `ip` and `tc`; prints SKIPPED without them.
+//! A program over a line between two network namespaces: what the server has does not travel again,
+//! and only calls that pay travel. Needs root, `ip` and `tc`; prints SKIPPED without them.
 
 use crate::{MADE, plain};
-use farcall_lab::{Lab, LabError, Shape};
+use farcall_lab::{Lab, LabError, Quota, Shape};
 use farcall_system::{Daemon, farcall_path};
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 /// A host with a program, and one with a server.
 struct Line {
@@ -16,8 +16,8 @@ struct Line {
 
 impl Line {
     /// `None` without root.
-    fn new() -> Option<Line> {
-        let lab = match Lab::build(&[&[0], &[0]], Some(Shape::FAST_ETHERNET)) {
+    fn new(shape: Shape) -> Option<Line> {
+        let lab = match Lab::build(&[&[0], &[0]], Some(shape)) {
             Ok(lab) => lab,
             Err(error @ (LabError::NotRoot | LabError::NoProgram(_))) => {
                 println!("SKIPPED: {error}");
@@ -41,7 +41,10 @@ impl Line {
     }
 
     fn run(&self, options: &[&str], part: &str) -> Output {
-        let mut command = self.lab.command(1, farcall_path());
+        self.run_in(self.lab.command(1, farcall_path()), options, part)
+    }
+
+    fn run_in(&self, mut command: Command, options: &[&str], part: &str) -> Output {
         command
             .args(["offload", "--stats", "--server", &self.address])
             .args(options);
@@ -66,7 +69,9 @@ fn moved(output: &Output, routine: &str) -> (u64, u64) {
 
 #[test]
 fn factors_do_not_travel_with_each_solution() {
-    let Some(line) = Line::new() else { return };
+    let Some(line) = Line::new(Shape::FAST_ETHERNET) else {
+        return;
+    };
     let output = line.run(&["--always"], "factors");
     let ((factored, 2), (solved, 10)) = (moved(&output, "dgetrf"), moved(&output, "dgetrs")) else {
         panic!("{output:?}");
@@ -83,7 +88,9 @@ fn factors_do_not_travel_with_each_solution() {
 
 #[test]
 fn results_of_one_call_are_arguments_of_the_next() {
-    let Some(line) = Line::new() else { return };
+    let Some(line) = Line::new(Shape::FAST_ETHERNET) else {
+        return;
+    };
     let output = line.run(&["--always"], "cholesky");
     let matrix = 8 * 500 * 500;
     let (products, 2) = moved(&output, "dgemm") else {
@@ -99,4 +106,34 @@ fn results_of_one_call_are_arguments_of_the_next() {
     };
     assert!(factors <= 4 * matrix + 1000, "{factors}");
     assert!(solutions < matrix / 10, "{solutions}");
+}
+
+/// `make soak` runs it: it takes half a minute, and its figures need an idle machine.
+#[test]
+#[ignore = "needs an idle machine"]
+fn over_a_gigabit_eigenvalues_go_and_products_stay() {
+    let gigabit = Shape {
+        rate: 1_000_000_000,
+        switch_queue: 1 << 20,
+        host_queue: 4 << 20,
+        told: true,
+    };
+    let Some(line) = Line::new(gigabit) else {
+        return;
+    };
+    // The server has all processors, and the program a quarter of them.
+    let processors = std::thread::available_parallelism().unwrap().get() as f64;
+    let quota = match Quota::new(processors / 4.0) {
+        Ok(quota) => quota,
+        Err(error) => {
+            println!("SKIPPED: {error}");
+            return;
+        }
+    };
+    let program = line.lab.command_within(&quota, 1, farcall_path());
+    let output = line.run_in(program, &["--auto"], "large");
+    println!("{}", String::from_utf8_lossy(&output.stderr));
+    // The first call of a routine shows its speed here.
+    assert_eq!(moved(&output, "dsyevd").1, 2);
+    assert_eq!(moved(&output, "dgemm").1, 0);
 }

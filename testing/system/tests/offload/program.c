@@ -278,6 +278,26 @@ static void cholesky(void) {
     printf("cholesky: %d, %d\n", good, info);
 }
 
+void dsyevd_(const char *jobz, const char *uplo, const int *n, double *a, const int *lda, double *w,
+             double *work, const int *lwork, int *iwork, const int *liwork, int *info, size_t,
+             size_t);
+
+/* The decisions of `auto` over a line: eigenvalues first, and products of the same size. */
+static void large(void) {
+    int n = 1500, lwork = 1 + 6 * n + 2 * n * n, liwork = 3 + 5 * n, info = 0, good = 1;
+    double *a = matrix(n, n, 0), *b = matrix(n, n, 0), *c = malloc(sizeof *a * n * n);
+    double *w = malloc(sizeof *w * n), *work = malloc(sizeof *work * lwork), one = 1, zero = 0;
+    int *iwork = malloc(sizeof *iwork * liwork);
+    for (int i = 0; i < 3; i++) {
+        memcpy(c, a, sizeof *a * n * n);
+        dsyevd_("V", "L", &n, c, &n, w, work, &lwork, iwork, &liwork, &info, 1, 1);
+        good &= info == 0 && w[0] < w[n - 1];
+        dgemm_("N", "N", &n, &n, &n, &one, a, &n, b, &n, &zero, c, &n, 1, 1);
+        good &= c[0] == c[0];
+    }
+    printf("large: %d\n", good);
+}
+
 /* What `auto` decides: one kind of call is large, the other small. */
 static void mixed(void) {
     int n = 3, good = 1;
@@ -295,7 +315,8 @@ int main(int argc, char **argv) {
         void (*run)(void);
     } parts[] = {{"solve", solve},     {"errors", errors}, {"work", work},   {"threads", threads},
                  {"forks", forks},     {"guards", guards}, {"wide", wide},   {"cblas", cblas},
-                 {"mixed", mixed},     {"factors", factors}, {"cholesky", cholesky}};
+                 {"mixed", mixed},     {"factors", factors}, {"cholesky", cholesky},
+                 {"large", large}};
     if (argc == 3 && !strcmp(argv[1], "many"))
         return many(atoi(argv[2])), 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
