@@ -94,18 +94,24 @@ fn connect() -> Option<Server> {
 }
 
 /// The function of the server that computes what a routine does: of the same name, with the same
-/// parameters.
-pub(crate) fn function(server: &Server, routine: &Routine) -> Option<Function> {
+/// parameters. `None` if the server has none.
+///
+/// # Errors
+/// The server does not answer.
+pub(crate) fn function(server: &Server, routine: &Routine) -> Result<Option<Function>, Error> {
     let interface = &routine.interface;
     let suits = |function: &Function| {
         let served = function.interface();
         served.params == interface.params && served.body == interface.body
     };
-    let qualified = server
-        .function(&interface.qualified_name())
-        .ok()
-        .filter(suits);
-    qualified.or_else(|| server.function(&interface.name).ok().filter(suits))
+    for name in [&*interface.qualified_name(), &interface.name] {
+        match server.function(name) {
+            Ok(function) if suits(&function) => return Ok(Some(function)),
+            Err(error) if error.fault() == Fault::Peer => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(None)
 }
 
 /// The arrays of one call in the memory of the program.

@@ -9,7 +9,7 @@ const UNKNOWN_CORE: f64 = 4e10;
 /// A server that has never run a function counts as this many times as fast. A first call tells.
 const UNKNOWN_SERVER: f64 = 2.0;
 /// Bytes per second of a link over which nothing has travelled yet.
-pub(crate) const UNKNOWN_LINK: f64 = 1e8;
+const UNKNOWN_LINK: f64 = 1e8;
 /// The part of an older speed that remains when a new one arrives.
 const MEMORY: f64 = 0.5;
 

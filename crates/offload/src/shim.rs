@@ -380,7 +380,10 @@ impl Process {
         let estimate = match self.settings.mode == Mode::Auto || !is_small {
             true => match estimator.estimate(&laid_out) {
                 Ok(estimate) => Some(estimate),
-                Err(_) => return known.refused(true),
+                Err(error) => {
+                    self.remote.ended::<()>(&Err(error));
+                    return known.refused(true);
+                }
             },
             false => None,
         };
@@ -404,11 +407,16 @@ impl Process {
     fn estimator(&self, known: &Known) -> Option<Arc<Estimator>> {
         let server = self.remote.server()?;
         let mut there = lock(&known.there);
-        let find = || {
-            let function = remote::function(&server, &known.routine)?;
-            Some(Arc::new(Estimator::new(function)))
-        };
-        there.get_or_insert_with(find).clone()
+        if there.is_none() {
+            let found = remote::function(&server, &known.routine);
+            if found.is_err() {
+                self.remote.ended(&found);
+                return None;
+            }
+            let function = found.ok().flatten();
+            *there = Some(function.map(|function| Arc::new(Estimator::new(function))));
+        }
+        there.clone().flatten()
     }
 
     /// Makes the call at the server.

@@ -11,6 +11,10 @@ use std::time::Instant;
 /// Bytes that a process keeps at its server, at most.
 const MOST: u64 = 1 << 30;
 
+/// A link over which nothing has travelled counts as slow: a place for an array then costs some
+/// round trips once, and may save much.
+const UNKNOWN_LINK: f64 = 1e7;
+
 /// The arrays of one process at its server.
 pub(crate) struct Store(Mutex<Kept<Handle>>);
 
@@ -55,7 +59,7 @@ impl Store {
     /// Whether an array of this size is worth a place.
     pub(crate) fn keeps(&self, bytes: u64, estimate: &Estimate) -> bool {
         let (up, down) = estimate.rates;
-        let known = |rate: Option<f64>| rate.unwrap_or(rule::UNKNOWN_LINK);
+        let known = |rate: Option<f64>| rate.unwrap_or(UNKNOWN_LINK);
         let link = known(up).min(known(down));
         rule::keeps(bytes as f64, link, estimate.latency, digest_rate())
     }
