@@ -7,13 +7,23 @@ import subprocess
 import sys
 
 import pytest
-from servers import ROOT
+from servers import FARCALL, ROOT
 
 BUILT = ROOT / "target" / "release"
 INCLUDE = ROOT / "bindings" / "c" / "include"
 LINK = [f"-L{BUILT}", f"-Wl,-rpath,{BUILT}", "-lfarcall", "-lpthread", "-lm"]
 FORTRAN = BUILT / "fortran"
 JAR = BUILT / "java" / "farcall.jar"
+
+
+def dropin():
+    """The drop-in library of `farcall offload`, which `make build` makes."""
+    library = BUILT / "offload" / "libfarcall_lapack.so"
+    if not library.is_file():
+        files = [ROOT / "libraries" / name for name in ("lapack.idl", "blas.idl")]
+        words = [FARCALL, "offload", "build", *files, "-o", library.parent]
+        subprocess.run(words, check=True, timeout=120)
+    return library
 
 
 def compile_c(source, program, *, compiler=("cc", "-std=gnu11"), link=LINK):

@@ -7,7 +7,7 @@ before the tests import them. At the end the plugin prints how many calls the se
 import importlib
 import os
 
-from farcall import _offload, _stacks, _transforms
+from farcall import _compute, _stacks, _transforms
 from farcall.scipy import _lapack
 
 OURS = os.environ["FARCALL_DROP_IN"]
@@ -35,7 +35,7 @@ def pytest_configure():
             setattr(theirs, name, function)
             if original in capabilities:
                 capabilities[function] = capabilities[original]
-    for module in _offload, _stacks, _transforms, _lapack:
+    for module in _compute, _stacks, _transforms, _lapack:
         module.call = _counted(module.call)
 
 

@@ -66,6 +66,13 @@ def test_the_headers_declare_just_that():
     assert declared == set(frozen())
 
 
+def test_a_call_is_estimated_without_a_question_for_each(start, tmp_path):
+    process = start(ROOT / "libraries" / "blas.idl")
+    source = ROOT / "testing" / "e2e" / "estimate.c"
+    ran = run(compile_c(source, tmp_path / "estimate"), process.address)
+    assert (ran.returncode, ran.stdout) == (0, "estimated\n"), ran
+
+
 @pytest.mark.parametrize("compiler", [["cc", "-std=c11"]], ids=["c11"])
 def test_types_and_numbers_are_those_that_are_frozen(tmp_path, compiler):
     source = ROOT / "testing" / "e2e" / "abi.c"

@@ -200,6 +200,28 @@ typedef struct {
   int32_t other_host;
 } farcall_options;
 
+// The estimated cost of a call. Times are in seconds; NaN means that nobody knows yet.
+typedef struct {
+  // Round trip to the server without data.
+  double latency;
+  // Transfer of the arguments.
+  double send;
+  // Wait for processor elements.
+  double wait;
+  // In the library.
+  double exec;
+  // Transfer of the results.
+  double recv;
+  // The sum of the times above.
+  double total;
+  // Operations, by the interface.
+  double operations;
+  // Bytes of arrays that travel to the server.
+  uint64_t sent_bytes;
+  // Bytes of arrays that travel back.
+  uint64_t returned_bytes;
+} farcall_estimate;
+
 // The times of a call in seconds.
 typedef struct {
   // Until the server had the arguments.
@@ -369,6 +391,18 @@ farcall_status farcall_call_values(const farcall_function *function,
 //
 // `function` is from `farcall_function_of`, or NULL.
 farcall_times farcall_times_of(const farcall_function *function);
+
+// Estimates a call with these arguments, which are as for `farcall_call_array`. Only scalars are
+// read, and arrays whose elements decide the sizes of others; other arrays may be NULL. The server
+// is asked once a second at most for calls of about the same size, so that a program can compare
+// the estimate with its own time before every call. Since `FARCALL_1.7`.
+//
+// `function` is from `farcall_function_of`, `arguments` points to `count` addresses, and
+// `estimate` to memory for the estimate. The scalars are of the types of the interface.
+farcall_status farcall_estimate_array(const farcall_function *function,
+                                      void *const *arguments,
+                                      size_t count,
+                                      farcall_estimate *estimate);
 
 // The library that computed the last call of a function, in any thread, with its version and its
 // kernel if it states them; empty before the first call. It is valid as long as the function.

@@ -136,25 +136,10 @@ pub(crate) unsafe fn read<'a>(
     texts: &mut Texts,
 ) -> Result<(LaidOut, Vec<Argument<'a>>), Problem> {
     let interface = function.client.interface();
-    let name = function.client.qualified_name();
-    let problem = |text: String| Problem::argument(format!("{name}: {text}"));
-    if given.len() != function.passed.len() {
-        let expected = function.passed.len();
-        return Err(problem(format!(
-            "expected {expected} arguments, given {}",
-            given.len()
-        )));
-    }
-    let mut values = vec![None; interface.params.len() + interface.callbacks.len()];
-    for (&index, &value) in function.passed.iter().zip(given) {
-        values[index] = Some(value);
-    }
-
+    let problem = |text: String| of_function(function, &text);
+    let values = by_parameter(function, given)?;
     // SAFETY: the caller's promise.
-    let scalars = unsafe { values_of(interface, &values) }.map_err(&problem)?;
-    let elements =
-        elements(function, &scalars, &values).map_err(|error| problem(error.to_string()))?;
-    let laid_out = function.client.lay_out(scalars, elements)?;
+    let laid_out = unsafe { lay_out(function, &values) }?;
     let layout = laid_out.layout();
 
     let mut arguments = Vec::with_capacity(values.len());
@@ -189,6 +174,45 @@ pub(crate) unsafe fn read<'a>(
     // SAFETY: the caller's promise.
     arguments.extend(unsafe { functions(function, &values) }?);
     Ok((laid_out, arguments))
+}
+
+/// A problem with the arguments of a function.
+fn of_function(function: &Function, text: &str) -> Problem {
+    Problem::argument(format!("{}: {text}", function.client.qualified_name()))
+}
+
+/// The arguments by parameter, callbacks after all parameters; `None` for work space.
+pub(crate) fn by_parameter(
+    function: &Function,
+    given: &[Value],
+) -> Result<Vec<Option<Value>>, Problem> {
+    let interface = function.client.interface();
+    if given.len() != function.passed.len() {
+        let (expected, given) = (function.passed.len(), given.len());
+        let text = format!("expected {expected} arguments, given {given}");
+        return Err(of_function(function, &text));
+    }
+    let mut values = vec![None; interface.params.len() + interface.callbacks.len()];
+    for (&index, &value) in function.passed.iter().zip(given) {
+        values[index] = Some(value);
+    }
+    Ok(values)
+}
+
+/// Reads the scalars of a call and computes the sizes of its arrays.
+///
+/// # Safety
+/// As for [`read`]; arrays whose elements decide no size are not touched.
+pub(crate) unsafe fn lay_out(
+    function: &Function,
+    values: &[Option<Value>],
+) -> Result<LaidOut, Problem> {
+    let problem = |text: String| of_function(function, &text);
+    // SAFETY: the caller's promise.
+    let scalars = unsafe { values_of(function.client.interface(), values) }.map_err(problem)?;
+    let elements =
+        elements(function, &scalars, values).map_err(|error| problem(error.to_string()))?;
+    Ok(function.client.lay_out(scalars, elements)?)
 }
 
 /// The values in the message of the call: scalars, and arrays of texts.

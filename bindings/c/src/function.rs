@@ -4,13 +4,13 @@
 use crate::connect::Server;
 use crate::error::{Problem, guard};
 use crate::{Kind, text};
-use farcall_client::Output;
+use farcall_client::{Estimator, Output};
 use farcall_idl::{Mode, Param, Type};
 use std::borrow::Cow;
 use std::ffi::{CString, c_char};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// A function of a server.
@@ -31,6 +31,7 @@ pub struct Function {
     pub(crate) reservation: AtomicU64,
     /// Nanoseconds within which its calls must end; 0 for no deadline.
     pub(crate) deadline: AtomicU64,
+    estimator: OnceLock<Estimator>,
 }
 
 /// The times of a call in seconds.
@@ -75,6 +76,7 @@ impl Function {
             output: Mutex::default(),
             reservation: AtomicU64::new(0),
             deadline: AtomicU64::new(0),
+            estimator: OnceLock::new(),
             client,
         }
     }
@@ -94,6 +96,12 @@ impl Function {
             0 => client,
             nanos => Cow::Owned(client.with_deadline(Some(Duration::from_nanos(nanos)))),
         }
+    }
+
+    /// Estimates of its calls.
+    pub(crate) fn estimator(&self) -> &Estimator {
+        self.estimator
+            .get_or_init(|| Estimator::new(self.client.clone()))
     }
 
     /// Stores the times and the library of a call.

@@ -12,6 +12,7 @@ mod callback;
 mod channel;
 mod connect;
 mod error;
+mod estimate;
 mod function;
 /// cbindgen:ignore
 mod gridrpc;

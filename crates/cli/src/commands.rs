@@ -22,7 +22,10 @@ const MOVED: &[(&str, &[&str])] = &[
 
 /// The commands of each part of the help.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Call functions", &["ls", "describe", "call", "plan"]),
+    (
+        "Call functions",
+        &["ls", "describe", "call", "plan", "offload"],
+    ),
     (
         "Durable calls",
         &["submit", "jobs", "fetch", "cancel", "job"],

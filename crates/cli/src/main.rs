@@ -24,6 +24,7 @@ mod meta;
 mod notify;
 mod npy;
 mod objects;
+mod offload;
 mod picture;
 mod plans;
 mod record;
@@ -71,6 +72,7 @@ enum Command {
     Job(jobs::Arguments),
     Data(arrays::Arguments),
     Object(objects::Arguments),
+    Offload(offload::Arguments),
     Reservation(reservations::Arguments),
     Ls(ls::Arguments),
     Describe(describe::Arguments),
@@ -97,6 +99,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let command = command();
+    if !matches!(command, Command::Offload(_)) {
+        offload::leave();
+    }
     fail_where_output_cannot_go();
     if !matches!(
         command,
@@ -122,6 +127,7 @@ fn main() -> ExitCode {
         Command::Job(arguments) => jobs::run(&arguments),
         Command::Data(arguments) => arrays::run(&arguments),
         Command::Object(arguments) => objects::run(&arguments),
+        Command::Offload(arguments) => offload::run(&arguments),
         Command::Reservation(arguments) => reservations::run(&arguments),
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Describe(arguments) => describe::run(&arguments),

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// The estimated cost of a call. Times are in seconds. A missing time is not known yet: the server
 /// has seen no call of the function, or no transfer of a megabyte.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
     /// Bytes of arrays that travel to the server.
     pub sent_bytes: u64,
@@ -72,6 +72,30 @@ impl Estimate {
                 ),
             },
             pes: estimate.pes,
+        }
+    }
+
+    /// The estimate of another call of the same function: its bytes at the same rates, its
+    /// computation at the same speed.
+    pub(crate) fn for_layout(&self, layout: &Layout) -> Estimate {
+        let (sent, returned) = (layout.sent_bytes(), layout.returned_bytes());
+        let transfer = |bytes: u64, rate: Option<f64>| match bytes {
+            0 => Some(0.0),
+            bytes => rate.map(|rate| bytes as f64 / rate.max(1.0)),
+        };
+        let ratio = match (layout.cost, self.operations) {
+            (Some(here), Some(there)) if there > 0.0 => here / there,
+            _ => 1.0,
+        };
+        Estimate {
+            sent_bytes: sent,
+            returned_bytes: returned,
+            memory_bytes: layout.bytes,
+            operations: layout.cost,
+            send: transfer(sent, self.rates.0),
+            exec: self.exec.map(|exec| exec * ratio),
+            recv: transfer(returned, self.rates.1),
+            ..*self
         }
     }
 

@@ -278,7 +278,10 @@ impl Function {
         scalars: &[Option<Scalar>],
         elements: &[i64],
     ) -> Result<Estimate, Error> {
-        let laid_out = self.lay_out(scalars.to_vec(), elements.to_vec())?;
+        self.estimate_laid_out(self.lay_out(scalars.to_vec(), elements.to_vec())?)
+    }
+
+    pub(crate) fn estimate_laid_out(&self, laid_out: LaidOut) -> Result<Estimate, Error> {
         match &self.target {
             Target::One(function) => function.estimate(laid_out),
             Target::Many(function) => function.estimate(laid_out),

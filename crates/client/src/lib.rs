@@ -56,6 +56,7 @@ mod data;
 mod description;
 mod error;
 mod estimate;
+mod estimator;
 mod function;
 mod grid;
 mod handle;
@@ -85,6 +86,7 @@ pub use data::{DataStatus, Named, NoSource, Source};
 pub use description::FunctionSummary;
 pub use error::{ArgumentError, CallbackError, Error, Failure, Fault};
 pub use estimate::Estimate;
+pub use estimator::Estimator;
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{
     ArrayForm, AskSnapshot, DataName, DurableState, FailureKind, HandleId, JobId, NoId, NoName,

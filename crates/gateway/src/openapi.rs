@@ -3,7 +3,7 @@
 //! document.
 
 use crate::arguments::{carried, is_needed};
-use farcall_idl::{Interface, Param, Type};
+use farcall_idl::{Body, Expr, Interface, Param, Type};
 use serde_json::{Map, Value, json};
 
 /// The interface of a function as JSON: the same as `farcall describe --json` prints.
@@ -14,16 +14,63 @@ pub fn describe(interface: &Interface, text: &str) -> Value {
             "mode": param.mode.name(),
             "type": param.ty.name(),
             "dimensions": dimensions(interface, param),
+            "ranges": ranges(interface, param),
         })
     });
     let params: Vec<Value> = params.collect();
+    let text_of = |expr: &Option<Expr>| expr.as_ref().map(|expr| interface.expr_text(expr));
     json!({
         "schema": 1,
         "name": interface.qualified_name(),
         "description": interface.description,
-        "cost": interface.calc_order.as_ref().map(|cost| interface.expr_text(cost)),
+        "cost": text_of(&interface.calc_order),
+        "processor_elements": {
+            "fewest": text_of(&interface.fewest_elements),
+            "most": text_of(&interface.processor_elements),
+        },
+        "repeatable": interface.repeatable,
         "parameters": params,
+        "callbacks": interface.callbacks.iter().map(|one| &one.name).collect::<Vec<_>>(),
+        "calls": calls(interface),
         "idl": text,
+    })
+}
+
+/// The part of each dimension that travels; null for a whole dimension.
+fn ranges(interface: &Interface, param: &Param) -> Vec<Value> {
+    let ranges = param.dims.iter().map(|dim| dim.range.as_ref());
+    let ranges = ranges.map(|range| {
+        let range = range?;
+        let text_of = |expr: &Option<Expr>| expr.as_ref().map(|expr| interface.expr_text(expr));
+        Some(json!({
+            "start": text_of(&range.start),
+            "end": interface.expr_text(&range.end),
+            "step": text_of(&range.step),
+        }))
+    });
+    ranges.map(Value::from).collect()
+}
+
+/// The function of the library that the interface calls; null for compiled C text.
+fn calls(interface: &Interface) -> Value {
+    let Body::Calls {
+        convention,
+        function,
+        args,
+        returns,
+    } = &interface.body
+    else {
+        return Value::Null;
+    };
+    let name = |&index: &usize| match interface.params.get(index) {
+        Some(param) => param.name.as_str(),
+        None => &interface.callbacks[index - interface.params.len()].name,
+    };
+    json!({
+        "convention": convention.name(),
+        "function": function,
+        "arguments": args.iter().map(name).collect::<Vec<_>>(),
+        "returns": returns.as_ref().map(name),
     })
 }
 

@@ -76,6 +76,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "crates/gateway",
             "crates/lab",
             "crates/metaserver",
+            "crates/offload",
             "crates/server",
             "crates/trunk",
         ],
@@ -110,6 +111,7 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("crates/gridsim", "crates/schedule"),
     ("crates/metaserver", "crates/client"),
     ("crates/npy", "crates/idl"),
+    ("crates/offload", "crates/client"),
     ("crates/server", "crates/client"),
     ("crates/channel", "crates/memory"),
     ("crates/server-proto", "crates/directory"),
@@ -120,7 +122,7 @@ const SIDEWAYS: &[(&str, &str)] = &[
 ];
 
 /// Crates that users link into their programs. They must not bring an asynchronous runtime.
-const EMBEDDED: &[&str] = &["bindings/c", "bindings/python"];
+const EMBEDDED: &[&str] = &["bindings/c", "bindings/python", "crates/offload"];
 
 /// Packages of asynchronous runtimes.
 const RUNTIMES: &[&str] = &["axum", "hyper", "postgres", "tokio"];

@@ -3,22 +3,22 @@
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, Literal, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
-import numpy as np
-import numpy.typing as npt
-
+from ._compute import current_server
 from ._native import Server
-from ._offload import current_server
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 def empty(
     shape: SupportsIndex | Sequence[SupportsIndex],
-    dtype: npt.DTypeLike = float,
+    dtype: "npt.DTypeLike" = float,
     order: Literal["C", "F"] = "C",
     *,
     server: Server | None = None,
-) -> npt.NDArray[Any]:
+) -> "npt.NDArray[Any]":
     """An array like `numpy.empty`, in memory shared with a server on the same host.
 
     Calls to that server do not copy the array: the library uses it in place. If the server is on
@@ -29,6 +29,9 @@ def empty(
     The default `server` is that of `farcall.linalg`. Functions in C use C-ordered arrays in place,
     and functions in Fortran use Fortran-ordered arrays in place.
     """
+    # NumPy binds its LAPACK when it is imported, which must not be before `farcall.offload.enable`.
+    import numpy as np  # noqa: PLC0415
+
     server = server or current_server()
     dtype = np.dtype(dtype)
     if dtype.hasobject:

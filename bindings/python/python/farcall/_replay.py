@@ -7,6 +7,8 @@ import csv
 import sys
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 COLUMNS = {"series", "seconds", "calls"}
 
 
@@ -26,12 +28,8 @@ def series(path: Path) -> dict[str, tuple[list[float], list[int]]]:
 
 def draw(data: Path, picture: Path) -> None:
     """Draws a line for each series."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(8, 3.6), layout="constrained")
+    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    axes = figure.subplots()
     styles = ("-", "--", "-")
     for (name, (moments, calls)), style in zip(series(data).items(), styles, strict=False):
         axes.step(moments, calls, style, where="post", label=name, linewidth=1.2)

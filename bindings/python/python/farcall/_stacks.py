@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ._compute import call
 from ._errors import LibraryError
-from ._offload import call
 
 _Array = npt.NDArray[Any]
 

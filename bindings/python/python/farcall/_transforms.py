@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ._compute import call
 from ._errors import LibraryError
-from ._offload import call
 
 _Array = npt.NDArray[Any]
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy.fft._pocketfft as _numpys
 from numpy.fft import fftfreq, fftshift, ifftshift, rfftfreq
 
+from ._compute import use, using
 from ._layer import copied
-from ._offload import use, using
 from ._transforms import Transforms
 
 if TYPE_CHECKING:

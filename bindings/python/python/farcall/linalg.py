@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._compute import use, using
 from ._layer import copied
-from ._offload import use, using
 from ._stacks import Stacks
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._offload import call
+from .._compute import call
 from .._stacks import Kernel, send
 
 _Array = npt.NDArray[Any]

@@ -11,8 +11,8 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .._compute import use, using
 from .._layer import copied
-from .._offload import use, using
 from .._transforms import Pocketfft
 
 if TYPE_CHECKING:

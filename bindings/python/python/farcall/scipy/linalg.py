@@ -14,8 +14,8 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .._compute import use, using
 from .._layer import copied
-from .._offload import use, using
 from ._lapack import (
     Batched,
     determinants,

@@ -17,7 +17,7 @@ _address: str | None = None
 # Whether the program made the connection: a child process cannot make it again.
 _is_given = False
 _for_block: contextvars.ContextVar[Server | None] = contextvars.ContextVar(
-    "farcall_offload", default=None
+    "farcall_compute", default=None
 )
 
 

@@ -1,0 +1,77 @@
+"""`farcall.offload`: NumPy and SciPy from their packages, with their LAPACK at a server."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from programs import dropin
+from servers import FARCALL
+
+SCRIPT = """
+import farcall.offload
+farcall.offload.enable(always=True, stats=True)
+import numpy as np
+a = np.random.default_rng(1).standard_normal((50, 50))
+assert np.allclose(a @ np.linalg.solve(a, a.T), a.T)
+w, v = np.linalg.eigh(a + a.T)
+assert np.allclose((v * w) @ v.T, a + a.T)
+try:
+    np.linalg.solve(np.zeros((4, 4)), np.ones(4))
+except np.linalg.LinAlgError as error:
+    print(error)
+"""
+
+
+def script(text, **variables):
+    words = [sys.executable, "-c", text]
+    environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
+    return subprocess.run(
+        words, capture_output=True, text=True, timeout=120, env=environment, check=False
+    )
+
+
+def remote(ran):
+    """The number of remote calls, by routine."""
+    rows = [line.split() for line in ran.stderr.splitlines()]
+    return {row[0]: int(row[2]) for row in rows if len(row) >= 9 and row[1].isdigit()}
+
+
+def test_numpy_computes_at_the_server(library_server):
+    variables = {"FARCALL_OFFLOAD_DROPIN": dropin(), "FARCALL_SERVER": library_server.address}
+    ran = script(SCRIPT, **variables)
+    assert (ran.returncode, ran.stdout) == (0, "Singular matrix\n"), ran.stderr
+    counts = remote(ran)
+    assert counts["dgesv"] == 2
+    assert counts["dsyevd"] == 1
+    assert counts["dgemm"] == 2
+
+
+def test_scipy_computes_at_the_server(library_server):
+    pytest.importorskip("scipy")
+    text = """
+import numpy as np, scipy.linalg
+a = np.random.default_rng(1).standard_normal((50, 50)) + 50 * np.eye(50)
+factors = scipy.linalg.lu_factor(a)
+assert np.allclose(a @ scipy.linalg.lu_solve(factors, np.ones(50)), 1)
+"""
+    words = [FARCALL, "offload", "--always", "--stats", "--library", dropin()]
+    words += ["--server", library_server.address, "--", sys.executable, "-c", text]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
+    assert remote(ran)["dgetrf"] == 1
+    assert remote(ran)["dgetrs"] == 1
+
+
+def test_it_must_come_before_numpy():
+    ran = script("import numpy, farcall.offload; farcall.offload.enable()")
+    assert ran.returncode != 0
+    assert "NumPy is imported and has chosen its LAPACK; call this first" in ran.stderr
+
+
+def test_a_missing_library_is_named():
+    ran = script(
+        "import farcall.offload; farcall.offload.enable()", FARCALL_OFFLOAD_DROPIN="/none.so"
+    )
+    assert ran.returncode != 0
+    assert "farcall.offload.enable: /none.so: cannot open" in ran.stderr

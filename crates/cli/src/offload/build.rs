@@ -1,0 +1,135 @@
+//! `farcall offload build`: compiles a drop-in library from interface files with the system's C
+//! compiler. `farcall_offload::library` writes the C text.
+
+use super::{RUNTIME, beside};
+use crate::failure::Failure;
+use clap::Args;
+use farcall_idl::{Document, Library};
+use farcall_library::Catalog;
+use farcall_offload::library;
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Make a drop-in library of the functions in interface files
+///
+/// The library has the names of the functions and takes their calls. It goes on to the real
+/// functions for calls that do not pay. Functions that never pay, such as BLAS 1 and 2, and those
+/// that must not run twice are left out. This needs a C compiler.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall offload build libraries/lapack.idl libraries/blas.idl -o dropin
+  farcall offload build lapack.idl -o dropin --as liblapack.so.3
+  LD_LIBRARY_PATH=dropin FARCALL_SERVER=host ./solver")]
+pub(super) struct Arguments {
+    /// Interface files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Folder for the library and its runtime; it is made if it does not exist
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+    /// Also make the library under this name, in the place of the real one. It then loads the
+    /// libraries of the interface files, and functions that it lacks are found there
+    #[arg(long = "as", value_name = "NAME")]
+    names: Vec<String>,
+    /// List the functions that are left out, with the reasons
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let catalog = Catalog::load(&arguments.files).map_err(Failure::failed)?;
+    let documents: Vec<&Document> = catalog.files().map(|(_, document)| document).collect();
+    let made = library::text(documents.iter().copied());
+    if arguments.verbose {
+        for (function, reason) in &made.left_out {
+            println!("{function}: left out: {reason}");
+        }
+    }
+    if made.covered.is_empty() {
+        let text = "no function of these files can pay; `--verbose` lists the reasons";
+        return Err(Failure::failed(text));
+    }
+    let folder = &arguments.output;
+    fs::create_dir_all(folder).map_err(|error| Failure::cannot("make", folder.display(), error))?;
+    let runtime = beside(RUNTIME)?;
+    let copy = folder.join(RUNTIME);
+    if copy.canonicalize().ok().as_ref() != Some(&runtime) {
+        // Programs may have the old one loaded, so that it must not change.
+        let _ = fs::remove_file(&copy);
+        fs::copy(&runtime, &copy)
+            .map_err(|error| Failure::cannot("write", copy.display(), error))?;
+    }
+
+    let module = documents
+        .iter()
+        .find_map(|document| document.module.as_deref());
+    let stem = format!("libfarcall_{}", module.unwrap_or("functions"));
+    let source = folder.join(format!("{stem}.c"));
+    fs::write(&source, &made.c)
+        .map_err(|error| Failure::cannot("write", source.display(), error))?;
+    compile(&source, &folder.join(format!("{stem}.so")), &[])?;
+    let needed = needed(&documents);
+    for name in &arguments.names {
+        compile(&source, &folder.join(name), &needed)?;
+    }
+    println!(
+        "{} functions in {}, {} left out",
+        made.covered.len(),
+        folder.join(format!("{stem}.so")).display(),
+        made.left_out.len(),
+    );
+    Ok(())
+}
+
+/// Options of the linker for the libraries that have the real functions.
+fn needed(documents: &[&Document]) -> Vec<String> {
+    let mut needed = vec!["-Wl,--no-as-needed".to_string()];
+    for library in documents.iter().flat_map(|document| &document.libraries) {
+        let option = match library {
+            Library::Library(name) if name.starts_with('-') => name.clone(),
+            Library::Library(name) if name.contains('/') => name.clone(),
+            Library::Library(name) => format!("-l:{name}"),
+            Library::File(_) => continue,
+        };
+        if !needed.contains(&option) {
+            needed.push(option);
+        }
+    }
+    needed
+}
+
+fn compile(source: &Path, library: &Path, needed: &[String]) -> Result<(), Failure> {
+    let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_string());
+    let folder = library.parent().unwrap_or(Path::new("."));
+    let mut search = OsString::from("-L");
+    search.push(folder);
+    let mut command = Command::new(&compiler);
+    command
+        .args(["-O2", "-fPIC", "-shared", "-Wl,-z,relro,-z,now", "-o"])
+        .args([library.as_os_str(), source.as_os_str(), &search])
+        .arg(format!("-l:{RUNTIME}"))
+        .args(["-Wl,-rpath,$ORIGIN", "-lm"])
+        .args(needed);
+    let status = command.status().map_err(|error| {
+        let remedy = match error.kind() {
+            ErrorKind::NotFound => {
+                "; install one (`apt-get install gcc libc6-dev`) or name it in CC"
+            }
+            _ => "",
+        };
+        Failure::failed(format!(
+            "cannot run the C compiler `{compiler}`: {error}{remedy}"
+        ))
+    })?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Failure::failed(format!(
+            "`{compiler}` cannot make {}; see above",
+            library.display()
+        ))),
+    }
+}

@@ -1,0 +1,136 @@
+//! The C text of a drop-in library, from interfaces. It is pure: the command compiles the text.
+//!
+//! A function is in the library if a server may compute it and if it can pay: its interface states
+//! its operations, says that a call may run twice, and has only scalars and arrays of numbers.
+//! Functions with few operations for each element, such as BLAS 1 and 2, never pay and stay out.
+
+mod cblas;
+mod cost;
+mod entry;
+
+use farcall_idl::{Body, Convention, Document, Interface, Param, Scalar, Type};
+use std::fmt::Write;
+
+/// Operations for each array element, below which a function never pays on any link.
+const LEAST_INTENSITY: f64 = 32.0;
+/// The size of the problem for which the intensity is computed.
+const TYPICAL_SIZE: i64 = 1000;
+
+/// The text of a library, and what it has.
+#[derive(Debug)]
+pub struct Text {
+    /// The C text.
+    pub c: String,
+    /// The functions in the library, by name.
+    pub covered: Vec<String>,
+    /// The functions that are not, with the reasons.
+    pub left_out: Vec<(String, String)>,
+}
+
+/// Writes the library of all functions in these files that can pay.
+pub fn text<'d>(documents: impl IntoIterator<Item = &'d Document>) -> Text {
+    let (mut covered, mut left_out) = (Vec::new(), Vec::new());
+    let mut writer = entry::Writer::default();
+    for interface in documents.into_iter().flat_map(Document::functions) {
+        let name = interface.qualified_name().into_owned();
+        match suits(interface).and_then(|()| writer.add(interface)) {
+            Ok(()) => covered.push(name),
+            Err(reason) => left_out.push((name, reason)),
+        }
+    }
+    Text {
+        c: writer.finish(),
+        covered,
+        left_out,
+    }
+}
+
+/// Whether a drop-in library may have the function, or why it may not.
+fn suits(interface: &Interface) -> Result<(), String> {
+    let refuse = |reason: &str| Err(reason.to_string());
+    let Body::Calls {
+        convention,
+        returns,
+        ..
+    } = &interface.body
+    else {
+        return refuse("it is C text and has no symbol");
+    };
+    if !matches!(convention, Convention::C | Convention::Fortran) {
+        return refuse("it is called neither as C nor as Fortran");
+    }
+    if returns.is_some() {
+        return refuse("it returns a value");
+    }
+    if interface.class.is_some() || interface.is_parallel() {
+        return refuse("it is a method or needs several processes");
+    }
+    if !interface.callbacks.is_empty() {
+        return refuse("it calls back");
+    }
+    if !interface.params.iter().all(is_number) {
+        return refuse("it has texts or files");
+    }
+    if !interface.element_refs.is_empty() {
+        return refuse("its sizes depend on elements of arrays");
+    }
+    if !interface.repeatable {
+        return refuse("it is not Repeatable, so it must not run again after a failure");
+    }
+    match intensity(interface) {
+        None => refuse("it states no CalcOrder"),
+        Some(intensity) if intensity < LEAST_INTENSITY => {
+            Err(format!("{intensity:.1} operations an element never pay"))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+fn is_number(param: &Param) -> bool {
+    !matches!(
+        param.ty,
+        Type::String | Type::FixedString | Type::Filename | Type::FilePointer
+    )
+}
+
+/// Operations for each element that travels, in a call of a typical size.
+fn intensity(interface: &Interface) -> Option<f64> {
+    interface.calc_order.as_ref()?;
+    let scalar = |param: &Param| {
+        param.is_scalar().then_some(match param.ty {
+            Type::Char | Type::UnsignedChar => Scalar::Int(i64::from(b'N')),
+            Type::Float | Type::Double => Scalar::Float(1.0),
+            Type::SComplex | Type::DComplex => Scalar::Complex { re: 1.0, im: 0.0 },
+            _ if param.name.starts_with("inc") => Scalar::Int(1),
+            // Work space and leading dimensions: large enough for every use of the size.
+            _ if param.name.starts_with('l') => Scalar::Int(8 * TYPICAL_SIZE),
+            _ => Scalar::Int(TYPICAL_SIZE),
+        })
+    };
+    let scalars: Vec<Option<Scalar>> = interface.params.iter().map(scalar).collect();
+    let layout = interface.layout(&scalars, &[]).ok()?;
+    let elements = layout.arrays.iter().map(|array| {
+        let trips = u64::from(array.mode.is_sent()) + u64::from(array.mode.is_returned());
+        trips * array.wire_bytes / u64::from(array.element_bytes.max(1))
+    });
+    Some(layout.cost? / elements.sum::<u64>().max(1) as f64)
+}
+
+/// A text as a literal of C.
+fn literal(text: &str) -> String {
+    let mut literal = String::from("\"");
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => literal.extend(['\\', char::from(byte)]),
+            b'\n' => literal.push_str("\\n"),
+            b' '..=b'~' => literal.push(char::from(byte)),
+            // Three octal digits end by themselves. Writing to a `String` does not fail.
+            other => drop(write!(literal, "\\{other:03o}")),
+        }
+    }
+    literal.push('"');
+    literal
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! Tests of which functions a library has. Its text is compiled and used in
+//! `testing/system/tests/offload`.
+
+use super::*;
+use farcall_idl::parse_document;
+
+fn document(text: &str) -> Document {
+    let parsed = parse_document(text);
+    assert!(!parsed.has_errors(), "{:?}", parsed.diagnostics);
+    parsed.document
+}
+
+fn real(file: &str) -> Document {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../libraries/");
+    document(&std::fs::read_to_string(format!("{folder}{file}")).unwrap())
+}
+
+#[test]
+fn blas_1_and_2_stay_out_and_blas_3_and_lapack_are_in() {
+    let made = text([&real("blas.idl"), &real("lapack.idl")]);
+    let has = |name: &str| made.covered.iter().any(|covered| covered == name);
+    for name in [
+        "blas/dgemm",
+        "blas/ztrsm",
+        "blas/cher2k",
+        "lapack/dgesv",
+        "lapack/zgeev",
+    ] {
+        assert!(has(name), "{name}");
+    }
+    for name in ["blas/daxpy", "blas/dgemv", "blas/ddot", "lapack/dgtsv"] {
+        assert!(!has(name), "{name}");
+    }
+    for symbol in [
+        "dgesv_",
+        "dgesv_64_",
+        "scipy_dgesv_",
+        "scipy_dgesv_64_",
+        "cblas_dgemm",
+    ] {
+        assert!(made.c.contains(&format!("\nvoid {symbol}(")), "{symbol}");
+    }
+}
+
+#[test]
+fn functions_that_must_not_or_cannot_go_stay_out() {
+    let cost = "CalcOrder n^3 Repeatable \"yes\"";
+    let define = |params: &str, rest: &str| {
+        let text = format!("Define f({params}) {rest} Calls \"C\" f(n, a);");
+        let made = text_of(&text);
+        made.left_out.first().map(|(_, reason)| reason.clone())
+    };
+    let array = "IN int n, INOUT double a[n][n]";
+    assert_eq!(define(array, cost), None);
+    let reason = |params: &str, rest: &str| define(params, rest).unwrap_or_default();
+    assert!(reason(array, "CalcOrder n^3").contains("Repeatable"));
+    assert!(reason(array, "Repeatable \"yes\"").contains("CalcOrder"));
+    assert!(reason(array, "CalcOrder n^2 Repeatable \"yes\"").contains("never pay"));
+    assert!(reason("IN int n, IN string a[n]", cost).contains("texts"));
+}
+
+fn text_of(source: &str) -> Text {
+    text([&document(source)])
+}
+
+#[test]
+fn a_literal_of_c_has_every_byte() {
+    assert_eq!(literal("a\"b\\\n\u{e9}"), "\"a\\\"b\\\\\\n\\303\\251\"");
+}

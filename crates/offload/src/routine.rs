@@ -1,0 +1,189 @@
+//! A function of a drop-in library as its interface describes it. This module reads the arguments
+//! of a call, which come as one address each in the order of the function. It reads only scalars.
+
+use farcall_idl::{Body, Convention, Interface, Mode, Op, Scalar, Type, parse_interface};
+use std::ffi::c_void;
+
+/// A function.
+#[derive(Debug)]
+pub(crate) struct Routine {
+    pub(crate) interface: Interface,
+    /// Name of the function, such as `dgesv`.
+    pub(crate) name: String,
+    /// The parameter of each argument.
+    arguments: Vec<usize>,
+    /// Work arrays with the scalars that tell their lengths, as `work` and `lwork`.
+    pub(crate) lengths: Vec<(usize, usize)>,
+    pub(crate) has_work: bool,
+    is_fortran: bool,
+    /// The parameter that reports success.
+    pub(crate) info: Option<usize>,
+}
+
+/// The arguments of one call.
+pub(crate) struct Given {
+    /// The address for each parameter.
+    pub(crate) addresses: Vec<*mut u8>,
+    /// The scalars, by parameter.
+    pub(crate) scalars: Vec<Option<Scalar>>,
+}
+
+/// Why a call cannot go to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotSent {
+    /// It asks for the size of its work space.
+    Query,
+    /// An argument is wrong or out of range; the real function reports it.
+    Argument,
+}
+
+impl Routine {
+    /// Reads the interface of a function. `None` if it is not one that `library` writes.
+    pub(crate) fn read(text: &str) -> Option<Routine> {
+        let interface = parse_interface(text).ok()?;
+        let Body::Calls {
+            convention,
+            function,
+            args,
+            ..
+        } = &interface.body
+        else {
+            return None;
+        };
+        let (name, arguments) = (function.clone(), args.clone());
+        let is_fortran = *convention == Convention::Fortran;
+        let is_work = |param: &usize| interface.params[*param].mode == Mode::Work;
+        let work: Vec<usize> = (0..interface.params.len()).filter(is_work).collect();
+        let lengths = work.iter().filter_map(|&work| {
+            let dims = interface.params[work].dims.iter();
+            let mut scalars = dims
+                .flat_map(|dim| dim.size.ops())
+                .filter_map(|op| match op {
+                    Op::Param(index) => Some(usize::from(*index)),
+                    _ => None,
+                });
+            let length = scalars.find(|&scalar| interface.params[scalar].name.starts_with('l'))?;
+            Some((work, length))
+        });
+        let lengths = lengths.collect();
+        let info = interface.params.iter().position(|param| {
+            param.name == "info" && param.mode == Mode::Out && param.ty == Type::Int
+        });
+        Some(Routine {
+            has_work: !work.is_empty(),
+            is_fortran,
+            lengths,
+            info,
+            name,
+            arguments,
+            interface,
+        })
+    }
+
+    /// Whether a call reads this INOUT array. BLAS does not read C if beta is 0.
+    pub(crate) fn reads(&self, param: usize, scalars: &[Option<Scalar>]) -> bool {
+        let params = &self.interface.params;
+        let beta = params.iter().position(|param| param.name == "beta");
+        let beta = beta.and_then(|beta| scalars[beta].as_ref());
+        let is_zero = match beta {
+            Some(Scalar::Float(beta)) => *beta == 0.0,
+            Some(Scalar::Complex { re, im }) => *re == 0.0 && *im == 0.0,
+            _ => false,
+        };
+        let is_blas = self.interface.module.as_deref() == Some("blas");
+        !(is_blas && is_zero && params[param].name == "c")
+    }
+
+    /// Reads the scalars of a call.
+    ///
+    /// # Safety
+    /// `arguments` has an address for each argument of the function. Those of scalars are readable;
+    /// an `int` has `integer` bytes.
+    pub(crate) unsafe fn given(
+        &self,
+        arguments: *const *mut c_void,
+        integer: u32,
+    ) -> Result<Given, NotSent> {
+        let mut addresses = vec![std::ptr::null_mut(); self.interface.params.len()];
+        for (index, &param) in self.arguments.iter().enumerate() {
+            // SAFETY: the caller's promise.
+            addresses[param] = unsafe { *arguments.add(index) }.cast::<u8>();
+        }
+        let mut scalars = Vec::with_capacity(addresses.len());
+        for (param, &address) in self.interface.params.iter().zip(&addresses) {
+            scalars.push(match param.is_scalar() {
+                false => None,
+                true if address.is_null() => return Err(NotSent::Argument),
+                // SAFETY: the caller's promise.
+                true => Some(unsafe { self.scalar(param.ty, address, integer) }?),
+            });
+        }
+        let is_query = |&(_, length): &(usize, usize)| scalars[length] == Some(Scalar::Int(-1));
+        match self.lengths.iter().any(is_query) {
+            true => Err(NotSent::Query),
+            false => Ok(Given { addresses, scalars }),
+        }
+    }
+
+    /// The value of a scalar.
+    ///
+    /// # Safety
+    /// As for [`scalar`].
+    unsafe fn scalar(&self, ty: Type, address: *const u8, int: u32) -> Result<Scalar, NotSent> {
+        if self.is_fortran && ty == Type::Char {
+            // LAPACK takes both cases. A byte that is no letter is an error that it reports.
+            // SAFETY: the caller's promise.
+            let letter = unsafe { address.read() }.to_ascii_uppercase();
+            let known = letter.is_ascii_uppercase();
+            return known
+                .then(|| Scalar::Int(letter.into()))
+                .ok_or(NotSent::Argument);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { scalar(ty, address, int) }
+    }
+}
+
+/// The value of a scalar.
+///
+/// # Safety
+/// The address is that of a scalar of this type, in which an `int` has `integer` bytes.
+unsafe fn scalar(ty: Type, address: *const u8, integer: u32) -> Result<Scalar, NotSent> {
+    // SAFETY: the caller's promise, for each of the types below.
+    let value = unsafe {
+        match ty {
+            Type::Int if integer == 8 => {
+                let value = address.cast::<i64>().read_unaligned();
+                let fits = i32::try_from(value).is_ok();
+                return fits.then_some(Scalar::Int(value)).ok_or(NotSent::Argument);
+            }
+            Type::Int => Scalar::Int(address.cast::<i32>().read_unaligned().into()),
+            Type::Short => Scalar::Int(address.cast::<i16>().read_unaligned().into()),
+            Type::Long | Type::LongLong => Scalar::Int(address.cast::<i64>().read_unaligned()),
+            Type::Char | Type::UnsignedChar => Scalar::Int(address.read().into()),
+            Type::UnsignedShort => Scalar::Int(address.cast::<u16>().read_unaligned().into()),
+            Type::UnsignedInt => Scalar::Int(address.cast::<u32>().read_unaligned().into()),
+            Type::UnsignedLong | Type::UnsignedLongLong => {
+                let value = address.cast::<u64>().read_unaligned();
+                Scalar::Int(i64::try_from(value).map_err(|_| NotSent::Argument)?)
+            }
+            Type::Float => Scalar::Float(address.cast::<f32>().read_unaligned().into()),
+            Type::Double => Scalar::Float(address.cast::<f64>().read_unaligned()),
+            Type::SComplex => {
+                let [re, im] = address.cast::<[f32; 2]>().read_unaligned();
+                Scalar::Complex {
+                    re: re.into(),
+                    im: im.into(),
+                }
+            }
+            Type::DComplex => {
+                let [re, im] = address.cast::<[f64; 2]>().read_unaligned();
+                Scalar::Complex { re, im }
+            }
+            Type::String | Type::FixedString | Type::Filename | Type::FilePointer => {
+                return Err(NotSent::Argument);
+            }
+        }
+    };
+    Ok(value)
+}

@@ -1,0 +1,98 @@
+//! What the environment says. The command `farcall offload` sets these variables for its program;
+//! who uses a drop-in library in another way sets them alone.
+
+use std::env;
+
+/// `auto`, `always` or `off`.
+pub const MODE: &str = "FARCALL_OFFLOAD";
+/// Names of routines or modules, with commas between them; only they go to the server.
+pub const ONLY: &str = "FARCALL_OFFLOAD_ONLY";
+/// `1`: compute each remote call here, too, and compare.
+pub const VERIFY: &str = "FARCALL_OFFLOAD_VERIFY";
+/// `1`: print statistics on standard error when the program ends.
+pub const STATISTICS: &str = "FARCALL_OFFLOAD_STATS";
+/// `1`: send nothing, and print on standard error which functions of the program can go.
+pub const EXPLAIN: &str = "FARCALL_OFFLOAD_EXPLAIN";
+/// The library with the real functions, if the program has loaded none.
+pub const REAL: &str = "FARCALL_OFFLOAD_LIBRARY";
+
+/// Operations below which a call never pays: a quarter of a millisecond at most on present
+/// processors, and half of the smallest call that has paid in measurements.
+const LEAST: f64 = 2e6;
+
+/// Which calls go to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Those that pay.
+    Auto,
+    /// All that can.
+    Always,
+    /// None.
+    Off,
+}
+
+/// The settings of a process.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which calls go to the server.
+    pub mode: Mode,
+    /// The only routines and modules that go, if any are named.
+    pub only: Option<Vec<String>>,
+    /// Compute each remote call here, too, and compare.
+    pub verify: bool,
+    /// Print statistics in the end.
+    pub statistics: bool,
+    /// Print in the end which functions can go.
+    pub explain: bool,
+}
+
+impl Settings {
+    /// The settings of this process. The programs of Farcall itself never offload.
+    pub fn of_environment() -> Settings {
+        let is_set = |name| env::var(name).is_ok_and(|value| value == "1");
+        let only = env::var(ONLY).ok().filter(|list| !list.is_empty());
+        let mode = match env::var(MODE).as_deref() {
+            _ if is_farcall() => Mode::Off,
+            Ok("off") => Mode::Off,
+            _ if is_set(EXPLAIN) => Mode::Off,
+            Ok("always") => Mode::Always,
+            _ => Mode::Auto,
+        };
+        Settings {
+            mode,
+            only: only.map(|list| {
+                list.split(',')
+                    .map(|name| name.trim().to_string())
+                    .collect()
+            }),
+            verify: is_set(VERIFY),
+            statistics: is_set(STATISTICS),
+            explain: is_set(EXPLAIN),
+        }
+    }
+
+    /// Operations from which the runtime decides about a call of a function of a module.
+    pub fn least(&self, module: &str, function: &str) -> f64 {
+        let is_wanted = match &self.only {
+            None => true,
+            Some(only) => only.iter().any(|name| {
+                name.eq_ignore_ascii_case(function) || name.eq_ignore_ascii_case(module)
+            }),
+        };
+        match self.mode {
+            Mode::Auto if is_wanted => LEAST,
+            // Calls without any operation have nothing to compute.
+            Mode::Always if is_wanted => f64::MIN_POSITIVE,
+            _ => f64::INFINITY,
+        }
+    }
+}
+
+/// Whether this process is a server, a worker or another program of Farcall.
+fn is_farcall() -> bool {
+    let program = env::current_exe().ok();
+    let name = program
+        .as_deref()
+        .and_then(|path| path.file_name()?.to_str());
+    matches!(name, Some("farcall" | "farcall-bench"))
+}
