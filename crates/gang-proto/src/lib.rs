@@ -11,6 +11,7 @@
 
 extern crate alloc;
 
+mod environment;
 mod message;
 mod queue;
 mod root;
@@ -18,12 +19,13 @@ mod state;
 mod switch;
 
 pub use message::{
-    Ended, JobRow, JobSpec, MAX_MESSAGE, Message, MessageError, Placement, Report, Usage,
+    Ended, Introduction, JobRow, JobSpec, MAX_MESSAGE, Message, MessageError, Placement, Report,
+    Usage, VERSION,
 };
 pub use queue::{Admission, NoAdmission, Partition, QueueTree};
 pub use root::{Counts, Order, Root, Settings};
 pub use state::{Blocked, Global, Process, Waits, judge};
-pub use switch::{Action, Form, Round, Step, Switch};
+pub use switch::{Action, Behind, Form, Round, Step, Switch, Turn};
 
 /// Nanoseconds of any monotonic clock.
 pub type Nanos = u64;

@@ -4,6 +4,7 @@
 
 use crate::link::{self, Link};
 use crate::proof::{self, Failure};
+use crate::token;
 use farcall_gang_proto::{Ended, JobId, JobRow, JobSpec, Message};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
@@ -64,13 +65,18 @@ impl Client {
         })
     }
 
-    /// Connects to a daemon by TCP and authenticates with the secret of the daemons. Gang jobs then
+    /// Connects to a daemon by TCP and authenticates with the secret of the daemons; if it is empty,
+    /// a daemon on the loopback has that of this user. Gang jobs then
     /// run as the user that the daemon uses for TCP.
     pub fn connect_tcp(address: SocketAddr, token: &str) -> Result<Client, ClientError> {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5));
         let stream = stream.map_err(|source| ClientError::NoDaemonAt { address, source })?;
         let mut link = Link::tcp(stream)?;
-        proof::prove(&mut link, token).map_err(|failure| match failure {
+        let own = match token.is_empty() && address.ip().is_loopback() {
+            true => token::of_user()?.1,
+            false => token.to_string(),
+        };
+        proof::prove(&mut link, &own).map_err(|failure| match failure {
             Failure::Refused(text) => ClientError::Refused(text),
             Failure::Lost(error) => ClientError::Lost(error),
         })?;

@@ -7,6 +7,7 @@ use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
 
 /// Bytes that can wait to be sent before the daemon stops reading output of processes.
@@ -121,6 +122,10 @@ pub(crate) fn listen(control: &str) -> io::Result<UnixListener> {
             bound => bound?,
         },
     };
+    if !control.starts_with('@') {
+        // Users other than that of the daemon connect too; the daemon knows who asks.
+        std::fs::set_permissions(control, std::fs::Permissions::from_mode(0o666))?;
+    }
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

@@ -6,11 +6,16 @@ use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// The longest time that a daemon may take to end its jobs and itself.
 const END: Duration = Duration::from_secs(6);
+
+/// The secret of all daemons of the tests that state no other.
+const TOKEN: &str = "the secret of these tests";
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -19,6 +24,8 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 pub struct Node {
     daemon: crate::Daemon,
     control: String,
+    /// Its state folder.
+    state: Arc<TempDir>,
 }
 
 impl Node {
@@ -31,19 +38,45 @@ impl Node {
     pub fn start_with(options: &[&str], variables: &[(&str, &str)]) -> Node {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let control = format!("@farcall-test-{}-{number}", std::process::id());
+        let state = Arc::new(TempDir::new().expect("a folder"));
+        Node::start_at(control, state, options, variables)
+    }
+
+    /// Starts another daemon in the place of this one, which has ended or was killed.
+    pub fn start_again(&self, options: &[&str], variables: &[(&str, &str)]) -> Node {
+        Node::start_at(self.control.clone(), self.state.clone(), options, variables)
+    }
+
+    fn start_at(
+        control: String,
+        state: Arc<TempDir>,
+        options: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Node {
+        let folder = state.path().to_string_lossy().into_owned();
+        let own = [("FARCALL_TOKEN", TOKEN), ("XDG_STATE_HOME", &folder)];
+        let variables = [&own[..], variables].concat();
+        let listen = match options.contains(&"--listen") {
+            true => &[][..],
+            false => &["--listen", "127.0.0.1:0"],
+        };
         let always = [
             "gang",
             "daemon",
-            "--listen",
-            "127.0.0.1:0",
             "--log",
             "error",
         ];
-        let words = [&always, &["--control", &control][..], options].concat();
+        let words = [&always, listen, &["--control", &control], options].concat();
         Node {
-            daemon: daemon(Path::new("."), &words, variables),
+            daemon: daemon(Path::new("."), &words, &variables),
             control,
+            state,
         }
+    }
+
+    /// Its state folder.
+    pub fn state(&self) -> &Path {
+        self.state.path()
     }
 
     /// Its address for other daemons, such as `127.0.0.1:3717`.
