@@ -15,7 +15,17 @@ const NAMES: [&str; 7] = [
 ];
 /// Beginnings of names that go to another user: the settings of threads and of MPI.
 const BEGINNINGS: [&str; 11] = [
-    "LC_", "OMP_", "KMP_", "MKL_", "OPENBLAS_", "MPICH_", "MPIR_", "I_MPI_", "OMPI_", "FI_", "UCX_",
+    "LC_",
+    "OMP_",
+    "KMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "MPICH_",
+    "MPIR_",
+    "I_MPI_",
+    "OMPI_",
+    "FI_",
+    "UCX_",
 ];
 
 impl JobSpec {

@@ -5,8 +5,8 @@ mod judgement;
 mod rows;
 
 use crate::{
-    Admission, Behind, Ended, FARCALL_FAILED, Global, JobId, JobRow, JobSpec, Message, Nanos, Partition,
-    Placement, QueueTree, Report, Turn, Usage,
+    Admission, Behind, Ended, FARCALL_FAILED, Global, JobId, JobRow, JobSpec, Message, Nanos,
+    Partition, Placement, QueueTree, Report, Turn, Usage,
 };
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -146,6 +146,8 @@ struct Turns {
     is_switching: bool,
     /// The gang jobs that it lets run.
     coming: Vec<JobId>,
+    /// The gang jobs that it had to wait for.
+    stuck: Vec<JobId>,
 }
 
 impl Root {
@@ -208,6 +210,13 @@ impl Root {
             if let Some(job) = self.jobs.get_mut(id) {
                 job.lost.0 += took;
                 job.lost.1 += 1;
+            }
+        }
+        // The time that the others lost comes from its own slices.
+        let lost = took.div_ceil(self.settings.slice.max(1));
+        for id in core::mem::take(&mut self.turns.stuck) {
+            if let Some(job) = self.jobs.get_mut(&id) {
+                job.sits_out += usize::try_from(lost).unwrap_or(usize::MAX / 2);
             }
         }
         self.turns.is_switching = false;
@@ -322,7 +331,7 @@ impl Root {
 
     /// Handles what has not kept up with a gang switch. Gang jobs on nodes that do not answer get
     /// no slice until [`Root::handle_back`]. A gang job that did not stop in time misses its next
-    /// slice.
+    /// slice, and as many as the others lost.
     pub fn handle_behind(&mut self, behind: &Behind) {
         let turns = self.jobs.len();
         for number in &behind.nodes {
@@ -337,6 +346,7 @@ impl Root {
             if behind.jobs.contains(id) {
                 // The others have their slices, then it misses its own.
                 job.sits_out = turns;
+                self.turns.stuck.push(*id);
             }
             self.tree.set_runnable(*id, job.may_run());
         }

@@ -222,9 +222,7 @@ impl Switch {
     fn begin(&mut self, step: Step) -> Vec<Action> {
         let children = self.children();
         let awaited = children.iter().copied();
-        let awaited: Vec<u64> = awaited
-            .filter(|child| !self.late.contains(child))
-            .collect();
+        let awaited: Vec<u64> = awaited.filter(|child| !self.late.contains(child)).collect();
         let mut actions = Vec::from([Action::Down(step, children), Action::Here(step)]);
         self.is_done_here = false;
         self.awaited.clear();

@@ -2,8 +2,8 @@
 //! daemons arrive in any order, and daemons are lost.
 
 use farcall_gang_proto::{Action, Behind, Form, JobId, Round, Step, Switch, Turn};
-use std::collections::BTreeMap;
 use farcall_random::SplitMix64;
+use std::collections::BTreeMap;
 
 struct Daemon {
     switch: Switch,

@@ -43,6 +43,17 @@ pub enum ClientError {
     /// The daemon stopped, or uses another protocol.
     #[error("the connection to the daemon is lost: {0}")]
     Lost(io::Error),
+    /// The connection broke while a gang job ran.
+    #[error(
+        "gang job {job} is lost, because the connection to the daemon broke: {source}. See whether \
+         the daemon runs, and start the job again"
+    )]
+    JobLost {
+        /// The gang job.
+        job: JobId,
+        /// The system's error.
+        source: io::Error,
+    },
     /// Another system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
@@ -65,9 +76,9 @@ impl Client {
         })
     }
 
-    /// Connects to a daemon by TCP and authenticates with the secret of the daemons; if it is empty,
-    /// a daemon on the loopback has that of this user. Gang jobs then
-    /// run as the user that the daemon uses for TCP.
+    /// Connects to a daemon by TCP and authenticates with the secret of the daemons; if it is
+    /// empty, a daemon on the loopback has that of this user. Gang jobs then run as the user that
+    /// the daemon uses for TCP.
     pub fn connect_tcp(address: SocketAddr, token: &str) -> Result<Client, ClientError> {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5));
         let stream = stream.map_err(|source| ClientError::NoDaemonAt { address, source })?;
@@ -160,7 +171,11 @@ impl Client {
                     }
                 }
             }
-            for message in self.link.receive().map_err(ClientError::Lost)? {
+            let received = self.link.receive().map_err(|source| match job {
+                Some(job) => ClientError::JobLost { job, source },
+                None => ClientError::Lost(source),
+            });
+            for message in received? {
                 match message {
                     Message::Started(id) => {
                         job = Some(id);

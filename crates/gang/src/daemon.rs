@@ -4,18 +4,18 @@
 mod events;
 mod join;
 
+use crate::journal::Journal;
 use crate::link::{self, Link};
 use crate::node::Node;
-use crate::journal::Journal;
 use crate::proof::Gate;
 use crate::start::Starter;
 use crate::trace::{Times, Trace};
 use crate::{Config, Freeze, process, token};
 use farcall_channel::Engine;
 use farcall_gang_proto::{Action, Message, Order, Root, Step, Switch};
-use join::Joiner;
 use farcall_metrics::{Answer, Text};
 use farcall_scram::Exchange;
+use join::Joiner;
 use nix::sys::signalfd::SignalFd;
 use std::collections::BTreeMap;
 use std::io;
@@ -30,6 +30,13 @@ const WATCH: Duration = Duration::from_millis(500);
 
 /// The longest wait for a network to come to rest. After it, messages in the network become stale.
 const DRAIN_BOUND: Duration = Duration::from_secs(1);
+
+/// The processors for the slots of this node.
+fn processors(slots: Option<u16>) -> Vec<u16> {
+    let all = process::processors();
+    let slots = slots.map_or(all.len(), |slots| slots.max(1).into());
+    all.into_iter().cycle().take(slots).collect()
+}
 
 fn create_trace(path: &Path) -> Result<Trace, StartError> {
     Trace::create(path).map_err(|source| StartError::Trace(path.to_owned(), source))
@@ -190,12 +197,6 @@ impl Daemon {
         process::take_ticks()?;
         process::take_descriptors();
         take_realtime(&engine);
-        let mut processors = process::processors();
-        if let Some(slots) = config.slots {
-            let all = processors.clone();
-            let slots = usize::from(slots.max(1));
-            processors = all.into_iter().cycle().take(slots).collect();
-        }
         let node = Node::new(config.node.clone(), engine, starter);
         if !node.has_groups() {
             tracing::warn!(
@@ -231,7 +232,7 @@ impl Daemon {
             deaf: Instant::now(),
             beat: Instant::now(),
             is_ending: false,
-            processors,
+            processors: processors(config.slots),
             gate: Gate::new(&config.token)?,
             config,
         };

@@ -30,6 +30,8 @@ pub(crate) struct LocalJob {
     /// Whether its output is not read, because its front end reads nothing.
     pub(crate) is_held: bool,
     pub(crate) is_killed: bool,
+    /// Whether the log says already that it does not stop in time.
+    pub(crate) is_known_stuck: bool,
     /// Signals for processes that were not there when they came.
     owed: Vec<i32>,
     /// Why Farcall ends the gang job.
@@ -64,6 +66,7 @@ impl LocalJob {
             is_running: false,
             is_held: false,
             is_killed: false,
+            is_known_stuck: false,
             owed: Vec::new(),
             cause: None,
             epoch: 0,
@@ -141,7 +144,7 @@ impl LocalJob {
             usage: Usage::default(),
         };
         let is_new = self.ended.insert(rank);
-        is_new.then(|| Message::ProcessEnded(self.placement.job, rank, ended))
+        is_new.then_some(Message::ProcessEnded(self.placement.job, rank, ended))
     }
 
     /// Begins to stop all processes.

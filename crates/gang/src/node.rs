@@ -1,6 +1,6 @@
-//! The gang jobs of this node: prepares, starts, stops, watches and reaps their processes. `job` has
-//! one of them, `process` makes the system calls, and the root daemon decides which gang job runs.
-//! No message is lost in a gang switch, because each sender keeps what is not acknowledged.
+//! The gang jobs of this node: prepares, starts, stops, watches and reaps their processes. `job`
+//! has one of them, `process` makes the system calls, and the root daemon decides which gang job
+//! runs. No message is lost in a gang switch, because each sender keeps what is not acknowledged.
 
 use crate::cgroup::{Group, Groups};
 use crate::job::{self, LocalJob};
@@ -8,9 +8,7 @@ use crate::process::{Process, Ticks};
 use crate::start::{Begun, Gate, NOT_STARTED, Starter};
 use farcall_channel::{Engine, Segment, Waiting};
 use farcall_channel_proto::Freeze;
-use farcall_gang_proto::{
-    FARCALL_FAILED, JobId, JobSpec, Message, Placement, Report, Round, Step,
-};
+use farcall_gang_proto::{FARCALL_FAILED, JobId, JobSpec, Message, Placement, Report, Round, Step};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The longest time that all processes of a gang switch together may take to stop.
-const STOP_BOUND: Duration = Duration::from_millis(200);
+const STOP_BOUND: Duration = Duration::from_millis(100);
 
 /// Bytes of output read from a process at once.
 const OUTPUT_BYTES: usize = 16 << 10;
@@ -127,7 +125,12 @@ impl Node {
 
     /// Takes the processes that were started since the last call.
     pub(crate) fn take_begun(&mut self) {
-        for Begun { job: id, rank, result } in self.starter.take() {
+        for Begun {
+            job: id,
+            rank,
+            result,
+        } in self.starter.take()
+        {
             let Some(job) = self.jobs.get_mut(&id) else {
                 if let Ok(process) = result {
                     process.signal(libc::SIGKILL);
@@ -152,6 +155,8 @@ impl Node {
                 }
             }
         }
+        // One that has ended already was not known when its end was told.
+        self.reap();
     }
 
     fn make_memory(
@@ -232,10 +237,12 @@ impl Node {
                 continue;
             };
             if !job.wait_stopped(end) {
-                tracing::warn!(
-                    "gang job {id}: some processes did not stop within {STOP_BOUND:?}; it loses \
-                     its next slice"
-                );
+                if !std::mem::replace(&mut job.is_known_stuck, true) {
+                    tracing::warn!(
+                        "gang job {id}: some processes did not stop within {STOP_BOUND:?}; it \
+                         pays with its own slices"
+                    );
+                }
                 self.stuck.push(*id);
             }
             if job.is_spread {

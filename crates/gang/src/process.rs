@@ -49,16 +49,22 @@ impl Process {
     }
 
     /// Waits, after SIGSTOP, until the process has stopped or ended. Returns false if it has not at
-    /// `end`. The caller must hold [`Ticks`]. The wait is for this process alone, because a wait for
-    /// any process would wake up once for each.
+    /// `end`. The caller must hold [`Ticks`]. The wait is for this process alone, because a wait
+    /// for any process would wake up once for each.
     pub(crate) fn wait_stopped(&self, end: Instant) -> bool {
         use WaitPidFlag as Flag;
-        while !self.is_at(Flag::WSTOPPED | Flag::WEXITED | Flag::WNOWAIT) {
-            if self.is_in_state('T') {
-                return true;
-            }
-            if Instant::now() >= end {
-                return false;
+        let what = Flag::WSTOPPED | Flag::WEXITED | Flag::WNOWAIT;
+        loop {
+            let is_over = Instant::now() >= end;
+            let known = match is_over {
+                true => self.is_at(what | Flag::WNOHANG),
+                false => self.is_at(what),
+            };
+            match known {
+                true => break,
+                false if self.is_in_state('T') => return true,
+                false if is_over => return false,
+                false => {}
             }
         }
         self.is_at(Flag::WSTOPPED | Flag::WNOHANG);

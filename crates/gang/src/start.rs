@@ -1,5 +1,5 @@
-//! Starts the processes of gang jobs in a thread of its own, so that a gang switch never waits for a
-//! start. A process runs its program only in the first slice of its gang job: it is born into a
+//! Starts the processes of gang jobs in a thread of its own, so that a gang switch never waits for
+//! a start. A process runs its program only in the first slice of its gang job: it is born into a
 //! frozen control group, or waits at a gate. Between its birth and its program it makes only system
 //! calls on memory that was prepared before.
 

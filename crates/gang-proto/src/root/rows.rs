@@ -1,5 +1,5 @@
-//! What users and metrics hear of the gang jobs and nodes. The list of gang jobs is bounded, so that
-//! it fits into a message.
+//! What users and metrics hear of the gang jobs and nodes. The list of gang jobs is bounded, so
+//! that it fits into a message.
 
 use super::{Job, Root};
 use crate::{JobId, JobRow};
@@ -68,7 +68,8 @@ impl Root {
         let rows = lost.chain(self.jobs.iter().map(row));
         let mut rows: Vec<JobRow> = rows.filter(|row| user == 0 || user == row.user).collect();
         let room = (LIST / rows.len().max(1)).clamp(32, LONGEST_COMMAND);
-        rows.iter_mut().for_each(|row| shorten(&mut row.command, room));
+        rows.iter_mut()
+            .for_each(|row| shorten(&mut row.command, room));
         rows
     }
 

@@ -195,9 +195,7 @@ impl Daemon {
             self.node.give_up_draining(&out);
         }
         if self.node.is_at_rest(&out) {
-            let actions = self
-                .switch
-                .handle_done(Step::Freeze, self.node.stuck());
+            let actions = self.switch.handle_done(Step::Freeze, self.node.stuck());
             self.act(actions);
         }
     }

@@ -1,6 +1,6 @@
-//! How a daemon joins its parent, and joins it again after either of them was lost. Without a parent
-//! a daemon has no processes and no daemons below it: they join again too. A connection is made in a
-//! thread of its own, because another machine may take long to answer.
+//! How a daemon joins its parent, and joins it again after either of them was lost. Without a
+//! parent a daemon has no processes and no daemons below it: they join again too. A connection is
+//! made in a thread of its own, because another machine may take long to answer.
 
 use super::{Daemon, Party, StartError, WATCH, machine_memory, nanos};
 use crate::journal::Journal;
@@ -19,9 +19,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Interval between attempts to join again.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// A connection to the parent daemon, or why there is none.
+type Made = Result<Link, StartError>;
+
 /// Connections to the parent daemon that threads make.
 pub(super) struct Joiner {
-    made: (Sender<Result<Link, StartError>>, Receiver<Result<Link, StartError>>),
+    made: (Sender<Made>, Receiver<Made>),
     news: Arc<OwnedFd>,
     /// Whether this daemon had joined and lost its parent.
     pub(super) is_lost: bool,
