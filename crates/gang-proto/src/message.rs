@@ -2,7 +2,7 @@
 //! frame, after a length of four bytes. `gang` sends them. A message is bounded, and one that
 //! cannot be read ends its connection.
 
-use crate::{Behind, JobId, Round, Step};
+use crate::{Behind, JobId, Pairs, Round, Step};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use minicbor::{Decode, Encode};
@@ -71,6 +71,9 @@ pub struct JobSpec {
     /// User and group that the processes run as.
     #[n(11)]
     pub owner: (u32, u32),
+    /// Whether the interface for MPI is offered to the processes; it is if nothing is said.
+    #[n(12)]
+    pub mpi: Option<bool>,
 }
 
 /// The nodes and processors on which the processes of a gang job run.
@@ -270,6 +273,16 @@ pub enum Message {
     /// Up: nodes that were behind answer again.
     #[n(26)]
     Back(#[n(0)] Vec<u16>),
+    /// Up: all processes of a gang job on a node have reached a barrier of MPI, with what they have
+    /// put.
+    #[n(27)]
+    Fence(#[n(0)] JobId, #[n(1)] u16, #[n(2)] Pairs),
+    /// Down: the processes of all nodes have reached the barrier, with what all have put.
+    #[n(28)]
+    Fenced(#[n(0)] JobId, #[n(1)] Pairs),
+    /// Up: the process of a rank has aborted the gang job with a code.
+    #[n(29)]
+    Aborted(#[n(0)] JobId, #[n(1)] u16, #[n(2)] i32),
 }
 
 impl Message {

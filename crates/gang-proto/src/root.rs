@@ -6,7 +6,7 @@ mod rows;
 
 use crate::{
     Admission, Behind, Ended, FARCALL_FAILED, Global, JobId, JobRow, JobSpec, Message, Nanos,
-    Partition, Placement, QueueTree, Report, Turn, Usage,
+    Pairs, Partition, Placement, QueueTree, Report, Turn, Usage,
 };
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -62,6 +62,8 @@ struct Job {
     behind: BTreeSet<u16>,
     /// Number of slices that it must miss, because it did not stop in time.
     sits_out: usize,
+    /// What its processes have put before a barrier of MPI, by the nodes that have reached it.
+    fences: BTreeMap<u16, Pairs>,
     /// The front end that started it.
     front: u64,
     ended: BTreeSet<u16>,
@@ -411,6 +413,7 @@ impl Root {
             placement,
             nodes,
             sits_out: 0,
+            fences: BTreeMap::new(),
             front,
             ended: BTreeSet::new(),
             outcome: Ended::default(),
@@ -554,6 +557,35 @@ impl Root {
         if job.ended.len() == usize::from(job.spec.processes) {
             self.finish(id);
         }
+    }
+
+    /// Handles a node whose processes of a gang job have reached a barrier of MPI.
+    pub fn handle_fence(&mut self, id: JobId, node: u16, pairs: Pairs) {
+        let Some(job) = self
+            .jobs
+            .get_mut(&id)
+            .filter(|job| job.nodes.contains(&node))
+        else {
+            return;
+        };
+        job.fences.insert(node, pairs);
+        if job.fences.len() == job.nodes.len() {
+            let all = core::mem::take(&mut job.fences).into_values();
+            let fenced = Message::Fenced(id, all.flatten().collect());
+            self.orders.push_back(Order::Nodes(fenced));
+        }
+    }
+
+    /// Handles a process that has aborted its gang job: all others end.
+    pub fn handle_aborted(&mut self, id: JobId, rank: u16, code: i32) {
+        let Some(job) = self.jobs.get_mut(&id).filter(|job| !job.is_ending) else {
+            return;
+        };
+        job.is_ending = true;
+        job.outcome.status = u8::try_from(code).unwrap_or(u8::MAX).max(1);
+        job.outcome.cause = Some(format!("rank {rank} has called MPI_Abort with {code}"));
+        let kill = Message::Deliver(id, SIGKILL);
+        self.orders.push_back(Order::Nodes(kill));
     }
 
     fn finish(&mut self, id: JobId) {

@@ -290,6 +290,7 @@ impl Daemon {
             Message::Forget(job) => self.node.forget(job),
             Message::Inspect(job) => self.node.inspect(job),
             Message::Hold(job, is_held) => self.node.hold(job, is_held),
+            Message::Fenced(job, pairs) => self.node.pass_fence(job, pairs),
             _ => {}
         }
     }
@@ -308,6 +309,8 @@ impl Daemon {
             Message::Inspected(job, node, report) => root.handle_inspected(job, node, report),
             Message::Lost(node) => root.handle_lost(node),
             Message::Back(nodes) => root.handle_back(&nodes),
+            Message::Fence(job, node, pairs) => root.handle_fence(job, node, pairs),
+            Message::Aborted(job, rank, code) => root.handle_aborted(job, rank, code),
             _ => {}
         }
     }

@@ -5,7 +5,9 @@ use crate::cgroup::Group;
 use crate::process::Process;
 use crate::start::{Birth, Gate, Order};
 use farcall_channel::{Fifo, SavedContext, Segment, Shape};
-use farcall_gang_proto::{Ended, FARCALL_FAILED, JobSpec, Message, Placement, Usage};
+use farcall_gang_proto::{
+    Ended, FARCALL_FAILED, JobSpec, Message, Placement, Pmi, PmiAction, Usage,
+};
 use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -41,6 +43,8 @@ pub(crate) struct LocalJob {
     /// Whether `saved` holds its context.
     pub(crate) is_saved: bool,
     pub(crate) ended: BTreeSet<u16>,
+    /// What its processes ask for as those of MPI.
+    pub(crate) pmi: Pmi,
 }
 
 impl LocalJob {
@@ -53,7 +57,10 @@ impl LocalJob {
         group: Option<Group>,
         gate: Option<Arc<Gate>>,
     ) -> LocalJob {
+        let node = ranks.first().map_or(0, |rank| usize::from(*rank));
+        let node = placement.nodes.get(node).copied().unwrap_or_default();
         LocalJob {
+            pmi: Pmi::new(placement.network, &placement.nodes, node),
             spec,
             placement,
             ranks,
@@ -145,6 +152,51 @@ impl LocalJob {
         };
         let is_new = self.ended.insert(rank);
         is_new.then_some(Message::ProcessEnded(self.placement.job, rank, ended))
+    }
+
+    /// Handles what a process asks for as one of MPI. Returns messages for the root daemon.
+    pub(crate) fn serve_pmi(&mut self, rank: u16, node: u16) -> Vec<Message> {
+        let mut processes = self.processes.iter_mut();
+        let Some(process) = processes.find(|process| process.rank == rank) else {
+            return Vec::new();
+        };
+        let Some(fd) = &process.pmi else {
+            return Vec::new();
+        };
+        let mut buffer = [0; 4096];
+        let is_sound = match rustix::io::read(fd, &mut buffer) {
+            Ok(0) => false,
+            Ok(count) => self.pmi.handle_bytes(rank, &buffer[..count]).is_ok(),
+            Err(error) => matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR),
+        };
+        if !is_sound {
+            process.pmi = None;
+        }
+        self.act_for_pmi(node)
+    }
+
+    /// Answers the processes of MPI.
+    pub(crate) fn act_for_pmi(&mut self, node: u16) -> Vec<Message> {
+        let mut messages = Vec::new();
+        let id = self.placement.job;
+        while let Some(action) = self.pmi.poll_action() {
+            match action {
+                PmiAction::Answer(rank, line) => {
+                    let mut processes = self.processes.iter_mut();
+                    let Some(process) = processes.find(|process| process.rank == rank) else {
+                        continue;
+                    };
+                    let flags = rustix::net::SendFlags::NOSIGNAL;
+                    // A process that asks and does not read gets no more answers.
+                    process.pmi.take_if(|fd| {
+                        rustix::net::send(fd, line.as_bytes(), flags) != Ok(line.len())
+                    });
+                }
+                PmiAction::Fence(pairs) => messages.push(Message::Fence(id, node, pairs)),
+                PmiAction::Abort(rank, code) => messages.push(Message::Aborted(id, rank, code)),
+            }
+        }
+        messages
     }
 
     /// Begins to stop all processes.

@@ -8,7 +8,9 @@ use crate::process::{Process, Ticks};
 use crate::start::{Begun, Gate, NOT_STARTED, Starter};
 use farcall_channel::{Engine, Segment, Waiting};
 use farcall_channel_proto::Freeze;
-use farcall_gang_proto::{FARCALL_FAILED, JobId, JobSpec, Message, Placement, Report, Round, Step};
+use farcall_gang_proto::{
+    FARCALL_FAILED, JobId, JobSpec, Message, Pairs, Placement, Report, Round, Step,
+};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -19,6 +21,8 @@ use std::time::{Duration, Instant};
 /// The longest time that all processes of a gang switch together may take to stop.
 const STOP_BOUND: Duration = Duration::from_millis(100);
 
+/// The number, beside those of the output streams, of what a process asks for as one of MPI.
+const PMI: usize = 0;
 /// Bytes of output read from a process at once.
 const OUTPUT_BYTES: usize = 16 << 10;
 
@@ -434,6 +438,9 @@ impl Node {
                         streams.push((*id, process.rank, index + 1, stream.as_fd()));
                     }
                 }
+                if let Some(pmi) = &process.pmi {
+                    streams.push((*id, process.rank, PMI, pmi.as_fd()));
+                }
             }
         }
         streams
@@ -441,10 +448,23 @@ impl Node {
 
     /// Reads the output that has arrived on a stream.
     pub(crate) fn take_output(&mut self, id: JobId, rank: u16, stream: usize) {
+        if stream == PMI {
+            let job = self.jobs.get_mut(&id);
+            let told = job.map(|job| job.serve_pmi(rank, self.number));
+            return self.messages.extend(told.into_iter().flatten());
+        }
         let processes = self.jobs.get_mut(&id).map(|job| &mut job.processes);
         let mut processes = processes.into_iter().flatten();
         if let Some(process) = processes.find(|process| process.rank == rank) {
             read_output(id, process, stream, &mut self.messages);
+        }
+    }
+
+    /// Lets the processes of a gang job pass a barrier of MPI.
+    pub(crate) fn pass_fence(&mut self, id: JobId, pairs: Pairs) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.pmi.handle_fenced(pairs);
+            self.messages.extend(job.act_for_pmi(self.number));
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct Process {
     /// Its standard output and error, until they end.
     pub(crate) streams: [Option<OwnedFd>; 2],
     pub(crate) is_running: bool,
+    /// Where it asks as a process of MPI, until it says something wrong.
+    pub(crate) pmi: Option<OwnedFd>,
 }
 
 impl Process {
@@ -34,6 +36,7 @@ impl Process {
             pid,
             streams: streams.map(Some),
             is_running: false,
+            pmi: None,
         }
     }
 

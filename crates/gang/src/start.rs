@@ -232,7 +232,7 @@ impl Template {
         let pairs = spec.environment.iter();
         let kept = pairs.filter(|pair| {
             let name = pair.split_once('=').map(|(name, _)| name);
-            name.is_some_and(|name| !is_own(name))
+            name.is_some_and(|name| !is_own(name) && !OF_PMI.contains(&name))
         });
         let strings = |texts: &mut dyn Iterator<Item = &String>| -> io::Result<Vec<CString>> {
             let made = texts.map(|text| CString::new(text.as_bytes()));
@@ -279,7 +279,18 @@ impl Template {
         }
         let own = birth.variables.iter();
         let own = own.map(|(name, value)| CString::new(format!("{name}={value}")));
-        let own = own.collect::<Result<Vec<_>, _>>()?;
+        let mut own = own.collect::<Result<Vec<_>, _>>()?;
+        let mut keep: Vec<RawFd> = order.keep.iter().map(AsRawFd::as_raw_fd).collect();
+        let pmi = match spec_offers_mpi(&order.spec) {
+            true => Some(socketpair()?),
+            false => None,
+        };
+        if let Some((_, theirs)) = &pmi {
+            keep.push(theirs.as_raw_fd());
+            own.push(CString::new(format!("PMI_FD={}", theirs.as_raw_fd()))?);
+            own.push(CString::new(format!("PMI_RANK={}", birth.rank))?);
+            own.push(CString::new(format!("PMI_SIZE={}", order.spec.processes))?);
+        }
         let mut environment = pointers(&self.environment);
         environment.pop();
         environment.extend(pointers(&own));
@@ -290,7 +301,7 @@ impl Template {
         let entry = order.group.is_none().then(|| order.gate.entry.as_raw_fd());
         let mut child = Child {
             stdio: [null.as_raw_fd(), out.1.as_raw_fd(), err.1.as_raw_fd()],
-            keep: order.keep.iter().map(AsRawFd::as_raw_fd).collect(),
+            keep,
             entry,
             processors: (!birth.processors.is_empty()).then_some(processors),
             descriptors: process::descriptors().map(|limit| {
@@ -320,8 +331,27 @@ impl Template {
             }
         };
         let pid = born_into(group, run)?;
-        Ok(Process::new(birth.rank, pid, [out.0, err.0]))
+        let mut process = Process::new(birth.rank, pid, [out.0, err.0]);
+        process.pmi = pmi.map(|(ours, _)| ours);
+        Ok(process)
     }
+}
+
+/// The variables through which the start of MPI programs speaks to them. Those of an outer start do
+/// not reach a gang job.
+const OF_PMI: [&str; 5] = ["PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT", "PMI_ID"];
+
+fn spec_offers_mpi(spec: &JobSpec) -> bool {
+    spec.mpi != Some(false)
+}
+
+/// Two connected ends. Ours never blocks.
+fn socketpair() -> io::Result<(OwnedFd, OwnedFd)> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    let flags = SocketFlags::CLOEXEC;
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::io::ioctl_fionbio(&ours, true)?;
+    Ok((ours, theirs))
 }
 
 /// Creates a process, in a control group if one is given, that calls `run`, which must not return
