@@ -281,15 +281,13 @@ impl Template {
         let own = own.map(|(name, value)| CString::new(format!("{name}={value}")));
         let mut own = own.collect::<Result<Vec<_>, _>>()?;
         let mut keep: Vec<RawFd> = order.keep.iter().map(AsRawFd::as_raw_fd).collect();
-        let pmi = match spec_offers_mpi(&order.spec) {
-            true => Some(socketpair()?),
-            false => None,
+        let pmi = match order.spec.mpi {
+            Some(false) => None,
+            _ => Some(socketpair()?),
         };
         if let Some((_, theirs)) = &pmi {
             keep.push(theirs.as_raw_fd());
-            own.push(CString::new(format!("PMI_FD={}", theirs.as_raw_fd()))?);
-            own.push(CString::new(format!("PMI_RANK={}", birth.rank))?);
-            own.push(CString::new(format!("PMI_SIZE={}", order.spec.processes))?);
+            own.extend(mpi_variables(theirs, birth.rank, order.spec.processes)?);
         }
         let mut environment = pointers(&self.environment);
         environment.pop();
@@ -341,8 +339,12 @@ impl Template {
 /// not reach a gang job.
 const OF_PMI: [&str; 5] = ["PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT", "PMI_ID"];
 
-fn spec_offers_mpi(spec: &JobSpec) -> bool {
-    spec.mpi != Some(false)
+fn mpi_variables(fd: &OwnedFd, rank: u16, size: u16) -> io::Result<[CString; 3]> {
+    Ok([
+        CString::new(format!("PMI_FD={}", fd.as_raw_fd()))?,
+        CString::new(format!("PMI_RANK={rank}"))?,
+        CString::new(format!("PMI_SIZE={size}"))?,
+    ])
 }
 
 /// Two connected ends. Ours never blocks.

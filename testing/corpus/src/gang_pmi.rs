@@ -1,5 +1,5 @@
-//! Any bytes as the requests of two processes of MPI to the one that started them: they are answered
-//! or refused, with no more answers than lines, and barriers end.
+//! Any bytes as the requests of two processes of MPI to the one that started them. They are
+//! answered or refused, with no more answers than lines, and barriers end.
 
 use farcall_gang_proto::{Pmi, PmiAction};
 
