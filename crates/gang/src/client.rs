@@ -144,7 +144,8 @@ impl Client {
             Err(error) => return Err(error.into()),
         }
         let signalled = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
-        self.link.flush()?;
+        // The next read reports a broken stream, after what the daemon has said.
+        let _ = self.link.flush();
         Ok(signalled)
     }
 

@@ -84,7 +84,12 @@ impl Link {
     /// Reads the messages that have arrived. The end of the stream is an error.
     pub(crate) fn receive(&mut self) -> io::Result<Vec<Message>> {
         let mut buffer = [0; 64 << 10];
-        match rustix::io::read(&self.socket, &mut buffer) {
+        let mut read = rustix::io::read(&self.socket, &mut buffer);
+        if read == Err(rustix::io::Errno::CONNRESET) {
+            // The peer has closed before it read everything; what it sent can still be read.
+            read = rustix::io::read(&self.socket, &mut buffer);
+        }
+        match read {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => self.input.extend_from_slice(&buffer[..count]),
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
