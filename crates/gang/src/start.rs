@@ -302,13 +302,7 @@ impl Template {
             keep,
             entry,
             processors: (!birth.processors.is_empty()).then_some(processors),
-            descriptors: process::descriptors().map(|limit| {
-                let raw = |value: Option<u64>| value.unwrap_or(libc::RLIM_INFINITY);
-                libc::rlimit {
-                    rlim_cur: raw(limit.current),
-                    rlim_max: raw(limit.maximum),
-                }
-            }),
+            descriptors: descriptors(),
             user: self.user.as_ref(),
             folder: &self.folder,
             daemon: Pid::this().as_raw(),
@@ -345,6 +339,16 @@ fn mpi_variables(fd: &OwnedFd, rank: u16, size: u16) -> io::Result<[CString; 3]>
         CString::new(format!("PMI_RANK={rank}"))?,
         CString::new(format!("PMI_SIZE={size}"))?,
     ])
+}
+
+/// The limit of open files, as the system call takes it.
+fn descriptors() -> Option<libc::rlimit> {
+    let limit = process::descriptors()?;
+    let raw = |value: Option<u64>| value.unwrap_or(libc::RLIM_INFINITY);
+    Some(libc::rlimit {
+        rlim_cur: raw(limit.current),
+        rlim_max: raw(limit.maximum),
+    })
 }
 
 /// Two connected ends. Ours never blocks.
