@@ -60,7 +60,7 @@ struct Shared {
     wanted: AtomicU32,
     turn: Condvar,
     socket: Socket,
-    /// Rung by processes and by the daemon to wake the engine.
+    /// Rung by the daemon to wake the engine. Processes ring the bells of their segments.
     bell: OwnedFd,
     /// Rung by the engine when a gang job is at rest or its segment is corrupt.
     news: OwnedFd,
@@ -82,6 +82,8 @@ struct Turn {
     /// Answers to the packets received, with their destinations.
     answers: Vec<(SocketAddr, Header)>,
     packets: Vec<Packet>,
+    /// The segments whose bells the engine hears while it sleeps.
+    segments: Vec<Arc<Segment>>,
 }
 
 impl Engine {
@@ -130,11 +132,6 @@ impl Engine {
     /// The kernel's thread number of the engine's thread, for its priority.
     pub fn thread_id(&self) -> u64 {
         self.shared.thread.load(Ordering::Acquire)
-    }
-
-    /// The bell that processes ring after they have filled a ring.
-    pub fn bell(&self) -> BorrowedFd<'_> {
-        self.shared.bell.as_fd()
     }
 
     /// Becomes readable when a gang job is at rest or its segment is corrupt.
@@ -259,6 +256,7 @@ impl Shared {
             inbox: Inbox::new(),
             answers: Vec::new(),
             packets: Vec::new(),
+            segments: Vec::new(),
         };
         while self.is_ending.load(Ordering::Acquire) == 0 {
             let mut state = self.lock();
@@ -272,9 +270,12 @@ impl Shared {
             if moved {
                 continue;
             }
+            turn.segments.clear();
+            turn.segments
+                .extend(state.jobs.values().map(|pairs| pairs.segment().clone()));
             let deadline = self.prepare_sleep(&mut state, &clock);
             drop(state);
-            self.sleep(deadline, &clock);
+            self.sleep(deadline, &turn.segments, &clock);
         }
     }
 
@@ -328,7 +329,7 @@ impl Shared {
         deadline
     }
 
-    fn sleep(&self, deadline: Option<u64>, clock: &Instant) {
+    fn sleep(&self, deadline: Option<u64>, segments: &[Arc<Segment>], clock: &Instant) {
         let now = clock.elapsed().as_nanos() as u64;
         let timeout = deadline.map(|deadline| {
             let left = deadline.saturating_sub(now);
@@ -337,13 +338,17 @@ impl Shared {
                 tv_nsec: (left % 1_000_000_000) as i64,
             }
         });
-        let mut sources = [
-            PollFd::new(&self.bell, PollFlags::IN),
-            PollFd::from_borrowed_fd(self.socket.fd(), PollFlags::IN),
-        ];
+        let bells = segments.iter().filter_map(|segment| segment.bell());
+        let bells: Vec<BorrowedFd<'_>> = bells.chain([self.bell.as_fd()]).collect();
+        let all = bells.iter().copied().chain([self.socket.fd()]);
+        let mut sources: Vec<PollFd<'_>> = all
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
         let _ = poll(&mut sources, timeout.as_ref());
-        if !sources[0].revents().is_empty() {
-            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        for (bell, source) in bells.iter().zip(&sources) {
+            if !source.revents().is_empty() {
+                let _ = rustix::io::read(bell, &mut [0; 8]);
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::futex;
 use crate::layout::{ELEMENT_BYTES, Fifo, HEADER_BYTES, Layout, Shape, ShapeError};
 use crate::ring::{Consumer, Control, Producer};
 use farcall_memory::{Mapping, sealed_memory};
+use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -216,6 +217,7 @@ pub struct Segment {
     mapping: Mapping,
     pub(crate) layout: Layout,
     fd: Option<OwnedFd>,
+    bell: Option<OwnedFd>,
 }
 
 impl Segment {
@@ -224,10 +226,12 @@ impl Segment {
         let layout = Layout::new(shape).map_err(invalid)?;
         let fd = sealed_memory("farcall-job", layout.bytes())?;
         let mapping = Mapping::new(fd.as_fd(), layout.bytes(), false)?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let segment = Segment {
             mapping,
             layout,
             fd: Some(fd),
+            bell: Some(bell),
         };
         segment.write_header();
         Ok(segment)
@@ -249,12 +253,20 @@ impl Segment {
             mapping,
             layout,
             fd: None,
+            bell: None,
         })
     }
 
     /// The memory object, in the process that created it.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The bell that its processes ring after they have filled a ring for another node, in the
+    /// process that created the segment. Each gang job has its own, because a process can also
+    /// silence it.
+    pub fn bell(&self) -> Option<BorrowedFd<'_>> {
+        self.bell.as_ref().map(AsFd::as_fd)
     }
 
     /// The shape for which the segment was created.

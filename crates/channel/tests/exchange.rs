@@ -34,8 +34,8 @@ fn run(segments: &[Arc<Segment>], engines: &[Engine], body: impl Fn(Channel) + S
     std::thread::scope(|scope| {
         for (index, segment) in segments.iter().enumerate() {
             for rank in &segment.shape().locals {
-                let engine = engines.get(index);
-                let bell = engine.map(|engine| engine.bell().try_clone_to_owned().expect("a bell"));
+                let bell = segment.bell().filter(|_| index < engines.len());
+                let bell = bell.map(|bell| bell.try_clone_to_owned().expect("a bell"));
                 let channel =
                     Channel::attach(segment.clone(), bell, (*rank).into()).expect("a rank");
                 let body = &body;
@@ -465,7 +465,8 @@ fn records_forced_into_another_partition_are_not_sent() {
     // SAFETY: the header of 256 bytes is followed by two tables of two numbers of 16 bits.
     unsafe { mapping.start().as_ptr().add(256 + 4).write_bytes(0, 4) };
     let forged = Arc::new(Segment::open(fd).expect("still a segment"));
-    let bell = engines[0].bell().try_clone_to_owned().expect("a bell");
+    let bell = own.bell().expect("its own");
+    let bell = bell.try_clone_to_owned().expect("a bell");
     let mut channel = Channel::attach(forged, Some(bell), 0).expect("a rank");
     assert!(
         channel

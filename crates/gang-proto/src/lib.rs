@@ -3,6 +3,7 @@
 //! - [`Root`]: the decisions of the root daemon;
 //! - [`QueueTree`]: which gang jobs run in which slice;
 //! - [`Switch`]: the protocol by which all nodes perform a gang switch;
+//! - [`Pmi`]: what processes of MPI ask of the one that started them;
 //! - [`judge`]: the state of a gang job, from its saved context;
 //! - [`Message`]: the messages between daemons and front ends.
 //!
@@ -11,19 +12,23 @@
 
 extern crate alloc;
 
+mod environment;
 mod message;
+mod pmi;
 mod queue;
 mod root;
 mod state;
 mod switch;
 
 pub use message::{
-    Ended, JobRow, JobSpec, MAX_MESSAGE, Message, MessageError, Placement, Report, Usage,
+    Ended, Introduction, JobRow, JobSpec, MAX_MESSAGE, Message, MessageError, Placement, Report,
+    Usage, VERSION,
 };
+pub use pmi::{Pairs, Pmi, PmiAction, PmiError};
 pub use queue::{Admission, NoAdmission, Partition, QueueTree};
 pub use root::{Counts, Order, Root, Settings};
 pub use state::{Blocked, Global, Process, Waits, judge};
-pub use switch::{Action, Form, Round, Step, Switch};
+pub use switch::{Action, Behind, Form, Round, Step, Switch, Turn};
 
 /// Nanoseconds of any monotonic clock.
 pub type Nanos = u64;

@@ -2,13 +2,28 @@
 //! frame, after a length of four bytes. `gang` sends them. A message is bounded, and one that
 //! cannot be read ends its connection.
 
-use crate::{JobId, Round, Step};
+use crate::{Behind, JobId, Pairs, Round, Step};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use minicbor::{Decode, Encode};
 
 /// Bytes of the longest message.
 pub const MAX_MESSAGE: usize = 4 << 20;
+
+/// The version of the messages between daemons. Daemons of different versions refuse each other.
+/// Those before version 2 do not say theirs.
+pub const VERSION: u16 = 2;
+
+/// What a daemon that joins says about itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Introduction {
+    /// Its [`VERSION`].
+    #[n(0)]
+    pub version: u16,
+    /// The user that it runs as.
+    #[n(1)]
+    pub user: u32,
+}
 
 /// The reason why bytes are not a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,6 +71,9 @@ pub struct JobSpec {
     /// User and group that the processes run as.
     #[n(11)]
     pub owner: (u32, u32),
+    /// Whether the interface for MPI is offered to the processes; it is if nothing is said.
+    #[n(12)]
+    pub mpi: Option<bool>,
 }
 
 /// The nodes and processors on which the processes of a gang job run.
@@ -115,7 +133,7 @@ pub struct JobRow {
     /// The gang job.
     #[n(0)]
     pub id: JobId,
-    /// `running`, `waiting` (for its slice) or `stopped`.
+    /// `running`, `waiting` (for its slice), `stopped`, or `lost` with an earlier daemon.
     #[n(1)]
     pub state: String,
     /// Names of its nodes.
@@ -133,7 +151,7 @@ pub struct JobRow {
     /// Its owner.
     #[n(6)]
     pub user: u32,
-    /// Its command.
+    /// Its command; shortened, with `...` at its end, if the list would be too long.
     #[n(7)]
     pub command: String,
 }
@@ -200,27 +218,28 @@ pub enum Message {
     /// To the front end: the request was refused, with the reason.
     #[n(10)]
     Refused(#[n(0)] String),
-    /// Up: a daemon joins, with its name, its processors, the address of its engine, and nothing
-    /// more. Daemons of earlier versions send the secret in the last place.
+    /// Up: a daemon joins, with its name, its processors, the address of its engine, nothing, and
+    /// what else it says. Daemons of the first versions end with the secret in place of nothing.
     #[n(11)]
     Join(
         #[n(0)] String,
         #[n(1)] Vec<u16>,
         #[n(2)] String,
         #[n(3)] String,
+        #[n(4)] Option<Introduction>,
     ),
-    /// Down: the name and the number of a node that has just joined.
+    /// Down: the name and the number of a node that has just joined, and the version.
     #[n(12)]
-    Welcome(#[n(0)] String, #[n(1)] u16),
+    Welcome(#[n(0)] String, #[n(1)] u16, #[n(2)] Option<u16>),
     /// Down: prepare a gang job.
     #[n(13)]
     Prepare(#[n(0)] JobSpec, #[n(1)] Placement),
     /// Down: perform a step of a gang switch.
     #[n(14)]
     Down(#[n(0)] Round, #[n(1)] Step),
-    /// Up: all nodes below have finished a step of that gang switch.
+    /// Up: all nodes below have finished a step of that gang switch, but for what is behind.
     #[n(15)]
-    Up(#[n(0)] u64, #[n(1)] Step),
+    Up(#[n(0)] u64, #[n(1)] Step, #[n(2)] Behind),
     /// Down: send a signal to a gang job's processes.
     #[n(16)]
     Deliver(#[n(0)] JobId, #[n(1)] i32),
@@ -251,6 +270,19 @@ pub enum Message {
     /// Over TCP, before everything else: a message of the proof that both sides know the secret.
     #[n(25)]
     Proof(#[n(0)] String),
+    /// Up: nodes that were behind answer again.
+    #[n(26)]
+    Back(#[n(0)] Vec<u16>),
+    /// Up: all processes of a gang job on a node have reached a barrier of MPI, with what they have
+    /// put.
+    #[n(27)]
+    Fence(#[n(0)] JobId, #[n(1)] u16, #[n(2)] Pairs),
+    /// Down: the processes of all nodes have reached the barrier, with what all have put.
+    #[n(28)]
+    Fenced(#[n(0)] JobId, #[n(1)] Pairs),
+    /// Up: the process of a rank has aborted the gang job with a code.
+    #[n(29)]
+    Aborted(#[n(0)] JobId, #[n(1)] u16, #[n(2)] i32),
 }
 
 impl Message {
@@ -293,6 +325,21 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A daemon of the first version gets an answer that says what to do, and gives one.
+    #[test]
+    fn messages_of_the_first_version_can_be_read() {
+        // Join("b", [0], "127.0.0.1:1", "") and Welcome("b", 1), as the first version wrote them.
+        let join = b"\x82\x0b\x84\x61b\x81\x00\x6b127.0.0.1:1\x60";
+        let welcome = b"\x82\x0c\x82\x61b\x01";
+        let read = |body: &[u8]| {
+            let length = u32::try_from(body.len()).unwrap();
+            let frame = [&length.to_le_bytes()[..], body].concat();
+            Message::decode(&frame).unwrap().unwrap().0
+        };
+        assert!(matches!(read(join), Message::Join(.., None)));
+        assert!(matches!(read(welcome), Message::Welcome(_, 1, None)));
+    }
 
     #[test]
     fn messages_travel() {

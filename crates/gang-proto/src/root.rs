@@ -2,15 +2,17 @@
 //! their front ends. The caller performs all I/O.
 
 mod judgement;
+mod rows;
 
 use crate::{
-    Admission, Ended, FARCALL_FAILED, Global, JobId, JobRow, JobSpec, Message, Nanos, Partition,
-    Placement, QueueTree, Report, Usage,
+    Admission, Behind, Ended, FARCALL_FAILED, Global, JobId, JobRow, JobSpec, Message, Nanos,
+    Pairs, Partition, Placement, QueueTree, Report, Turn, Usage,
 };
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+pub use rows::Counts;
 
 /// The largest number of processes of a gang job.
 const MAX_PROCESSES: u16 = 4096;
@@ -37,40 +39,31 @@ pub struct Settings {
     pub receive: u32,
 }
 
-/// Counts for metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Gang jobs in their slice.
-    pub running: usize,
-    /// Gang jobs that wait for their slice.
-    pub waiting: usize,
-    /// Gang jobs that their users have stopped.
-    pub stopped: usize,
-    /// Gang jobs that ended with status 0.
-    pub succeeded: u64,
-    /// Gang jobs that ended in another way.
-    pub failed: u64,
-    /// Number of slices of the current gang jobs so far.
-    pub slices: u64,
-    /// Nodes that have joined and are not lost.
-    pub nodes: usize,
-    /// Number of processes that can run at the same time.
-    pub slots: usize,
-}
-
 /// A node that has joined.
 #[derive(Clone, Debug)]
 struct NodeEntry {
     name: String,
     slots: u16,
     engine: String,
+    /// The user that its daemon runs as.
+    user: u32,
     is_lost: bool,
+    /// Whether it does not answer now.
+    is_behind: bool,
 }
 
 #[derive(Debug)]
 struct Job {
     spec: JobSpec,
     placement: Placement,
+    /// Its nodes.
+    nodes: BTreeSet<u16>,
+    /// Those of its nodes that do not answer now.
+    behind: BTreeSet<u16>,
+    /// Number of slices that it must miss, because it did not stop in time.
+    sits_out: usize,
+    /// What its processes have put before a barrier of MPI, by the nodes that have reached it.
+    fences: BTreeMap<u16, Pairs>,
     /// The front end that started it.
     front: u64,
     ended: BTreeSet<u16>,
@@ -88,9 +81,11 @@ struct Job {
 }
 
 impl Job {
-    /// Whether the gang job may run. It rests as long as it is being judged.
+    /// Whether the gang job may run. It rests as long as it is being judged, one of its nodes does
+    /// not answer, or it pays for a gang switch that had to wait for it.
     fn may_run(&self) -> bool {
-        !self.is_stopped && self.inspection.is_none()
+        let is_free = self.behind.is_empty() && self.sits_out == 0;
+        !self.is_stopped && self.inspection.is_none() && is_free
     }
 }
 
@@ -130,6 +125,8 @@ pub struct Root {
     /// Node and processor of each slot.
     slots: Vec<(u16, u16)>,
     running: Vec<JobId>,
+    /// Gang jobs that were lost with an earlier daemon, until their users have taken note.
+    lost: BTreeMap<JobId, JobRow>,
     /// Gang jobs that ended in their slice since the last gang switch; no gang switch stops them.
     ended: Vec<JobId>,
     last: JobId,
@@ -149,6 +146,10 @@ struct Turns {
     is_wanted: bool,
     /// Whether a gang switch is in progress.
     is_switching: bool,
+    /// The gang jobs that it lets run.
+    coming: Vec<JobId>,
+    /// The gang jobs that it had to wait for.
+    stuck: Vec<JobId>,
 }
 
 impl Root {
@@ -161,6 +162,7 @@ impl Root {
             admission: Admission::new(settings.memory),
             slots: Vec::new(),
             running: Vec::new(),
+            lost: BTreeMap::new(),
             ended: Vec::new(),
             last: 0,
             past: (0, 0),
@@ -180,7 +182,7 @@ impl Root {
 
     /// Returns the gang jobs to switch out and in, if a gang switch is due now. The caller must
     /// start it at once.
-    pub fn poll_switch(&mut self, now: Nanos) -> Option<(Vec<JobId>, Vec<JobId>)> {
+    pub fn poll_switch(&mut self, now: Nanos) -> Option<Turn> {
         let is_over = self.turns.slice_ends.is_none_or(|end| now >= end);
         let is_due = self.turns.is_wanted || is_over && !self.is_idle();
         if self.turns.is_switching || !is_due {
@@ -195,8 +197,12 @@ impl Root {
         switch
     }
 
-    /// Handles the end of a gang switch that took `took`.
+    /// Handles the end of a gang switch that took `took`. Gang jobs that were to come in, and are
+    /// not in `into`, do not run.
     pub fn handle_switched(&mut self, (out, into): (&[JobId], &[JobId]), took: Nanos, now: Nanos) {
+        let coming = core::mem::take(&mut self.turns.coming);
+        self.running
+            .retain(|id| into.contains(id) || !coming.contains(id));
         for id in into {
             if let Some(job) = self.jobs.get_mut(id) {
                 job.slices += 1;
@@ -208,11 +214,22 @@ impl Root {
                 job.lost.1 += 1;
             }
         }
+        // The time that the others lost comes from its own slices.
+        let lost = took.div_ceil(self.settings.slice.max(1));
+        for id in core::mem::take(&mut self.turns.stuck) {
+            if let Some(job) = self.jobs.get_mut(&id) {
+                job.sits_out += usize::try_from(lost).unwrap_or(usize::MAX / 2);
+            }
+        }
         self.turns.is_switching = false;
         self.begin_slice(now);
     }
 
     fn begin_slice(&mut self, now: Nanos) {
+        for (id, job) in self.jobs.iter_mut().filter(|(_, job)| job.sits_out > 0) {
+            job.sits_out -= 1;
+            self.tree.set_runnable(*id, job.may_run());
+        }
         self.turns.slice_ends = Some(now.saturating_add(self.settings.slice));
         self.begin_inspections();
     }
@@ -232,15 +249,38 @@ impl Root {
         Some(end.min(self.turns.watch_at))
     }
 
-    /// Adds a node and returns its number.
-    pub fn handle_join(&mut self, name: &str, processors: Vec<u16>, engine: String) -> u16 {
-        let number = self.nodes.len() as u16;
-        self.nodes.push(NodeEntry {
+    /// Adds a node, or takes one back that was lost, and returns its number. `user` is the one that
+    /// its daemon runs as.
+    pub fn handle_join(
+        &mut self,
+        name: &str,
+        processors: Vec<u16>,
+        engine: String,
+        user: u32,
+    ) -> u16 {
+        let entry = NodeEntry {
             name: name.to_string(),
             slots: processors.len() as u16,
             engine,
+            user,
             is_lost: false,
-        });
+            is_behind: false,
+        };
+        let jobs = &self.jobs;
+        let is_free = |number: u16| !jobs.values().any(|job| job.nodes.contains(&number));
+        let places = self.nodes.iter_mut().zip(0u16..);
+        let mut gone = places.filter(|(node, number)| node.is_lost && is_free(*number));
+        let number = match gone.find(|(node, _)| node.name == name) {
+            Some((node, number)) => {
+                *node = entry;
+                number
+            }
+            None => {
+                drop(gone);
+                self.nodes.push(entry);
+                (self.nodes.len() - 1) as u16
+            }
+        };
         let slots = processors.into_iter().map(|processor| (number, processor));
         self.slots.extend(slots);
         self.rebuild();
@@ -265,9 +305,12 @@ impl Root {
         node.is_lost = true;
         let name = node.name.clone();
         self.slots.retain(|(node, _)| *node != number);
+        for job in self.jobs.values_mut() {
+            job.behind.remove(&number);
+        }
         self.rebuild();
         let hit = self.jobs.iter();
-        let hit = hit.filter(|(_, job)| job.placement.nodes.contains(&number));
+        let hit = hit.filter(|(_, job)| job.nodes.contains(&number));
         for id in hit.map(|(id, _)| *id).collect::<Vec<_>>() {
             let Some(job) = self.jobs.get(&id) else {
                 continue;
@@ -288,11 +331,59 @@ impl Root {
         self.await_no_longer(number);
     }
 
+    /// Handles what has not kept up with a gang switch. Gang jobs on nodes that do not answer get
+    /// no slice until [`Root::handle_back`]. A gang job that did not stop in time misses its next
+    /// slice, and as many as the others lost.
+    pub fn handle_behind(&mut self, behind: &Behind) {
+        let turns = self.jobs.len();
+        for number in &behind.nodes {
+            if let Some(node) = self.nodes.get_mut(usize::from(*number)) {
+                node.is_behind = true;
+            }
+        }
+        for (id, job) in &mut self.jobs {
+            let nodes = behind.nodes.iter();
+            let late = nodes.filter(|node| job.nodes.contains(*node));
+            job.behind.extend(late);
+            if behind.jobs.contains(id) {
+                // The others have their slices, then it misses its own.
+                job.sits_out = turns;
+                self.turns.stuck.push(*id);
+            }
+            self.tree.set_runnable(*id, job.may_run());
+        }
+    }
+
+    /// Handles nodes that answer again.
+    pub fn handle_back(&mut self, nodes: &[u16]) {
+        for number in nodes {
+            if let Some(node) = self.nodes.get_mut(usize::from(*number)) {
+                node.is_behind = false;
+            }
+        }
+        for (id, job) in &mut self.jobs {
+            job.behind.retain(|node| !nodes.contains(node));
+            self.tree.set_runnable(*id, job.may_run());
+        }
+        self.turns.is_wanted |= self.running.is_empty();
+    }
+
+    /// Continues the numbers of gang jobs of an earlier daemon, and shows those that were lost with
+    /// it until their users have taken note.
+    pub fn handle_past(&mut self, last: JobId, lost: Vec<JobRow>) {
+        self.last = self.last.max(last);
+        for mut row in lost {
+            row.state = "lost".to_string();
+            self.last = self.last.max(row.id);
+            self.lost.insert(row.id, row);
+        }
+    }
+
     /// Starts a gang job for a front end.
     ///
     /// # Errors
     /// Returns the reason for the front end.
-    pub fn handle_run(&mut self, front: u64, spec: JobSpec) -> Result<(), String> {
+    pub fn handle_run(&mut self, front: u64, mut spec: JobSpec) -> Result<(), String> {
         if spec.command.is_empty() || !(1..=MAX_PROCESSES).contains(&spec.processes) {
             return Err(format!(
                 "a gang job needs a program and 1 to {MAX_PROCESSES} processes"
@@ -305,14 +396,24 @@ impl Root {
         self.admission
             .enter(bytes)
             .map_err(|error| error.to_string())?;
+        let foreign = |node: &NodeEntry| ![0, spec.owner.0].contains(&node.user);
+        if self.nodes.iter().any(|node| !node.is_lost && foreign(node)) {
+            spec.keep_public_environment();
+        }
         self.last += 1;
         let id = self.last;
         let partition = self.tree.enter(id, spec.processes.into());
         let placement = self.place(id, partition, spec.processes);
         let prepare = Message::Prepare(spec.clone(), placement.clone());
+        let nodes: BTreeSet<u16> = placement.nodes.iter().copied().collect();
+        let is_behind = |node: &&u16| self.nodes[usize::from(**node)].is_behind;
         let job = Job {
+            behind: nodes.iter().filter(is_behind).copied().collect(),
             spec,
             placement,
+            nodes,
+            sits_out: 0,
+            fences: BTreeMap::new(),
             front,
             ended: BTreeSet::new(),
             outcome: Ended::default(),
@@ -324,6 +425,7 @@ impl Root {
             inspection: None,
             last_judgement: None,
         };
+        self.tree.set_runnable(id, job.may_run());
         self.jobs.insert(id, job);
         self.orders.push_back(Order::Nodes(prepare));
         self.orders
@@ -374,6 +476,11 @@ impl Root {
     /// # Errors
     /// Returns the reason for the front end.
     pub fn handle_signal(&mut self, id: JobId, signal: i32, user: u32) -> Result<(), String> {
+        let is_own = |row: &JobRow| user == 0 || user == row.user;
+        if signal == SIGKILL && self.lost.get(&id).is_some_and(is_own) {
+            self.lost.remove(&id);
+            return Ok(());
+        }
         let job = self.owned(id, user)?;
         match signal {
             SIGSTOP | SIGTSTP | SIGCONT => {
@@ -452,6 +559,35 @@ impl Root {
         }
     }
 
+    /// Handles a node whose processes of a gang job have reached a barrier of MPI.
+    pub fn handle_fence(&mut self, id: JobId, node: u16, pairs: Pairs) {
+        let Some(job) = self
+            .jobs
+            .get_mut(&id)
+            .filter(|job| job.nodes.contains(&node))
+        else {
+            return;
+        };
+        job.fences.insert(node, pairs);
+        if job.fences.len() == job.nodes.len() {
+            let all = core::mem::take(&mut job.fences).into_values();
+            let fenced = Message::Fenced(id, all.flatten().collect());
+            self.orders.push_back(Order::Nodes(fenced));
+        }
+    }
+
+    /// Handles a process that has aborted its gang job: all others end.
+    pub fn handle_aborted(&mut self, id: JobId, rank: u16, code: i32) {
+        let Some(job) = self.jobs.get_mut(&id).filter(|job| !job.is_ending) else {
+            return;
+        };
+        job.is_ending = true;
+        job.outcome.status = u8::try_from(code).unwrap_or(u8::MAX).max(1);
+        job.outcome.cause = Some(format!("rank {rank} has called MPI_Abort with {code}"));
+        let kill = Message::Deliver(id, SIGKILL);
+        self.orders.push_back(Order::Nodes(kill));
+    }
+
     fn finish(&mut self, id: JobId) {
         let Some(job) = self.jobs.remove(&id) else {
             return;
@@ -477,7 +613,7 @@ impl Root {
     }
 
     /// The gang jobs to switch out and in next, or `None` if nothing changes.
-    fn next_switch(&mut self) -> Option<(Vec<JobId>, Vec<JobId>)> {
+    fn next_switch(&mut self) -> Option<Turn> {
         let next = self.tree.next_slice();
         let (old, new) = match self.settings.switch_alone {
             true => (self.running.clone(), next.clone()),
@@ -487,89 +623,22 @@ impl Root {
             ),
         };
         self.running = next;
-        (!old.is_empty() || !new.is_empty()).then_some((old, new))
+        if old.is_empty() && new.is_empty() {
+            return None;
+        }
+        self.turns.coming.clone_from(&new);
+        let jobs = old.iter().chain(&new);
+        let nodes_of = |id: &JobId| Some((*id, self.jobs.get(id)?.nodes.iter().copied().collect()));
+        Some(Turn {
+            nodes: jobs.filter_map(nodes_of).collect(),
+            out: old,
+            into: new,
+        })
     }
 
     /// Whether there are no gang jobs.
     pub fn is_idle(&self) -> bool {
         self.jobs.is_empty()
-    }
-
-    /// The gang jobs of a user, or all gang jobs for the user root.
-    pub fn rows(&self, user: u32) -> Vec<JobRow> {
-        let row = |(id, job): (&JobId, &Job)| {
-            let state = match (job.is_stopped, self.running.contains(id)) {
-                (true, _) => "stopped",
-                (false, true) => "running",
-                (false, false) => "waiting",
-            };
-            let nodes: BTreeSet<u16> = job.placement.nodes.iter().copied().collect();
-            let name = |node: u16| self.nodes[usize::from(node)].name.clone();
-            JobRow {
-                id: *id,
-                state: state.to_string(),
-                nodes: nodes.into_iter().map(name).collect(),
-                processes: job.spec.processes,
-                slices: job.slices,
-                lost_us_per_switch: match job.lost {
-                    (_, 0) => 0.0,
-                    (nanos, count) => nanos as f64 / count as f64 / 1e3,
-                },
-                user: job.spec.owner.0,
-                command: job.spec.command.join(" "),
-            }
-        };
-        let jobs = self.jobs.iter();
-        let mine = jobs.filter(|(_, job)| user == 0 || user == job.spec.owner.0);
-        mine.map(row).collect()
-    }
-
-    /// Counts for metrics.
-    pub fn counts(&self) -> Counts {
-        let stopped = self.jobs.values().filter(|job| job.is_stopped).count();
-        let running = self.running.len();
-        Counts {
-            running,
-            waiting: self.jobs.len().saturating_sub(stopped + running),
-            stopped,
-            succeeded: self.past.0,
-            failed: self.past.1,
-            slices: self.jobs.values().map(|job| job.slices).sum(),
-            nodes: self.nodes().count(),
-            slots: self.slots.len(),
-        }
-    }
-
-    /// The gang jobs that ended in their slice since the last call, for the trace.
-    pub fn take_ended(&mut self) -> Vec<JobId> {
-        core::mem::take(&mut self.ended)
-    }
-
-    /// The names of the nodes of each of these gang jobs, for the trace; `-` for one that has
-    /// ended.
-    pub fn nodes_of(&self, jobs: &[JobId]) -> Vec<String> {
-        let names = |id: &JobId| {
-            let nodes = self.jobs.get(id).map(|job| &job.placement.nodes);
-            let nodes: BTreeSet<u16> = nodes.into_iter().flatten().copied().collect();
-            let names = nodes
-                .iter()
-                .map(|node| &self.nodes[usize::from(*node)].name);
-            // A name in the trace must not contain the characters that separate names, gang jobs
-            // and columns.
-            let names = names.map(|name| name.replace([' ', ',', '+', '\n'], "_"));
-            let names: Vec<String> = names.collect();
-            match names.is_empty() {
-                true => "-".to_string(),
-                false => names.join("+"),
-            }
-        };
-        jobs.iter().map(names).collect()
-    }
-
-    /// Names and numbers of slots of the nodes, for the metrics and `ps`.
-    pub fn nodes(&self) -> impl Iterator<Item = (&str, u16)> {
-        let alive = self.nodes.iter().filter(|node| !node.is_lost);
-        alive.map(|node| (node.name.as_str(), node.slots))
     }
 
     /// Ends all gang jobs because the daemon stops.

@@ -1,17 +1,18 @@
 //! The control group (version 2) of a gang job on a node. All its processes can be frozen and
 //! killed together.
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The longest time that freezing a group may take.
-const BOUND: Duration = Duration::from_secs(1);
+/// How long the end of a process may take to reach its group.
+const REMOVAL: Duration = Duration::from_secs(1);
 
 /// The folder that contains the groups of gang jobs.
 #[derive(Debug)]
@@ -51,10 +52,12 @@ fn guard(folder: &Path) -> Option<ChildStdin> {
     input
 }
 
-/// The group of a gang job. Dropping it kills its processes and removes it.
+/// The group of a gang job.
 #[derive(Debug)]
 pub(crate) struct Group {
     folder: PathBuf,
+    /// The open folder, into which processes are born.
+    entrance: Arc<OwnedFd>,
     events: File,
 }
 
@@ -78,8 +81,14 @@ impl Groups {
             folder,
             guarded: None,
         };
-        // Some systems permit to create a group but not to put a process into it.
-        groups.make("probe").ok()?;
+        // Some systems permit to create a group but not to start a process in it.
+        let probe = groups.make("probe").ok()?;
+        let works = crate::start::is_born_into(&probe.entrance());
+        probe.wait("populated 0", Instant::now() + REMOVAL);
+        probe.remove();
+        if !works {
+            return None;
+        }
         groups.guarded = guard(&groups.folder);
         Some(groups)
     }
@@ -89,7 +98,12 @@ impl Groups {
         fs::create_dir(&folder)?;
         let events = File::open(folder.join("cgroup.events"))?;
         fs::metadata(folder.join("cgroup.freeze"))?;
-        Ok(Group { folder, events })
+        let entrance = Arc::new(File::open(&folder)?.into());
+        Ok(Group {
+            folder,
+            entrance,
+            events,
+        })
     }
 }
 
@@ -100,47 +114,53 @@ impl Drop for Groups {
 }
 
 impl Group {
-    /// The file into which a process writes `0` to enter the group.
-    pub(crate) fn entrance(&self) -> io::Result<OwnedFd> {
-        let file = File::options()
-            .write(true)
-            .open(self.folder.join("cgroup.procs"))?;
-        Ok(file.into())
+    /// The folder into which processes are born.
+    pub(crate) fn entrance(&self) -> Arc<OwnedFd> {
+        self.entrance.clone()
     }
 
-    /// Freezes all processes and returns when they are frozen. Returns false if some are not frozen
-    /// in time.
-    pub(crate) fn freeze(&self) -> io::Result<bool> {
-        fs::write(self.folder.join("cgroup.freeze"), "1")?;
-        self.wait("frozen 1")
+    /// Begins to freeze all processes.
+    pub(crate) fn freeze(&self) -> io::Result<()> {
+        fs::write(self.folder.join("cgroup.freeze"), "1")
     }
 
     pub(crate) fn thaw(&self) -> io::Result<()> {
         fs::write(self.folder.join("cgroup.freeze"), "0")
     }
 
+    /// Waits until all processes are frozen. Returns false if they are not at `end`.
+    pub(crate) fn wait_frozen(&self, end: Instant) -> bool {
+        self.wait("frozen 1", end)
+    }
+
     /// Waits for a line in the group's events.
-    fn wait(&self, line: &str) -> io::Result<bool> {
-        let end = Instant::now() + BOUND;
+    fn wait(&self, line: &str, end: Instant) -> bool {
         loop {
             let mut text = String::new();
-            (&self.events).seek(SeekFrom::Start(0))?;
-            (&self.events).read_to_string(&mut text)?;
-            if text.lines().any(|other| other == line) {
-                return Ok(true);
+            let read = (&self.events)
+                .seek(SeekFrom::Start(0))
+                .and_then(|_| (&self.events).read_to_string(&mut text));
+            if read.is_ok() && text.lines().any(|other| other == line) {
+                return true;
             }
-            if Instant::now() >= end {
-                return Ok(false);
+            let left = end.saturating_duration_since(Instant::now());
+            if read.is_err() || left.is_zero() {
+                return false;
             }
             let mut events = [PollFd::from_borrowed_fd(
                 self.events.as_fd(),
                 PollFlags::PRI,
             )];
-            let timeout = rustix::time::Timespec {
-                tv_sec: 0,
-                tv_nsec: 20_000_000,
-            };
-            let _ = poll(&mut events, Some(&timeout));
+            let left = left.min(Duration::from_millis(20));
+            let _ = poll(&mut events, Timespec::try_from(left).ok().as_ref());
+        }
+    }
+
+    /// Removes the group. Returns false if it still has processes.
+    pub(crate) fn remove(&self) -> bool {
+        match fs::remove_dir(&self.folder) {
+            Ok(()) => true,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
         }
     }
 
@@ -158,13 +178,5 @@ fn kill_each(folder: &Path) {
     let processes = text.lines().filter_map(|line| line.parse().ok());
     for process in processes.filter_map(rustix::process::Pid::from_raw) {
         let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.kill();
-        let _ = self.wait("populated 0");
-        let _ = fs::remove_dir(&self.folder);
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::link::{self, Link};
 use crate::proof::{self, Failure};
+use crate::token;
 use farcall_gang_proto::{Ended, JobId, JobRow, JobSpec, Message};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
@@ -42,6 +43,17 @@ pub enum ClientError {
     /// The daemon stopped, or uses another protocol.
     #[error("the connection to the daemon is lost: {0}")]
     Lost(io::Error),
+    /// The connection broke while a gang job ran.
+    #[error(
+        "gang job {job} is lost, because the connection to the daemon broke: {source}. See whether \
+         the daemon runs, and start the job again"
+    )]
+    JobLost {
+        /// The gang job.
+        job: JobId,
+        /// The system's error.
+        source: io::Error,
+    },
     /// Another system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
@@ -64,13 +76,18 @@ impl Client {
         })
     }
 
-    /// Connects to a daemon by TCP and authenticates with the secret of the daemons. Gang jobs then
-    /// run as the user that the daemon uses for TCP.
+    /// Connects to a daemon by TCP and authenticates with the secret of the daemons; if it is
+    /// empty, a daemon on the loopback has that of this user. Gang jobs then run as the user that
+    /// the daemon uses for TCP.
     pub fn connect_tcp(address: SocketAddr, token: &str) -> Result<Client, ClientError> {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5));
         let stream = stream.map_err(|source| ClientError::NoDaemonAt { address, source })?;
         let mut link = Link::tcp(stream)?;
-        proof::prove(&mut link, token).map_err(|failure| match failure {
+        let own = match token.is_empty() && address.ip().is_loopback() {
+            true => token::of_user()?.1,
+            false => token.to_string(),
+        };
+        proof::prove(&mut link, &own).map_err(|failure| match failure {
             Failure::Refused(text) => ClientError::Refused(text),
             Failure::Lost(error) => ClientError::Lost(error),
         })?;
@@ -127,7 +144,8 @@ impl Client {
             Err(error) => return Err(error.into()),
         }
         let signalled = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
-        self.link.flush()?;
+        // The next read reports a broken stream, after what the daemon has said.
+        let _ = self.link.flush();
         Ok(signalled)
     }
 
@@ -154,7 +172,11 @@ impl Client {
                     }
                 }
             }
-            for message in self.link.receive().map_err(ClientError::Lost)? {
+            let received = self.link.receive().map_err(|source| match job {
+                Some(job) => ClientError::JobLost { job, source },
+                None => ClientError::Lost(source),
+            });
+            for message in received? {
                 match message {
                     Message::Started(id) => {
                         job = Some(id);

@@ -2,30 +2,41 @@
 //! all decisions, through [`Root`].
 
 mod events;
+mod join;
 
+use crate::journal::Journal;
 use crate::link::{self, Link};
 use crate::node::Node;
-use crate::proof::{self, Failure, Gate};
+use crate::proof::Gate;
+use crate::start::Starter;
 use crate::trace::{Times, Trace};
-use crate::{Config, Freeze, process};
-use farcall_channel::{Engine, Shape};
-use farcall_gang_proto::{Action, Message, Order, Root, Settings, Step, Switch};
+use crate::{Config, Freeze, process, token};
+use farcall_channel::Engine;
+use farcall_gang_proto::{Action, Message, Order, Root, Step, Switch};
 use farcall_metrics::{Answer, Text};
 use farcall_scram::Exchange;
+use join::Joiner;
 use nix::sys::signalfd::SignalFd;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Interval at which gang jobs with `detect_termination` are judged.
 const WATCH: Duration = Duration::from_millis(500);
 
 /// The longest wait for a network to come to rest. After it, messages in the network become stale.
 const DRAIN_BOUND: Duration = Duration::from_secs(1);
+
+/// The processors for the slots of this node.
+fn processors(slots: Option<u16>) -> Vec<u16> {
+    let all = process::processors();
+    let slots = slots.map_or(all.len(), |slots| slots.max(1).into());
+    all.into_iter().cycle().take(slots).collect()
+}
 
 fn create_trace(path: &Path) -> Result<Trace, StartError> {
     Trace::create(path).map_err(|source| StartError::Trace(path.to_owned(), source))
@@ -65,6 +76,12 @@ pub enum StartError {
          daemons, so that no other can join"
     )]
     NoToken(SocketAddr),
+    /// The secret of this user's daemons cannot be kept.
+    #[error(
+        "cannot keep the secret of the daemons in the file gang-token of the state folder: \
+         {0}. Set FARCALL_TOKEN, or XDG_STATE_HOME to a folder that only this user can write"
+    )]
+    Secret(#[source] io::Error),
     /// The parent daemon does not accept this one, or is not what it should be.
     #[error("the parent daemon at {address}: {text}")]
     Refused {
@@ -113,6 +130,8 @@ struct Peer {
     heard: Instant,
     /// Whether this is a front end that reads nothing, so that the output of its gang jobs waits.
     is_held: bool,
+    /// Whether this is a front end over TCP whose gang jobs run as another user than the daemon.
+    is_foreign: bool,
 }
 
 /// A daemon that listens.
@@ -125,9 +144,10 @@ pub struct Daemon {
     links: BTreeMap<u64, Peer>,
     last_link: u64,
     parent: Option<u64>,
+    joiner: Joiner,
+    journal: Option<Journal>,
     /// The link of each node below, by its name, until it has a number.
     joining: BTreeMap<String, u64>,
-    below: BTreeMap<u16, u64>,
     node: Node,
     root: Option<Root>,
     switch: Switch,
@@ -138,6 +158,10 @@ pub struct Daemon {
     spent: ([f64; 5], u64),
     /// Deadline for the network of the outgoing gang jobs to be at rest.
     drained: Option<Instant>,
+    /// Deadline for the answers of the daemons below to the current step.
+    answered: Option<Instant>,
+    /// Until when no connection is accepted, because there are no descriptors left.
+    deaf: Instant,
     /// When this daemon must send the next sign of life to other daemons.
     beat: Instant,
     is_ending: bool,
@@ -148,9 +172,12 @@ pub struct Daemon {
 impl Daemon {
     /// Listens, joins the parent daemon, and enters the real-time class if permitted. A daemon
     /// needs a process of its own, because it waits for all children and for signals.
-    pub fn bind(config: Config) -> Result<Daemon, StartError> {
+    pub fn bind(mut config: Config) -> Result<Daemon, StartError> {
         if !config.listen.ip().is_loopback() && config.token.is_empty() {
             return Err(StartError::NoToken(config.listen));
+        }
+        if config.token.is_empty() {
+            config.token = token::of_user().map_err(StartError::Secret)?.1;
         }
         let signals = process::catch_signals()?;
         let listen = |source| StartError::Listen {
@@ -166,16 +193,11 @@ impl Daemon {
         let engine = Engine::start(config.listen.ip())?;
         // Start the threads before this thread blocks signals and enters the real-time class.
         let page = config.metrics.map(serve_metrics).transpose()?;
+        let starter = Starter::new()?;
         process::take_ticks()?;
         process::take_descriptors();
         take_realtime(&engine);
-        let mut processors = process::processors();
-        if let Some(slots) = config.slots {
-            let all = processors.clone();
-            let slots = usize::from(slots.max(1));
-            processors = all.into_iter().cycle().take(slots).collect();
-        }
-        let node = Node::new(config.node.clone(), engine);
+        let node = Node::new(config.node.clone(), engine, starter);
         if !node.has_groups() {
             tracing::warn!(
                 "no control groups (version 2): `gang run --tree` then stops each process \
@@ -191,8 +213,9 @@ impl Daemon {
             links: BTreeMap::new(),
             last_link: 0,
             parent: None,
+            joiner: Joiner::new()?,
+            journal: None,
             joining: BTreeMap::new(),
-            below: BTreeMap::new(),
             node,
             root: None,
             switch: Switch::new(
@@ -205,9 +228,11 @@ impl Daemon {
             times: Times::default(),
             spent: ([0.0; 5], 0),
             drained: None,
+            answered: None,
+            deaf: Instant::now(),
             beat: Instant::now(),
             is_ending: false,
-            processors,
+            processors: processors(config.slots),
             gate: Gate::new(&config.token)?,
             config,
         };
@@ -224,44 +249,6 @@ impl Daemon {
         (format!("farcall://{}", self.address), control)
     }
 
-    fn join(&mut self) -> Result<(), StartError> {
-        let engine = self.node.engine.address().to_string();
-        let Some(address) = self.config.parent else {
-            let memory = self.config.memory.unwrap_or_else(machine_memory);
-            let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            let epoch = now.map_or(0, |now| now.as_millis() as u64) & 0xff_ffff_ffff;
-            let settings = Settings {
-                memory,
-                epoch,
-                slice: nanos(self.config.slice),
-                watch: nanos(WATCH),
-                switch_alone: self.config.switch_alone,
-                receive: Shape::RECEIVE.bytes,
-            };
-            let mut root = Root::new(settings, self.now());
-            root.handle_join(&self.config.node, self.processors.clone(), engine);
-            self.root = Some(root);
-            return Ok(());
-        };
-        let fail = |source| StartError::Parent { address, source };
-        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).map_err(fail)?;
-        let mut link = Link::tcp(stream).map_err(fail)?;
-        proof::prove(&mut link, &self.config.token).map_err(|failure| match failure {
-            Failure::Refused(text) => StartError::Refused { address, text },
-            Failure::Lost(source) => StartError::Parent { address, source },
-        })?;
-        link.send(&Message::Join(
-            self.config.node.clone(),
-            self.processors.clone(),
-            engine,
-            String::new(),
-        ));
-        self.parent = Some(self.add(link, Party::Parent));
-        // The root daemon assigns the number. Until then no placement names this node.
-        self.node.number = u16::MAX;
-        Ok(())
-    }
-
     fn add(&mut self, link: Link, party: Party) -> u64 {
         self.last_link += 1;
         let peer = Peer {
@@ -270,6 +257,7 @@ impl Daemon {
             proving: None,
             heard: Instant::now(),
             is_held: false,
+            is_foreign: false,
         };
         self.links.insert(self.last_link, peer);
         self.last_link
@@ -302,6 +290,7 @@ impl Daemon {
             Message::Forget(job) => self.node.forget(job),
             Message::Inspect(job) => self.node.inspect(job),
             Message::Hold(job, is_held) => self.node.hold(job, is_held),
+            Message::Fenced(job, pairs) => self.node.pass_fence(job, pairs),
             _ => {}
         }
     }
@@ -319,6 +308,9 @@ impl Daemon {
             Message::ProcessEnded(job, rank, ended) => root.handle_process_ended(job, rank, ended),
             Message::Inspected(job, node, report) => root.handle_inspected(job, node, report),
             Message::Lost(node) => root.handle_lost(node),
+            Message::Back(nodes) => root.handle_back(&nodes),
+            Message::Fence(job, node, pairs) => root.handle_fence(job, node, pairs),
+            Message::Aborted(job, rank, code) => root.handle_aborted(job, rank, code),
             _ => {}
         }
     }
@@ -333,13 +325,32 @@ impl Daemon {
             while let Some(order) = self.root.as_mut().and_then(Root::poll_order) {
                 was_told = true;
                 match order {
-                    Order::Nodes(message) => self.broadcast(message),
+                    Order::Nodes(message) => {
+                        self.record(&message);
+                        self.broadcast(message);
+                    }
                     Order::Front(front, message) => self.send(front, &message),
                 }
             }
             if !was_told && self.node.messages.is_empty() {
                 return;
             }
+        }
+    }
+
+    /// Records in the journal that a gang job begins or ends.
+    fn record(&mut self, message: &Message) {
+        let Some(journal) = &mut self.journal else {
+            return;
+        };
+        match message {
+            Message::Prepare(spec, placement) => {
+                let root = self.root.as_ref();
+                let names = root.map(|root| root.nodes_of(&[placement.job]));
+                journal.begun(placement.job, spec, names.unwrap_or_default());
+            }
+            Message::Forget(job) => journal.ended(*job),
+            _ => {}
         }
     }
 
@@ -353,42 +364,57 @@ impl Daemon {
     fn switch_if_due(&mut self) {
         let now = self.now();
         let switch = self.root.as_mut().and_then(|root| root.poll_switch(now));
-        let Some((out, into)) = switch else {
+        let Some(turn) = switch else {
             return;
         };
         self.times = Times {
             start: now,
             ..Times::default()
         };
-        let children = self.children();
-        let actions = self.switch.start(out, into, &children);
+        let actions = self.switch.start(turn);
         self.act(actions);
+    }
+
+    /// Goes on without the daemons that have not answered in time.
+    fn give_up_late(&mut self) {
+        let is_over = |answered: Instant| Instant::now() >= answered;
+        if self.switch.step().is_some() && self.answered.is_some_and(is_over) {
+            self.answered = None;
+            let actions = self.switch.handle_timeout();
+            self.act(actions);
+        }
     }
 
     fn act(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Down(step) => {
+                Action::Down(step, children) => {
                     self.mark(step);
-                    let round = self.switch.round().clone();
-                    let message = Message::Down(round, step);
-                    for child in self.children() {
+                    let message = Message::Down(self.switch.order(), step);
+                    for child in children {
                         self.send(child, &message);
                     }
                 }
                 Action::Here(step) => self.act_here(step),
-                Action::Up(step) => {
-                    let up = Message::Up(self.switch.round().number, step);
+                Action::Up(number, step, behind) => {
                     if let Some(parent) = self.parent {
-                        self.send(parent, &up);
+                        self.send(parent, &Message::Up(number, step, behind));
                     }
                 }
+                Action::Behind(behind) => {
+                    if let Some(root) = &mut self.root {
+                        root.handle_behind(&behind);
+                    }
+                }
+                Action::Back(nodes) => self.report(Message::Back(nodes)),
                 Action::Finished => self.finish_switch(),
             }
         }
     }
 
     fn act_here(&mut self, step: Step) {
+        let patience = Duration::from_millis(self.switch.patience().into());
+        self.answered = Some(Instant::now() + patience);
         let round = self.switch.round().clone();
         let is_done = self.node.step(step, &round);
         if step == Step::Freeze {
@@ -396,8 +422,7 @@ impl Daemon {
             self.drained = (!is_done).then(|| Instant::now() + DRAIN_BOUND);
         }
         if is_done && step != Step::Run {
-            let children = self.children();
-            let actions = self.switch.handle_done(step, &children);
+            let actions = self.switch.handle_done(step, self.node.stuck());
             self.act(actions);
         }
     }

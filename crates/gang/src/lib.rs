@@ -7,10 +7,14 @@
 mod cgroup;
 pub mod client;
 mod daemon;
+mod job;
+mod journal;
 mod link;
 mod node;
 mod process;
 mod proof;
+mod start;
+mod token;
 mod trace;
 
 pub use daemon::{Daemon, StartError};
@@ -36,7 +40,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The control socket for front ends: a path, or an abstract name after `@`.
     pub control: String,
-    /// The secret that all daemons share. A daemon proves that it knows it to join.
+    /// The secret that all daemons share. A daemon proves that it knows it to join. If it is empty,
+    /// daemons on the loopback use one that is kept in a file of their user.
     pub token: String,
     /// Length of a slice.
     pub slice: Duration,

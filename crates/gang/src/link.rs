@@ -7,6 +7,7 @@ use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
 
 /// Bytes that can wait to be sent before the daemon stops reading output of processes.
@@ -83,7 +84,12 @@ impl Link {
     /// Reads the messages that have arrived. The end of the stream is an error.
     pub(crate) fn receive(&mut self) -> io::Result<Vec<Message>> {
         let mut buffer = [0; 64 << 10];
-        match rustix::io::read(&self.socket, &mut buffer) {
+        let mut read = rustix::io::read(&self.socket, &mut buffer);
+        if read == Err(rustix::io::Errno::CONNRESET) {
+            // The peer has closed before it read everything; what it sent can still be read.
+            read = rustix::io::read(&self.socket, &mut buffer);
+        }
+        match read {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => self.input.extend_from_slice(&buffer[..count]),
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
@@ -121,6 +127,10 @@ pub(crate) fn listen(control: &str) -> io::Result<UnixListener> {
             bound => bound?,
         },
     };
+    if !control.starts_with('@') {
+        // Users other than that of the daemon connect too; the daemon knows who asks.
+        std::fs::set_permissions(control, std::fs::Permissions::from_mode(0o666))?;
+    }
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

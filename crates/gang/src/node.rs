@@ -1,20 +1,28 @@
-//! The processes of this node: prepares, starts, stops, watches and reaps them. `process` makes the
-//! system calls, and the root daemon decides which gang job runs. No message is lost in a gang
-//! switch, because each sender keeps what is not acknowledged.
+//! The gang jobs of this node: prepares, starts, stops, watches and reaps their processes. `job`
+//! has one of them, `process` makes the system calls, and the root daemon decides which gang job
+//! runs. No message is lost in a gang switch, because each sender keeps what is not acknowledged.
 
 use crate::cgroup::{Group, Groups};
-use crate::process::{Process, Start, Ticks};
-use farcall_channel::{Engine, Fifo, SavedContext, Segment, Shape, Waiting};
+use crate::job::{self, LocalJob};
+use crate::process::{Process, Ticks};
+use crate::start::{Begun, Gate, NOT_STARTED, Starter};
+use farcall_channel::{Engine, Segment, Waiting};
 use farcall_channel_proto::Freeze;
 use farcall_gang_proto::{
-    Ended, FARCALL_FAILED, JobId, JobSpec, Message, Placement, Report, Round, Step, Usage,
+    FARCALL_FAILED, JobId, JobSpec, Message, Pairs, Placement, Report, Round, Step,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+/// The longest time that all processes of a gang switch together may take to stop.
+const STOP_BOUND: Duration = Duration::from_millis(100);
+
+/// The number, beside those of the output streams, of what a process asks for as one of MPI.
+const PMI: usize = 0;
 /// Bytes of output read from a process at once.
 const OUTPUT_BYTES: usize = 16 << 10;
 
@@ -27,39 +35,31 @@ pub(crate) struct Node {
     /// The gang jobs. They are dropped before the folder of their control groups.
     jobs: BTreeMap<JobId, LocalJob>,
     groups: Option<Groups>,
+    /// Control groups of past gang jobs whose processes have not yet ended.
+    dying: Vec<Group>,
+    pub(crate) starter: Starter,
+    /// Processes of past gang jobs, which were started too late and are being ended.
+    orphans: Vec<Process>,
+    /// Gang jobs that did not stop in time for the current gang switch.
+    stuck: Vec<JobId>,
     /// Messages for the root daemon.
     pub(crate) messages: Vec<Message>,
     /// Whether the wait for processes to stop may have consumed the signal that one has ended.
     may_have_ended: bool,
 }
 
-struct LocalJob {
-    spec: JobSpec,
-    placement: Placement,
-    ranks: Vec<u16>,
-    segment: Option<Arc<Segment>>,
-    /// Whether it has ranks on other nodes, so that the engine carries its messages.
-    is_spread: bool,
-    processes: Vec<Process>,
-    is_started: bool,
-    group: Option<Group>,
-    /// Whether its output is not read, because its front end reads nothing.
-    is_held: bool,
-    /// Why Farcall ends the gang job.
-    cause: Option<String>,
-    epoch: u32,
-    saved: SavedContext,
-    ended: BTreeSet<u16>,
-}
-
 impl Node {
-    pub(crate) fn new(name: String, engine: Engine) -> Node {
+    pub(crate) fn new(name: String, engine: Engine, starter: Starter) -> Node {
         Node {
             name,
             number: 0,
             engine,
             jobs: BTreeMap::new(),
             groups: Groups::new(),
+            dying: Vec::new(),
+            starter,
+            orphans: Vec::new(),
+            stuck: Vec::new(),
             messages: Vec::new(),
             may_have_ended: false,
         }
@@ -91,30 +91,76 @@ impl Node {
         };
         let group = self.groups.as_ref().and_then(|groups| {
             let made = groups.make(&format!("job-{id}"));
+            let made = made.and_then(|group| group.freeze().map(|()| group));
             made.inspect_err(|error| {
                 tracing::warn!("gang job {id}: cannot create a control group: {error}")
             })
             .ok()
         });
-        let job = LocalJob {
-            spec,
-            placement,
-            ranks,
-            segment,
-            is_spread,
-            processes: Vec::new(),
-            is_started: false,
-            group,
-            is_held: false,
-            cause: None,
-            epoch: 0,
-            saved: SavedContext::default(),
-            ended: BTreeSet::new(),
+        let (gate, failure) = match (Gate::new(), failure) {
+            (Ok(gate), failure) => (Some(Arc::new(gate)), failure),
+            (Err(error), failure) => (
+                None,
+                failure.or(Some(format!("cannot create a pipe: {error}"))),
+            ),
+        };
+        let job = LocalJob::new(spec, placement, ranks, segment, is_spread, group, gate);
+        let begun = match failure {
+            None => job.births(),
+            Some(cause) => Err(cause),
         };
         self.jobs.insert(id, job);
-        if let Some(cause) = failure {
-            self.fail_all(id, &cause);
+        match begun {
+            Ok(order) => self.starter.start(order),
+            Err(cause) => self.refuse(id, &cause),
         }
+    }
+
+    /// Reports that no process of a gang job can start here.
+    fn refuse(&mut self, id: JobId, cause: &str) {
+        let Some(job) = self.jobs.get_mut(&id) else {
+            return;
+        };
+        for rank in job.ranks.clone() {
+            self.messages
+                .extend(job.never_began(rank, cause, &self.name));
+        }
+    }
+
+    /// Takes the processes that were started since the last call.
+    pub(crate) fn take_begun(&mut self) {
+        for Begun {
+            job: id,
+            rank,
+            result,
+        } in self.starter.take()
+        {
+            let Some(job) = self.jobs.get_mut(&id) else {
+                if let Ok(process) = result {
+                    process.signal(libc::SIGKILL);
+                    self.orphans.push(process);
+                }
+                continue;
+            };
+            match result {
+                Ok(process) => job.adopt(process),
+                Err(error) => {
+                    let program = &job.spec.command[0];
+                    let cause = match (&job.cause, job.is_killed) {
+                        (Some(cause), _) => cause.clone(),
+                        (None, true) => "was killed before it began".to_string(),
+                        (None, false) => format!("cannot start `{program}`: {error}"),
+                    };
+                    self.messages
+                        .extend(job.never_began(rank, &cause, &self.name));
+                    if !job.is_killed {
+                        self.fail_all(id, &cause);
+                    }
+                }
+            }
+        }
+        // One that has ended already was not known when its end was told.
+        self.reap();
     }
 
     fn make_memory(
@@ -126,7 +172,7 @@ impl Node {
         if spec.is_tree {
             return Ok((None, false));
         }
-        let segment = Arc::new(Segment::create(shape(spec, placement, ranks))?);
+        let segment = Arc::new(Segment::create(job::shape(spec, placement, ranks))?);
         let is_spread = ranks.len() < usize::from(spec.processes);
         if is_spread {
             let peer = |node: &u16| -> io::Result<Option<SocketAddr>> {
@@ -159,6 +205,7 @@ impl Node {
             Step::Restore => {
                 for id in &round.into {
                     if let Some(job) = self.jobs.get(id)
+                        && job.is_saved
                         && let Some(segment) = &job.segment
                     {
                         segment.restore(&job.saved);
@@ -180,25 +227,38 @@ impl Node {
             false => Freeze::Epoch,
         };
         self.may_have_ended |= !out.is_empty();
-        let jobs = &mut self.jobs;
+        self.stuck.clear();
         for id in out {
-            if let Some(job) = jobs.get(id) {
+            if let Some(job) = self.jobs.get_mut(id) {
                 job.send_stop();
             }
         }
+        let end = Instant::now() + STOP_BOUND;
+        let _ticks = Ticks::start();
         let mut at_rest = true;
         for id in out {
-            let Some(job) = jobs.get_mut(id) else {
+            let Some(job) = self.jobs.get_mut(id) else {
                 continue;
             };
-            if !job.wait_stopped() {
-                tracing::warn!("gang job {id}: some processes did not stop within a second");
+            if !job.wait_stopped(end) {
+                if !std::mem::replace(&mut job.is_known_stuck, true) {
+                    tracing::warn!(
+                        "gang job {id}: some processes did not stop within {STOP_BOUND:?}; it \
+                         pays with its own slices"
+                    );
+                }
+                self.stuck.push(*id);
             }
             if job.is_spread {
                 at_rest &= self.engine.freeze(job.placement.network, how);
             }
         }
         at_rest
+    }
+
+    /// The gang jobs that did not stop in time for the current gang switch.
+    pub(crate) fn stuck(&self) -> &[JobId] {
+        &self.stuck
     }
 
     /// Stops waiting for a peer that does not answer: messages in the network become stale. No
@@ -239,9 +299,11 @@ impl Node {
             let Some(job) = self.jobs.get_mut(id) else {
                 continue;
             };
+            // What still runs keeps its context.
+            job.is_saved = job.segment.is_some() && !self.stuck.contains(id);
             let saved = match &job.segment {
-                Some(segment) => segment.save(&mut job.saved),
-                None => Ok(()),
+                Some(segment) if job.is_saved => segment.save(&mut job.saved),
+                _ => Ok(()),
             };
             if let Err(error) = saved {
                 self.fail_all(*id, &error.to_string());
@@ -258,50 +320,8 @@ impl Node {
             if job.is_spread {
                 self.engine.thaw(job.placement.network, job.epoch);
             }
-            match job.is_started {
-                true => job.go_on(),
-                false => self.start(*id),
-            }
-        }
-    }
-
-    fn start(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get_mut(&id) else {
-            return;
-        };
-        job.is_started = true;
-        let bell = self.engine.bell().as_raw_fd();
-        let entrance = job.group.as_ref().and_then(|group| group.entrance().ok());
-        let fd = job.segment.as_ref().and_then(|segment| segment.fd());
-        let channel = fd.map(|fd| (fd.as_raw_fd(), bell));
-        let mine = |rank: &u16| job.placement.processors.get(usize::from(*rank)).copied();
-        let all: BTreeSet<u16> = job.ranks.iter().filter_map(mine).collect();
-        let all: Vec<u16> = all.into_iter().collect();
-        let mut failure = None;
-        for rank in job.ranks.clone() {
-            let own = mine(&rank).map(|processor| [processor]);
-            let processors = match &own {
-                Some(own) if job.placement.is_dedicated => &own[..],
-                _ => &all[..],
-            };
-            let start = Start {
-                spec: &job.spec,
-                rank,
-                processors,
-                channel,
-                entrance: entrance.as_ref(),
-            };
-            match Process::start(&start) {
-                Ok(process) => job.processes.push(process),
-                Err(error) => {
-                    let program = &job.spec.command[0];
-                    failure = Some(format!("cannot start `{program}`: {error}"));
-                    break;
-                }
-            }
-        }
-        if let Some(cause) = failure {
-            self.fail_all(id, &cause);
+            job.is_saved = false;
+            job.go_on();
         }
     }
 
@@ -310,21 +330,8 @@ impl Node {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
         };
-        job.kill();
-        job.is_started = true;
         job.cause.get_or_insert_with(|| cause.to_string());
-        let running: BTreeSet<u16> = job.processes.iter().map(|process| process.rank).collect();
-        for rank in &job.ranks {
-            if running.contains(rank) || !job.ended.insert(*rank) {
-                continue;
-            }
-            let ended = Ended {
-                status: FARCALL_FAILED,
-                cause: Some(format!("rank {rank} on node {}: {cause}", self.name)),
-                usage: Usage::default(),
-            };
-            self.messages.push(Message::ProcessEnded(id, *rank, ended));
-        }
+        job.kill();
     }
 
     /// Sends a signal to a gang job's processes.
@@ -332,29 +339,7 @@ impl Node {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
         };
-        if !job.is_started {
-            job.is_started = true;
-            for rank in &job.ranks {
-                if !job.ended.insert(*rank) {
-                    continue;
-                }
-                let ended = Ended {
-                    status: 128u8.wrapping_add(signal as u8),
-                    cause: Some(format!(
-                        "was ended by {} before its first slice",
-                        crate::process::name(signal)
-                    )),
-                    usage: Usage::default(),
-                };
-                self.messages.push(Message::ProcessEnded(id, *rank, ended));
-            }
-        }
-        if signal == libc::SIGKILL {
-            job.kill();
-        }
-        for process in &job.processes {
-            process.signal(signal);
-        }
+        job.signal(signal);
     }
 
     /// Stops reading the output of a gang job, or resumes.
@@ -366,12 +351,21 @@ impl Node {
 
     /// Ends the remaining processes of a gang job and forgets it.
     pub(crate) fn forget(&mut self, id: JobId) {
-        if let Some(job) = self.jobs.remove(&id) {
+        if let Some(mut job) = self.jobs.remove(&id) {
             if job.is_spread {
                 self.engine.detach(job.placement.network);
             }
             job.kill();
+            self.orphans.extend(job.processes);
+            self.dying.extend(job.group);
+            self.sweep();
         }
+    }
+
+    /// Removes what is left of past gang jobs, as far as their processes have ended.
+    pub(crate) fn sweep(&mut self) {
+        self.orphans.retain(|process| process.reap().is_none());
+        self.dying.retain(|group| !group.remove());
     }
 
     /// Reaps the processes that ended during the wait for others to stop.
@@ -383,6 +377,7 @@ impl Node {
 
     /// Reaps the processes that have ended, after SIGCHLD.
     pub(crate) fn reap(&mut self) {
+        let mut failed = Vec::new();
         for (id, job) in &mut self.jobs {
             let mut place = 0;
             while place < job.processes.len() {
@@ -397,6 +392,14 @@ impl Node {
                 let rank = process.rank;
                 let place = format!("rank {rank} on node {}", self.name);
                 ended.cause = ended.cause.map(|cause| format!("{place} {cause}"));
+                let failure = Some(()).filter(|()| ended.status == NOT_STARTED);
+                let failure = failure.and_then(|()| job.gate.as_ref()?.failure());
+                if let Some(error) = failure {
+                    let program = &job.spec.command[0];
+                    let cause = format!("cannot start `{program}`: {error}");
+                    job.cause.get_or_insert(cause);
+                    failed.push(*id);
+                }
                 if let Some(cause) = &job.cause {
                     ended.cause = Some(format!("{place}: {cause}"));
                     ended.status = FARCALL_FAILED;
@@ -405,6 +408,12 @@ impl Node {
                     self.messages.push(Message::ProcessEnded(*id, rank, ended));
                 }
             }
+        }
+        for id in failed {
+            self.fail_all(id, "");
+        }
+        if !self.orphans.is_empty() || !self.dying.is_empty() {
+            self.sweep();
         }
     }
 
@@ -429,6 +438,9 @@ impl Node {
                         streams.push((*id, process.rank, index + 1, stream.as_fd()));
                     }
                 }
+                if let Some(pmi) = &process.pmi {
+                    streams.push((*id, process.rank, PMI, pmi.as_fd()));
+                }
             }
         }
         streams
@@ -436,10 +448,23 @@ impl Node {
 
     /// Reads the output that has arrived on a stream.
     pub(crate) fn take_output(&mut self, id: JobId, rank: u16, stream: usize) {
+        if stream == PMI {
+            let job = self.jobs.get_mut(&id);
+            let told = job.map(|job| job.serve_pmi(rank, self.number));
+            return self.messages.extend(told.into_iter().flatten());
+        }
         let processes = self.jobs.get_mut(&id).map(|job| &mut job.processes);
         let mut processes = processes.into_iter().flatten();
         if let Some(process) = processes.find(|process| process.rank == rank) {
             read_output(id, process, stream, &mut self.messages);
+        }
+    }
+
+    /// Lets the processes of a gang job pass a barrier of MPI.
+    pub(crate) fn pass_fence(&mut self, id: JobId, pairs: Pairs) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.pmi.handle_fenced(pairs);
+            self.messages.extend(job.act_for_pmi(self.number));
         }
     }
 
@@ -485,7 +510,7 @@ impl Node {
 
     /// Kills all processes before the daemon stops.
     pub(crate) fn end(&mut self) {
-        for job in self.jobs.values() {
+        for job in self.jobs.values_mut() {
             job.kill();
         }
     }
@@ -495,84 +520,18 @@ impl Node {
         self.jobs.values().map(|job| job.processes.len()).sum()
     }
 
-    /// Whether there are processes that have not been reaped.
+    /// Whether there are processes that have not been reaped, or have yet to begin.
     pub(crate) fn has_processes(&self) -> bool {
-        self.processes() > 0
-    }
-}
-
-impl LocalJob {
-    /// The control group, if it is used to stop the gang job. Signals are preferred: they stop
-    /// processes faster, and the kernel reports when a process has stopped.
-    fn group_to_freeze(&self) -> Option<&Group> {
-        self.group.as_ref().filter(|_| self.spec.is_tree)
+        let is_open = |job: &LocalJob| job.ended.len() < job.ranks.len();
+        let is_left = !self.orphans.is_empty() || !self.dying.is_empty();
+        is_left || self.jobs.values().any(is_open)
     }
 
-    fn send_stop(&self) {
-        if self.group_to_freeze().is_some() {
-            return;
+    /// Forgets all gang jobs, whose processes have ended.
+    pub(crate) fn forget_all(&mut self) {
+        for id in self.jobs.keys().copied().collect::<Vec<_>>() {
+            self.forget(id);
         }
-        for process in self.processes.iter().filter(|process| process.is_running) {
-            process.signal(libc::SIGSTOP);
-        }
-    }
-
-    fn wait_stopped(&mut self) -> bool {
-        if let Some(group) = self.group_to_freeze() {
-            return group.freeze().unwrap_or(false);
-        }
-        let mut stopped = true;
-        let _ticks = Ticks::start();
-        // Start with the last: when it has stopped, the others probably have as well.
-        for process in self.processes.iter_mut().rev() {
-            if process.is_running {
-                stopped &= process.wait_stopped();
-                process.is_running = false;
-            }
-        }
-        stopped
-    }
-
-    fn go_on(&mut self) {
-        if let Some(group) = self.group_to_freeze() {
-            let _ = group.thaw();
-            return;
-        }
-        for process in &mut self.processes {
-            process.signal(libc::SIGCONT);
-            process.is_running = true;
-        }
-    }
-
-    fn kill(&self) {
-        for process in &self.processes {
-            process.signal(libc::SIGKILL);
-        }
-        if let Some(group) = &self.group {
-            group.kill();
-        }
-    }
-}
-
-fn shape(spec: &JobSpec, placement: &Placement, ranks: &[u16]) -> Shape {
-    let fifo = |(bytes, messages): (u32, u32), default: Fifo| Fifo {
-        bytes: if bytes == 0 { default.bytes } else { bytes },
-        messages: match messages {
-            0 => default.messages,
-            messages => messages,
-        },
-    };
-    let mut partitions = spec.partitions.clone();
-    partitions.resize(spec.processes.into(), 0);
-    Shape {
-        job: placement.network,
-        size: spec.processes,
-        locals: ranks.to_vec(),
-        channels: spec.channels.max(1),
-        partitions,
-        send: fifo(spec.send, Shape::SEND),
-        receive: fifo(spec.receive, Shape::RECEIVE),
-        spin: placement.is_dedicated,
     }
 }
 

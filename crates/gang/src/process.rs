@@ -1,128 +1,73 @@
-//! The operating system's view of processes: how to start, stop and reap them, and other system
-//! calls of the daemon. It knows nothing about gang jobs. Between fork and exec it makes only calls
-//! that are safe there.
+//! The operating system's view of processes: how to stop and reap them, and other system calls of
+//! the daemon. It knows nothing about gang jobs. `start` starts the processes.
 
-use farcall_gang_proto::{Ended, JobSpec, Usage};
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal};
-use nix::sys::signal::{sigaction, sigprocmask};
+use farcall_gang_proto::{Ended, Usage};
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::{self, Gid, Pid, Uid};
+use nix::unistd::Pid;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// The longest time that a process may take to stop. A process that waits for a disk cannot stop
-/// earlier.
-const STOP_BOUND: Duration = Duration::from_secs(1);
 /// The daemon's priority in the real-time class. Its engine has the next lower one.
 const PRIORITY: i32 = 10;
 
-/// The parameters with which a process is started.
-pub(crate) struct Start<'a> {
-    pub(crate) spec: &'a JobSpec,
-    pub(crate) rank: u16,
-    /// Processors that it can use.
-    pub(crate) processors: &'a [u16],
-    /// Segment and bell, if it is a channel program.
-    pub(crate) channel: Option<(RawFd, RawFd)>,
-    /// The file through which it enters its control group.
-    pub(crate) entrance: Option<&'a OwnedFd>,
-}
-
 /// A process of a gang job on this node, in a process group of its own.
+#[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) rank: u16,
     pid: libc::pid_t,
     /// Its standard output and error, until they end.
     pub(crate) streams: [Option<OwnedFd>; 2],
     pub(crate) is_running: bool,
+    /// Where it asks as a process of MPI, until it says something wrong.
+    pub(crate) pmi: Option<OwnedFd>,
 }
 
 impl Process {
-    /// Starts a process.
-    pub(crate) fn start(start: &Start<'_>) -> io::Result<Process> {
-        let spec = start.spec;
-        let mut command = Command::new(&spec.command[0]);
-        command
-            .args(&spec.command[1..])
-            .env_clear()
-            .envs(
-                spec.environment
-                    .iter()
-                    .filter_map(|pair| pair.split_once('=')),
-            )
-            .env("FARCALL_RANK", start.rank.to_string())
-            .env("FARCALL_SIZE", spec.processes.to_string())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        if let Some((segment, bell)) = start.channel {
-            let place = format!("{segment},{bell},{}", start.rank);
-            command.env(farcall_channel::VARIABLE, place);
+    /// Takes a process that was just started, with its standard output and error.
+    pub(crate) fn new(rank: u16, pid: libc::pid_t, streams: [OwnedFd; 2]) -> Process {
+        Process {
+            rank,
+            pid,
+            streams: streams.map(Some),
+            is_running: false,
+            pmi: None,
         }
-        let folder = CString::new(spec.folder.as_bytes())?;
-        let user = Uid::current().is_root().then(|| User::find(spec.owner));
-        let mut processors = CpuSet::new();
-        for processor in start.processors {
-            // A processor number that no set can hold does not prevent the start.
-            let _ = processors.set(usize::from(*processor));
-        }
-        let confined = (!start.processors.is_empty()).then_some(processors);
-        let keep: Vec<RawFd> = start
-            .channel
-            .into_iter()
-            .flat_map(|(a, b)| [a, b])
-            .collect();
-        let entrance = start.entrance.map(AsRawFd::as_raw_fd);
-        let daemon = Pid::this();
-        // SAFETY: the closure makes only async-signal-safe system calls on values that it owns.
-        unsafe {
-            command.pre_exec(move || {
-                prepare(&keep, entrance, confined.as_ref())?;
-                become_user(user.as_ref(), &folder, daemon)
-            });
-        };
-        let mut child = command.spawn()?;
-        let streams = [
-            child.stdout.take().map(OwnedFd::from),
-            child.stderr.take().map(OwnedFd::from),
-        ];
-        for stream in streams.iter().flatten() {
-            rustix::io::ioctl_fionbio(stream, true)?;
-        }
-        Ok(Process {
-            rank: start.rank,
-            pid: child.id() as libc::pid_t,
-            streams,
-            is_running: true,
-        })
     }
 
     /// Sends a signal to the process and to the processes in its process group.
     pub(crate) fn signal(&self, signal: i32) {
-        // SAFETY: a plain system call; the group is ours as long as the leader is not reaped.
-        unsafe { libc::kill(-self.pid, signal) };
+        // SAFETY: plain system calls; the group is ours as long as the leader is not reaped.
+        unsafe {
+            // A process that was just started has no group of its own yet.
+            if libc::kill(-self.pid, signal) != 0 {
+                libc::kill(self.pid, signal);
+            }
+        }
     }
 
-    /// Waits, after SIGSTOP, until the process has stopped or ended. Returns false if that takes
-    /// too long. The caller must hold [`Ticks`]. The wait is for this process alone, because a wait
+    /// Waits, after SIGSTOP, until the process has stopped or ended. Returns false if it has not at
+    /// `end`. The caller must hold [`Ticks`]. The wait is for this process alone, because a wait
     /// for any process would wake up once for each.
-    pub(crate) fn wait_stopped(&self) -> bool {
-        let end = Instant::now() + STOP_BOUND;
+    pub(crate) fn wait_stopped(&self, end: Instant) -> bool {
         use WaitPidFlag as Flag;
-        while !self.is_at(Flag::WSTOPPED | Flag::WEXITED | Flag::WNOWAIT) {
-            if self.is_in_state('T') {
-                return true;
-            }
-            if Instant::now() >= end {
-                return false;
+        let what = Flag::WSTOPPED | Flag::WEXITED | Flag::WNOWAIT;
+        loop {
+            let is_over = Instant::now() >= end;
+            let known = match is_over {
+                true => self.is_at(what | Flag::WNOHANG),
+                false => self.is_at(what),
+            };
+            match known {
+                true => break,
+                false if self.is_in_state('T') => return true,
+                false if is_over => return false,
+                false => {}
             }
         }
         self.is_at(Flag::WSTOPPED | Flag::WNOHANG);
@@ -183,75 +128,13 @@ impl Process {
     }
 }
 
-/// The user that a process runs as.
-struct User {
-    user: Uid,
-    group: Gid,
-    /// All groups of the user.
-    groups: Vec<Gid>,
-}
-
-impl User {
-    /// Returns the user of this number, with the groups of the system's list. A user without a name
-    /// there has no further groups.
-    fn find((user, group): (u32, u32)) -> User {
-        let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
-        let groups = groups_of(user, group).unwrap_or_else(|| vec![group]);
-        User {
-            user,
-            group,
-            groups,
-        }
-    }
-}
-
-fn groups_of(user: Uid, group: Gid) -> Option<Vec<Gid>> {
-    let known = unistd::User::from_uid(user).ok()??;
-    let name = CString::new(known.name).ok()?;
-    unistd::getgrouplist(&name, group).ok()
-}
-
-/// Runs in the child, between fork and exec.
-fn prepare(keep: &[RawFd], entrance: Option<RawFd>, processors: Option<&CpuSet>) -> io::Result<()> {
-    // The daemon blocks the signals that it reads; a process must have none blocked.
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
-    unistd::setsid()?;
-    if let Some(processors) = processors {
-        // A set of processors that this machine does not have does not prevent the start.
-        let _ = sched_setaffinity(Pid::from_raw(0), processors);
-    }
-    // SAFETY: the daemon has them open, and so has its child.
-    let borrowed = |fd: RawFd| unsafe { BorrowedFd::borrow_raw(fd) };
-    for fd in keep {
-        rustix::io::fcntl_setfd(borrowed(*fd), rustix::io::FdFlags::empty())?;
-    }
-    if let Some(entrance) = entrance {
-        rustix::io::write(borrowed(entrance), b"0")?;
-    }
-    Ok(())
-}
-
-/// Runs in the child as the last step: changes to the owner and to the gang job's working folder.
-fn become_user(user: Option<&User>, folder: &CStr, daemon: Pid) -> io::Result<()> {
-    if let Some(limit) = DESCRIPTORS.get() {
-        setrlimit(Resource::Nofile, *limit)?;
-    }
-    if let Some(user) = user {
-        unistd::setgroups(&user.groups)?;
-        unistd::setgid(user.group)?;
-        unistd::setuid(user.user)?;
-    }
-    unistd::chdir(folder)?;
-    // A change of the user resets this setting.
-    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
-    match unistd::getppid() == daemon {
-        true => Ok(()),
-        false => Err(io::ErrorKind::BrokenPipe.into()),
-    }
-}
-
 /// The limit of open files of the daemon when it started. Its processes get this limit.
 static DESCRIPTORS: OnceLock<Rlimit> = OnceLock::new();
+
+/// The limit of open files for the processes of gang jobs.
+pub(crate) fn descriptors() -> Option<Rlimit> {
+    DESCRIPTORS.get().copied()
+}
 
 /// Raises this process's limit of open files to the maximum, because every process of a gang job
 /// needs two.

@@ -10,6 +10,7 @@ pub mod flow_goal;
 pub mod flow_pattern;
 pub mod flow_platform;
 pub mod gang_message;
+pub mod gang_pmi;
 pub mod gateway_arguments;
 pub mod idl_expr;
 pub mod idl_parse;
@@ -31,13 +32,14 @@ pub mod trunk_frame;
 pub type Body = fn(&[u8]);
 
 /// Every fuzz target: its name, which is also the name of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 22] = [
+pub const TARGETS: [(&str, Body); 23] = [
     ("channel_packet", channel_packet::run),
     ("directory_message", directory_message::run),
     ("flow_goal", flow_goal::run),
     ("flow_pattern", flow_pattern::run),
     ("flow_platform", flow_platform::run),
     ("gang_message", gang_message::run),
+    ("gang_pmi", gang_pmi::run),
     ("gateway_arguments", gateway_arguments::run),
     ("idl_expr", idl_expr::run),
     ("idl_parse", idl_parse::run),

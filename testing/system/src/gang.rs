@@ -1,16 +1,23 @@
 //! Starts daemons of gangs, and gang jobs on them. A daemon ends with its test, and one that does
 //! not stop is killed.
 
-use crate::{BOUND, daemon, farcall, wait_until};
+use crate::{BOUND, daemon, farcall, farcall_path, wait_until};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// The longest time that a daemon may take to end its jobs and itself.
 const END: Duration = Duration::from_secs(6);
+
+/// The secret of all daemons of the tests that state no other.
+const TOKEN: &str = "the secret of these tests";
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -19,6 +26,8 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 pub struct Node {
     daemon: crate::Daemon,
     control: String,
+    /// Its state folder.
+    state: Arc<TempDir>,
 }
 
 impl Node {
@@ -31,19 +40,66 @@ impl Node {
     pub fn start_with(options: &[&str], variables: &[(&str, &str)]) -> Node {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let control = format!("@farcall-test-{}-{number}", std::process::id());
+        let state = Arc::new(TempDir::new().expect("a folder"));
+        Node::start_at(control, state, options, variables)
+    }
+
+    /// Starts a daemon as another user, who cannot make control groups.
+    pub fn start_as(user: u32, options: &[&str], variables: &[(&str, &str)]) -> Node {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let control = format!("@farcall-test-{}-{number}", std::process::id());
+        let state = Arc::new(TempDir::new().expect("a folder"));
+        std::os::unix::fs::chown(state.path(), Some(user), Some(user)).expect("as root");
         let always = [
             "gang",
             "daemon",
-            "--listen",
-            "127.0.0.1:0",
             "--log",
             "error",
+            "--listen",
+            "127.0.0.1:0",
         ];
-        let words = [&always, &["--control", &control][..], options].concat();
+        let mut command = farcall_as(user);
+        command.args(always).args(["--control", &control]);
+        command.args(options).env("FARCALL_TOKEN", TOKEN);
+        command.env("XDG_STATE_HOME", state.path());
+        command.envs(variables.iter().copied());
         Node {
-            daemon: daemon(Path::new("."), &words, variables),
+            daemon: crate::Daemon::start(command).expect("it listens"),
             control,
+            state,
         }
+    }
+
+    /// Starts another daemon in the place of this one, which has ended or was killed.
+    pub fn start_again(&self, options: &[&str], variables: &[(&str, &str)]) -> Node {
+        Node::start_at(self.control.clone(), self.state.clone(), options, variables)
+    }
+
+    fn start_at(
+        control: String,
+        state: Arc<TempDir>,
+        options: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Node {
+        let folder = state.path().to_string_lossy().into_owned();
+        let own = [("FARCALL_TOKEN", TOKEN), ("XDG_STATE_HOME", &folder)];
+        let variables = [&own[..], variables].concat();
+        let listen = match options.contains(&"--listen") {
+            true => &[][..],
+            false => &["--listen", "127.0.0.1:0"],
+        };
+        let always = ["gang", "daemon", "--log", "error"];
+        let words = [&always, listen, &["--control", &control], options].concat();
+        Node {
+            daemon: daemon(Path::new("."), &words, &variables),
+            control,
+            state,
+        }
+    }
+
+    /// Its state folder.
+    pub fn state(&self) -> &Path {
+        self.state.path()
     }
 
     /// Its address for other daemons, such as `127.0.0.1:3717`.
@@ -169,6 +225,24 @@ impl Drop for Node {
         // A daemon that does not stop is killed.
         let _ = self.daemon.stop(END);
     }
+}
+
+/// A command that runs `farcall` as another user, who may not be able to enter the folder of the
+/// build.
+pub fn farcall_as(user: u32) -> Command {
+    static PROGRAM: LazyLock<std::fs::File> =
+        LazyLock::new(|| std::fs::File::open(farcall_path()).expect("built"));
+    let program = PROGRAM.as_raw_fd();
+    let mut command = Command::new("/proc/self/fd/9");
+    command.current_dir("/").uid(user).gid(user);
+    // SAFETY: one system call between fork and exec.
+    unsafe {
+        command.pre_exec(move || match libc::dup2(program, 9) {
+            -1 => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        });
+    }
+    command
 }
 
 /// Bytes as text.

@@ -2,12 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use farcall_system::gang::{Node, lines, text};
+use farcall_system::gang::{Node, farcall_as, lines, text};
 use farcall_system::program::example;
-use farcall_system::{farcall, farcall_path, wait_until};
+use farcall_system::{farcall, wait_until};
 use rustix::process::Signal;
 
 /// Two nodes of two slots each.
@@ -266,28 +265,12 @@ fn users_are_kept_apart() {
     let nobody = 65_534;
     let daemon = Node::start(&[]);
     let as_nobody = |arguments: &[&str]| {
-        // A folder that all users can read, unlike perhaps the build folder.
-        let mut command = Command::new("/proc/self/fd/9");
-        let program = std::fs::File::open(farcall_path()).expect("built");
-        let program = std::os::fd::IntoRawFd::into_raw_fd(program);
+        let mut command = farcall_as(nobody);
         command
             .args(["gang", arguments[0], "--control", daemon.control()])
             .args(&arguments[1..])
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .uid(nobody)
-            .gid(nobody);
-        // SAFETY: one system call between fork and exec.
-        unsafe {
-            command.pre_exec(move || match libc::dup2(program, 9) {
-                -1 => Err(std::io::Error::last_os_error()),
-                _ => Ok(()),
-            });
-        }
-        let output = command.output().expect("runs");
-        // SAFETY: the descriptor is this function's own.
-        unsafe { libc::close(program) };
-        output
+            .stdin(Stdio::null());
+        command.output().expect("runs")
     };
     let job = daemon.submit(&["-n", "1", "--", "sleep", "1000"]);
     wait_until("it is there", || daemon.jobs().len() == 1);

@@ -7,8 +7,6 @@ import csv
 import sys
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 COLUMNS = {"series", "seconds", "calls"}
 
 
@@ -28,6 +26,10 @@ def series(path: Path) -> dict[str, tuple[list[float], list[int]]]:
 
 def draw(data: Path, picture: Path) -> None:
     """Draws a line for each series."""
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError:
+        raise ImportError("pictures need matplotlib: pip install matplotlib") from None
     figure = Figure(figsize=(8, 3.6), layout="constrained")
     axes = figure.subplots()
     styles = ("-", "--", "-")

@@ -132,8 +132,9 @@ fn engine_bandwidth(engines: &[Engine; 2], fifo_bytes: u32) -> Result<f64, Failu
     engines[0].attach(segments[0].clone(), &[None, addresses[1]], 0);
     engines[1].attach(segments[1].clone(), &[addresses[0], None], 0);
     let open = |index: usize| -> Result<Channel, Failure> {
-        let bell = engines[index].bell().try_clone_to_owned()?;
-        Channel::attach(segments[index].clone(), Some(bell), index).map_err(Failure::failed)
+        let bell = segments[index].bell();
+        let bell = bell.map(|bell| bell.try_clone_to_owned()).transpose()?;
+        Channel::attach(segments[index].clone(), bell, index).map_err(Failure::failed)
     };
     let (mut one, mut other) = (open(0)?, open(1)?);
     let start = Instant::now();

@@ -107,6 +107,10 @@ impl JobPairs {
         }
     }
 
+    pub(super) fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+
     /// The index of the pair of a local and a remote rank in both lists.
     fn index(&self, channel: u8, local: u16, remote: u16) -> Option<usize> {
         let layout = &self.segment.layout;

@@ -17,7 +17,8 @@ use std::time::Duration;
 ///
 /// The daemon prints `listening on ADDRESS CONTROL` when it has joined the others, and runs until
 /// Ctrl-C or SIGTERM. Daemons form a tree by --parent; users start gang jobs at the root. A daemon
-/// can join if its FARCALL_TOKEN is that of its parent.
+/// can join if its FARCALL_TOKEN is that of its parent. On the loopback, daemons without one share
+/// a secret that is kept for their user. A daemon that loses its parent joins again.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall gang daemon

@@ -4,7 +4,7 @@
 
 use super::Control;
 use crate::failure::{self, Failure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use farcall_gang::{FARCALL_FAILED, JobSpec};
 use farcall_quantity::bytes;
 use std::time::Instant;
@@ -48,6 +48,9 @@ pub(crate) struct Arguments {
     /// End the job when it has terminated as a whole, or is in a deadlock
     #[arg(long)]
     detect_termination: bool,
+    /// Interface for processes of MPI: PMI-1, which MPICH speaks, or none
+    #[arg(long, value_enum, default_value = "pmi")]
+    mpi: Mpi,
     /// Do not print a line about the resources that the job has used
     #[arg(long, short)]
     quiet: bool,
@@ -59,6 +62,12 @@ pub(crate) struct Arguments {
         value_name = "PROGRAM"
     )]
     command: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Mpi {
+    Pmi,
+    None,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -123,6 +132,7 @@ fn spec(arguments: &Arguments) -> Result<JobSpec, Failure> {
         is_tree: arguments.tree,
         detect_termination: arguments.detect_termination,
         owner: (0, 0),
+        mpi: Some(arguments.mpi == Mpi::Pmi),
     })
 }
 

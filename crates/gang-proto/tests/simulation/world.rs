@@ -66,6 +66,8 @@ struct Daemon {
     parent: Option<usize>,
     /// The daemons that are linked to it.
     children: Vec<u64>,
+    /// When it gives up those that have not answered.
+    gives_up: Nanos,
     /// The number that the root assigned.
     number: Option<u16>,
     is_alive: bool,
@@ -90,6 +92,8 @@ enum Event {
     /// A process may have finished its work.
     Finish(usize, JobId, u16),
     Tick,
+    /// A daemon may have waited long enough for an answer.
+    GiveUp(usize),
     Join(usize),
     Lose(usize),
     /// The parent notices that a daemon is gone.
@@ -142,6 +146,7 @@ impl World {
             switch: Switch::new(form, false, index == 0),
             parent: (index > 0).then(|| (index - 1) / fan),
             children: Vec::new(),
+            gives_up: 0,
             number: None,
             is_alive: true,
             jobs: BTreeMap::new(),
@@ -263,13 +268,20 @@ impl World {
                 let daemon = &mut self.daemons[index];
                 let step = [Step::Freeze, Step::Save, Step::Restore, Step::Run][usize::from(step)];
                 if daemon.is_alive && daemon.switch.round().number == round {
-                    let children = daemon.children.clone();
-                    let actions = daemon.switch.handle_done(step, &children);
+                    let actions = daemon.switch.handle_done(step, &[]);
                     self.act(index, actions);
                 }
             }
             Event::Finish(index, job, rank) => self.finish(index, job, rank),
             Event::Tick => {}
+            Event::GiveUp(index) => {
+                let daemon = &mut self.daemons[index];
+                let is_due = daemon.switch.step().is_some() && daemon.gives_up == self.now;
+                if daemon.is_alive && is_due {
+                    let actions = daemon.switch.handle_timeout();
+                    self.act(index, actions);
+                }
+            }
             Event::Join(index) => self.join(index),
             Event::Lose(index) => self.lose(index),
             Event::Notice(index) => self.notice(index),
@@ -282,10 +294,9 @@ impl World {
         self.settle();
         self.root.handle_timeout(self.now);
         self.settle();
-        if let Some((out, into)) = self.root.poll_switch(self.now) {
+        if let Some(turn) = self.root.poll_switch(self.now) {
             self.switched_at = self.now;
-            let children = self.daemons[0].children.clone();
-            let actions = self.daemons[0].switch.start(out, into, &children);
+            let actions = self.daemons[0].switch.start(turn);
             self.act(0, actions);
             self.settle();
         }
@@ -344,6 +355,7 @@ impl World {
             }
             Message::Inspected(job, node, report) => self.root.handle_inspected(job, node, report),
             Message::Lost(node) => self.root.handle_lost(node),
+            Message::Back(nodes) => self.root.handle_back(&nodes),
             other => panic!("{other:?} at the root"),
         }
     }
@@ -356,8 +368,7 @@ impl World {
         match message {
             Message::Down(round, step) => {
                 let daemon = &mut self.daemons[to];
-                let children = daemon.children.clone();
-                let actions = daemon.switch.handle_down(round, step, &children);
+                let actions = daemon.switch.handle_down(round, step);
                 self.act(to, actions);
             }
             other => self.broadcast(to, other),
@@ -371,10 +382,13 @@ impl World {
             return;
         }
         match message {
-            Message::Up(number, step) => {
-                let children = daemon.children.clone();
+            Message::Up(number, step, behind) => {
                 let switch = &mut daemon.switch;
-                let actions = switch.handle_up(from as u64, number, step, &children);
+                let actions = switch.handle_up(from as u64, number, step, behind);
+                self.act(to, actions);
+            }
+            Message::Back(nodes) => {
+                let actions = daemon.switch.handle_back(nodes);
                 self.act(to, actions);
             }
             other => self.report(to, other),
@@ -385,14 +399,24 @@ impl World {
         for action in actions {
             let round = self.daemons[index].switch.round().clone();
             match action {
-                Action::Down(step) => {
-                    for child in self.daemons[index].children.clone() {
-                        let message = Message::Down(round.clone(), step);
+                Action::Down(step, children) => {
+                    let order = self.daemons[index].switch.order();
+                    for child in children {
+                        let message = Message::Down(order.clone(), step);
                         self.send_down(index, child as usize, message);
                     }
                 }
-                Action::Here(step) => self.act_here(index, step, &round),
-                Action::Up(step) => self.report(index, Message::Up(round.number, step)),
+                Action::Here(step) => {
+                    let patience = u64::from(round.patience) * MS;
+                    self.daemons[index].gives_up = self.now + patience;
+                    self.at(self.now + patience, Event::GiveUp(index));
+                    self.act_here(index, step, &round);
+                }
+                Action::Up(number, step, behind) => {
+                    self.report(index, Message::Up(number, step, behind));
+                }
+                Action::Behind(behind) => self.root.handle_behind(&behind),
+                Action::Back(nodes) => self.report(index, Message::Back(nodes)),
                 Action::Finished => {
                     let took = self.now - self.switched_at;
                     let jobs = (&round.out[..], &round.into[..]);
@@ -552,8 +576,14 @@ impl World {
         let processors = (0..1 + self.random.below(3) as u16).collect();
         let number = self
             .root
-            .handle_join(&format!("node{index}"), processors, String::new());
+            .handle_join(&format!("node{index}"), processors, String::new(), 0);
         self.daemons[index].number = Some(number);
+        let mut child = index;
+        while let Some(above) = self.daemons[child].parent {
+            let switch = &mut self.daemons[above].switch;
+            switch.handle_joined(number, child as u64);
+            child = above;
+        }
         if let Some(parent) = parent {
             self.daemons[parent].children.push(index as u64);
         }
@@ -595,8 +625,7 @@ impl World {
         for node in below {
             self.report(parent, Message::Lost(node));
         }
-        let children = self.daemons[parent].children.clone();
-        let actions = self.daemons[parent].switch.handle_lost(child, &children);
+        let actions = self.daemons[parent].switch.handle_lost(child);
         self.act(parent, actions);
     }
 

@@ -5,7 +5,7 @@
 use super::{Daemon, Party};
 use crate::link::{self, Link};
 use crate::process;
-use farcall_gang_proto::{JobId, Message, Root, Step};
+use farcall_gang_proto::{JobId, Message, Root, Step, VERSION};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::AsFd;
@@ -16,15 +16,27 @@ const END_BOUND: Duration = Duration::from_secs(4);
 
 /// Interval of the signs of life between daemons.
 const BEAT: Duration = Duration::from_secs(1);
-/// The largest number of front ends, and of unauthenticated peers, at the same time.
+/// The largest number of front ends at the same time: of one user, of all users, and of all users
+/// and those who may always ask, which are root and the user of the daemon.
+const USER_FRONTS: usize = 512;
 const FRONTS: usize = 1024;
+const ALL_FRONTS: usize = 2048;
+/// The largest number of unauthenticated peers at the same time.
 const STRANGERS: usize = 64;
+/// Connections that are accepted at once.
+const ACCEPTED: usize = 64;
+/// How long no connection is accepted after one could not be.
+const DEAF: Duration = Duration::from_millis(100);
 
 /// The owner of a descriptor that became ready.
 #[derive(Clone, Copy)]
 enum Source {
     Signals,
     News,
+    /// Processes were started.
+    Begun,
+    /// A connection to the parent was made or has failed.
+    Connected,
     Tcp,
     Control,
     Link(u64),
@@ -32,7 +44,7 @@ enum Source {
 }
 
 impl Daemon {
-    /// Runs until SIGTERM or SIGINT, or until the parent daemon is lost. All processes are ended.
+    /// Runs until SIGTERM or SIGINT. All processes are ended.
     pub fn run(mut self) -> io::Result<()> {
         let result = loop {
             if self.is_ending {
@@ -41,12 +53,6 @@ impl Daemon {
             let ready = self.wait()?;
             for source in ready {
                 self.handle(source);
-                if self
-                    .parent
-                    .is_some_and(|parent| !self.links.contains_key(&parent))
-                {
-                    self.is_ending = true;
-                }
             }
             let now = self.now();
             if let Some(root) = &mut self.root {
@@ -55,7 +61,9 @@ impl Daemon {
             self.check_peers();
             self.settle();
             self.check_rest();
+            self.give_up_late();
             self.switch_if_due();
+            self.join_again_if_due();
             if self.switch.step().is_none() {
                 self.node.reap_after_freeze();
             }
@@ -69,15 +77,16 @@ impl Daemon {
         let mut sources = vec![
             (Source::Signals, self.signals.as_fd(), PollFlags::IN),
             (Source::News, self.node.engine.news(), PollFlags::IN),
+            (Source::Begun, self.node.starter.news(), PollFlags::IN),
+            (Source::Connected, self.joiner.news(), PollFlags::IN),
         ];
-        let count = |wanted: fn(&Party) -> bool| {
-            let parties = self.links.values().map(|peer| &peer.party);
-            parties.filter(|party| wanted(party)).count()
-        };
-        if count(|party| matches!(party, Party::Stranger | Party::Proved)) < STRANGERS {
+        let hears = Instant::now() >= self.deaf;
+        let parties = self.links.values().map(|peer| &peer.party);
+        let strangers = parties.filter(|party| matches!(party, Party::Stranger | Party::Proved));
+        if hears && strangers.count() < STRANGERS {
             sources.push((Source::Tcp, self.tcp.as_fd(), PollFlags::IN));
         }
-        if count(|party| matches!(party, Party::Front(..))) < FRONTS {
+        if hears {
             sources.push((Source::Control, self.control.as_fd(), PollFlags::IN));
         }
         for (id, peer) in &self.links {
@@ -117,7 +126,10 @@ impl Daemon {
     fn timeout(&self) -> Duration {
         let is_switching = self.switch.step().is_some();
         let drained = self.drained.filter(|_| is_switching);
-        let next = drained.map_or(self.beat, |drained| drained.min(self.beat));
+        let answered = self.answered.filter(|_| is_switching);
+        let deaf = Some(self.deaf).filter(|deaf| *deaf > Instant::now());
+        let more = [drained, answered, deaf, self.next_attempt()];
+        let next = more.into_iter().flatten().fold(self.beat, Instant::min);
         let left = next.saturating_duration_since(Instant::now());
         match self.root.as_ref().and_then(Root::next_deadline) {
             Some(due) => left.min(Duration::from_nanos(due.saturating_sub(self.now()))),
@@ -156,6 +168,7 @@ impl Daemon {
         }
         if is_due {
             self.beat = now + BEAT;
+            self.node.sweep();
             self.show_metrics();
         }
         for id in silent {
@@ -182,8 +195,7 @@ impl Daemon {
             self.node.give_up_draining(&out);
         }
         if self.node.is_at_rest(&out) {
-            let children = self.children();
-            let actions = self.switch.handle_done(Step::Freeze, &children);
+            let actions = self.switch.handle_done(Step::Freeze, self.node.stuck());
             self.act(actions);
         }
     }
@@ -197,25 +209,76 @@ impl Daemon {
                 self.node.reap();
             }
             Source::News => self.handle_news(),
-            Source::Tcp => {
-                while let Ok((stream, _)) = self.tcp.accept() {
+            Source::Begun => self.node.take_begun(),
+            Source::Connected => self.handle_connected(),
+            Source::Tcp => self.accept_tcp(),
+            Source::Control => self.accept_fronts(),
+            Source::Link(id) => self.handle_link(id),
+            Source::Output(job, rank, stream) => self.node.take_output(job, rank, stream),
+        }
+    }
+
+    fn accept_tcp(&mut self) {
+        for _ in 0..ACCEPTED {
+            match self.tcp.accept() {
+                Ok((stream, _)) => {
                     if let Ok(link) = Link::tcp(stream) {
                         self.add(link, Party::Stranger);
                     }
                 }
+                Err(error) => return self.rest_from_accepting(&error),
             }
-            Source::Control => {
-                while let Ok((stream, _)) = self.control.accept() {
+        }
+    }
+
+    fn accept_fronts(&mut self) {
+        for _ in 0..ACCEPTED {
+            match self.control.accept() {
+                Ok((stream, _)) => {
                     if let Ok((user, group)) = link::peer(&stream)
                         && let Ok(link) = Link::unix(stream)
                     {
-                        self.add(link, Party::Front(user, group));
+                        self.accept_front(link, user, group);
                     }
                 }
+                Err(error) => return self.rest_from_accepting(&error),
             }
-            Source::Link(id) => self.handle_link(id),
-            Source::Output(job, rank, stream) => self.node.take_output(job, rank, stream),
         }
+    }
+
+    /// Without descriptors a daemon in the real-time class would try again and again.
+    fn rest_from_accepting(&mut self, error: &io::Error) {
+        if error.kind() != io::ErrorKind::WouldBlock {
+            self.deaf = Instant::now() + DEAF;
+        }
+    }
+
+    fn accept_front(&mut self, mut link: Link, user: u32, group: u32) {
+        let parties = self.links.values().map(|peer| peer.party);
+        let users = parties.filter_map(|party| match party {
+            Party::Front(user, _) => Some(user),
+            _ => None,
+        });
+        let own = rustix::process::getuid().as_raw();
+        let is_favoured = |user: u32| user == 0 || user == own;
+        let (mut mine, mut others, mut all) = (0, 0, 0);
+        for other in users {
+            all += 1;
+            mine += usize::from(other == user);
+            others += usize::from(!is_favoured(other));
+        }
+        let is_full = match is_favoured(user) {
+            true => all >= ALL_FRONTS,
+            false => mine >= USER_FRONTS || others >= FRONTS,
+        };
+        if is_full {
+            let text = format!(
+                "the daemon has {mine} connections of user {user}, and {all} of all users: try \
+                 again when some of them have ended"
+            );
+            return link.send(&Message::Refused(text));
+        }
+        self.add(link, Party::Front(user, group));
     }
 
     /// Handles gang jobs that came to rest or whose segment was found corrupt.
@@ -254,19 +317,13 @@ impl Daemon {
                 }
             }
             Party::Stranger | Party::Proved => {}
-            Party::Parent => {
-                tracing::error!("the parent daemon is lost: the processes on this node end");
-                self.is_ending = true;
-            }
+            Party::Parent => self.lose_parent("the parent daemon is lost"),
             Party::Child => {
                 self.joining.retain(|_, link| *link != id);
-                let lost = self.below.iter().filter(|(_, link)| **link == id);
-                for node in lost.map(|(node, _)| *node).collect::<Vec<_>>() {
-                    self.below.remove(&node);
+                for node in self.switch.nodes_below(id) {
                     self.report(Message::Lost(node));
                 }
-                let children = self.children();
-                let actions = self.switch.handle_lost(id, &children);
+                let actions = self.switch.handle_lost(id);
                 self.act(actions);
             }
         }
@@ -286,6 +343,7 @@ impl Daemon {
     }
 
     fn handle_request(&mut self, front: u64, message: Message, owner: (u32, u32)) {
+        let is_foreign = self.links.get(&front).is_some_and(|peer| peer.is_foreign);
         let Some(root) = &mut self.root else {
             let parent = self.config.parent.map(|parent| parent.to_string());
             let parent = parent.unwrap_or_default();
@@ -303,6 +361,9 @@ impl Daemon {
             )),
             Message::Run(mut spec) => {
                 spec.owner = owner;
+                if is_foreign {
+                    spec.keep_public_environment();
+                }
                 root.handle_run(front, spec).map(|()| None)
             }
             Message::List => Ok(Some(Message::Jobs(root.rows(owner.0)))),
@@ -321,11 +382,6 @@ impl Daemon {
 
     /// The user and group that the gang jobs of a front end over TCP run as.
     fn admit(&self) -> Result<(u32, u32), &'static str> {
-        if self.config.token.is_empty() {
-            return Err(
-                "this daemon has no FARCALL_TOKEN: it accepts jobs only on its control socket",
-            );
-        }
         let user = rustix::process::getuid();
         match self.config.tcp_user {
             Some(user) => Ok(user),
@@ -380,8 +436,10 @@ impl Daemon {
             Message::Join(..) => Party::Child,
             _ => return self.refuse(id, "a peer must first say what it is"),
         };
+        let own = rustix::process::getuid().as_raw();
         if let Some(peer) = self.links.get_mut(&id) {
             peer.party = party;
+            peer.is_foreign = matches!(party, Party::Front(user, _) if user != own);
         }
         if party == Party::Child {
             self.handle_up(id, message);
@@ -391,12 +449,14 @@ impl Daemon {
     fn handle_down(&mut self, message: Message) {
         match message {
             Message::Down(round, step) => {
-                let children = self.children();
-                let actions = self.switch.handle_down(round, step, &children);
+                let actions = self.switch.handle_down(round, step);
                 self.act(actions);
             }
             Message::Alive => {}
-            Message::Welcome(name, number) => self.welcome(name, number),
+            Message::Welcome(name, number, version) => self.welcome(name, number, version),
+            Message::Refused(text) if self.joiner.is_lost => {
+                self.lose_parent(&format!("the parent daemon refused: {text}"));
+            }
             Message::Refused(text) => {
                 tracing::error!("the parent daemon refused: {text}");
                 self.is_ending = true;
@@ -405,25 +465,42 @@ impl Daemon {
         }
     }
 
-    fn welcome(&mut self, name: String, number: u16) {
+    fn welcome(&mut self, name: String, number: u16, version: Option<u16>) {
+        if version != Some(VERSION) {
+            tracing::error!(
+                "the root daemon is of another version: update it, or this one, so that all have \
+                 the same"
+            );
+            self.is_ending = true;
+            return;
+        }
         if name == self.config.node && self.node.number == u16::MAX {
             self.node.number = number;
+            self.joiner.is_lost = false;
             tracing::info!("joined as node {number}");
         } else if let Some(link) = self.joining.remove(&name) {
-            self.below.insert(number, link);
-            self.send(link, &Message::Welcome(name, number));
+            self.switch.handle_joined(number, link);
+            self.send(link, &Message::Welcome(name, number, version));
         }
     }
 
     fn handle_up(&mut self, id: u64, message: Message) {
         match message {
             Message::Alive => {}
-            Message::Up(number, step) => {
-                let children = self.children();
-                let actions = self.switch.handle_up(id, number, step, &children);
+            Message::Up(number, step, behind) => {
+                let actions = self.switch.handle_up(id, number, step, behind);
                 self.act(actions);
             }
-            Message::Join(name, processors, engine, token) => {
+            Message::Back(nodes) => {
+                let actions = self.switch.handle_back(nodes);
+                self.act(actions);
+            }
+            Message::Join(name, processors, engine, token, introduction) => {
+                let version = introduction.map(|known| known.version);
+                let user = introduction.map_or(u32::MAX, |known| known.user);
+                if let Some(text) = self.refusal(version) {
+                    return self.send(id, &Message::Refused(text));
+                }
                 let taken = |root: &Root| {
                     let mut nodes = root.nodes();
                     nodes.any(|(other, _)| other == name)
@@ -434,13 +511,27 @@ impl Daemon {
                 }
                 self.joining.insert(name.clone(), id);
                 let Some(root) = &mut self.root else {
-                    return self.report(Message::Join(name, processors, engine, token));
+                    let join = Message::Join(name, processors, engine, token, introduction);
+                    return self.report(join);
                 };
-                let number = root.handle_join(&name, processors, engine);
-                self.welcome(name, number);
+                let number = root.handle_join(&name, processors, engine, user);
+                self.welcome(name, number, Some(VERSION));
             }
             other => self.report(other),
         }
+    }
+
+    /// Why a daemon of this version cannot join now.
+    fn refusal(&self, version: Option<u16>) -> Option<String> {
+        if version != Some(VERSION) {
+            return Some(format!(
+                "the daemon is of version {} of the protocol, and this one of {VERSION}: update \
+                 them, so that all have the same",
+                version.unwrap_or(1)
+            ));
+        }
+        let waits = self.root.is_none() && self.node.number == u16::MAX;
+        waits.then(|| "this daemon has not joined its own parent yet: try again".to_string())
     }
 
     /// Ends all processes, and tells their front ends.
@@ -453,6 +544,7 @@ impl Daemon {
         let end = Instant::now() + END_BOUND;
         loop {
             self.node.reap();
+            self.node.sweep();
             self.settle();
             let sent = self.links.values().all(|peer| !peer.link.wants_to_send());
             let is_done = !self.node.has_processes()
@@ -466,6 +558,9 @@ impl Daemon {
             for source in self.wait().unwrap_or_default() {
                 self.handle(source);
             }
+        }
+        if let Some(journal) = &self.journal {
+            journal.end();
         }
         if !self.config.control.starts_with('@') {
             let _ = std::fs::remove_file(&self.config.control);

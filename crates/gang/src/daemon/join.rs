@@ -1,0 +1,206 @@
+//! How a daemon joins its parent, and joins it again after either of them was lost. Without a
+//! parent a daemon has no processes and no daemons below it: they join again too. A connection is
+//! made in a thread of its own, because another machine may take long to answer.
+
+use super::{Daemon, Party, StartError, WATCH, machine_memory, nanos};
+use crate::journal::Journal;
+use crate::link::Link;
+use crate::proof::{self, Failure};
+use farcall_channel::Shape;
+use farcall_gang_proto::{Introduction, Message, Root, Settings, Switch, VERSION};
+use rustix::event::{EventfdFlags, eventfd};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Interval between attempts to join again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A connection to the parent daemon, or why there is none.
+type Made = Result<Link, StartError>;
+
+/// Connections to the parent daemon that threads make.
+pub(super) struct Joiner {
+    made: (Sender<Made>, Receiver<Made>),
+    news: Arc<OwnedFd>,
+    /// Whether this daemon had joined and lost its parent.
+    pub(super) is_lost: bool,
+    is_connecting: bool,
+    next: Instant,
+    has_warned: bool,
+}
+
+impl Joiner {
+    pub(super) fn new() -> io::Result<Joiner> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Joiner {
+            made: channel(),
+            news: Arc::new(eventfd(0, flags)?),
+            is_lost: false,
+            is_connecting: false,
+            next: Instant::now(),
+            has_warned: false,
+        })
+    }
+
+    /// Becomes readable when a connection was made or has failed.
+    pub(super) fn news(&self) -> BorrowedFd<'_> {
+        self.news.as_fd()
+    }
+}
+
+fn connect(address: SocketAddr, token: &str) -> Result<Link, StartError> {
+    let fail = |source| StartError::Parent { address, source };
+    let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).map_err(fail)?;
+    let mut link = Link::tcp(stream).map_err(fail)?;
+    proof::prove(&mut link, token).map_err(|failure| match failure {
+        Failure::Refused(text) => StartError::Refused { address, text },
+        Failure::Lost(source) => StartError::Parent { address, source },
+    })?;
+    Ok(link)
+}
+
+impl Daemon {
+    /// Becomes the root daemon, or joins the parent for the first time.
+    pub(super) fn join(&mut self) -> Result<(), StartError> {
+        let Some(address) = self.config.parent else {
+            self.begin_root();
+            return Ok(());
+        };
+        let link = connect(address, &self.config.token)?;
+        self.introduce(link);
+        Ok(())
+    }
+
+    fn begin_root(&mut self) {
+        let engine = self.node.engine.address().to_string();
+        let memory = self.config.memory.unwrap_or_else(machine_memory);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let epoch = now.map_or(0, |now| now.as_millis() as u64) & 0xff_ffff_ffff;
+        let settings = Settings {
+            memory,
+            epoch,
+            slice: nanos(self.config.slice),
+            watch: nanos(WATCH),
+            switch_alone: self.config.switch_alone,
+            receive: Shape::RECEIVE.bytes,
+        };
+        let mut root = Root::new(settings, self.now());
+        let user = rustix::process::getuid().as_raw();
+        root.handle_join(&self.config.node, self.processors.clone(), engine, user);
+        match Journal::open(&self.config.control) {
+            Ok((journal, lost)) => {
+                for row in &lost {
+                    tracing::warn!(
+                        "gang job {} of user {} (`{}`) was lost with the daemon before this one",
+                        row.id,
+                        row.user,
+                        row.command
+                    );
+                }
+                let last = lost.iter().map(|row| row.id).max().unwrap_or(0);
+                root.handle_past(last, lost);
+                self.journal = Some(journal);
+            }
+            Err(error) => tracing::warn!(
+                "no journal of gang jobs ({error}): if this daemon is killed, the next one does \
+                 not know which jobs were lost"
+            ),
+        }
+        self.root = Some(root);
+    }
+
+    fn introduce(&mut self, mut link: Link) {
+        let introduction = Introduction {
+            version: VERSION,
+            user: rustix::process::getuid().as_raw(),
+        };
+        link.send(&Message::Join(
+            self.config.node.clone(),
+            self.processors.clone(),
+            self.node.engine.address().to_string(),
+            String::new(),
+            Some(introduction),
+        ));
+        self.parent = Some(self.add(link, Party::Parent));
+        // The root daemon assigns the number. Until then no placement names this node.
+        self.node.number = u16::MAX;
+    }
+
+    /// Ends all processes here, lets go of the daemons below, and prepares to join again.
+    pub(super) fn lose_parent(&mut self, why: &str) {
+        let Some(parent) = self.parent.take() else {
+            return;
+        };
+        self.links.remove(&parent);
+        tracing::error!("{why}: the processes on this node end, and it joins again");
+        for child in self.children() {
+            self.links.remove(&child);
+        }
+        self.joining.clear();
+        self.switch = Switch::new(self.config.form, self.switch.round().drains, false);
+        self.node.number = u16::MAX;
+        self.node.end();
+        self.joiner.is_lost = true;
+        self.joiner.next = Instant::now();
+    }
+
+    /// Joins again, after all processes have ended.
+    pub(super) fn join_again_if_due(&mut self) {
+        let joiner = &mut self.joiner;
+        let is_busy = joiner.is_connecting || self.parent.is_some();
+        if !joiner.is_lost || is_busy || Instant::now() < joiner.next {
+            return;
+        }
+        joiner.next = Instant::now() + AGAIN;
+        if self.node.has_processes() {
+            self.node.reap();
+            return;
+        }
+        self.node.forget_all();
+        self.node.messages.clear();
+        let Some(address) = self.config.parent else {
+            return;
+        };
+        let (token, made, news) = (
+            self.config.token.clone(),
+            joiner.made.0.clone(),
+            joiner.news.clone(),
+        );
+        let thread = std::thread::Builder::new().name("farcall-join".to_string());
+        let started = thread.spawn(move || {
+            let _ = made.send(connect(address, &token));
+            let _ = rustix::io::write(&*news, &1u64.to_ne_bytes());
+        });
+        joiner.is_connecting = started.is_ok();
+    }
+
+    /// Handles a connection that was made, or has failed.
+    pub(super) fn handle_connected(&mut self) {
+        let _ = rustix::io::read(&*self.joiner.news, &mut [0; 8]);
+        while let Ok(made) = self.joiner.made.1.try_recv() {
+            self.joiner.is_connecting = false;
+            match made {
+                Ok(link) => {
+                    self.joiner.has_warned = false;
+                    self.introduce(link);
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut self.joiner.has_warned, true) {
+                        tracing::warn!("{error} (tried again each second)");
+                    }
+                }
+            }
+        }
+    }
+
+    /// When the next attempt to join is due.
+    pub(super) fn next_attempt(&self) -> Option<Instant> {
+        let joiner = &self.joiner;
+        let waits = joiner.is_lost && self.parent.is_none() && !joiner.is_connecting;
+        waits.then_some(joiner.next)
+    }
+}

@@ -1,0 +1,301 @@
+//! One gang job on this node: its processes, its memory and its control group. Its processes are
+//! stopped together and continue together. `node` has all gang jobs.
+
+use crate::cgroup::Group;
+use crate::process::Process;
+use crate::start::{Birth, Gate, Order};
+use farcall_channel::{Fifo, SavedContext, Segment, Shape};
+use farcall_gang_proto::{
+    Ended, FARCALL_FAILED, JobSpec, Message, Placement, Pmi, PmiAction, Usage,
+};
+use std::collections::BTreeSet;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+pub(crate) struct LocalJob {
+    pub(crate) spec: JobSpec,
+    pub(crate) placement: Placement,
+    pub(crate) ranks: Vec<u16>,
+    pub(crate) segment: Option<Arc<Segment>>,
+    /// Whether it has ranks on other nodes, so that the engine carries its messages.
+    pub(crate) is_spread: bool,
+    pub(crate) processes: Vec<Process>,
+    /// Its processes are born into the group while it is frozen.
+    pub(crate) group: Option<Group>,
+    /// Without a group, its processes wait here until the first slice; none if it cannot start.
+    pub(crate) gate: Option<Arc<Gate>>,
+    /// Whether the gate is open.
+    has_begun: bool,
+    /// Whether it has its slice now.
+    is_running: bool,
+    /// Whether its output is not read, because its front end reads nothing.
+    pub(crate) is_held: bool,
+    pub(crate) is_killed: bool,
+    /// Whether the log says already that it does not stop in time.
+    pub(crate) is_known_stuck: bool,
+    /// Signals for processes that were not there when they came.
+    owed: Vec<i32>,
+    /// Why Farcall ends the gang job.
+    pub(crate) cause: Option<String>,
+    pub(crate) epoch: u32,
+    pub(crate) saved: SavedContext,
+    /// Whether `saved` holds its context.
+    pub(crate) is_saved: bool,
+    pub(crate) ended: BTreeSet<u16>,
+    /// What its processes ask for as those of MPI.
+    pub(crate) pmi: Pmi,
+}
+
+impl LocalJob {
+    pub(crate) fn new(
+        spec: JobSpec,
+        placement: Placement,
+        ranks: Vec<u16>,
+        segment: Option<Arc<Segment>>,
+        is_spread: bool,
+        group: Option<Group>,
+        gate: Option<Arc<Gate>>,
+    ) -> LocalJob {
+        let node = ranks.first().map_or(0, |rank| usize::from(*rank));
+        let node = placement.nodes.get(node).copied().unwrap_or_default();
+        LocalJob {
+            pmi: Pmi::new(placement.network, &placement.nodes, node),
+            spec,
+            placement,
+            ranks,
+            segment,
+            is_spread,
+            processes: Vec::new(),
+            group,
+            gate,
+            has_begun: false,
+            is_running: false,
+            is_held: false,
+            is_killed: false,
+            is_known_stuck: false,
+            owed: Vec::new(),
+            cause: None,
+            epoch: 0,
+            saved: SavedContext::default(),
+            is_saved: false,
+            ended: BTreeSet::new(),
+        }
+    }
+
+    /// The processes to start on this node.
+    ///
+    /// # Errors
+    /// Returns the cause in words if a descriptor cannot be copied.
+    pub(crate) fn births(&self) -> Result<Order, String> {
+        let gate = self.gate.clone().ok_or("no gate")?;
+        let of = |rank: u16| self.placement.processors.get(usize::from(rank)).copied();
+        let all: BTreeSet<u16> = self.ranks.iter().filter_map(|rank| of(*rank)).collect();
+        let mut keep = Vec::new();
+        if let Some(segment) = &self.segment {
+            for fd in [segment.fd(), segment.bell()].into_iter().flatten() {
+                let copy = fd.try_clone_to_owned();
+                let copy = copy.map_err(|error| format!("cannot copy a descriptor: {error}"))?;
+                keep.push(copy);
+            }
+        }
+        let birth = |rank: &u16| {
+            let processors = match of(*rank) {
+                Some(own) if self.placement.is_dedicated => vec![own],
+                _ => all.iter().copied().collect(),
+            };
+            let mut variables = vec![
+                ("FARCALL_RANK", rank.to_string()),
+                ("FARCALL_SIZE", self.spec.processes.to_string()),
+            ];
+            if let [segment, bell] = &keep[..] {
+                let place = format!("{},{},{rank}", segment.as_raw_fd(), bell.as_raw_fd());
+                variables.push((farcall_channel::VARIABLE, place));
+            }
+            Birth {
+                rank: *rank,
+                processors,
+                variables,
+            }
+        };
+        Ok(Order {
+            job: self.placement.job,
+            births: self.ranks.iter().map(birth).collect(),
+            spec: self.spec.clone(),
+            keep,
+            group: self.group.as_ref().map(Group::entrance),
+            gate,
+        })
+    }
+
+    /// Takes a process that was just started.
+    pub(crate) fn adopt(&mut self, mut process: Process) {
+        process.is_running = self.is_running;
+        if self.has_begun && !self.is_running && self.group.is_none() {
+            process.signal(libc::SIGSTOP);
+        }
+        for signal in &self.owed {
+            process.signal(*signal);
+        }
+        self.processes.push(process);
+    }
+
+    /// Counts a process as ended that never began. Returns the message for the root daemon.
+    pub(crate) fn never_began(&mut self, rank: u16, cause: &str, node: &str) -> Option<Message> {
+        let ended = Ended {
+            status: match self.is_killed && self.cause.is_none() {
+                true => 128 + libc::SIGKILL as u8,
+                false => FARCALL_FAILED,
+            },
+            cause: Some(format!("rank {rank} on node {node}: {cause}")),
+            usage: Usage::default(),
+        };
+        let is_new = self.ended.insert(rank);
+        is_new.then_some(Message::ProcessEnded(self.placement.job, rank, ended))
+    }
+
+    /// Handles what a process asks for as one of MPI. Returns messages for the root daemon.
+    pub(crate) fn serve_pmi(&mut self, rank: u16, node: u16) -> Vec<Message> {
+        let mut processes = self.processes.iter_mut();
+        let Some(process) = processes.find(|process| process.rank == rank) else {
+            return Vec::new();
+        };
+        let Some(fd) = &process.pmi else {
+            return Vec::new();
+        };
+        let mut buffer = [0; 4096];
+        let is_sound = match rustix::io::read(fd, &mut buffer) {
+            Ok(0) => false,
+            Ok(count) => self.pmi.handle_bytes(rank, &buffer[..count]).is_ok(),
+            Err(error) => matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR),
+        };
+        if !is_sound {
+            process.pmi = None;
+        }
+        self.act_for_pmi(node)
+    }
+
+    /// Answers the processes of MPI.
+    pub(crate) fn act_for_pmi(&mut self, node: u16) -> Vec<Message> {
+        let mut messages = Vec::new();
+        let id = self.placement.job;
+        while let Some(action) = self.pmi.poll_action() {
+            match action {
+                PmiAction::Answer(rank, line) => {
+                    let mut processes = self.processes.iter_mut();
+                    let Some(process) = processes.find(|process| process.rank == rank) else {
+                        continue;
+                    };
+                    let flags = rustix::net::SendFlags::NOSIGNAL;
+                    // A process that asks and does not read gets no more answers.
+                    process.pmi.take_if(|fd| {
+                        rustix::net::send(fd, line.as_bytes(), flags) != Ok(line.len())
+                    });
+                }
+                PmiAction::Fence(pairs) => messages.push(Message::Fence(id, node, pairs)),
+                PmiAction::Abort(rank, code) => messages.push(Message::Aborted(id, rank, code)),
+            }
+        }
+        messages
+    }
+
+    /// Begins to stop all processes.
+    pub(crate) fn send_stop(&mut self) {
+        self.is_running = false;
+        if let Some(group) = &self.group {
+            if let Err(error) = group.freeze() {
+                tracing::warn!("cannot freeze a control group: {error}");
+            }
+            return;
+        }
+        for process in self.processes.iter().filter(|process| process.is_running) {
+            process.signal(libc::SIGSTOP);
+        }
+    }
+
+    /// Waits until all processes are stopped. Returns false if they are not at `end`.
+    pub(crate) fn wait_stopped(&mut self, end: Instant) -> bool {
+        if let Some(group) = &self.group {
+            return group.wait_frozen(end);
+        }
+        let mut stopped = true;
+        // Start with the last: when it has stopped, the others probably have as well.
+        for process in self.processes.iter_mut().rev() {
+            if process.is_running {
+                stopped &= process.wait_stopped(end);
+                process.is_running = false;
+            }
+        }
+        stopped
+    }
+
+    pub(crate) fn go_on(&mut self) {
+        self.is_running = true;
+        if let Some(group) = &self.group {
+            if let Err(error) = group.thaw() {
+                tracing::warn!("cannot let a control group go on: {error}");
+            }
+            return;
+        }
+        if let Some(gate) = &self.gate
+            && !std::mem::replace(&mut self.has_begun, true)
+        {
+            gate.open(self.ranks.len());
+        }
+        for process in &mut self.processes {
+            process.signal(libc::SIGCONT);
+            process.is_running = true;
+        }
+    }
+
+    /// Sends a signal to all processes, also to those that are being started.
+    pub(crate) fn signal(&mut self, signal: i32) {
+        if signal == libc::SIGKILL {
+            return self.kill();
+        }
+        if self.processes.len() + self.ended.len() < self.ranks.len() {
+            self.owed.push(signal);
+        }
+        for process in &self.processes {
+            process.signal(signal);
+        }
+    }
+
+    pub(crate) fn kill(&mut self) {
+        if !std::mem::replace(&mut self.is_killed, true) {
+            self.owed.push(libc::SIGKILL);
+        }
+        if let Some(gate) = &self.gate {
+            gate.close();
+        }
+        for process in &self.processes {
+            process.signal(libc::SIGKILL);
+        }
+        if let Some(group) = &self.group {
+            group.kill();
+        }
+    }
+}
+
+/// The shape of the memory segment of a gang job on a node.
+pub(crate) fn shape(spec: &JobSpec, placement: &Placement, ranks: &[u16]) -> Shape {
+    let fifo = |(bytes, messages): (u32, u32), default: Fifo| Fifo {
+        bytes: if bytes == 0 { default.bytes } else { bytes },
+        messages: match messages {
+            0 => default.messages,
+            messages => messages,
+        },
+    };
+    let mut partitions = spec.partitions.clone();
+    partitions.resize(spec.processes.into(), 0);
+    Shape {
+        job: placement.network,
+        size: spec.processes,
+        locals: ranks.to_vec(),
+        channels: spec.channels.max(1),
+        partitions,
+        send: fifo(spec.send, Shape::SEND),
+        receive: fifo(spec.receive, Shape::RECEIVE),
+        spin: placement.is_dedicated,
+    }
+}
