@@ -3,7 +3,7 @@
 //! document.
 
 use crate::arguments::{carried, is_needed};
-use farcall_idl::{Body, Expr, Interface, Param, Type};
+use farcall_idl::{Body, Constant, Expr, Interface, Param, Passed, Type};
 use serde_json::{Map, Value, json};
 
 /// The interface of a function as JSON: the same as `farcall describe --json` prints.
@@ -62,15 +62,25 @@ fn calls(interface: &Interface) -> Value {
     else {
         return Value::Null;
     };
-    let name = |&index: &usize| match interface.params.get(index) {
+    let name = |index: usize| match interface.params.get(index) {
         Some(param) => param.name.as_str(),
         None => &interface.callbacks[index - interface.params.len()].name,
+    };
+    let passed = |passed: &Passed| match passed {
+        Passed::Param(index) => json!(name(*index)),
+        Passed::Constant(Constant::Integer(value)) => json!({ "constant": value }),
+        Passed::Constant(Constant::Real(value)) => json!({ "constant": value }),
+        Passed::Constant(Constant::Character(code)) => {
+            json!({ "constant": char::from(*code).to_string() })
+        }
+        Passed::Constant(Constant::Text(text)) => json!({ "constant": text }),
+        Passed::Constant(Constant::Null) => json!({ "constant": null }),
     };
     json!({
         "convention": convention.name(),
         "function": function,
-        "arguments": args.iter().map(name).collect::<Vec<_>>(),
-        "returns": returns.as_ref().map(name),
+        "arguments": args.iter().map(passed).collect::<Vec<_>>(),
+        "returns": returns.map(name),
     })
 }
 

@@ -8,6 +8,7 @@ mod cblas;
 mod cost;
 mod entry;
 
+use crate::routine::arguments;
 use farcall_idl::{Body, Convention, Document, Interface, Param, Scalar, Type};
 use std::fmt::Write;
 
@@ -67,6 +68,9 @@ fn suits(interface: &Interface) -> Result<(), String> {
     }
     if !interface.callbacks.is_empty() {
         return refuse("it calls back");
+    }
+    if arguments(interface).is_none() {
+        return refuse("Calls passes constants");
     }
     if !interface.params.iter().all(is_number) {
         return refuse("it has texts or files");

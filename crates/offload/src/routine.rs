@@ -1,7 +1,7 @@
 //! A function of a drop-in library as its interface describes it. This module reads the arguments
 //! of a call, which come as one address each in the order of the function. It reads only scalars.
 
-use farcall_idl::{Body, Convention, Interface, Mode, Op, Scalar, Type, parse_interface};
+use farcall_idl::{Body, Convention, Interface, Mode, Op, Passed, Scalar, Type, parse_interface};
 use std::ffi::c_void;
 
 /// A function.
@@ -37,20 +37,29 @@ pub(crate) enum NotSent {
     Argument,
 }
 
+/// The parameters that a function is called with, in order. `None` if it has no symbol, or if
+/// `Calls` passes constants.
+pub(crate) fn arguments(interface: &Interface) -> Option<Vec<usize>> {
+    match &interface.body {
+        Body::Calls { args, .. } => args.iter().map(Passed::param).collect(),
+        _ => None,
+    }
+}
+
 impl Routine {
     /// Reads the interface of a function. `None` if it is not one that `library` writes.
     pub(crate) fn read(text: &str) -> Option<Routine> {
         let interface = parse_interface(text).ok()?;
+        let arguments = arguments(&interface)?;
         let Body::Calls {
             convention,
             function,
-            args,
             ..
         } = &interface.body
         else {
             return None;
         };
-        let (name, arguments) = (function.clone(), args.clone());
+        let name = function.clone();
         let is_fortran = *convention == Convention::Fortran;
         let is_work = |param: &usize| interface.params[*param].mode == Mode::Work;
         let work: Vec<usize> = (0..interface.params.len()).filter(is_work).collect();

@@ -5,7 +5,8 @@
 
 use super::cost;
 use super::entry::{Entry, Form, Writer, c_type, form};
-use farcall_idl::{Body, Interface, Param, Type};
+use crate::routine::arguments;
+use farcall_idl::{Interface, Param, Type};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -77,9 +78,7 @@ pub(super) fn add(
     number: usize,
     (cost, used): (&str, &BTreeSet<usize>),
 ) {
-    let Body::Calls { args, .. } = &interface.body else {
-        return;
-    };
+    let args = arguments(interface).unwrap_or_default();
     let family = function.get(1..).unwrap_or_default();
     let Some(rule) = BY_ROWS.iter().find(|rule| rule.names.contains(&family)) else {
         return;
@@ -90,7 +89,7 @@ pub(super) fn add(
         parts
             .params
             .push(("int order".to_string(), "order".to_string()));
-        for &index in args {
+        for &index in &args {
             parts.add(rule, &interface.params[index], form.integer);
         }
         let mut sizes = String::new();

@@ -4,6 +4,7 @@
 use super::cblas;
 use super::cost;
 use super::literal;
+use crate::routine::arguments;
 use farcall_idl::{Body, Convention, Interface, Type};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -104,9 +105,7 @@ impl Writer {
         number: usize,
         (cost, used): (&str, &BTreeSet<usize>),
     ) {
-        let Body::Calls { args, .. } = &interface.body else {
-            return;
-        };
+        let args = arguments(interface).unwrap_or_default();
         let name = |index: &usize| format!("p_{}", interface.params[*index].name);
         let mut params: Vec<(String, String)> = args
             .iter()
@@ -154,11 +153,9 @@ impl Writer {
         number: usize,
         (cost, used): (&str, &BTreeSet<usize>),
     ) {
-        let Body::Calls { args, .. } = &interface.body else {
-            return;
-        };
+        let args = arguments(interface).unwrap_or_default();
         let (mut params, mut addresses) = (Vec::new(), Vec::new());
-        for &index in args {
+        for &index in &args {
             let param = &interface.params[index];
             let name = format!("p_{}", param.name);
             if param.is_scalar() {
