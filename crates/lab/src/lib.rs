@@ -229,13 +229,21 @@ impl Lab {
     ///
     /// # Errors
     /// The system refuses it.
-    pub fn shape_link(
+    pub fn shape_link(&self, host: usize, switch: usize, rates: [u64; 2]) -> Result<(), LabError> {
+        self.shape_line(host, switch, rates, Shape::FAST_ETHERNET.switch_queue)
+    }
+
+    /// The same, with queues of so many bytes at both ends.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn shape_line(
         &self,
         host: usize,
         switch: usize,
         [to_host, from_host]: [u64; 2],
+        queue: u64,
     ) -> Result<(), LabError> {
-        let queue = Shape::FAST_ETHERNET.switch_queue;
         let (middle, space) = (self.switches(), self.host(host));
         self.shape_device(&middle, &port(host, switch), to_host, queue)?;
         self.shape_device(&space, &link_name(switch), from_host, queue)

@@ -20,6 +20,8 @@ const SERVERS: usize = META + 1;
 const MOST_SERVERS: usize = 3;
 /// The part of a link's bits that is payload.
 const PAYLOAD: f64 = 0.95;
+/// Bytes of the queues of a link: enough that no connection loses packets for seconds.
+const QUEUE: u64 = 1 << 20;
 /// Loops of calls, and the calls of each.
 const LOOPS: usize = 6;
 const STEPS: usize = 40;
@@ -224,7 +226,7 @@ impl Grid {
         };
         for (server, like) in [0, 1].into_iter().chain(setup.third).enumerate() {
             let host = SERVERS + server;
-            grid.lab.shape_link(host, 0, setup.links[like])?;
+            grid.lab.shape_line(host, 0, setup.links[like], QUEUE)?;
             let mut command = grid.lab.command(host, &program);
             command
                 .env("FARCALL_BENCH_SLOWER", SLOWER[like].to_string())
