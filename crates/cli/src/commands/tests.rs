@@ -15,7 +15,8 @@ fn visit(command: &Command, name: &str, found: &mut impl FnMut(&Command, &str)) 
 }
 
 fn words(line: &str) -> Vec<OsString> {
-    line.split_whitespace().map(OsString::from).collect()
+    let words = line.split_whitespace();
+    words.map(|word| word.trim_matches('\'').into()).collect()
 }
 
 #[test]
