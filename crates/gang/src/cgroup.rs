@@ -24,11 +24,12 @@ pub(crate) struct Groups {
 
 /// The guard cleans up after a daemon that was killed: it kills all processes in the daemon's
 /// groups and removes the groups. It is a process without a parent, so that the daemon does not
-/// have to wait for it.
+/// have to wait for it. The end of its input does not tell the end of the daemon: processes that are
+/// born frozen hold the other end until they run. Where `tail` cannot watch a process, it must do.
 const GUARD: &str = r#"
 exec 3<&0
 (
-    read -r _ <&3
+    tail --pid="$1" -s 0.2 -f /dev/null || read -r _ <&3
     cd "$0" || exit
     echo 1 > cgroup.kill || kill -9 $(cat */cgroup.procs)
     for _ in 1 2 3 4 5 6 7 8 9 10; do
@@ -44,6 +45,7 @@ exec 3<&0
 fn guard(folder: &Path) -> Option<ChildStdin> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", GUARD]).arg(folder);
+    shell.arg(std::process::id().to_string());
     shell.stdin(Stdio::piped()).stdout(Stdio::null());
     shell.stderr(Stdio::null()).process_group(0);
     let mut started = shell.spawn().ok()?;

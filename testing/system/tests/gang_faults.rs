@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use farcall_system::gang::{Node, farcall_as, lines, text};
@@ -144,15 +145,48 @@ fn processes(word: &str) -> usize {
     lines.filter(|line| text(line).contains(word)).count()
 }
 
+/// The folder of a daemon's control groups, if it has them.
+fn groups_of(daemon: &Node) -> Option<PathBuf> {
+    let groups = format!("farcall-gang-{}", daemon.id());
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("Linux");
+    let mount = mounts.lines().find(|line| line.contains(" cgroup2 "))?;
+    let folder = Path::new(mount.split(' ').nth(1)?).join(groups);
+    folder.exists().then_some(folder)
+}
+
+/// They exist from their birth, but do not run until they have a slice.
+#[test]
+fn a_killed_daemon_takes_processes_along_that_wait_for_their_first_slice() {
+    let mut daemon = Node::start(&["--slice", "1000s", "--slots", "1"]);
+    let Some(folder) = groups_of(&daemon) else {
+        println!("no control groups: skipped");
+        return;
+    };
+    let first = daemon.submit(&["-n", "1", "--", "sleep", "1000"]);
+    let second = daemon.submit(&["-n", "1", "--", "sleep", "1000"]);
+    wait_until("both have processes", || {
+        let jobs = std::fs::read_dir(&folder).expect("groups").flatten();
+        let jobs = jobs.map(|job| std::fs::read_to_string(job.path().join("cgroup.procs")));
+        jobs.filter(|processes| {
+            processes
+                .as_ref()
+                .is_ok_and(|processes| !processes.is_empty())
+        })
+        .count()
+            == 2
+    });
+    daemon.kill();
+    for job in [first, second] {
+        let output = job.wait_with_output().expect("the front end ends");
+        assert_eq!(output.status.code(), Some(125));
+    }
+    wait_until("no process and no group is left", || !folder.exists());
+}
+
 #[test]
 fn a_killed_daemon_takes_its_jobs_along() {
     let mut daemon = Node::start(&["--slice", "20ms"]);
-    let groups = format!("farcall-gang-{}", daemon.id());
-    let mount = std::fs::read_to_string("/proc/self/mounts").expect("Linux");
-    let mount = mount.lines().find(|line| line.contains(" cgroup2 "));
-    let mount = mount.and_then(|line| line.split(' ').nth(1));
-    let folder = mount.map(|mount| std::path::Path::new(mount).join(groups));
-    let folder = folder.filter(|folder| folder.exists());
+    let folder = groups_of(&daemon);
     let word = format!("31{}", daemon.id());
     let mut script = format!("exec sleep {word}");
     if folder.is_some() {
