@@ -24,8 +24,9 @@ pub(crate) struct Groups {
 
 /// The guard cleans up after a daemon that was killed: it kills all processes in the daemon's
 /// groups and removes the groups. It is a process without a parent, so that the daemon does not
-/// have to wait for it. The end of its input does not tell the end of the daemon: processes that are
-/// born frozen hold the other end until they run. Where `tail` cannot watch a process, it must do.
+/// have to wait for it. The end of its input does not tell the end of the daemon: processes that
+/// are born frozen hold the other end until they run. It serves only where `tail` cannot watch a
+/// process.
 const GUARD: &str = r#"
 exec 3<&0
 (
