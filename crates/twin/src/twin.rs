@@ -7,7 +7,7 @@
 
 use crate::change::{Change, ChangeError, find};
 use crate::day::{Day, DayError};
-use crate::figures::Figures;
+use crate::figures::{Figures, Group};
 use crate::scenario::{LATENCY_S, scenario};
 use farcall_gridsim::simulate;
 use farcall_gridsim::{Arrival, Outcome, Port, Record, Scenario};
@@ -175,26 +175,17 @@ impl Twin {
         let all = |of: fn(&Figures) -> f64| estimate(&|figures: &Figures| Some(of(figures)));
         let makespan_s = all(|figures| figures.makespan_s);
         let mean_s = all(|figures| figures.mean_s);
-        let users = self.users.iter().zip(0u64..).map(|(name, user)| {
-            let group = |figures: &Figures| figures.users.get(&user).copied();
+        let row = |name: &String, group: &dyn Fn(&Figures) -> Option<Group>| {
             let calls = [&self.recorded, &exact.changed];
             let calls = calls.map(|figures| group(figures).unwrap_or_default().calls);
-            (
-                name.clone(),
-                calls,
-                estimate(&|figures| Some(group(figures)?.mean_s)),
-            )
-        });
-        let servers = changed.servers.iter().enumerate().map(|(server, name)| {
-            let group = |figures: &Figures| figures.servers.get(&server).copied();
-            let calls = [&self.recorded, &exact.changed];
-            let calls = calls.map(|figures| group(figures).unwrap_or_default().calls);
-            (
-                name.clone(),
-                calls,
-                estimate(&|figures| Some(group(figures)?.mean_s)),
-            )
-        });
+            let mean_s = estimate(&|figures| Some(group(figures)?.mean_s));
+            (name.clone(), calls, mean_s)
+        };
+        let users = self.users.iter().zip(0u64..);
+        let users = users.map(|(name, user)| row(name, &|all| all.users.get(&user).copied()));
+        let servers = changed.servers.iter().enumerate();
+        let servers =
+            servers.map(|(server, name)| row(name, &|all| all.servers.get(&server).copied()));
         let is_off = |one: &Estimate| one.error().is_some_and(|error| error.abs() > 0.1);
         Ok(Answer {
             users: users.collect(),
