@@ -5,8 +5,10 @@ import functools
 import http.client
 import http.server
 import json
+import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -118,6 +120,96 @@ def test_no_other_web_page_can_use_the_page(watched):
     assert ask(url, "/v1/watch", token, Host="node7.example")[0] == 200
 
 
+def test_the_calls_of_a_transaction_share_a_trace(watched):
+    server, url, tokens = watched
+    client = server.connect(token=tokens["alice"])
+    nap = client.function("nap")
+    nap(1)
+    with client.transaction():
+        for _ in range(3):
+            nap(1)
+    shown = snapshot(url, tokens["alice"])
+    *together, alone = shown["ended"]
+    assert [len(together), len({call["trace"] for call in together})] == [3, 1]
+    assert (alone["trace"], len(together[0]["trace"])) == (None, 32)
+    assert 0 < together[0]["since_s"] < together[2]["since_s"] < alone["since_s"]
+
+
+# Prints what an address has.
+FETCH = """
+import sys, urllib.error, urllib.request
+asked = urllib.request.Request(sys.argv[1], headers={"Authorization": f"Bearer {sys.argv[2]}"})
+try:
+    print(urllib.request.urlopen(asked, timeout=30).read().decode())
+except urllib.error.HTTPError as error:
+    print(error.read().decode())
+"""
+
+
+@contextlib.contextmanager
+def own_network():
+    """The name of a network namespace with a link that leads nowhere."""
+    name = f"farcall-page-{os.getpid()}"
+    inside = ["ip", "-n", name, "link"]
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        subprocess.run([*inside, "set", "lo", "up"], check=True)
+        subprocess.run([*inside, "add", "a0", "type", "veth", "peer", "name", "b0"], check=True)
+        for link in ["a0", "b0"]:
+            subprocess.run([*inside, "set", link, "up"], check=True)
+        yield name
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], check=True)
+
+
+@contextlib.contextmanager
+def daemon(*words, says):
+    """A process that says when it is ready; its first lines, up to that one."""
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            lines = [process.stdout.readline()]
+            while says not in lines[-1] and lines[-1]:
+                lines.append(process.stdout.readline())
+            yield lines
+        finally:
+            process.terminate()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a trunk needs root")
+def test_operators_see_the_trunks_and_gang_jobs_of_the_machine(tmp_path, nap_idl, monkeypatch):
+    control = f"@farcall-page-{os.getpid()}"
+    monkeypatch.setenv("FARCALL_GANG", control)
+    alice, olga = add_tokens(tmp_path / "tokens", "alice", "olga")
+    config = tmp_path / "farcall.toml"
+    config.write_text('[access]\noperators = ["olga"]\n')
+    with contextlib.ExitStack() as stack:
+        inside = ["ip", "netns", "exec", stack.enter_context(own_network()), FARCALL]
+        words = ["--tokens", tmp_path / "tokens", "--config", config, "--web", "127.0.0.1:0"]
+        serve = [*inside, "serve", nap_idl, "--listen", "127.0.0.1:0", *words]
+        url = stack.enter_context(daemon(*serve, says="page at"))[-1].split()[-1]
+
+        def seen(token):
+            run = subprocess.run(
+                [*inside[:-1], sys.executable, "-c", FETCH, f"{url}v1/machine", token],
+                capture_output=True, text=True, check=True,
+            )  # fmt: skip
+            return json.loads(run.stdout)
+
+        assert "operators" in seen(alice)["error"]["message"]
+        assert seen(olga) == {"trunks": [], "gang": None}
+        up = [*inside, "trunk", "up", "--link", "a0", "--address", "10.7.0.1/24"]
+        stack.enter_context(daemon(*up, "--name", "page", says=" up"))
+        gang = [*inside, "gang", "daemon", "--listen", "127.0.0.1:0", "--control", control]
+        stack.enter_context(daemon(*gang, says="listening on"))
+        run = [*inside, "gang", "run", "-n", "2", "--", "sleep", "60"]
+        stack.enter_context(subprocess.Popen(run))
+        told = wait_until(lambda: (seen(olga)["gang"] or {}).get("jobs") and seen(olga))
+        [trunk], [job] = told["trunks"], told["gang"]["jobs"]
+        assert (trunk["name"], [link["name"] for link in trunk["links"]]) == ("page", ["a0"])
+        assert (job["command"], job["elements"]) == ("sleep 60", 2)
+        subprocess.run([*inside, "gang", "kill", str(job["id"])], check=True)
+
+
 def test_a_network_needs_tls():
     words = [FARCALL, "meta", "--listen", "127.0.0.1:0", "--web", "0.0.0.0:0"]
     run = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
@@ -219,11 +311,11 @@ def test_people_watch_cancel_and_drain_in_a_browser(watched, tmp_path):
 def test_the_page_of_a_cluster_shows_its_servers_and_one_of_their_queues(tmp_path):
     idl = tmp_path / "nap.idl"
     idl.write_text(NAP)
+    driver = browser(tmp_path / "profile")
     words = [FARCALL, "up", "--local", "2", idl, "--listen", "127.0.0.1:0", "--pes", "1"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         meta, *servers, page = (process.stdout.readline().split()[-1] for _ in range(4))
         page, key = page.split("#")
-        driver = browser(tmp_path / "profile")
         try:
             client = farcall.connect(servers[0])
             running = client.function("nap").call_async(20_000)
@@ -260,6 +352,8 @@ def large_site(servers, calls):
     def call(index):
         row = {
             "number": index,
+            "trace": f"{index // 10:032x}",
+            "since_s": 100 - index % 10 * 9,
             "job": None,
             "user": f"user{index % 90}",
             "function": "lapack/dgesv",
@@ -282,11 +376,32 @@ def large_site(servers, calls):
             "data": listed([]),
         })  # fmt: skip
 
+    def machine():
+        links = [
+            {"name": f"eth{n}", "state": "up" if n else "down", "sent_rate": 9e7 * n, "rate": 1e7,
+             "capacity": 1e8, "grant": 9.5e7, "failures": 1 - n}
+            for n in range(2)
+        ]  # fmt: skip
+        peers = [{"address": f"0a:00:00:00:00:{n:02x}", "links": links} for n in range(20)]
+        events = [{"time": time.time(), "text": "eth0 to 0a:00:00:00:00:01 is down: no heartbeat"}]
+        jobs = [
+            {"id": n, "state": "waiting" if n else "running", "nodes": ["a", "b"], "elements": 4,
+             "slices": int(time.time() * n), "lost_us_per_switch": 1500.0, "user": 0,
+             "command": "./cg.B.4 --steps 1000"}
+            for n in range(30)
+        ]  # fmt: skip
+        trunk = {"name": "trunk0", "peers": peers, "events": events}
+        return json.dumps({"trunks": [trunk], "gang": {"schema": 1, "jobs": jobs}})
+
     class Handler(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_):
             pass
 
         def do_GET(self):
+            if self.path == "/v1/machine":
+                self.send_response(200)
+                self.end_headers()
+                return self.wfile.write(machine().encode())
             if not self.path.startswith("/v1/watch"):
                 self.path = "/page.html" if self.path == "/" else self.path
                 return super().do_GET()
@@ -343,7 +458,13 @@ def test_frames_are_short_with_a_thousand_servers_and_a_hundred_thousand_calls(t
             print(f"frame: median {median:.1f} ms, worst {worst:.1f} ms; scripts at most {own} ms")
             assert median < 100, times
             # The rows in view, and not all.
-            assert rows < 200
+            assert rows < 300
+            # The trunks and gang jobs of the machine, and the calls of one trace.
+            shows(driver, "trunks", "no heartbeat")
+            shows(driver, "gangs", "./cg.B.4")
+            click(driver, "#calls tbody button")
+            shows(driver, "trace", "10 calls in")
+            check_all_looks(driver)
             # The last row comes when somebody scrolls there.
             shows(driver, "calls", "99999 before it")
             driver.find_element("css selector", "#servers thead button").click()

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use clap::{Args, Subcommand};
 use farcall_gang::DEFAULT_CONTROL;
 use farcall_gang::client::{Client, ClientError};
+use serde_json::Value;
 
 /// Run parallel programs that share the processors of a cluster in time slices
 #[derive(Args)]
@@ -42,6 +43,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::State(arguments) => jobs::state(&arguments),
         Command::Gantt(arguments) => gantt::run(&arguments),
     }
+}
+
+/// The jobs of the gang daemon of this machine as one JSON object; `None` if there is no daemon.
+pub(crate) fn jobs_here() -> Option<Value> {
+    let control = std::env::var("FARCALL_GANG").unwrap_or_else(|_| DEFAULT_CONTROL.to_owned());
+    let rows = Client::connect(&control).ok()?.jobs().ok()?;
+    Some(jobs::listed(&rows))
 }
 
 /// Which daemon a command talks to.

@@ -2,10 +2,15 @@
 //! page. This module binds it before the daemon starts, so that a wrong address is an early error.
 
 use crate::failure::Failure;
+use crate::gang;
 use farcall_access::Tls;
 use farcall_gateway::{Page, PageConfig};
+use serde_json::{Value, json};
 use std::io::Write;
 use std::net::SocketAddr;
+
+/// Most trunks on a page.
+const MOST_TRUNKS: usize = 16;
 
 /// The variable with the word that opens the page without a token. `farcall up` sets it.
 pub(crate) const KEY: &str = "FARCALL_PAGE_KEY";
@@ -23,8 +28,24 @@ pub(crate) fn bind(
         listen,
         tls: tls.cloned(),
         key,
+        machine,
     };
     Page::bind(config).map(Some).map_err(Failure::failed)
+}
+
+/// What runs on this machine beside the daemon: its trunks and gang jobs.
+fn machine() -> Value {
+    let status = |name: String| {
+        let text = farcall_trunk::ask(&name, "status").ok()?;
+        serde_json::from_str(&text).ok()
+    };
+    let trunks = farcall_trunk::running().unwrap_or_default();
+    let trunks: Vec<Value> = trunks
+        .into_iter()
+        .take(MOST_TRUNKS)
+        .filter_map(status)
+        .collect();
+    json!({ "trunks": trunks, "gang": gang::jobs_here() })
 }
 
 /// Shows the daemon that listens on these addresses, and prints the address of the page.

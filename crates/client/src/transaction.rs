@@ -20,8 +20,9 @@ use crate::function::Function;
 use crate::output::Output;
 use crate::remote::Handle;
 use crate::server::Server;
+use crate::trace;
 use farcall_idl::{ArrayLayout, Interface, Mode, Order, Scalar};
-use farcall_rpc_proto::{ArrayForm, HandleId};
+use farcall_rpc_proto::{ArrayForm, HandleId, TraceContext};
 use farcall_schedule::dataflow::{self, Access, Datum, Graph, Misuse, Use};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -36,6 +37,8 @@ pub struct Transaction {
     /// memory.
     single_forms: u64,
     deferred: HashMap<Deferred, Option<Handle>>,
+    /// The trace of calls that nothing else has caused, once there is such a call.
+    trace: Option<Option<TraceContext>>,
 }
 
 /// An array of a transaction that exists only at servers, until the caller fetches it.
@@ -152,6 +155,11 @@ impl Transaction {
         unsafe { self.record_call(function, Some(laid_out), arguments, ways) }
     }
 
+    /// The trace by which servers know its calls. With a collector, each call has one of its own.
+    fn trace(&mut self) -> Option<TraceContext> {
+        *self.trace.get_or_insert_with(trace::new_trace)
+    }
+
     unsafe fn record_call(
         &mut self,
         function: &Function,
@@ -172,7 +180,7 @@ impl Transaction {
             arguments.iter_mut().map(RecordedArgument::new).collect();
         let arguments = with_handles(arguments, &ways.deferred);
         let mut prepared = function.prepare(laid_out, &arguments, Travel::Both)?;
-        prepared.call.trace = function.cause();
+        prepared.call.trace = function.cause().or_else(|| self.trace());
         for (kept, scalar) in kept.iter_mut().zip(&prepared.call.scalars) {
             if let (RecordedArgument::Skip, Some(scalar)) = (&*kept, scalar) {
                 *kept = RecordedArgument::Scalar(scalar.clone());

@@ -75,6 +75,8 @@ pub struct PageConfig {
     pub tls: Option<Tls>,
     /// A word with which the browser acts as the user of this process.
     pub key: Option<String>,
+    /// Tells operators what runs on this machine beside the server.
+    pub machine: fn() -> Value,
 }
 
 /// A page that listens.
@@ -120,6 +122,7 @@ impl Page {
     /// The certificate cannot be used, or the system refuses a thread.
     pub fn show(self, server: &str) -> Result<(), GatewayError> {
         let Page { listener, config } = self;
+        let machine = config.machine;
         let beside = |tls: &Tls| tls.certificate.with_file_name("authority.pem");
         let authorities = config.tls.as_ref().map(beside);
         let load = |tls: Tls| tls.identity().map(|identity| (identity, tls));
@@ -145,7 +148,7 @@ impl Page {
                 answering: STREAM,
             };
             let identity = tls.as_ref().map(|(identity, _)| identity.clone());
-            let serving = serve_on(listener, router(&users), bounds, identity);
+            let serving = serve_on(listener, router(&users, machine), bounds, identity);
             tokio::pin!(serving);
             let mut tidying = tokio::time::interval(TIDYING);
             loop {
@@ -166,9 +169,11 @@ impl Page {
     }
 }
 
-fn router(users: &Arc<Users>) -> Router {
+fn router(users: &Arc<Users>, machine: fn() -> Value) -> Router {
+    let beside = move |State(users), headers| beside(users, headers, machine);
     let mut router = Router::new()
         .route("/v1/watch", get(watch))
+        .route("/v1/machine", get(beside))
         .route("/v1/cancel", post(cancel))
         .route("/v1/drain", post(drain))
         .with_state(Arc::clone(users));
@@ -304,6 +309,29 @@ impl Watcher {
 async fn snapshot(server: &Server, asked: &AskSnapshot) -> Result<String, Failure> {
     let (server, asked) = (server.clone(), asked.clone());
     blocking(move || Ok(server.snapshot(&asked)?)).await
+}
+
+/// What runs on the machine beside the server, for operators of the server.
+async fn beside(
+    users: Arc<Users>,
+    headers: HeaderMap,
+    machine: fn() -> Value,
+) -> Result<Response, Failure> {
+    let (guest, server) = enter(users, &headers, None).await?;
+    let told = blocking(move || {
+        let nothing = AskSnapshot {
+            most: 0,
+            ..AskSnapshot::default()
+        };
+        let seen: Value = serde_json::from_str(&server.snapshot(&nothing)?).unwrap_or_default();
+        drop(guest);
+        Ok((seen["viewer"]["operator"] == true).then(machine))
+    });
+    let told = told.await?.ok_or_else(|| {
+        let text = "trunks and gangs of the machine are shown to operators of the server";
+        Failure::new(StatusCode::FORBIDDEN, "NotAllowed", text)
+    })?;
+    Ok(answer_json(&told))
 }
 
 /// A connection for the browser's user: to the server itself, or to one that it names.

@@ -8,7 +8,7 @@ use crate::keys::{CallKey, Key};
 use crate::notes::Notes;
 use crate::settings::Groups;
 use farcall_metrics::{Bounded, Histogram};
-use farcall_rpc_proto::{JobId, Nanos, User};
+use farcall_rpc_proto::{JobId, Nanos, TraceContext, User};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Times of all calls, and counts of calls that were refused.
@@ -42,6 +42,7 @@ pub(crate) struct Recent {
     pub(crate) user: User,
     pub(crate) function: u64,
     pub(crate) job: Option<JobId>,
+    pub(crate) cause: Option<TraceContext>,
     pub(crate) pes: u32,
     /// Seconds in the library, as predicted when it was queued.
     pub(crate) predicted: Option<f64>,
@@ -140,6 +141,7 @@ impl Totals {
             user: call.user.clone(),
             function: call.function,
             job: call.job_id(),
+            cause: call.run.cause,
             pes: call.run.pes,
             predicted: call.run.predicted,
             nanos,

@@ -193,6 +193,8 @@ pub(crate) struct Run {
     pub(crate) range: Option<Interval>,
     /// Whether the record of calls has it.
     pub(crate) is_noted: bool,
+    /// The span that has caused it.
+    pub(crate) cause: Option<TraceContext>,
     /// Its place in its trace, if the shell wants its spans.
     pub(crate) traced: Option<Traced>,
 }
@@ -315,6 +317,7 @@ impl ActiveCall {
                 predicted: None,
                 range: None,
                 is_noted: false,
+                cause: None,
                 traced: None,
             },
             printing: None,

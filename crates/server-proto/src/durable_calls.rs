@@ -371,6 +371,7 @@ impl DurableCalls {
         let (stored, big_endian) = (record.arguments, record.big_endian);
         // Reservations end with their server, and the next one numbers its own.
         let reservation = call.reservation.filter(|_| durable.is_own(record));
+        let cause = call.trace;
         let (message, user) = (record.call.clone(), User::named(&record.user));
         let buffer = match layout.bytes {
             0 => None,
@@ -392,6 +393,7 @@ impl DurableCalls {
         call.streams.swap = big_endian != cfg!(target_endian = "big");
         call.durability = Durability::Recorded(id);
         call.run.reservation = reservation;
+        call.run.cause = cause;
         self.read_arguments(cx, id, call, stored);
         Ok(true)
     }

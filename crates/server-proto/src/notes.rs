@@ -194,10 +194,12 @@ impl Notes {
         let nanos = |seconds: f64| (seconds * 1e9).round() / 1e9;
         let (times, range) = (&call.times, call.run.range);
         let request = Call::decode(&call.message).ok();
-        let trace = request.as_ref().and_then(|request| request.trace);
         let scalars = request.map(|request| scalars(interface, &request));
         farcall_record::Call {
-            trace: trace.map_or_else(String::new, |trace| trace.trace_hex().to_string()),
+            trace: call
+                .run
+                .cause
+                .map_or_else(String::new, |of| of.trace_hex().to_string()),
             user: call.user.name().to_owned(),
             function: interface.qualified_name().into_owned(),
             scalars: scalars.unwrap_or_default(),

@@ -186,6 +186,8 @@ pub struct Call {
     pub job: Option<String>,
     /// Who made it.
     pub user: String,
+    /// The id of its trace, which the calls of a transaction share.
+    pub trace: Option<String>,
     /// The function.
     pub function: String,
     /// `arriving`, `waiting`, `running`, `returning` or `over`.
@@ -194,6 +196,8 @@ pub struct Call {
     pub pes: u32,
     /// What it does or waits for.
     pub reason: String,
+    /// Seconds since the server accepted it.
+    pub since_s: f64,
     /// When it will start.
     pub starts: Option<Interval>,
     /// When it will have computed.

@@ -18,6 +18,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The most bytes of a request.
 const REQUEST: u64 = 4096;
+/// The most bytes of an answer that is read.
+const ANSWER: u64 = 8 << 20;
 /// The largest number of requests that wait for the event loop.
 const WAITING: usize = 128;
 
@@ -45,8 +47,35 @@ pub enum AskError {
     Io(#[from] io::Error),
 }
 
+/// The beginning of the names of control sockets.
+const SOCKET: &str = "farcall-trunk-";
+
+/// The names of the trunks that run in this network namespace.
+///
+/// # Errors
+/// The system does not list its sockets.
+pub fn running() -> io::Result<Vec<String>> {
+    let sockets = std::fs::read_to_string("/proc/thread-self/net/unix")?;
+    Ok(listening(&sockets))
+}
+
+/// The names of trunks in a list of sockets, in the form of `/proc/net/unix`.
+fn listening(sockets: &str) -> Vec<String> {
+    /// The flag of a socket that takes connections.
+    const ACCEPTS: &str = "00010000";
+    let lines = sockets.lines().map(str::split_whitespace);
+    let names = lines.filter_map(|mut words| {
+        let takes = words.nth(3)? == ACCEPTS;
+        let name = words.nth(3)?.strip_prefix('@')?.strip_prefix(SOCKET)?;
+        takes.then(|| name.to_owned())
+    });
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
 fn address(name: &str) -> io::Result<net::SocketAddr> {
-    net::SocketAddr::from_abstract_name(format!("farcall-trunk-{name}"))
+    net::SocketAddr::from_abstract_name(format!("{SOCKET}{name}"))
 }
 
 /// Asks a running daemon for `status` or `metrics`, or to go `down`, and returns its answer.
@@ -62,7 +91,7 @@ pub fn ask(name: &str, query: &str) -> Result<String, AskError> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     writeln!(stream, "{query}")?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
+    stream.take(ANSWER).read_to_string(&mut answer)?;
     match answer.strip_prefix("error: ") {
         Some(text) => Err(AskError::Refused(text.trim().to_owned())),
         None => Ok(answer),
@@ -158,4 +187,21 @@ fn may_end(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid();
     let peer = rustix::net::sockopt::socket_peercred(stream).map(|peer| peer.uid);
     peer.is_ok_and(|peer| peer == own || peer.is_root())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::listening;
+
+    #[test]
+    fn trunks_are_found_by_their_sockets() {
+        let sockets = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+                       0000000000000000: 00000002 00000000 00010000 0001 01 11 /run/dbus/socket\n\
+                       0000000000000000: 00000002 00000000 00010000 0001 01 12 @farcall-trunk-two\n\
+                       0000000000000000: 00000003 00000000 00000000 0001 03 13 @farcall-trunk-two\n\
+                       0000000000000000: 00000003 00000000 00000000 0001 03 14\n\
+                       0000000000000000: 00000002 00000000 00010000 0001 01 15 @farcall-trunk-a\n";
+        assert_eq!(listening(sockets), ["a", "two"]);
+        assert!(listening("").is_empty());
+    }
 }

@@ -9,7 +9,7 @@ mod daemon;
 mod device;
 mod report;
 
-pub use control::{AskError, ask};
+pub use control::{AskError, ask, running};
 pub use daemon::Daemon;
 pub use farcall_trunk_device::FaultPlan;
 pub use farcall_trunk_proto::{Mac, Policy};

@@ -5,7 +5,8 @@ use super::Control;
 use crate::failure::Failure;
 use crate::form::Form;
 use clap::Args;
-use serde_json::json;
+use farcall_gang::JobRow;
+use serde_json::{Value, json};
 
 /// List the gang jobs
 #[derive(Args)]
@@ -70,22 +71,7 @@ pub(crate) struct StateArguments {
 pub(crate) fn ps(arguments: &PsArguments) -> Result<(), Failure> {
     let rows = arguments.control.connect()?.jobs()?;
     if arguments.json {
-        let jobs: Vec<_> = rows
-            .iter()
-            .map(|row| {
-                json!({
-                    "id": row.id,
-                    "state": row.state,
-                    "nodes": row.nodes,
-                    "elements": row.processes,
-                    "slices": row.slices,
-                    "lost_us_per_switch": row.lost_us_per_switch,
-                    "user": row.user,
-                    "command": row.command,
-                })
-            })
-            .collect();
-        println!("{}", json!({ "schema": 1, "jobs": jobs }));
+        println!("{}", listed(&rows));
         return Ok(());
     }
     println!("  JOB STATE      N   SLICES  US/SWITCH  NODES             COMMAND");
@@ -102,6 +88,23 @@ pub(crate) fn ps(arguments: &PsArguments) -> Result<(), Failure> {
         );
     }
     Ok(())
+}
+
+/// Gang jobs as one JSON object.
+pub(crate) fn listed(rows: &[JobRow]) -> Value {
+    let job = |row: &JobRow| {
+        json!({
+            "id": row.id,
+            "state": row.state,
+            "nodes": row.nodes,
+            "elements": row.processes,
+            "slices": row.slices,
+            "lost_us_per_switch": row.lost_us_per_switch,
+            "user": row.user,
+            "command": row.command,
+        })
+    };
+    json!({ "schema": 1, "jobs": rows.iter().map(job).collect::<Vec<_>>() })
 }
 
 pub(crate) fn stop(arguments: &StopArguments) -> Result<(), Failure> {

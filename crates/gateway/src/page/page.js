@@ -43,6 +43,15 @@ function span(interval) {
   return `${likely} (${seconds(interval.low_s)} to ${seconds(interval.high_s)})`;
 }
 
+// A rate in bits per second.
+function bits(value) {
+  if (value == null) return "";
+  const units = ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"];
+  let unit = 0;
+  while (value >= 1000 && unit < units.length - 1) [value, unit] = [value / 1000, unit + 1];
+  return `${unit === 0 || value >= 100 ? value.toFixed(0) : value.toFixed(1)} ${units[unit]}`;
+}
+
 const rate = (way) =>
   way.rate == null ? "?" : `${bytes(way.rate)}/s${way.factor ? ` ×/÷ ${way.factor.toFixed(2)}` : ""}`;
 
@@ -268,7 +277,7 @@ class Stream {
 
 // ---------------------------------------------------------------- what is shown
 
-const state = { main: null, shown: null, server: null, call: null, from: 0, past: [] };
+const state = { main: null, shown: null, server: null, call: null, from: 0 };
 const search = () => $("search").value.trim();
 const found = (...texts) => texts.join("\n").toLowerCase().includes(search().toLowerCase());
 
@@ -310,6 +319,38 @@ const tables = {
     { title: "used", number: true, cell: (one) => seconds(one.usage_s),
       sort: (one) => one.usage_s },
     { title: "share", width: "26%", meter: (one) => [0, one.share] },
+  ]),
+  trace: new Table("trace", [
+    { title: "function", width: "22%", cell: (one) => one.function, press: select },
+    { title: "phase", width: "10%", cell: (one) => one.phase },
+    { title: "began", width: "12%", number: true, cell: (one) => clock(-one.since_s) },
+    { title: "took", width: "10%", number: true, cell: (one) => seconds(took(one)) },
+    { title: "when", meter: (one) => one.place },
+  ]),
+  trunks: new Table("trunks", [
+    { title: "trunk", width: "10%", cell: (one) => one.trunk, sort: (one) => one.trunk },
+    { title: "peer", width: "18%", cell: (one) => one.peer, sort: (one) => one.peer },
+    { title: "link", width: "10%", cell: (one) => one.name, sort: (one) => one.name },
+    { title: "state", width: "10%", cell: (one) => one.state, sort: (one) => one.state,
+      tone: (one) => (one.state === "up" ? "good" : "bad") },
+    { title: "sends", number: true, cell: (one) => bits(one.sent_rate), sort: (one) => one.sent_rate },
+    { title: "receives", number: true, cell: (one) => bits(one.rate), sort: (one) => one.rate },
+    { title: "granted", number: true, cell: (one) => bits(one.grant), sort: (one) => one.grant ?? 0 },
+    { title: "failures", width: "8%", number: true, cell: (one) => number(one.failures),
+      sort: (one) => one.failures },
+    { title: "of its rate", width: "14%", meter: (one) => [0, Math.min(1, one.share)] },
+  ]),
+  gangs: new Table("gangs", [
+    { title: "job", width: "7%", number: true, cell: (one) => one.id, sort: (one) => one.id },
+    { title: "state", width: "9%", cell: (one) => one.state, sort: (one) => one.state,
+      tone: (one) => (one.state === "running" ? "good" : one.state === "lost" ? "bad" : "") },
+    { title: "command", width: "25%", cell: (one) => one.command, sort: (one) => one.command },
+    { title: "nodes", width: "16%", cell: (one) => one.nodes.join(", ") },
+    { title: "processes", number: true, cell: (one) => number(one.elements), sort: (one) => one.elements },
+    { title: "slices", number: true, cell: (one) => number(one.slices), sort: (one) => one.slices },
+    { title: "switch", number: true, cell: (one) => seconds(one.lost_us_per_switch / 1e6),
+      sort: (one) => one.lost_us_per_switch },
+    { title: "share of a minute", width: "16%", meter: (one) => [0, one.share] },
   ]),
   reservations: new Table("reservations", [
     { title: "user", width: "16%", cell: (one) => one.user },
@@ -395,9 +436,19 @@ function failed(error) {
   return error.status === 403 || error.status === 400;
 }
 
+// Everything that the page asks for, again from the beginning.
+function watch() {
+  main.restart();
+  machine.restart();
+  if (state.server) behind.restart();
+}
+
+function rest() {
+  for (const one of [main, machine, behind]) one.stop();
+}
+
 function signIn(why) {
-  main.stop();
-  behind.stop();
+  rest();
   say($("state"), "not signed in");
   say($("sign-in-why"), why);
   $("board").hidden = true;
@@ -423,6 +474,80 @@ function select(one) {
   refresh();
 }
 
+// ---------------------------------------------------------------- trunks and gangs of the machine
+
+// Asks for them once a second. Only operators may know them.
+const machine = {
+  past: [],
+
+  restart() {
+    this.stop();
+    this.control = new AbortController();
+    this.run(this.control.signal);
+  },
+
+  stop() {
+    this.control?.abort();
+  },
+
+  async run(signal) {
+    while (!signal.aborted) {
+      if (state.main?.viewer.operator) await this.read(signal);
+      await pause(1000);
+    }
+  },
+
+  async read(signal) {
+    try {
+      const answer = await fetch("/v1/machine", { headers: headers(), signal });
+      this.seen = answer.ok ? await answer.json() : null;
+    } catch {
+      // The stream of snapshots says what is wrong.
+      this.seen = null;
+    }
+    this.past.push([Date.now(), this.seen?.gang?.jobs ?? []]);
+    while (this.past.length > 60) this.past.shift();
+    draw(this);
+  },
+
+  draw() {
+    const { trunks = [], gang = null } = this.seen ?? {};
+    $("trunks").hidden = trunks.length === 0;
+    $("gangs").hidden = !gang;
+    if (trunks.length > 0) this.drawTrunks(trunks);
+    if (gang) tables.gangs.show(rowsOf(this.withShares(gang.jobs)));
+  },
+
+  drawTrunks(trunks) {
+    const rows = trunks.flatMap((trunk) => trunk.peers.flatMap((peer) => peer.links.map((link) => ({
+      ...link, trunk: trunk.name, peer: peer.address, share: link.sent_rate / Math.max(1, link.capacity),
+    }))));
+    tables.trunks.show(rowsOf(rows));
+    const sum = (key) => rows.reduce((total, one) => total + (one[key] ?? 0), 0);
+    rates.add([sum("sent_rate"), sum("rate")]);
+    rates.draw();
+    const events = trunks.flatMap((trunk) => trunk.events).sort((one, other) => other.time - one.time);
+    const lines = events.slice(0, 5).map((event) => {
+      const at = new Date(event.time * 1000).toLocaleTimeString("en-GB", { hour12: false });
+      return `${at} ${event.text}`;
+    });
+    const list = $("trunk-events");
+    while (list.children.length > lines.length) list.lastChild.remove();
+    while (list.children.length < lines.length) list.append(element("li"));
+    lines.forEach((line, index) => say(list.children[index], line));
+  },
+
+  // The part of all slices of the last minute that each job had.
+  withShares(jobs) {
+    const before = new Map(this.past[0][1].map((job) => [job.id, job.slices]));
+    const had = jobs.map((job) => Math.max(0, job.slices - (before.get(job.id) ?? 0)));
+    const all = Math.max(1, had.reduce((sum, slices) => sum + slices, 0));
+    return jobs.map((job, index) => ({ ...job, share: had[index] / all }));
+  },
+};
+
+const rowsOf = (rows) => ({ total: rows.length, from: 0, rows });
+
 // ---------------------------------------------------------------- the board
 
 const board = {
@@ -439,14 +564,14 @@ const board = {
       : "Choose a server to see its calls.");
     const drains = shown.viewer.operator && shown.kind === "server";
     $("drain").hidden = !drains;
-    for (const id of ["calls", "call", "ended", "users", "reservations"]) {
+    for (const id of ["calls", "call", "trace", "ended", "users", "reservations"]) {
       $(id).hidden = shown.kind === "metaserver";
     }
     if (shown.kind === "server") drawServer(shown);
     tables.links.show(some(state.server ? all.links : shown.links, (one) => found(one.site, one.server)));
     tables.data.show({ ...all.data });
     drawTiles(all, shown);
-    note(shown);
+    graph.add([shown.counts.waiting, shown.counts.running]);
     graph.draw();
   },
 };
@@ -463,8 +588,8 @@ function drawServer(shown) {
   say($("calls-note"), shown.viewer.operator || search() ? "" :
     `You see your own calls. All users together have ${number(all)}.`);
   tables.calls.show({ ...shown.calls });
-  const ended = shown.ended.filter((one) => found(one.function, one.user));
-  tables.ended.show({ total: ended.length, from: 0, rows: ended });
+  const ended = shown.ended.filter((one) => found(one.function, one.user, one.trace ?? ""));
+  tables.ended.show(rowsOf(ended));
   const users = some(shown.users, (one) => found(one.user));
   const used = Math.max(1e-9, users.rows.reduce((sum, one) => sum + one.usage_s, 0));
   for (const one of users.rows) one.share = one.usage_s / used;
@@ -476,6 +601,7 @@ function drawServer(shown) {
   }
   tables.reservations.show(booked);
   drawCall(shown, own);
+  drawTrace(shown);
 }
 
 function drawTiles(all, shown) {
@@ -537,6 +663,22 @@ function drawCall(shown) {
   $("cancel").hidden = !(call.job && call.phase !== "over" && now);
 }
 
+const took = (one) => PARTS.reduce((sum, part) => sum + (one[`${part}_s`] ?? 0), 0);
+
+// The calls that belong to the trace of the chosen call, such as those of a transaction.
+function drawTrace(shown) {
+  const trace = state.call?.trace;
+  const rows = [...shown.calls.rows, ...shown.ended].filter((one) => trace && one.trace === trace);
+  $("trace").hidden = rows.length < 2;
+  if (rows.length < 2) return;
+  rows.sort((one, other) => other.since_s - one.since_s);
+  const first = rows[0].since_s;
+  const all = Math.max(1e-9, ...rows.map((one) => first - one.since_s + took(one)));
+  for (const one of rows) one.place = [(first - one.since_s) / all, took(one) / all];
+  say($("trace-note"), `${number(rows.length)} calls in ${seconds(all)}, of those that are shown.`);
+  tables.trace.show(rowsOf(rows));
+}
+
 function bar(name, parts, scale) {
   const pieces = parts.map((part, index) => {
     const piece = element("i", { className: PARTS[index] });
@@ -548,49 +690,59 @@ function bar(name, parts, scale) {
   return element("div", { className: "bar" }, element("span", { textContent: name }), line);
 }
 
-// ---------------------------------------------------------------- the graph
+// ---------------------------------------------------------------- graphs
 
-function note(shown) {
-  const { past } = state;
-  if (Date.now() - (past.at(-1)?.[0] ?? 0) < 500) return;
-  past.push([Date.now(), shown.counts.waiting, shown.counts.running]);
-  while (past.length > 600) past.shift();
-}
+// Lines of the last ten minutes. A line has a name, a color, and a function that makes words of a
+// value.
+class Graph {
+  constructor(id, lines, words) {
+    this.canvas = $(id);
+    this.title = $(`${id}-title`);
+    Object.assign(this, { lines, words, past: [] });
+    lines.forEach(([name, color], index) => {
+      const key = element("span", { className: `key is-${color}`, textContent: name });
+      this.title.append(index ? " and " : "", key);
+    });
+    this.title.append(element("span"));
+  }
 
-const graph = {
+  add(values) {
+    if (Date.now() - (this.past.at(-1)?.[0] ?? 0) < 500) return;
+    this.past.push([Date.now(), ...values]);
+    while (this.past.length > 600) this.past.shift();
+  }
+
   draw() {
-    const canvas = $("graph");
+    const { canvas, past } = this;
     const ratio = devicePixelRatio || 1;
     const [width, height] = [canvas.clientWidth, canvas.clientHeight];
     if (canvas.width !== width * ratio) Object.assign(canvas, { width: width * ratio, height: height * ratio });
     const pen = canvas.getContext("2d");
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, width, height);
-    const { past } = state;
-    const most = Math.max(1, ...past.map(([, waits, runs]) => Math.max(waits, runs)));
+    const most = Math.max(1, ...past.map(([, ...values]) => Math.max(...values)));
     const style = getComputedStyle(document.documentElement);
     const from = Math.min(past[0]?.[0] ?? 0, Date.now() - 60_000);
     const across = Math.max(1, Date.now() - from);
-    const color = (name) => style.getPropertyValue(name);
-    pen.strokeStyle = color("--line");
+    pen.strokeStyle = style.getPropertyValue("--line");
     pen.strokeRect(0.5, 0.5, width - 1, height - 1);
-    for (const [place, name] of [[1, "--wait"], [2, "--exec"]]) {
-      pen.strokeStyle = color(name);
+    this.lines.forEach(([, color], index) => {
+      pen.strokeStyle = style.getPropertyValue(`--${color}`);
       pen.lineWidth = 2;
       pen.beginPath();
-      for (const point of past) {
-        pen.lineTo(((point[0] - from) / across) * width, height - 3 - (point[place] / most) * (height - 6));
+      for (const [at, ...values] of past) {
+        pen.lineTo(((at - from) / across) * width, height - 3 - (values[index] / most) * (height - 6));
       }
       pen.stroke();
-    }
-    const title = $("graph-title");
-    if (!title.firstChild) {
-      title.append(element("span", { className: "waiting", textContent: "waiting" }), " and ",
-        element("span", { className: "running", textContent: "running" }), element("span"));
-    }
-    say(title.lastChild, ` calls, at most ${number(most)} in the last ${seconds(across / 1000)}`);
-  },
-};
+    });
+    say(this.title.lastChild, this.words(most, seconds(across / 1000)));
+  }
+}
+
+const graph = new Graph("graph", [["waiting", "wait"], ["running", "exec"]],
+  (most, time) => ` calls, at most ${number(most)} in the last ${time}`);
+const rates = new Graph("trunk-graph", [["sent", "send"], ["received", "recv"]],
+  (most, time) => ` over all links, at most ${bits(most)} in the last ${time}`);
 
 // ---------------------------------------------------------------- what people do
 
@@ -643,9 +795,12 @@ $("search").addEventListener("input", () => {
   state.typing = setTimeout(() => {
     state.from = 0;
     tables.calls.box.scrollTop = 0;
-    main.restart();
-    if (state.server) behind.restart();
+    watch();
   }, 250);
+});
+$("trace-search").addEventListener("click", () => {
+  $("search").value = state.call.trace;
+  $("search").dispatchEvent(new Event("input"));
 });
 $("search-form").addEventListener("submit", (event) => event.preventDefault());
 
@@ -654,19 +809,16 @@ $("token-form").addEventListener("submit", (event) => {
   sessionStorage.setItem("farcall-token", $("token").value.trim());
   $("token").value = "";
   say($("state"), "connecting");
-  main.restart();
-  if (state.server) behind.restart();
+  watch();
 });
 $("change").addEventListener("click", () => signIn(""));
 
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(graph));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => [graph, rates].forEach(draw));
 addEventListener("resize", () => draw(board));
 document.addEventListener("visibilitychange", () => {
   // Nobody watches a hidden tab, so the server makes no snapshots for it.
-  if (document.hidden) return main.stop(), behind.stop();
-  if (!$("sign-in").hidden) return;
-  main.restart();
-  if (state.server) behind.restart();
+  if (document.hidden) return rest();
+  if ($("sign-in").hidden) watch();
 });
 
 const key = location.hash.slice(1);
@@ -674,4 +826,4 @@ if (/^[0-9a-f]{32}$/.test(key)) {
   sessionStorage.setItem("farcall-token", key);
   history.replaceState(null, "", location.pathname);
 }
-main.restart();
+watch();

@@ -142,6 +142,7 @@ impl Engine {
         }
         call.run.object = admissible.object;
         call.run.reservation = request.reservation;
+        call.run.cause = request.trace;
         call.durability = admissible.durability;
         (call.times.asked, call.times.accepted) = (asked, now);
         call.clear_gaps(&mut cx.out);

@@ -163,7 +163,12 @@ fn is_wanted(engine: &Engine, entry: &Entry, search: &str) -> bool {
         let job = call.and_then(ActiveCall::job_id);
         job.map_or_else(String::new, |job| job.to_string())
     };
-    search.is_empty() || finds(search, &[&name(), entry.user.name(), &job()])
+    let trace = || {
+        let call = engine.cx.calls.get(entry.key);
+        let cause = call.and_then(|call| call.run.cause);
+        cause.map_or_else(String::new, |of| of.trace_hex().to_string())
+    };
+    search.is_empty() || finds(search, &[&name(), entry.user.name(), &job(), &trace()])
 }
 
 fn function_name(engine: &Engine, function: u64) -> String {
@@ -188,6 +193,8 @@ fn row(engine: &mut Engine, key: CallKey, look: &Look<'_>) -> Option<Call> {
         number: key.number(),
         job: job.map(|job| job.to_string()),
         user: text(call.user.name()),
+        trace: call.run.cause.map(|of| of.trace_hex().to_string()),
+        since_s: now.saturating_sub(call.times.accepted) as f64 * 1e-9,
         function: function_name(engine, call.function),
         phase: status.phase.name().to_owned(),
         pes: call.run.pes,
@@ -312,11 +319,14 @@ fn server(engine: &Engine) -> Server {
 fn ended(engine: &Engine, one: &Recent, look: &Look<'_>) -> Call {
     let [send_s, wait_s, exec_s, recv_s] = one.nanos.map(|nanos| nanos as f64 * 1e-9);
     let ago_s = engine.cx.now().saturating_sub(one.at) as f64 * 1e-9;
+    let took_s = send_s + wait_s + exec_s + recv_s;
     let job = one.job.filter(|_| one.user == look.user);
     Call {
         number: one.number,
         job: job.map(|job| job.to_string()),
         user: text(one.user.name()),
+        trace: one.cause.map(|of| of.trace_hex().to_string()),
+        since_s: ago_s + took_s,
         function: function_name(engine, one.function),
         phase: CallPhase::Over.name().to_owned(),
         pes: one.pes,
