@@ -168,11 +168,22 @@ impl Lab {
             let space = lab.host(host);
             run("ip", &["netns", "add", &space])?;
             lab.ip(&space, &["link", "set", "lo", "up"])?;
+            lab.choose_congestion_control(host)?;
             for switch in *switches {
                 lab.connect(host, *switch)?;
             }
         }
         Ok(lab)
+    }
+
+    /// Makes TCP on a host behave alike on all machines, whose defaults differ. A host may choose
+    /// cubic only where the machine allows it; reno is always allowed, and as good on short links.
+    fn choose_congestion_control(&self, host: usize) -> Result<(), LabError> {
+        let choose = |name| std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", name);
+        let choose = move || choose("cubic").or_else(|_| choose("reno"));
+        let chosen = self.spawn(host, choose)?.join();
+        let panicked = |_| Err(io::Error::other("the thread panicked"));
+        Ok(chosen.unwrap_or_else(panicked)?)
     }
 
     fn connect(&self, host: usize, switch: usize) -> Result<(), LabError> {

@@ -20,11 +20,11 @@ const SERVERS: usize = META + 1;
 const MOST_SERVERS: usize = 3;
 /// The part of a link's bits that is payload.
 const PAYLOAD: f64 = 0.95;
-/// Bytes of the queues of a link: enough that no connection loses packets for seconds.
-const QUEUE: u64 = 1 << 20;
+/// Bytes of the queues of a link: more than all calls have under way, so that no packet is lost.
+const QUEUE: u64 = 32 << 20;
 /// Loops of calls, and the calls of each.
-const LOOPS: usize = 6;
-const STEPS: usize = 40;
+const LOOPS: usize = 10;
+const STEPS: usize = 60;
 /// Calls at random times, and the seconds within which they are made.
 const SINGLE: usize = 60;
 const WINDOW_S: f64 = 16.0;
@@ -33,9 +33,11 @@ const WINDOW_S: f64 = 16.0;
 const MICROS: (f64, f64) = (20e3, 400e3);
 const BYTES: (f64, f64) = (1e4, 3e5);
 /// The longest pause of a loop.
-const PAUSE_S: f64 = 0.2;
+const PAUSE_S: f64 = 0.1;
 /// Longer than any call takes, and than any server needs to join.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than a client probes its links to all servers, whose results the later clients are told.
+const PROBES: Duration = Duration::from_secs(3);
 
 /// How many times as long each server takes for a call.
 const SLOWER: [u32; 2] = [2, 1];
@@ -257,7 +259,8 @@ impl Grid {
         function(&self.address)
     }
 
-    /// Lets the servers compute some calls, and waits until the metaserver knows all of them.
+    /// Lets the servers compute some calls, and waits until the metaserver knows all of them and
+    /// their links.
     fn learn(&self) -> Result<(), Failure> {
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..HOSTS)
@@ -293,6 +296,9 @@ impl Grid {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+        let probing = function(&self.address)?;
+        std::thread::sleep(PROBES);
+        drop(probing);
         Ok(())
     }
 
