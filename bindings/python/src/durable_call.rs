@@ -5,6 +5,7 @@ use crate::array::{self, Slot};
 use crate::call_status::CallStatus;
 use crate::error;
 use crate::interface::Interface;
+use crate::notebook;
 use crate::origin::Origin;
 use crate::result::Results;
 use crate::server::seconds;
@@ -115,6 +116,10 @@ impl DurableCall {
 
 #[pymethods]
 impl DurableCall {
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        notebook::html(slf, "durable_call")
+    }
+
     /// The job id: 32 hexadecimal digits.
     #[getter]
     fn id(&self) -> String {

@@ -1,6 +1,7 @@
 //! Estimates of calls: predicted bytes, memory and seconds, as read-only Python attributes. The
 //! client and the server compute them. A time that is not known yet is `None`.
 
+use crate::notebook;
 use pyo3::prelude::*;
 
 /// The estimate of a call. Times are in seconds. A time is `None` if the server has seen no call of
@@ -64,6 +65,12 @@ impl Estimate {
         self.0.factor
     }
 
+    /// Processor elements of the server.
+    #[getter]
+    fn processor_elements(&self) -> Option<u32> {
+        self.0.pes
+    }
+
     /// Time to receive the results.
     #[getter]
     fn recv(&self) -> Option<f64> {
@@ -78,5 +85,9 @@ impl Estimate {
 
     fn __repr__(&self) -> String {
         self.0.to_string()
+    }
+
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        notebook::html(slf, "estimate")
     }
 }

@@ -12,10 +12,11 @@ use crate::estimate::Estimate;
 use crate::future::Future;
 use crate::handle;
 use crate::interface::Interface;
+use crate::notebook;
 use crate::origin::Origin;
 use crate::reservation::{self, Rate, Reservation};
 use crate::result::Results;
-use crate::server::seconds;
+use crate::server::{Server, seconds};
 use crate::source::Receipt;
 use crate::times::Times;
 use crate::{callback, error, trace, transaction};
@@ -71,6 +72,28 @@ impl Function {
             library: Mutex::default(),
             client,
         }
+    }
+}
+
+impl Function {
+    /// The servers that have the function, and the function of each.
+    fn everywhere(
+        &self,
+        py: Python<'_>,
+    ) -> Vec<(farcall_client::Server, farcall_client::Function)> {
+        let at = |server: farcall_client::Server| {
+            let function = server.function(&self.name).ok()?;
+            Some((server, function))
+        };
+        let mut found: Vec<_> = py.detach(|| match self.client.reservation() {
+            // All calls of a reservation go to one server.
+            Some(_) => Vec::new(),
+            None => self.client.servers().into_iter().filter_map(at).collect(),
+        });
+        if found.is_empty() {
+            found.push((self.client.server().clone(), self.client.clone()));
+        }
+        found
     }
 }
 
@@ -326,6 +349,10 @@ impl Function {
         Interface::new(self.client.interface()).help()
     }
 
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        notebook::html(slf, "function")
+    }
+
     fn __repr__(&self) -> String {
         format!(
             "<function {} at {}>",
@@ -404,26 +431,28 @@ impl Function {
                 "a transaction records its calls: call the function in a loop instead of `map`";
             return Err(error::arguments(py, &this.name, text));
         }
-        let at = |server: farcall_client::Server| {
-            let function = server.function(&this.name).ok()?;
-            Some((server.address().to_string(), function))
+        let found = this.everywhere(py).into_iter();
+        let function = |(server, client): (farcall_client::Server, farcall_client::Function)| {
+            let function = Function::new(client, this.origin.clone());
+            (server.address().to_string(), function)
         };
-        let found = py.detach(|| match this.client.reservation() {
-            // All calls of a reservation go to one server.
-            Some(_) => Vec::new(),
-            None => this.client.servers().into_iter().filter_map(at).collect(),
-        });
-        let function = |(address, client)| (address, Function::new(client, this.origin.clone()));
-        let mut functions: Vec<(String, Function)> = found.into_iter().map(function).collect();
-        if functions.is_empty() {
-            let address = this.client.server().address().to_string();
-            functions.push(function((address, this.client.clone())));
-        }
+        let functions: Vec<(String, Function)> = found.map(function).collect();
         let empty = PyDict::new(py);
         let fixed = fixed.unwrap_or(&empty);
         let sweep = py.import("farcall._sweep")?.getattr("Sweep")?;
         let holders = slf.getattr("_holders")?;
         sweep.call1((functions, calls, fixed, progress, group, holders))
+    }
+
+    /// The servers that have the function, and the function of each.
+    fn _everywhere(&self, py: Python<'_>) -> PyResult<Vec<(Server, Function)>> {
+        self.origin.check(py)?;
+        let found = self.everywhere(py).into_iter();
+        let pair = |(server, client): (farcall_client::Server, farcall_client::Function)| {
+            let server = Server::new(server, self.origin.clone());
+            (server, Function::new(client, self.origin.clone()))
+        };
+        Ok(found.map(pair).collect())
     }
 
     /// Files of data folders, by their names: the addresses of the servers that have them.

@@ -2,17 +2,20 @@
 
 use crate::array::{Kept, Slot};
 use crate::call_status::CallStatus;
+use crate::completion;
 use crate::error;
 use crate::function::Function;
+use crate::notebook;
 use crate::origin;
 use crate::server::seconds;
 use crate::times::Times;
-use farcall_client::{Error, Outcome, Pending, Progress};
+use farcall_client::{Error, Pending, Progress};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::exceptions::asyncio::CancelledError;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 /// The future of a call. It holds the arrays until the call has ended. If the program deletes the
@@ -21,9 +24,9 @@ use std::time::{Duration, Instant};
 pub(crate) struct Future {
     function: Py<Function>,
     state: Mutex<State>,
-    /// The thread that waits for the call with the lock held, and runs its callbacks.
-    waiter: Mutex<Option<ThreadId>>,
     limit: Option<TimeLimit>,
+    /// What drives the future where a coroutine is wanted.
+    coroutine: PyOnceLock<Py<PyAny>>,
 }
 
 /// The time limit of one call, which ends when the limit passes.
@@ -40,15 +43,22 @@ struct Maker {
 }
 
 enum State {
-    /// Under way, with the memory that it reads and fills.
-    Pending(Box<Pending>, Vec<Option<Kept>>),
-    /// Ended, but its result is not made yet.
-    Over(Result<Outcome, Error>, Vec<Option<Kept>>),
+    /// Under way, with the memory that it reads and fills. What the client and the server hold for
+    /// the call ends with this state.
+    Pending(Arc<Pending>, Vec<Option<Kept>>),
     Done(Py<PyAny>, Times, Maker),
     Failed(PyErr),
     Cancelled,
-    /// Between two states; the lock is held.
-    Moving,
+}
+
+impl Drop for Future {
+    fn drop(&mut self) {
+        // The call is given up before its memory.
+        let state = self.state.get_mut();
+        if let State::Pending(pending, _) = state.unwrap_or_else(PoisonError::into_inner) {
+            pending.cancel();
+        }
+    }
 }
 
 impl Future {
@@ -62,24 +72,20 @@ impl Future {
             seconds,
             end: start + seconds,
         });
-        let state = Mutex::new(State::Pending(Box::new(pending), slots));
-        let waiter = Mutex::new(None);
         Future {
             function,
-            state,
-            waiter,
+            state: Mutex::new(State::Pending(Arc::new(pending), slots)),
             limit,
+            coroutine: PyOnceLock::new(),
         }
     }
 
-    /// Waits for the lock without the interpreter, which the holder may need. A callback of the
-    /// call cannot get the lock: its own thread holds it.
-    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
-        self.check_waiter()?;
+    /// Waits for the lock without the interpreter, which the holder may need.
+    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, State> {
         loop {
             match self.state.try_lock() {
-                Ok(state) => return Ok(state),
-                Err(std::sync::TryLockError::Poisoned(error)) => return Ok(error.into_inner()),
+                Ok(state) => return state,
+                Err(std::sync::TryLockError::Poisoned(error)) => return error.into_inner(),
                 Err(std::sync::TryLockError::WouldBlock) => {
                     py.detach(|| drop(self.state.lock().unwrap_or_else(PoisonError::into_inner)));
                 }
@@ -87,51 +93,39 @@ impl Future {
         }
     }
 
-    fn waiter(&self) -> MutexGuard<'_, Option<ThreadId>> {
-        self.waiter.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The call, if it is under way as far as this object knows.
+    fn pending(&self, py: Python<'_>) -> Option<Arc<Pending>> {
+        match &*self.lock(py) {
+            State::Pending(pending, _) => Some(pending.clone()),
+            _ => None,
+        }
     }
 
-    fn check_waiter(&self) -> PyResult<()> {
-        if *self.waiter() != Some(std::thread::current().id()) {
-            return Ok(());
+    /// The same for a caller who can wait for the call. A callback of the call cannot: the call
+    /// waits for the callback.
+    fn awaitable(&self, py: Python<'_>) -> PyResult<Option<Arc<Pending>>> {
+        let pending = self.pending(py);
+        if !pending.as_ref().is_some_and(|call| call.calls_back_here()) {
+            return Ok(pending);
         }
         let text = "a callback cannot ask its own call; raise an exception to end the call";
         Err(PyRuntimeError::new_err(text))
     }
 
-    /// Waits until the call has ended.
-    fn wait(&self, timeout: Option<Duration>) -> Result<(), Error> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        *self.waiter() = Some(std::thread::current().id());
-        let waited = self.wait_with(&mut state, timeout);
-        *self.waiter() = None;
-        waited
-    }
-
-    fn wait_with(&self, state: &mut State, timeout: Option<Duration>) -> Result<(), Error> {
-        let left = self
-            .limit
-            .map(|limit| limit.end.saturating_duration_since(Instant::now()));
-        if let (State::Pending(pending, _), Some(most)) =
-            (&*state, left.into_iter().chain(timeout).min())
-        {
-            let waited = pending.wait_timeout(most);
-            if let (Err(Error::Timeout { address, .. }), Some(seconds)) = (&waited, self.passed()) {
-                let error = Error::Timeout {
-                    address: address.clone(),
-                    after: seconds,
-                };
-                // The call is given up before its memory.
-                *state = State::Over(Err(error), Vec::new());
-                return Ok(());
+    /// Waits until the call has ended. Gives it up when a time limit of its own passes.
+    fn wait(&self, pending: &Pending, timeout: Option<Duration>) -> Result<Option<Error>, Error> {
+        let left = |limit: TimeLimit| limit.end.saturating_duration_since(Instant::now());
+        let left = self.limit.map(left);
+        let Some(most) = left.into_iter().chain(timeout).min() else {
+            return Ok(pending.wait_out().err());
+        };
+        match (pending.wait_timeout(most), self.passed()) {
+            (Err(Error::Timeout { address, .. }), Some(after)) => {
+                pending.cancel();
+                Ok(Some(Error::Timeout { address, after }))
             }
-            waited?;
+            (waited, _) => waited.map(|()| None),
         }
-        match std::mem::replace(state, State::Moving) {
-            State::Pending(pending, slots) => *state = State::Over(pending.wait(), slots),
-            other => *state = other,
-        }
-        Ok(())
     }
 
     /// The time limit of the call in seconds, if it has passed.
@@ -140,29 +134,31 @@ impl Future {
         limit.map(|limit| limit.seconds)
     }
 
-    /// Makes the result of a call that has ended.
-    fn settle(&self, py: Python<'_>, state: &mut State) {
-        match std::mem::replace(state, State::Moving) {
-            State::Over(Err(error), _) => *state = State::Failed(error::from_client(py, &error)),
-            State::Over(Ok(outcome), kept) => {
-                let bind = |kept: Kept| kept.bind(py);
-                let slots: Vec<Option<Slot<'_>>> =
-                    kept.into_iter().map(|kept| kept.map(bind)).collect();
-                *state = match self.function.get().settle(py, slots, outcome.receipts) {
-                    Ok(result) => {
-                        let library = outcome.library;
-                        self.function.get().computed_by(library.clone());
-                        let maker = Maker {
-                            library,
-                            threads: outcome.threads,
-                        };
-                        State::Done(result.unbind(), outcome.times.into(), maker)
-                    }
-                    Err(error) => State::Failed(error),
-                };
-            }
-            other => *state = other,
-        }
+    /// Makes the result of a call that has ended: with an error, or with the outcome of the client.
+    fn settle(&self, py: Python<'_>, state: &mut State, error: Option<Error>) {
+        let State::Pending(pending, kept) = state else {
+            return;
+        };
+        let cancelled = || CancelledError::new_err("the call was cancelled");
+        let outcome = match (error, pending.take()) {
+            (Some(error), _) | (None, Some(Err(error))) => Err(error::from_client(py, &error)),
+            (None, Some(Ok(outcome))) => Ok(outcome),
+            (None, None) => Err(cancelled()),
+        };
+        let bind = |kept: Kept| kept.bind(py);
+        let slots = std::mem::take(kept).into_iter();
+        let slots: Vec<Option<Slot<'_>>> = slots.map(|kept| kept.map(bind)).collect();
+        let settled = outcome.and_then(|outcome| {
+            let function = self.function.get();
+            let result = function.settle(py, slots, outcome.receipts)?;
+            function.computed_by(outcome.library.clone());
+            let maker = Maker {
+                library: outcome.library,
+                threads: outcome.threads,
+            };
+            Ok(State::Done(result.unbind(), outcome.times.into(), maker))
+        });
+        *state = settled.unwrap_or_else(State::Failed);
     }
 }
 
@@ -176,11 +172,11 @@ impl Future {
         let timeout = timeout
             .map(|timeout| seconds(py, "timeout", timeout))
             .transpose()?;
-        self.check_waiter()?;
-        origin::ask(py, || self.wait(timeout))?;
-        let mut state = self.lock(py)?;
-        self.settle(py, &mut state);
-        match &*state {
+        if let Some(pending) = self.awaitable(py)? {
+            let error = origin::ask(py, || self.wait(&pending, timeout))?;
+            self.settle(py, &mut self.lock(py), error);
+        }
+        match &*self.lock(py) {
             State::Done(result, ..) => Ok(result.clone_ref(py)),
             State::Failed(error) => Err(error.clone_ref(py)),
             _ => Err(CancelledError::new_err("the call was cancelled")),
@@ -190,76 +186,83 @@ impl Future {
     /// Whether the call has ended or is cancelled. This also moves arrays and files as far as it
     /// can without waiting, and runs a pending callback on this thread.
     fn done(&self, py: Python<'_>) -> PyResult<bool> {
-        let state = self.lock(py)?;
-        let State::Pending(pending, _) = &*state else {
-            return Ok(true);
-        };
-        *self.waiter() = Some(std::thread::current().id());
-        let done = py.detach(|| pending.is_done());
-        *self.waiter() = None;
-        Ok(done)
+        let pending = self.awaitable(py)?;
+        Ok(pending.is_none_or(|pending| py.detach(|| pending.is_done())))
     }
 
     /// Gives the call up, and the server ends it. Returns whether the call was under way.
     fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
-        let mut state = self.lock(py)?;
-        let pending = matches!(&*state, State::Pending(pending, _) if !pending.has_ended());
-        if pending {
-            *state = State::Cancelled;
+        self.awaitable(py)?;
+        let mut state = self.lock(py);
+        match &*state {
+            State::Pending(pending, _) if !pending.has_ended() => pending.cancel(),
+            _ => return Ok(false),
         }
-        Ok(pending)
+        // The call is given up before its memory.
+        *state = State::Cancelled;
+        Ok(true)
     }
 
     /// Whether the call was cancelled.
-    fn cancelled(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(matches!(*self.lock(py)?, State::Cancelled))
+    fn cancelled(&self, py: Python<'_>) -> bool {
+        matches!(*self.lock(py), State::Cancelled)
+    }
+
+    /// Calls `callback(future)` once, as soon as the call has ended, was cancelled, or its time
+    /// limit has passed. It runs on a thread that waits for all such calls and runs their
+    /// callbacks; it should return soon. If the end is known already, it runs at once.
+    fn add_done_callback(slf: &Bound<'_, Self>, callback: Py<PyAny>) -> PyResult<()> {
+        let future = slf.clone().unbind();
+        slf.get()
+            .tell(slf.py(), move |py| callback.call1(py, (future,)).map(drop))
+    }
+
+    /// Calls `told()` in the same manner.
+    fn _tell(&self, py: Python<'_>, told: Py<PyAny>) -> PyResult<()> {
+        self.tell(py, move |py| told.call0(py).map(drop))
     }
 
     /// The progress of the arrays of the call in bytes: sent, to send, received, to receive. `None`
     /// when the call has ended. Arrays in shared memory do not travel.
-    fn progress(&self, py: Python<'_>) -> PyResult<Option<(u64, u64, u64, u64)>> {
-        Ok(match &*self.lock(py)? {
-            State::Pending(pending, _) => pending.progress().map(|progress| {
-                let Progress {
-                    sent,
-                    to_send,
-                    received,
-                    to_receive,
-                } = progress;
-                (sent, to_send, received, to_receive)
-            }),
-            _ => None,
-        })
+    fn progress(&self, py: Python<'_>) -> Option<(u64, u64, u64, u64)> {
+        let Progress {
+            sent,
+            to_send,
+            received,
+            to_receive,
+        } = self.pending(py)?.progress()?;
+        Some((sent, to_send, received, to_receive))
     }
 
     /// How the call fares: how far it has come, why it waits, and when it will start and end. This
     /// asks the server.
     fn status(&self, py: Python<'_>) -> PyResult<CallStatus> {
-        match &*self.lock(py)? {
-            State::Pending(pending, _) => {
-                let status = origin::ask(py, || pending.status())?;
-                Ok(CallStatus(status))
-            }
-            State::Cancelled => Ok(CallStatus::over("was cancelled")),
-            _ => Ok(CallStatus::over("has ended")),
+        if let Some(pending) = self.awaitable(py)? {
+            return Ok(CallStatus(origin::ask(py, || pending.status())?));
         }
+        Ok(CallStatus::over(match self.cancelled(py) {
+            true => "was cancelled",
+            false => "has ended",
+        }))
+    }
+
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        notebook::html(slf, "future")
     }
 
     /// Whether the time limit of the connection has passed: the result of the call is an error now.
-    fn _expired(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(match &*self.lock(py)? {
-            State::Pending(pending, _) => {
-                let end = pending.deadline();
-                end.is_some_and(|end| end <= Instant::now()) || self.passed().is_some()
-            }
-            _ => false,
-        })
+    fn _expired(&self, py: Python<'_>) -> bool {
+        let Some(pending) = self.pending(py) else {
+            return false;
+        };
+        let end = pending.deadline();
+        end.is_some_and(|end| end <= Instant::now()) || self.passed().is_some()
     }
 
     /// The times of the call; `None` before `result` was called.
     #[getter]
     fn times(&self, py: Python<'_>) -> PyResult<Option<Times>> {
-        Ok(match &*self.lock(py)? {
+        Ok(match &*self.lock(py) {
             State::Done(_, times, _) => Some(*times),
             _ => None,
         })
@@ -269,7 +272,7 @@ impl Future {
     /// was called, or if the library does not state them.
     #[getter]
     fn library(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        Ok(match &*self.lock(py)? {
+        Ok(match &*self.lock(py) {
             State::Done(_, _, maker) => maker.library.as_deref().map(str::to_owned),
             _ => None,
         })
@@ -279,20 +282,62 @@ impl Future {
     /// the server does not state it.
     #[getter]
     fn threads(&self, py: Python<'_>) -> PyResult<Option<u32>> {
-        Ok(match &*self.lock(py)? {
+        Ok(match &*self.lock(py) {
             State::Done(_, _, maker) => maker.threads,
             _ => None,
         })
     }
 
-    /// The result, in a coroutine. A thread of the event loop's executor waits.
+    /// The result, in a coroutine of asyncio or trio. If the task is cancelled, so is the call.
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let event_loop = slf
-            .py()
-            .import("asyncio")?
-            .call_method0("get_running_loop")?;
-        event_loop
-            .call_method1("run_in_executor", (slf.py().None(), slf.getattr("result")?))?
-            .call_method0("__await__")
+        let wait = slf.py().import("farcall._waiting")?.getattr("wait")?;
+        wait.call1((slf,))?.call_method0("__await__")
+    }
+
+    /// Continues what `await` begins, as a coroutine does, so that `asyncio.create_task` takes a
+    /// future.
+    fn send<'py>(slf: &Bound<'py, Self>, value: Py<PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        Future::coroutine(slf)?.call_method1("send", (value,))
+    }
+
+    /// Raises an exception where the coroutine waits.
+    #[pyo3(signature = (*error))]
+    fn throw<'py>(
+        slf: &Bound<'py, Self>,
+        error: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Future::coroutine(slf)?.call_method1("throw", error)
+    }
+
+    /// Ends the coroutine.
+    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Future::coroutine(slf)?.call_method0("close").map(drop)
+    }
+}
+
+impl Future {
+    fn coroutine<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let make = || {
+            let wait = slf.py().import("farcall._waiting")?.getattr("wait")?;
+            PyResult::Ok(wait.call1((slf,))?.unbind())
+        };
+        let coroutine = slf.get().coroutine.get_or_try_init(slf.py(), make)?;
+        Ok(coroutine.bind(slf.py()).clone())
+    }
+
+    /// Runs `told` on the thread that waits for calls, once the call has ended.
+    fn tell(
+        &self,
+        py: Python<'_>,
+        told: impl FnOnce(Python<'_>) -> PyResult<()> + Send + 'static,
+    ) -> PyResult<()> {
+        match self.pending(py) {
+            Some(pending) => {
+                let deadline = self.limit.map(|limit| limit.end);
+                completion::tell(py, &pending, deadline, told)?;
+            }
+            None => completion::run(py, told),
+        }
+        Ok(())
     }
 }

@@ -229,6 +229,15 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    pub(crate) fn new(client: farcall_client::Server, origin: Origin) -> Server {
+        Server {
+            client,
+            origin,
+            functions: Mutex::default(),
+            last: Mutex::default(),
+        }
+    }
+
     pub(crate) fn client(&self) -> &farcall_client::Server {
         &self.client
     }

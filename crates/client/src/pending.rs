@@ -62,7 +62,7 @@ impl Pending {
     }
 
     /// The current attempt, or the last one.
-    fn current(&self) -> Arc<Attempt> {
+    pub(crate) fn current(&self) -> Arc<Attempt> {
         self.lock().attempt.clone()
     }
 
@@ -140,9 +140,14 @@ impl Pending {
         }
     }
 
-    /// Waits for the end of the call and leaves its outcome to be taken. Gives the call up after
-    /// the timeout.
-    fn wait_out(&self) -> Result<Arc<Attempt>, Error> {
+    /// Waits for the end of the call and leaves its outcome to be taken. Gives the call up at its
+    /// [deadline](Pending::deadline).
+    pub fn wait_out(&self) -> Result<(), Error> {
+        self.last().map(drop)
+    }
+
+    /// Waits for the end of the last attempt. Gives the call up after the timeout.
+    fn last(&self) -> Result<Arc<Attempt>, Error> {
         loop {
             let attempt = self.current();
             if let Err(error) = attempt.request.wait_out() {
@@ -157,9 +162,14 @@ impl Pending {
 
     /// Waits for the end of the call.
     pub fn wait(self) -> Result<Outcome, Error> {
-        let ended = self.wait_out()?;
+        let ended = self.last()?;
         let end = self.lock().end.take();
         end.unwrap_or_else(|| ended.wait_shared())
+    }
+
+    /// Whether the current thread runs a callback of this call, which cannot wait for the call.
+    pub fn calls_back_here(&self) -> bool {
+        self.current().request.works_here()
     }
 
     /// When the timeout of this call ([`crate::Options::timeout`]) passes. A wait for several calls

@@ -28,7 +28,7 @@ mod streams;
 
 pub(crate) use attempt::{After, Attempt, Begun, Continues};
 pub use connection::SharedMemory;
-pub(crate) use connection::{Connection, Request, wait_for_any};
+pub(crate) use connection::{Connection, Key, Request, Watch, wait_for_any};
 pub use durable::{DurableCall, DurableStatus, SubmittedCall};
 pub(crate) use function::Function;
 pub use handle::{Handle, HandleStatus};

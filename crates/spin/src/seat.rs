@@ -8,6 +8,8 @@
 //!   releases the lock and sleeps. After each sleep it checks again.
 //! - A thread that has the seat gives it back while it holds the lock. A thread that stops waiting
 //!   while the seat is free hands it over.
+//! - One thread may watch any number of keys. It takes the keys with news, and stands by before it
+//!   releases the lock and waits. It takes the seat only from threads that stop waiting.
 //!
 //! Invariant: if the seat is free and threads wait, then a thread that has been woken will check
 //! again.
@@ -17,7 +19,7 @@ mod tests;
 
 #[cfg(loom)]
 use loom::thread::{self, Thread};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 #[cfg(not(loom))]
 use std::thread::{self, Thread};
@@ -55,7 +57,8 @@ impl<B: Bell> Waiter<B> {
         self.thread.id() == other.thread.id()
     }
 
-    fn wake(&self) {
+    /// Makes the present wait of the thread return, or else the next one.
+    pub fn wake(&self) {
         match &self.bell {
             Some(bell) => bell.ring(),
             None => self.thread.unpark(),
@@ -77,6 +80,11 @@ impl<B> Clone for Waiter<B> {
 pub struct Seat<K, B> {
     taken: bool,
     waiters: BTreeMap<K, Vec<Waiter<B>>>,
+    /// The keys that one thread watches, and those of them that have news.
+    watched: BTreeSet<K>,
+    news: Vec<K>,
+    /// The thread that watches them, while it waits elsewhere.
+    watcher: Option<Waiter<B>>,
 }
 
 impl<K, B> Default for Seat<K, B> {
@@ -84,6 +92,9 @@ impl<K, B> Default for Seat<K, B> {
         Seat {
             taken: false,
             waiters: BTreeMap::new(),
+            watched: BTreeSet::new(),
+            news: Vec::new(),
+            watcher: None,
         }
     }
 }
@@ -111,7 +122,7 @@ impl<K: Copy + Ord, B: Bell> Seat<K, B> {
             return;
         }
         let Some(mut first) = self.waiters.first_entry() else {
-            return;
+            return self.wake_watcher();
         };
         let waiter = first.get_mut().pop();
         if first.get().is_empty() {
@@ -140,9 +151,13 @@ impl<K: Copy + Ord, B: Bell> Seat<K, B> {
     }
 
     /// Wakes the threads that wait for `key`, because there is news. They remain registered.
-    pub fn tell(&self, key: K) {
+    pub fn tell(&mut self, key: K) {
         for waiter in self.waiters.get(&key).into_iter().flatten() {
             waiter.wake();
+        }
+        if self.watched.contains(&key) {
+            self.news.push(key);
+            self.wake_watcher();
         }
     }
 
@@ -151,12 +166,51 @@ impl<K: Copy + Ord, B: Bell> Seat<K, B> {
         for waiter in self.waiters.remove(&key).unwrap_or_default() {
             waiter.wake();
         }
+        if self.watched.remove(&key) {
+            self.news.push(key);
+            self.wake_watcher();
+        }
     }
 
     /// The same as [`Seat::end`], for every key.
     pub fn end_all(&mut self) {
         for waiter in std::mem::take(&mut self.waiters).into_values().flatten() {
             waiter.wake();
+        }
+        self.news.extend(std::mem::take(&mut self.watched));
+        self.wake_watcher();
+    }
+
+    /// Watches `key` until its end. Only one thread may watch keys.
+    pub fn watch(&mut self, key: K) {
+        self.watched.insert(key);
+    }
+
+    /// Stops watching `key`.
+    pub fn unwatch(&mut self, key: K) {
+        self.watched.remove(&key);
+    }
+
+    /// Takes the watched keys that have news since the last time.
+    pub fn take_news(&mut self) -> Vec<K> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Registers the watching thread, which is about to wait elsewhere. It is woken once: at news
+    /// of a key that it watches, or when the seat is free and no other thread waits.
+    ///
+    /// Returns `false` if there is a reason to look at the state first.
+    pub fn stand_by(&mut self, watcher: Waiter<B>) -> bool {
+        if !self.taken || !self.news.is_empty() {
+            return false;
+        }
+        self.watcher = Some(watcher);
+        true
+    }
+
+    fn wake_watcher(&mut self) {
+        if let Some(watcher) = self.watcher.take() {
+            watcher.wake();
         }
     }
 }

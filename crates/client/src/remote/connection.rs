@@ -26,6 +26,7 @@ mod several;
 mod silence;
 mod state;
 mod transfer;
+mod watch;
 
 pub use memory::SharedMemory;
 pub(crate) use memory::{Pool, Segment};
@@ -33,6 +34,7 @@ pub(crate) use pace::Pace;
 pub(crate) use request::{Reply, Request};
 pub(crate) use several::wait_for_any;
 pub(crate) use transfer::Transfer;
+pub(crate) use watch::{Key, Watch};
 
 use crate::address::Address;
 use crate::error::Error;

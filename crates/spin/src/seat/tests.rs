@@ -193,6 +193,65 @@ fn wait_for_any(lines: &[Arc<Line>; 2], id: u32) {
     }
 }
 
+/// The thread that watches requests of both lines, `Completions::run`. Watches `ids` of the first
+/// line until all have ended.
+fn watch(lines: &[Arc<Line>; 2], ids: &[u32]) {
+    let line = &lines[0];
+    let mut state = line.lock();
+    let mut left = ids.to_vec();
+    left.retain(|id| !state.ended.contains(id));
+    left.iter().for_each(|id| state.seat.watch(*id));
+    drop(state);
+    let mut is_here = false;
+    while !left.is_empty() {
+        let mut state = line.lock();
+        let is_free = is_here || !state.seat.is_taken();
+        if is_free {
+            line.progress(&mut state, u32::MAX);
+        }
+        let news = state.seat.take_news();
+        left.retain(|id| !news.contains(id));
+        if is_free {
+            state.seat.take();
+        }
+        is_here = is_free;
+        if left.is_empty() {
+            break;
+        }
+        let stands_by = is_here || state.seat.stand_by(Waiter::asleep());
+        drop(state);
+        match (is_here, stands_by) {
+            (true, _) => line.host.poll(&[0]),
+            (false, true) => thread::park(),
+            (false, false) => {}
+        }
+    }
+    let mut state = line.lock();
+    if is_here {
+        state.seat.leave();
+    }
+    state.seat.hand_over();
+}
+
+#[test]
+fn the_watching_thread_sees_each_end_and_leaves_nobody_asleep() {
+    model(|| {
+        let lines = Host::lines();
+        let alone = lines[0].clone();
+        let all = lines.clone();
+        let threads = [
+            thread::spawn(move || alone.wait(2)),
+            thread::spawn(move || watch(&all, &[1, 3])),
+        ];
+        lines[0].answer(1);
+        lines[0].answer(2);
+        lines[0].answer(3);
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().expect("no panic"));
+    });
+}
+
 #[test]
 fn every_thread_sees_the_end_of_its_request() {
     model(|| {

@@ -15,7 +15,8 @@ use crate::remote::requests::functions;
 use farcall_rpc_proto::client::Answer;
 use farcall_rpc_proto::{CallId, CallName, FailureKind, Times};
 use farcall_spin::Waiter;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 /// A request under way. If it is dropped before its end, it is given up.
@@ -27,6 +28,8 @@ pub(crate) struct Request {
     pub(super) reply: Option<Reply>,
     /// Why a callback failed.
     failed: Mutex<Option<Error>>,
+    /// The thread that runs a callback of the call.
+    worker: Mutex<Option<ThreadId>>,
     /// The request has ended, so that nobody needs to give it up.
     over: bool,
 }
@@ -62,6 +65,7 @@ impl Request {
             deadline: timeout.map(|timeout| Instant::now() + timeout),
             reply: None,
             failed: Mutex::new(None),
+            worker: Mutex::new(None),
             over: false,
         }
     }
@@ -268,15 +272,24 @@ impl Request {
         })
     }
 
+    /// Does the work that the running function has asked for, if there is any.
+    pub(crate) fn do_work(&self) {
+        if self.has_work(&self.connection.lock()) {
+            self.work();
+        }
+    }
+
     /// Writes the function's output, runs its callback and answers it. If the callback fails, the
     /// call is given up and ends with that error.
     pub(super) fn work(&self) {
         let Some(reply) = &self.reply else { return };
         let callback = self.connection.lock().take_callback(self.id);
+        *self.worker() = Some(std::thread::current().id());
         let answered = self.write(false).and_then(|()| {
             let run = |callbacks: &Callbacks| callback.map(|callback| callbacks.run(callback));
             reply.callbacks.as_deref().and_then(run).transpose()
         });
+        *self.worker() = None;
         match answered {
             Ok(None) => {}
             Ok(Some(answer)) => {
@@ -291,6 +304,15 @@ impl Request {
                 self.cancel();
             }
         }
+    }
+
+    fn worker(&self) -> MutexGuard<'_, Option<ThreadId>> {
+        self.worker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this thread runs a callback of the call at the moment.
+    pub(crate) fn works_here(&self) -> bool {
+        *self.worker() == Some(std::thread::current().id())
     }
 
     /// Writes the function's output.

@@ -167,27 +167,41 @@ fn stand_by(groups: &[Group]) -> bool {
 
 /// Waits at the sockets, or sleeps if other threads are at all of them.
 fn rest(groups: &[Group], left: Option<Duration>, spinning: &mut Wait<'_>) -> Result<(), Error> {
-    let driven = groups.iter().filter(|group| group.driving);
-    let mut entries = Vec::with_capacity(groups.len());
-    let mut left = left;
-    for group in driven {
-        let connection = &*group.connection;
-        let outlook = connection.lock().outlook();
-        left = left.into_iter().chain(outlook.left()).min();
-        entries.push((&connection.socket, &connection.waker, outlook.writing));
-    }
     let connection = &groups[0].connection;
-    if entries.is_empty() {
-        std::thread::park_timeout(left.map_or(NAP, |left| left.min(NAP)));
-        return connection.interrupted();
-    }
-    if entries.iter().all(|(_, _, writing)| !writing) && spinning.look_again() {
+    let driven = groups.iter().filter(|group| group.driving);
+    let driven: Vec<&Connection> = driven.map(|group| &*group.connection).collect();
+    let is_writing = |connection: &&Connection| connection.lock().outlook().writing;
+    if !driven.is_empty() && !driven.iter().any(is_writing) && spinning.look_again() {
         return Ok(());
     }
-    match socket::wait_each(&entries, connection.nap(left)) {
+    let left = match driven.is_empty() {
+        true => Some(left.map_or(NAP, |left| left.min(NAP))),
+        false => connection.nap(left),
+    };
+    match rest_at(&driven, left) {
         Ok(true) => Ok(()),
         Ok(false) => connection.interrupted(),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => connection.interrupted(),
         Err(error) => Err(connection.error(error.into())),
     }
+}
+
+/// Waits at the sockets of these connections, or sleeps if there are none. Returns `false` if
+/// nothing has happened at them.
+pub(super) fn rest_at(driven: &[&Connection], left: Option<Duration>) -> io::Result<bool> {
+    if driven.is_empty() {
+        match left {
+            Some(left) => std::thread::park_timeout(left),
+            None => std::thread::park(),
+        }
+        return Ok(false);
+    }
+    let mut left = left;
+    let mut entries = Vec::with_capacity(driven.len());
+    for connection in driven {
+        let outlook = connection.lock().outlook();
+        left = left.into_iter().chain(outlook.left()).min();
+        entries.push((&connection.socket, &connection.waker, outlook.writing));
+    }
+    socket::wait_each(&entries, left)
 }

@@ -1,0 +1,216 @@
+//! Tells programs with an event loop when calls have ended. One thread of the process waits for all
+//! watched calls, however many there are, and runs their callbacks meanwhile.
+//!
+//! A call is told of exactly once: when it has ended, was given up, or its deadline has passed. The
+//! thread does not take outcomes.
+
+use crate::pending::Pending;
+use crate::remote::{Attempt, Connection, Key, Watch};
+use farcall_spin::Waiter;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// The thread that watches calls. It begins with the first call, and ends when this is dropped.
+#[derive(Default)]
+pub struct Completions {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    inbox: Mutex<Inbox>,
+}
+
+/// What the thread has to look at.
+#[derive(Default)]
+struct Inbox {
+    added: Vec<Call>,
+    stops: bool,
+    /// The thread, while it rests.
+    resting: Option<Waiter<Connection>>,
+}
+
+/// A watched call.
+struct Call {
+    pending: Arc<Pending>,
+    deadline: Option<Instant>,
+    told: Box<dyn FnOnce() + Send>,
+}
+
+impl Completions {
+    /// Calls `told` on another thread, once, as soon as a call has ended or its deadline has
+    /// passed. Callbacks of the call run on that thread too.
+    ///
+    /// # Panics
+    /// If the system cannot start a thread.
+    pub fn tell(
+        &self,
+        pending: &Arc<Pending>,
+        deadline: Option<Instant>,
+        told: impl FnOnce() + Send + 'static,
+    ) {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let call = Call {
+            pending: pending.clone(),
+            deadline: pending.deadline().into_iter().chain(deadline).min(),
+            told: Box::new(told),
+        };
+        self.shared.change(|inbox| inbox.added.push(call));
+        thread.get_or_insert_with(|| {
+            let shared = self.shared.clone();
+            let named = std::thread::Builder::new().name("farcall-calls".to_owned());
+            let begun = named.spawn(move || Attendant::default().run(&shared));
+            begun.expect("a thread can be started")
+        });
+    }
+
+    /// Ends the thread. It tells of no more calls, which stay under way.
+    pub fn stop(&self) {
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(thread) = thread else { return };
+        self.shared.change(|inbox| inbox.stops = true);
+        // A panic has been printed; nobody can do more about it.
+        let _ = thread.join();
+        *self.shared.lock() = Inbox::default();
+    }
+}
+
+impl Drop for Completions {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the inbox, and makes the thread look at it.
+    fn change(&self, change: impl FnOnce(&mut Inbox)) {
+        let mut inbox = self.lock();
+        change(&mut inbox);
+        if let Some(resting) = inbox.resting.take() {
+            resting.wake();
+        }
+    }
+
+    /// Notes that the thread is about to rest. Returns `false` if there is something to look at.
+    fn stand_by(&self, waiter: &Waiter<Connection>) -> bool {
+        let mut inbox = self.lock();
+        let is_empty = inbox.added.is_empty() && !inbox.stops;
+        if is_empty {
+            inbox.resting = Some(waiter.clone());
+        }
+        is_empty
+    }
+}
+
+/// What the thread knows.
+#[derive(Default)]
+struct Attendant {
+    watch: Watch,
+    calls: HashMap<Key, (Call, Arc<Attempt>)>,
+    deadlines: BTreeSet<(Instant, Key)>,
+}
+
+impl Attendant {
+    fn run(mut self, shared: &Shared) {
+        loop {
+            let mut inbox = shared.lock();
+            let (added, stops) = (std::mem::take(&mut inbox.added), inbox.stops);
+            inbox.resting = None;
+            drop(inbox);
+            if stops {
+                break;
+            }
+            added.into_iter().for_each(|call| self.take_on(call));
+            let look = self.watch.look();
+            let is_quiet = look.news.is_empty() && !look.more;
+            look.news.into_iter().for_each(|key| self.on_news(key));
+            if look.more {
+                self.watch.let_others_in();
+            }
+            if !is_quiet || self.expire() {
+                continue;
+            }
+            let waiter = self.watch.waiter();
+            if shared.stand_by(&waiter) && self.watch.stand_by(&waiter) {
+                let next = self.deadlines.first();
+                let left = next.map(|(end, _)| end.saturating_duration_since(Instant::now()));
+                self.watch.rest(left);
+            }
+        }
+        self.watch.release();
+    }
+
+    /// Watches a call, or tells of it if it has ended.
+    fn take_on(&mut self, call: Call) {
+        loop {
+            let attempt = call.pending.current();
+            let Some(key) = self.watch.add(&attempt.request) else {
+                if call.pending.has_ended() {
+                    return (call.told)();
+                }
+                // It continues with another attempt.
+                continue;
+            };
+            if let Some(deadline) = call.deadline {
+                self.deadlines.insert((deadline, key));
+            }
+            self.calls.insert(key, (call, attempt));
+            return;
+        }
+    }
+
+    /// Does what a call asks for, or looks how it goes on.
+    fn on_news(&mut self, key: Key) {
+        let Some((_, attempt)) = self.calls.get(&key) else {
+            return;
+        };
+        if attempt.request.has_ended() {
+            if let Some(call) = self.forget(key) {
+                self.take_on(call);
+            }
+            return;
+        }
+        // A callback may take long. Other threads may use the sockets meanwhile.
+        let attempt = attempt.clone();
+        self.watch.release();
+        attempt.request.do_work();
+    }
+
+    /// Tells of calls whose deadlines have passed. Returns whether there were any.
+    fn expire(&mut self) -> bool {
+        let now = Instant::now();
+        let mut any = false;
+        while let Some((_, key)) = self
+            .deadlines
+            .first()
+            .copied()
+            .filter(|(end, _)| *end <= now)
+        {
+            any = true;
+            if let Some(call) = self.forget(key) {
+                (call.told)();
+            }
+        }
+        any
+    }
+
+    fn forget(&mut self, key: Key) -> Option<Call> {
+        let (call, _) = self.calls.remove(&key)?;
+        if let Some(deadline) = call.deadline {
+            self.deadlines.remove(&(deadline, key));
+        }
+        self.watch.remove(key);
+        Some(call)
+    }
+}

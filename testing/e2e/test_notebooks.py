@@ -1,0 +1,50 @@
+"""What notebooks show of functions, calls, durable calls and estimates."""
+
+import nbclient
+import nbformat
+import pytest
+from servers import FAULTS
+
+IDL = f"""\
+Module test;
+Library "{FAULTS}/libfarcall_faults.so";
+Define nap(IN int ms, OUT int *slept) "Sleep & wake" Calls "C" fault_sleep(ms, slept);
+Define segfault(IN int n) "Crash" Calls "C" fault_segfault(n);
+"""
+
+
+def shown(cells):
+    """The HTML that each cell shows last; `None` where it shows none."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nbclient.NotebookClient(notebook, timeout=60).execute()
+    outputs = [cell.outputs[-1] if cell.outputs else {} for cell in notebook.cells]
+    return [output.get("data", {}).get("text/html") for output in outputs]
+
+
+@pytest.fixture
+def server(start, tmp_path):
+    """A server with one function."""
+    path = tmp_path / "nap.idl"
+    path.write_text(IDL)
+    return start(path, options=["--state", tmp_path / "state"])
+
+
+def test_a_notebook_shows_objects_of_farcall(server):
+    _, function, waiting, ended, wrong, cancelled, durable, estimate = shown([
+        f"import farcall; server = farcall.connect({server.address!r})\n"
+        'nap = server.function("nap")',
+        "nap",
+        "call = nap.call_async(60_000); call",
+        "call.cancel(); call = nap.call_async(1); call.result(); call",
+        'call = server.function("segfault").call_async(1)\nwhile not call.done(): pass\ncall',
+        "call = nap.call_async(60_000); call.cancel(); call",
+        "job = nap.submit(1); job.fetch(); job",
+        "nap.estimate(1)",
+    ])  # fmt: skip
+    assert "nap(ms" in function and "Sleep &amp; wake" in function
+    assert "<b>running</b>" in waiting or "<b>waiting</b>" in waiting
+    assert "EXEC" in ended and "slept=1" in ended
+    assert "<b>LibraryError</b>" in wrong
+    assert "cancelled" in cancelled
+    assert "<b>done</b>" in durable and "submitted" in durable
+    assert "predicted" in estimate and "memory" in estimate
