@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A running `benches/contenders.py` or `benches/call/client.c`.
+/// A running `benches/contenders.py`, `benches/reach.py` or `benches/call/client.c`.
 pub(crate) struct Contender {
     process: Child,
     requests: Option<ChildStdin>,
@@ -18,9 +18,23 @@ impl Contender {
     /// Starts a Python contender. The arguments are its name in `benches/contenders.py`, and the
     /// address of the server if it is one of our clients.
     pub(crate) fn python(python: &Path, arguments: &[&str]) -> Result<Contender, Failure> {
+        Contender::script(python, "benches/contenders.py", arguments)
+    }
+
+    /// Starts a contender of another Python script; the first argument is its name.
+    pub(crate) fn script(
+        python: &Path,
+        script: &str,
+        arguments: &[&str],
+    ) -> Result<Contender, Failure> {
         let mut command = Command::new(python);
-        command.arg("benches/contenders.py").args(arguments);
+        command.arg(script).args(arguments);
         Contender::start(command, arguments.first().copied().unwrap_or_default())
+    }
+
+    /// Seconds of a round of a contender that has one kind of work.
+    pub(crate) fn work(&mut self) -> Result<f64, Failure> {
+        self.ask("")
     }
 
     /// Starts the C contender, which `make build` puts beside this program.

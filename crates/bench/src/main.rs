@@ -12,6 +12,7 @@ mod load;
 mod papers;
 mod program;
 mod raw;
+mod reach;
 mod reservation;
 mod signals;
 mod table;
@@ -52,6 +53,7 @@ enum Command {
     Transaction(transaction::Arguments),
     Reservation(reservation::Arguments),
     Twin(twin::Arguments),
+    Reach(reach::Arguments),
     #[command(hide = true)]
     Element(gang::element::Arguments),
 }
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Transaction(arguments) => transaction::run(&arguments),
         Command::Reservation(arguments) => reservation::run(&arguments),
         Command::Twin(arguments) => twin::run(&arguments),
+        Command::Reach(arguments) => reach::run(&arguments),
         Command::Element(arguments) => gang::element::run(&arguments),
     };
     match result {

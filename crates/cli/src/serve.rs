@@ -7,7 +7,7 @@ use crate::{notify, web};
 use clap::Args;
 use farcall_access::Tls;
 use farcall_client::{Address, Credentials, Options};
-use farcall_library::Catalog;
+use farcall_library::{Catalog, pickled_functions};
 use farcall_metrics::{Answer, Text};
 use farcall_server::member::Member;
 use farcall_server::{Config, Policy, Readings, Server};
@@ -27,12 +27,13 @@ use std::thread::JoinHandle;
   farcall serve libraries/*.idl --listen 0.0.0.0:3717 --workers 4
   farcall serve libraries/lapack.idl --listen 0.0.0.0:3717 --tls certificates --tokens tokens
   farcall serve my.idl --policy sjf --pes 8 --threads 2
+  farcall serve --pickled --tokens tokens --listen 0.0.0.0:3717   # for farcall.Executor
   farcall serve my.idl --metaserver meta://host:3718 --listen 0.0.0.0:0
   farcall serve my.idl --takeover --state DIR     # replaces the server that runs there
   farcall serve my.idl --unix /tmp/farcall.sock --listen 127.0.0.1:0")]
 pub(crate) struct Arguments {
     /// Interface files, or Python modules with functions that @farcall.library marks
-    #[arg(required = true, value_name = "IDL")]
+    #[arg(required_unless_present_any = ["pickled", "config"], value_name = "IDL")]
     files: Vec<PathBuf>,
     /// Address to listen on; may be given several times. Port 0 picks a free port [default:
     /// 127.0.0.1:3717]
@@ -105,6 +106,9 @@ pub(crate) struct Arguments {
     /// Compile and run the C code in the interface files
     #[arg(long)]
     allow_code: bool,
+    /// Run Python functions that users send, for `farcall.Executor`
+    #[arg(long)]
+    pickled: bool,
     /// Metaserver to join; may be given several times. The server identifies itself with
     /// FARCALL_TOKEN, or with FARCALL_CERT and FARCALL_KEY; FARCALL_CA names a file with the
     /// certificates of the authorities that it trusts
@@ -136,7 +140,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         })?;
     }
     let page = web::bind(config.web, config.tls.as_ref())?;
-    let catalog = Catalog::load(&arguments.files).map_err(Failure::failed)?;
+    let catalog = Catalog::load(&files(&arguments, &config)?).map_err(Failure::failed)?;
     let program = std::env::current_exe()?;
     let before = config.takeover.then(|| running(&config)).transpose()?;
     let mut server = Server::bind(config, catalog, (program, vec!["worker".to_string()]))
@@ -295,7 +299,22 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     workers.time_limit_s = arguments.time_limit.unwrap_or(workers.time_limit_s);
     workers.sandbox &= !arguments.no_sandbox;
     config.allow_code |= arguments.allow_code;
+    config.python.pickled |= arguments.pickled;
     Ok(config)
+}
+
+/// The interface files and Python modules to serve.
+fn files(arguments: &Arguments, config: &Config) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = arguments.files.clone();
+    if config.python.pickled {
+        files.push(pickled_functions().map_err(Failure::failed)?);
+    }
+    if files.is_empty() {
+        let text = "there is nothing to serve: name an interface file or a Python module, or add \
+                    --pickled";
+        return Err(Failure::usage(text));
+    }
+    Ok(files)
 }
 
 /// Whether some of the interface files are in a folder.

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     local: u16,
     /// Interface files that each server serves
-    #[arg(required = true, value_name = "IDL")]
+    #[arg(required_unless_present = "pickled", value_name = "IDL")]
     files: Vec<PathBuf>,
     /// Address of the metaserver; port 0 picks a free port [default: 127.0.0.1:3718]
     #[arg(long, value_name = "ADDR")]
@@ -55,6 +55,9 @@ pub(crate) struct Arguments {
     /// Compile and run the C code in the interface files
     #[arg(long)]
     allow_code: bool,
+    /// Run Python functions that users send, for `farcall.Executor`
+    #[arg(long)]
+    pickled: bool,
     /// What each process logs on standard error: error, warn, info, debug or trace
     #[arg(
         long,
@@ -130,6 +133,7 @@ fn server(arguments: &Arguments, metaserver: &str) -> Vec<String> {
     ];
     words.extend(fixed.map(str::to_string));
     words.extend(arguments.allow_code.then(|| "--allow-code".to_string()));
+    words.extend(arguments.pickled.then(|| "--pickled".to_string()));
     let counts = [
         ("--pes", arguments.pes.map(|pes| pes.to_string())),
         (

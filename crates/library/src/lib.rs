@@ -32,6 +32,8 @@ pub use identity::Identity;
 pub use invoke::InvokeError;
 pub use loader::LoadError;
 pub use parallel::Processes;
-pub use source::{Source, SourceError, python_connector, python_flight, python_worker};
+pub use source::{
+    Source, SourceError, pickled_functions, python_connector, python_flight, python_worker,
+};
 pub use threads::{THREAD_VARIABLES, Threads};
 pub use xerbla::WrongArgument;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use thiserror::Error;
 
-pub use python::{python_connector, python_flight, python_worker};
+pub use python::{pickled_functions, python_connector, python_flight, python_worker};
 
 /// An interface file in the form that the parser takes.
 #[derive(Clone, Debug)]

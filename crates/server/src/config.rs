@@ -68,8 +68,18 @@ pub struct Config {
     pub queue: Queue,
     /// Functions of several processes.
     pub parallel: Parallel,
+    /// Functions of Python.
+    pub python: Python,
     /// Whether IDL files may contain C text, which is compiled and run.
     pub allow_code: bool,
+}
+
+/// Functions of Python.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Python {
+    /// Whether users may run Python functions that they send.
+    pub pickled: bool,
 }
 
 /// Which call computes next, and on how many processor elements.
@@ -205,6 +215,7 @@ impl Config {
             ("tls", self.tls != other.tls),
             ("queue", self.queue != other.queue),
             ("parallel", self.parallel != other.parallel),
+            ("python", self.python != other.python),
             ("allow_code", self.allow_code != other.allow_code),
         ];
         let different = sections.into_iter().filter(|(_, differs)| *differs);

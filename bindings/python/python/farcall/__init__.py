@@ -23,6 +23,7 @@ from ._errors import (
     TimeoutError,  # noqa: A004
     UnknownFunction,
 )
+from ._executor import Executor
 from ._memory import empty
 from ._native import (
     CallStatus,
@@ -70,6 +71,7 @@ __all__ = [
     "DurableStatus",
     "Error",
     "Estimate",
+    "Executor",
     "Expected",
     "FileError",
     "FileNotFoundError",

@@ -114,6 +114,9 @@ def main(arguments: Sequence[str]) -> int:
             except CallError as error:
                 sys.stderr.write(f"{error}\n")
                 return 1
+        case ["where", name]:
+            found = importlib.util.find_spec(name)
+            sys.stdout.write(f"{found.origin if found else ''}\n")
         case ["worker"]:
             _native.run_worker(bind)
         case _:

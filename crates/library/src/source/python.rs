@@ -6,11 +6,14 @@ use super::SourceError;
 use farcall_idl::MAX_DOCUMENT;
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The module of the `farcall` package that lists the declared functions and runs them.
 const MODULE: &str = "farcall._worker";
+
+/// The module of the `farcall` package whose functions run pickled functions.
+const PICKLED: &str = "farcall._pickled.python";
 
 /// The module of the `farcall` package that reads sources.
 const CONNECTOR: &str = "farcall._connector";
@@ -49,11 +52,25 @@ pub fn python_flight() -> (OsString, Vec<String>) {
     (interpreter(), arguments.map(str::to_string).into())
 }
 
+/// The Python module whose functions run functions that users send.
+///
+/// # Errors
+/// Python or the farcall package is missing.
+pub fn pickled_functions() -> Result<PathBuf, SourceError> {
+    let path = ask("where", Path::new(PICKLED))?;
+    Ok(PathBuf::from(path.trim_end()))
+}
+
 /// The interfaces that a module declares.
 pub(crate) fn declarations(path: &Path) -> Result<String, SourceError> {
+    ask("declare", path)
+}
+
+/// Asks the package about a module.
+fn ask(question: &str, path: &Path) -> Result<String, SourceError> {
     let interpreter = interpreter();
     let output = Command::new(&interpreter)
-        .args(["-m", MODULE, "declare"])
+        .args(["-m", MODULE, question])
         .arg(path)
         .stdin(Stdio::null())
         .output();

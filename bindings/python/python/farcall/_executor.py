@@ -1,0 +1,396 @@
+"""Python functions on servers, as `concurrent.futures` has them."""
+
+import collections
+import concurrent.futures
+import hashlib
+import json
+import pickle
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ._errors import ConnectionError as LostError
+from ._errors import Error, LibraryError, UnknownFunction
+from ._group import Cost, next_group, share
+from ._native import Function, Future, Handle, Server, connect
+from ._pickled import (
+    LEAST_BLOCK,
+    MOST_BLOCKS,
+    RemoteTraceback,
+    Task,
+    dump,
+    load,
+    own_modules,
+    used_packages,
+    versions,
+)
+
+# Most tasks of a call. Seconds from which tasks count as long: the time between two of them does
+# not matter then, and a server without work can take them.
+_MOST_TASKS = 256
+_LONG_S = 0.05
+# Bytes of blocks that a server keeps for an executor.
+_KEPT_BYTES = 4 << 30
+
+
+class Executor(concurrent.futures.Executor):
+    """Runs Python functions on servers.
+
+    with farcall.Executor("meta://cluster:3718") as executor:
+        squares = list(executor.map(lambda x: x * x, range(1000)))
+
+    `servers` is an address or a connection of a server or a metaserver, or a list of them; without
+    it, the address is found as by `farcall.connect`. The servers must run functions that users
+    send: `farcall serve --pickled`. They must have the same minor version of Python. For imported
+    packages with other versions there, the executor warns.
+
+    A task and its result are pickled with cloudpickle, so that lambdas, functions of a notebook and
+    those of the program's own modules work. Arrays and other contiguous parts of 64 KiB or more are
+    sent to a server once, by their contents, and are read-only in the task.
+
+    If a server is lost, its tasks run again at another one, at most `retries` times. A task may
+    thus run twice. When the executor ends, so do the tasks that were not waited for.
+    """
+
+    def __init__(
+        self,
+        servers: str | Server | Iterable[str | Server] | None = None,
+        *,
+        retries: int = 2,
+    ) -> None:
+        """Connects to the servers, and compares their versions of Python and packages."""
+        self._pickler = _cloudpickle()
+        self._modules = 0
+        self._retries = retries
+        self._changed = threading.Condition()
+        self._waiting: collections.deque[_Work] = collections.deque()
+        self._unfinished = 0
+        self._is_shut = False
+        self._failure: BaseException | None = None
+        self._sites = [_Site(server, function) for server, function in _found(servers)]
+        _compare(self._sites)
+        self._thread = threading.Thread(target=self._serve, name="farcall.Executor", daemon=True)
+        self._thread.start()
+
+    @property
+    def _max_workers(self) -> int:
+        """The number of tasks that run at once, under the name that Dask reads."""
+        return sum(site.pes for site in self._sites) or 1
+
+    def submit(
+        self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> concurrent.futures.Future[Any]:
+        """Runs `fn(*args, **kwargs)` at a server. The arguments are read before this returns."""
+        work = self._work(fn, args, kwargs)
+        with self._changed:
+            if self._is_shut:
+                raise RuntimeError("cannot submit to an executor after its shutdown")
+            if not self._sites:
+                raise self._broken()
+            self._waiting.append(work)
+            self._unfinished += 1
+            self._changed.notify_all()
+        return work.future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Takes no more tasks, and waits until all have ended.
+
+        With `cancel_futures`, tasks that have not begun are cancelled.
+        """
+        with self._changed:
+            self._is_shut = True
+            dropped = list(self._waiting) if cancel_futures else []
+            if cancel_futures:
+                self._waiting.clear()
+            self._unfinished -= len(dropped)
+            self._changed.notify_all()
+        for work in dropped:
+            work.future.cancel()
+            work.future.set_running_or_notify_cancel()
+        if wait:
+            self._thread.join()
+
+    def _work(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> "_Work":
+        blocks: list[_Block] = []
+
+        def is_small(buffer: pickle.PickleBuffer) -> bool:
+            with buffer.raw() as view:
+                if view.nbytes < LEAST_BLOCK or len(blocks) == MOST_BLOCKS:
+                    return True
+                blocks.append(_Block(view))
+            return False
+
+        if len(sys.modules) != self._modules:
+            self._modules = len(sys.modules)
+            for module in own_modules():
+                self._pickler.register_pickle_by_value(module)
+        pickled = self._pickler.dumps((fn, args, kwargs), protocol=5, buffer_callback=is_small)
+        return _Work(Task(pickled, tuple(block.digest for block in blocks)), blocks)
+
+    def _serve(self) -> None:
+        """Hands the tasks to the servers."""
+        while True:
+            with self._changed:
+                while (call := self._next()) is None:
+                    if self._is_shut and self._unfinished == 0:
+                        return
+                    self._changed.wait()
+            self._start(call)
+
+    def _next(self) -> "_Call | None":
+        """The next call, if a server is free."""
+        free = [site for site in self._sites if site.under_way < site.limit]
+        if not free or not self._waiting:
+            return None
+        site = min(free, key=lambda site: site.under_way / site.pes)
+        size = self._size(site)
+        works: list[_Work] = []
+        blocks: dict[bytes, _Block] = {}
+        while self._waiting and len(works) < size:
+            work = self._waiting[0]
+            wanted = blocks | {block.digest: block for block in work.blocks}
+            if works and (work.is_alone or works[0].is_alone or len(wanted) > MOST_BLOCKS):
+                break
+            self._waiting.popleft()
+            if not work.begin():
+                self._unfinished -= 1
+                continue
+            works.append(work)
+            blocks = wanted
+        if not works:
+            return None
+        site.under_way += 1
+        return _Call(site, works, list(blocks.values()), alone=site.under_way == 1)
+
+    def _size(self, site: "_Site") -> int:
+        group = site.cost.group(_MOST_TASKS)
+        part = share(site.cost, [other.cost for other in self._sites]) / site.pes
+        return next_group(group, len(self._waiting), part)
+
+    def _start(self, call: "_Call") -> None:
+        try:
+            call.start(self._ended)
+        except Exception as error:
+            self._failed(call, error)
+
+    def _ended(self, call: "_Call", future: Future) -> None:
+        """Takes the results of a call, on the thread that waits for calls."""
+        try:
+            future.result()
+            results = load(bytes(call.reply))
+        except BaseException as error:
+            self._failed(call, error)
+            return
+        for work, (is_error, pickled) in zip(call.works, results, strict=True):
+            work.end(is_error, pickled)
+        times = future.times
+        with self._changed:
+            if times is not None:
+                left = times.total - times.exec
+                call.site.cost.learn(len(call.works), left, times.exec, alone=call.alone)
+            self._release(call, len(call.works))
+
+    def _failed(self, call: "_Call", error: BaseException) -> None:
+        """A call has failed. If another server or a task of the call may be the cause, again."""
+        over: list[_Work] = []
+        with self._changed:
+            is_lost = isinstance(error, LostError)
+            if is_lost and call.site in self._sites:
+                self._sites.remove(call.site)
+                self._failure = error
+            for work in call.works:
+                work.tries += is_lost
+                crashed = isinstance(error, LibraryError) and len(call.works) > 1
+                again = (is_lost and work.tries <= self._retries and self._sites) or crashed
+                if again:
+                    work.is_alone |= crashed
+                    self._waiting.appendleft(work)
+                else:
+                    over.append(work)
+            if not self._sites:
+                over.extend(work for work in self._waiting if work not in over)
+                self._waiting.clear()
+            self._release(call, len(over))
+        for work in over:
+            work.fail(error)
+
+    def _release(self, call: "_Call", ended: int) -> None:
+        call.site.under_way -= 1
+        self._unfinished -= ended
+        self._changed.notify_all()
+
+    def _broken(self) -> Exception:
+        text = f"the executor has lost all its servers: {self._failure}"
+        return concurrent.futures.BrokenExecutor(text)
+
+
+class _Block:
+    """A large part of the arguments of a task."""
+
+    def __init__(self, view: memoryview) -> None:
+        self.data = np.frombuffer(view, np.uint8).copy()
+        self.digest = hashlib.blake2b(self.data.data, digest_size=20).digest()
+
+
+class _Work:
+    """A task and its future."""
+
+    def __init__(self, task: Task, blocks: list[_Block]) -> None:
+        self.task = task
+        self.blocks = blocks
+        self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self.tries = 0
+        self.is_alone = False
+
+    def begin(self) -> bool:
+        """Whether the task shall run: it was not cancelled."""
+        return self.future.running() or self.future.set_running_or_notify_cancel()
+
+    def end(self, is_error: bool, pickled: bytes) -> None:
+        try:
+            value = load(pickled)
+        except BaseException as error:
+            self.fail(error)
+            return
+        if is_error:
+            raised, text = value
+            raised.__cause__ = RemoteTraceback(text)
+            self.future.set_exception(raised)
+        else:
+            self.future.set_result(value)
+
+    def fail(self, error: BaseException) -> None:
+        if self.begin():
+            self.future.set_exception(error)
+
+
+class _Site:
+    """A server, and what the executor knows of it."""
+
+    def __init__(self, server: Server, function: Function) -> None:
+        self.server = server
+        self.function = function
+        estimate = function.estimate(**_arguments(b"", []), reply=print)
+        self.pes = estimate.processor_elements or 1
+        self.under_way = 0
+        self.cost = Cost()
+        self._kept: collections.OrderedDict[bytes, Handle] = collections.OrderedDict()
+
+    @property
+    def limit(self) -> int:
+        """Calls under way: one for each processor element, and as many that travel."""
+        entry_s = self.cost.entry_s
+        return self.pes if entry_s is None or entry_s >= _LONG_S else 2 * self.pes
+
+    def keep(self, block: _Block) -> Handle:
+        """The block at the server, which gets it once."""
+        handle = self._kept.get(block.digest)
+        if handle is None:
+            self._kept[block.digest] = handle = self.server.put(block.data)
+            while len(self._kept) > 1 and sum(h.nbytes for h in self._kept.values()) > _KEPT_BYTES:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(block.digest)
+        return handle
+
+
+class _Call:
+    """Tasks that run one after another in one call."""
+
+    def __init__(
+        self, site: _Site, works: list[_Work], blocks: list[_Block], *, alone: bool
+    ) -> None:
+        self.site = site
+        self.works = works
+        self.alone = alone
+        self.reply = bytearray()
+        self._blocks = blocks
+        # The server keeps them until the call has ended.
+        self._handles: list[Handle] = []
+
+    def start(self, ended: Callable[["_Call", Future], None]) -> None:
+        """Starts the call, and has `ended` called when it is done."""
+        self._handles = [self.site.keep(block) for block in self._blocks]
+        digests = [block.digest for block in self._blocks]
+        tasks = dump(([work.task for work in self.works], digests))
+        arguments = _arguments(tasks, self._handles)
+        future = self.site.function.call_async(**arguments, reply=self._take)
+        future.add_done_callback(lambda future: ended(self, future))
+
+    def _take(self, *piece: Any) -> None:
+        self.reply += piece[1].tobytes()
+
+
+def _arguments(tasks: bytes, blocks: list[Handle]) -> dict[str, Any]:
+    data = np.frombuffer(tasks, np.uint8)
+    nothing = np.empty(0, np.uint8)
+    arguments: dict[str, Any] = {"size": data.size, "tasks": data}
+    for place in range(MOST_BLOCKS):
+        block = blocks[place] if place < len(blocks) else None
+        arguments[f"size{place}"] = 0 if block is None else block.nbytes
+        arguments[f"block{place}"] = nothing if block is None else block
+    return arguments
+
+
+def _cloudpickle() -> Any:
+    try:
+        import cloudpickle  # noqa: PLC0415
+    except ImportError:
+        text = "farcall.Executor needs cloudpickle (pip install cloudpickle), also at the servers"
+        raise ImportError(text) from None
+    return cloudpickle
+
+
+def _found(
+    servers: str | Server | Iterable[str | Server] | None,
+) -> list[tuple[Server, Function]]:
+    """The servers that run functions of users, each once."""
+    listed: list[str | Server | None] = (
+        [servers] if servers is None or isinstance(servers, str | Server) else list(servers)
+    )
+    if not listed:
+        raise ValueError("no server is given")
+    found: dict[str, tuple[Server, Function]] = {}
+    for one in listed:
+        known = one if isinstance(one, Server) else connect(one)
+        try:
+            function = known.function("python/run")
+        except UnknownFunction:
+            raise Error(
+                f"{known.address} does not run Python functions that users send; its operator "
+                "allows it with `farcall serve --pickled`, or `pickled = true` below [python]"
+            ) from None
+        for server, own in function._everywhere():
+            found.setdefault(server.address, (server, own))
+    return list(found.values())
+
+
+def _compare(sites: list[_Site]) -> None:
+    """Compares the versions of Python and of packages, here and at the servers."""
+    packages = sorted({*used_packages(), "cloudpickle"})
+    here = versions(packages)
+    for site in sites:
+        told: list[str] = []
+        check = site.server.function("python/versions")
+        check(packages=json.dumps(packages), tell=told.append)
+        there: dict[str, str] = json.loads(told[0])
+        if _minor(here["Python"]) != _minor(there["Python"]):
+            raise Error(
+                f"{site.server.address} has Python {there['Python']}, and this program has "
+                f"{here['Python']}: functions can be sent only within one minor version"
+            )
+        others = [
+            f"{name} {there.get(name, 'none')} instead of {version}"
+            for name, version in here.items()
+            if name != "Python" and there.get(name) != version
+        ]
+        if others:
+            text = f"{site.server.address} has other packages: {', '.join(others)}"
+            warnings.warn(text, stacklevel=3)
+
+
+def _minor(version: str) -> list[str]:
+    return version.split(".")[:2]

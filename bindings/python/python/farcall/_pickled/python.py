@@ -1,0 +1,78 @@
+"""The functions of the module `python`, which run functions that users send.
+
+A server serves them where the operator has set `[python] pickled = true`.
+"""
+
+import collections
+import inspect
+import json
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+import farcall
+from farcall._pickled import MOST_BLOCKS, PARAMETERS, PIECE, Result, Task, dump, load, versions
+
+# The blocks that this process keeps for later tasks; the last one used is at the end.
+_KEPT_BYTES = 1 << 30
+_kept: collections.OrderedDict[bytes, bytes] = collections.OrderedDict()
+
+
+@farcall.library("versions(IN string packages, tell(IN string versions))")
+def _versions(packages: str, tell: Callable[[str], None]) -> None:
+    """Tell the versions of Python and of packages."""
+    tell(json.dumps(versions(json.loads(packages))))
+
+
+def _run(tasks: Any, *rest: Any) -> None:
+    """Run pickled functions."""
+    *blocks, reply = rest
+    listed, digests = load(tasks.tobytes())
+    for digest, block in zip(digests, blocks, strict=False):
+        _keep(digest, block)
+    results = np.frombuffer(dump([_result(Task(*task)) for task in listed]), np.uint8)
+    for start in range(0, results.size, PIECE):
+        piece = results[start : start + PIECE]
+        reply(piece.size, piece)
+
+
+# Which parameters the function takes, by name.
+_taken = ["tasks", *(f"block{place}" for place in range(MOST_BLOCKS)), "reply"]
+_run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in _taken]
+)
+farcall.library(f"run({PARAMETERS})")(_run)
+
+
+def _keep(digest: bytes, block: np.ndarray[Any, Any]) -> None:
+    """Copies a block, because the memory of a call does not outlive it."""
+    if digest not in _kept:
+        _kept[digest] = block.tobytes()
+    _kept.move_to_end(digest)
+    while len(_kept) > 1 and sum(map(len, _kept.values())) > _KEPT_BYTES:
+        _kept.popitem(last=False)
+
+
+def _result(task: Task) -> Result:
+    try:
+        blocks = [_kept[digest] for digest in task.blocks]
+        function, args, kwargs = load(task.pickled, blocks)
+        return Result(False, cloudpickle.dumps(function(*args, **kwargs), protocol=5))
+    except BaseException as error:
+        text = "".join(traceback.format_exception(error))
+        # The objects in the frames of the task must not outlive it.
+        traceback.clear_frames(error.__traceback__)
+        return Result(True, _pickled_error(error, text))
+
+
+def _pickled_error(error: BaseException, text: str) -> bytes:
+    """The error with its traceback. An error that cannot be pickled comes as its text."""
+    try:
+        pickled: bytes = cloudpickle.dumps((error, text), protocol=5)
+        load(pickled)
+    except Exception:
+        return dump((RuntimeError(f"{type(error).__name__}: {error}"), text))
+    return pickled

@@ -1,0 +1,221 @@
+"""Python functions on servers, as `concurrent.futures` has them."""
+
+import concurrent.futures
+import os
+import subprocess
+import threading
+import time
+
+import farcall
+import farcall.joblib
+import joblib
+import numpy as np
+import pytest
+from farcall import _executor
+from servers import FARCALL, ServerProcess, metaserver, wait_until
+
+
+@pytest.fixture(scope="module")
+def remote():
+    """A server of two processor elements that runs functions of users."""
+    server = ServerProcess(options=["--pickled", "--pes", "2"])
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def executor(remote):
+    """An executor on it."""
+    with farcall.Executor(remote.address) as executor:
+        yield executor
+
+
+def test_functions_and_lambdas_run_at_the_server(executor):
+    offset = 10
+    assert executor.submit(os.getpid).result() != os.getpid()
+    squares = executor.map(lambda x, y: x * y + offset, range(50), range(50))
+    assert list(squares) == [x * x + offset for x in range(50)]
+    assert executor.submit(dict, a=1, b=[2, "three"]).result() == {"a": 1, "b": [2, "three"]}
+    assert isinstance(executor, concurrent.futures.Executor) and executor._max_workers == 2
+
+
+def test_wait_and_as_completed_know_its_futures(executor):
+    goes_on = threading.Event()
+    futures = [executor.submit(time.sleep, 0.01 * n) for n in (20, 1, 10)]
+    futures[1].add_done_callback(lambda _: goes_on.set())
+    done, _ = concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_COMPLETED)
+    assert done and all(future.done() for future in done)
+    assert goes_on.wait(30)
+    assert set(concurrent.futures.as_completed(futures)) == set(futures)
+    assert not concurrent.futures.wait(futures).not_done
+
+
+class RefusedError(Exception):
+    """An error with two arguments."""
+
+    def __init__(self, code, text):
+        super().__init__(code, text)
+        self.code = code
+
+
+def fail(code):
+    raise RefusedError(code, "no")
+
+
+def hide():
+    class OwnError(Exception):
+        def __reduce__(self):
+            raise TypeError("not for others")
+
+    raise OwnError("hidden")
+
+
+def test_errors_come_back_with_their_traceback(executor):
+    with pytest.raises(RefusedError) as raised:
+        executor.submit(fail, 7).result()
+    assert raised.value.code == 7
+    assert "in fail" in str(raised.value.__cause__)
+    with pytest.raises(TypeError, match="pickle"):
+        executor.submit(threading.Lock).result()
+    with pytest.raises(RuntimeError, match="OwnError: hidden"):
+        executor.submit(hide).result()
+    with pytest.raises(TypeError, match="pickle"):
+        executor.submit(threading.Lock())
+    with pytest.raises(SystemExit):
+        executor.submit(exit, 3).result()
+    assert executor.submit(int, "5").result() == 5
+
+
+def test_a_crash_fails_its_own_task_alone(executor):
+    executor.map(abs, range(100))
+    futures = [
+        executor.submit(os.abort if n == 17 else abs, *([] if n == 17 else [n])) for n in range(40)
+    ]
+    for n, future in enumerate(futures):
+        if n == 17:
+            with pytest.raises(farcall.LibraryError, match=r"SIGABRT|abort"):
+                future.result()
+        else:
+            assert future.result() == n
+
+
+def test_large_arrays_are_sent_once(remote):
+    x = np.random.default_rng(1).random(1 << 17)
+    server = farcall.connect(remote.address)
+    with farcall.Executor(server) as executor:
+        assert executor.submit(np.sum, x).result() == pytest.approx(x.sum())
+        before = len(server.handles())
+        sums = [executor.submit(lambda a, n: float(a[n]), x, n) for n in range(30)]
+        assert [future.result() for future in sums] == list(x[:30])
+        assert executor.submit(lambda a: a.flags.writeable, x).result() is False
+        assert len(server.handles()) == before
+        x[0] = 5
+        assert executor.submit(lambda a: float(a[0]), x).result() == 5
+        many = [np.full(1 << 14, float(n)) for n in range(20)]
+        total = executor.submit(lambda arrays: sum(float(a[3]) for a in arrays), many)
+        assert total.result() == sum(range(20))
+
+
+def test_large_results_come_back(executor):
+    result = executor.submit(np.arange, 700_000.0).result()
+    assert (result == np.arange(700_000.0)).all() and result.flags.writeable
+
+
+def test_tasks_are_cancelled_before_they_begin(remote):
+    executor = farcall.Executor(remote.address)
+    futures = [executor.submit(time.sleep, 0.2) for _ in range(20)]
+    assert futures[-1].cancel()
+    wait_until(futures[0].running, what="the first task")
+    executor.shutdown(cancel_futures=True)
+    assert all(future.done() for future in futures) and not futures[0].cancelled()
+    assert sum(future.cancelled() for future in futures) > 5
+    with pytest.raises(RuntimeError, match="shutdown"):
+        executor.submit(abs, 1)
+
+
+def test_tasks_of_a_lost_server_run_at_another(start):
+    servers = [start(options=["--pickled", "--pes", "1"]) for _ in range(2)]
+    with farcall.Executor([server.address for server in servers]) as executor:
+        assert executor._max_workers == 2
+        futures = [executor.submit(lambda n: (time.sleep(0.05), n)[1], n) for n in range(40)]
+        futures[1].result()
+        servers[0].process.kill()
+        assert [future.result() for future in futures] == list(range(40))
+        servers[1].process.kill()
+        with pytest.raises((farcall.ConnectionError, concurrent.futures.BrokenExecutor)):
+            executor.submit(abs, -1).result()
+        with pytest.raises(concurrent.futures.BrokenExecutor, match="lost all"):
+            wait_until(lambda: executor.submit(abs, -1).result() and None)
+
+
+def test_a_metaserver_tells_all_its_servers(start):
+    with metaserver() as address:
+        for _ in range(2):
+            start(options=["--pickled", "--pes", "1", "--metaserver", address])
+
+        def both():
+            try:
+                return len(farcall.connect(address).function("python/run")._everywhere()) == 2
+            except farcall.Error:
+                return False
+
+        wait_until(both, what="both servers at the metaserver")
+        with farcall.Executor(address) as executor:
+            assert executor._max_workers == 2
+            folders = executor.map(lambda _: (time.sleep(0.05), os.environ["HOME"])[1], range(20))
+            assert len(set(folders)) == 2
+
+
+def test_a_server_that_does_not_allow_it_says_how(start, nap_idl):
+    with pytest.raises(farcall.Error, match="farcall serve --pickled"):
+        farcall.Executor(start(nap_idl).address)
+
+
+def test_nothing_to_serve_is_an_error(tmp_path):
+    (tmp_path / "farcall.toml").write_text("allow_code = false\n")
+    words = [FARCALL, "serve", "--config", tmp_path / "farcall.toml", "--listen", "127.0.0.1:0"]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 2 and "nothing to serve" in ended.stderr
+
+
+def test_other_versions_are_told(remote, monkeypatch):
+    real = _executor.versions
+
+    def older(packages):
+        return real(packages) | {"numpy": "1.26.0"}
+
+    monkeypatch.setattr(_executor, "versions", older)
+    with pytest.warns(UserWarning, match=r"numpy .* instead of 1\.26\.0"):
+        farcall.Executor(remote.address).shutdown()
+    monkeypatch.setattr(_executor, "versions", lambda _: {"Python": "3.1.0"})
+    with pytest.raises(farcall.Error, match=r"this program has 3\.1\.0"):
+        farcall.Executor(remote.address)
+
+
+def test_scikit_learn_runs_on_servers(remote):
+    from sklearn.linear_model import Ridge  # noqa: PLC0415
+    from sklearn.model_selection import GridSearchCV  # noqa: PLC0415
+
+    rng = np.random.default_rng(2)
+    x, y = rng.random((200, 5)), rng.random(200)
+    search = {"alpha": [0.1, 1.0, 10.0]}
+    local = GridSearchCV(Ridge(), search, cv=3).fit(x, y)
+    with joblib.parallel_config(backend="farcall", servers=remote.address):
+        remote_search = GridSearchCV(Ridge(), search, cv=3, n_jobs=-1).fit(x, y)
+        pids = joblib.Parallel(n_jobs=2)(joblib.delayed(os.getpid)() for _ in range(4))
+    assert os.getpid() not in pids
+    assert remote_search.best_params_ == local.best_params_
+    scores = "mean_test_score"
+    assert np.allclose(remote_search.cv_results_[scores], local.cv_results_[scores])
+
+
+def test_joblib_raises_the_error_of_a_task(remote):
+    config = joblib.parallel_config(backend="farcall", servers=remote.address)
+    with config, pytest.raises(RefusedError):
+        joblib.Parallel(n_jobs=2)(joblib.delayed(fail)(n) for n in range(4))
+
+
+def test_dask_computes_on_servers(executor):
+    dask = pytest.importorskip("dask")
+    total = dask.delayed(sum)([dask.delayed(pow)(n, 2) for n in range(10)])
+    assert dask.compute(total, scheduler=executor) == (285,)
