@@ -66,6 +66,8 @@ pub(crate) struct Engine {
     takeover: Takeover,
     board: snapshot::Board,
     next_sweep: Nanos,
+    /// Since when nobody has used the server.
+    idle_since: Option<Nanos>,
 }
 
 impl Engine {
@@ -101,6 +103,7 @@ impl Engine {
             libraries,
             links: Links::default(),
             next_sweep: now.nanos + SWEEP,
+            idle_since: Some(now.nanos),
             cx: Context {
                 memory: Memory::new(settings.limits.memory),
                 clock: Clock::starting(now),
@@ -279,6 +282,35 @@ impl Engine {
             self.end_stalled();
             self.end_silent();
         }
+        self.end_idle(now);
+    }
+
+    /// Ends a server that nobody has used for long enough, if it has such a limit.
+    fn end_idle(&mut self, now: Nanos) {
+        let Some(limit) = self.cx.settings.limits.idle() else {
+            return;
+        };
+        let since = *self.idle_since.get_or_insert(now);
+        if self.is_used() {
+            self.idle_since = None;
+        } else if now >= since + limit && !self.cx.draining {
+            tracing::info!(
+                "nobody has used the server for {} s: it ends",
+                limit / 1_000_000_000
+            );
+            self.drain();
+        }
+    }
+
+    /// Whether a client is there or may come back for something.
+    fn is_used(&self) -> bool {
+        let cx = &self.cx;
+        let kept = self.objects.next_expiry(self.data.arrays.keep_ms());
+        let kept = kept.or_else(|| self.data.arrays.next_expiry());
+        !cx.clients.all_have_gone()
+            || !cx.calls.is_empty()
+            || kept.is_some()
+            || !self.durable_calls.is_settled(cx)
     }
 
     /// When to call [`Engine::turn`] again at the latest.
@@ -290,6 +322,8 @@ impl Engine {
         let sweeps = cx.clients.awaits_greeting() || !cx.calls.is_empty();
         let sweep = sweeps.then_some(self.next_sweep);
         let keep = cx.learned_since.map(|since| since + KEEP);
+        let idle = self.idle_since.zip(cx.settings.limits.idle());
+        let idle = idle.map(|(since, limit)| since + limit);
         let objects = self.objects.next_expiry(self.data.arrays.keep_ms());
         let left = |at: u64| at.saturating_sub(cx.steady_ms());
         let expiries = [
@@ -310,6 +344,7 @@ impl Engine {
             lanes,
             takeover,
             notes,
+            idle,
             room::disk_deadline(&self.data),
             cx.stopping,
         ];

@@ -27,6 +27,8 @@ pub struct Limits {
     pub memory: u64,
     /// Seconds within which a new connection must greet.
     pub greeting_s: f64,
+    /// Seconds without clients and calls after which the server ends; 0 means never.
+    pub idle_s: f64,
     /// Seconds within which a client must answer a callback; 0 means no limit.
     pub callback_s: f64,
     /// Seconds without progress after which a call fails whose arguments have begun to arrive, and
@@ -177,6 +179,7 @@ impl Default for Limits {
             memory_per_user: 0,
             memory: 0,
             greeting_s: 10.0,
+            idle_s: 0.0,
             callback_s: 60.0,
             stalled_s: 3600.0,
             stalled_busy_s: 15.0,
@@ -267,6 +270,11 @@ impl Limits {
     pub(crate) fn reservable(&self, pes: u32) -> u32 {
         let share = f64::from(pes) * self.reserve_share.clamp(0.0, 1.0);
         (share as u32).max(1)
+    }
+
+    /// Time without clients and calls after which the server ends.
+    pub(crate) fn idle(&self) -> Option<Nanos> {
+        (self.idle_s > 0.0).then(|| nanos(self.idle_s))
     }
 
     /// Time limit of a callback.
