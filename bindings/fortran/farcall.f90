@@ -256,9 +256,9 @@ module farcall
 
 contains
 
-  ! Connects to `farcall://host:port` or `unix:///path`. Without an address, it connects to the
-  ! server that the environment names, or else to this machine. Without `status`, a failure stops
-  ! the program.
+  ! Connects to `farcall://host:port`, `unix:///path` or `ssh://host`. Without an address, it
+  ! connects to the server that the environment names, or else to this machine. Without `status`, a
+  ! failure stops the program.
   subroutine farcall_connect(server, address, status)
     type(farcall_server), intent(out) :: server
     character(*), intent(in), optional :: address

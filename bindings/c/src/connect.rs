@@ -145,10 +145,10 @@ impl ConnectOptions {
     }
 }
 
-/// Connects to `farcall://host:port` or `unix:///path`, or by `meta://host:port` to all servers
-/// behind a metaserver. NULL means the server that the environment names: `FARCALL_SERVER`, or
-/// `NINF_SERVER` and `NINF_SERVER_PORT`, or the metaserver of `FARCALL_METASERVER`, or else this
-/// machine. Returns NULL on failure.
+/// Connects to `farcall://host:port`, `unix:///path` or `ssh://host`, or by `meta://host:port` to
+/// all servers behind a metaserver. NULL means the server that the environment names:
+/// `FARCALL_SERVER`, or `NINF_SERVER` and `NINF_SERVER_PORT`, or the metaserver of
+/// `FARCALL_METASERVER`, or else this machine. Returns NULL on failure.
 ///
 /// # Safety
 /// `address` is NULL or a string ended by NUL.

@@ -32,7 +32,7 @@ public final class Server implements AutoCloseable {
         this(null);
     }
 
-    /** Connects to {@code farcall://host:port} or {@code unix:///path}. */
+    /** Connects to {@code farcall://host:port}, {@code unix:///path} or {@code ssh://host}. */
     public Server(String address) {
         this(address, Duration.ZERO, Duration.ZERO);
     }

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Connects to a server: `farcall://host:port` or `unix:///path`.
+/// Connects to a server: `farcall://host:port`, `unix:///path` or `ssh://host`.
 ///
 /// Without an address, the environment names the server: `FARCALL_SERVER`, or `NINF_SERVER` and
 /// `NINF_SERVER_PORT`, or the metaserver of `FARCALL_METASERVER`. If none of them is set, the

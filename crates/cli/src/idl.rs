@@ -2,6 +2,7 @@
 //! interfaces as data. It needs no server.
 
 use crate::failure::Failure;
+use crate::installed;
 use clap::{Args, Subcommand};
 use farcall_gateway::describe;
 use farcall_idl::{Document, Interface, Library};
@@ -25,8 +26,8 @@ enum Command {
     /// Check interface files, and show each error with its place in the file
     #[command(after_help = "Example:\n  farcall idl check libraries/lapack.idl")]
     Check {
-        /// Interface files to check
-        #[arg(required = true, value_name = "FILE")]
+        /// Interface files to check, or the names of those that come with Farcall
+        #[arg(required = true, value_name = "FILE", value_parser = installed::interface)]
         files: Vec<PathBuf>,
     },
     /// Show the interfaces of a file as a server would tell them
@@ -34,7 +35,8 @@ enum Command {
   farcall idl show libraries/lapack.idl
   farcall idl show --json libraries/lapack.idl | jq '.functions[].calls'")]
     Show {
-        /// Interface file
+        /// Interface file, or the name of one that comes with Farcall
+        #[arg(value_parser = installed::interface)]
         file: PathBuf,
         /// Print one JSON object, with each dimension, range, cost and call
         #[arg(long)]

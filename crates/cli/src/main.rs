@@ -16,6 +16,7 @@ mod form;
 mod gang;
 mod gateway;
 mod idl;
+mod installed;
 mod jobs;
 mod log;
 mod ls;
@@ -29,6 +30,7 @@ mod picture;
 mod plans;
 mod record;
 mod register;
+mod relay;
 mod reservations;
 mod results;
 mod serve;
@@ -92,6 +94,7 @@ enum Command {
     Bench(bench::Arguments),
     Completions(completions::Arguments),
     Manual(manual::Arguments),
+    Relay(relay::Arguments),
     /// Run as a worker process of a server, which starts it
     #[command(hide = true)]
     Worker,
@@ -147,6 +150,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Manual(arguments) => manual::run(&arguments),
+        Command::Relay(arguments) => relay::run(&arguments),
         Command::Worker => farcall_server::run_worker().map_err(Failure::failed),
     };
     match result {

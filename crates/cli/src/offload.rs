@@ -5,6 +5,7 @@
 mod build;
 
 use crate::failure::Failure;
+use crate::installed;
 use clap::{Args, Subcommand};
 use farcall_offload::settings;
 use std::env;
@@ -101,7 +102,7 @@ fn preloaded(library: Option<&Path>, program: &[OsString]) -> Result<Process, Fa
         Some(library) => library.canonicalize().map_err(|error| {
             Failure::cannot("use the drop-in library", library.display(), error)
         })?,
-        None => beside(LIBRARY)?,
+        None => installed::library(LIBRARY)?,
     };
     let mut command = Process::new(program);
     command
@@ -145,26 +146,6 @@ fn with_others(library: &OsStr) -> OsString {
         list.push(others);
     }
     list
-}
-
-/// A library that comes with this program: beside it, or in the folder for libraries of an
-/// installation.
-fn beside(name: &str) -> Result<PathBuf, Failure> {
-    let own = env::current_exe()?;
-    let folder = own.parent().unwrap_or(Path::new("."));
-    // Where cargo puts it, where `make build` puts it, and where an installation has it.
-    let folders = ["deps", "offload", "../lib/farcall"];
-    let mut candidates = folders.iter().map(|within| folder.join(within).join(name));
-    let found = candidates.find(|path| path.is_file());
-    found
-        .and_then(|path| path.canonicalize().ok())
-        .ok_or_else(|| {
-            Failure::failed(format!(
-                "cannot find {name} in {0}/offload or {0}/../lib/farcall, where the package puts \
-                 it; in a clone of the project, `make build` makes it",
-                folder.display()
-            ))
-        })
 }
 
 /// Removes the drop-in library from the environment, so that the processes that a server starts

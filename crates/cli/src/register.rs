@@ -3,6 +3,7 @@
 
 use crate::failure::Failure;
 use crate::form::Form;
+use crate::installed;
 use crate::target::Named;
 use clap::Args;
 use farcall_library::Source;
@@ -18,8 +19,8 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall register my.idl farcall://localhost:3717")]
 pub(crate) struct Arguments {
-    /// Interface file
-    #[arg(value_name = "IDL")]
+    /// Interface file, or the name of one that comes with Farcall
+    #[arg(value_name = "IDL", value_parser = installed::interface)]
     file: PathBuf,
     #[command(flatten)]
     server: Named,

@@ -3,7 +3,7 @@
 
 use crate::failure::Failure;
 use crate::log::Log;
-use crate::{notify, web};
+use crate::{installed, notify, relay, web};
 use clap::Args;
 use farcall_access::Tls;
 use farcall_client::{Address, Credentials, Options};
@@ -11,8 +11,10 @@ use farcall_library::{Catalog, pickled_functions};
 use farcall_metrics::{Answer, Text};
 use farcall_server::member::Member;
 use farcall_server::{Config, Policy, Readings, Server};
+use rustix::process::Signal;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -23,7 +25,7 @@ use std::thread::JoinHandle;
 /// Ctrl-C or SIGTERM. After SIGHUP it reads its certificates, tokens and configuration again.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  farcall serve libraries/lapack.idl
+  farcall serve lapack blas                       # interfaces that come with Farcall
   farcall serve libraries/*.idl --listen 0.0.0.0:3717 --workers 4
   farcall serve libraries/lapack.idl --listen 0.0.0.0:3717 --tls certificates --tokens tokens
   farcall serve my.idl --policy sjf --pes 8 --threads 2
@@ -32,8 +34,10 @@ use std::thread::JoinHandle;
   farcall serve my.idl --takeover --state DIR     # replaces the server that runs there
   farcall serve my.idl --unix /tmp/farcall.sock --listen 127.0.0.1:0")]
 pub(crate) struct Arguments {
-    /// Interface files, or Python modules with functions that @farcall.library marks
-    #[arg(required_unless_present_any = ["pickled", "config"], value_name = "IDL")]
+    /// Interface files, the names of those that come with Farcall (lapack, fft, ...), or Python
+    /// modules with functions that @farcall.library marks
+    #[arg(required_unless_present_any = ["pickled", "config"], value_name = "IDL",
+          value_parser = installed::interface)]
     files: Vec<PathBuf>,
     /// Address to listen on; may be given several times. Port 0 picks a free port [default:
     /// 127.0.0.1:3717]
@@ -90,6 +94,12 @@ pub(crate) struct Arguments {
     /// Seconds after which the server ends a running call; 0 means never
     #[arg(long, value_name = "SECONDS")]
     time_limit: Option<f64>,
+    /// Seconds without clients and calls after which the server ends; 0 means never
+    #[arg(long, value_name = "SECONDS")]
+    idle: Option<f64>,
+    /// End the server when its standard input ends, as after `ssh HOST farcall serve` has gone
+    #[arg(long)]
+    end_with_input: bool,
     /// Let functions use the network and every file that the server can use
     #[arg(long)]
     no_sandbox: bool,
@@ -143,14 +153,26 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let catalog = Catalog::load(&files(&arguments, &config)?).map_err(Failure::failed)?;
     let program = std::env::current_exe()?;
     let before = config.takeover.then(|| running(&config)).transpose()?;
+    let mut config = config;
+    let usual = usual_socket(&config);
+    config.unix = config.unix.or(usual.clone());
     let mut server = Server::bind(config, catalog, (program, vec!["worker".to_string()]))
         .map_err(Failure::failed)?;
     tracing::info!("serving {} functions", server.functions());
     if metrics.is_some() {
         let _ = readings.set(server.readings()?);
     }
+    if arguments.end_with_input {
+        std::thread::spawn(end_with_input);
+    }
     let mut out = std::io::stdout().lock();
-    for (index, address) in server.addresses().iter().enumerate() {
+    // The usual socket is only for `farcall relay`.
+    let hidden = usual
+        .as_ref()
+        .map(|path| format!("unix://{}", path.display()));
+    let shown = server.addresses().iter();
+    let shown = shown.filter(|address| Some(*address) != hidden.as_ref());
+    for (index, address) in shown.enumerate() {
         let prefix = if index == 0 { "listening on " } else { "" };
         writeln!(out, "{prefix}{address}")?;
     }
@@ -165,11 +187,35 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         }
     }
     let members = join(&arguments, &mut server)?;
-    server.reread_with(move || configuration(&arguments).map_err(|error| error.to_string()));
+    server.reread_with(move || {
+        let mut fresh = configuration(&arguments).map_err(|error| error.to_string())?;
+        fresh.unix = fresh.unix.or(usual.clone());
+        Ok(fresh)
+    });
     server.run().map_err(Failure::failed)?;
     // The server has sent its last report: each of them leaves the metaserver.
     members.into_iter().for_each(|member| drop(member.join()));
     Ok(())
+}
+
+/// Reads the standard input to its end, and then ends the server as SIGTERM does.
+fn end_with_input() {
+    let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);
+}
+
+/// The Unix socket of a server at the usual address, where `ssh://` addresses look for one; `None`
+/// if another server listens there.
+fn usual_socket(config: &Config) -> Option<PathBuf> {
+    if config.unix.is_some() || config.listen != [usual_address()] {
+        return None;
+    }
+    let is_free = |path: &PathBuf| config.takeover || UnixStream::connect(path).is_err();
+    relay::usual_socket().filter(is_free)
+}
+
+fn usual_address() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], farcall_client::DEFAULT_PORT))
 }
 
 /// What a server tells before it can answer itself.
@@ -261,10 +307,7 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
         config.unix = Some(path.clone());
     }
     if config.listen.is_empty() && config.unix.is_none() {
-        config.listen.push(SocketAddr::from((
-            [127, 0, 0, 1],
-            farcall_client::DEFAULT_PORT,
-        )));
+        config.listen.push(usual_address());
     }
     if let Some(tokens) = &arguments.tokens {
         config.access.tokens = Some(tokens.clone());
@@ -298,6 +341,7 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     workers.threads = arguments.threads.unwrap_or(workers.threads);
     workers.time_limit_s = arguments.time_limit.unwrap_or(workers.time_limit_s);
     workers.sandbox &= !arguments.no_sandbox;
+    config.limits.idle_s = arguments.idle.unwrap_or(config.limits.idle_s);
     config.allow_code |= arguments.allow_code;
     config.python.pickled |= arguments.pickled;
     Ok(config)

@@ -1,24 +1,24 @@
-//! `farcall up`: starts a metaserver and several servers on this machine, and ends all of them
-//! together. If one of the processes ends, the others are ended too. The servers end before the
-//! metaserver, so that they can leave it.
+//! `farcall up`: starts a metaserver on this machine, and several servers here or on hosts that ssh
+//! reaches, and ends all of them together. If one of the processes ends, the others are ended too.
+//! The servers end before the metaserver, so that they can leave it.
 
 use crate::failure::Failure;
 use crate::web;
 use clap::Args;
+use farcall_client::{Address, SshAddress};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long the children have to end before the command kills them.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Run a small cluster on this machine: a metaserver and several servers
+/// Run a small cluster: a metaserver and several servers, here or on hosts that ssh reaches
 ///
 /// The command prints `listening on ADDRESS` for the metaserver, then for each server, and then the
 /// address of a page that shows them in a browser. That address contains a key: keep it to
@@ -28,15 +28,22 @@ const PATIENCE: Duration = Duration::from_secs(4);
 #[command(after_help = "Examples:
   farcall up --local 3 libraries/blas.idl
   farcall up --local 2 my.idl --listen 127.0.0.1:0 --threads 1 --pes 1
+  farcall up --ssh node1,ann@node2:2222 lapack    # Farcall must be installed there
 Then, in another shell:
   FARCALL_METASERVER=localhost farcall call ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1")]
 pub(crate) struct Arguments {
     /// Number of servers on this machine
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
-    local: u16,
-    /// Interface files that each server serves
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64),
+          required_unless_present = "ssh")]
+    local: Option<u16>,
+    /// Hosts that run one server each, as `[user@]host[:port]`. They are reached by ssh, also by
+    /// the clients, and need no open port
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    ssh: Vec<String>,
+    /// Interface files that each server serves, or the names of those that come with Farcall. With
+    /// --ssh, a path is one on that host
     #[arg(required_unless_present = "pickled", value_name = "IDL")]
-    files: Vec<PathBuf>,
+    files: Vec<String>,
     /// Address of the metaserver; port 0 picks a free port [default: 127.0.0.1:3718]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
@@ -70,9 +77,18 @@ pub(crate) struct Arguments {
 
 /// The processes of the cluster, which end with it.
 struct Cluster {
-    children: Vec<(Child, BufReader<ChildStdout>)>,
+    children: Vec<Process>,
     /// What opens the page.
     key: String,
+}
+
+/// A process of the cluster.
+struct Process {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    /// The input of a process on another host, which ends with it.
+    input: Option<ChildStdin>,
+    what: String,
 }
 
 /// A word that nobody guesses.
@@ -106,32 +122,40 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     meta.extend(["--store".to_string(), "none".to_string()]);
     meta.extend(["--web".to_string(), arguments.web.to_string()]);
+    let hosts: Vec<SshAddress> = arguments
+        .ssh
+        .iter()
+        .map(|host| ssh_address(host))
+        .collect::<Result<_, _>>()?;
     let metaserver = cluster.start(&meta)?;
     let page = cluster.page()?;
-    for _ in 0..arguments.local {
-        cluster.start(&server(arguments, &metaserver))?;
+    for number in 1..=arguments.local.unwrap_or(0) {
+        let listens = ["--listen", "127.0.0.1:0", "--metaserver", &metaserver];
+        cluster.start(&server(arguments, &listens))?;
+        cluster.name(format!("server {number}"));
+    }
+    for host in &hosts {
+        cluster.start_at(host, arguments, &metaserver)?;
     }
     println!("page at {page}#{}", cluster.key);
     std::io::stdout().flush()?;
     cluster.wait(&signals)
 }
 
+fn ssh_address(host: &str) -> Result<SshAddress, Failure> {
+    match format!("ssh://{host}").parse() {
+        Ok(Address::Ssh(address)) => Ok(address),
+        Ok(_) => unreachable!("the scheme says so"),
+        Err(error) => Err(Failure::usage(format!("--ssh {host}: {error}"))),
+    }
+}
+
 /// The command line of a server.
-fn server(arguments: &Arguments, metaserver: &str) -> Vec<String> {
-    let files = arguments
-        .files
-        .iter()
-        .map(|file| file.to_string_lossy().into_owned());
-    let mut words: Vec<String> = ["serve".to_string()].into_iter().chain(files).collect();
-    let fixed = [
-        "--listen",
-        "127.0.0.1:0",
-        "--metaserver",
-        metaserver,
-        "--log",
-        &arguments.log,
-    ];
-    words.extend(fixed.map(str::to_string));
+fn server(arguments: &Arguments, listens: &[&str]) -> Vec<String> {
+    let mut words = vec!["serve".to_string()];
+    words.extend(arguments.files.iter().cloned());
+    words.extend(listens.iter().map(|word| word.to_string()));
+    words.extend(["--log".to_string(), arguments.log.clone()]);
     words.extend(arguments.allow_code.then(|| "--allow-code".to_string()));
     words.extend(arguments.pickled.then(|| "--pickled".to_string()));
     let counts = [
@@ -151,6 +175,18 @@ fn server(arguments: &Arguments, metaserver: &str) -> Vec<String> {
     words
 }
 
+/// A line of the shell with these words.
+fn line(words: &[String]) -> Result<String, Failure> {
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || "._-+/:=,~".contains(c);
+    if let Some(word) = words.iter().find(|word| !word.chars().all(is_safe)) {
+        let text = format!(
+            "`{word}` cannot be sent to another host: use letters, digits, and . _ - + / : = , ~"
+        );
+        return Err(Failure::usage(text));
+    }
+    Ok(words.join(" "))
+}
+
 impl Cluster {
     /// Starts a process, waits until it listens, and says where.
     fn start(&mut self, words: &[String]) -> Result<String, Failure> {
@@ -168,30 +204,78 @@ impl Cluster {
         }
         // A Ctrl-C of the terminal goes to this process alone, which ends the others in order.
         command.process_group(0);
+        let what = words.first().map_or("", String::as_str);
+        let address = self.begin(command, format!("`farcall {what}`"))?;
+        println!("listening on {address}");
+        std::io::stdout().flush()?;
+        Ok(address)
+    }
+
+    /// Starts a server on another host. It reaches the metaserver by a socket that ssh forwards.
+    fn start_at(
+        &mut self,
+        host: &SshAddress,
+        arguments: &Arguments,
+        metaserver: &str,
+    ) -> Result<(), Failure> {
+        let name = format!("/tmp/farcall-up-{}", &key()?[..16]);
+        let (socket, forwarded) = (format!("{name}.sock"), format!("{name}-meta.sock"));
+        let address = Address::Ssh(host.at_socket(&socket)).to_string();
+        let listens = [
+            "--unix",
+            &socket,
+            "--metaserver",
+            &format!("unix://{forwarded}"),
+        ];
+        let mut words = server(arguments, &listens);
+        words.extend(["--end-with-input".to_string()]);
+        // A question mark is no word of the shell if it is quoted.
+        let line = format!("$FARCALL {} --advertise \"{address}\"", line(&words)?);
+        let port = metaserver.rsplit("//").next().unwrap_or(metaserver);
+        let forward = format!("{forwarded}:{port}");
+        let options = ["-o", "ExitOnForwardFailure=yes", "-R", &forward];
+        let mut command = host.command(&options, &format!("{line}; rm -f {forwarded}"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.process_group(0);
+        self.begin(command, format!("the server on {}", host.to()))?;
+        println!("listening on {address}");
+        std::io::stdout().flush()?;
+        Ok(())
+    }
+
+    /// Starts a process, and waits until it says where it listens.
+    fn begin(&mut self, command: Command, what: String) -> Result<String, Failure> {
         let mut child = farcall_child::spawn(command)?;
         let stdout = child.stdout.take();
         let mut stdout = BufReader::new(stdout.ok_or_else(|| Failure::failed("no output"))?);
         let mut line = String::new();
         stdout.read_line(&mut line)?;
-        self.children.push((child, stdout));
+        let failure = format!("{what} did not start; see its error above");
+        self.children.push(Process {
+            input: child.stdin.take(),
+            child,
+            stdout,
+            what,
+        });
         let address = line.trim().strip_prefix("listening on ");
-        let address = address.ok_or_else(|| {
-            let what = words.first().map_or("", String::as_str);
-            Failure::failed(format!(
-                "`farcall {what}` did not start; see its error above"
-            ))
-        })?;
-        println!("listening on {address}");
-        std::io::stdout().flush()?;
+        let address = address.ok_or_else(|| Failure::failed(failure))?;
         Ok(address.to_string())
+    }
+
+    /// Names the process that was started last.
+    fn name(&mut self, what: String) {
+        if let Some(process) = self.children.last_mut() {
+            process.what = what;
+        }
     }
 
     /// The address of the page that the metaserver, which was started last, prints.
     fn page(&mut self) -> Result<String, Failure> {
         let mut line = String::new();
-        if let Some((_, stdout)) = self.children.last_mut() {
-            stdout.read_line(&mut line)?;
+        if let Some(process) = self.children.last_mut() {
+            process.stdout.read_line(&mut line)?;
         }
+        self.name("the metaserver".to_string());
         let page = line.trim().strip_prefix("page at ");
         let page = page.ok_or_else(|| Failure::failed("the metaserver shows no page"))?;
         Ok(page.to_string())
@@ -212,12 +296,8 @@ impl Cluster {
             if !waits[0].revents().is_empty() {
                 return Ok(());
             }
-            for (index, (child, _)) in self.children.iter_mut().enumerate() {
+            for Process { child, what, .. } in &mut self.children {
                 if let Some(status) = child.try_wait()? {
-                    let what = match index {
-                        0 => "the metaserver".to_string(),
-                        number => format!("server {number}"),
-                    };
                     let text = format!("{what} has ended ({status}); the cluster ends with it");
                     return Err(Failure::failed(text));
                 }
@@ -229,13 +309,17 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         // The servers end first, so that they can leave the metaserver.
-        for (child, _) in self.children.iter().rev() {
-            if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
-                let _ = kill_process(pid, Signal::TERM);
+        for process in self.children.iter_mut().rev() {
+            let pid = Pid::from_raw(process.child.id().cast_signed());
+            match (process.input.take(), pid) {
+                // A signal would end ssh alone.
+                (Some(input), _) => drop(input),
+                (None, Some(pid)) => drop(kill_process(pid, Signal::TERM)),
+                (None, None) => {}
             }
         }
         let end = Instant::now() + PATIENCE;
-        for (child, _) in &mut self.children {
+        for Process { child, .. } in self.children.iter_mut().rev() {
             while matches!(child.try_wait(), Ok(None)) && Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(5));
             }

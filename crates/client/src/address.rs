@@ -1,6 +1,11 @@
-//! Addresses of servers: `farcall://`, `farcalls://`, `unix://`, and what the environment names.
+//! Addresses of servers: `farcall://`, `farcalls://`, `unix://`, `ssh://`, and what the environment
+//! names.
 //!
 //! This module reads and prints addresses. It does not connect, and it does not look up names.
+
+mod ssh;
+
+pub use ssh::SshAddress;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -31,6 +36,8 @@ pub enum Address {
     },
     /// `unix:///path`
     Unix(PathBuf),
+    /// `ssh://user@host:port`: the user's OpenSSH reaches the host.
+    Ssh(SshAddress),
 }
 
 /// The server that the environment names. `FARCALL_SERVER` comes first, then `NINF_SERVER` with
@@ -71,7 +78,7 @@ pub fn default_address() -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}` is not a server address: {reason}; write farcall://HOST:PORT, HOST:PORT, \
-     farcalls://HOST:PORT for TLS, unix:///PATH, or meta://HOST:PORT for a metaserver"
+     farcalls://HOST:PORT for TLS, unix:///PATH, ssh://HOST, or meta://HOST:PORT for a metaserver"
 )]
 pub struct AddressError {
     text: String,
@@ -89,6 +96,9 @@ impl FromStr for Address {
         let (tls, default, rest) = match text.split_once("://") {
             Some(("unix", path)) if path.starts_with('/') => return Ok(Address::Unix(path.into())),
             Some(("unix", _)) => return Err(error("the path of a Unix socket must be absolute")),
+            Some(("ssh", rest)) => {
+                return SshAddress::parse(rest).map(Address::Ssh).map_err(error);
+            }
             Some(("farcall" | "ninf", rest)) => (false, DEFAULT_PORT, rest),
             Some(("farcalls", rest)) => (true, DEFAULT_PORT, rest),
             Some(("meta", rest)) => (false, METASERVER_PORT, rest),
@@ -146,6 +156,7 @@ impl fmt::Display for Address {
             Address::Tcp { host, port } => ("farcall", host, port),
             Address::Tls { host, port } => ("farcalls", host, port),
             Address::Unix(path) => return write!(f, "unix://{}", path.display()),
+            Address::Ssh(address) => return address.fmt(f),
         };
         match host.contains(':') {
             true => write!(f, "{scheme}://[{host}]:{port}"),
@@ -165,6 +176,8 @@ mod tests {
             "farcall://[::1]:3717",
             "farcalls://host:3717",
             "unix:///run/farcall.sock",
+            "ssh://host",
+            "ssh://ann@[fe80::1]:2222?serve=fft+lapack&farcall=~/bin/farcall",
         ] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }

@@ -76,7 +76,8 @@ mod trace;
 mod transaction;
 
 pub use address::{
-    Address, AddressError, DEFAULT_PORT, METASERVER_PORT, address_from_environment, default_address,
+    Address, AddressError, DEFAULT_PORT, METASERVER_PORT, SshAddress, address_from_environment,
+    default_address,
 };
 pub use argument::{Argument, Array, Element};
 pub use call::LaidOut;
@@ -104,8 +105,8 @@ pub use pending::{Pending, wait_any};
 pub use playback::{Load, Playback};
 pub use progress::Progress;
 pub use remote::{
-    DurableCall, DurableStatus, Handle, HandleStatus, Object, ObjectStatus, SharedMemory,
-    SubmittedCall,
+    DurableCall, DurableStatus, Handle, HandleStatus, Object, ObjectStatus, RELAY_READY,
+    SharedMemory, SubmittedCall,
 };
 pub use reservation::{Reservation, ReservationName, ReservationSpec};
 pub use server::Server;

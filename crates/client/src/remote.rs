@@ -25,6 +25,7 @@ mod socket;
 mod source;
 mod staging;
 mod streams;
+mod tunnel;
 
 pub(crate) use attempt::{After, Attempt, Begun, Continues};
 pub use connection::SharedMemory;
@@ -38,3 +39,4 @@ pub(crate) use requests::{directory, functions, operation};
 pub(crate) use server::Server;
 pub(crate) use source::{OwnArrays, wanted_form};
 pub(crate) use streams::is_large;
+pub use tunnel::RELAY_READY;

@@ -79,7 +79,7 @@ impl Door {
 /// Whether a server at this address takes local processes for their user of the host.
 pub(crate) fn mistakes(address: &str) -> bool {
     let mut addresses = address.split(',').map(str::trim).map(str::parse);
-    addresses.any(|address| matches!(address, Ok(Address::Unix(_))))
+    addresses.any(|address| matches!(address, Ok(Address::Unix(_) | Address::Ssh(_))))
 }
 
 /// The connections of all callers.

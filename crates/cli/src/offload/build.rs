@@ -1,8 +1,9 @@
 //! `farcall offload build`: compiles a drop-in library from interface files with the system's C
 //! compiler. `farcall_offload::library` writes the C text.
 
-use super::{RUNTIME, beside};
+use super::RUNTIME;
 use crate::failure::Failure;
+use crate::installed;
 use clap::Args;
 use farcall_idl::{Document, Library};
 use farcall_library::Catalog;
@@ -25,8 +26,8 @@ use std::process::Command;
   farcall offload build lapack.idl -o dropin --as liblapack.so.3
   LD_LIBRARY_PATH=dropin FARCALL_SERVER=host ./solver")]
 pub(super) struct Arguments {
-    /// Interface files
-    #[arg(required = true, value_name = "FILE")]
+    /// Interface files, or the names of those that come with Farcall
+    #[arg(required = true, value_name = "FILE", value_parser = installed::interface)]
     files: Vec<PathBuf>,
     /// Folder for the library and its runtime; it is made if it does not exist
     #[arg(short, long, value_name = "DIR")]
@@ -55,7 +56,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let folder = &arguments.output;
     fs::create_dir_all(folder).map_err(|error| Failure::cannot("make", folder.display(), error))?;
-    let runtime = beside(RUNTIME)?;
+    let runtime = installed::library(RUNTIME)?;
     let copy = folder.join(RUNTIME);
     if copy.canonicalize().ok().as_ref() != Some(&runtime) {
         // Programs may have the old one loaded, so that it must not change.

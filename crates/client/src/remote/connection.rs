@@ -117,6 +117,11 @@ impl Connection {
         self.socket.is_unix()
     }
 
+    /// Whether ssh carries the connection, so that another one may need another login.
+    pub(crate) fn is_ssh(&self) -> bool {
+        self.socket.is_ssh()
+    }
+
     /// Whether this process opened the connection. A forked child inherits it from its parent.
     pub(crate) fn is_ours(&self) -> bool {
         self.process == std::process::id()
@@ -269,10 +274,16 @@ impl Connection {
         let address = self.address.clone();
         match loss {
             Loss::Failed(failure) => Error::Failed(failure.into()),
-            Loss::Io(kind, text) => Error::Disconnected {
-                address,
-                source: io::Error::new(kind, text),
-            },
+            Loss::Io(kind, text) => {
+                let text = match self.socket.words() {
+                    Some(words) => format!("{text}; ssh says: {words}"),
+                    None => text,
+                };
+                Error::Disconnected {
+                    address,
+                    source: io::Error::new(kind, text),
+                }
+            }
             Loss::Protocol(source) => Error::Protocol { address, source },
         }
     }

@@ -165,16 +165,22 @@ impl Server {
         if bytes <= SMALL {
             return self.for_small(first);
         }
-        if bytes < LARGE || !first.moves_parts() || self.0.options.streams < 2 {
+        if bytes < LARGE || !first.moves_parts() || !self.may_add_connections(&first) {
             return first;
         }
         self.paths(|paths, to| paths.next(first, to))
     }
 
+    /// Whether the arrays of a call may travel over several connections. With ssh each of them would
+    /// need a login.
+    pub(super) fn may_add_connections(&self, first: &Connection) -> bool {
+        self.0.options.streams > 1 && !first.is_ssh()
+    }
+
     /// The connection for a small call. While large arrays travel on one connection, small calls
     /// use another, so that they do not wait behind full buffers.
     fn for_small(&self, connection: Arc<Connection>) -> Arc<Connection> {
-        if !connection.carries_bulk() {
+        if !connection.carries_bulk() || connection.is_ssh() {
             return connection;
         }
         let mut express = lock(&self.0.express);

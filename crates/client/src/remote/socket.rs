@@ -1,9 +1,10 @@
-//! Sockets: the byte stream to a server, over TCP, TLS or a Unix socket.
+//! Sockets: the byte stream to a server, over TCP, TLS, a Unix socket or ssh.
 //!
 //! A socket never blocks; only [`wait`] does.
 
 use crate::address::Address;
-use crate::credentials::Credentials;
+use crate::options::Options;
+use crate::remote::tunnel::Tunnel;
 use farcall_tls::Session;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -26,21 +27,23 @@ pub(crate) enum Socket {
     /// One thread at a time uses the session: the one that holds the connection's state.
     Tls(TcpStream, Mutex<Session>),
     Unix(UnixStream),
+    /// A process of ssh is at the other end.
+    Ssh(UnixStream, Tunnel),
 }
 
 impl Socket {
-    /// Connects, trying every address of the host for at most `timeout` each. With `way`, connects
-    /// to that address instead.
+    /// Connects, trying every address of the host for at most the time of the options each. With
+    /// `way`, connects to that address instead.
     pub(crate) fn connect(
         address: &Address,
         way: Option<SocketAddr>,
-        credentials: &Credentials,
-        timeout: Duration,
+        options: &Options,
     ) -> io::Result<Socket> {
+        let timeout = options.connect_timeout;
         Ok(match address {
             Address::Tcp { host, port } => Socket::Tcp(connect_tcp(host, *port, way, timeout)?),
             Address::Tls { host, port } => {
-                let trust = credentials.trust().map_err(io::Error::other)?;
+                let trust = options.credentials.trust().map_err(io::Error::other)?;
                 let session = Session::client(&trust, host)?;
                 Socket::Tls(connect_tcp(host, *port, way, timeout)?, Mutex::new(session))
             }
@@ -50,6 +53,11 @@ impl Socket {
                     io::Error::new(io::ErrorKind::InvalidInput, text)
                 })?;
                 Socket::Unix(connect_unix(&known, timeout)?)
+            }
+            Address::Ssh(there) => {
+                let give_up = options.on_interrupt.as_deref();
+                let (stream, tunnel) = Tunnel::open(there, timeout, give_up)?;
+                Socket::Ssh(stream, tunnel)
             }
         })
     }
@@ -65,6 +73,11 @@ impl Socket {
         matches!(self, Socket::Unix(_))
     }
 
+    /// Whether ssh carries it.
+    pub(crate) fn is_ssh(&self) -> bool {
+        matches!(self, Socket::Ssh(..))
+    }
+
     /// Whether it is a TLS session.
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self, Socket::Tls(..))
@@ -74,7 +87,7 @@ impl Socket {
     pub(crate) fn binding(&self) -> Option<[u8; 32]> {
         match self {
             Socket::Tls(_, session) => lock(session).binding(),
-            Socket::Tcp(_) | Socket::Unix(_) => None,
+            Socket::Tcp(_) | Socket::Unix(_) | Socket::Ssh(..) => None,
         }
     }
 
@@ -83,6 +96,15 @@ impl Socket {
         match self {
             Socket::Tcp(stream) | Socket::Tls(stream, _) => is_within_host(stream).unwrap_or(false),
             Socket::Unix(_) => true,
+            Socket::Ssh(..) => false,
+        }
+    }
+
+    /// The last words of the process that carries the connection, if there is one.
+    pub(crate) fn words(&self) -> Option<String> {
+        match self {
+            Socket::Ssh(_, tunnel) => Some(tunnel.words()).filter(|words| !words.is_empty()),
+            _ => None,
         }
     }
 
@@ -90,7 +112,7 @@ impl Socket {
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         match self {
             Socket::Tcp(stream) | Socket::Tls(stream, _) => stream.peer_addr().ok(),
-            Socket::Unix(_) => None,
+            Socket::Unix(_) | Socket::Ssh(..) => None,
         }
     }
 
@@ -98,7 +120,7 @@ impl Socket {
     pub(crate) fn is_private(&self) -> bool {
         match self {
             Socket::Tcp(stream) => is_within_host(stream).unwrap_or(false),
-            Socket::Tls(..) | Socket::Unix(_) => true,
+            Socket::Tls(..) | Socket::Unix(_) | Socket::Ssh(..) => true,
         }
     }
 
@@ -112,6 +134,7 @@ impl Socket {
             Socket::Tcp(stream) => (&mut &*stream).read_vectored(places),
             Socket::Tls(stream, session) => lock(session).read(&mut Silent(stream), places),
             Socket::Unix(stream) => receive(stream, places, handed_over),
+            Socket::Ssh(stream, _) => (&mut &*stream).read_vectored(places),
         }
     }
 
@@ -130,7 +153,7 @@ impl Socket {
     pub(crate) fn flush(&self) -> io::Result<()> {
         match self {
             Socket::Tls(stream, session) => lock(session).flush(&mut Silent(stream)),
-            Socket::Tcp(_) | Socket::Unix(_) => Ok(()),
+            Socket::Tcp(_) | Socket::Unix(_) | Socket::Ssh(..) => Ok(()),
         }
     }
 
@@ -146,14 +169,14 @@ impl Socket {
     pub(crate) fn wants_write(&self) -> bool {
         match self {
             Socket::Tls(_, session) => lock(session).wants_write(),
-            Socket::Tcp(_) | Socket::Unix(_) => false,
+            Socket::Tcp(_) | Socket::Unix(_) | Socket::Ssh(..) => false,
         }
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Socket::Tcp(stream) | Socket::Tls(stream, _) => stream.as_fd(),
-            Socket::Unix(stream) => stream.as_fd(),
+            Socket::Unix(stream) | Socket::Ssh(stream, _) => stream.as_fd(),
         }
     }
 

@@ -88,7 +88,8 @@ impl Function {
         }
         let server = self.server();
         let connection = server.connection()?;
-        let may_split = server.options().streams > 1 && server.paths(|paths, _| paths.may_split());
+        let may_split =
+            server.may_add_connections(&connection) && server.paths(|paths, _| paths.may_split());
         if !connection.moves_parts() || !may_split {
             return Ok(None);
         }

@@ -36,7 +36,9 @@ impl Connection {
         let timeout = options.connect_timeout;
         let connection = Connection::open_by(address, options, None)?;
         let local = connection.lock().peer.local.take();
-        let Some(name) = local.filter(|_| options.same_host && !connection.socket.is_unix()) else {
+        let may_change = options.same_host && connection.socket.is_within_host();
+        let may_change = may_change && !connection.socket.is_unix();
+        let Some(name) = local.filter(|_| may_change) else {
             return Ok(connection);
         };
         let connect = Socket::connect_local(&name, timeout);
@@ -49,10 +51,9 @@ impl Connection {
         options: &Options,
         way: Option<SocketAddr>,
     ) -> Result<Arc<Connection>, Error> {
-        let timeout = options.connect_timeout;
         let mut tries = TRIES;
         loop {
-            let connect = Socket::connect(address, way, &options.credentials, timeout);
+            let connect = Socket::connect(address, way, options);
             tries -= 1;
             match Connection::over(connect, address, options) {
                 Err(error) if tries > 0 && error.was_cut_off() => std::thread::sleep(NAP),
@@ -200,9 +201,10 @@ impl Connection {
     }
 }
 
-/// Whether the client knows the server without a proof: by its certificate, its Unix socket, or a
+/// Whether the client knows the server without a proof: by its certificate, its Unix socket, ssh, or a
 /// metaserver. Who connects for others accepts no server that does not ask for the proof.
 fn is_known(socket: &Socket, options: &Options) -> bool {
     let is_strict = options.credentials.is_strict();
-    !is_strict && (socket.is_unix() || socket.is_tls() || options.credentials.is_named())
+    let is_known = socket.is_unix() || socket.is_ssh() || socket.is_tls();
+    !is_strict && (is_known || options.credentials.is_named())
 }

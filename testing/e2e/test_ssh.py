@@ -1,0 +1,291 @@
+"""Servers behind `ssh://`, by a real sshd in a network namespace."""
+
+import contextlib
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import threading
+
+import farcall
+import numpy as np
+import pytest
+from servers import FARCALL, NAP, ROOT, stop, wait_until
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+
+SSHD = "/usr/sbin/sshd"
+
+
+def run(*words):
+    subprocess.run([str(word) for word in words], check=True, capture_output=True)
+
+
+class Site:
+    """Two hosts: one has an sshd, and ssh runs on the other one."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        name = f"fc-ssh-{os.getpid()}"
+        self.near, self.far = f"{name}-a", f"{name}-b"
+        self.runtime = folder / "run"
+        self.runtime.mkdir(mode=0o700)
+        self.config = folder / "ssh_config"
+        self.sshd = None
+
+    def build(self):
+        for space in [self.near, self.far]:
+            run("ip", "netns", "add", space)
+            run("ip", "-n", space, "link", "set", "lo", "up")
+        run(
+            "ip",
+            "-n",
+            self.near,
+            "link",
+            "add",
+            "l0",
+            "type",
+            "veth",
+            "peer",
+            "l0",
+            "netns",
+            self.far,
+        )
+        for space, address in [(self.near, "10.9.0.1"), (self.far, "10.9.0.2")]:
+            run("ip", "-n", space, "address", "add", f"{address}/24", "dev", "l0")
+            run("ip", "-n", space, "link", "set", "l0", "up")
+        for key in ["host", "user"]:
+            run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / key)
+        # The login prints a line, as those of many hosts do.
+        (self.folder / "sshd_config").write_text(
+            f"ListenAddress 10.9.0.2\nHostKey {self.folder}/host\nPidFile none\nStrictModes no\n"
+            f"AuthorizedKeysFile {self.folder}/user.pub\nPermitRootLogin yes\nUsePAM no\n"
+            f"SetEnv XDG_RUNTIME_DIR={self.runtime}\nAllowStreamLocalForwarding yes\n"
+        )
+        self.config.write_text(
+            f"Host far\nHostName 10.9.0.2\nUser root\nIdentityFile {self.folder}/user\n"
+            f"IdentitiesOnly yes\nUserKnownHostsFile {self.folder}/known\n"
+            "StrictHostKeyChecking accept-new\nLogLevel ERROR\nBatchMode yes\n"
+        )
+        # sshd separates its privileges in this folder.
+        pathlib.Path("/run/sshd").mkdir(exist_ok=True)
+        words = [
+            "ip",
+            "netns",
+            "exec",
+            self.far,
+            SSHD,
+            "-D",
+            "-e",
+            "-f",
+            self.folder / "sshd_config",
+        ]
+        self.sshd = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+        assert "listening" in self.sshd.stderr.readline()
+        threading.Thread(target=self.sshd.stderr.read, daemon=True).start()
+        return self
+
+    def remove(self):
+        if self.sshd is not None:
+            stop(self.sshd)
+        for pid in self.servers():
+            os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: not self.servers())
+        for space in [self.near, self.far]:
+            subprocess.run(["ip", "netns", "delete", space], check=False, capture_output=True)
+
+    def servers(self):
+        """The servers that were started for `ssh://`."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                words = (entry / "cmdline").read_text().split("\0")
+                if "serve" in words and any(str(self.runtime) in word for word in words):
+                    found.append(int(entry.name))
+        return found
+
+    @property
+    def ssh(self):
+        """The program of ssh, on the near host."""
+        return f"ip netns exec {self.near} ssh -F {self.config}"
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory):
+    """The two hosts."""
+    if not shutil.which("ssh") or not pathlib.Path(SSHD).exists():
+        run(ROOT / "scripts" / "setup", "programs")
+    made = Site(tmp_path_factory.mktemp("ssh"))
+    try:
+        yield made.build()
+    finally:
+        made.remove()
+
+
+@pytest.fixture
+def site(hosts, monkeypatch):
+    """The hosts, with the environment that finds ssh."""
+    monkeypatch.setenv("FARCALL_SSH", hosts.ssh)
+    return hosts
+
+
+AT = f"ssh://far?farcall={FARCALL}"
+
+
+def test_a_server_is_started_where_none_runs_and_shared(site):
+    a = np.array([[2.0, 1.0], [1.0, 3.0]])
+    answers = []
+
+    def solve():
+        client = farcall.connect(f"{AT}&serve=lapack")
+        answers.append(client.call("dgesv", 2, 1, a.T.copy(), 2, np.zeros(2, "i4"), np.ones(2), 2))
+
+    threads = [threading.Thread(target=solve) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [np.allclose(answer.b, [0.4, 0.2]) for answer in answers] == [True] * 3
+    assert len(site.servers()) == 1
+
+
+@pytest.mark.usefixtures("site")
+def test_large_arrays_travel():
+    client = farcall.connect(f"{AT}&serve=bench")
+    data = np.random.default_rng(7).random(4 << 20)
+    assert np.array_equal(client.call("echo", data.size, data).y, data)
+
+
+@pytest.fixture
+def napping(site, tmp_path):
+    """A server that runs on the far host at the usual socket."""
+    idl = tmp_path / "nap.idl"
+    idl.write_text(NAP)
+    words = ["ip", "netns", "exec", site.far, FARCALL, "serve", idl, "--log", "warn"]
+    environment = os.environ | {"XDG_RUNTIME_DIR": str(site.runtime)}
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)
+    assert "listening on" in process.stdout.readline()
+    assert (site.runtime / "farcall.sock").is_socket()
+    yield process
+    stop(process)
+
+
+@pytest.mark.usefixtures("napping")
+def test_a_running_server_is_found(site):
+    client = farcall.connect(f"{AT}&serve=lapack")
+    assert client.call("nap", 1).slept == 1
+    with pytest.raises(farcall.UnknownFunction):
+        client.function("dgesv")
+    named = farcall.connect(f"{AT}&unix={site.runtime}/farcall.sock")
+    assert named.call("nap", 1).slept == 1
+    words = [FARCALL, "ls", "--server", AT]
+    told = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert "test/nap" in told.stdout
+
+
+@pytest.mark.usefixtures("site")
+def test_the_peer_is_the_user_without_a_token(napping):
+    """The server's own user may do what operators may."""
+    words = [FARCALL, "server", "drain", AT]
+    subprocess.run(words, check=True, capture_output=True, timeout=30)
+    assert napping.wait(30) == 0
+
+
+@pytest.mark.usefixtures("napping")
+def test_a_lost_tunnel_is_an_error_that_names_ssh(site):
+    client = farcall.connect(AT)
+    call = client.function("nap").call_async(60_000)
+    wait_until(lambda: call.status().phase == "running")
+    for pid in tunnels(site):
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(farcall.ConnectionError, match="ssh://far"):
+        call.result()
+    # The next call logs in again.
+    assert client.call("nap", 1).slept == 1
+
+
+def tunnels(site):
+    """The processes of ssh on the near host."""
+    told = subprocess.run(
+        ["ip", "netns", "pids", site.near], capture_output=True, text=True, check=True
+    )
+    return [int(pid) for pid in told.stdout.split()]
+
+
+@pytest.mark.usefixtures("napping")
+def test_nothing_of_ssh_remains(site):
+    client = farcall.connect(AT)
+    assert client.call("nap", 1).slept == 1
+    assert tunnels(site)
+    del client
+    wait_until(lambda: not tunnels(site), what="the end of ssh")
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        (
+            "ssh://far?farcall=/no/such/farcall",
+            r"/no/such/farcall.*not installed on far.*\?farcall=",
+        ),
+        ("ssh://far:1", r"Connection refused.*try `ssh far`"),
+        (f"{AT}&unix=/no/such.sock", r"cannot connect to /no/such\.sock.*this came from far"),
+        (f"{AT}&serve=lapak", r"did you mean `lapack`"),
+        ("ssh://-oProxyCommand=x", "a character that is not allowed"),
+        ("ssh://far?x=1", "serve=NAME"),
+    ],
+)
+@pytest.mark.usefixtures("site")
+def test_what_is_wrong_is_said(address, text):
+    with pytest.raises(farcall.Error, match=text):
+        farcall.connect(address)
+
+
+@pytest.mark.usefixtures("site")
+def test_without_ssh_the_program_is_named(monkeypatch):
+    monkeypatch.setenv("FARCALL_SSH", "no-such-ssh")
+    with pytest.raises(farcall.ConnectionError, match="install OpenSSH, or name another one in"):
+        farcall.connect("ssh://far")
+
+
+def test_an_idle_server_ends(start, tmp_path):
+    idl = tmp_path / "nap.idl"
+    idl.write_text(NAP)
+    server = start(idl, options=["--idle", "0.3"])
+    with contextlib.suppress(farcall.Error):
+        client = server.connect()
+        call = client.function("nap").call_async(1_000)
+        assert call.result().slept == 1_000
+        # Longer than the limit, but in use.
+        assert server.process.poll() is None
+        del client, call
+    assert server.process.wait(30) == 0
+
+
+def test_a_cluster_of_hosts(site):
+    """All of it on the near host, whose loopback the metaserver has."""
+    inside = ["ip", "netns", "exec", site.near, "env", f"FARCALL_SSH=ssh -F {site.config}", FARCALL]
+    hosts = f"far?farcall={FARCALL},root@far?farcall={FARCALL}"
+    words = [*inside, "up", "--ssh", hosts, "lapack", "--listen", "127.0.0.1:0", "--log", "error"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            metaserver, *servers = (process.stdout.readline().split()[-1] for _ in range(3))
+            assert all(re.match(r"ssh://(root@)?far\?", server) for server in servers), servers
+            at = ["--server", metaserver.replace("farcall://", "meta://")]
+
+            def told(*words):
+                ran = subprocess.run(
+                    [*inside, *words, *at], capture_output=True, text=True, check=False, timeout=60
+                )
+                return ran.stdout + ran.stderr
+
+            wait_until(lambda: all(one in told("status") for one in servers), what="both servers")
+            system = ["n=1", "nrhs=1", "a=4", "lda=1", "b=1", "ldb=1"]
+            assert "0.25" in told("call", "dgesv", *system)
+        finally:
+            assert stop(process, 15) == 0
+    wait_until(lambda: not tunnels(site), what="the end of ssh")
+    folder = pathlib.Path("/tmp")
+    wait_until(lambda: not list(folder.glob("farcall-up-*")), what="the end of the sockets")
