@@ -58,6 +58,7 @@ docs: build ## the documentation as a site, target/docs/index.html: a broken lin
 bench: build ## figures, with a peer or a physical limit beside them in the same run
 	@scripts/peers
 	$(farcall) bench call --peers
+	$(farcall) bench reach
 	$(farcall) bench flow
 	@if [ "$$(id -u)" = 0 ]; then $(farcall) bench trunk; \
 	else echo "bench trunk: skipped, it needs root: sudo $(farcall) bench trunk"; fi

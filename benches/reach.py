@@ -1,10 +1,15 @@
 """Contenders of `farcall bench reach`: Python tasks over Farcall, and over what people use now.
 
-The first argument names the contender, the second is the address of a metaserver for ours. For each
-line of input, a contender does its work once and prints the seconds.
+The first argument names the contender. The second is the address of a metaserver for ours, and the
+configuration of ssh for the contenders that use it. For each line of input, a contender does its
+work once and prints the seconds.
 """
 
+import os
+import pathlib
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +19,8 @@ TASKS, TASK_S = 3000, 1e-3
 # Fits of the search: so many sets of parameters, so many parts of the data; seconds of each fit.
 SETS, PARTS, FIT_S = 10, 5, 0.1
 JOBS = 4
+# Bytes that travel over ssh, there and back.
+ECHOED = 128 << 20
 
 
 def compute(seconds: float) -> int:
@@ -90,7 +97,52 @@ def search_farcall(address: str) -> Callable[[], None]:
     return search("farcall", servers=address)
 
 
+def echo_farcall(config: str) -> Callable[[], None]:
+    """An array that a server behind `ssh://` returns."""
+    import farcall
+    import numpy as np
+
+    os.environ["FARCALL_SSH"] = f"ssh -F {config}"
+    command = pathlib.Path(sys.executable).with_name("farcall")
+    echo = farcall.connect(f"ssh://bench?serve=bench&farcall={command}").function("echo")
+    sent = np.random.default_rng(1).random(ECHOED // 8)
+    received = np.empty_like(sent)
+
+    def work() -> None:
+        echo(sent.size, sent, received)
+
+    work()
+    assert (sent == received).all()
+    return work
+
+
+def echo_cat(config: str) -> Callable[[], None]:
+    """The same bytes through `ssh host cat`, without the login."""
+    words = ["ssh", "-F", config, "bench", "cat"]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    sent, received = os.urandom(ECHOED), bytearray(ECHOED)
+
+    def work() -> None:
+        writer = threading.Thread(target=write)
+        writer.start()
+        place = memoryview(received)
+        while place:
+            place = place[process.stdout.readinto(place) :]  # type: ignore[union-attr]
+        writer.join()
+
+    def write() -> None:
+        left = memoryview(sent)
+        while left:
+            left = left[process.stdin.write(left) :]  # type: ignore[union-attr]
+
+    work()
+    assert sent == received
+    return work
+
+
 CONTENDERS = {
+    "echo-farcall": echo_farcall,
+    "echo-cat": echo_cat,
     "tasks-farcall": tasks_farcall,
     "tasks-ray": tasks_ray,
     "search-farcall": search_farcall,

@@ -1,12 +1,15 @@
-//! `farcall bench reach`: Python functions on servers, beside what people use for them now.
-//! `benches/reach.py` does the work of each contender; this module starts the servers and asks the
-//! contenders in turn.
+//! `farcall bench reach`: Python functions on servers, and arrays over ssh, beside what people use
+//! for them now. `benches/reach.py` does the work of each contender; this module starts the servers
+//! and asks the contenders in turn.
+
+mod sshd;
 
 use crate::contender::Contender;
 use crate::failure::Failure;
 use crate::table::{Better, Row, report};
 use clap::Args;
 use farcall_lab::Daemon;
+use sshd::Sshd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,12 +18,15 @@ const SCRIPT: &str = "benches/reach.py";
 const PEERS_PYTHON: &str = ".venv-peers/bin/python";
 /// Tasks of a round, as in the script.
 const TASKS: f64 = 3000.0;
+/// Megabytes that travel over ssh in a round, both ways together, as in the script.
+const ECHOED_MB: f64 = 2.0 * (128 << 20) as f64 / 1e6;
 
-/// Measure Python functions on servers, beside loky and Ray
+/// Measure Python functions on servers and arrays over ssh, beside loky, Ray and `ssh host cat`
 ///
 /// Four servers of one processor element each and their metaserver run on this machine. A round has
 /// 3,000 tasks of 1 ms, with farcall.Executor and with Ray, and a search of scikit-learn with 50
-/// fits of 0.1 s, with farcall.joblib and with loky. benches/METHOD.md describes the method.
+/// fits of 0.1 s, with farcall.joblib and with loky. An array of 128 MiB travels to a server behind
+/// ssh:// and back, and through `ssh host cat`. benches/METHOD.md describes the method.
 #[derive(Args)]
 #[command(after_help = "Example:\n  scripts/peers && farcall bench reach --check")]
 pub(crate) struct Arguments {
@@ -56,7 +62,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         own("search-loky")?,
         arguments.rounds,
     )?;
-    report(&rows(tasks, search), arguments.json, arguments.check)
+    let mut rows = rows(tasks, search);
+    match Sshd::start()? {
+        Some(sshd) => {
+            let config = sshd.config();
+            let over = |name| Contender::script(&arguments.python, SCRIPT, &[name, &config]);
+            let echo = measure(over("echo-farcall")?, over("echo-cat")?, arguments.rounds)?;
+            rows.push(echo_row(echo));
+        }
+        None => {
+            eprintln!("bench reach: no sshd: the row of ssh is skipped; scripts/setup programs")
+        }
+    }
+    report(&rows, arguments.json, arguments.check)
 }
 
 /// Seconds of the rounds of two contenders, in turn.
@@ -71,6 +89,19 @@ fn measure(
         seconds[1].push(peer.work()?);
     }
     Ok(seconds)
+}
+
+fn echo_row([values, peer_values]: [Vec<f64>; 2]) -> Row {
+    let rate = |seconds: Vec<f64>| seconds.into_iter().map(|one| ECHOED_MB / one).collect();
+    Row {
+        name: "128 MiB over ssh, there and back".to_owned(),
+        unit: "MB/s",
+        values: rate(values),
+        peer: "ssh host cat",
+        peer_values: rate(peer_values),
+        better: Better::Higher,
+        bar: Some(0.9),
+    }
 }
 
 fn rows(tasks: [Vec<f64>; 2], search: [Vec<f64>; 2]) -> Vec<Row> {
