@@ -1,5 +1,6 @@
 """Programs of the tests and examples in other languages, compiled with this tree's libraries."""
 
+import fcntl
 import os
 import pathlib
 import shutil
@@ -67,6 +68,32 @@ def java():
     ]
 
 
+def r_library():
+    """The folder of R's package, which `scripts/setup r` makes possible."""
+    if shutil.which("R") is None:
+        subprocess.run([ROOT / "scripts" / "setup", "r"], check=False, timeout=600)
+    if shutil.which("R") is None:
+        pytest.skip("R is missing: `scripts/setup r` installs it")
+    library = BUILT / "r"
+    library.mkdir(exist_ok=True)
+    with (library / ".lock").open("w") as lock:
+        # Another process of the tests may install it at the same time.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        source = ROOT / "bindings" / "r" / "farcall"
+        words = ["R", "CMD", "INSTALL", "--no-test-load", f"--library={library}", source]
+        ran = run(*words, timeout=300, **r_environment())
+    assert ran.returncode == 0, ran.stderr
+    return library
+
+
+def r_environment():
+    """The variables with which R's package finds the library."""
+    return {
+        "FARCALL_CFLAGS": f"-I{INCLUDE}",
+        "FARCALL_LIBS": f"-L{BUILT} -lfarcall -Wl,-rpath,{BUILT}",
+    }
+
+
 def command(source, folder):
     """The command that runs a source file, compiled in `folder` if necessary."""
     program = folder / source.stem
@@ -83,6 +110,8 @@ def command(source, folder):
             return [*java(), source]
         case ".py":
             return [sys.executable, source]
+        case ".R":
+            return ["env", f"R_LIBS={r_library()}", "Rscript", "--vanilla", source]
     raise ValueError(source)
 
 

@@ -18,7 +18,8 @@ def languages():
 
 
 @pytest.mark.parametrize(
-    "source", ["script.c", "script.cpp", "script.f90", "Script.java", "script.py"]
+    "source",
+    ["script.c", "script.cpp", "script.f90", "Script.java", "script.py", "script.R"],
 )
 def test_every_language_says_the_same(languages, tmp_path, source):
     folder = tmp_path / "files"

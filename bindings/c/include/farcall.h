@@ -302,10 +302,10 @@ extern "C" {
  * ---- Connect ----
  */
 
-// Connects to `farcall://host:port` or `unix:///path`, or by `meta://host:port` to all servers
-// behind a metaserver. NULL means the server that the environment names: `FARCALL_SERVER`, or
-// `NINF_SERVER` and `NINF_SERVER_PORT`, or the metaserver of `FARCALL_METASERVER`, or else this
-// machine. Returns NULL on failure.
+// Connects to `farcall://host:port`, `unix:///path` or `ssh://host`, or by `meta://host:port` to
+// all servers behind a metaserver. NULL means the server that the environment names:
+// `FARCALL_SERVER`, or `NINF_SERVER` and `NINF_SERVER_PORT`, or the metaserver of
+// `FARCALL_METASERVER`, or else this machine. Returns NULL on failure.
 //
 // `address` is NULL or a string ended by NUL.
 farcall_server *farcall_connect(const char *address);
@@ -454,6 +454,26 @@ int32_t farcall_argument_read(const farcall_function *function, size_t index);
 //
 // `function` is from `farcall_function_of`, or NULL.
 int32_t farcall_argument_written(const farcall_function *function, size_t index);
+
+// Stores the lengths of an array argument in a call with these arguments, which are as for
+// `farcall_call_array`; only scalars are read, and arrays whose elements decide sizes. Returns the
+// number of dimensions, and stores the first `room` lengths; 0 for a scalar, -1 on failure. The
+// order of the lengths is that of `farcall_column_major`. Since `FARCALL_1.8`.
+//
+// `function` is from `farcall_function_of`, `arguments` points to `count` addresses, and `shape` to
+// `room` lengths. The scalars are of the types of the interface.
+int32_t farcall_argument_shape(const farcall_function *function,
+                               void *const *arguments,
+                               size_t count,
+                               size_t index,
+                               size_t *shape,
+                               size_t room);
+
+// 1 if the first index of the arrays of a function varies fastest (`Calls "FORTRAN"`), 0 if the
+// last one does. Since `FARCALL_1.8`.
+//
+// `function` is from `farcall_function_of`, or NULL.
+int32_t farcall_column_major(const farcall_function *function);
 
 /*
  * ---- Start a call, and wait for it ----

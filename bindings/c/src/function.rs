@@ -5,7 +5,7 @@ use crate::connect::Server;
 use crate::error::{Problem, guard};
 use crate::{Kind, text};
 use farcall_client::{Estimator, Output};
-use farcall_idl::{Mode, Param, Type};
+use farcall_idl::{Interface, Mode, Param, Type};
 use std::borrow::Cow;
 use std::ffi::{CString, c_char};
 use std::ptr;
@@ -123,8 +123,16 @@ impl Function {
     }
 
     fn param(&self, index: usize) -> Option<&Param> {
-        let index = *self.passed.get(index)?;
-        self.client.interface().params.get(index)
+        self.interface().params.get(self.place(index)?)
+    }
+
+    pub(crate) fn interface(&self) -> &Interface {
+        self.client.interface()
+    }
+
+    /// The place of an argument among the parameters of the interface, before its callbacks.
+    pub(crate) fn place(&self, index: usize) -> Option<usize> {
+        self.passed.get(index).copied()
     }
 
     fn is_callback(&self, index: usize) -> bool {

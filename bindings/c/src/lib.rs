@@ -26,6 +26,7 @@ mod output;
 mod reservation;
 mod session;
 mod sessions;
+mod shape;
 mod texts;
 mod transaction;
 /// cbindgen:ignore

@@ -1,0 +1,64 @@
+//! The shapes of arrays, for languages that make the arrays which a call fills. The sizes follow
+//! from the scalars of the call; this module asks no server.
+
+use crate::argument::{self, Value};
+use crate::call::unchecked;
+use crate::error::{Problem, guard};
+use crate::function::{Function, share};
+use farcall_idl::Order;
+use std::ffi::c_void;
+
+/// Stores the lengths of an array argument in a call with these arguments, which are as for
+/// `farcall_call_array`; only scalars are read, and arrays whose elements decide sizes. Returns the
+/// number of dimensions, and stores the first `room` lengths; 0 for a scalar, -1 on failure. The
+/// order of the lengths is that of `farcall_column_major`. Since `FARCALL_1.8`.
+///
+/// # Safety
+/// `function` is from `farcall_function_of`, `arguments` points to `count` addresses, and `shape` to
+/// `room` lengths. The scalars are of the types of the interface.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_argument_shape(
+    function: *const Function,
+    arguments: *const *mut c_void,
+    count: usize,
+    index: usize,
+    shape: *mut usize,
+    room: usize,
+) -> i32 {
+    guard(-1, || {
+        // SAFETY: the caller's promise.
+        let function = unsafe { share(function) }?;
+        // SAFETY: as above.
+        let given: Vec<Value> = unsafe { unchecked(arguments, count) }?;
+        let values = argument::by_parameter(&function, &given)?;
+        // SAFETY: as above.
+        let laid_out = unsafe { argument::lay_out(&function, &values) }?;
+        let order = function.interface().order();
+        let param = function.place(index);
+        let mut arrays = laid_out.layout().arrays.iter();
+        let Some(array) = arrays.find(|array| Some(array.param) == param) else {
+            return Ok(0);
+        };
+        let lengths = array.shape(order);
+        if room > 0 && shape.is_null() {
+            return Err(Problem::null("shape"));
+        }
+        for (place, length) in lengths.iter().take(room).enumerate() {
+            // SAFETY: the caller's promise: there is room for so many.
+            unsafe { shape.add(place).write(*length as usize) };
+        }
+        Ok(i32::try_from(lengths.len()).unwrap_or(i32::MAX))
+    })
+}
+
+/// 1 if the first index of the arrays of a function varies fastest (`Calls "FORTRAN"`), 0 if the
+/// last one does. Since `FARCALL_1.8`.
+///
+/// # Safety
+/// `function` is from `farcall_function_of`, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_column_major(function: *const Function) -> i32 {
+    // SAFETY: the caller's promise.
+    let function = unsafe { function.as_ref() };
+    i32::from(function.is_some_and(|it| it.interface().order() == Order::ColumnMajor))
+}

@@ -1,0 +1,36 @@
+# What needs no server: packing and unpacking keep every value, and refuse what would lose some.
+library(farcall)
+
+pack <- function(value, type, name = "x") {
+    .Call(farcall:::fc_pack, value, type, TRUE, name)
+}
+unpack <- function(slot, type) .Call(farcall:::fc_unpack, slot, type)
+fails <- function(expression, text) {
+    said <- tryCatch({
+        expression
+        "nothing"
+    }, error = conditionMessage)
+    if (!grepl(text, said)) stop("expected ", text, ", got ", said)
+}
+
+# Types of farcall.h: char 1, short 2, int 3, long 4, float 5, double 6, scomplex 7, dcomplex 8.
+whole <- c(-100, 0, 100)
+for (type in c(2L, 3L, 4L, 5L, 6L)) stopifnot(unpack(pack(whole, type), type) == whole)
+stopifnot(unpack(pack(2^53, 4L), 4L) == 2^53)
+z <- c(1+2i, -3i)
+for (type in c(7L, 8L)) stopifnot(unpack(pack(z, type), type) == z)
+stopifnot(pack(as.raw(1:3), 1L) == as.raw(1:3), as.integer(pack(-1, 1L)) == 255)
+
+fails(pack(1.5, 3L), "not a whole number")
+fails(pack(2^31, 3L), "not a whole number from -2147483648 to 2147483647")
+fails(pack(2^54, 4L), "not a whole number")
+fails(pack(NaN, 3L), "not a whole number")
+fails(pack(c(1L, NA), 3L), "has an NA")
+fails(pack("a", 6L), "must be numeric, not character")
+fails(pack(1, 9L), "must be a character vector")
+fails(farcall_connect("http://host"), "not a server address")
+fails(farcall_connect(c("a", "b")), "must be one text")
+
+# A vector that a call only reads is not copied; one that it writes is.
+x <- c(1, 2)
+stopifnot(identical(.Call(farcall:::fc_pack, x, 6L, FALSE, "x"), x))

@@ -1,0 +1,90 @@
+"""The package of R: R's own checks, and what users of R expect."""
+
+import re
+
+import pytest
+from programs import r_environment, r_library, run
+from servers import LIBRARIES, NAP, ROOT
+
+PACKAGE = ROOT / "bindings" / "r" / "farcall"
+
+
+@pytest.fixture(scope="module")
+def library():
+    """The folder with the installed package."""
+    return r_library()
+
+
+def rscript(library, text, *arguments, timeout=60):
+    return run("Rscript", "--vanilla", "-e", text, *arguments, timeout=timeout, R_LIBS=str(library))
+
+
+@pytest.mark.usefixtures("library")
+def test_r_finds_nothing_wrong(tmp_path):
+    built = run("R", "CMD", "build", PACKAGE, cwd=tmp_path, timeout=120, **r_environment())
+    assert built.returncode == 0, built.stderr
+    [archive] = tmp_path.glob("farcall_*.tar.gz")
+    words = ["R", "CMD", "check", "--no-manual", "--no-build-vignettes", archive.name]
+    offline = {"_R_CHECK_CRAN_INCOMING_": "false", "_R_CHECK_SYSTEM_CLOCK_": "0"}
+    checked = run(*words, cwd=tmp_path, timeout=300, **r_environment(), **offline)
+    assert checked.returncode == 0, checked.stdout
+    status = re.search(r"^Status: (.*)$", checked.stdout, re.MULTILINE)
+    assert status and status[1] == "OK", checked.stdout
+
+
+def test_lapack_solves_and_arguments_stay(start, library):
+    server = start(LIBRARIES / "lapack.idl")
+    text = """
+    library(farcall)
+    server <- farcall_connect(commandArgs(TRUE)[1])
+    set.seed(1)
+    n <- 200
+    a <- matrix(rnorm(n * n), n)
+    b <- matrix(rnorm(2 * n), n)
+    kept <- a + 0
+    solved <- server$dgesv(n = n, nrhs = 2, a = a, lda = n, b = b, ldb = n)
+    stopifnot(max(abs(solved$b - solve(a, b))) < 1e-10, identical(a, kept), solved$info == 0)
+    stopifnot(is.matrix(solved$a), length(solved$ipiv) == n)
+    print(server$dgesv)
+    """
+    ran = rscript(library, text, server.address)
+    assert ran.returncode == 0, ran.stderr
+    assert "dgesv(" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ("s$dgesv(n = 2)", "takes 6 arguments"),
+        ("s$dgesv(2, 1, diag(3), 2, c(1, 1), 2)", "argument `a` must be 2 x 2, not 3 x 3"),
+        ("s$dgesv(2.5, 1, diag(2), 2, c(1, 1), 2)", "argument `n`: 2.5 is not a whole number"),
+        ("s$dgesv(2, 1, diag(2), 2, c('x', 'y'), 2)", "argument `b` must be numeric"),
+        ("s$dgesv(2, 1, diag(2), 2, b = c(1, 1), x = 2)", "no argument `x`"),
+        ("s$dgesvv(2)", "did you mean"),
+        ("farcall_connect('farcall://localhost:1')", "cannot connect"),
+    ],
+)
+def test_errors_name_the_argument(library_server, library, call, error):
+    text = f"library(farcall); s <- farcall_connect(commandArgs(TRUE)[1]); invisible({call})"
+    ran = rscript(library, text, library_server.address)
+    assert ran.returncode == 1
+    assert error in ran.stderr.replace("\n", " "), ran.stderr
+
+
+def test_an_interrupt_ends_the_wait_and_the_call(start, library, tmp_path):
+    idl = tmp_path / "nap.idl"
+    idl.write_text(NAP)
+    server = start(idl)
+    text = """
+    library(farcall)
+    server <- farcall_connect(commandArgs(TRUE)[1])
+    pid <- Sys.getpid()
+    began <- proc.time()[["elapsed"]]
+    system(paste("sh -c 'sleep 0.5; kill -INT", pid, "' &"))
+    tryCatch(server$nap(60000), interrupt = function(condition) NULL)
+    stopifnot(proc.time()[["elapsed"]] - began < 10)
+    invisible(gc())
+    stopifnot(server$nap(1)$slept == 1)
+    """
+    ran = rscript(library, text, server.address)
+    assert ran.returncode == 0, ran.stderr
