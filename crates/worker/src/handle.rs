@@ -10,6 +10,7 @@ use crate::launch::Ready;
 use crate::memory::MemoryObject;
 use crate::nursery::Process;
 use crate::parallel::Welcome;
+use crate::slices::Slices;
 use farcall_rpc_proto::{Callback, CallbackAnswer, Failure, FailureKind};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -17,6 +18,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, IoSlice, Read};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -133,6 +135,10 @@ pub struct Worker {
     mailbox: Mailbox,
     mapped: Mapped,
     stale: Vec<u64>,
+    /// Whom it tells when it has calls, which makes room on a busy machine.
+    slices: Option<Arc<Mutex<Slices>>>,
+    /// Whether it has told that it has calls.
+    is_busy: bool,
     /// Folder for the files of its calls. It outlives the process.
     _folder: TempDir,
 }
@@ -176,6 +182,7 @@ pub(crate) struct Parts {
     pub(crate) mailbox: Mailbox,
     pub(crate) folder: TempDir,
     pub(crate) group: Group,
+    pub(crate) slices: Option<Arc<Mutex<Slices>>>,
 }
 
 impl Worker {
@@ -199,6 +206,8 @@ impl Worker {
                 group: parts.group,
             },
             stale: Vec::new(),
+            slices: parts.slices,
+            is_busy: parts.is_parallel,
             _folder: parts.folder,
         }
     }
@@ -274,7 +283,27 @@ impl Worker {
             self.tail.clear();
         }
         self.posted.push_back(Posted::Call(call));
+        self.tell_work();
         Ok(())
+    }
+
+    /// Tells the gang if it has calls now, or has no more. The processes of a parallel worker need
+    /// slices for their start as well.
+    fn tell_work(&mut self) {
+        let is_busy = !self.posted.is_empty() || self.is_parallel && self.is_starting;
+        self.set_busy(is_busy);
+    }
+
+    fn set_busy(&mut self, is_busy: bool) {
+        let was_busy = std::mem::replace(&mut self.is_busy, is_busy);
+        let Some(slices) = self.slices.as_ref().filter(|_| was_busy != is_busy) else {
+            return;
+        };
+        let mut slices = slices.lock().unwrap_or_else(PoisonError::into_inner);
+        match is_busy {
+            true => slices.begin(),
+            false => slices.end(),
+        }
     }
 
     /// Asks for the doorbell before the server sleeps. Returns `false` if something is finished
@@ -300,6 +329,7 @@ impl Worker {
         if let Ok(memory_messages) = self.send_stale() {
             self.control.post(&Request::unmap(memory_messages), &[]);
             self.posted.push_back(Posted::Unmap);
+            self.tell_work();
         }
     }
 
@@ -329,6 +359,7 @@ impl Worker {
             Posted::Unmap => Done::Unmapped,
         };
         self.unmap_if_idle();
+        self.tell_work();
         Some(done)
     }
 
@@ -364,6 +395,7 @@ impl Worker {
         match text[..count].strip_prefix(READY) {
             Some(ready) => {
                 self.is_starting = false;
+                self.tell_work();
                 Some(Ok(serde_json::from_slice(ready).unwrap_or_default()))
             }
             None => Some(Err(String::from_utf8_lossy(&text[..count]).into_owned())),
@@ -459,8 +491,14 @@ impl Worker {
             signal,
             out_of_memory,
             printed,
-            ended_for: self.ended_for,
+            ended_for: self.ended_for.take(),
         }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.set_busy(false);
     }
 }
 
