@@ -155,17 +155,19 @@ impl LocalJob {
         })
     }
 
+    /// Whether the user has set an environment variable.
+    fn is_set(&self, name: &str) -> bool {
+        let pairs = self.spec.environment.iter();
+        let mut names = pairs.filter_map(|pair| pair.split_once('='));
+        names.any(|(other, _)| other == name)
+    }
+
     /// The settings for processes of MPI that share processors, unless the user has chosen others.
     fn yielding(&self) -> Vec<(&'static str, String)> {
-        let is_set = |name: &str| {
-            let pairs = self.spec.environment.iter();
-            let mut names = pairs.filter_map(|pair| pair.split_once('='));
-            names.any(|(other, _)| other == name)
-        };
         let is_shared = !self.placement.is_dedicated && self.spec.mpi != Some(false);
         let wanted = YIELDING
             .iter()
-            .filter(|(name, _)| is_shared && !is_set(name));
+            .filter(|(name, _)| is_shared && !self.is_set(name));
         wanted
             .map(|(name, value)| (*name, value.to_string()))
             .collect()
@@ -314,9 +316,13 @@ impl LocalJob {
     /// Gives the processes that still wait for it the variables of their PMIx server.
     fn give(&mut self, of_server: BTreeMap<String, String>) {
         self.server_is_ready = true;
+        // MPICH 5 does not begin if both interfaces are offered and it may choose.
+        let choice = ("MPIR_CVAR_PMI_VERSION".to_string(), "1".to_string());
+        let choice = Some(choice).filter(|(name, _)| !self.is_set(name));
         for birth in self.awaiting.iter_mut().flat_map(|order| &mut order.births) {
             let variables = pmix::variables(&of_server, birth.rank);
             birth.variables.extend(variables);
+            birth.variables.extend(choice.clone());
         }
     }
 

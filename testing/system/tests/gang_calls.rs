@@ -6,6 +6,7 @@ use farcall_client::{Argument, Scalar, Server};
 use farcall_system::gang::{Node, lines, text};
 use farcall_system::{ServerProcess, wait_until};
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
 /// A function of one process, which computes for a number of milliseconds.
@@ -77,11 +78,18 @@ fn solve(connection: &Server, n: usize) -> f64 {
 
 #[test]
 fn a_parallel_function_runs_as_a_gang_job_beside_batch_jobs() {
+    let libraries = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../libraries");
+    let mut make = Command::new("make");
+    make.args(["--silent", "--directory"]).arg(&libraries).arg("libfarcall_scalapack.so");
+    if !make.status().is_ok_and(|status| status.success()) {
+        println!("SKIPPED: ScaLAPACK is missing: `scripts/setup system` installs it");
+        return;
+    }
     let gang = gang();
     let mut batch = gang.submit(&BATCH);
     wait_until("it runs", || states(&gang) == ["running"]);
-    let libraries = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../libraries");
-    let server = ServerProcess::within(&libraries, &["scalapack.idl"]);
+    let server = ServerProcess::within(&libraries, &["scalapack.idl"])
+        .variable("FARCALL_LIBRARY_PATH", &libraries.to_string_lossy());
     let engine = config(&gang, "[parallel]\nengine = \"gang\"\n");
     let folder = farcall_system::server::folder();
     let file = folder.path().join("farcall.toml");
@@ -154,7 +162,7 @@ fn an_interactive_job_ends_with_its_descriptor() {
         farcall_system::farcall_path().display(),
         gang.control()
     );
-    let output = std::process::Command::new("sh")
+    let output = Command::new("sh")
         .args(["-c", &script])
         .output()
         .expect("runs");

@@ -231,8 +231,8 @@ fn files() -> BTreeSet<PathBuf> {
         .collect()
 }
 
-/// However a program ends, no process and no file of it is left: 3 times each here, 100 times with
-/// FARCALL_SOAK.
+/// However a program ends, no process and no file of it is left. `FARCALL_SOAK_JOBS` sets how often
+/// each program is killed, aborts, and loses its front end.
 #[test]
 fn nothing_is_left_of_a_program_that_was_killed() {
     if !rustix::process::geteuid().is_root() {
@@ -241,11 +241,8 @@ fn nothing_is_left_of_a_program_that_was_killed() {
     }
     let programs = [compiled(), compiled_for_open_mpi()];
     let daemon = Node::start(&["--slice", "20ms", "--slots", "2"]);
-    let rounds = if std::env::var_os("FARCALL_SOAK").is_some() {
-        100
-    } else {
-        3
-    };
+    let rounds = std::env::var("FARCALL_SOAK_JOBS");
+    let rounds = rounds.map_or(3, |text| text.parse().expect("a number"));
     let before = files();
     for (_folder, program) in programs.iter().flatten() {
         for round in 0..rounds {
