@@ -80,7 +80,9 @@ fn solve(connection: &Server, n: usize) -> f64 {
 fn a_parallel_function_runs_as_a_gang_job_beside_batch_jobs() {
     let libraries = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../libraries");
     let mut make = Command::new("make");
-    make.args(["--silent", "--directory"]).arg(&libraries).arg("libfarcall_scalapack.so");
+    make.args(["--silent", "--directory"])
+        .arg(&libraries)
+        .arg("libfarcall_scalapack.so");
     if !make.status().is_ok_and(|status| status.success()) {
         println!("SKIPPED: ScaLAPACK is missing: `scripts/setup system` installs it");
         return;
@@ -159,7 +161,7 @@ fn an_interactive_job_ends_with_its_descriptor() {
     let gang = gang();
     let script = format!(
         "printf 1 | {} gang run -n 2 --control {} --interactive 3 3<&0 -- sh -c 'echo $FARCALL_RANK'",
-        farcall_system::farcall_path().display(),
+        farcall_system::farcall_path(),
         gang.control()
     );
     let output = Command::new("sh")

@@ -92,8 +92,7 @@ pub(super) fn rows(seconds: f64) -> Result<Vec<Row>, Failure> {
         Row::new("50 ms calls beside a batch job: longest", at(1.0), "ms"),
         Row::new("batch job beside 50 ms calls: elapsed", beside, "s")
             .beside("without calls", expected),
-        Row::new("  lost beyond the computing time of the calls", excess, "%")
-            .bar(Bar::Most(2.0)),
+        Row::new("  lost beyond the computing time of the calls", excess, "%").bar(Bar::Most(2.0)),
     ])
 }
 
@@ -112,6 +111,8 @@ fn batch(
     calls()?;
     match job.try_wait()? {
         None if job.wait()?.success() => Ok(begun.elapsed().as_secs_f64()),
-        _ => Err(Failure::failed("the batch job ended before the calls, or failed")),
+        _ => Err(Failure::failed(
+            "the batch job ended before the calls, or failed",
+        )),
     }
 }

@@ -67,7 +67,9 @@ pub(super) fn built(source: &str) -> Result<tempfile::TempPath, String> {
         ));
     }
     let failed = |error: std::io::Error| error.to_string();
-    let program = tempfile::NamedTempFile::new().map_err(failed)?.into_temp_path();
+    let program = tempfile::NamedTempFile::new()
+        .map_err(failed)?
+        .into_temp_path();
     let mut build = Command::new("mpicc.mpich");
     build.args(["-O2", "-o"]).arg(&program).arg(source);
     told(build)?;
