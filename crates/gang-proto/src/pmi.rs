@@ -21,7 +21,7 @@ const LONGEST_VALUE: usize = 1024;
 /// The most bytes in the store of a gang job. They fit into a message.
 const STORE: usize = 2 << 20;
 
-/// Stands for the PMIx server of a node, which is not a rank. Its barrier is that of the whole node.
+/// Stands for the PMIx server of a node, which is not a rank. Its barrier is that of the node.
 pub const PMIX: u16 = u16::MAX;
 
 /// Names and values that were put into a store.

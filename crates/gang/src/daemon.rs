@@ -50,6 +50,18 @@ fn server_program(config: &Config) -> io::Result<Option<Vec<String>>> {
     Ok(Some([&[program][..], arguments].concat()))
 }
 
+fn make_node(config: &Config, engine: Engine, starter: Starter) -> io::Result<Node> {
+    let name = config.node.clone();
+    let node = Node::new(name, engine, starter, server_program(config)?);
+    if !node.has_groups() {
+        tracing::warn!(
+            "no control groups (version 2): `gang run --tree` then stops each process group of the \
+             job, but not the processes that have left it"
+        );
+    }
+    Ok(node)
+}
+
 fn create_trace(path: &Path) -> Result<Trace, StartError> {
     Trace::create(path).map_err(|source| StartError::Trace(path.to_owned(), source))
 }
@@ -209,18 +221,7 @@ impl Daemon {
         process::take_ticks()?;
         process::take_descriptors();
         take_realtime(&engine);
-        let node = Node::new(
-            config.node.clone(),
-            engine,
-            starter,
-            server_program(&config)?,
-        );
-        if !node.has_groups() {
-            tracing::warn!(
-                "no control groups (version 2): `gang run --tree` then stops each process \
-                 group of the job, but not the processes that have left it"
-            );
-        }
+        let node = make_node(&config, engine, starter)?;
         let trace = config.trace.as_deref().map(create_trace).transpose()?;
         let mut daemon = Daemon {
             address: tcp.local_addr()?,

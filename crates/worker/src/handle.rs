@@ -10,7 +10,7 @@ use crate::launch::Ready;
 use crate::memory::MemoryObject;
 use crate::nursery::Process;
 use crate::parallel::Welcome;
-use crate::slices::Slices;
+use crate::slices::Need;
 use farcall_rpc_proto::{Callback, CallbackAnswer, Failure, FailureKind};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -18,7 +18,6 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, IoSlice, Read};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -134,11 +133,8 @@ pub struct Worker {
     posted: VecDeque<Posted>,
     mailbox: Mailbox,
     mapped: Mapped,
-    stale: Vec<u64>,
-    /// Whom it tells when it has calls, which makes room on a busy machine.
-    slices: Option<Arc<Mutex<Slices>>>,
-    /// Whether it has told that it has calls.
-    is_busy: bool,
+    /// What it tells a gang about its calls.
+    need: Need,
     /// Folder for the files of its calls. It outlives the process.
     _folder: TempDir,
 }
@@ -148,6 +144,8 @@ struct Mapped {
     /// Bytes by the number of the memory.
     sizes: HashMap<u64, u64>,
     bytes: u64,
+    /// Numbers of memory that is gone, of which the worker does not know yet.
+    stale: Vec<u64>,
     /// The control groups of the worker. They outlive its processes.
     group: Group,
 }
@@ -182,7 +180,7 @@ pub(crate) struct Parts {
     pub(crate) mailbox: Mailbox,
     pub(crate) folder: TempDir,
     pub(crate) group: Group,
-    pub(crate) slices: Option<Arc<Mutex<Slices>>>,
+    pub(crate) need: Need,
 }
 
 impl Worker {
@@ -203,11 +201,10 @@ impl Worker {
             mapped: Mapped {
                 sizes: HashMap::new(),
                 bytes: 0,
+                stale: Vec::new(),
                 group: parts.group,
             },
-            stale: Vec::new(),
-            slices: parts.slices,
-            is_busy: parts.is_parallel,
+            need: parts.need,
             _folder: parts.folder,
         }
     }
@@ -290,20 +287,8 @@ impl Worker {
     /// Tells the gang if it has calls now, or has no more. The processes of a parallel worker need
     /// slices for their start as well.
     fn tell_work(&mut self) {
-        let is_busy = !self.posted.is_empty() || self.is_parallel && self.is_starting;
-        self.set_busy(is_busy);
-    }
-
-    fn set_busy(&mut self, is_busy: bool) {
-        let was_busy = std::mem::replace(&mut self.is_busy, is_busy);
-        let Some(slices) = self.slices.as_ref().filter(|_| was_busy != is_busy) else {
-            return;
-        };
-        let mut slices = slices.lock().unwrap_or_else(PoisonError::into_inner);
-        match is_busy {
-            true => slices.begin(),
-            false => slices.end(),
-        }
+        let has_calls = !self.posted.is_empty() || self.is_parallel && self.is_starting;
+        self.need.set(has_calls);
     }
 
     /// Asks for the doorbell before the server sleeps. Returns `false` if something is finished
@@ -317,12 +302,12 @@ impl Worker {
         if !self.mapped.remove(memory) {
             return;
         }
-        self.stale.push(memory);
+        self.mapped.stale.push(memory);
         self.unmap_if_idle();
     }
 
     fn unmap_if_idle(&mut self) {
-        if self.stale.is_empty() || !self.posted.is_empty() {
+        if self.mapped.stale.is_empty() || !self.posted.is_empty() {
             return;
         }
         // If this fails, the worker is dead, which is handled separately.
@@ -334,7 +319,7 @@ impl Worker {
     }
 
     fn send_stale(&mut self) -> io::Result<u32> {
-        let stale = std::mem::take(&mut self.stale);
+        let stale = std::mem::take(&mut self.mapped.stale);
         for id in &stale {
             let message = MemoryMessage::Unmap { id: *id };
             send(&self.socket, &message.encode(), &[])?;
@@ -491,14 +476,8 @@ impl Worker {
             signal,
             out_of_memory,
             printed,
-            ended_for: self.ended_for.take(),
+            ended_for: self.ended_for,
         }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.set_busy(false);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::namespaces::Start as Order;
 use crate::nursery::Nursery;
 use crate::parallel::{self, Welcome};
 use crate::sandbox::{Reach, Sandbox};
-use crate::slices::{Gang, Slices};
+use crate::slices::{FrontOrder, Gang, Need, Slices};
 use farcall_idl::{Document, Interface};
 use farcall_library::{Compiled, Source};
 use rustix::fd::BorrowedFd;
@@ -283,7 +283,7 @@ impl Launcher {
             mailbox,
             folder,
             group,
-            slices,
+            need: Need::new(slices, is_parallel),
         }))
     }
 
@@ -311,7 +311,12 @@ impl Launcher {
         }
         let words = gang.words(gang.processors, SOCKET_FD, None);
         let program = self.command.0.clone().into_os_string();
-        let started = Slices::of_server(&self.nursery, program, words)?;
+        let words = words.into_iter().map(OsString::from);
+        let started = Slices::of_server(FrontOrder {
+            nursery: self.nursery.clone(),
+            words: [program].into_iter().chain(words).collect(),
+            at: SOCKET_FD,
+        })?;
         Ok(self
             .slices
             .0

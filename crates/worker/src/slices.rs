@@ -3,7 +3,6 @@
 //! and a `0` when the last one ends. Calls do not wait for its answer.
 
 use crate::groups::Join;
-use crate::handle::SOCKET_FD;
 use crate::namespaces::{Namespaces, Start};
 use crate::nursery::{Nursery, Process};
 use rustix::fd::{AsFd, OwnedFd};
@@ -11,6 +10,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How a server uses a gang.
@@ -59,19 +60,26 @@ pub(crate) struct Slices {
 }
 
 struct Front {
-    nursery: Nursery,
-    words: Vec<OsString>,
+    order: FrontOrder,
     process: Process,
     started: Instant,
 }
 
-impl Front {
-    fn start(nursery: &Nursery, words: &[OsString], socket: OwnedFd) -> io::Result<Process> {
-        Ok(nursery.order(Start {
-            words: words.to_vec(),
+/// How a front end is started.
+pub(crate) struct FrontOrder {
+    pub(crate) nursery: Nursery,
+    pub(crate) words: Vec<OsString>,
+    /// The descriptor at which it hears about work.
+    pub(crate) at: RawFd,
+}
+
+impl FrontOrder {
+    fn start(&self, socket: OwnedFd) -> io::Result<Process> {
+        Ok(self.nursery.order(Start {
+            words: self.words.clone(),
             environment: Vec::new(),
             output: io::stderr().as_fd().try_clone_to_owned()?,
-            socket: Some((socket, SOCKET_FD)),
+            socket: Some((socket, self.at)),
             namespaces: Namespaces::default(),
             groups: Join::default(),
             keeper: Vec::new(),
@@ -101,18 +109,11 @@ impl Slices {
     ///
     /// # Errors
     /// The system refuses a socket or a descriptor.
-    pub(crate) fn of_server(
-        nursery: &Nursery,
-        program: OsString,
-        arguments: Vec<String>,
-    ) -> io::Result<Slices> {
+    pub(crate) fn of_server(order: FrontOrder) -> io::Result<Slices> {
         let (socket, theirs) = pair()?;
-        let arguments = arguments.into_iter().map(OsString::from);
-        let words: Vec<OsString> = [program].into_iter().chain(arguments).collect();
         let front = Front {
-            process: Front::start(nursery, &words, theirs)?,
-            nursery: nursery.clone(),
-            words,
+            process: order.start(theirs)?,
+            order,
             started: Instant::now(),
         };
         Ok(Slices {
@@ -156,9 +157,7 @@ impl Slices {
             return false;
         }
         front.started = Instant::now();
-        let started = pair().and_then(|(socket, theirs)| {
-            Ok((socket, Front::start(&front.nursery, &front.words, theirs)?))
-        });
+        let started = pair().and_then(|(socket, theirs)| Ok((socket, front.order.start(theirs)?)));
         let Ok((socket, process)) = started else {
             return false;
         };
@@ -176,5 +175,38 @@ impl Drop for Slices {
             front.process.kill();
             let _ = front.process.wait();
         }
+    }
+}
+
+/// What a worker tells a gang about its calls.
+#[derive(Default)]
+pub(crate) struct Need {
+    slices: Option<Arc<Mutex<Slices>>>,
+    is_told: bool,
+}
+
+impl Need {
+    /// `is_told` says whether the gang counts this worker as one with calls already.
+    pub(crate) fn new(slices: Option<Arc<Mutex<Slices>>>, is_told: bool) -> Need {
+        Need { slices, is_told }
+    }
+
+    /// Tells whether the worker has calls, if that has changed.
+    pub(crate) fn set(&mut self, has_calls: bool) {
+        let was_told = std::mem::replace(&mut self.is_told, has_calls);
+        let Some(slices) = self.slices.as_ref().filter(|_| was_told != has_calls) else {
+            return;
+        };
+        let mut slices = slices.lock().unwrap_or_else(PoisonError::into_inner);
+        match has_calls {
+            true => slices.begin(),
+            false => slices.end(),
+        }
+    }
+}
+
+impl Drop for Need {
+    fn drop(&mut self) {
+        self.set(false);
     }
 }

@@ -3,7 +3,7 @@
 //! do.
 
 use farcall_client::{Argument, Scalar, Server};
-use farcall_system::gang::{Node, lines, text};
+use farcall_system::gang::{Node, text};
 use farcall_system::{ServerProcess, wait_until};
 use std::path::Path;
 use std::process::Command;
@@ -160,7 +160,7 @@ fn a_batch_job_makes_room_for_a_call_and_goes_on() {
 fn an_interactive_job_ends_with_its_descriptor() {
     let gang = gang();
     let script = format!(
-        "printf 1 | {} gang run -n 2 --control {} --interactive 3 3<&0 -- sh -c 'echo $FARCALL_RANK'",
+        "printf 1 | {} gang run -n 2 --control {} --interactive 3 3<&0 -- true",
         farcall_system::farcall_path(),
         gang.control()
     );
@@ -169,6 +169,5 @@ fn an_interactive_job_ends_with_its_descriptor() {
         .output()
         .expect("runs");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(lines(&output).len() <= 2);
     wait_until("it has ended", || gang.jobs().is_empty());
 }

@@ -52,7 +52,7 @@ pub(super) fn rows(seconds: f64) -> Result<Vec<Row>, Failure> {
     command.args(["--pes", "1", "--no-sandbox", "--log", "error", "--config"]);
     command.arg(path("farcall.toml")).arg(path("bench.idl"));
     let mut server = Daemon::start(command)?;
-    let connection = Server::connect(server.address(), &Options::default());
+    let connection = Server::connect(server.address(), Options::default());
     let connection = connection.map_err(Failure::failed)?;
     let spin = connection.function("spin").map_err(Failure::failed)?;
     let call = |ms: i64| -> Result<f64, Failure> {
@@ -107,7 +107,8 @@ fn batch(
     let nanos = (seconds * 1e9) as u64;
     command.args(["element", "work", "0", &nanos.to_string()]);
     let begun = Instant::now();
-    let mut job = farcall_child::spawn(command.stdout(Stdio::null()))?;
+    command.stdout(Stdio::null());
+    let mut job = farcall_child::spawn(command)?;
     calls()?;
     match job.try_wait()? {
         None if job.wait()?.success() => Ok(begun.elapsed().as_secs_f64()),

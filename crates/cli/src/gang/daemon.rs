@@ -50,8 +50,8 @@ pub(crate) struct Arguments {
     /// Processes that run at the same time on this node [default: the number of its processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     slots: Option<u16>,
-    /// Percent of the processor time that a user's interactive jobs can have before others; those of
-    /// all users together can have twice as much
+    /// Percent of the processor time that a user's interactive jobs can have before others; those
+    /// of all users together can have twice as much
     #[arg(long, value_name = "PERCENT", default_value_t = 25,
           value_parser = clap::value_parser!(u8).range(0..=50))]
     interactive_share: u8,
