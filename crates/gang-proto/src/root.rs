@@ -238,7 +238,8 @@ impl Root {
         for id in into {
             if let Some(job) = self.jobs.get_mut(id) {
                 job.slices += 1;
-                job.since = Some(now);
+                // An interactive one also pays for the gang switches to it and back.
+                job.since = Some(now.saturating_sub(took.saturating_mul(2)));
             }
         }
         for id in out {

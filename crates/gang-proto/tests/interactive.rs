@@ -69,7 +69,7 @@ impl World {
         loop {
             let due = self.root.next_deadline().unwrap_or(Nanos::MAX);
             if due > end {
-                return self.pass(end);
+                return self.pass(end.max(self.now));
             }
             self.pass(due.max(self.now));
             self.root.handle_timeout(self.now);
@@ -207,6 +207,23 @@ fn the_share_of_a_user_and_of_all_users_is_bounded() {
             );
         }
     }
+}
+
+/// Work that comes and goes all the time costs others no more than the share, although most of the
+/// time goes to gang switches.
+#[test]
+fn a_front_end_that_says_again_and_again_that_it_has_work_pays_for_the_switches() {
+    let mut world = World::new();
+    let batch = world.start(2, 1, Some(BATCH));
+    let calls = world.start(2, 2, None);
+    while world.now < 30 * SECOND {
+        world.work(calls, true);
+        world.run_until(world.now + MS / 10);
+        world.work(calls, false);
+        world.run_until(world.now + MS / 10);
+    }
+    let lost = world.now - world.had(batch);
+    assert!(lost < world.now / 3, "{lost}");
 }
 
 #[test]

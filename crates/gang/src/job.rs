@@ -62,7 +62,7 @@ pub(crate) struct LocalJob {
 /// of Intel MPI. MPICH always yields.
 const YIELDING: [(&str, &str); 2] = [
     ("OMPI_MCA_mpi_yield_when_idle", "1"),
-    ("I_MPI_THREAD_YIELD", "2"),
+    ("I_MPI_THREAD_YIELD", "3"),
 ];
 
 impl LocalJob {
@@ -176,6 +176,7 @@ impl LocalJob {
     /// The PMIx server to start before the processes of `order`. `program` is this program, with
     /// the arguments that make it a PMIx server.
     pub(crate) fn server_birth(&mut self, order: Order, program: &[String]) -> io::Result<Order> {
+        self.awaiting = Some(order);
         let gate = Gate::new()?;
         gate.open(1);
         let place = Place {
@@ -195,7 +196,6 @@ impl LocalJob {
             owner: self.spec.owner,
             ..JobSpec::default()
         };
-        self.awaiting = Some(order);
         Ok(Order {
             job: self.placement.job,
             births: [Birth {
@@ -227,11 +227,10 @@ impl LocalJob {
         PathBuf::from(own_memory::FOLDER).join(name)
     }
 
-    /// Removes the files of the PMIx server, after its end, if they are in the shared memory of the
-    /// machine.
+    /// Removes the files of the PMIx server, if they are in the shared memory of the machine.
     pub(crate) fn remove_files(&self) {
-        let is_own = |memory: &Arc<OwnMemory>| !memory.namespaces().is_empty();
-        if self.server.is_some() && !self.own_memory.as_ref().is_some_and(is_own) {
+        let is_shared = |memory: &Arc<OwnMemory>| memory.namespaces().is_empty();
+        if self.own_memory.as_ref().is_some_and(is_shared) {
             own_memory::remove(&self.files_of_server(), self.spec.owner.0);
         }
     }
