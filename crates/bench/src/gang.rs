@@ -1,9 +1,11 @@
 //! `farcall bench gang`: the cost of gang switches and of channels. The modules below measure, and
 //! `rows` prints. The figures of the paper stand beside ours.
 
+mod calls;
 mod channel;
 pub(crate) mod element;
 mod lost;
+mod mpi;
 mod nodes;
 mod peers;
 mod rows;
@@ -58,6 +60,10 @@ enum Part {
     Channel,
     /// Engines of two nodes compared with plain UDP
     Nodes,
+    /// Two MPI jobs on the same cores
+    Mpi,
+    /// Calls of a server beside a batch job on all cores
+    Calls,
     /// Two jobs of barriers: as gang jobs, one after the other, and under the kernel alone
     Sharing,
     /// Switches over a tree of 2 to 32 daemons in network namespaces; needs root
@@ -98,6 +104,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             all.extend(peers::slurm(arguments.seconds, row.value)?);
         }
         all.push(row);
+    }
+    if wants(Part::Mpi) {
+        all.extend(mpi::rows(arguments.seconds)?);
+    }
+    if wants(Part::Calls) {
+        all.extend(calls::rows(arguments.seconds)?);
     }
     if wants(Part::Sharing) {
         all.extend(sharing::rows()?);

@@ -6,7 +6,7 @@ mod gantt;
 mod jobs;
 mod run;
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use clap::{Args, Subcommand};
 use farcall_gang::DEFAULT_CONTROL;
 use farcall_gang::client::{Client, ClientError};
@@ -30,6 +30,9 @@ enum Command {
     Kill(jobs::KillArguments),
     State(jobs::StateArguments),
     Gantt(gantt::Arguments),
+    /// Serve the processes of a gang job by PMIx; the gang daemon starts this command
+    #[command(hide = true)]
+    Pmix,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -42,7 +45,20 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Kill(arguments) => jobs::kill(&arguments),
         Command::State(arguments) => jobs::state(&arguments),
         Command::Gantt(arguments) => gantt::run(&arguments),
+        Command::Pmix => pmix(),
     }
+}
+
+fn pmix() -> Result<(), Failure> {
+    let Err(error) = farcall_gang::pmix::serve() else {
+        return Ok(());
+    };
+    let status = error.status();
+    // Without the library this is a machine without Open MPI.
+    if status == 1 {
+        failure::print(&Failure::failed(error));
+    }
+    std::process::exit(status.into())
 }
 
 /// The jobs of the gang daemon of this machine as one JSON object; `None` if there is no daemon.

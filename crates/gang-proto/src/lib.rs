@@ -24,7 +24,7 @@ pub use message::{
     Ended, Introduction, JobRow, JobSpec, MAX_MESSAGE, Message, MessageError, Placement, Report,
     Usage, VERSION,
 };
-pub use pmi::{Pairs, Pmi, PmiAction, PmiError};
+pub use pmi::{PMIX, Pairs, Pmi, PmiAction, PmiError};
 pub use queue::{Admission, NoAdmission, Partition, QueueTree};
 pub use root::{Counts, Order, Root, Settings};
 pub use state::{Blocked, Global, Process, Waits, judge};

@@ -74,6 +74,11 @@ pub struct JobSpec {
     /// Whether the interface for MPI is offered to the processes; it is if nothing is said.
     #[n(12)]
     pub mpi: Option<bool>,
+    /// Whether the gang job runs only while its front end says that it has work
+    /// ([`Message::Work`]). Then it runs before others, within bounds. Without a command it has no
+    /// processes: it only keeps its processors free of other gang jobs.
+    #[n(13)]
+    pub interactive: Option<bool>,
 }
 
 /// The nodes and processors on which the processes of a gang job run.
@@ -133,7 +138,8 @@ pub struct JobRow {
     /// The gang job.
     #[n(0)]
     pub id: JobId,
-    /// `running`, `waiting` (for its slice), `stopped`, or `lost` with an earlier daemon.
+    /// `running`, `waiting` (for its slice), `resting` (without work), `stopped`, or `lost` with an
+    /// earlier daemon.
     #[n(1)]
     pub state: String,
     /// Names of its nodes.
@@ -192,9 +198,10 @@ pub enum Message {
     /// Front end: report the state of a gang job.
     #[n(3)]
     State(#[n(0)] JobId),
-    /// To the front end: the gang job was started under this number.
+    /// To the front end: the gang job was started under this number. The second is the number of
+    /// processors that its processes share, if they are fewer.
     #[n(4)]
-    Started(#[n(0)] JobId),
+    Started(#[n(0)] JobId, #[n(1)] Option<u16>),
     /// Output of a process: gang job, rank, stream (1 or 2), bytes.
     #[n(5)]
     Output(
@@ -280,6 +287,9 @@ pub enum Message {
     /// Down: the processes of all nodes have reached the barrier, with what all have put.
     #[n(28)]
     Fenced(#[n(0)] JobId, #[n(1)] Pairs),
+    /// Front end: its interactive gang job has work now, or no more.
+    #[n(30)]
+    Work(#[n(0)] JobId, #[n(1)] bool),
     /// Up: the process of a rank has aborted the gang job with a code.
     #[n(29)]
     Aborted(#[n(0)] JobId, #[n(1)] u16, #[n(2)] i32),

@@ -2,6 +2,9 @@
 //! speaks it with the one that started it: lines of `name=value` pairs. A process puts how others
 //! reach it into a store that all processes of the gang job share, and a barrier makes what was put
 //! before it visible on all nodes. What a process sends is bounded.
+//!
+//! The PMIx server of a node, which serves Open MPI, speaks PMI-1 too. It is [`PMIX`] instead of a
+//! rank, and exchanges at a barrier what all processes of its node have put.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -17,6 +20,9 @@ const LONGEST_KEY: usize = 256;
 const LONGEST_VALUE: usize = 1024;
 /// The most bytes in the store of a gang job. They fit into a message.
 const STORE: usize = 2 << 20;
+
+/// Stands for the PMIx server of a node, which is not a rank. Its barrier is that of the node.
+pub const PMIX: u16 = u16::MAX;
 
 /// Names and values that were put into a store.
 pub type Pairs = Vec<(String, String)>;
@@ -36,6 +42,8 @@ pub enum PmiAction {
     Fence(Pairs),
     /// A process has called `MPI_Abort` with this code.
     Abort(u16, i32),
+    /// The PMIx server accepts processes that have these environment variables.
+    Ready(Pairs),
 }
 
 /// The store of a gang job on one node, and the requests of its processes there. Pass what the
@@ -63,13 +71,22 @@ impl Pmi {
         Pmi {
             name: format!("farcall_{network:x}"),
             size: nodes.len() as u16,
-            begun: ranks.map(|(rank, _)| (rank, Vec::new())).collect(),
+            begun: ranks
+                .map(|(rank, _)| rank)
+                .chain([PMIX])
+                .map(|rank| (rank, Vec::new()))
+                .collect(),
             store: [mapping].into(),
             bytes: 0,
             new: Vec::new(),
             waiting: BTreeSet::new(),
             actions: VecDeque::new(),
         }
+    }
+
+    /// The name of the store, which no other gang job has.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Returns the next action, in sequence.
@@ -126,7 +143,8 @@ impl Pmi {
             },
             "barrier_in" => {
                 self.waiting.insert(rank);
-                if self.waiting.len() == self.begun.len() {
+                let ranks = self.waiting.iter().filter(|rank| **rank != PMIX);
+                if rank == PMIX || ranks.count() == self.begun.len() - 1 {
                     let new = core::mem::take(&mut self.new);
                     self.actions.push_back(PmiAction::Fence(new));
                 }
@@ -135,8 +153,20 @@ impl Pmi {
             "finalize" => "cmd=finalize_ack".to_string(),
             "abort" => {
                 let code = field("exitcode").and_then(|code| code.parse().ok());
+                let named = field("rank").and_then(|named| named.parse().ok());
+                let rank = named.filter(|_| rank == PMIX).unwrap_or(rank);
                 let abort = PmiAction::Abort(rank, code.unwrap_or(1));
                 self.actions.push_back(abort);
+                return Ok(());
+            }
+            "ready" if rank == PMIX => {
+                let pairs = value.ok_or(PmiError)?.split('\t');
+                let pairs = pairs.map(|pair| pair.split_once('=').ok_or(PmiError));
+                let pair = |(name, value): (&str, &str)| (name.to_string(), value.to_string());
+                let pairs = pairs
+                    .map(|found| found.map(pair))
+                    .collect::<Result<_, _>>()?;
+                self.actions.push_back(PmiAction::Ready(pairs));
                 return Ok(());
             }
             _ => return Err(PmiError),
@@ -270,6 +300,36 @@ mod tests {
         assert!(answer(&mut one, 0, get).ends_with("value=(vector,(0,1,2),(1,1,1))"));
         let abort = ask(&mut one, 1, "cmd=abort exitcode=7");
         assert_eq!(abort, [PmiAction::Abort(1, 7)]);
+    }
+
+    /// A PMIx server stands for all processes of its node.
+    #[test]
+    fn the_barrier_of_a_pmix_server_is_that_of_its_node() {
+        let mut pmi = Pmi::new(1, &[0, 0, 1], 0);
+        let ready = ask(&mut pmi, PMIX, "cmd=ready value=A=1\tB=x=y z");
+        let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
+        assert_eq!(
+            ready,
+            [PmiAction::Ready(vec![pair("A", "1"), pair("B", "x=y z")])]
+        );
+        assert_eq!(
+            answer(&mut pmi, PMIX, "cmd=put kvsname=x key=k value=v"),
+            "cmd=put_result rc=0 msg=success"
+        );
+        let pairs = vec![pair("k", "v")];
+        assert_eq!(
+            ask(&mut pmi, PMIX, "cmd=barrier_in"),
+            [PmiAction::Fence(pairs.clone())]
+        );
+        pmi.handle_fenced(pairs);
+        let out = PmiAction::Answer(PMIX, "cmd=barrier_out\n".to_string());
+        assert_eq!(pmi.poll_action(), Some(out));
+        let abort = ask(&mut pmi, PMIX, "cmd=abort rank=1 exitcode=7");
+        assert_eq!(abort, [PmiAction::Abort(1, 7)]);
+        // It does not stand for a process that waits in a barrier of its own.
+        assert_eq!(ask(&mut pmi, 0, "cmd=barrier_in"), []);
+        assert!(pmi.handle_bytes(0, b"cmd=ready value=A=1\n").is_err());
+        assert!(pmi.handle_bytes(PMIX, b"cmd=ready value=A\n").is_err());
     }
 
     #[test]

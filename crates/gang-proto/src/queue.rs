@@ -28,6 +28,13 @@ struct Queued {
     is_runnable: bool,
 }
 
+impl Partition {
+    /// Whether a slot is in both.
+    pub fn overlaps(self, other: Partition) -> bool {
+        self.first < other.first + other.slots && other.first < self.first + self.slots
+    }
+}
+
 /// Decides which gang jobs share which slots, and whose slice is next (Feitelson and Rudolph,
 /// Computer 23(5); Hori et al., HICSS 1995). A gang job enters the smallest partition that fits, on
 /// the branch with the least load. The gang jobs of a queue get a slice each, one after the other.
@@ -74,9 +81,18 @@ impl QueueTree {
     /// Queues a gang job with this number of processes. A gang job larger than the machine gets the
     /// whole machine.
     pub fn enter(&mut self, job: JobId, processes: usize) -> Partition {
+        self.enter_at(job, processes, None)
+    }
+
+    /// Queues a gang job in a partition that has this slot, if one is given.
+    pub fn enter_at(&mut self, job: JobId, processes: usize, slot: Option<usize>) -> Partition {
         let mut place = 0;
         while let Some((one, other)) = self.nodes[place].halves {
-            let fits = |half: usize| self.nodes[half].partition.slots >= processes;
+            let fits = |half: usize| {
+                let Partition { first, slots } = self.nodes[half].partition;
+                let has = |slot: usize| (first..first + slots).contains(&slot);
+                slots >= processes && slot.is_none_or(has)
+            };
             place = match (fits(one), fits(other)) {
                 (true, true) if self.depth(other) < self.depth(one) => other,
                 (true, _) => one,
@@ -105,6 +121,56 @@ impl QueueTree {
         for queued in jobs.filter(|queued| queued.job == job) {
             queued.is_runnable = is_runnable;
         }
+    }
+
+    /// Adds to a set of gang jobs, whose partitions do not overlap, those of `more` that are
+    /// runnable and fit beside them.
+    pub fn add_fitting(&self, set: &mut Vec<JobId>, more: &[JobId]) {
+        let mut taken = self.taken(set);
+        for job in more {
+            if let Some((partition, true)) = self.find(*job)
+                && !taken.iter().any(|other| partition.overlaps(*other))
+            {
+                taken.push(partition);
+                set.push(*job);
+            }
+        }
+    }
+
+    /// Adds to a set of gang jobs, whose partitions do not overlap, all that are runnable and fit
+    /// beside them, the largest first.
+    pub fn fill(&self, set: &mut Vec<JobId>) {
+        let mut taken = self.taken(set);
+        let mut nodes: Vec<&TreeNode> = self.nodes.iter().collect();
+        nodes.sort_by_key(|node| core::cmp::Reverse(node.partition.slots));
+        for node in nodes {
+            let runnable = || node.jobs.iter().filter(|queued| queued.is_runnable);
+            let next = node.turn.checked_rem(runnable().count());
+            if let Some(queued) = next.and_then(|next| runnable().nth(next))
+                && !taken.iter().any(|other| node.partition.overlaps(*other))
+            {
+                taken.push(node.partition);
+                set.push(queued.job);
+            }
+        }
+    }
+
+    fn taken(&self, set: &[JobId]) -> Vec<Partition> {
+        let found = set.iter().filter_map(|job| self.find(*job));
+        found.map(|(partition, _)| partition).collect()
+    }
+
+    /// The partition of a gang job, and whether it is runnable.
+    fn find(&self, job: JobId) -> Option<(Partition, bool)> {
+        self.nodes.iter().find_map(|node| {
+            let queued = node.jobs.iter().find(|queued| queued.job == job)?;
+            Some((node.partition, queued.is_runnable))
+        })
+    }
+
+    /// Number of slots.
+    pub fn slots(&self) -> usize {
+        self.nodes[0].partition.slots
     }
 
     /// Returns the gang jobs of the next slice, whose partitions do not overlap.
@@ -211,6 +277,19 @@ mod tests {
     }
 
     #[test]
+    fn a_job_gets_a_partition_that_has_its_slot() {
+        let mut tree = QueueTree::new(4);
+        for job in 1..4 {
+            let got = tree.enter_at(job, 1, Some(1));
+            assert_eq!(got, Partition { first: 1, slots: 1 });
+        }
+        let got = tree.enter_at(4, 2, Some(3));
+        assert_eq!(got, Partition { first: 2, slots: 2 });
+        let got = tree.enter_at(5, 9, Some(3));
+        assert_eq!(got, Partition { first: 0, slots: 4 });
+    }
+
+    #[test]
     fn a_large_job_takes_turns_with_both_halves() {
         let mut tree = QueueTree::new(4);
         tree.enter(1, 4);
@@ -242,6 +321,29 @@ mod tests {
                 assert!(alive.iter().all(|job| seen.contains(job)), "after {job}");
             }
         }
+    }
+
+    #[test]
+    fn what_fits_beside_others_is_added() {
+        let mut tree = QueueTree::new(4);
+        for (job, size) in [(1, 4), (2, 2), (3, 2), (4, 1)] {
+            tree.enter(job, size);
+        }
+        let add = |tree: &QueueTree, set: &[JobId]| {
+            let mut set = set.to_vec();
+            tree.fill(&mut set);
+            set
+        };
+        assert_eq!(add(&tree, &[1]), [1]);
+        assert_eq!(add(&tree, &[4]), [4, 3]);
+        assert_eq!(add(&tree, &[]), [1]);
+        tree.set_runnable(1, false);
+        assert_eq!(add(&tree, &[]), [2, 3]);
+        tree.set_runnable(2, false);
+        assert_eq!(add(&tree, &[]), [3, 4]);
+        let mut set = Vec::from([4]);
+        tree.add_fitting(&mut set, &[1, 2, 3]);
+        assert_eq!(set, [4, 3]);
     }
 
     #[test]

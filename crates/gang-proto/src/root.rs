@@ -1,6 +1,7 @@
 //! The decisions of the root daemon: gang jobs, their placement and slices, and the messages to
 //! their front ends. The caller performs all I/O.
 
+mod interactive;
 mod judgement;
 mod rows;
 
@@ -12,6 +13,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use interactive::Account;
 pub use rows::Counts;
 
 /// The largest number of processes of a gang job.
@@ -37,6 +39,9 @@ pub struct Settings {
     pub switch_alone: bool,
     /// Bytes of a receive FIFO if the gang job does not specify them.
     pub receive: u32,
+    /// Percent of the processor time that a user's interactive gang jobs can have before others.
+    /// Those of all users together can have twice as much.
+    pub share: u64,
 }
 
 /// A node that has joined.
@@ -70,14 +75,18 @@ struct Job {
     outcome: Ended,
     is_stopped: bool,
     is_ending: bool,
+    /// Whether its front end has work for it; true unless it is interactive.
+    has_work: bool,
+    /// Since when it runs, if it is interactive and runs.
+    since: Option<Nanos>,
     slices: u64,
     /// Total nanoseconds of the gang switches that switched it out, and their number.
     lost: (u64, u64),
     bytes: u64,
     inspection: Option<Inspection>,
-    /// The result of the last judgement for `Root::watch`, and the gang job's progress at that
-    /// time.
-    last_judgement: Option<(Global, u64)>,
+    /// The result of the last judgement for `Root::watch`, and the gang job's progress and slices
+    /// at that time.
+    last_judgement: Option<(Global, u64, u64)>,
 }
 
 impl Job {
@@ -85,7 +94,16 @@ impl Job {
     /// not answer, or it pays for a gang switch that had to wait for it.
     fn may_run(&self) -> bool {
         let is_free = self.behind.is_empty() && self.sits_out == 0;
-        !self.is_stopped && self.inspection.is_none() && is_free
+        !self.is_stopped && self.has_work && self.inspection.is_none() && is_free
+    }
+
+    fn is_interactive(&self) -> bool {
+        self.spec.interactive == Some(true)
+    }
+
+    /// Whether it only keeps its processors free of others.
+    fn has_no_processes(&self) -> bool {
+        self.spec.command.is_empty()
     }
 }
 
@@ -125,6 +143,11 @@ pub struct Root {
     /// Node and processor of each slot.
     slots: Vec<(u16, u16)>,
     running: Vec<JobId>,
+    /// Gang jobs that urgent ones have taken the place of.
+    displaced: Vec<JobId>,
+    /// What interactive gang jobs had before others: those of each user, and all.
+    accounts: BTreeMap<u32, Account>,
+    account: Account,
     /// Gang jobs that were lost with an earlier daemon, until their users have taken note.
     lost: BTreeMap<JobId, JobRow>,
     /// Gang jobs that ended in their slice since the last gang switch; no gang switch stops them.
@@ -142,8 +165,11 @@ struct Turns {
     /// When the slice ends; none before the first slice.
     slice_ends: Option<Nanos>,
     watch_at: Nanos,
-    /// Whether something has changed that requires a gang switch as soon as possible.
+    /// Whether something has changed, so that other gang jobs may have to run before the slice
+    /// ends.
     is_wanted: bool,
+    /// Whether the gang switch in progress begins a slice.
+    begins_slice: bool,
     /// Whether a gang switch is in progress.
     is_switching: bool,
     /// The gang jobs that it lets run.
@@ -162,6 +188,9 @@ impl Root {
             admission: Admission::new(settings.memory),
             slots: Vec::new(),
             running: Vec::new(),
+            displaced: Vec::new(),
+            accounts: BTreeMap::new(),
+            account: Account::default(),
             lost: BTreeMap::new(),
             ended: Vec::new(),
             last: 0,
@@ -189,7 +218,10 @@ impl Root {
             return None;
         }
         self.turns.is_wanted = false;
-        let switch = self.next_switch();
+        self.charge(now);
+        let is_whole = is_over || self.running.is_empty();
+        let switch = self.next_switch(is_whole);
+        self.turns.begins_slice = is_whole;
         match switch {
             Some(_) => self.turns.is_switching = true,
             None => self.begin_slice(now),
@@ -206,6 +238,8 @@ impl Root {
         for id in into {
             if let Some(job) = self.jobs.get_mut(id) {
                 job.slices += 1;
+                // An interactive one also pays for the gang switches to it and back.
+                job.since = Some(now.saturating_sub(took.saturating_mul(2)));
             }
         }
         for id in out {
@@ -226,6 +260,9 @@ impl Root {
     }
 
     fn begin_slice(&mut self, now: Nanos) {
+        if !core::mem::take(&mut self.turns.begins_slice) {
+            return self.begin_inspections();
+        }
         for (id, job) in self.jobs.iter_mut().filter(|(_, job)| job.sits_out > 0) {
             job.sits_out -= 1;
             self.tree.set_runnable(*id, job.may_run());
@@ -315,6 +352,10 @@ impl Root {
             let Some(job) = self.jobs.get(&id) else {
                 continue;
             };
+            if job.has_no_processes() {
+                self.finish(id);
+                continue;
+            }
             let ranks = job.placement.nodes.iter().zip(0u16..);
             let ranks: Vec<u16> = ranks
                 .filter_map(|(node, rank)| (*node == number).then_some(rank))
@@ -336,14 +377,18 @@ impl Root {
     /// slice, and as many as the others lost.
     pub fn handle_behind(&mut self, behind: &Behind) {
         let turns = self.jobs.len();
-        for number in &behind.nodes {
-            if let Some(node) = self.nodes.get_mut(usize::from(*number)) {
+        // A node that is lost meanwhile does not come back, and nothing is awaited from it.
+        let mut late = behind.nodes.clone();
+        late.retain(|number| {
+            let node = self.nodes.get_mut(usize::from(*number));
+            let node = node.filter(|node| !node.is_lost);
+            node.is_some_and(|node| {
                 node.is_behind = true;
-            }
-        }
+                true
+            })
+        });
         for (id, job) in &mut self.jobs {
-            let nodes = behind.nodes.iter();
-            let late = nodes.filter(|node| job.nodes.contains(*node));
+            let late = late.iter().filter(|node| job.nodes.contains(*node));
             job.behind.extend(late);
             if behind.jobs.contains(id) {
                 // The others have their slices, then it misses its own.
@@ -365,7 +410,7 @@ impl Root {
             job.behind.retain(|node| !nodes.contains(node));
             self.tree.set_runnable(*id, job.may_run());
         }
-        self.turns.is_wanted |= self.running.is_empty();
+        self.turns.is_wanted = true;
     }
 
     /// Continues the numbers of gang jobs of an earlier daemon, and shows those that were lost with
@@ -384,7 +429,10 @@ impl Root {
     /// # Errors
     /// Returns the reason for the front end.
     pub fn handle_run(&mut self, front: u64, mut spec: JobSpec) -> Result<(), String> {
-        if spec.command.is_empty() || !(1..=MAX_PROCESSES).contains(&spec.processes) {
+        let is_interactive = spec.interactive == Some(true);
+        let has_no_processes = spec.command.is_empty();
+        let is_empty = has_no_processes && !is_interactive;
+        if is_empty || !(1..=MAX_PROCESSES).contains(&spec.processes) {
             return Err(format!(
                 "a gang job needs a program and 1 to {MAX_PROCESSES} processes"
             ));
@@ -402,8 +450,12 @@ impl Root {
         }
         self.last += 1;
         let id = self.last;
-        let partition = self.tree.enter(id, spec.processes.into());
-        let placement = self.place(id, partition, spec.processes);
+        // The front end of an interactive gang job is on the node of the root daemon, and so is
+        // rank 0.
+        let here = self.slots.iter().position(|(node, _)| *node == 0);
+        let here = here.filter(|_| is_interactive);
+        let partition = self.tree.enter_at(id, spec.processes.into(), here);
+        let placement = self.place(id, partition, spec.processes, is_interactive);
         let prepare = Message::Prepare(spec.clone(), placement.clone());
         let nodes: BTreeSet<u16> = placement.nodes.iter().copied().collect();
         let is_behind = |node: &&u16| self.nodes[usize::from(**node)].is_behind;
@@ -419,6 +471,8 @@ impl Root {
             outcome: Ended::default(),
             is_stopped: false,
             is_ending: false,
+            has_work: !has_no_processes,
+            since: None,
             slices: 0,
             lost: (0, 0),
             bytes,
@@ -426,19 +480,23 @@ impl Root {
             last_judgement: None,
         };
         self.tree.set_runnable(id, job.may_run());
+        let shared = (!job.placement.is_dedicated).then_some(partition.slots as u16);
         self.jobs.insert(id, job);
-        self.orders.push_back(Order::Nodes(prepare));
-        self.orders
-            .push_back(Order::Front(front, Message::Started(id)));
-        if self.running.is_empty() {
-            self.turns.is_wanted = true;
+        if !has_no_processes {
+            self.orders.push_back(Order::Nodes(prepare));
         }
+        self.orders
+            .push_back(Order::Front(front, Message::Started(id, shared)));
+        self.turns.is_wanted = true;
         Ok(())
     }
 
     /// Assigns the slots of a partition to the ranks, in order and as evenly as possible.
-    fn place(&self, job: JobId, partition: Partition, processes: u16) -> Placement {
-        let slots = &self.slots[partition.first..][..partition.slots];
+    fn place(&self, job: JobId, partition: Partition, processes: u16, here: bool) -> Placement {
+        let mut slots = self.slots[partition.first..][..partition.slots].to_vec();
+        if here {
+            slots.sort_by_key(|(node, _)| *node != 0);
+        }
         let processes = usize::from(processes);
         let is_dedicated = processes <= slots.len();
         let slot = |rank: usize| match is_dedicated {
@@ -489,6 +547,7 @@ impl Root {
                 self.tree.set_runnable(id, may_run);
                 self.turns.is_wanted = true;
             }
+            SIGKILL => self.kill(id),
             1..=64 => self
                 .orders
                 .push_back(Order::Nodes(Message::Deliver(id, signal))),
@@ -510,8 +569,18 @@ impl Root {
             }
         }
         for id in mine {
-            let kill = Message::Deliver(id, SIGKILL);
-            self.orders.push_back(Order::Nodes(kill));
+            self.kill(id);
+        }
+    }
+
+    /// Kills the processes of a gang job. One without processes ends at once.
+    fn kill(&mut self, id: JobId) {
+        match self.jobs.get(&id).is_some_and(Job::has_no_processes) {
+            true => self.finish(id),
+            false => {
+                let kill = Message::Deliver(id, SIGKILL);
+                self.orders.push_back(Order::Nodes(kill));
+            }
         }
     }
 
@@ -612,10 +681,17 @@ impl Root {
         }
     }
 
-    /// The gang jobs to switch out and in next, or `None` if nothing changes.
-    fn next_switch(&mut self) -> Option<Turn> {
-        let next = self.tree.next_slice();
-        let (old, new) = match self.settings.switch_alone {
+    /// The gang jobs to switch out and in next, or `None` if nothing changes. A slice begins with
+    /// those whose turn it is; within a slice, those that run go on if they can.
+    fn next_switch(&mut self, begins_slice: bool) -> Option<Turn> {
+        let base = match (begins_slice, self.displaced.is_empty()) {
+            (false, _) => self.running.clone(),
+            // Those that had to make room do not lose their turn.
+            (true, false) => self.displaced.clone(),
+            (true, true) => self.tree.next_slice(),
+        };
+        let next = self.choose(&base);
+        let (old, new) = match self.settings.switch_alone && begins_slice {
             true => (self.running.clone(), next.clone()),
             false => (
                 difference(&self.running, &next),
@@ -643,12 +719,13 @@ impl Root {
 
     /// Ends all gang jobs because the daemon stops.
     pub fn handle_end(&mut self) {
-        for (id, job) in &mut self.jobs {
+        for job in self.jobs.values_mut() {
             job.is_ending = true;
             job.outcome.status = FARCALL_FAILED;
             job.outcome.cause = Some("the daemon was stopped".to_string());
-            let kill = Message::Deliver(*id, SIGKILL);
-            self.orders.push_back(Order::Nodes(kill));
+        }
+        for id in self.jobs.keys().copied().collect::<Vec<_>>() {
+            self.kill(id);
         }
     }
 }

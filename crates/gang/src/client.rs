@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// Why a request of a front end failed.
@@ -122,7 +122,7 @@ impl Client {
     fn ask(&mut self, message: &Message) -> Result<Message, ClientError> {
         self.link.send(message);
         loop {
-            self.wait(None)?;
+            self.wait(&[])?;
             let received = self.link.receive().map_err(ClientError::Lost)?;
             match received.into_iter().next() {
                 None => {}
@@ -132,37 +132,48 @@ impl Client {
         }
     }
 
-    fn wait(&mut self, signals: Option<&SignalFd>) -> io::Result<bool> {
+    /// Waits for the daemon, or one of these descriptors. Returns which of them have something.
+    fn wait(&mut self, more: &[BorrowedFd<'_>]) -> io::Result<Vec<bool>> {
         let mut flags = PollFlags::IN;
         if self.link.wants_to_send() {
             flags |= PollFlags::OUT;
         }
         let mut fds = vec![PollFd::from_borrowed_fd(self.link.fd(), flags)];
-        fds.extend(signals.map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)));
+        let more = more.iter();
+        fds.extend(more.map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
         match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let signalled = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
+        let ready = fds[1..].iter().map(|fd| !fd.revents().is_empty());
+        let ready = ready.collect();
         // The next read reports a broken stream, after what the daemon has said.
         let _ = self.link.flush();
-        Ok(signalled)
+        Ok(ready)
     }
 
     /// Runs a gang job until it ends. Its output goes to this process's output. Signals that the
     /// terminal sends to this process go to the whole gang job. `started` receives the number of
-    /// the gang job.
+    /// the gang job, and the number of its processors if they are fewer than its processes. An
+    /// interactive gang job has work after a `1` from `work`, and none after a `0`; it ends when
+    /// `work` ends.
     pub fn run(
         mut self,
         spec: JobSpec,
-        mut started: impl FnMut(JobId),
+        work: Option<OwnedFd>,
+        mut started: impl FnMut(JobId, Option<u16>),
     ) -> Result<Ended, ClientError> {
         let signals = catch_terminal()?;
         self.link.send(&Message::Run(spec));
         let (mut job, mut interrupts) = (None, 0);
         let mut lines = Lines::default();
         loop {
-            if self.wait(Some(&signals))? {
+            let fds = [Some(signals.as_fd()), work.as_ref().map(AsFd::as_fd)];
+            // Work for a gang job without a number waits.
+            let count = if job.is_some() { 2 } else { 1 };
+            let fds: Vec<_> = fds.into_iter().take(count).flatten().collect();
+            let ready = self.wait(&fds)?;
+            if ready[0] {
                 for signal in crate::process::take_signals(&signals) {
                     if let Some(job) = job {
                         interrupts += u32::from(signal == libc::SIGINT);
@@ -172,15 +183,22 @@ impl Client {
                     }
                 }
             }
+            if let (Some(true), Some(job), Some(work)) = (ready.get(1), job, &work) {
+                match last_byte(work)? {
+                    Some(word) => self.link.send(&Message::Work(job, word == b'1')),
+                    // The gang job ends with this connection.
+                    None => return Ok(Ended::default()),
+                }
+            }
             let received = self.link.receive().map_err(|source| match job {
                 Some(job) => ClientError::JobLost { job, source },
                 None => ClientError::Lost(source),
             });
             for message in received? {
                 match message {
-                    Message::Started(id) => {
+                    Message::Started(id, shared) => {
                         job = Some(id);
-                        started(id);
+                        started(id, shared);
                     }
                     Message::Output(_, rank, stream, bytes) => {
                         lines.write((stream, rank), &bytes)?;
@@ -242,6 +260,13 @@ impl Lines {
         }
         Ok(())
     }
+}
+
+/// The last byte that can be read; none at the end.
+fn last_byte(fd: &OwnedFd) -> io::Result<Option<u8>> {
+    let mut buffer = [0; 64];
+    let count = rustix::io::read(fd, &mut buffer)?;
+    Ok(buffer[..count].last().copied())
 }
 
 fn put(stream: u8, bytes: &[u8]) -> io::Result<()> {

@@ -20,6 +20,7 @@ use nix::sys::signalfd::SignalFd;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::IntoRawFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,6 +37,29 @@ fn processors(slots: Option<u16>) -> Vec<u16> {
     let all = process::processors();
     let slots = slots.map_or(all.len(), |slots| slots.max(1).into());
     all.into_iter().cycle().take(slots).collect()
+}
+
+/// This program and its arguments as a PMIx server. The user of a gang job may not be able to enter
+/// the program's folder, so it is named by a descriptor that stays open.
+fn server_program(config: &Config) -> io::Result<Option<Vec<String>>> {
+    let Some(arguments) = &config.pmix else {
+        return Ok(None);
+    };
+    let program = std::fs::File::open("/proc/self/exe")?.into_raw_fd();
+    let program = format!("/proc/self/fd/{program}");
+    Ok(Some([&[program][..], arguments].concat()))
+}
+
+fn make_node(config: &Config, engine: Engine, starter: Starter) -> io::Result<Node> {
+    let name = config.node.clone();
+    let node = Node::new(name, engine, starter, server_program(config)?);
+    if !node.has_groups() {
+        tracing::warn!(
+            "no control groups (version 2): `gang run --tree` then stops each process group of the \
+             job, but not the processes that have left it"
+        );
+    }
+    Ok(node)
 }
 
 fn create_trace(path: &Path) -> Result<Trace, StartError> {
@@ -197,13 +221,7 @@ impl Daemon {
         process::take_ticks()?;
         process::take_descriptors();
         take_realtime(&engine);
-        let node = Node::new(config.node.clone(), engine, starter);
-        if !node.has_groups() {
-            tracing::warn!(
-                "no control groups (version 2): `gang run --tree` then stops each process \
-                 group of the job, but not the processes that have left it"
-            );
-        }
+        let node = make_node(&config, engine, starter)?;
         let trace = config.trace.as_deref().map(create_trace).transpose()?;
         let mut daemon = Daemon {
             address: tcp.local_addr()?,

@@ -2,14 +2,18 @@
 //! stopped together and continue together. `node` has all gang jobs.
 
 use crate::cgroup::Group;
+use crate::own_memory::{self, OwnMemory};
+use crate::pmix::{self, Place};
 use crate::process::Process;
 use crate::start::{Birth, Gate, Order};
 use farcall_channel::{Fifo, SavedContext, Segment, Shape};
 use farcall_gang_proto::{
-    Ended, FARCALL_FAILED, JobSpec, Message, Placement, Pmi, PmiAction, Usage,
+    Ended, FARCALL_FAILED, JobSpec, Message, PMIX, Placement, Pmi, PmiAction, Usage,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -45,7 +49,21 @@ pub(crate) struct LocalJob {
     pub(crate) ended: BTreeSet<u16>,
     /// What its processes ask for as those of MPI.
     pub(crate) pmi: Pmi,
+    /// The PMIx server of its processes here.
+    pub(crate) server: Option<Process>,
+    /// The processes to start when the PMIx server is ready, or there is none.
+    awaiting: Option<Order>,
+    /// Whether the PMIx server accepts processes.
+    pub(crate) server_is_ready: bool,
+    own_memory: Option<Arc<OwnMemory>>,
 }
+
+/// Settings with which processes of MPI yield the processor while they wait: those of Open MPI, and
+/// of Intel MPI. MPICH always yields.
+const YIELDING: [(&str, &str); 2] = [
+    ("OMPI_MCA_mpi_yield_when_idle", "1"),
+    ("I_MPI_THREAD_YIELD", "3"),
+];
 
 impl LocalJob {
     pub(crate) fn new(
@@ -61,6 +79,10 @@ impl LocalJob {
         let node = placement.nodes.get(node).copied().unwrap_or_default();
         LocalJob {
             pmi: Pmi::new(placement.network, &placement.nodes, node),
+            server: None,
+            awaiting: None,
+            server_is_ready: false,
+            own_memory: (spec.mpi != Some(false)).then(Arc::default),
             spec,
             placement,
             ranks,
@@ -112,10 +134,14 @@ impl LocalJob {
                 let place = format!("{},{},{rank}", segment.as_raw_fd(), bell.as_raw_fd());
                 variables.push((farcall_channel::VARIABLE, place));
             }
+            variables.extend(self.yielding());
+            let variables = variables.into_iter();
             Birth {
                 rank: *rank,
                 processors,
-                variables,
+                variables: variables
+                    .map(|(name, value)| (name.to_string(), value))
+                    .collect(),
             }
         };
         Ok(Order {
@@ -125,7 +151,88 @@ impl LocalJob {
             keep,
             group: self.group.as_ref().map(Group::entrance),
             gate,
+            own_memory: self.own_memory.clone(),
         })
+    }
+
+    /// Whether the user has set an environment variable.
+    fn is_set(&self, name: &str) -> bool {
+        let pairs = self.spec.environment.iter();
+        let mut names = pairs.filter_map(|pair| pair.split_once('='));
+        names.any(|(other, _)| other == name)
+    }
+
+    /// The settings for processes of MPI that share processors, unless the user has chosen others.
+    fn yielding(&self) -> Vec<(&'static str, String)> {
+        let is_shared = !self.placement.is_dedicated && self.spec.mpi != Some(false);
+        let wanted = YIELDING
+            .iter()
+            .filter(|(name, _)| is_shared && !self.is_set(name));
+        wanted
+            .map(|(name, value)| (*name, value.to_string()))
+            .collect()
+    }
+
+    /// The PMIx server to start before the processes of `order`. `program` is this program, with
+    /// the arguments that make it a PMIx server.
+    pub(crate) fn server_birth(&mut self, order: Order, program: &[String]) -> io::Result<Order> {
+        self.awaiting = Some(order);
+        let gate = Gate::new()?;
+        gate.open(1);
+        let place = Place {
+            name: self.pmi.name().to_string(),
+            node: self.node(),
+            nodes: self.placement.nodes.clone(),
+            folder: self.files_of_server(),
+        };
+        let spec = JobSpec {
+            processes: 1,
+            command: program.to_vec(),
+            environment: std::env::var("LD_LIBRARY_PATH")
+                .map(|path| format!("LD_LIBRARY_PATH={path}"))
+                .into_iter()
+                .collect(),
+            folder: "/".to_string(),
+            owner: self.spec.owner,
+            ..JobSpec::default()
+        };
+        Ok(Order {
+            job: self.placement.job,
+            births: [Birth {
+                rank: PMIX,
+                processors: Vec::new(),
+                variables: vec![(Place::VARIABLE.to_string(), place.to_text())],
+            }]
+            .into(),
+            spec,
+            keep: Vec::new(),
+            group: None,
+            gate: Arc::new(gate),
+            own_memory: self.own_memory.clone(),
+        })
+    }
+
+    /// The processes to start without a PMIx server, if they still wait for one.
+    pub(crate) fn take_awaiting(&mut self) -> Option<Order> {
+        self.awaiting.take()
+    }
+
+    fn node(&self) -> u16 {
+        let first = self.ranks.first().map_or(0, |rank| usize::from(*rank));
+        self.placement.nodes.get(first).copied().unwrap_or_default()
+    }
+
+    fn files_of_server(&self) -> PathBuf {
+        let name = format!("{}-{}", self.pmi.name(), self.node());
+        PathBuf::from(own_memory::FOLDER).join(name)
+    }
+
+    /// Removes the files of the PMIx server, if they are in the shared memory of the machine.
+    pub(crate) fn remove_files(&self) {
+        let is_shared = |memory: &Arc<OwnMemory>| memory.namespaces().is_empty();
+        if self.own_memory.as_ref().is_some_and(is_shared) {
+            own_memory::remove(&self.files_of_server(), self.spec.owner.0);
+        }
     }
 
     /// Takes a process that was just started.
@@ -154,9 +261,15 @@ impl LocalJob {
         is_new.then_some(Message::ProcessEnded(self.placement.job, rank, ended))
     }
 
+    /// The process of a rank, or the PMIx server.
+    pub(crate) fn process(&mut self, rank: u16) -> Option<&mut Process> {
+        let mut processes = self.processes.iter_mut().chain(&mut self.server);
+        processes.find(|process| process.rank == rank)
+    }
+
     /// Handles what a process asks for as one of MPI. Returns messages for the root daemon.
     pub(crate) fn serve_pmi(&mut self, rank: u16, node: u16) -> Vec<Message> {
-        let mut processes = self.processes.iter_mut();
+        let mut processes = self.processes.iter_mut().chain(&mut self.server);
         let Some(process) = processes.find(|process| process.rank == rank) else {
             return Vec::new();
         };
@@ -182,8 +295,7 @@ impl LocalJob {
         while let Some(action) = self.pmi.poll_action() {
             match action {
                 PmiAction::Answer(rank, line) => {
-                    let mut processes = self.processes.iter_mut();
-                    let Some(process) = processes.find(|process| process.rank == rank) else {
+                    let Some(process) = self.process(rank) else {
                         continue;
                     };
                     let flags = rustix::net::SendFlags::NOSIGNAL;
@@ -194,9 +306,23 @@ impl LocalJob {
                 }
                 PmiAction::Fence(pairs) => messages.push(Message::Fence(id, node, pairs)),
                 PmiAction::Abort(rank, code) => messages.push(Message::Aborted(id, rank, code)),
+                PmiAction::Ready(pairs) => self.give(pairs.into_iter().collect()),
             }
         }
         messages
+    }
+
+    /// Gives the processes that still wait for it the variables of their PMIx server.
+    fn give(&mut self, of_server: BTreeMap<String, String>) {
+        self.server_is_ready = true;
+        // MPICH 5 does not begin if both interfaces are offered and it may choose.
+        let choice = ("MPIR_CVAR_PMI_VERSION".to_string(), "1".to_string());
+        let choice = Some(choice).filter(|(name, _)| !self.is_set(name));
+        for birth in self.awaiting.iter_mut().flat_map(|order| &mut order.births) {
+            let variables = pmix::variables(&of_server, birth.rank);
+            birth.variables.extend(variables);
+            birth.variables.extend(choice.clone());
+        }
     }
 
     /// Begins to stop all processes.

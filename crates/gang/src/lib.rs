@@ -11,6 +11,8 @@ mod job;
 mod journal;
 mod link;
 mod node;
+mod own_memory;
+pub mod pmix;
 mod process;
 mod proof;
 mod start;
@@ -20,6 +22,7 @@ mod trace;
 pub use daemon::{Daemon, StartError};
 pub use farcall_channel_proto::Freeze;
 pub use farcall_gang_proto::{Ended, FARCALL_FAILED, Form, JobRow, JobSpec, Usage};
+pub use process::{become_user, inherited};
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -52,6 +55,9 @@ pub struct Config {
     /// Number of processes that run at the same time on this node; `None` for the number of its
     /// processors.
     pub slots: Option<u16>,
+    /// Percent of the processor time that a user's interactive gang jobs can have before others.
+    /// Those of all users together can have twice as much.
+    pub share: u8,
     /// Whether a gang job is switched out and in even if it is alone, as in SCore-D.
     pub switch_alone: bool,
     /// Bytes of memory for all gang jobs together; `None` for 90 % of the machine's memory.
@@ -67,4 +73,6 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// A trace file that gets a line for each gang switch.
     pub trace: Option<PathBuf>,
+    /// The arguments with which this program calls [`pmix::serve`]; `None` if it does not.
+    pub pmix: Option<Vec<String>>,
 }

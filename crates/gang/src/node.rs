@@ -5,11 +5,11 @@
 use crate::cgroup::{Group, Groups};
 use crate::job::{self, LocalJob};
 use crate::process::{Process, Ticks};
-use crate::start::{Begun, Gate, NOT_STARTED, Starter};
+use crate::start::{Begun, Gate, NOT_STARTED, Order, Starter};
 use farcall_channel::{Engine, Segment, Waiting};
 use farcall_channel_proto::Freeze;
 use farcall_gang_proto::{
-    FARCALL_FAILED, JobId, JobSpec, Message, Pairs, Placement, Report, Round, Step,
+    FARCALL_FAILED, JobId, JobSpec, Message, PMIX, Pairs, Placement, Report, Round, Step,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -44,12 +44,19 @@ pub(crate) struct Node {
     stuck: Vec<JobId>,
     /// Messages for the root daemon.
     pub(crate) messages: Vec<Message>,
+    /// This program and its arguments as a PMIx server; none if there is no libpmix.
+    pmix: Option<Vec<String>>,
     /// Whether the wait for processes to stop may have consumed the signal that one has ended.
     may_have_ended: bool,
 }
 
 impl Node {
-    pub(crate) fn new(name: String, engine: Engine, starter: Starter) -> Node {
+    pub(crate) fn new(
+        name: String,
+        engine: Engine,
+        starter: Starter,
+        pmix: Option<Vec<String>>,
+    ) -> Node {
         Node {
             name,
             number: 0,
@@ -61,6 +68,7 @@ impl Node {
             orphans: Vec::new(),
             stuck: Vec::new(),
             messages: Vec::new(),
+            pmix,
             may_have_ended: false,
         }
     }
@@ -111,8 +119,30 @@ impl Node {
         };
         self.jobs.insert(id, job);
         match begun {
-            Ok(order) => self.starter.start(order),
+            Ok(order) => self.start(id, order),
             Err(cause) => self.refuse(id, &cause),
+        }
+    }
+
+    /// Starts the processes of a gang job, after their PMIx server if they can have one.
+    fn start(&mut self, id: JobId, order: Order) {
+        let job = self.jobs.get_mut(&id);
+        let job = job.filter(|job| job.spec.mpi != Some(false));
+        let (Some(job), Some(program)) = (job, &self.pmix) else {
+            return self.starter.start(order);
+        };
+        match job.server_birth(order, program) {
+            Ok(server) => self.starter.start(server),
+            Err(error) => self.start_without_server(id, &error),
+        }
+    }
+
+    /// Starts the processes that wait for their PMIx server, although there will be none.
+    fn start_without_server(&mut self, id: JobId, cause: &dyn std::fmt::Display) {
+        let job = self.jobs.get_mut(&id);
+        if let Some(order) = job.and_then(LocalJob::take_awaiting) {
+            tracing::warn!("gang job {id}: no PMIx server, so Open MPI cannot run: {cause}");
+            self.starter.start(order);
         }
     }
 
@@ -143,6 +173,10 @@ impl Node {
                 continue;
             };
             match result {
+                Ok(process) if rank == PMIX => {
+                    job.server = Some(process);
+                }
+                Err(error) if rank == PMIX => self.start_without_server(id, &error),
                 Ok(process) => job.adopt(process),
                 Err(error) => {
                     let program = &job.spec.command[0];
@@ -332,6 +366,15 @@ impl Node {
         };
         job.cause.get_or_insert_with(|| cause.to_string());
         job.kill();
+        self.start_killed(id);
+    }
+
+    /// Lets the processes of a killed gang job count as ended that wait for their PMIx server.
+    fn start_killed(&mut self, id: JobId) {
+        let job = self.jobs.get_mut(&id).filter(|job| job.is_killed);
+        if let Some(order) = job.and_then(LocalJob::take_awaiting) {
+            self.starter.start(order);
+        }
     }
 
     /// Sends a signal to a gang job's processes.
@@ -340,6 +383,7 @@ impl Node {
             return;
         };
         job.signal(signal);
+        self.start_killed(id);
     }
 
     /// Stops reading the output of a gang job, or resumes.
@@ -356,6 +400,11 @@ impl Node {
                 self.engine.detach(job.placement.network);
             }
             job.kill();
+            job.remove_files();
+            if let Some(server) = job.server {
+                server.signal(libc::SIGKILL);
+                self.orphans.push(server);
+            }
             self.orphans.extend(job.processes);
             self.dying.extend(job.group);
             self.sweep();
@@ -378,6 +427,7 @@ impl Node {
     /// Reaps the processes that have ended, after SIGCHLD.
     pub(crate) fn reap(&mut self) {
         let mut failed = Vec::new();
+        self.reap_servers();
         for (id, job) in &mut self.jobs {
             let mut place = 0;
             while place < job.processes.len() {
@@ -417,6 +467,30 @@ impl Node {
         }
     }
 
+    /// Reaps the PMIx servers that have ended.
+    fn reap_servers(&mut self) {
+        for id in self.jobs.keys().copied().collect::<Vec<_>>() {
+            let server = self.jobs.get_mut(&id).map(|job| &mut job.server);
+            let ended = server.and_then(|server| server.as_ref()?.reap());
+            let Some(ended) = ended else {
+                continue;
+            };
+            if ended.status == crate::pmix::NO_LIBRARY {
+                tracing::info!("no libpmix: processes of Open MPI cannot run");
+                self.pmix = None;
+                let job = self.jobs.get_mut(&id);
+                if let Some(order) = job.and_then(LocalJob::take_awaiting) {
+                    self.starter.start(order);
+                }
+            }
+            let cause = ended.cause.unwrap_or_default();
+            self.start_without_server(id, &cause);
+            if let Some(job) = self.jobs.get_mut(&id) {
+                job.server = None;
+            }
+        }
+    }
+
     /// Ends the gang jobs whose segment a process has corrupted.
     pub(crate) fn take_faults(&mut self) {
         for network in self.engine.take_faults() {
@@ -432,7 +506,7 @@ impl Node {
     pub(crate) fn streams(&self) -> Vec<(JobId, u16, usize, BorrowedFd<'_>)> {
         let mut streams = Vec::new();
         for (id, job) in self.jobs.iter().filter(|(_, job)| !job.is_held) {
-            for process in &job.processes {
+            for process in job.processes.iter().chain(&job.server) {
                 for (index, stream) in process.streams.iter().enumerate() {
                     if let Some(stream) = stream {
                         streams.push((*id, process.rank, index + 1, stream.as_fd()));
@@ -451,11 +525,15 @@ impl Node {
         if stream == PMI {
             let job = self.jobs.get_mut(&id);
             let told = job.map(|job| job.serve_pmi(rank, self.number));
-            return self.messages.extend(told.into_iter().flatten());
+            self.messages.extend(told.into_iter().flatten());
+            let job = self.jobs.get_mut(&id).filter(|job| job.server_is_ready);
+            if let Some(order) = job.and_then(LocalJob::take_awaiting) {
+                self.starter.start(order);
+            }
+            return;
         }
-        let processes = self.jobs.get_mut(&id).map(|job| &mut job.processes);
-        let mut processes = processes.into_iter().flatten();
-        if let Some(process) = processes.find(|process| process.rank == rank) {
+        let job = self.jobs.get_mut(&id);
+        if let Some(process) = job.and_then(|job| job.process(rank)) {
             read_output(id, process, stream, &mut self.messages);
         }
     }
@@ -510,8 +588,8 @@ impl Node {
 
     /// Kills all processes before the daemon stops.
     pub(crate) fn end(&mut self) {
-        for job in self.jobs.values_mut() {
-            job.kill();
+        for id in self.jobs.keys().copied().collect::<Vec<_>>() {
+            self.deliver(id, libc::SIGKILL);
         }
     }
 

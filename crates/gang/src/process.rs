@@ -9,7 +9,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::Instant;
 
@@ -227,6 +227,33 @@ pub(crate) fn processors() -> Vec<u16> {
     let set = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
     let mine = (0..CpuSet::count()).filter(|processor| set.is_set(*processor) == Ok(true));
     mine.map(|processor| processor as u16).collect()
+}
+
+/// Becomes another user, without further groups.
+///
+/// # Errors
+/// This process does not run as root.
+pub fn become_user((user, group): (u32, u32)) -> io::Result<()> {
+    nix::unistd::setgroups(&[])?;
+    nix::unistd::setresgid(group.into(), group.into(), group.into())?;
+    Ok(nix::unistd::setresuid(
+        user.into(),
+        user.into(),
+        user.into(),
+    )?)
+}
+
+/// Takes a descriptor that this process was started with.
+///
+/// # Errors
+/// It is not open.
+pub fn inherited(number: i32) -> io::Result<OwnedFd> {
+    // SAFETY: a plain system call, which fails for a descriptor that is not open. The copy belongs
+    // to nobody else.
+    match unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) } {
+        -1 => Err(io::Error::last_os_error()),
+        fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+    }
 }
 
 /// A signal's name, with an explanation if that is useful.

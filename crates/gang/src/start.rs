@@ -3,6 +3,7 @@
 //! frozen control group, or waits at a gate. Between its birth and its program it makes only system
 //! calls on memory that was prepared before.
 
+use crate::own_memory::OwnMemory;
 use crate::process::{self, Process};
 use farcall_gang_proto::{JobId, JobSpec};
 use nix::sched::CpuSet;
@@ -30,7 +31,7 @@ pub(crate) struct Birth {
     /// Processors that it can use.
     pub(crate) processors: Vec<u16>,
     /// Environment variables of this rank, which replace others of these names.
-    pub(crate) variables: Vec<(&'static str, String)>,
+    pub(crate) variables: Vec<(String, String)>,
 }
 
 /// The processes of a gang job to start.
@@ -44,6 +45,8 @@ pub(crate) struct Order {
     /// The control group into which they are born.
     pub(crate) group: Option<Arc<OwnedFd>>,
     pub(crate) gate: Arc<Gate>,
+    /// The shared memory of the gang job; none if it has that of the machine.
+    pub(crate) own_memory: Option<Arc<OwnMemory>>,
 }
 
 /// What the daemon and the processes that it starts share: the gate, and reports of failures.
@@ -229,10 +232,11 @@ impl Template {
             .front()
             .map_or(&[][..], |birth| &birth.variables);
         let is_own = |name: &str| own.iter().any(|(other, _)| *other == name);
+        let is_outer = |name: &str| OF_PMI.contains(&name) || name.starts_with("PMIX_");
         let pairs = spec.environment.iter();
         let kept = pairs.filter(|pair| {
             let name = pair.split_once('=').map(|(name, _)| name);
-            name.is_some_and(|name| !is_own(name) && !OF_PMI.contains(&name))
+            name.is_some_and(|name| !is_own(name) && !is_outer(name))
         });
         let strings = |texts: &mut dyn Iterator<Item = &String>| -> io::Result<Vec<CString>> {
             let made = texts.map(|text| CString::new(text.as_bytes()));
@@ -297,10 +301,12 @@ impl Template {
         let mut script = vec![c"sh".as_ptr(), std::ptr::null()];
         script.extend_from_slice(&arguments[1..]);
         let entry = order.group.is_none().then(|| order.gate.entry.as_raw_fd());
+        let own_memory = order.own_memory.as_ref();
         let mut child = Child {
             stdio: [null.as_raw_fd(), out.1.as_raw_fd(), err.1.as_raw_fd()],
             keep,
             entry,
+            namespaces: own_memory.map_or(&[], |memory| memory.namespaces()),
             processors: (!birth.processors.is_empty()).then_some(processors),
             descriptors: descriptors(),
             user: self.user.as_ref(),
@@ -399,6 +405,7 @@ struct Child<'a> {
     keep: Vec<RawFd>,
     /// The counter of the gate, if the process must wait there.
     entry: Option<RawFd>,
+    namespaces: &'a [OwnedFd],
     processors: Option<CpuSet>,
     descriptors: Option<libc::rlimit>,
     user: Option<&'a User>,
@@ -453,6 +460,9 @@ impl Child<'_> {
             // A set of processors that this machine does not have does not prevent the start.
             // SAFETY: a plain system call on a value that lives longer.
             unsafe { libc::sched_setaffinity(0, size, std::ptr::from_ref(processors).cast()) };
+        }
+        for namespace in self.namespaces {
+            must!(libc::setns(namespace.as_raw_fd(), 0));
         }
         if let Some(limit) = &self.descriptors {
             must!(libc::setrlimit(libc::RLIMIT_NOFILE, limit));

@@ -68,6 +68,8 @@ pub struct Config {
     pub queue: Queue,
     /// Functions of several processes.
     pub parallel: Parallel,
+    /// The gang daemon whose jobs share the processors with calls.
+    pub gang: Gang,
     /// Functions of Python.
     pub python: Python,
     /// Whether IDL files may contain C text, which is compiled and run.
@@ -109,9 +111,41 @@ pub struct Queue {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Parallel {
+    /// What starts the processes.
+    pub engine: Engine,
     /// Program and arguments that start the processes, with `{processes}` for their number. The
     /// worker's own command follows. If it is empty, the server looks for `mpiexec`, MPICH's first.
     pub launcher: Vec<String>,
+}
+
+/// What starts the processes of a parallel function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// The launcher: `mpiexec`, or the program that the configuration names.
+    #[default]
+    Mpiexec,
+    /// The gang daemon of this machine, as a gang job that runs before others while it has calls.
+    Gang,
+}
+
+/// The gang daemon whose jobs share the processors with calls.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Gang {
+    /// The control socket of the root daemon: a path, or `@` and an abstract name.
+    pub control: String,
+    /// Processors to keep free of gang jobs while calls of one process run; 0 means none.
+    pub processors: u32,
+}
+
+impl Default for Gang {
+    fn default() -> Gang {
+        Gang {
+            control: "@farcall-gang".to_string(),
+            processors: 0,
+        }
+    }
 }
 
 /// The processes that call the libraries.
@@ -215,6 +249,7 @@ impl Config {
             ("tls", self.tls != other.tls),
             ("queue", self.queue != other.queue),
             ("parallel", self.parallel != other.parallel),
+            ("gang", self.gang != other.gang),
             ("python", self.python != other.python),
             ("allow_code", self.allow_code != other.allow_code),
         ];

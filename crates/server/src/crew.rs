@@ -3,7 +3,7 @@
 //! operation that meets a dead worker is not an error.
 
 use crate::WorkerCommand;
-use crate::config::Config;
+use crate::config::{Config, Engine};
 use crate::memories::Memories;
 use crate::poll::{Poll, Source};
 use farcall_idl::Document;
@@ -13,8 +13,8 @@ use farcall_server_proto::{
     Action, Beside, CallKey, Death, Event, Key, MemoryKey, Server, Withdrawal as Known, WorkerKey,
 };
 use farcall_worker::{
-    FileStamp, Launcher, LibrarySource, Nursery, Ready, Run, Walls, Withdrawal, Worker,
-    is_parallel, remove_left_over,
+    FileStamp, Gang, Launcher, LibrarySource, Nursery, Ready, Run, SharedSlices, Walls, Withdrawal,
+    Worker, is_parallel, remove_left_over,
 };
 use rustix::event::epoll::EventFlags;
 use rustix::fd::BorrowedFd;
@@ -314,6 +314,11 @@ fn launcher(config: &Config, command: WorkerCommand) -> io::Result<Launcher> {
     Ok(Launcher {
         nursery: Nursery::open()?,
         parallel: config.parallel.launcher.clone(),
+        gang: Some(Gang {
+            control: config.gang.control.clone(),
+            is_engine: config.parallel.engine == Engine::Gang,
+            processors: config.gang.processors,
+        }),
         command,
         threads: match settings.policy {
             farcall_schedule::Policy::AtOnce => settings.pes,
@@ -328,6 +333,7 @@ fn launcher(config: &Config, command: WorkerCommand) -> io::Result<Launcher> {
         sandbox: config.sandbox(&walls)?,
         groups: walls.groups,
         processes: config.workers.processes,
+        slices: SharedSlices::default(),
     })
 }
 

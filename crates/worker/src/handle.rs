@@ -10,6 +10,7 @@ use crate::launch::Ready;
 use crate::memory::MemoryObject;
 use crate::nursery::Process;
 use crate::parallel::Welcome;
+use crate::slices::Need;
 use farcall_rpc_proto::{Callback, CallbackAnswer, Failure, FailureKind};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -132,7 +133,8 @@ pub struct Worker {
     posted: VecDeque<Posted>,
     mailbox: Mailbox,
     mapped: Mapped,
-    stale: Vec<u64>,
+    /// What it tells a gang about its calls.
+    need: Need,
     /// Folder for the files of its calls. It outlives the process.
     _folder: TempDir,
 }
@@ -142,6 +144,8 @@ struct Mapped {
     /// Bytes by the number of the memory.
     sizes: HashMap<u64, u64>,
     bytes: u64,
+    /// Numbers of memory that is gone, of which the worker does not know yet.
+    stale: Vec<u64>,
     /// The control groups of the worker. They outlive its processes.
     group: Group,
 }
@@ -176,6 +180,7 @@ pub(crate) struct Parts {
     pub(crate) mailbox: Mailbox,
     pub(crate) folder: TempDir,
     pub(crate) group: Group,
+    pub(crate) need: Need,
 }
 
 impl Worker {
@@ -196,9 +201,10 @@ impl Worker {
             mapped: Mapped {
                 sizes: HashMap::new(),
                 bytes: 0,
+                stale: Vec::new(),
                 group: parts.group,
             },
-            stale: Vec::new(),
+            need: parts.need,
             _folder: parts.folder,
         }
     }
@@ -274,7 +280,15 @@ impl Worker {
             self.tail.clear();
         }
         self.posted.push_back(Posted::Call(call));
+        self.tell_work();
         Ok(())
+    }
+
+    /// Tells the gang if it has calls now, or has no more. The processes of a parallel worker need
+    /// slices for their start as well.
+    fn tell_work(&mut self) {
+        let has_calls = !self.posted.is_empty() || self.is_parallel && self.is_starting;
+        self.need.set(has_calls);
     }
 
     /// Asks for the doorbell before the server sleeps. Returns `false` if something is finished
@@ -288,23 +302,24 @@ impl Worker {
         if !self.mapped.remove(memory) {
             return;
         }
-        self.stale.push(memory);
+        self.mapped.stale.push(memory);
         self.unmap_if_idle();
     }
 
     fn unmap_if_idle(&mut self) {
-        if self.stale.is_empty() || !self.posted.is_empty() {
+        if self.mapped.stale.is_empty() || !self.posted.is_empty() {
             return;
         }
         // If this fails, the worker is dead, which is handled separately.
         if let Ok(memory_messages) = self.send_stale() {
             self.control.post(&Request::unmap(memory_messages), &[]);
             self.posted.push_back(Posted::Unmap);
+            self.tell_work();
         }
     }
 
     fn send_stale(&mut self) -> io::Result<u32> {
-        let stale = std::mem::take(&mut self.stale);
+        let stale = std::mem::take(&mut self.mapped.stale);
         for id in &stale {
             let message = MemoryMessage::Unmap { id: *id };
             send(&self.socket, &message.encode(), &[])?;
@@ -329,6 +344,7 @@ impl Worker {
             Posted::Unmap => Done::Unmapped,
         };
         self.unmap_if_idle();
+        self.tell_work();
         Some(done)
     }
 
@@ -364,6 +380,7 @@ impl Worker {
         match text[..count].strip_prefix(READY) {
             Some(ready) => {
                 self.is_starting = false;
+                self.tell_work();
                 Some(Ok(serde_json::from_slice(ready).unwrap_or_default()))
             }
             None => Some(Err(String::from_utf8_lossy(&text[..count]).into_owned())),

@@ -14,6 +14,7 @@ use crate::namespaces::Start as Order;
 use crate::nursery::Nursery;
 use crate::parallel::{self, Welcome};
 use crate::sandbox::{Reach, Sandbox};
+use crate::slices::{FrontOrder, Gang, Need, Slices};
 use farcall_idl::{Document, Interface};
 use farcall_library::{Compiled, Source};
 use rustix::fd::BorrowedFd;
@@ -24,6 +25,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -180,6 +182,8 @@ pub struct Launcher {
     pub nursery: Nursery,
     /// The command that starts several processes, as words; empty for an `mpiexec` that is found.
     pub parallel: Vec<String>,
+    /// How the server uses a gang, if it does.
+    pub gang: Option<Gang>,
     /// Program and first arguments of a worker process.
     pub command: (PathBuf, Vec<String>),
     /// Parent of the workers' folders.
@@ -202,7 +206,13 @@ pub struct Launcher {
     pub groups: Groups,
     /// Processes and threads of one worker; 0 means any number.
     pub processes: u64,
+    /// The connection to a gang for calls of one process, once there are any.
+    pub slices: SharedSlices,
 }
+
+/// A connection to a gang that several workers share.
+#[derive(Default)]
+pub struct SharedSlices(OnceLock<Arc<Mutex<Slices>>>);
 
 impl Launcher {
     /// Starts a worker with this many processes for a library. It rings `doorbell` when the server
@@ -244,6 +254,7 @@ impl Launcher {
             groups,
             keeper: self.own_program(),
         };
+        let slices = self.slices_of(is_parallel, &mut order)?;
         let (socket, welcome) = if is_parallel {
             variables.extend(parallel::environment(folder.path(), processes));
             if sandbox.is_some_and(Sandbox::walls_launcher) {
@@ -272,7 +283,45 @@ impl Launcher {
             mailbox,
             folder,
             group,
+            need: Need::new(slices, is_parallel),
         }))
+    }
+
+    /// Through what a worker tells a gang about its calls.
+    fn slices_of(
+        &self,
+        is_parallel: bool,
+        order: &mut Order,
+    ) -> io::Result<Option<Arc<Mutex<Slices>>>> {
+        match &self.gang {
+            Some(gang) if is_parallel && gang.is_engine => {
+                let (slices, theirs) = Slices::of_worker()?;
+                order.socket = Some((theirs, SOCKET_FD));
+                Ok(Some(Arc::new(Mutex::new(slices))))
+            }
+            Some(gang) if !is_parallel && gang.processors > 0 => self.shared_slices(gang).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// What all workers of one process share, which is started with the first of them.
+    fn shared_slices(&self, gang: &Gang) -> io::Result<Arc<Mutex<Slices>>> {
+        if let Some(slices) = self.slices.0.get() {
+            return Ok(slices.clone());
+        }
+        let words = gang.words(gang.processors, SOCKET_FD, None);
+        let program = self.command.0.clone().into_os_string();
+        let words = words.into_iter().map(OsString::from);
+        let started = Slices::of_server(FrontOrder {
+            nursery: self.nursery.clone(),
+            words: [program].into_iter().chain(words).collect(),
+            at: SOCKET_FD,
+        })?;
+        Ok(self
+            .slices
+            .0
+            .get_or_init(|| Arc::new(Mutex::new(started)))
+            .clone())
     }
 
     /// The environment of a worker.
@@ -332,7 +381,8 @@ impl Launcher {
 
     /// The parameters of the worker's start.
     fn start_of(&self, source: &LibrarySource, processes: u32, folder: &Path) -> Start {
-        let reach = match (source.parallel, self.parallel.is_empty()) {
+        let is_by_mpiexec = self.parallel.is_empty() && self.engine().is_none();
+        let reach = match (source.parallel, is_by_mpiexec) {
             (false, _) => Reach::Alone,
             (true, true) => Reach::Node,
             (true, false) => Reach::Nodes,
@@ -362,13 +412,24 @@ impl Launcher {
             true => farcall_library::python_worker(),
             false => (self.command.0.clone().into(), self.command.1.clone()),
         };
-        let launcher = match source.parallel {
-            true => parallel::launcher(&self.parallel, processes),
-            false => Vec::new(),
+        let user = self.sandbox.as_ref().and_then(|sandbox| sandbox.user);
+        let launcher = match (source.parallel, self.engine()) {
+            (true, Some(gang)) => {
+                let own = self.command.0.to_string_lossy().into_owned();
+                let words = gang.words(processes, SOCKET_FD, user);
+                [own].into_iter().chain(words).collect()
+            }
+            (true, None) => parallel::launcher(&self.parallel, processes),
+            (false, _) => Vec::new(),
         };
         let launcher = launcher.into_iter().map(OsString::from);
         let arguments = arguments.into_iter().map(OsString::from);
         launcher.chain([program]).chain(arguments).collect()
+    }
+
+    /// The gang that runs functions of several processes, if one does.
+    fn engine(&self) -> Option<&Gang> {
+        self.gang.as_ref().filter(|gang| gang.is_engine)
     }
 
     /// The server's own program as a worker. It keeps a namespace, or builds walls around a

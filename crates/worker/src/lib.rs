@@ -22,6 +22,7 @@ mod nursery;
 mod parallel;
 mod process;
 mod sandbox;
+mod slices;
 mod trace;
 mod walls;
 
@@ -33,10 +34,13 @@ pub use farcall_rpc_proto::{Failure, FailureKind};
 pub use files::{remove_left_over, temporary_folder};
 pub use groups::Groups;
 pub use handle::{Done, MOST_READS, Run, Withdrawal, Worker};
-pub use launch::{FileStamp, Identities, Launcher, LibrarySource, Ready, is_parallel};
+pub use launch::{
+    FileStamp, Identities, Launcher, LibrarySource, Ready, SharedSlices, is_parallel,
+};
 pub use memory::{MemoryObject, free};
 pub use namespaces::{Namespaces, Refused};
 pub use nursery::Nursery;
 pub use process::{Callee, run_worker, run_worker_for};
 pub use sandbox::{Reach, Sandbox};
+pub use slices::Gang;
 pub use walls::Walls;

@@ -9,7 +9,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Starts processes one after the other. They end with this value.
+/// Starts processes one after the other. They end with the last copy of this value.
+#[derive(Clone)]
 pub struct Nursery(Sender<Order>);
 
 struct Order {

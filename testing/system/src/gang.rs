@@ -202,8 +202,11 @@ impl Node {
 
     /// Processes that the daemon has started and not reaped.
     pub fn children(&self) -> BTreeSet<String> {
-        let path = format!("/proc/{0}/task/{0}/children", self.id());
-        let text = std::fs::read_to_string(path).unwrap_or_default();
+        // A thread of the daemon starts the processes.
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.id()));
+        let threads = threads.into_iter().flatten().flatten();
+        let text = threads.map(|thread| std::fs::read_to_string(thread.path().join("children")));
+        let text: String = text.flatten().collect();
         text.split_whitespace().map(str::to_string).collect()
     }
 

@@ -1,9 +1,12 @@
 //! Tests unmodified programs of MPI as gang jobs, on one node and on two. They need an MPI compiler
-//! of MPICH.
+//! of MPICH, and install the library of Open MPI.
 
 use farcall_system::gang::{Node, lines, text};
 use farcall_system::wait_until;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 use tempfile::TempDir;
 
 const PROGRAM: &str = r#"#include <mpi.h>
@@ -28,17 +31,52 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The program, or none if there is no compiler.
+/// What the program needs of Open MPI's header. Its own header comes with a compiler that would
+/// become the default one of the machine.
+const OPEN_MPI: &str = r#"typedef struct handle *MPI_Comm, *MPI_Datatype, *MPI_Op;
+extern char ompi_mpi_comm_world[], ompi_mpi_int[], ompi_mpi_op_sum[];
+#define MPI_COMM_WORLD ((MPI_Comm)ompi_mpi_comm_world)
+#define MPI_INT ((MPI_Datatype)ompi_mpi_int)
+#define MPI_SUM ((MPI_Op)ompi_mpi_op_sum)
+int MPI_Init(int *, char ***), MPI_Finalize(void), MPI_Abort(MPI_Comm, int);
+int MPI_Comm_rank(MPI_Comm, int *), MPI_Comm_size(MPI_Comm, int *);
+int MPI_Allreduce(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
+"#;
+
+/// The program with MPICH, or none if there is no compiler.
 fn compiled() -> Option<(TempDir, String)> {
+    build("mpicc.mpich", &[])
+}
+
+/// The program with Open MPI, or none if its library cannot be installed.
+fn compiled_for_open_mpi() -> Option<(TempDir, String)> {
+    static READY: LazyLock<bool> = LazyLock::new(|| {
+        let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/setup");
+        let status = Command::new(setup).arg("openmpi").status();
+        status.is_ok_and(|status| status.success())
+    });
+    if !*READY {
+        println!("SKIPPED: Open MPI is missing: `scripts/setup openmpi` installs it");
+        return None;
+    }
+    build("cc", &["-l:libmpi.so.40"])
+}
+
+fn build(compiler: &str, libraries: &[&str]) -> Option<(TempDir, String)> {
     let folder = TempDir::new().expect("a folder");
     let source = folder.path().join("sums.c");
     std::fs::write(&source, PROGRAM).expect("room");
+    let mut command = Command::new(compiler);
+    if !libraries.is_empty() {
+        std::fs::write(folder.path().join("mpi.h"), OPEN_MPI).expect("room");
+        command.arg("-I").arg(folder.path());
+    }
     let program = folder.path().join("sums");
-    let mut compiler = Command::new("mpicc.mpich");
-    match compiler.arg("-o").arg(&program).arg(&source).status() {
+    command.arg("-o").arg(&program).arg(&source).args(libraries);
+    match command.status() {
         Ok(status) => assert!(status.success()),
         Err(_) => {
-            println!("skipped: there is no mpicc.mpich");
+            println!("SKIPPED: there is no {compiler}");
             return None;
         }
     }
@@ -116,4 +154,115 @@ fn an_mpi_program_runs_after_others_were_killed() {
     }
     let output = daemon.run(&["-n", "2", &program, "10"]);
     assert_eq!(lines(&output), sums(2, 10), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_program_of_open_mpi_runs_on_one_node() {
+    let Some((_folder, program)) = compiled_for_open_mpi() else {
+        return;
+    };
+    let daemon = Node::start(&["--slice", "20ms", "--slots", "2", "--switch-alone"]);
+    let output = daemon.run(&["-n", "2", &program, "300"]);
+    assert_eq!(lines(&output), sums(2, 300), "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0));
+    let output = daemon.run(&["-n", "2", "--mpi", "none", &program, "1"]);
+    assert_eq!(lines(&output), ["rank 0 of 1: 0"; 2]);
+    let output = daemon.run(&["-n", "2", &program, "1", "abort"]);
+    assert_eq!(output.status.code(), Some(7));
+    let told = text(&output.stderr);
+    let cause = "rank 1 has called MPI_Abort with 7";
+    assert!(told.contains(cause), "{told}");
+}
+
+#[test]
+fn programs_of_open_mpi_share_two_nodes() {
+    let Some((_folder, program)) = compiled_for_open_mpi() else {
+        return;
+    };
+    let root = Node::start(&["--slice", "20ms", "--node", "a", "--slots", "2"]);
+    let options = ["--node", "b", "--slots", "2", "--parent", root.address()];
+    let _other = Node::start(&options);
+    wait_until("the second node has joined", || root.nodes() == 2);
+    let jobs = [(); 2].map(|()| root.submit(&["-n", "4", &program, "100"]));
+    for job in jobs {
+        let output = job.wait_with_output().expect("it ends");
+        assert_eq!(lines(&output), sums(4, 100), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn more_processes_than_processors_yield_and_the_command_says_so() {
+    let daemon = Node::start(&["--slots", "2"]);
+    let print = "echo $OMPI_MCA_mpi_yield_when_idle $I_MPI_THREAD_YIELD";
+    let run = |options: &[&str]| {
+        let words = [options, &["--", "sh", "-c", print]].concat();
+        let mut words_of_run = vec!["run"];
+        words_of_run.extend(words);
+        let output = daemon.gang(&words_of_run).output().expect("runs");
+        (lines(&output), text(&output.stderr))
+    };
+    let (printed, told) = run(&["-n", "3"]);
+    assert_eq!(printed, ["1 3"; 3]);
+    let expected = "3 processes share 2 processors; those of MPI yield while they wait";
+    assert!(told.contains(expected), "{told}");
+    let (printed, told) = run(&["-n", "2"]);
+    assert_eq!(printed, [""; 2]);
+    assert!(!told.contains("share"), "{told}");
+    let (printed, told) = run(&["-n", "3", "--mpi", "none"]);
+    assert_eq!(printed, [""; 3]);
+    assert!(!told.contains("share"), "{told}");
+}
+
+/// The files of shared memory and of sockets, where MPI leaves some.
+fn files() -> BTreeSet<PathBuf> {
+    let folders = ["/dev/shm", "/tmp"].map(std::fs::read_dir);
+    let entries = folders.into_iter().flatten().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let name = |path: &PathBuf| {
+        path.file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+    };
+    let is_of_mpi = |name: &String| {
+        let words = ["mpi", "ucx", "pmix", "vader", "farcall_", "Intel"];
+        words.iter().any(|word| name.contains(word))
+    };
+    paths
+        .filter(|path| name(path).is_some_and(|name| is_of_mpi(&name)))
+        .collect()
+}
+
+/// However a program ends, no process and no file of it is left. `FARCALL_SOAK_JOBS` sets how often
+/// each program is killed, aborts, and loses its front end.
+#[test]
+fn nothing_is_left_of_a_program_that_was_killed() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root can give a gang job its own shared memory");
+        return;
+    }
+    let programs = [compiled(), compiled_for_open_mpi()];
+    let daemon = Node::start(&["--slice", "20ms", "--slots", "2"]);
+    let rounds = std::env::var("FARCALL_SOAK_JOBS");
+    let rounds = rounds.map_or(3, |text| text.parse().expect("a number"));
+    let before = files();
+    for (_folder, program) in programs.iter().flatten() {
+        for round in 0..rounds {
+            // Killed at any moment, aborted, or without its front end.
+            let mut job = daemon.submit(&["-n", "2", program, "100000000"]);
+            wait_until("it is there", || !daemon.jobs().is_empty());
+            std::thread::sleep(std::time::Duration::from_millis(round % 40 * 10));
+            let id = daemon.last_job(1);
+            daemon.gang(&["kill", &id]).status().expect("runs");
+            job.wait().expect("it ends");
+            let output = daemon.run(&["-n", "2", program, "1", "abort"]);
+            assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+            let mut job = daemon.submit(&["-n", "2", program, "100000000"]);
+            wait_until("it runs", || !daemon.children().is_empty());
+            std::thread::sleep(std::time::Duration::from_millis(round % 40 * 10));
+            job.kill().expect("it runs");
+            job.wait().expect("it ends");
+            wait_until("nothing is left", || {
+                daemon.children().is_empty() && files().is_subset(&before)
+            });
+        }
+    }
 }

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -241,15 +242,25 @@ impl BenchDaemon {
         })
     }
 
+    /// Its control socket.
+    pub(super) fn control(&self) -> &str {
+        &self.control
+    }
+
     /// The command that runs a gang job of this program. The caller adds the arguments of the
     /// program.
     pub(super) fn run(&self, elements: u16) -> Result<Command, Failure> {
+        self.run_program(elements, &std::env::current_exe()?)
+    }
+
+    /// The same for another program.
+    pub(super) fn run_program(&self, elements: u16, program: &Path) -> Result<Command, Failure> {
         let mut command = Command::new(program::farcall()?);
         command
             .args(["gang", "run", "--quiet", "--memory", "1MB", "--control"])
             .arg(&self.control)
             .args(["-n", &elements.to_string(), "--"])
-            .arg(std::env::current_exe()?);
+            .arg(program);
         Ok(command)
     }
 

@@ -21,7 +21,7 @@ fn told(command: Command) -> Result<String, String> {
     }
 }
 
-fn numbers(text: &str) -> Vec<f64> {
+pub(super) fn numbers(text: &str) -> Vec<f64> {
     let words = text.split_whitespace();
     words.filter_map(|word| word.parse().ok()).collect()
 }
@@ -51,22 +51,29 @@ pub(super) fn mpich() -> Result<Vec<Row>, Failure> {
 }
 
 fn run_mpich() -> Result<[f64; 3], String> {
-    if !Path::new(MPI).is_file() {
-        return Err(format!(
-            "cannot find {MPI}: run the benchmark in the project's folder"
-        ));
-    }
-    let program = std::env::temp_dir().join(format!("farcall-mpi-{}", std::process::id()));
-    let mut build = Command::new("mpicc.mpich");
-    build.args(["-O2", "-o"]).arg(&program).arg(MPI);
-    told(build)?;
+    let program = built(MPI)?;
     let mut run = Command::new("mpirun.mpich");
     run.args(["-bind-to", "user:0,1", "-n", "2"]).arg(&program);
-    let figures = told(run);
-    let _ = std::fs::remove_file(&program);
-    let figures = figures?;
+    let figures = told(run)?;
     let found = numbers(&figures).try_into();
     found.map_err(|_| format!("it printed `{}`", figures.trim()))
+}
+
+/// A program of MPICH, built from a source of the project. Its file is removed with it.
+pub(super) fn built(source: &str) -> Result<tempfile::TempPath, String> {
+    if !Path::new(source).is_file() {
+        return Err(format!(
+            "cannot find {source}: run the benchmark in the project's folder"
+        ));
+    }
+    let failed = |error: std::io::Error| error.to_string();
+    let program = tempfile::NamedTempFile::new()
+        .map_err(failed)?
+        .into_temp_path();
+    let mut build = Command::new("mpicc.mpich");
+    build.args(["-O2", "-o"]).arg(&program).arg(source);
+    told(build)?;
+    Ok(program)
 }
 
 /// The same two gang jobs under Slurm, with its shortest slice, compared with ours.

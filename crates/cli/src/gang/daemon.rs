@@ -50,6 +50,11 @@ pub(crate) struct Arguments {
     /// Processes that run at the same time on this node [default: the number of its processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     slots: Option<u16>,
+    /// Percent of the processor time that a user's interactive jobs can have before others; those
+    /// of all users together can have twice as much
+    #[arg(long, value_name = "PERCENT", default_value_t = 25,
+          value_parser = clap::value_parser!(u8).range(0..=50))]
+    interactive_share: u8,
     /// For measurements: switch a job out and in at every slice even when it is alone
     #[arg(long)]
     switch_alone: bool,
@@ -111,12 +116,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
             FreezeName::Epoch => Freeze::Epoch,
         },
         slots: arguments.slots,
+        share: arguments.interactive_share,
         switch_alone: arguments.switch_alone,
         memory: arguments.memory,
         silence: arguments.silence,
         tcp_user: arguments.tcp_user,
         metrics: metrics.map(|text| resolve("--metrics", text)).transpose()?,
         trace: arguments.trace,
+        pmix: Some(["gang", "pmix"].map(str::to_string).into()),
     };
     let daemon = Daemon::bind(config).map_err(Failure::failed)?;
     let (address, control) = daemon.addresses();

@@ -7,6 +7,7 @@ use crate::failure::{self, Failure};
 use clap::{Args, ValueEnum};
 use farcall_gang::{FARCALL_FAILED, JobSpec};
 use farcall_quantity::bytes;
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 /// Run a program as a gang job
@@ -48,15 +49,24 @@ pub(crate) struct Arguments {
     /// End the job when it has terminated as a whole, or is in a deadlock
     #[arg(long)]
     detect_termination: bool,
-    /// Interface for processes of MPI: PMI-1, which MPICH speaks, or none
-    #[arg(long, value_enum, default_value = "pmi")]
+    /// Interfaces for processes of MPI: PMI-1 for MPICH and Intel MPI, and PMIx for Open MPI if
+    /// libpmix is installed (any), or none
+    #[arg(long, value_enum, default_value = "any")]
     mpi: Mpi,
+    /// Run only while there is work, but then before other jobs (within --interactive-share of the
+    /// daemon): this descriptor gives a `1` when there is work and a `0` when there is none, and
+    /// the job ends with it. Without a program, the job only keeps its processors free of others
+    #[arg(long, value_name = "DESCRIPTOR", value_parser = clap::value_parser!(i32).range(3..))]
+    interactive: Option<i32>,
+    /// User of the job, by name or as UID:GID, if root submits it
+    #[arg(long, value_name = "USER", value_parser = super::user)]
+    user: Option<(u32, u32)>,
     /// Do not print a line about the resources that the job has used
     #[arg(long, short)]
     quiet: bool,
     /// Program and its arguments
     #[arg(
-        required = true,
+        required_unless_present = "interactive",
         trailing_var_arg = true,
         allow_hyphen_values = true,
         value_name = "PROGRAM"
@@ -66,18 +76,34 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Mpi {
-    Pmi,
+    #[value(alias = "pmi")]
+    Any,
     None,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let spec = spec(&arguments)?;
+    let work = arguments.interactive.map(descriptor).transpose()?;
+    if let Some(user) = arguments.user {
+        farcall_gang::become_user(user)
+            .map_err(|error| Failure::usage(format!("--user: {error}; only root can do this")))?;
+    }
     let start = Instant::now();
     let mut number = 0;
+    let started = |job, shared: Option<u16>| {
+        number = job;
+        if let Some(processors) = shared.filter(|_| !arguments.quiet && arguments.mpi == Mpi::Any) {
+            eprintln!(
+                "farcall: gang job {job}: {} processes share {processors} processors; those of MPI \
+                 yield while they wait",
+                arguments.processes
+            );
+        }
+    };
     let ended = arguments
         .control
         .connect()
-        .and_then(|client| Ok(client.run(spec, |job| number = job)?));
+        .and_then(|client| Ok(client.run(spec, work, started)?));
     let ended = match ended {
         Ok(ended) => ended,
         Err(failure) => {
@@ -132,8 +158,15 @@ fn spec(arguments: &Arguments) -> Result<JobSpec, Failure> {
         is_tree: arguments.tree,
         detect_termination: arguments.detect_termination,
         owner: (0, 0),
-        mpi: Some(arguments.mpi == Mpi::Pmi),
+        mpi: Some(arguments.mpi == Mpi::Any),
+        interactive: arguments.interactive.map(|_| true),
     })
+}
+
+/// Takes a descriptor that this command was started with.
+fn descriptor(number: i32) -> Result<OwnedFd, Failure> {
+    farcall_gang::inherited(number)
+        .map_err(|error| Failure::usage(format!("--interactive {number}: {error}")))
 }
 
 /// Reads `BYTES` or `BYTES,MESSAGES`.

@@ -109,8 +109,12 @@ impl Root {
         // A state that holds twice, with a slice in between in which no message moved, holds
         // forever.
         let progress = inspection.reports.iter().map(|report| report.progress);
-        let now = (state, progress.fold(0, u64::wrapping_add));
-        let holds = job.last_judgement.as_ref() == Some(&now);
+        let progress = progress.fold(0, u64::wrapping_add);
+        let last = job.last_judgement.take();
+        let holds = last.is_some_and(|(before, moved, slices)| {
+            (&before, moved) == (&state, progress) && slices < job.slices
+        });
+        let now = (state, progress, job.slices);
         let state = &job.last_judgement.insert(now).0;
         if job.spec.detect_termination && is_over && holds && !job.is_ending {
             job.is_ending = true;

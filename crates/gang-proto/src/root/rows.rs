@@ -46,6 +46,7 @@ impl Root {
         let row = |(id, job): (&JobId, &Job)| {
             let state = match (job.is_stopped, self.running.contains(id)) {
                 (true, _) => "stopped",
+                (false, false) if !job.has_work => "resting",
                 (false, true) => "running",
                 (false, false) => "waiting",
             };

@@ -141,6 +141,7 @@ impl World {
             watch: 500 * MS,
             switch_alone: random.below(4) == 0,
             receive: 1 << 16,
+            share: 25,
         };
         let daemon = |index: usize| Daemon {
             switch: Switch::new(form, false, index == 0),

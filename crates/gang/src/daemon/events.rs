@@ -371,6 +371,11 @@ impl Daemon {
                 .handle_signal(job, signal, owner.0)
                 .map(|()| Some(Message::Done)),
             Message::State(job) => root.handle_inspect(job, front, owner.0).map(|()| None),
+            Message::Work(job, has_work) => {
+                // A front end says so often, and learns of an ended gang job in another way.
+                let _ = root.handle_work(job, front, has_work);
+                Ok(None)
+            }
             _ => Err("front ends must not send this message".to_string()),
         };
         match done {

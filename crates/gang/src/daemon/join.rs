@@ -87,6 +87,7 @@ impl Daemon {
             watch: nanos(WATCH),
             switch_alone: self.config.switch_alone,
             receive: Shape::RECEIVE.bytes,
+            share: u64::from(self.config.share),
         };
         let mut root = Root::new(settings, self.now());
         let user = rustix::process::getuid().as_raw();

@@ -11,6 +11,7 @@ impl World {
         if self.now > BUSY {
             for (id, told) in &self.told {
                 let _ = self.root.handle_signal(*id, SIGCONT, told.user);
+                let _ = self.root.handle_work(*id, told.front, true);
             }
             return;
         }
@@ -22,7 +23,7 @@ impl World {
         let KnownJob { front, user, .. } = self.told[&id];
         let other = self.random.below(10) == 0;
         let user = if other { user + 1 } else { user };
-        match self.random.below(12) {
+        match self.random.below(15) {
             0 => {
                 self.root.handle_front_lost(front);
                 for (id, told) in self.told.iter_mut().filter(|(_, told)| told.front == front) {
@@ -41,6 +42,10 @@ impl World {
             }
             7..9 => {
                 let _ = self.root.handle_signal(id, SIGCONT, user);
+            }
+            9..12 => {
+                let has_work = self.random.below(2) == 0;
+                let _ = self.root.handle_work(id, front, has_work);
             }
             _ => {
                 self.last_front += 1;
@@ -66,6 +71,7 @@ impl World {
             memory: self.random.below(3),
             detect_termination: waits,
             owner: (user, user),
+            interactive: Some(self.random.below(4) == 0),
             ..JobSpec::default()
         };
         let id = self.started + 1;
@@ -89,7 +95,7 @@ impl World {
 
     pub(super) fn tell(&mut self, front: u64, message: Message) {
         match message {
-            Message::Started(id) => assert_eq!(self.told[&id].front, front),
+            Message::Started(id, _) => assert_eq!(self.told[&id].front, front),
             Message::JobEnded(id, ended) => {
                 let told = self.told.get_mut(&id).expect("it was started");
                 if let Some(FARCALL_FAILED) = Some(ended.status) {
