@@ -3,11 +3,12 @@
 
 use crate::failure::Failure;
 use crate::log::Log;
-use crate::{notify, web};
+use crate::preprocessor::Preprocessor;
+use crate::{library, notify, web};
 use clap::Args;
 use farcall_access::Tls;
 use farcall_client::{Address, Credentials, Options};
-use farcall_library::{Catalog, pickled_functions};
+use farcall_library::{Catalog, Source, pickled_functions};
 use farcall_metrics::{Answer, Text};
 use farcall_server::member::Member;
 use farcall_server::{Config, Policy, Readings, Server};
@@ -23,7 +24,7 @@ use std::thread::JoinHandle;
 /// Ctrl-C or SIGTERM. After SIGHUP it reads its certificates, tokens and configuration again.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  farcall serve libraries/lapack.idl
+  farcall serve lapack fftw
   farcall serve libraries/*.idl --listen 0.0.0.0:3717 --workers 4
   farcall serve libraries/lapack.idl --listen 0.0.0.0:3717 --tls certificates --tokens tokens
   farcall serve my.idl --policy sjf --pes 8 --threads 2
@@ -32,7 +33,8 @@ use std::thread::JoinHandle;
   farcall serve my.idl --takeover --state DIR     # replaces the server that runs there
   farcall serve my.idl --unix /tmp/farcall.sock --listen 127.0.0.1:0")]
 pub(crate) struct Arguments {
-    /// Interface files, or Python modules with functions that @farcall.library marks
+    /// Interface files, Python modules with functions that @farcall.library marks, or names of
+    /// libraries that `farcall library list` shows
     #[arg(required_unless_present_any = ["pickled", "config"], value_name = "IDL")]
     files: Vec<PathBuf>,
     /// Address to listen on; may be given several times. Port 0 picks a free port [default:
@@ -124,6 +126,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "URL", requires = "metaserver")]
     advertise: Option<Address>,
     #[command(flatten)]
+    preprocessor: Preprocessor,
+    #[command(flatten)]
     log: Log,
 }
 
@@ -140,7 +144,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         })?;
     }
     let page = web::bind(config.web, config.tls.as_ref())?;
-    let catalog = Catalog::load(&files(&arguments, &config)?).map_err(Failure::failed)?;
+    let files = files(&arguments, &config)?;
+    for module in files.iter().filter(|file| Source::is_module(file)) {
+        eprintln!("loading {} ...", module.display());
+    }
+    let options = arguments.preprocessor.options()?;
+    let catalog = Catalog::load_with(&files, &options).map_err(Failure::failed)?;
     let program = std::env::current_exe()?;
     let before = config.takeover.then(|| running(&config)).transpose()?;
     let mut server = Server::bind(config, catalog, (program, vec!["worker".to_string()]))
@@ -305,7 +314,12 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
 
 /// The interface files and Python modules to serve.
 fn files(arguments: &Arguments, config: &Config) -> Result<Vec<PathBuf>, Failure> {
-    let mut files = arguments.files.clone();
+    let file = |file: &PathBuf| match library::is_name(file) {
+        true => library::find(file),
+        false => Ok(file.clone()),
+    };
+    let files: Result<Vec<PathBuf>, Failure> = arguments.files.iter().map(file).collect();
+    let mut files = files?;
     if config.python.pickled {
         files.push(pickled_functions().map_err(Failure::failed)?);
     }

@@ -74,6 +74,7 @@ impl Start {
         Source {
             path: self.path.clone(),
             text: self.text.clone(),
+            options: Vec::new(),
         }
     }
 }
