@@ -1,12 +1,13 @@
 //! Compiles `variadic.c`, which has the functions with a list of arguments. Rust can call such
-//! functions but cannot define them.
+//! functions but cannot define them. `ninfg.c` has the names of Ninf-G that need only others.
 
 fn main() {
-    for file in ["src/variadic.c", "include"] {
+    let files = ["src/variadic.c", "src/ninfg.c"];
+    for file in files.into_iter().chain(["include"]) {
         println!("cargo::rerun-if-changed={file}");
     }
     cc::Build::new()
-        .file("src/variadic.c")
+        .files(files)
         .include("include")
         .flag_if_supported("-std=c99")
         .warnings(true)

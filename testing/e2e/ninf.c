@@ -1,6 +1,6 @@
 /* The names of ninf.h: `ninf URL [-server HOST -port PORT]`, where URL/NAME is a function of
  * languages.idl, and a bare name is one of the server of the options or of the environment. */
-#include "ninf.h"
+#include "ninf_error.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -76,6 +76,18 @@ static void all(void) {
     found += which == ids[0] || which == ids[1] || which == ids[2];
   EXPECT(which, 0);
   EXPECT(found, 3);
+  /* The forms of Ninf put the session behind a pointer. */
+  for (i = 0; i < 3; i++)
+    ids[i] = Ninf_call_async("nap", i, &slept[i]);
+  EXPECT(Ninf_wait_or(ids, 3, &which), NINF_OK);
+  EXPECT(which == ids[0] || which == ids[1] || which == ids[2], 1);
+  for (found = 1; Ninf_wait_any(&which) == NINF_OK && which > 0; found++)
+    EXPECT(which == ids[0] || which == ids[1] || which == ids[2], 1);
+  EXPECT(found, 3);
+  EXPECT(which, 0);
+  Ninf_call_async("crash", 1);
+  EXPECT(Ninf_wait_any(&which), NINF_ERROR);
+  EXPECT(which > 0, 1);
   for (i = 0; i < 3; i++)
     Ninf_call_async("nap", i, &slept[i]);
   EXPECT(Ninf_wait_all(), NINF_OK);

@@ -3,13 +3,14 @@
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 
 import farcall
 import numpy as np
 import pytest
-from servers import FARCALL, ROOT, wait_until
+from servers import FARCALL, ROOT, stop, wait_until
 
 MODULE = '''
 import os, signal, sys
@@ -345,3 +346,51 @@ def fails(x, y):
 
 def half(x, y):
     y[0] = x - 0.5
+
+
+SLOW = """
+import pathlib, time
+import farcall
+
+here = pathlib.Path(__file__).parent
+stage = 2 if (here / "go1").exists() else 1
+(here / f"at{stage}").touch()
+end = time.monotonic() + 60
+while not (here / f"go{stage}").exists() and time.monotonic() < end:
+    time.sleep(0.01)
+
+@farcall.library("one(OUT int *n)")
+def one():
+    return 1
+"""
+
+
+def test_a_slow_module_is_announced_and_the_port_opens_when_it_can_answer(tmp_path):
+    module = tmp_path / "slow.py"
+    module.write_text(SLOW)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    def is_open():
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", port)) == 0
+
+    words = [FARCALL, "serve", module, "--listen", f"127.0.0.1:{port}", "--workers", "1"]
+    process = subprocess.Popen(
+        [*words, "--no-sandbox"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"FARCALL_PYTHON": sys.executable} | os.environ,
+    )
+    try:
+        for stage in (1, 2):
+            wait_until((tmp_path / f"at{stage}").exists, what=f"import {stage}")
+            if stage == 1:
+                assert process.stderr.readline() == f"loading {module} ...\n"
+            assert not is_open()
+            (tmp_path / f"go{stage}").touch()
+        assert process.stdout.readline() == f"listening on farcall://127.0.0.1:{port}\n"
+        assert farcall.connect(f"farcall://127.0.0.1:{port}").call("one").n == 1
+    finally:
+        stop(process)

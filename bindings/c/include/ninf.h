@@ -43,6 +43,27 @@ int Ninf_wait_and(const int *sessions, int count);
 /* Waits for one of these sessions and returns it; 0 if none of them is known. */
 int Ninf_wait_or(const int *sessions, int count);
 
+/* The forms of Ninf: the session goes to `*session`, 0 if there is none. They return NINF_ERROR if
+ * it failed. */
+static inline int farcall_ninf_wait_any(int *session) {
+  int id = Ninf_wait_any();
+  if (session)
+    *session = id > 0 ? id : 0;
+  return id > 0 ? Ninf_wait(id) : id;
+}
+static inline int farcall_ninf_wait_or(const int *sessions, int count, int *session) {
+  int id = Ninf_wait_or(sessions, count);
+  if (session)
+    *session = id > 0 ? id : 0;
+  return id > 0 ? Ninf_wait(id) : id;
+}
+#define FARCALL_NINF_SECOND(first, second, name, ...) name
+#define FARCALL_NINF_THIRD(first, second, third, name, ...) name
+#define Ninf_wait_any(...)                                                                         \
+  FARCALL_NINF_SECOND(0, ##__VA_ARGS__, farcall_ninf_wait_any, (Ninf_wait_any), 0)(__VA_ARGS__)
+#define Ninf_wait_or(...)                                                                          \
+  FARCALL_NINF_THIRD(__VA_ARGS__, farcall_ninf_wait_or, (Ninf_wait_or), 0)(__VA_ARGS__)
+
 /* Gives up a session, or all sessions. Nothing uses their arrays afterwards. */
 int Ninf_cancel(int session);
 int Ninf_cancel_all(void);

@@ -4,6 +4,7 @@
 
 use crate::error::Problem;
 use crate::function::{Function, kind};
+use crate::gridrpc::ninfg;
 use crate::texts::Texts;
 use crate::{Kind, callback, handle};
 use farcall_client::{Argument, LaidOut, Scalar};
@@ -398,6 +399,9 @@ unsafe fn texts_of(value: &Value, count: usize) -> Result<Scalar, String> {
         let text = |index: usize| {
             // SAFETY: the caller's promise.
             let text = unsafe { pointers.add(index).read_unaligned() };
+            if text.is_null() && ninfg::is_on() {
+                return Ok(Scalar::NULL_TEXT.to_owned());
+            }
             if text.is_null() {
                 return Err(format!("NULL as string {index}"));
             }
@@ -471,6 +475,7 @@ unsafe fn scalar(ty: Type, pointer: *const c_void) -> Result<Scalar, String> {
         match ty {
             // The code of the character, for signed and unsigned char.
             Type::Char | Type::UnsignedChar => Scalar::Int(read_as::<u8>(pointer).into()),
+            Type::SignedChar => Scalar::Int(read_as::<i8>(pointer).into()),
             Type::Short => Scalar::Int(read_as::<i16>(pointer).into()),
             Type::UnsignedShort => Scalar::Int(read_as::<u16>(pointer).into()),
             Type::Int => Scalar::Int(read_as::<i32>(pointer).into()),
@@ -499,6 +504,9 @@ unsafe fn scalar(ty: Type, pointer: *const c_void) -> Result<Scalar, String> {
             }
             Type::String | Type::FixedString | Type::Filename | Type::FilePointer => {
                 let text = read_as::<*const std::ffi::c_char>(pointer);
+                if text.is_null() && ninfg::is_on() {
+                    return Ok(Scalar::Text(Scalar::NULL_TEXT.to_owned()));
+                }
                 if text.is_null() {
                     return Err("NULL".to_owned());
                 }

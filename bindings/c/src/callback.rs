@@ -21,7 +21,8 @@ pub(crate) unsafe fn of(
     let address = address.expose_provenance();
     let run = move |arguments: &mut CallbackArguments<'_>| {
         let params = &arguments.interface().params;
-        let types: Vec<FfiType> = params.iter().filter_map(ffi_type).collect();
+        let passed = params.iter().filter(|param| param.is_passed());
+        let types: Vec<FfiType> = passed.filter_map(ffi_type).collect();
         let cif = Cif::new(types, FfiType::void());
         // SAFETY: the caller's promise.
         unsafe {
@@ -89,6 +90,13 @@ fn check(interface: &Interface, index: usize) -> Result<(), String> {
     ))
 }
 
+/// Texts of the arguments of a callback.
+#[allow(dead_code, reason = "it keeps the memory to which arguments point")]
+enum Held {
+    Text(CString),
+    List(Vec<CString>, Box<[*const c_char]>),
+}
+
 /// Memory for one argument.
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
@@ -125,15 +133,29 @@ unsafe fn call(
 /// The arguments as C takes them. The pointers are valid as long as the arguments and the texts.
 fn slots(
     arguments: &mut CallbackArguments<'_>,
-    texts: &mut Vec<CString>,
+    texts: &mut Vec<Held>,
 ) -> Result<Vec<Slot>, CallbackError> {
     let params = &arguments.interface().params;
     let mut slots = Vec::with_capacity(params.len());
     for (index, param) in params.iter().enumerate() {
+        if !param.is_passed() {
+            continue;
+        }
         slots.push(match &arguments.scalars()[index] {
             Some(Scalar::Text(text)) if param.ty == Type::String => {
-                texts.push(CString::new(text.as_str())?);
-                Slot::address(texts[texts.len() - 1].as_ptr())
+                let text = CString::new(text.as_str())?;
+                let start = Slot::address(text.as_ptr());
+                texts.push(Held::Text(text));
+                start
+            }
+            Some(Scalar::Texts(list)) => {
+                let ended = list.iter().map(|text| CString::new(text.as_str()));
+                let ended = ended.collect::<Result<Vec<_>, _>>()?;
+                let pointers = ended.iter().map(|text| text.as_ptr());
+                let pointers: Box<[_]> = pointers.chain([std::ptr::null()]).collect();
+                let start = Slot::address(pointers.as_ptr());
+                texts.push(Held::List(ended, pointers));
+                start
             }
             Some(scalar) => scalar_slot(param.ty, scalar),
             None => Slot::address(arguments.array(index).as_ptr()),
@@ -175,6 +197,7 @@ fn ffi_type(param: &Param) -> Option<FfiType> {
         Type::Short => FfiType::i16(),
         Type::Int => FfiType::i32(),
         Type::Long | Type::LongLong => FfiType::i64(),
+        Type::SignedChar => FfiType::i8(),
         Type::UnsignedChar => FfiType::u8(),
         Type::UnsignedShort => FfiType::u16(),
         Type::UnsignedInt => FfiType::u32(),

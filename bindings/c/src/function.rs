@@ -328,7 +328,7 @@ pub unsafe extern "C" fn farcall_library_of(function: *const Function) -> *const
 
 pub(crate) fn kind(ty: Type) -> Kind {
     match ty {
-        Type::Char | Type::UnsignedChar => Kind::FarcallChar,
+        Type::Char | Type::SignedChar | Type::UnsignedChar => Kind::FarcallChar,
         Type::Short | Type::UnsignedShort => Kind::FarcallShort,
         Type::Int | Type::UnsignedInt => Kind::FarcallInt,
         Type::Long | Type::LongLong | Type::UnsignedLong | Type::UnsignedLongLong => {

@@ -5,12 +5,14 @@
 
 mod config;
 mod handle;
+pub(crate) mod ninfg;
 mod stack;
 mod wait;
 
 use crate::connect::{ConnectOptions, Server};
 use crate::error::{Problem, fail, guard};
 use crate::function::Function;
+use crate::object::Object;
 use crate::sessions::{End, Sessions};
 use crate::{Status, call, text};
 use config::Config;
@@ -50,6 +52,8 @@ struct Grid {
     config: Config,
     servers: Mutex<HashMap<String, Arc<Server>>>,
     handles: Mutex<HashMap<u64, Arc<Function>>>,
+    /// Objects of clients of Ninf-G.
+    objects: Mutex<HashMap<u64, Arc<Object>>>,
 }
 
 /// An error: its number, and the problem for `farcall_error_message`.
@@ -70,6 +74,8 @@ impl From<Problem> for Fault {
 /// The number of a problem.
 fn code_of(problem: &Problem) -> Code {
     match problem.status {
+        Status::FarcallCancelled if ninfg::is_on() => ninfg::CANCELED,
+        Status::FarcallTimeout if ninfg::is_on() => ninfg::TIMEOUT,
         Status::FarcallUnknownFunction => FUNCTION_NOT_FOUND,
         Status::FarcallConnection | Status::FarcallTimeout => COMMUNICATION_FAILED,
         Status::FarcallLibrary | Status::FarcallCancelled => SESSION_FAILED,
@@ -150,6 +156,7 @@ pub unsafe extern "C" fn grpc_initialize(file: *const c_char) -> Code {
             config: Config::read(file)?,
             servers: Mutex::default(),
             handles: Mutex::default(),
+            objects: Mutex::default(),
         }));
         Ok(NO_ERROR)
     })
@@ -255,6 +262,12 @@ pub extern "C" fn grpc_error_string(code: Code) -> *const c_char {
         14 => c"GRPC_UNKNOWN_ERROR_CODE: the error code is unknown",
         15 => c"GRPC_ALREADY_INITIALIZED: grpc_initialize has been called before",
         16 => c"GRPC_LAST_ERROR_CODE: the highest error code",
+        ninfg::CLASS_NOT_FOUND => c"GRPC_CLASS_NOT_FOUND_NP: the server has no class of that name",
+        ninfg::CANCELED => c"GRPC_CANCELED_NP: the session was cancelled",
+        ninfg::TIMEOUT => c"GRPC_TIMEOUT_NP: the session has exceeded its time",
+        ninfg::INVALID_OBJECT_HANDLE => {
+            c"GRPC_INVALID_OBJECT_HANDLE_NP: the object handle is not valid"
+        }
         _ => c"GRPC_UNKNOWN_ERROR_CODE",
     };
     text.as_ptr()

@@ -20,7 +20,20 @@ pub struct Object {
 }
 
 impl Object {
-    fn method(&self, name: &str) -> Result<Arc<Function>, Problem> {
+    /// A new object of a class at a server.
+    pub(crate) fn make(server: &Server, class: &str) -> Result<Object, Problem> {
+        Ok(Object {
+            client: server.object(class)?,
+            server: server.tag(),
+            methods: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn close(&self) {
+        self.client.close();
+    }
+
+    pub(crate) fn method(&self, name: &str) -> Result<Arc<Function>, Problem> {
         let mut methods = self.methods.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = methods.get(name) {
             return Ok(known.clone());
@@ -45,12 +58,7 @@ pub unsafe extern "C" fn farcall_object_new(
     guard(ptr::null_mut(), || unsafe {
         let server = server.as_ref().ok_or(Problem::null("server"))?;
         let name = text(name, "farcall_object_new: name")?;
-        let object = Object {
-            client: server.object(name)?,
-            server: server.tag(),
-            methods: Mutex::default(),
-        };
-        Ok(Box::into_raw(Box::new(object)))
+        Ok(Box::into_raw(Box::new(Object::make(server, name)?)))
     })
 }
 
@@ -83,7 +91,7 @@ pub unsafe extern "C" fn farcall_drop_object(object: *mut Object) {
         if !object.is_null() {
             // SAFETY: the caller's promise.
             let object = unsafe { Box::from_raw(object) };
-            object.client.close();
+            object.close();
         }
         Ok(())
     });

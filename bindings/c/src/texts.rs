@@ -4,9 +4,10 @@
 
 use crate::Kind;
 use crate::argument::{Value, mismatch};
+use crate::gridrpc::ninfg;
 use farcall_client::Argument;
 use farcall_idl::{ArrayLayout, Mode, Param, read_texts};
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, c_char};
 use std::{ptr, slice};
 
 /// The texts of one call. They hold the memory that the call reads and writes.
@@ -25,7 +26,7 @@ struct Array {
 enum TextMemory {
     /// Pointers to texts that end with NUL, each with memory for the longest.
     Room(*const *mut c_char),
-    /// Pointers that the library sets.
+    /// Pointers that the library sets, to memory of `malloc`.
     Made(*mut *mut c_char),
     /// Rows of this many characters, padded with blanks.
     Rows(*mut u8, usize),
@@ -107,8 +108,12 @@ impl TextMemory {
                 }
                 TextMemory::Made(pointers) => {
                     // It has no NUL: it ends before the first one.
-                    let text = CString::new(text).unwrap_or_default();
-                    pointers.add(index).write_unaligned(text.into_raw());
+                    let made: *mut u8 = libc::malloc(text.len() + 1).cast();
+                    if !made.is_null() {
+                        ptr::copy_nonoverlapping(text.as_ptr(), made, text.len());
+                        made.add(text.len()).write(0);
+                    }
+                    pointers.add(index).write_unaligned(made.cast());
                 }
                 TextMemory::Rows(start, row) => {
                     let row = slice::from_raw_parts_mut(start.add(index * row), row);
@@ -138,6 +143,9 @@ unsafe fn place(
     }
     let pointers: *mut *mut c_char = value.data.cast();
     match value.kind {
+        kind if kind == Kind::FarcallArray as i32 && ninfg::is_on() && mode != Mode::In => {
+            Ok(TextMemory::Made(pointers))
+        }
         kind if kind == Kind::FarcallArray as i32 => {
             let is_null = |index: &usize| {
                 // SAFETY: the caller's promise.
@@ -249,7 +257,7 @@ pub unsafe extern "C" fn farcall_free_texts(texts: *mut *mut c_char, count: usiz
         unsafe {
             let text = texts.add(index).replace(ptr::null_mut());
             if !text.is_null() {
-                drop(CString::from_raw(text));
+                libc::free(text.cast());
             }
         }
     }

@@ -1,6 +1,6 @@
 /* The functions with a list of arguments, which they read by the interface of the function. */
 #include "farcall.h"
-#include "grpc.h"
+#include "ninfg/grpc.h"
 #include "ninf.h"
 
 /* Functions of the Rust part for this file only. */
@@ -19,6 +19,10 @@ int farcall_internal_ninf_call(const farcall_function *function, void *const *ar
 int farcall_internal_ninf_start(const farcall_function *function, void *const *arguments,
                                 size_t count);
 void farcall_internal_give_back(const farcall_function *function);
+void farcall_internal_ninfg_begin(void);
+int farcall_internal_placeholder(const farcall_function *function, size_t position);
+grpc_error_t farcall_internal_grpc_method(const grpc_object_handle_t_np *handle, const char *name,
+                                          const farcall_function **function);
 
 /* Memory for any scalar. */
 typedef union {
@@ -85,9 +89,22 @@ static void release(arguments_t *arguments) {
     free(arguments->scalars);
 }
 
+/* Reads the placeholders for WORK parameters from this position of the interface on, and returns
+ * the position of the next parameter that is passed. */
+static size_t skip(const farcall_function *function, size_t position, va_list *list) {
+  scalar_t unused;
+  int kind;
+
+  while ((kind = farcall_internal_placeholder(function, position)) >= 0) {
+    take((farcall_kind)kind, &unused, list);
+    position++;
+  }
+  return position;
+}
+
 /* Reads the list; false if there is no memory for it. */
 static int collect(arguments_t *arguments, const farcall_function *function, va_list *list) {
-  size_t index, count = farcall_argument_count(function);
+  size_t index, position, count = farcall_argument_count(function);
 
   arguments->count = count;
   arguments->pointers = arguments->pointers_here;
@@ -101,9 +118,12 @@ static int collect(arguments_t *arguments, const farcall_function *function, va_
       return 0;
     }
   }
-  for (index = 0; index < count; index++)
+  for (index = 0, position = 0; index < count; index++, position++) {
+    position = skip(function, position, list);
     arguments->pointers[index] =
         take(farcall_argument_kind(function, index), &arguments->scalars[index], list);
+  }
+  skip(function, position, list);
   return 1;
 }
 
@@ -203,6 +223,75 @@ grpc_error_t grpc_call_async(grpc_function_handle_t *handle, grpc_sessionid_t *s
     return error;
   RUN(grpc_error_t, va_start(list, session), function,
       farcall_internal_grpc_start(function, handle, session, GIVEN),
+      GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
+}
+
+grpc_error_t grpc_invoke_np(grpc_object_handle_t_np *handle, const char *method, ...) {
+  const farcall_function *function;
+  grpc_error_t error = farcall_internal_grpc_method(handle, method, &function);
+
+  if (error != GRPC_NO_ERROR)
+    return error;
+  RUN(grpc_error_t, va_start(list, method), function, farcall_internal_grpc_call(function, GIVEN),
+      GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
+}
+
+grpc_error_t grpc_invoke_async_np(grpc_object_handle_t_np *handle, const char *method,
+                                  grpc_sessionid_t *session, ...) {
+  const farcall_function *function;
+  grpc_error_t error = farcall_internal_grpc_method(handle, method, &function);
+
+  if (error != GRPC_NO_ERROR)
+    return error;
+  RUN(grpc_error_t, va_start(list, session), function,
+      farcall_internal_grpc_start(function, (const grpc_function_handle_t *)handle, session, GIVEN),
+      GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
+}
+
+grpc_error_t grpc_call_with_attr_np(grpc_function_handle_t *handle, grpc_session_attr_t_np *attr,
+                                    ...) {
+  const farcall_function *function;
+  grpc_error_t error = farcall_internal_grpc_function(handle, &function);
+
+  if (error != GRPC_NO_ERROR)
+    return error;
+  RUN(grpc_error_t, va_start(list, attr), function, farcall_internal_grpc_call(function, GIVEN),
+      GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
+}
+
+grpc_error_t grpc_call_async_with_attr_np(grpc_function_handle_t *handle, grpc_sessionid_t *session,
+                                          grpc_session_attr_t_np *attr, ...) {
+  const farcall_function *function;
+  grpc_error_t error = farcall_internal_grpc_function(handle, &function);
+
+  if (error != GRPC_NO_ERROR)
+    return error;
+  RUN(grpc_error_t, va_start(list, attr), function,
+      farcall_internal_grpc_start(function, handle, session, GIVEN),
+      GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
+}
+
+grpc_error_t grpc_invoke_with_attr_np(grpc_object_handle_t_np *handle, const char *method,
+                                      grpc_session_attr_t_np *attr, ...) {
+  const farcall_function *function;
+  grpc_error_t error = farcall_internal_grpc_method(handle, method, &function);
+
+  if (error != GRPC_NO_ERROR)
+    return error;
+  RUN(grpc_error_t, va_start(list, attr), function, farcall_internal_grpc_call(function, GIVEN),
+      GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
+}
+
+grpc_error_t grpc_invoke_async_with_attr_np(grpc_object_handle_t_np *handle, const char *method,
+                                            grpc_sessionid_t *session,
+                                            grpc_session_attr_t_np *attr, ...) {
+  const farcall_function *function;
+  grpc_error_t error = farcall_internal_grpc_method(handle, method, &function);
+
+  if (error != GRPC_NO_ERROR)
+    return error;
+  RUN(grpc_error_t, va_start(list, attr), function,
+      farcall_internal_grpc_start(function, (const grpc_function_handle_t *)handle, session, GIVEN),
       GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
 }
 

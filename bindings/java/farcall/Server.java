@@ -44,6 +44,7 @@ public final class Server implements AutoCloseable {
      * @param timeout longest time for one call, from its start to its end
      */
     public Server(String address, Duration connectTimeout, Duration timeout) {
+        Release.check();
         this.address = address;
         this.server =
                 Native.connect(

@@ -28,7 +28,10 @@ impl Callable {
         let out = params.iter().filter(|param| param.mode == Mode::Out);
         let takes_out = match out.count() {
             0 => true,
-            out => takes(callable, params.len())? || !takes(callable, params.len() - out)?,
+            out => {
+                let all = callback.passed();
+                takes(callable, all)? || !takes(callable, all - out)?
+            }
         };
         Ok(Callable {
             callable: callable.clone().unbind(),
@@ -71,6 +74,9 @@ impl Callable {
         let mut values = Vec::with_capacity(interface.params.len());
         let mut written: Vec<Filled<'_>> = Vec::new();
         for (index, param) in interface.params.iter().enumerate() {
+            if !param.is_passed() {
+                continue;
+            }
             if let Some(scalar) = &arguments.scalars()[index] {
                 values.push(value(py, param.ty, scalar)?);
                 continue;

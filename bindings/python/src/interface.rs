@@ -23,6 +23,8 @@ pub(crate) struct Parameter {
     shape: Vec<String>,
     /// For texts of fixed length: the most bytes of each text, as an expression.
     length: Option<String>,
+    /// For a size: the arrays that determine it, if it is left out.
+    inferred_from: Vec<String>,
 }
 
 #[pymethods]
@@ -61,6 +63,7 @@ impl Parameter {
             },
             shape,
             length,
+            inferred_from: Vec::new(),
         }
     }
 
@@ -68,6 +71,14 @@ impl Parameter {
         match &self.shape[..] {
             [size] => format!("({size},)"),
             sizes => format!("({})", sizes.join(", ")),
+        }
+    }
+
+    /// The arrays from which the size is taken, for a reader.
+    fn inferred(&self) -> String {
+        match self.inferred_from.as_slice() {
+            [] => String::new(),
+            arrays => format!("; taken from {} if left out", arrays.join(" or ")),
         }
     }
 
@@ -146,11 +157,11 @@ impl Interface {
                 "{:width$}  {:5}  {}",
                 param.name,
                 param.mode,
-                param.what()
+                param.what() + &param.inferred()
             );
         }
         for callback in &self.callbacks {
-            let names: Vec<&str> = callback.parameters.iter().map(|p| &p.name[..]).collect();
+            let names: Vec<&str> = callback.passed().map(|p| &p.name[..]).collect();
             let names = names.join(", ");
             let _ = writeln!(text, "{:width$}  callable ({names})", callback.name);
         }
@@ -171,11 +182,7 @@ impl Interface {
             name: interface.name.clone(),
             module: interface.module.clone(),
             description: interface.description.clone(),
-            parameters: interface
-                .params
-                .iter()
-                .map(|p| Parameter::new(interface, p))
-                .collect(),
+            parameters: parameters(interface),
             callbacks: interface
                 .callbacks
                 .iter()
@@ -240,6 +247,23 @@ impl Interface {
             .collect::<String>();
         format!("{module}{}({})", self.name, names.join(", "))
     }
+}
+
+fn parameters(interface: &farcall_idl::Interface) -> Vec<Parameter> {
+    let params = interface.params.iter();
+    let mut made: Vec<Parameter> = params.map(|p| Parameter::new(interface, p)).collect();
+    let has_shape = |param: &&Param| param.ty.size().is_some() && !param.is_fixed_texts();
+    let given = interface.params.iter().filter(|param| param.is_passed());
+    let given = given.filter(has_shape);
+    for array in given {
+        for size in array.determines() {
+            let names = &mut made[size].inferred_from;
+            if !names.contains(&array.name) {
+                names.push(array.name.clone());
+            }
+        }
+    }
+    made
 }
 
 /// The keywords of Python.

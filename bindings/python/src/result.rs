@@ -1,20 +1,30 @@
 //! The result of a call: OUT and INOUT arguments as a named tuple, in the order of the interface.
 //! The class of a function is made once. An array of one element that the call itself has made
-//! becomes a number.
+//! becomes a number, and one that a library allocates has as many elements as the function has
+//! counted.
 
 use crate::array::Slot;
 use farcall_idl::{Interface, Scalar, Values};
+use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyTuple;
+use pyo3::types::{PySlice, PyTuple};
 
 /// The named tuple of one function.
 pub(crate) struct Results {
     name: String,
-    /// Returned parameters in the order of the interface: index, field name, and whether the
-    /// parameter always has one element.
-    fields: Vec<(usize, String, bool)>,
+    /// Returned parameters in the order of the interface.
+    fields: Vec<Field>,
     class: PyOnceLock<Py<PyAny>>,
+}
+
+struct Field {
+    param: usize,
+    name: String,
+    /// Whether the parameter always has one element.
+    is_number: bool,
+    /// The argument in which the function has counted the elements.
+    count: Option<usize>,
 }
 
 impl Results {
@@ -23,7 +33,7 @@ impl Results {
             .params
             .iter()
             .enumerate()
-            .filter(|(_, p)| p.mode.is_returned() && !p.is_scalar());
+            .filter(|(_, p)| p.mode.is_returned() && !p.is_scalar() && !p.is_files());
         let nothing: [Option<Scalar>; 0] = [];
         let values = Values {
             scalars: &nothing,
@@ -35,11 +45,12 @@ impl Results {
             let is_number = param.dims[..param.dims.len() - fields]
                 .iter()
                 .all(|dim| dim.size.integer(values) == Ok(1));
-            (
-                index,
-                crate::interface::Interface::python_name(&param.name),
+            Field {
+                param: index,
+                name: crate::interface::Interface::python_name(&param.name),
                 is_number,
-            )
+                count: param.count,
+            }
         });
         let name = interface.name.clone();
         Results {
@@ -61,9 +72,10 @@ impl Results {
         let values = self
             .fields
             .iter()
-            .map(|(index, _, is_number)| match &slots[*index] {
-                Some(slot) => slot.result(*is_number),
-                None => Ok(py.None().into_bound(py)),
+            .map(|field| match (&slots[field.param], field.count) {
+                (Some(slot), Some(count)) => counted(slot, slots[count].as_ref()),
+                (Some(slot), None) => slot.result(field.is_number),
+                (None, _) => Ok(py.None().into_bound(py)),
             });
         let values = PyTuple::new(py, values.collect::<PyResult<Vec<_>>>()?)?;
         self.class(py)?
@@ -75,7 +87,7 @@ impl Results {
             let names: Vec<&str> = self
                 .fields
                 .iter()
-                .map(|(_, name, _)| name.as_str())
+                .map(|field| field.name.as_str())
                 .collect();
             let class = py.import("farcall._handles")?.getattr("result_class")?;
             let class = class.call1((&self.name, PyTuple::new(py, names)?))?;
@@ -83,4 +95,14 @@ impl Results {
         })?;
         Ok(class.bind(py))
     }
+}
+
+/// The elements that the function has counted. An array at the server keeps all.
+fn counted<'py>(slot: &Slot<'py>, count: Option<&Slot<'py>>) -> PyResult<Bound<'py, PyAny>> {
+    let value = slot.result(false)?;
+    let count = count.filter(|_| value.cast::<PyUntypedArray>().is_ok());
+    let Some(count) = count.map(|count| count.given.get_item(0)).transpose()? else {
+        return Ok(value);
+    };
+    value.get_item(PySlice::new(value.py(), 0, count.extract()?, 1))
 }

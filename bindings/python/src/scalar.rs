@@ -25,7 +25,9 @@ pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> P
         Type::Char => character(value),
         Type::Float | Type::Double => number(value).map(Scalar::Float),
         Type::SComplex | Type::DComplex => complex(value),
-        Type::String if param.is_texts() => texts::of_sequence(value).map(Scalar::Texts),
+        Type::String | Type::Filename if param.is_texts() => {
+            texts::of_sequence(value).map(Scalar::Texts)
+        }
         Type::String => value
             .cast::<PyString>()
             .ok()
@@ -36,6 +38,15 @@ pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> P
     let Some(scalar) = scalar else {
         return Err(mismatch(expected(param), error::describe(value)));
     };
+    let is_null = |text: &str| text == Scalar::NULL_TEXT;
+    let has_null = match &scalar {
+        Scalar::Text(text) => is_null(text),
+        Scalar::Texts(texts) => texts.iter().any(|text| is_null(text)),
+        _ => false,
+    };
+    if has_null {
+        return Err(mismatch("texts without NUL", error::describe(value)));
+    }
     match scalar.check(param) {
         Ok(()) => Ok(scalar),
         // An integer of more than 64 bits is a text here, but not to the user.
@@ -49,7 +60,7 @@ pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> P
 /// A description of a scalar of the type, for error messages.
 pub(crate) fn expected(param: &Param) -> &'static str {
     match param.ty {
-        Type::String if param.is_texts() => "a sequence of str",
+        Type::String | Type::Filename if param.is_texts() => "a sequence of str",
         Type::Char => "one character, or its code",
         Type::Float | Type::Double => "a real number",
         Type::SComplex | Type::DComplex => "a complex number",

@@ -176,7 +176,7 @@ fn call<'py>(
         });
     }
     for index in 0..interface.callbacks.len() {
-        let callback = Callback::new(line.clone(), interface, index);
+        let callback = Callback::new(line.clone(), interface, index, scalars);
         values.push(Some(Bound::new(py, callback)?.into_any()));
     }
     let value = |param: &usize| values.get(*param).cloned().flatten();

@@ -263,3 +263,37 @@ def test_a_forked_child_must_connect_again(server):
     assert "connect again" in answers.get(timeout=30)
     child.join()
     assert server.call("bench/null", 1) is None
+
+
+def test_sizes_that_are_left_out_come_from_arrays_and_strides(server):
+    dgesv = server.function("lapack/dgesv")
+    n, lda = 6, 9
+    a, b = system(n)
+    expected = np.linalg.solve(a, b)
+    large = np.full((lda, n), 7.0, order="F")
+    large[:n] = a
+    result = dgesv(nrhs=1, a=large[:n], b=b.copy())
+    np.testing.assert_allclose(result.b, expected, rtol=1e-10)
+    assert result.a.shape == (n, n)
+    assert (large[n:] == 7.0).all()
+    assert not np.array_equal(large[:n], a)
+    # Also if `lda` is given, and if another argument has the rest of the columns.
+    large[:n] = a
+    result = dgesv(nrhs=1, a=large[:n], lda=lda, b=b.copy())
+    np.testing.assert_allclose(result.b, expected, rtol=1e-10)
+    both = np.array(np.vstack([a, np.full((n, n), 7.0)]), order="F")
+    both[n:, :1] = b
+    result = dgesv(nrhs=1, a=both[:n], b=both[n:, :1])
+    np.testing.assert_allclose(both[n:, :1], expected, rtol=1e-10)
+    # The last column ends before the memory of the lines does.
+    result = dgesv(nrhs=1, a=np.array(np.vstack([b.T * 0, a]), order="F")[1:], b=b.copy())
+    np.testing.assert_allclose(result.b, expected, rtol=1e-10)
+
+
+def test_help_says_which_sizes_are_inferred(server):
+    text = server.function("lapack/dgesv").__doc__
+    lines = {line.split()[0]: line for line in text.splitlines() if line}
+    assert lines["n"].endswith("int; taken from a or ipiv if left out")
+    assert lines["lda"].endswith("int; taken from a if left out")
+    assert lines["nrhs"].endswith("int; taken from b if left out")
+    assert "left out" not in lines["a"]

@@ -147,6 +147,7 @@ fn write(line: &str) -> Result<(), CallbackError> {
 fn show(arguments: &mut CallbackArguments<'_>) -> Result<(), CallbackError> {
     let interface = arguments.interface();
     let shown = interface.params.iter().zip(arguments.scalars());
+    let shown = shown.filter(|(param, _)| param.is_passed());
     let shown = shown.filter_map(|(param, scalar)| {
         let value = match scalar.as_ref()? {
             Scalar::Int(value) => value.to_string(),

@@ -153,6 +153,7 @@ fn library(what: &'static str, name: &str, symbol: &str, package: &str) -> Findi
     let source = Source {
         path: "doctor.idl".into(),
         text,
+        options: Vec::new(),
     };
     match Binding::load(&source.parse().document, Path::new("."), None) {
         Ok(binding) => match binding.identity(0) {

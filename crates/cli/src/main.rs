@@ -18,6 +18,7 @@ mod gateway;
 mod idl;
 mod installed;
 mod jobs;
+mod library;
 mod log;
 mod ls;
 mod manual;
@@ -28,6 +29,7 @@ mod objects;
 mod offload;
 mod picture;
 mod plans;
+mod preprocessor;
 mod record;
 mod register;
 mod relay;
@@ -86,6 +88,7 @@ enum Command {
     Record(record::Arguments),
     Access(access::Arguments),
     Idl(idl::Arguments),
+    Library(library::Arguments),
     Flow(flow::Arguments),
     Sim(sim::Arguments),
     Trunk(trunk::Arguments),
@@ -142,6 +145,7 @@ fn main() -> ExitCode {
         Command::Access(arguments) => access::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Idl(arguments) => idl::run(&arguments),
+        Command::Library(arguments) => library::run(&arguments),
         Command::Flow(arguments) => flow::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Trunk(arguments) => trunk::run(&arguments),

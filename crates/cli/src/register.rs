@@ -3,7 +3,7 @@
 
 use crate::failure::Failure;
 use crate::form::Form;
-use crate::installed;
+use crate::library;
 use crate::target::Named;
 use clap::Args;
 use farcall_library::Source;
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 #[command(after_help = "Example:\n  farcall register my.idl farcall://localhost:3717")]
 pub(crate) struct Arguments {
     /// Interface file, or the name of one that comes with Farcall
-    #[arg(value_name = "IDL", value_parser = installed::interface)]
+    #[arg(value_name = "IDL", value_parser = library::interface)]
     file: PathBuf,
     #[command(flatten)]
     server: Named,

@@ -3,7 +3,7 @@
 //! it starts if none runs. It reads nothing of what it carries.
 
 use crate::failure::Failure;
-use crate::installed;
+use crate::library;
 use clap::Args;
 use farcall_client::RELAY_READY;
 use std::fs::{self, DirBuilder, File};
@@ -76,7 +76,7 @@ fn start(names: &[String]) -> Result<UnixStream, Failure> {
         return Err(Failure::failed(text));
     }
     let find = |name: &String| {
-        installed::interface(name).map_err(|why| Failure::usage(format!("`{name}`: {why}")))
+        library::interface(name).map_err(Failure::usage)
     };
     let files: Vec<PathBuf> = names.iter().map(find).collect::<Result<_, _>>()?;
     let names = names.join("+").replace('/', "-");

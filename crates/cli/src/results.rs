@@ -24,12 +24,14 @@ pub(crate) struct Results<'a> {
 
 impl Results<'_> {
     /// The arrays that come back, and do not stay at the server.
-    fn returned(&self) -> impl Iterator<Item = (&Param, &ArrayLayout, &[u8])> {
+    fn returned(&self) -> impl Iterator<Item = (&Param, ArrayLayout, &[u8])> {
         let arrays = self.layout.arrays.iter();
         arrays
             .filter(|array| array.mode.is_returned())
             .filter_map(|array| {
-                let bytes = self.arrays.get(&array.param)?.as_slice();
+                let bytes_of = |param| self.arrays.get(&param).map(Vec::as_slice);
+                let bytes = bytes_of(array.param)?;
+                let (array, bytes) = self.interface.shown(array, bytes, bytes_of);
                 Some((&self.interface.params[array.param], array, bytes))
             })
     }
@@ -49,7 +51,7 @@ impl Results<'_> {
         let order = self.interface.order();
         for (param, array, bytes) in self.returned() {
             match self.outputs.get(&array.param) {
-                Some(path) if param.is_fixed_texts() => texts::write(path, array, bytes)?,
+                Some(path) if param.is_fixed_texts() => texts::write(path, &array, bytes)?,
                 Some(path) => npy::write(path, param.ty, &array.shape(order), order, bytes)?,
                 None => {}
             }
@@ -67,12 +69,12 @@ impl Results<'_> {
             println!("{name} -> {} ({} bytes)", receipt.address, receipt.bytes);
         }
         for (param, array, bytes) in self.returned() {
-            let shape = shape(param, array, order);
+            let shape = shape(param, &array, order);
             match self.outputs.get(&array.param) {
                 Some(path) => println!("{} {shape:?} -> {}", param.name, path.display()),
                 None => {
                     let preview = match param.is_fixed_texts() {
-                        true => texts::preview(array, bytes, 8),
+                        true => texts::preview(&array, bytes, 8),
                         false => npy::preview(param.ty, bytes, 8),
                     };
                     println!("{} {shape:?} = {preview}", param.name);
@@ -85,11 +87,11 @@ impl Results<'_> {
         let order = self.interface.order();
         let results = self.returned().map(|(param, array, bytes)| {
             let file = self.outputs.get(&array.param);
-            let shape = shape(param, array, order);
+            let shape = shape(param, &array, order);
             let mut value = json!({ "type": param.ty.name(), "shape": shape, "file": file });
             if file.is_none() {
                 value["values"] = match param.is_fixed_texts() {
-                    true => texts::to_json(array, bytes),
+                    true => texts::to_json(&array, bytes),
                     false => json!(Shown::new(param.ty, &shape, order, bytes, false)),
                 };
             }

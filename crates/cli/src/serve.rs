@@ -3,11 +3,12 @@
 
 use crate::failure::Failure;
 use crate::log::Log;
-use crate::{installed, notify, relay, web};
+use crate::preprocessor::Preprocessor;
+use crate::{library, notify, relay, web};
 use clap::Args;
 use farcall_access::Tls;
 use farcall_client::{Address, Credentials, Options};
-use farcall_library::{Catalog, pickled_functions};
+use farcall_library::{Catalog, Source, pickled_functions};
 use farcall_metrics::{Answer, Text};
 use farcall_server::member::Member;
 use farcall_server::{Config, Policy, Readings, Server};
@@ -25,7 +26,7 @@ use std::thread::JoinHandle;
 /// Ctrl-C or SIGTERM. After SIGHUP it reads its certificates, tokens and configuration again.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  farcall serve lapack blas                       # interfaces that come with Farcall
+  farcall serve lapack fftw                       # libraries of `farcall library list`
   farcall serve libraries/*.idl --listen 0.0.0.0:3717 --workers 4
   farcall serve libraries/lapack.idl --listen 0.0.0.0:3717 --tls certificates --tokens tokens
   farcall serve my.idl --policy sjf --pes 8 --threads 2
@@ -34,10 +35,10 @@ use std::thread::JoinHandle;
   farcall serve my.idl --takeover --state DIR     # replaces the server that runs there
   farcall serve my.idl --unix /tmp/farcall.sock --listen 127.0.0.1:0")]
 pub(crate) struct Arguments {
-    /// Interface files, the names of those that come with Farcall (lapack, fft, ...), or Python
-    /// modules with functions that @farcall.library marks
+    /// Interface files, Python modules with functions that @farcall.library marks, or names of
+    /// libraries that `farcall library list` shows
     #[arg(required_unless_present_any = ["pickled", "config"], value_name = "IDL",
-          value_parser = installed::interface)]
+          value_parser = library::interface)]
     files: Vec<PathBuf>,
     /// Address to listen on; may be given several times. Port 0 picks a free port [default:
     /// 127.0.0.1:3717]
@@ -134,6 +135,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "URL", requires = "metaserver")]
     advertise: Option<Address>,
     #[command(flatten)]
+    preprocessor: Preprocessor,
+    #[command(flatten)]
     log: Log,
 }
 
@@ -150,7 +153,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         })?;
     }
     let page = web::bind(config.web, config.tls.as_ref())?;
-    let catalog = Catalog::load(&files(&arguments, &config)?).map_err(Failure::failed)?;
+    let files = files(&arguments, &config)?;
+    for module in files.iter().filter(|file| Source::is_module(file)) {
+        eprintln!("loading {} ...", module.display());
+    }
+    let options = arguments.preprocessor.options()?;
+    let catalog = Catalog::load_with(&files, &options).map_err(Failure::failed)?;
     let program = std::env::current_exe()?;
     let before = config.takeover.then(|| running(&config)).transpose()?;
     let mut config = config;

@@ -201,7 +201,8 @@ pub fn results(
             .filter(|array| array.mode.is_returned())
         {
             let param = &interface.params[array.param];
-            let bytes = &arrays[&array.param];
+            let bytes_of = |param| arrays.get(&param).map(Vec::as_slice);
+            let (array, bytes) = interface.shown(array, &arrays[&array.param], bytes_of);
             if param.is_fixed_texts() {
                 let texts = read_texts(bytes, array.text_length());
                 let texts: Vec<Cow<'_, str>> = texts.map(String::from_utf8_lossy).collect();

@@ -4,7 +4,7 @@
 
 use crate::diagnostic::{Diagnostic, Findings, Severity};
 use crate::parser::{Declaration, Function, Name, Options, Parser, Span};
-use crate::{Class, Document, Interface, position};
+use crate::{Class, Code, Document, Interface, position};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -198,7 +198,7 @@ impl Checker<'_> {
         &mut self,
         name: Name,
         options: Options,
-        state: Option<String>,
+        state: Option<Code>,
         methods: Vec<Function>,
         module: Option<&str>,
     ) -> Class {
@@ -211,6 +211,11 @@ impl Checker<'_> {
             let message = "a class has no cost; its methods have";
             self.findings
                 .push(Diagnostic::error(expression.span.clone(), message));
+        }
+        if options.release.is_some() {
+            let message = "`Release` belongs to a method";
+            self.findings
+                .push(Diagnostic::error(name.span.clone(), message));
         }
         if options.repeatable.is_some() {
             let message = "a class cannot be repeatable: its methods change its state";

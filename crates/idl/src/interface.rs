@@ -6,7 +6,7 @@ mod fit;
 
 pub use fit::ScalarError;
 
-use crate::Expr;
+use crate::{Expr, Op, Scalar};
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
@@ -20,7 +20,7 @@ pub struct Document {
     /// Libraries that contain the functions, in the order written.
     pub libraries: Vec<Library>,
     /// C text of the `Globals { }` blocks, compiled before the bodies.
-    pub globals: Vec<String>,
+    pub globals: Vec<Code>,
     /// `Compiler "cc";`
     pub compiler: Option<String>,
     /// `CompileOptions "-O2";`, in the order written.
@@ -82,7 +82,7 @@ pub struct Class {
     /// `Language` of the bodies.
     pub language: Option<String>,
     /// `DefState { }`: C declarations of the members.
-    pub state: Option<String>,
+    pub state: Option<Code>,
     /// The methods.
     pub methods: Vec<Interface>,
 }
@@ -121,6 +121,8 @@ pub struct Interface {
     pub fewest_elements: Option<Expr>,
     /// `Repeatable "yes"`: a call can run again after a failure.
     pub repeatable: bool,
+    /// `Release "free"`: the function of the library that releases the memory of its results.
+    pub release: Option<String>,
     /// Elements of IN arrays that expressions use. The caller sends their values with the scalars.
     pub element_refs: Vec<ElementRef>,
     /// The code that runs.
@@ -178,7 +180,22 @@ pub enum Body {
         returns: Option<usize>,
     },
     /// C text, compiled when the interface is registered.
-    Code(String),
+    Code(Code),
+}
+
+/// C text of an interface file. Two are equal if their texts are.
+#[derive(Clone, Debug, Default, Eq)]
+pub struct Code {
+    /// The text between the braces.
+    pub text: String,
+    /// The place of the `{` in the text of the file, in bytes.
+    pub start: usize,
+}
+
+impl PartialEq for Code {
+    fn eq(&self, other: &Code) -> bool {
+        self.text == other.text
+    }
 }
 
 /// A calling convention.
@@ -208,7 +225,8 @@ impl Convention {
 
 /// A parameter: a scalar if it has no dimensions, an array otherwise.
 ///
-/// Arrays of [`Type::String`] are IN; the caller sends them with the scalars. Arrays of
+/// Arrays of [`Type::String`] are IN; the caller sends them with the scalars, and the names in
+/// arrays of [`Type::Filename`]. Arrays of
 /// [`Type::FixedString`] are like any other array. `OUT int *info` and `OUT int info[1]` are the
 /// same parameter.
 #[derive(Clone, Debug, PartialEq)]
@@ -217,8 +235,12 @@ pub struct Param {
     pub name: String,
     /// Direction. A scalar is always [`Mode::In`], unless it names a file.
     pub mode: Mode,
-    /// `allocate`: under MPI, every rank allocates memory for it.
+    /// `allocate`: the library allocates the memory of the result. Under MPI, every rank allocates
+    /// memory for the array.
     pub allocate: bool,
+    /// For a result that the library allocates: the OUT argument in which the function returns the
+    /// number of elements along the first dimension, whose size is then the largest number.
+    pub count: Option<usize>,
     /// `broadcast`: under MPI, every rank gets the array.
     pub broadcast: bool,
     /// Type of the scalar or of an element.
@@ -238,9 +260,14 @@ impl Param {
         self.is_scalar() || self.is_texts()
     }
 
-    /// Whether it is an array of texts.
+    /// Whether it is an array of texts, or of names of files.
     pub fn is_texts(&self) -> bool {
-        !self.is_scalar() && self.ty == Type::String
+        !self.is_scalar() && matches!(self.ty, Type::String | Type::Filename)
+    }
+
+    /// Whether it is an array of names of files, whose contents travel as the mode says.
+    pub fn is_files(&self) -> bool {
+        !self.is_scalar() && self.ty == Type::Filename
     }
 
     /// Whether it is an array of texts with a declared largest length.
@@ -252,6 +279,31 @@ impl Param {
     /// mode.
     pub fn is_file(&self) -> bool {
         self.is_scalar() && matches!(self.ty, Type::Filename | Type::FilePointer)
+    }
+
+    /// The argument that is the length of the lines of a matrix of which the first part travels,
+    /// such as `lda` in `a[n][lda:n]`.
+    pub fn leading(&self) -> Option<usize> {
+        let [_, line] = self.dims.as_slice() else {
+            return None;
+        };
+        let range = line.range.as_ref()?;
+        match line.size.ops() {
+            [Op::Param(lead)] if range.start.is_none() && range.step.is_none() => {
+                Some(usize::from(*lead))
+            }
+            _ => None,
+        }
+    }
+
+    /// The arguments that an array of the caller determines: each is a whole dimension. Python
+    /// takes them from the array if they are left out.
+    pub fn determines(&self) -> impl Iterator<Item = usize> {
+        let ops = self.dims.iter().map(|dim| dim.size.ops());
+        ops.filter_map(|ops| match ops {
+            [Op::Param(size)] => Some(usize::from(*size)),
+            _ => None,
+        })
     }
 
     /// Whether a caller passes this parameter: all except work space.
@@ -270,7 +322,8 @@ pub enum Mode {
     Out,
     /// In both directions.
     InOut,
-    /// Work space at the server. It never travels, and the caller does not pass it.
+    /// Work space at the server. It never travels, and the caller does not pass it. A scalar is
+    /// zero.
     Work,
 }
 
@@ -304,6 +357,8 @@ pub enum Type {
     Long,
     /// 64 bit.
     LongLong,
+    /// 8 bit; a number, not a character.
+    SignedChar,
     /// 8 bit, unsigned.
     UnsignedChar,
     /// 16 bit, unsigned.
@@ -327,7 +382,7 @@ pub enum Type {
     /// `string[length]`: text of at most `length` bytes. Only in arrays, whose last dimension is
     /// the length. Each text has a field of `length` bytes; the bytes after the text are NUL.
     FixedString,
-    /// Name of a file whose contents travel. Only as a scalar.
+    /// Name of a file whose contents travel.
     Filename,
     /// An open C stream on a file whose contents travel. Only as a scalar.
     FilePointer,
@@ -335,12 +390,13 @@ pub enum Type {
 
 impl Type {
     /// All types except [`Type::FixedString`], which has no name of its own.
-    pub const ALL: [Type; 17] = [
+    pub const ALL: [Type; 18] = [
         Type::Char,
         Type::Short,
         Type::Int,
         Type::Long,
         Type::LongLong,
+        Type::SignedChar,
         Type::UnsignedChar,
         Type::UnsignedShort,
         Type::UnsignedInt,
@@ -359,7 +415,7 @@ impl Type {
     /// other texts and for files, which have no fixed size.
     pub fn size(self) -> Option<u32> {
         match self {
-            Type::Char | Type::UnsignedChar | Type::FixedString => Some(1),
+            Type::Char | Type::SignedChar | Type::UnsignedChar | Type::FixedString => Some(1),
             Type::Short | Type::UnsignedShort => Some(2),
             Type::Int | Type::UnsignedInt | Type::Float => Some(4),
             Type::Long | Type::UnsignedLong | Type::LongLong | Type::UnsignedLongLong => Some(8),
@@ -389,6 +445,7 @@ impl Type {
     pub fn integer_range(self) -> Option<(i64, i64)> {
         match self {
             Type::Char => Some((-128, 255)),
+            Type::SignedChar => Some((i8::MIN as i64, i8::MAX as i64)),
             Type::Short => Some((i16::MIN as i64, i16::MAX as i64)),
             Type::Int => Some((i32::MIN as i64, i32::MAX as i64)),
             Type::Long | Type::LongLong => Some((i64::MIN, i64::MAX)),
@@ -408,6 +465,7 @@ impl Type {
             Type::Int => "int",
             Type::Long => "long",
             Type::LongLong => "longlong",
+            Type::SignedChar => "signed char",
             Type::UnsignedChar => "unsigned char",
             Type::UnsignedShort => "unsigned short",
             Type::UnsignedInt => "unsigned int",
@@ -460,11 +518,15 @@ pub struct ElementRef {
 pub struct Callback {
     /// Name of the callback.
     pub name: String,
-    /// Parameters. Dimensions refer to the other parameters of the callback.
+    /// Parameters. Dimensions refer to the other parameters of the callback. The last ones, of mode
+    /// [`Mode::Work`], are the scalars of the function that the dimensions use; neither the library
+    /// nor the caller passes them.
     pub params: Vec<Param>,
+    /// The parameters of the function whose values the last parameters have.
+    pub outer: Vec<usize>,
     /// What the library passes: its parameters without the value, and `void *user` as NULL.
     pub args: Vec<Passed>,
-    /// The last parameter, if the callback returns a value: an OUT array of one element.
+    /// The parameter for the value, if the callback returns one: an OUT array of one element.
     pub returns: Option<usize>,
 }
 
@@ -478,6 +540,11 @@ pub enum Order {
 }
 
 impl Callback {
+    /// Number of parameters that the caller's function has.
+    pub fn passed(&self) -> usize {
+        self.params.len() - self.outer.len()
+    }
+
     /// The callback as an interface, which gives the layout of its arguments. Arrays have the order
     /// of the interface `of` that declares the callback.
     pub fn interface(&self, of: &Interface) -> Interface {
@@ -501,6 +568,7 @@ impl Callback {
             processor_elements: None,
             fewest_elements: None,
             repeatable: false,
+            release: None,
             element_refs: Vec::new(),
             body: Body::Calls {
                 convention,
@@ -571,9 +639,58 @@ impl Interface {
         }
     }
 
+    /// Whether a Python module has the function.
+    pub fn is_python(&self) -> bool {
+        matches!(
+            &self.body,
+            Body::Calls {
+                convention: Convention::Python,
+                ..
+            }
+        )
+    }
+
+    /// Whether the library allocates the memory of the result with this index.
+    pub fn is_allocated(&self, param: usize) -> bool {
+        let param = &self.params[param];
+        let is_part = param.dims.first().is_some_and(|dim| dim.range.is_some());
+        let is_limited = is_part || param.count.is_some() || param.is_fixed_texts();
+        param.allocate && param.mode == Mode::Out && is_limited && !self.is_parallel()
+    }
+
     /// Whether files of the caller travel with a call.
     pub fn moves_files(&self) -> bool {
-        self.params.iter().any(Param::is_file)
+        let mut params = self.params.iter();
+        params.any(|param| param.is_file() || param.is_files())
+    }
+
+    /// The names of files in the scalars of a call, each with its parameter. A scalar has the
+    /// number of its parameter; the elements of arrays have the numbers after those of all
+    /// parameters. An empty name and NULL are no files.
+    pub fn file_names<'a>(
+        &'a self,
+        scalars: &'a mut [Option<Scalar>],
+    ) -> impl Iterator<Item = (usize, &'a Param, &'a mut String)> {
+        let mut elements = self.params.len()..;
+        let params = self.params.iter().enumerate().zip(scalars);
+        let names = params.flat_map(move |((index, param), scalar)| {
+            let texts = match scalar {
+                Some(Scalar::Text(text)) if param.is_file() => core::slice::from_mut(text),
+                Some(Scalar::Texts(texts)) if param.is_files() => texts.as_mut_slice(),
+                _ => &mut [],
+            };
+            let is_scalar = param.is_scalar();
+            let texts = texts.iter_mut().map(|text| {
+                let number = if is_scalar {
+                    Some(index)
+                } else {
+                    elements.next()
+                };
+                (number.unwrap_or(index), param, text)
+            });
+            texts.collect::<Vec<_>>()
+        });
+        names.filter(|(_, _, text)| !text.is_empty() && *text != Scalar::NULL_TEXT)
     }
 
     /// Index of the parameter with this name.

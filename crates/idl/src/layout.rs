@@ -12,7 +12,7 @@ mod elements;
 mod runs;
 mod texts;
 
-pub use elements::ElementError;
+pub use elements::{ElementError, read_integer};
 pub use runs::{Run, Runs};
 pub use texts::{MOST_TEXTS, read_texts, text_of};
 
@@ -282,7 +282,7 @@ impl Interface {
                 Some(value) if param.is_value() => {
                     value.check(param).map_err(LayoutError::Scalar)?;
                 }
-                None if !param.is_value() => {}
+                None if !param.is_value() || param.mode == Mode::Work => {}
                 None => return Err(LayoutError::Scalar(ScalarError::missing(param))),
                 Some(value) => {
                     return Err(LayoutError::Scalar(ScalarError::not_array(param, value)));

@@ -34,11 +34,11 @@ pub use check::{
 pub use diagnostic::{Diagnostic, Position, Severity, position, render};
 pub use expr::{EvalError, Expr, ExprError, MAX_DEPTH, MAX_OPS, Op, Values};
 pub use interface::{
-    Body, Callback, Class, Constant, Convention, Dim, Document, ElementRef, Interface, Library,
-    Mode, Order, Param, Passed, Range, ScalarError, StringLengths, Type,
+    Body, Callback, Class, Code, Constant, Convention, Dim, Document, ElementRef, Interface,
+    Library, Mode, Order, Param, Passed, Range, ScalarError, StringLengths, Type,
 };
 pub use layout::{
     ArrayLayout, Axis, DimensionPart, ElementError, Layout, LayoutError, MAX_RANK, MOST_TEXTS,
-    Problem, Run, Runs, Section, SharedRange, read_texts, text_of,
+    Problem, Run, Runs, Section, SharedRange, read_integer, read_texts, text_of,
 };
 pub use scalar::Scalar;

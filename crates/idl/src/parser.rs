@@ -5,7 +5,7 @@
 
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::lexer::{Kind, Token, tokens};
-use crate::{Constant, Convention, Mode, Op, Type};
+use crate::{Code, Constant, Convention, Mode, Op, Param, Type};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -48,6 +48,7 @@ pub(crate) struct Options {
     pub(crate) shrink: Option<bool>,
     pub(crate) language: Option<String>,
     pub(crate) repeatable: Option<bool>,
+    pub(crate) release: Option<String>,
     pub(crate) calc_order: Option<Expression>,
     pub(crate) comm_order: Option<Expression>,
     pub(crate) processor_elements: Option<Expression>,
@@ -62,7 +63,7 @@ pub(crate) enum Body {
         args: Vec<Passed>,
         returns: Option<Name>,
     },
-    Code(String),
+    Code(Code),
 }
 
 /// What `Calls` passes: a name, or a constant.
@@ -100,10 +101,64 @@ pub(crate) struct Dimension {
     /// Size; `None` for `*` and `[]`.
     pub(crate) size: Option<Expression>,
     /// Start, end, step.
-    pub(crate) range: Option<(Option<Expression>, Expression, Option<Expression>)>,
+    pub(crate) range: Option<Bounds>,
     /// Whether it is written as `[]` and not as `*`.
     pub(crate) brackets: bool,
 }
+
+impl Parameter {
+    /// A scalar whose value comes from a parameter of the function around a callback.
+    pub(crate) fn hidden(param: &Param) -> Parameter {
+        Parameter {
+            name: Name {
+                text: param.name.clone(),
+                span: 0..0,
+            },
+            span: 0..0,
+            mode: Some(Mode::Work),
+            allocate: false,
+            broadcast: false,
+            ty: Some(param.ty),
+            dims: Vec::new(),
+        }
+    }
+}
+
+impl Dimension {
+    /// A dimension of constant size.
+    fn constant(size: i64, span: Span) -> Dimension {
+        Dimension {
+            size: Some(Expression {
+                ops: alloc::vec![(Operation::Op(Op::Const(size)), span.clone())],
+                span: span.clone(),
+            }),
+            span,
+            range: None,
+            brackets: true,
+        }
+    }
+
+    /// The names in its expressions.
+    pub(crate) fn names(&self) -> impl Iterator<Item = Span> {
+        let range = self.range.iter().flat_map(|(start, end, step)| {
+            [start.as_ref(), Some(end), step.as_ref()]
+                .into_iter()
+                .flatten()
+        });
+        let ops = self
+            .size
+            .iter()
+            .chain(range)
+            .flat_map(|expression| &expression.ops);
+        ops.filter_map(|(operation, span)| match operation {
+            Operation::Name => Some(span.clone()),
+            Operation::Op(_) | Operation::Element(..) => None,
+        })
+    }
+}
+
+/// Start, end and step of a range.
+pub(crate) type Bounds = (Option<Expression>, Expression, Option<Expression>);
 
 /// An expression in postfix order.
 #[derive(Debug)]
@@ -257,13 +312,16 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn code(&mut self) -> Option<String> {
+    fn code(&mut self) -> Option<Code> {
         if self.token(0).kind != Kind::Code {
             return None;
         }
         let span = self.span();
         self.advance();
-        Some(self.text[span.start + 1..span.end - 1].to_string())
+        Some(Code {
+            text: self.text[span.start + 1..span.end - 1].to_string(),
+            start: span.start,
+        })
     }
 
     /// Parses with one more level of nesting, or fails if there are too many levels.

@@ -41,13 +41,14 @@ impl Interface {
         let mut public = self.clone();
         match &mut public.body {
             Body::Code(code) => {
-                code.clear();
+                code.text.clear();
                 public.required.clear();
             }
             Body::Calls { args, .. } => args.retain(|arg| arg.param().is_some()),
         }
+        public.release = None;
         for callback in &mut public.callbacks {
-            callback.args = (0..callback.params.len()).map(Passed::Param).collect();
+            callback.args = (0..callback.passed()).map(Passed::Param).collect();
             callback.returns = None;
         }
         public.text()
@@ -142,12 +143,15 @@ impl Interface {
         if self.repeatable {
             f.write_str("    Repeatable \"yes\"\n")?;
         }
+        if let Some(release) = &self.release {
+            write_string(f, "    Release ", release, "\n")?;
+        }
         Ok(())
     }
 
     fn write_body(&self, f: &mut impl Write) -> fmt::Result {
         let (convention, function, args, returns) = match &self.body {
-            Body::Code(code) => return writeln!(f, "{{{code}}}"),
+            Body::Code(code) => return writeln!(f, "{{{}}}", code.text),
             Body::Calls {
                 convention,
                 function,
@@ -210,7 +214,7 @@ impl fmt::Display for Document {
             f.write_str("FortranStringConvention justAfter;\n")?;
         }
         for code in &self.globals {
-            writeln!(f, "Globals {{{code}}}")?;
+            writeln!(f, "Globals {{{}}}", code.text)?;
         }
         for interface in &self.interfaces {
             write!(f, "\n{interface}")?;
@@ -232,7 +236,7 @@ impl fmt::Display for Class {
         write_common_options(f, &self.required, backend, self.shrink, language)?;
         f.write_str("{\n")?;
         if let Some(state) = &self.state {
-            writeln!(f, "DefState {{{state}}}")?;
+            writeln!(f, "DefState {{{}}}", state.text)?;
         }
         for method in &self.methods {
             method.write_as(f, "DefMethod")?;
@@ -303,8 +307,15 @@ fn write_param(f: &mut impl Write, param: &Param, scope: &Scope<'_>) -> fmt::Res
         _ => &param.dims,
     };
     write!(f, " {}", param.name)?;
-    for dim in dims {
-        write_dim(f, dim, scope)?;
+    for (position, dim) in dims.iter().enumerate() {
+        match param.count.filter(|_| position == 0) {
+            Some(count) => {
+                f.write_str("[")?;
+                scope.write(f, &dim.size)?;
+                write!(f, ":{}]", scope.params[count].name)?;
+            }
+            None => write_dim(f, dim, scope)?,
+        }
     }
     Ok(())
 }

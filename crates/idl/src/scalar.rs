@@ -26,6 +26,10 @@ pub enum Scalar {
 }
 
 impl Scalar {
+    /// Stands for a NULL pointer, which C programs written for Ninf-G pass in place of a text. No
+    /// text contains NUL.
+    pub const NULL_TEXT: &str = "\0";
+
     /// The value for an expression that needs a whole number: an integer, or a character's code.
     pub fn as_integer(&self) -> Option<i64> {
         match self {

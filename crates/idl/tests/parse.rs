@@ -3,8 +3,8 @@
 //! refused.
 
 use farcall_idl::{
-    Body, Constant, Convention, Interface, Library, Mode, Parsed, Passed, Scalar, StringLengths,
-    Type, parse_document, parse_interface, render,
+    Body, Code, Constant, Convention, Interface, Library, Mode, Parsed, Passed, Scalar,
+    StringLengths, Type, parse_document, parse_interface, render,
 };
 
 const SCALAPACK: &str = include_str!("fixtures/scalapack.idl");
@@ -84,11 +84,11 @@ fn ninf_g_declarations_are_accepted() {
     assert_eq!(document.compile_options, ["-O2 -Wall"]);
     assert_eq!(document.fortran_format.as_deref(), Some("%l_"));
     assert_eq!(document.string_lengths, StringLengths::JustAfter);
-    assert!(document.globals[0].contains("\"}\""));
+    assert!(document.globals[0].text.contains("\"}\""));
     let minimise = interface(&parsed, "minimise");
     assert_eq!(minimise.callbacks.len(), 2);
     assert_eq!(minimise.callbacks[0].params.len(), 3);
-    assert!(matches!(&minimise.body, Body::Code(code) if code.contains("search")));
+    assert!(matches!(&minimise.body, Body::Code(code) if code.text.contains("search")));
     let sparse = interface(&parsed, "sparse");
     assert_eq!(sparse.element_refs.len(), 1);
     assert!(sparse.repeatable && !sparse.shrink);
@@ -104,7 +104,10 @@ fn ninf_g_declarations_are_accepted() {
         }
     ));
     assert_eq!(document.classes[0].methods.len(), 2);
-    assert_eq!(document.classes[0].state.as_deref(), Some(" int value; "));
+    assert_eq!(
+        document.classes[0].state.as_ref().unwrap().text,
+        " int value; "
+    );
 }
 
 #[test]
@@ -187,7 +190,7 @@ fn the_body_can_be_kept_from_callers() {
     let minimise = interface(&parsed, "minimise");
     let public = parse_interface(&minimise.public_text()).unwrap();
     assert_eq!(public.params, minimise.params);
-    assert_eq!(public.body, Body::Code(String::new()));
+    assert_eq!(public.body, Body::Code(Code::default()));
 }
 
 #[test]

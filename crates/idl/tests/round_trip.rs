@@ -82,12 +82,13 @@ fn range() -> impl Strategy<Value = Range> {
 fn array() -> impl Strategy<Value = Param> {
     let dim = (size(), prop::option::of(range())).prop_map(|(size, range)| Dim { size, range });
     let mode = prop::sample::select(vec![Mode::In, Mode::Out, Mode::InOut, Mode::Work]);
-    let ty = prop::sample::select(Type::ALL[..14].to_vec());
+    let ty = prop::sample::select(Type::ALL[..15].to_vec());
     (mode, ty, vec(dim, 1..4), any::<bool>(), any::<bool>()).prop_map(
         |(mode, ty, dims, allocate, broadcast)| Param {
             name: String::new(),
             mode,
             allocate,
+            count: None,
             broadcast,
             ty,
             dims,
@@ -102,6 +103,7 @@ fn fixed_texts() -> impl Strategy<Value = Param> {
         name: String::new(),
         mode,
         allocate: false,
+        count: None,
         broadcast: false,
         ty: Type::FixedString,
         dims,
@@ -149,6 +151,7 @@ fn interface() -> impl Strategy<Value = Interface> {
                 name: String::new(),
                 mode: Mode::In,
                 allocate: false,
+                count: None,
                 broadcast: false,
                 ty: Type::Int,
                 dims: vec![],
@@ -158,17 +161,23 @@ fn interface() -> impl Strategy<Value = Interface> {
             for (index, param) in params.iter_mut().enumerate() {
                 param.name = format!("p{index}");
             }
+            let allocates = params.iter().any(|param| param.allocate);
             let mut args: Vec<_> = (0..params.len()).rev().map(Passed::Param).collect();
             args.extend(constants.into_iter().map(Passed::Constant));
             Interface {
                 class: None,
                 module: flags.2,
                 name: "f".to_string(),
-                description: texts.0,
+                description: texts.0.clone(),
                 params,
                 callbacks: vec![],
                 required: texts.3,
-                backend: texts.1,
+                // Elsewhere, `allocate` asks for more than these arrays have.
+                backend: if allocates {
+                    Some("MPI".into())
+                } else {
+                    texts.1
+                },
                 shrink: flags.0,
                 language: texts.2,
                 calc_order: costs.0,
@@ -176,6 +185,7 @@ fn interface() -> impl Strategy<Value = Interface> {
                 processor_elements: costs.2.as_ref().map(|elements| elements.0.clone()),
                 fewest_elements: costs.2.and_then(|elements| elements.1),
                 repeatable: flags.1,
+                release: texts.0,
                 element_refs: vec![],
                 body: Body::Calls {
                     convention: flags.3,

@@ -3,6 +3,7 @@
 
 pub(crate) mod callback;
 
+use crate::allocated::Allocated;
 use crate::compile::{bodies, symbol};
 use crate::loader::{LoadError, Loaded};
 use crate::texts::ended;
@@ -74,17 +75,31 @@ pub(crate) struct Function {
     pub(crate) address: *mut c_void,
     pub(crate) cif: Cif,
     pub(crate) args: Vec<Argument>,
-    /// The array that receives the return value (its index among the arrays), and the bytes of the
-    /// value.
-    pub(crate) returns: Option<(usize, usize)>,
+    pub(crate) returns: Returns,
+    /// The function that releases what the library has allocated.
+    pub(crate) release: Option<*mut c_void>,
+    /// Results that the library allocates, by the place of their argument.
+    pub(crate) allocated: Vec<(usize, Allocated)>,
     pub(crate) params: usize,
     pub(crate) arrays: usize,
+    /// Whether it is a body, which gets NULL for an array without elements.
+    pub(crate) is_body: bool,
     /// Whether an OUT argument `info` reports errors to the caller.
     pub(crate) has_info: bool,
     /// The functions that the library calls for the callbacks of the interface.
     pub(crate) callbacks: Vec<*mut c_void>,
     /// Index into [`Binding::libraries`].
     pub(crate) library: usize,
+}
+
+/// What becomes of the value that the function returns.
+#[derive(Debug)]
+pub(crate) enum Returns {
+    Nothing,
+    /// It is the element of the array with this index, of so many bytes.
+    Number(usize, usize),
+    /// It points to the result.
+    Pointer(Allocated),
 }
 
 // SAFETY: a prepared call is only read after it was made.
@@ -168,8 +183,12 @@ pub(crate) enum Argument {
     Stream { param: usize, mode: Mode },
     /// The address of an array in the call buffer, by its index among the arrays.
     Array { array: usize },
+    /// The address of a pointer, in which the function returns the memory of its result.
+    Allocated { param: usize },
     /// The same at each call.
     Constant(Fixed),
+    /// WORK memory for one number, which is zero: its value, or its address.
+    Scratch { ty: Type, by_reference: bool },
     /// A function of the caller, by its index among the callbacks.
     Function { callback: usize },
     /// Hidden length of a text.
@@ -280,6 +299,15 @@ impl Binding {
             .map(|function| function.address)
     }
 
+    /// The function that releases what the library has allocated.
+    fn release(&self, interface: &Interface) -> Result<Option<*mut c_void>, &'static str> {
+        let Some(name) = &interface.release else {
+            return Ok(None);
+        };
+        let found = self.symbol(name).map(Some);
+        found.ok_or("names a function in `Release` that no library has")
+    }
+
     fn function(
         &self,
         document: &Document,
@@ -324,6 +352,8 @@ impl Binding {
         let args = arguments(interface, document.string_lengths).map_err(unsupported)?;
         let ordinal = Ordinals::of(interface);
         let (result, returns) = value(interface, &ordinal);
+        let allocated = allocated(&args, interface, &ordinal);
+        let release = self.release(interface).map_err(unsupported)?;
         let callbacks = (0..interface.callbacks.len())
             .map(|callback| callback::closure(interface, callback, document.string_lengths))
             .collect::<Result<_, _>>()
@@ -334,8 +364,11 @@ impl Binding {
             cif,
             args,
             returns,
+            release,
+            allocated,
             params: interface.params.len(),
             arrays: ordinal.count,
+            is_body: matches!(interface.body, Body::Code(_)),
             has_info: has_info(interface),
             callbacks,
             library,
@@ -343,18 +376,42 @@ impl Binding {
     }
 }
 
-/// The type of the return value, and the array that receives it with its bytes.
-fn value(interface: &Interface, ordinal: &Ordinals) -> (FfiType, Option<(usize, usize)>) {
+/// The results that the library allocates, by the place of their argument.
+fn allocated(
+    args: &[Argument],
+    interface: &Interface,
+    ordinals: &Ordinals,
+) -> Vec<(usize, Allocated)> {
+    let results = args.iter().enumerate().filter_map(|(place, argument)| {
+        let Argument::Allocated { param } = argument else {
+            return None;
+        };
+        let result = Allocated::of(interface, *param, |param| ordinals.array(param));
+        Some((place, result?))
+    });
+    results.collect()
+}
+
+/// The type of the return value, and what becomes of it.
+fn value(interface: &Interface, ordinal: &Ordinals) -> (FfiType, Returns) {
     let Body::Calls {
         returns: Some(param),
         ..
     } = &interface.body
     else {
-        return (FfiType::void(), None);
+        return (FfiType::void(), Returns::Nothing);
     };
     let ty = interface.params[*param].ty;
     let array = ordinal.array(*param).unwrap_or(0);
-    (ffi_type(ty), Some((array, ty.size().unwrap_or(0) as usize)))
+    let is_pointer = interface.is_allocated(*param) || ty == Type::FixedString;
+    let result = Allocated::of(interface, *param, |param| ordinal.array(param));
+    match result.filter(|_| is_pointer) {
+        Some(result) => (FfiType::pointer(), Returns::Pointer(result)),
+        None => {
+            let bytes = ty.size().unwrap_or(0) as usize;
+            (ffi_type(ty), Returns::Number(array, bytes))
+        }
+    }
 }
 
 /// Whether an OUT argument `info` reports errors.
@@ -471,6 +528,13 @@ fn of_param(
             false => Ok((Argument::Texts { param }, None)),
         };
     }
+    if mode == Mode::Work && interface.params[param].is_scalar() {
+        let by_reference = fortran;
+        return Ok((Argument::Scratch { ty, by_reference }, None));
+    }
+    if interface.is_allocated(param) {
+        return Ok((Argument::Allocated { param }, None));
+    }
     Ok(match (ordinals.array(param), ty) {
         (Some(array), Type::FixedString) if fortran => (
             Argument::BlankTexts { array, mode },
@@ -503,6 +567,10 @@ pub(crate) fn ffi_argument(argument: Argument) -> FfiType {
     match argument {
         Argument::Value { ty, .. } => ffi_type(ty),
         Argument::Constant(value) => value.ffi(),
+        Argument::Scratch {
+            ty,
+            by_reference: false,
+        } => ffi_type(ty),
         Argument::TextLength { .. } | Argument::OneCharacter | Argument::RowLength { .. } => {
             FfiType::usize()
         }
@@ -513,6 +581,8 @@ pub(crate) fn ffi_argument(argument: Argument) -> FfiType {
         | Argument::BlankTexts { .. }
         | Argument::Stream { .. }
         | Argument::Array { .. }
+        | Argument::Allocated { .. }
+        | Argument::Scratch { .. }
         | Argument::Function { .. } => FfiType::pointer(),
     }
 }
@@ -525,6 +595,7 @@ fn ffi_type(ty: Type) -> FfiType {
         Type::Short => FfiType::i16(),
         Type::Int => FfiType::i32(),
         Type::Long | Type::LongLong => FfiType::i64(),
+        Type::SignedChar => FfiType::i8(),
         Type::UnsignedChar => FfiType::u8(),
         Type::UnsignedShort => FfiType::u16(),
         Type::UnsignedInt => FfiType::u32(),

@@ -56,9 +56,17 @@ impl Catalog {
     pub fn load<P: Into<PathBuf>>(
         paths: impl IntoIterator<Item = P>,
     ) -> Result<Catalog, CatalogError> {
+        Catalog::load_with(paths, &[])
+    }
+
+    /// The same with options of the C preprocessor, `-I` and `-D`.
+    pub fn load_with<P: Into<PathBuf>>(
+        paths: impl IntoIterator<Item = P>,
+        options: &[String],
+    ) -> Result<Catalog, CatalogError> {
         let mut catalog = Catalog::default();
         for path in paths {
-            catalog.add(Source::read(path)?)?;
+            catalog.add(Source::read_with(path, options)?)?;
         }
         Ok(catalog)
     }
@@ -122,11 +130,12 @@ impl Catalog {
 /// accepted.
 pub fn check_files<P: Into<PathBuf>>(
     paths: impl IntoIterator<Item = P>,
+    options: &[String],
     colour: bool,
 ) -> (String, bool) {
     let (mut rendered, mut accepted) = (String::new(), true);
     for path in paths {
-        let source = match Source::read(path) {
+        let source = match Source::read_with(path, options) {
             Ok(source) => source,
             Err(error) => {
                 accepted = false;

@@ -2,22 +2,54 @@
 //! `loader` loads them. The C compiler runs only if the operator has allowed it. The libraries are
 //! deleted when [`Compiled`] is dropped.
 
+use crate::Source;
 use crate::source::compiler;
-use farcall_idl::{Body, Callback, Document, Interface, Library, Mode, Param, Type};
+use farcall_idl::{Body, Callback, Code, Document, Interface, Library, Param, Type, position};
 use std::fmt::Write;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use thiserror::Error;
 
 /// Shared libraries built from an interface file: one for its functions and one for each class.
-/// They are deleted when this value is dropped.
+/// They are deleted when this value is dropped. If the process is killed, the next one that
+/// compiles deletes them.
 #[derive(Debug)]
 pub struct Compiled {
     folder: TempDir,
+    /// The folder, locked for as long as a process uses it.
+    _lock: File,
 }
+
+/// Headers that interface files of Ninf and Ninf-G include.
+const HEADERS: [(&str, &str); 2] = [
+    (
+        "grpc_executable.h",
+        include_str!("../include/grpc_executable.h"),
+    ),
+    ("ninf_stub.h", include_str!("../include/ninf_stub.h")),
+];
+
+/// What a body finds without an `#include`, as it does in Ninf-G.
+const STANDARD: &str = "\
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+";
+
+/// The complex numbers of Ninf and Ninf-G, for bodies that use their members.
+const STRUCTURES: &str = "\
+typedef struct { float r, i; } scomplex;
+typedef struct { double r, i; } dcomplex;
+";
+
+/// How the names of the folders begin.
+const PREFIX: &str = "farcall-bodies-";
 
 /// The reason why bodies could not be built.
 #[derive(Debug, Error)]
@@ -55,6 +87,22 @@ pub enum CompileError {
 }
 
 impl Compiled {
+    /// An empty folder, locked.
+    fn new() -> io::Result<Compiled> {
+        loop {
+            let folder = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
+            let lock = File::open(folder.path())?;
+            lock.lock_shared()?;
+            // Another process may have taken it for an abandoned one before it was locked.
+            if folder.path().exists() {
+                return Ok(Compiled {
+                    folder,
+                    _lock: lock,
+                });
+            }
+        }
+    }
+
     /// The folder of the shared libraries.
     pub fn path(&self) -> PathBuf {
         self.folder.path().to_owned()
@@ -86,7 +134,7 @@ pub fn needs_compiler(document: &Document) -> Option<&Interface> {
 /// The content of one shared library.
 struct Unit<'d> {
     class: Option<usize>,
-    state: Option<&'d str>,
+    state: Option<&'d Code>,
     required: Vec<&'d String>,
     /// The functions with their indices in the document.
     functions: Vec<(usize, &'d Interface)>,
@@ -108,7 +156,7 @@ fn units(document: &Document) -> Vec<Unit<'_>> {
         let methods = number(&class.methods);
         units.push(Unit {
             class: Some(index),
-            state: class.state.as_deref(),
+            state: class.state.as_ref(),
             required: class.required.iter().collect(),
             functions: methods.into_iter().zip(&class.methods).collect(),
         });
@@ -128,6 +176,30 @@ impl Unit<'_> {
     }
 }
 
+/// Deletes the folders of killed processes of this user, beside the one that it uses: those that
+/// nobody has locked.
+fn delete_abandoned(used: &Path) {
+    let own = fs::metadata(used).map(|found| found.uid());
+    let entries = used.parent().map(fs::read_dir);
+    let (Ok(own), Some(Ok(entries))) = (own, entries) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let is_ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        let metadata = entry.metadata();
+        let is_own = metadata.is_ok_and(|found| found.is_dir() && found.uid() == own);
+        if !is_ours || !is_own {
+            continue;
+        }
+        let Ok(lock) = File::open(entry.path()) else {
+            continue;
+        };
+        if lock.try_lock().is_ok() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// Builds the bodies, `Required` files and `LibFile`s of an interface file into shared libraries in
 /// a private folder. `None` if the file has none of them.
 ///
@@ -135,23 +207,32 @@ impl Unit<'_> {
 /// compiler is an error.
 pub fn compile(
     document: &Document,
-    folder: &Path,
+    source: &Source,
     allowed: bool,
 ) -> Result<Option<Compiled>, CompileError> {
-    let Some(first) = needs_compiler(document) else {
-        return Ok(None);
-    };
+    let first = needs_compiler(document);
     if !allowed {
-        return Err(CompileError::NotAllowed {
-            function: first.qualified_name().into_owned(),
-        });
+        return match first {
+            None => Ok(None),
+            Some(first) => Err(CompileError::NotAllowed {
+                function: first.qualified_name().into_owned(),
+            }),
+        };
     }
-    let compiled = Compiled {
-        folder: tempfile::Builder::new().prefix("farcall-").tempdir()?,
-    };
+    // `Calls` may name a function of the globals.
+    let has_globals = !document.globals.is_empty();
+    if first.is_none() && !has_globals {
+        return Ok(None);
+    }
+    let compiled = Compiled::new()?;
+    for (name, text) in HEADERS {
+        fs::write(compiled.path().join(name), text)?;
+    }
+    delete_abandoned(&compiled.path());
     for unit in units(document) {
-        if unit.needs_compiler(document) {
-            build(document, &unit, folder, &compiled.path())?;
+        let is_empty = unit.functions.is_empty();
+        if unit.needs_compiler(document) || (has_globals && !is_empty) {
+            build(document, &unit, source, &compiled.path())?;
         }
     }
     Ok(Some(compiled))
@@ -160,13 +241,14 @@ pub fn compile(
 fn build(
     document: &Document,
     unit: &Unit<'_>,
-    folder: &Path,
+    file: &Source,
     target: &Path,
 ) -> Result<(), CompileError> {
+    let folder = file.folder();
     let library = target.join(bodies(unit.class));
     let source = library.with_extension("c");
     let object = library.with_extension("o");
-    fs::write(&source, text(document, unit))?;
+    fs::write(&source, text(document, unit, file))?;
     let cc = document.compiler.clone().unwrap_or_else(compiler);
     let options = document
         .compile_options
@@ -174,7 +256,9 @@ fn build(
         .flat_map(|options| options.split_whitespace());
     let mut compile = command(&cc);
     compile
-        .args(["-c", "-fPIC", "-O2"])
+        .args(["-c", "-fPIC", "-O2", "-I"])
+        .arg(target)
+        .args(&file.options)
         .args(options)
         .arg("-o")
         .arg(&object)
@@ -198,9 +282,10 @@ fn link_arguments(document: &Document, unit: &Unit<'_>, folder: &Path) -> Vec<St
     let mut arguments: Vec<String> = Vec::new();
     let functions = unit.functions.iter();
     let required = functions.flat_map(|(_, interface)| &interface.required);
-    for file in unit.required.iter().copied().chain(required) {
-        if !arguments.contains(file) {
-            arguments.push(file.clone());
+    let required = unit.required.iter().copied().chain(required);
+    for file in required.flat_map(|files| files.split_whitespace()) {
+        if !arguments.iter().any(|known| known == file) {
+            arguments.push(file.to_owned());
         }
     }
     for library in &document.libraries {
@@ -259,44 +344,82 @@ fn run(command: &mut Command, name: &str) -> Result<(), CompileError> {
     })
 }
 
-fn text(document: &Document, unit: &Unit<'_>) -> String {
+/// The C text of a library. Its lines have the numbers of the interface file, so that messages of
+/// the compiler point there.
+fn text(document: &Document, unit: &Unit<'_>, file: &Source) -> String {
     let mut text = String::new();
-    for globals in &document.globals {
-        text.push_str(globals);
-        text.push('\n');
+    if !has_headers(file) {
+        text.push_str(STANDARD);
     }
-    if let Some(state) = unit.state {
-        text.push_str(state);
-        text.push('\n');
+    let bodies = unit
+        .functions
+        .iter()
+        .filter_map(|(_, interface)| match &interface.body {
+            Body::Code(code) => Some(code),
+            Body::Calls { .. } => None,
+        });
+    let mut globals = document.globals.iter().chain(unit.state);
+    let has_types = globals.any(|code| code.text.contains("complex;"));
+    if bodies.clone().any(has_members) && !has_types {
+        text.push_str(STRUCTURES);
+    }
+    // Writing to a `String` does not fail.
+    for code in document.globals.iter().chain(unit.state) {
+        // The brace before the text is not a part of it.
+        let _ = write!(text, "{} {}\n", line(file, code), code.text);
     }
     for (index, interface) in &unit.functions {
         let Body::Code(code) = &interface.body else {
             continue;
         };
-        let params = interface
-            .params
-            .iter()
-            .map(declaration)
-            .chain(interface.callbacks.iter().map(function));
+        let params = (0..interface.params.len())
+            .map(|param| match interface.is_allocated(param) {
+                true => allocated(&interface.params[param]),
+                false => declaration(&interface.params[param], has_members(code)),
+            })
+            .chain(
+                interface
+                    .callbacks
+                    .iter()
+                    .map(|known| function(known, has_members(code))),
+            );
         let params = list(params);
-        // Writing to a `String` does not fail.
         let _ = write!(
             text,
-            "__attribute__((visibility(\"default\")))\nvoid {}({params})\n{{{code}}}\n",
-            symbol(*index)
+            "{0}__attribute__((visibility(\"default\"))) void {1}({params})\n{0}{{{2}}}\n",
+            line(file, code),
+            symbol(*index),
+            code.text,
         );
     }
     text
 }
 
+/// Whether the preprocessor has put headers of the system into the text of the file. They must not
+/// come twice.
+fn has_headers(file: &Source) -> bool {
+    let mut markers = file.text.lines().filter(|line| line.starts_with("# "));
+    markers.any(|line| line.ends_with(" 3") || line.ends_with(" 3 4"))
+}
+
+/// What puts the text of a block at its line and column of the interface file.
+fn line(file: &Source, code: &Code) -> String {
+    let place = position(&file.text, code.start);
+    let path = file.path.to_string_lossy();
+    let path = place.file.as_deref().unwrap_or(&path);
+    let path = path.replace('\\', "\\\\").replace('"', "\\\"");
+    let before = " ".repeat(place.column - 1);
+    format!("#line {} \"{path}\"\n{before}", place.line)
+}
+
 /// The declaration of a callback as a parameter of the body.
-fn function(callback: &Callback) -> String {
+fn function(callback: &Callback, has_members: bool) -> String {
     let params = callback.args.iter().map(|arg| match arg.param() {
-        Some(param) => declaration(&callback.params[param]),
+        Some(param) => declaration(&callback.params[param], has_members),
         None => "void *".to_string(),
     });
     let value = callback.returns.map(|param| callback.params[param].ty);
-    let value = value.map_or("void", c_type);
+    let value = value.map_or("void", |ty| c_type(ty, has_members));
     format!("{value} (*{})({})", callback.name, list(params))
 }
 
@@ -308,23 +431,46 @@ fn list(params: impl Iterator<Item = String>) -> String {
     }
 }
 
-fn c_type(ty: Type) -> &'static str {
+/// Whether a body uses the members `r` and `i` of complex numbers.
+fn has_members(code: &Code) -> bool {
+    let text = code.text.as_bytes();
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let is_member = |(at, pair): (usize, &[u8])| {
+        let ends = text.get(at + 2).is_none_or(|next| !is_word(*next));
+        let before = at.checked_sub(1).map(|before| text[before]);
+        let follows = match pair[0] {
+            b'.' => before.is_some_and(|before| is_word(before) || matches!(before, b')' | b']')),
+            _ => pair[0] == b'>' && before == Some(b'-'),
+        };
+        follows && ends && matches!(pair[1], b'r' | b'i')
+    };
+    text.windows(2).enumerate().any(is_member)
+}
+
+fn c_type(ty: Type, has_members: bool) -> &'static str {
     match ty {
+        Type::SComplex if has_members => "scomplex",
+        Type::DComplex if has_members => "dcomplex",
         Type::LongLong => "long long",
         Type::UnsignedLongLong => "unsigned long long",
         Type::SComplex => "float _Complex",
         Type::DComplex => "double _Complex",
-        Type::String | Type::FixedString | Type::Filename => "const char *",
+        Type::String | Type::FixedString | Type::Filename => "char *",
         Type::FilePointer => "FILE *",
         other => other.name(),
     }
 }
 
-fn declaration(param: &Param) -> String {
-    let ty = match param.ty {
-        Type::FixedString if param.mode != Mode::In => "char *",
-        ty => c_type(ty),
-    };
+/// The declaration of a result that the body allocates.
+fn allocated(param: &Param) -> String {
+    match param.ty {
+        Type::FixedString => format!("char **{}", param.name),
+        ty => format!("{} **{}", c_type(ty, false), param.name),
+    }
+}
+
+fn declaration(param: &Param, has_members: bool) -> String {
+    let ty = c_type(param.ty, has_members);
     let pointer = if param.is_scalar() { "" } else { "*" };
     format!("{ty} {pointer}{}", param.name)
 }

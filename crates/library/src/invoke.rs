@@ -3,8 +3,9 @@
 //! been checked.
 
 use crate::Binding;
+use crate::allocated;
 use crate::bind::callback::{Activation, Caller};
-use crate::bind::{Argument, Fixed, Function};
+use crate::bind::{Argument, Fixed, Function, Returns};
 use crate::texts::{FixedTexts, TextArray, ended};
 use crate::xerbla::{self, WrongArgument};
 use farcall_idl::{Layout, Mode, Scalar, Type};
@@ -30,6 +31,9 @@ pub enum InvokeError {
     /// A scalar is missing or does not have the type of the interface.
     #[error("argument {0} is missing or has another type")]
     Scalar(usize),
+    /// A result that the library has allocated does not fit the interface.
+    #[error("{0}")]
+    Result(String),
     /// The stream on a file cannot be opened.
     #[error("the file of argument {0} cannot be opened: {1}")]
     Stream(usize, String),
@@ -53,6 +57,12 @@ impl Slot {
         let mut slot = Slot::default();
         slot.set(size.to_ne_bytes());
         slot
+    }
+
+    fn pointer(self) -> *mut c_void {
+        let mut bytes = [0; size_of::<usize>()];
+        bytes.copy_from_slice(&self.0[..size_of::<usize>()]);
+        ptr::with_exposed_provenance_mut(usize::from_ne_bytes(bytes))
     }
 
     fn fixed(value: Fixed) -> Slot {
@@ -116,6 +126,9 @@ impl CallMemory {
                 *own = scalar(scalars, param, ty)?;
                 Slot::address(ptr::from_mut(own).cast())
             }
+            Argument::Text { param } if text(scalars, param)? == Scalar::NULL_TEXT => {
+                Slot::default()
+            }
             Argument::Text { param } => {
                 let text = private_text(scalars, param)?;
                 let address = Slot::address(text.as_ptr().cast());
@@ -138,12 +151,17 @@ impl CallMemory {
                 address
             }
             Argument::Constant(value) => Slot::fixed(value),
+            Argument::Scratch { by_reference, .. } => match by_reference {
+                true => Slot::address(ptr::from_mut(own).cast()),
+                false => Slot::default(),
+            },
             Argument::TextLength { param } => Slot::size(text(scalars, param)?.len()),
             Argument::OneCharacter => Slot::size(1),
             // These arguments do not depend on scalars.
             Argument::Array { .. }
             | Argument::FixedTexts { .. }
             | Argument::BlankTexts { .. }
+            | Argument::Allocated { .. }
             | Argument::Function { .. }
             | Argument::RowLength { .. } => Slot::default(),
         })
@@ -166,7 +184,7 @@ impl CallMemory {
         };
         // SAFETY: the caller's promise.
         let texts = unsafe { FixedTexts::new(&layout.arrays[array], starts[array], mode) };
-        let texts = if has_blanks {
+        let mut texts = if has_blanks {
             texts.blank()
         } else {
             texts.apart()
@@ -240,8 +258,12 @@ impl Binding {
         for (place, argument) in function.args.iter().enumerate() {
             // The storage does not move after this line.
             let own = &mut storage[place];
+            if function.is_body && is_empty(argument, scalars, layout) {
+                continue;
+            }
             values[place] = match *argument {
                 Argument::Array { array } => Slot::address(starts[array].cast_const().cast()),
+                Argument::Allocated { .. } => Slot::address(ptr::from_mut(own).cast()),
                 Argument::Function { callback } => {
                     Slot::address(function.callbacks[callback].cast_const())
                 }
@@ -257,14 +279,16 @@ impl Binding {
             };
         }
         let calls_back = !function.callbacks.is_empty();
-        let _active = calls_back.then(|| Activation::new(caller));
+        let _active = calls_back.then(|| Activation::new(caller, scalars));
         // SAFETY: every argument above has the type the call was prepared with; the caller answers
         // for the memory and for the library.
-        unsafe { call(function, &mut values, starts) };
-        for texts in &mut kept.fixed {
-            texts.finish();
-        }
+        let value = unsafe { call(function, &mut values, starts) };
+        let mut fixed = kept.fixed.iter_mut();
+        let finished = fixed.try_for_each(FixedTexts::finish);
         drop(kept);
+        // SAFETY: the function has returned its results with the promise of the caller.
+        let results = unsafe { results(function, &storage, value, layout, starts) };
+        finished.and(results).map_err(InvokeError::Result)?;
         match xerbla::take() {
             Some(wrong) if function.has_info => {
                 // The caller gets the number in `info`.
@@ -279,7 +303,7 @@ impl Binding {
 
 /// # Safety
 /// The same as [`Binding::invoke`]. `values` are the arguments of the function.
-unsafe fn call(function: &Function, values: &mut Slots, starts: &[*mut u8]) {
+unsafe fn call(function: &Function, values: &mut Slots, starts: &[*mut u8]) -> Slot {
     let mut pointers: SmallVec<[*mut c_void; 32]> = values
         .iter_mut()
         .map(|value| ptr::from_mut(value).cast())
@@ -296,7 +320,7 @@ unsafe fn call(function: &Function, values: &mut Slots, starts: &[*mut u8]) {
             pointers.as_mut_ptr(),
         );
     }
-    if let Some((array, bytes)) = function.returns {
+    if let Returns::Number(array, bytes) = function.returns {
         // An integer result is widened to a register: on a little-endian machine its bytes come
         // first, on the others last.
         let start = if cfg!(target_endian = "big") && bytes < 8 {
@@ -306,6 +330,53 @@ unsafe fn call(function: &Function, values: &mut Slots, starts: &[*mut u8]) {
         };
         // SAFETY: the array has one element of this type.
         unsafe { ptr::copy_nonoverlapping(result.0[start..].as_ptr(), starts[array], bytes) };
+    }
+    result
+}
+
+/// Copies the results that the library has allocated, and releases their memory.
+///
+/// # Safety
+/// The same as [`Binding::invoke`]. The function has returned `value`, and has put the addresses of
+/// other results into the storage of their arguments.
+unsafe fn results(
+    function: &Function,
+    storage: &Slots,
+    value: Slot,
+    layout: &Layout,
+    starts: &[*mut u8],
+) -> Result<(), String> {
+    let returned = match &function.returns {
+        Returns::Pointer(result) => Some((value, result)),
+        Returns::Nothing | Returns::Number(..) => None,
+    };
+    let others = function.allocated.iter();
+    let others = others.map(|(place, result)| (storage[*place], result));
+    let (mut blocks, mut outcome) = (Vec::new(), Ok(()));
+    for (slot, result) in returned.into_iter().chain(others) {
+        let block = slot.pointer();
+        blocks.push(block);
+        // SAFETY: the caller's promise.
+        let copied = unsafe { result.copy(block.cast(), layout, starts) };
+        outcome = outcome.and(copied);
+    }
+    if let Some(release) = function.release {
+        // SAFETY: the interface says that this function releases the results.
+        unsafe { allocated::release(release, blocks) };
+    }
+    outcome
+}
+
+/// Whether an argument is an array without elements, of numbers or texts.
+fn is_empty(argument: &Argument, scalars: &[Option<Scalar>], layout: &Layout) -> bool {
+    match *argument {
+        Argument::Array { array }
+        | Argument::FixedTexts { array, .. }
+        | Argument::BlankTexts { array, .. } => layout.arrays[array].bytes == 0,
+        Argument::Texts { param } => {
+            matches!(&scalars[param], Some(Scalar::Texts(texts)) if texts.is_empty())
+        }
+        _ => false,
     }
 }
 

@@ -11,6 +11,7 @@
 //! Loading a library runs its code, and calling a function trusts the library with the process. The
 //! server therefore does both in a worker process.
 
+mod allocated;
 mod bind;
 mod catalog;
 mod compile;
@@ -33,7 +34,8 @@ pub use invoke::InvokeError;
 pub use loader::LoadError;
 pub use parallel::Processes;
 pub use source::{
-    Source, SourceError, pickled_functions, python_connector, python_flight, python_worker,
+    Source, SourceError, pickled_functions, python_connector, python_draft, python_flight,
+    python_worker,
 };
 pub use threads::{THREAD_VARIABLES, Threads};
 pub use xerbla::WrongArgument;

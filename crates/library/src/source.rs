@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use thiserror::Error;
 
-pub use python::{pickled_functions, python_connector, python_flight, python_worker};
+pub use python::{pickled_functions, python_connector, python_draft, python_flight, python_worker};
 
 /// An interface file in the form that the parser takes.
 #[derive(Clone, Debug)]
@@ -20,6 +20,8 @@ pub struct Source {
     pub path: PathBuf,
     /// Its text after the preprocessor.
     pub text: String,
+    /// Options of the C preprocessor, `-I` and `-D`, for the file and its bodies.
+    pub options: Vec<String>,
 }
 
 /// The reason why a file could not be read.
@@ -92,10 +94,21 @@ impl Source {
     /// Reads a file. It runs `cc -E` (or the command in `CC`) only if a line starts with `#`. It
     /// imports a Python module in a separate process.
     pub fn read(path: impl Into<PathBuf>) -> Result<Source, SourceError> {
+        Source::read_with(path, &[])
+    }
+
+    /// The same with options of the C preprocessor, `-I` and `-D`. With such an option, it always
+    /// runs.
+    pub fn read_with(path: impl Into<PathBuf>, options: &[String]) -> Result<Source, SourceError> {
         let path = path.into();
-        if is_python(&path) {
+        let options = options.to_vec();
+        if Source::is_module(&path) {
             let text = python::declarations(&path)?;
-            return Ok(Source { path, text });
+            return Ok(Source {
+                path,
+                text,
+                options,
+            });
         }
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
@@ -112,8 +125,15 @@ impl Source {
             }
         };
         let directives = text.lines().any(|line| line.trim_start().starts_with('#'));
-        let text = if directives { preprocess(&path)? } else { text };
-        Ok(Source { path, text })
+        let text = match directives || !options.is_empty() {
+            true => preprocess(&path, &options)?,
+            false => text,
+        };
+        Ok(Source {
+            path,
+            text,
+            options,
+        })
     }
 
     /// The folder of the file. Names of libraries and object files are looked up there first.
@@ -126,17 +146,18 @@ impl Source {
 
     /// Whether the file is a Python module.
     pub fn is_python(&self) -> bool {
-        is_python(&self.path)
+        Source::is_module(&self.path)
+    }
+
+    /// Whether a path names a Python module.
+    pub fn is_module(path: &Path) -> bool {
+        path.extension().is_some_and(|extension| extension == "py")
     }
 
     /// Parses the file: its contents and the findings about it.
     pub fn parse(&self) -> Parsed {
         parse_document(&self.text)
     }
-}
-
-fn is_python(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "py")
 }
 
 /// The C compiler: `CC`, or `cc`.
@@ -147,13 +168,14 @@ pub(crate) fn compiler() -> String {
     }
 }
 
-fn preprocess(path: &Path) -> Result<String, SourceError> {
+fn preprocess(path: &Path, options: &[String]) -> Result<String, SourceError> {
     let compiler = compiler();
     let mut words = compiler.split_whitespace();
     let program = words.next().unwrap_or("cc");
     let output = Command::new(program)
         .args(words)
         .args(["-E", "-x", "c"])
+        .args(options)
         .arg(path)
         .stdin(Stdio::null())
         .output();

@@ -1,8 +1,8 @@
 //! Converts arrays of texts to the form that C and Fortran expect, and back. The fields of an array
 //! of fixed length do not move: C gets copies, whose texts are copied back after the call.
 
-use farcall_idl::{ArrayLayout, Mode, text_of};
-use std::ffi::c_void;
+use farcall_idl::{ArrayLayout, Mode, Scalar, text_of};
+use std::ffi::{CStr, c_void};
 use std::ptr;
 
 /// Private copies of texts in C's form: an array of pointers that ends with NULL.
@@ -15,7 +15,12 @@ impl TextArray {
     pub(crate) fn new(texts: &[String]) -> TextArray {
         let texts: Vec<Box<[u8]>> = texts.iter().map(|text| ended(text)).collect();
         let ends = std::iter::once(ptr::null());
-        let pointers = texts.iter().map(|text| text.as_ptr()).chain(ends);
+        let null = Scalar::NULL_TEXT.as_bytes();
+        let pointers = texts.iter().map(|text| match text.strip_suffix(b"\0") {
+            Some(text) if text == null => ptr::null(),
+            _ => text.as_ptr(),
+        });
+        let pointers = pointers.chain(ends);
         TextArray {
             pointers: pointers.collect(),
             _texts: texts,
@@ -102,17 +107,22 @@ impl FixedTexts {
     }
 
     /// The argument for the function.
-    pub(crate) fn argument(&self) -> *const c_void {
-        match &self.apart {
-            Some(apart) => apart.pointers.as_ptr().cast(),
+    pub(crate) fn argument(&mut self) -> *const c_void {
+        match &mut self.apart {
+            // A function may put other pointers there.
+            Some(apart) => apart.pointers.as_mut_ptr().cast_const().cast(),
             None => self.fields.cast_const().cast(),
         }
     }
 
-    /// Copies the texts that the function has written back to the fields.
-    pub(crate) fn finish(&mut self) {
+    /// Copies the texts that the function has written, or to which it has set the pointers, back to
+    /// the fields. NULL is an empty text.
+    ///
+    /// # Errors
+    /// A text is longer than its field.
+    pub(crate) fn finish(&mut self) -> Result<(), String> {
         if !self.mode.is_returned() {
-            return;
+            return Ok(());
         }
         let room = self.length + 1;
         let Some(apart) = self.apart.take() else {
@@ -120,12 +130,25 @@ impl FixedTexts {
                 let last = field.iter().rposition(|byte| !matches!(byte, b' ' | 0));
                 field[last.map_or(0, |last| last + 1)..].fill(0);
             }
-            return;
+            return Ok(());
         };
-        for (field, copy) in self.fields().zip(apart.copies.chunks_exact(room)) {
-            let text = text_of(&copy[..field.len()]);
-            field[..text.len()].copy_from_slice(text);
-            field[text.len()..].fill(0);
+        let copies = apart.copies.chunks_exact(room).zip(&apart.pointers);
+        for (index, (field, (copy, &pointer))) in self.fields().zip(copies).enumerate() {
+            let text = match pointer.cast_const() {
+                own if own == copy.as_ptr() => text_of(&copy[..field.len()]),
+                null if null.is_null() => &[],
+                // SAFETY: the function has put a text there: it is trusted with its interface.
+                other => unsafe { CStr::from_ptr(other.cast()) }.to_bytes(),
+            };
+            let Some((used, rest)) = field.split_at_mut_checked(text.len()) else {
+                let (given, most) = (text.len(), field.len());
+                return Err(format!(
+                    "string {index} of a result has {given} bytes, declared are at most {most}"
+                ));
+            };
+            used.copy_from_slice(text);
+            rest.fill(0);
         }
+        Ok(())
     }
 }

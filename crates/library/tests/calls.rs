@@ -5,7 +5,7 @@
 use farcall_idl::{Scalar, parse_document};
 use farcall_library::{
     BindError, Binding, CallbackAnswer, CallbackRequest, Catalog, CatalogError, CompileError,
-    InvokeError, Source, SourceError, Threads, check_files, compile,
+    Compiled, InvokeError, Source, SourceError, Threads, check_files, compile,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -123,10 +123,10 @@ fn bodies_are_compiled_and_called() {
     assert!(!parsed.has_errors(), "{:?}", parsed.diagnostics);
     let document = parsed.document;
     assert!(matches!(
-        compile(&document, source.folder(), false),
+        compile(&document, &source, false),
         Err(CompileError::NotAllowed { function }) if function == "widths"
     ));
-    let compiled = compile(&document, source.folder(), true).unwrap().unwrap();
+    let compiled = compile(&document, &source, true).unwrap().unwrap();
     let library = compiled.path();
     let binding = Binding::load(&document, source.folder(), Some(&library)).unwrap();
 
@@ -170,13 +170,60 @@ fn bodies_are_compiled_and_called() {
     assert_eq!(i32::from_ne_bytes(called.array(0, 0)), 8);
 }
 
+/// What is compiled of a text, as if it were the content of a file.
+fn built(text: &str, path: &str) -> Result<Option<Compiled>, CompileError> {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Source {
+        path: folder.path().join(path),
+        text: text.to_owned(),
+        options: Vec::new(),
+    };
+    let document = parse_document(text).document;
+    fs::create_dir_all(source.folder()).unwrap();
+    compile(&document, &source, true)
+}
+
+#[test]
+fn functions_of_the_globals_are_called() {
+    let text = "Globals { void twice(int n, int *m) { *m = 2 * n; } }\n\
+                Define twice(IN int n, OUT int *m) Calls \"C\" twice(n, m);";
+    let document = parse_document(text).document;
+    let compiled = built(text, "globals.idl").unwrap().unwrap();
+    let binding = Binding::load(&document, Path::new("."), Some(&compiled.path())).unwrap();
+    let scalars = [Some(Scalar::Int(21)), None];
+    let called = invoke(&binding, &document, "twice", &scalars, |_, _| {});
+    assert_eq!(i32::from_ne_bytes(called.array(0, 0)), 42);
+}
+
+#[test]
+fn compiled_code_is_deleted_also_after_a_kill() {
+    let abandoned = tempfile::Builder::new().prefix("farcall-bodies-").tempdir();
+    let abandoned = abandoned.unwrap().keep();
+    let first = built("Define f() {}", "f.idl").unwrap().unwrap();
+    assert!(
+        !abandoned.exists(),
+        "a folder that nobody has locked remains"
+    );
+    let second = built("Define f() {}", "f.idl").unwrap().unwrap();
+    let path = first.path();
+    assert!(path.exists() && second.path().exists());
+    drop(first);
+    assert!(!path.exists() && second.path().exists());
+}
+
 #[test]
 fn errors_of_the_compiler_are_shown() {
-    let document = parse_document("Define f(IN int n) { return undeclared; }").document;
-    match compile(&document, Path::new("."), true) {
-        Err(CompileError::Failed { messages, .. }) => assert!(messages.contains("undeclared")),
+    let text = "Module m;\nGlobals {\n}\nDefine f(IN int n)\n  { int m;\n  return undeclared; }";
+    match built(text, "folder \"x\"/wrong.idl") {
+        Err(CompileError::Failed { messages, .. }) => {
+            assert!(messages.contains("undeclared"), "{messages}");
+            assert!(messages.contains("/wrong.idl:6:10: error"), "{messages}");
+        }
         other => panic!("{other:?}"),
     }
+    let wrong = built("Module m;\nGlobals { int x = y; }\nDefine f() {}", "g.idl");
+    let messages = wrong.unwrap_err().to_string();
+    assert!(messages.contains("g.idl:2:19: error"), "{messages}");
 }
 
 #[test]
@@ -296,7 +343,7 @@ Define huge(IN long n, each(IN long n, IN double x[n])) { double x; each(n, &x);
 #[test]
 fn functions_call_back() {
     let document = parse_document(CALLS_BACK).document;
-    let compiled = compile(&document, Path::new("."), true).unwrap().unwrap();
+    let compiled = built(CALLS_BACK, "calls.idl").unwrap().unwrap();
     let binding = Binding::load(&document, Path::new("."), Some(&compiled.path())).unwrap();
     in_both_directions(&document, &binding);
     from_fortran(&document, &binding);
@@ -392,7 +439,7 @@ fn files_are_read_checked_and_found_by_name() {
         Catalog::load([&b, &b]),
         Err(CatalogError::Twice { .. })
     ));
-    let (text, accepted) = check_files([&b, &bad], false);
+    let (text, accepted) = check_files([&b, &bad], &[], false);
     assert!(!accepted && text.contains("bad.idl:1:13"), "{text}");
     assert!(text.contains("2 functions, 0 errors, 0 warnings"), "{text}");
     let missing = Source::read(folder.path().join("none.idl"));

@@ -208,7 +208,9 @@ fn is_float(value: f64) -> bool {
 
 fn kind_of(ty: Type) -> Option<(Kind, usize)> {
     let kind = match ty {
-        Type::Char | Type::Short | Type::Int | Type::Long | Type::LongLong => Kind::Int,
+        Type::Char | Type::SignedChar | Type::Short | Type::Int | Type::Long | Type::LongLong => {
+            Kind::Int
+        }
         Type::UnsignedChar
         | Type::UnsignedShort
         | Type::UnsignedInt

@@ -170,6 +170,7 @@ unsafe fn scalar(ty: Type, address: *const u8, integer: u32) -> Result<Scalar, N
             Type::Short => Scalar::Int(address.cast::<i16>().read_unaligned().into()),
             Type::Long | Type::LongLong => Scalar::Int(address.cast::<i64>().read_unaligned()),
             Type::Char | Type::UnsignedChar => Scalar::Int(address.read().into()),
+            Type::SignedChar => Scalar::Int(address.cast::<i8>().read().into()),
             Type::UnsignedShort => Scalar::Int(address.cast::<u16>().read_unaligned().into()),
             Type::UnsignedInt => Scalar::Int(address.cast::<u32>().read_unaligned().into()),
             Type::UnsignedLong | Type::UnsignedLongLong => {

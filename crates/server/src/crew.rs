@@ -280,6 +280,7 @@ impl Crew {
         let source = Interfaces {
             path: path.clone().into(),
             text,
+            options: Vec::new(),
         };
         let refuse = |text: String| Failure::new(FailureKind::BadArgument, text);
         if source.is_python() {
@@ -288,7 +289,7 @@ impl Crew {
         }
         let document = self.catalog.check(&source);
         let document = document.map_err(|error| refuse(error.to_string()))?;
-        farcall_library::compile(&document, source.folder(), false).map_err(|error| {
+        farcall_library::compile(&document, &source, false).map_err(|error| {
             refuse(match error {
                 CompileError::NotAllowed { function } => format!(
                     "`{function}` has a body in C, which is compiled when a server starts: \

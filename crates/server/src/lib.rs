@@ -302,19 +302,19 @@ fn reachable(address: &str) -> String {
 
 /// One library for each interface file, with its C text compiled.
 fn libraries(catalog: &Catalog, allow_code: bool) -> Result<Vec<LibrarySource>, StartError> {
-    let library =
-        |(source, document): (&Source, &Document)| {
-            let compiled = farcall_library::compile(document, source.folder(), allow_code)
-                .map_err(|error| StartError::Compile {
-                    path: source.path.clone(),
-                    source: error,
-                })?;
-            Ok(LibrarySource {
-                source: source.clone(),
-                compiled,
-                parallel: farcall_worker::is_parallel(document),
-            })
-        };
+    let library = |(source, document): (&Source, &Document)| {
+        let compiled = farcall_library::compile(document, source, allow_code).map_err(|error| {
+            StartError::Compile {
+                path: source.path.clone(),
+                source: error,
+            }
+        })?;
+        Ok(LibrarySource {
+            source: source.clone(),
+            compiled,
+            parallel: farcall_worker::is_parallel(document),
+        })
+    };
     catalog.files().map(library).collect()
 }
 

@@ -49,8 +49,8 @@ fn place(path: &Path) -> io::Result<SocketPath> {
     })
 }
 
-/// A listener whose port the user's next server can share, so that it can listen before this one
-/// ends.
+/// A socket whose port the user's next server can share, so that it can listen before this one
+/// ends. Nobody can connect before [`Listener::open`].
 fn shareable(address: SocketAddr) -> io::Result<TcpListener> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -61,7 +61,6 @@ fn shareable(address: SocketAddr) -> io::Result<TcpListener> {
     sockopt::set_socket_reuseaddr(&socket, true)?;
     sockopt::set_socket_reuseport(&socket, true)?;
     bind(&socket, &address)?;
-    listen(&socket, BACKLOG)?;
     Ok(socket.into())
 }
 
@@ -74,7 +73,7 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// Listens on an address. With `beside`, another server of this user may listen there too.
+    /// Takes an address. With `beside`, another server of this user may listen there too.
     pub(crate) fn tcp(
         address: SocketAddr,
         identity: Option<Identity>,
@@ -85,6 +84,19 @@ impl Listener {
             drop(TcpListener::bind(address)?);
         }
         Ok(Listener::Tcp(shareable(address)?, identity))
+    }
+
+    /// Lets clients connect over TCP. With `beside`, another server of this user may listen on the
+    /// address, and clients that connect meanwhile stay with it.
+    pub(crate) fn open(&self, beside: bool) -> io::Result<()> {
+        let Listener::Tcp(listener, _) = self else {
+            return Ok(());
+        };
+        if !beside {
+            // Another server may have taken the address while this one was starting.
+            drop(TcpListener::bind(listener.local_addr()?)?);
+        }
+        Ok(listen(listener, BACKLOG)?)
     }
 
     /// Listens on a path. Replaces the socket of a dead server; with `beside`, also that of a

@@ -90,6 +90,15 @@ struct Listeners {
 }
 
 impl Listeners {
+    /// Lets clients connect. With `beside`, another server of this user may listen there too.
+    fn admit(&self, beside: bool) -> Result<(), StartError> {
+        self.open.iter().try_for_each(|listener| {
+            let address = listener.address().unwrap_or_default();
+            let opened = listener.open(beside);
+            opened.map_err(|source| StartError::Listen { address, source })
+        })
+    }
+
     fn watch(&self, poll: &Poll, flags: EventFlags) {
         for (index, listener) in self.open.iter().enumerate() {
             if let Err(error) = poll.change(listener.fd(), Source::Listener(index), flags) {

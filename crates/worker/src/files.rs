@@ -80,18 +80,12 @@ impl<'w> Files<'w> {
             Failure::new(FailureKind::Internal, text)
         })?;
         let mut total = 0;
-        for (param, Param { name, mode, .. }) in interface.params.iter().enumerate() {
-            let Some(Scalar::Text(text)) = &mut scalars[param] else {
-                continue;
-            };
-            if !interface.params[param].is_file() {
-                continue;
-            }
+        for (number, Param { name, mode, .. }, text) in interface.file_names(scalars) {
             let file = FileArgument {
-                index: interface.callbacks.len() + param,
+                index: interface.callbacks.len() + number,
                 name: name.clone(),
                 mode: *mode,
-                path: files.folder.join(format!("{param}-{}", own_name(text))),
+                path: files.folder.join(format!("{number}-{}", own_name(text))),
             };
             let path = file.path.to_str().ok_or_else(|| {
                 let text = "the path of the server's temporary folder is not UTF-8";

@@ -76,6 +76,7 @@ impl Start {
         Source {
             path: self.path.clone(),
             text: self.text.clone(),
+            options: Vec::new(),
         }
     }
 }

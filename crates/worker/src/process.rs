@@ -93,6 +93,10 @@ impl Callee for Binding {
         called.map_err(|error| {
             let text = match &error {
                 InvokeError::WrongArgument(wrong) => wrong.text(interface),
+                InvokeError::Result(problem) => {
+                    let text = format!("failed: {problem}");
+                    return Failure::new(FailureKind::FunctionFailed, text);
+                }
                 other => other.to_string(),
             };
             Failure::new(FailureKind::BadArgument, format!("was refused: {text}"))

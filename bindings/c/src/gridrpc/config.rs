@@ -1,4 +1,5 @@
-//! The configuration file of GridRPC: the table `[client]` of a TOML file. The environment comes
+//! The configuration file of GridRPC: the table `[client]` of a TOML file, or a file of Ninf-G, of
+//! which only the first server counts. The environment comes
 //! before the file. An unknown key or a time that makes no sense is an error that names the file.
 
 use super::{CONFIGFILE_ERROR, CONFIGFILE_NOT_FOUND, Fault};
@@ -41,6 +42,13 @@ impl Config {
             };
             Fault::new(code, &format!("{file}: {error}"))
         })?;
+        if text
+            .lines()
+            .find(|line| is_setting(line))
+            .is_some_and(|line| line.trim().starts_with('<'))
+        {
+            return Ok(of_ninfg(&text));
+        }
         let wrong =
             |what: &dyn std::fmt::Display| Fault::new(CONFIGFILE_ERROR, &format!("{file}: {what}"));
         let File { client } = toml::from_str(&text).map_err(|error| wrong(&error))?;
@@ -60,5 +68,36 @@ impl Config {
         let environment = address_from_environment();
         let named = environment.or_else(|| self.server.clone());
         named.unwrap_or_else(default_address)
+    }
+}
+
+fn is_setting(line: &str) -> bool {
+    let line = line.trim();
+    !line.is_empty() && !line.starts_with('#')
+}
+
+/// The settings in a file of Ninf-G: `hostname` and `port` in the first section `<SERVER>`.
+fn of_ninfg(text: &str) -> Config {
+    let lines = text.lines().filter(|line| is_setting(line)).map(str::trim);
+    let server = lines.skip_while(|line| !line.eq_ignore_ascii_case("<SERVER>"));
+    let server = server.take_while(|line| !line.eq_ignore_ascii_case("</SERVER>"));
+    let settings: Vec<(&str, &str)> = server
+        .filter_map(|line| {
+            let (name, value) = line.split_once(char::is_whitespace)?;
+            Some((name, value.trim().trim_matches('"')))
+        })
+        .collect();
+    let named = |wanted: &str| {
+        let mut settings = settings.iter();
+        let found = settings.find(|(name, _)| name.eq_ignore_ascii_case(wanted))?;
+        Some(found.1)
+    };
+    let server = named("hostname").map(|host| match named("port") {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    });
+    Config {
+        server,
+        ..Config::default()
     }
 }

@@ -17,6 +17,17 @@ pub struct Handle {
     spare: [u64; 3],
 }
 
+impl Handle {
+    pub(super) fn of(number: u64) -> Handle {
+        let spare = [0; 3];
+        Handle { number, spare }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
 /// The numbers start far from the values that unset memory usually has.
 static LAST: AtomicU64 = AtomicU64::new(0x6772_7063_0000_0000);
 
@@ -85,9 +96,8 @@ unsafe fn bind(
     let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
     let mut handles = grid.handles.lock().unwrap_or_else(PoisonError::into_inner);
     handles.insert(number, function);
-    let spare = [0; 3];
     // SAFETY: the caller's promise; the memory may be unset.
-    unsafe { handle.write(Handle { number, spare }) };
+    unsafe { handle.write(Handle::of(number)) };
     Ok(NO_ERROR)
 }
 

@@ -2,8 +2,10 @@
 //! the interface. `call` makes the calls. A call leaves the arguments on the stack.
 
 use super::handle::{self, Handle};
+use super::ninfg;
 use super::{Code, NO_ERROR, farcall_internal_grpc_call, farcall_internal_grpc_start, grid, run};
 use crate::error::{Problem, guard};
+use crate::function::Function;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
@@ -12,6 +14,18 @@ use std::sync::Arc;
 pub struct Stack {
     pointers: Vec<*mut c_void>,
     most: usize,
+}
+
+impl Stack {
+    /// The arguments, without the placeholders for WORK parameters that clients of Ninf-G push.
+    pub(super) fn arguments(&self, function: &Function) -> Vec<*mut c_void> {
+        let params = &function.client.interface().params;
+        let is_placeholder =
+            |at: usize| ninfg::is_on() && params.get(at).is_some_and(|param| !param.is_passed());
+        let pointers = self.pointers.iter().enumerate();
+        let pointers = pointers.filter(|(at, _)| !is_placeholder(*at));
+        pointers.map(|(_, pointer)| *pointer).collect()
+    }
 }
 
 /// A stack for at most `most` arguments; NULL if `most` is negative.
@@ -82,7 +96,8 @@ pub unsafe extern "C" fn grpc_call_argstack(handle: *const Handle, stack: *const
     run(|| unsafe {
         let function = handle::function(&*grid()?, handle)?;
         let stack = stack.as_ref().ok_or(Problem::null("stack"))?;
-        let (start, count) = (stack.pointers.as_ptr(), stack.pointers.len());
+        let given = stack.arguments(&function);
+        let (start, count) = (given.as_ptr(), given.len());
         Ok(farcall_internal_grpc_call(
             Arc::into_raw(function),
             start,
@@ -105,7 +120,8 @@ pub unsafe extern "C" fn grpc_call_argstack_async(
     run(|| unsafe {
         let function = handle::function(&*grid()?, handle)?;
         let stack = stack.as_ref().ok_or(Problem::null("stack"))?;
-        let (start, count) = (stack.pointers.as_ptr(), stack.pointers.len());
+        let given = stack.arguments(&function);
+        let (start, count) = (given.as_ptr(), given.len());
         let function = Arc::into_raw(function);
         Ok(farcall_internal_grpc_start(
             function, handle, session, start, count,

@@ -1,5 +1,6 @@
 """Arrays of other libraries, as NumPy sees them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,3 +36,28 @@ def _from_dlpack(value: Any) -> npt.NDArray[Any]:
         if other.flags.writeable and np.may_share_memory(array, other):
             return other
     return array
+
+
+def whole_lines(view: Any, axis: int, others: Sequence[Any]) -> npt.NDArray[Any] | None:
+    """The rows, or the columns in Fortran order, of which a matrix is the first part of each.
+
+    `axis` is the one along which elements follow each other. The result is in the memory of the
+    view. None if the view has no such lines, or if another argument has a part of them.
+    """
+    if not isinstance(view, np.ndarray) or view.ndim != 2 or view.size == 0:
+        return None
+    size, lead = view.itemsize, view.strides[1 - axis]
+    if view.strides[axis] != size or lead % size != 0 or lead <= view.shape[axis] * size:
+        return None
+    owner = view
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    start = owner.__array_interface__["data"][0]
+    end = view.__array_interface__["data"][0] + lead * view.shape[1 - axis]
+    if not owner.flags.forc or end > start + owner.nbytes:
+        return None
+    shape = (lead // size, view.shape[1]) if axis == 0 else (view.shape[0], lead // size)
+    writeable = bool(view.flags.writeable)
+    whole = np.lib.stride_tricks.as_strided(view, shape, view.strides, writeable=writeable)
+    arrays = (other for other in others if isinstance(other, np.ndarray) and other is not view)
+    return None if any(np.may_share_memory(whole, other) for other in arrays) else whole

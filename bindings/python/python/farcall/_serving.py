@@ -39,7 +39,7 @@ _TYPES = {
     "float": "double",
     "complex": "dcomplex",
     "str": "string",
-    "int8": "char",
+    "int8": "signed char",
     "uint8": "unsigned char",
     "int16": "short",
     "uint16": "unsigned short",

@@ -68,6 +68,7 @@ pub(crate) fn store_result(
         name: name.to_owned(),
         mode: Mode::Out,
         allocate: false,
+        count: None,
         broadcast: false,
         ty,
         dims: Vec::new(),

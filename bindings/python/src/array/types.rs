@@ -36,6 +36,7 @@ fn kind_and_size(ty: Type) -> (u8, usize) {
         Type::Short => (b'i', 2),
         Type::Int => (b'i', 4),
         Type::Long | Type::LongLong => (b'i', 8),
+        Type::SignedChar => (b'i', 1),
         Type::UnsignedChar => (b'u', 1),
         Type::UnsignedShort => (b'u', 2),
         Type::UnsignedInt => (b'u', 4),

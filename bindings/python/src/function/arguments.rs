@@ -33,7 +33,7 @@ impl Function {
             let callable = given.as_ref().filter(|given| given.is_callable());
             let Some(callable) = callable else {
                 let given = given.as_ref().map_or("nothing".into(), error::describe);
-                let expected = format!("a callable with {} arguments", known.params.len());
+                let expected = format!("a callable with {} arguments", known.passed());
                 return Err(error::argument(
                     py,
                     &self.name,
@@ -162,7 +162,14 @@ impl Function {
                 Some(value) if handle::stays(value) => {}
                 Some(value) if transaction::given(value).is_some() => {}
                 Some(value) if param.mode.is_returned() && value.cast::<Keep>().is_ok() => {}
-                Some(value) => array = Some(array::typed(&self.name, param, value)?),
+                Some(value) => {
+                    let whole = match param.leading() {
+                        Some(_) => self.whole_lines(value, index, given)?,
+                        None => None,
+                    };
+                    let taken = whole.as_ref().unwrap_or(value);
+                    array = Some(array::typed(&self.name, param, taken)?);
+                }
                 None => {}
             }
             scalars.push(scalar);

@@ -9,7 +9,9 @@ use crate::origin;
 use crate::source::Source;
 use farcall_client::ArrayForm;
 use farcall_idl::{Mode, Op, Order, Param};
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 
 impl Function {
     /// Fills in sizes that were left out and that an array of the call has.
@@ -51,6 +53,16 @@ impl Function {
                 continue;
             }
             let last = shape.len() - 1;
+            let whole = match param.leading() {
+                Some(lead) if sizes.iter().any(|(_, size)| *size == lead) => {
+                    self.whole_lines(&value, index, given)?
+                }
+                _ => None,
+            };
+            let shape = match whole {
+                Some(whole) => whole.getattr("shape")?.extract()?,
+                None => shape,
+            };
             for (position, size) in sizes {
                 let length = match self.client.interface().order() {
                     Order::RowMajor => shape[position],
@@ -61,6 +73,26 @@ impl Function {
             given[index] = Some(value);
         }
         Ok(())
+    }
+
+    /// The lines of which an array is a part, if the interface takes their length as an argument.
+    pub(super) fn whole_lines<'py>(
+        &self,
+        value: &Bound<'py, PyAny>,
+        index: usize,
+        given: &Given<'py>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = value.py();
+        let axis = match self.client.interface().order() {
+            Order::RowMajor => 1,
+            Order::ColumnMajor => 0,
+        };
+        let others = given.iter().enumerate();
+        let others = others.filter_map(|(other, value)| value.as_ref().filter(|_| other != index));
+        let others = PyList::new(py, others)?;
+        let module = py.import(intern!(py, "farcall._arrays"))?;
+        let found = module.call_method1(intern!(py, "whole_lines"), (value, axis, others))?;
+        Ok((!found.is_none()).then_some(found))
     }
 
     /// Lets the server read a source before the call. Behind a metaserver, nobody knows yet which

@@ -50,11 +50,21 @@ pub(super) struct Callback {
     line: Arc<Line>,
     index: usize,
     interface: Interface,
+    /// The values of the function's scalars that its dimensions use: its last parameters.
+    outer: Vec<Option<Scalar>>,
 }
 
 impl Callback {
-    pub(super) fn new(line: Arc<Line>, of: &Interface, index: usize) -> Callback {
+    /// `scalars` are those of the call.
+    pub(super) fn new(
+        line: Arc<Line>,
+        of: &Interface,
+        index: usize,
+        scalars: &[Option<Scalar>],
+    ) -> Callback {
+        let outer = of.callbacks[index].outer.iter();
         Callback {
+            outer: outer.map(|outer| scalars[*outer].clone()).collect(),
             line,
             index,
             interface: of.callbacks[index].interface(of),
@@ -104,7 +114,7 @@ impl Callback {
 
 impl Callback {
     fn params(&self) -> &[Param] {
-        &self.interface.params
+        &self.interface.params[..self.interface.params.len() - self.outer.len()]
     }
 
     fn bind<'py>(
@@ -158,7 +168,7 @@ impl Callback {
         for (param, value) in self.params().iter().zip(given) {
             let (mut scalar, mut array) = (None, None);
             match value {
-                Some(value) if param.is_scalar() => {
+                Some(value) if param.is_value() => {
                     scalar = Some(scalar::read(name, param, value)?);
                 }
                 Some(value) => array = Some(array::typed(name, param, value)?),
@@ -171,6 +181,7 @@ impl Callback {
             scalars.push(scalar);
             typed.push(array);
         }
+        scalars.extend(self.outer.iter().cloned());
         let layout = self.interface.layout(&scalars, &[]);
         let layout = layout.map_err(|error| error::arguments(py, name, &error.to_string()))?;
         if layout.bytes > MOST_CALLBACK_BYTES {

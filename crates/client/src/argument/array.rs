@@ -33,7 +33,7 @@ mod plain {
     }
 
     plain! {
-        i8: Char;
+        i8: Char SignedChar;
         u8: Char UnsignedChar;
         i16: Short;
         u16: UnsignedShort;

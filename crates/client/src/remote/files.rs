@@ -25,6 +25,7 @@ pub(crate) struct Files(Mutex<Vec<NamedFile>>);
 
 /// A file that an argument names.
 struct NamedFile {
+    /// Its number in [`Interface::file_names`].
     param: usize,
     /// The name of the argument.
     argument: String,
@@ -80,14 +81,8 @@ impl Files {
         scalars: &mut [Option<Scalar>],
     ) -> Result<Files, Error> {
         let mut files = Vec::new();
-        for (index, param) in interface.params.iter().enumerate() {
-            let Some(Scalar::Text(text)) = &mut scalars[index] else {
-                continue;
-            };
-            if !param.is_file() {
-                continue;
-            }
-            let opened = NamedFile::open(index, &param.name, param.mode, Path::new(&*text));
+        for (number, param, text) in interface.file_names(scalars) {
+            let opened = NamedFile::open(number, &param.name, param.mode, Path::new(&*text));
             files.push(opened.map_err(|problem| problem.of(function))?);
             let name = Path::new(&*text).file_name().unwrap_or_default();
             let name = name.to_string_lossy();
@@ -102,7 +97,7 @@ impl Files {
         self.lock().is_empty()
     }
 
-    /// Whether this parameter names a file.
+    /// Whether a file has this number.
     pub(crate) fn has(&self, param: usize) -> bool {
         self.lock().iter().any(|file| file.param == param)
     }

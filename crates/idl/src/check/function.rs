@@ -5,8 +5,8 @@
 use super::Checker;
 use super::resolve::{Kind, Resolver, Shape};
 use crate::diagnostic::Diagnostic;
-use crate::parser::{self, Function, Name, Parameter};
-use crate::{Body, Callback, Constant, ElementRef, Interface, Mode, Op, Param, Passed};
+use crate::parser::{self, Dimension, Function, Name, Parameter};
+use crate::{Body, Callback, Constant, ElementRef, Interface, Mode, Op, Order, Param, Passed};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -36,7 +36,7 @@ impl Checker<'_> {
         );
         let mut element_refs = Vec::new();
         let params = self.parameters(&parameters, Some(&mut element_refs));
-        let callbacks = self.callbacks(&callbacks);
+        let callbacks = self.callbacks(callbacks, &params);
         let shapes: Vec<Shape> = parameters.iter().map(Shape::of).collect();
         let mut cost = |checker: &mut Self, expression: Option<parser::Expression>, kind| {
             let elements = Some(&mut element_refs);
@@ -69,9 +69,11 @@ impl Checker<'_> {
             processor_elements,
             fewest_elements,
             repeatable: options.repeatable.unwrap_or(false),
+            release: options.release,
             element_refs,
             body: body?,
         };
+        self.allocated(&parameters, &interface);
         if self.findings.errors() > errors || self.findings.has_error_in(&span) {
             return None;
         }
@@ -109,32 +111,66 @@ impl Checker<'_> {
                 shapes: &shapes,
                 elements,
             };
-            let dims = resolver.dimensions(parameter);
+            let (dims, count) = resolver.dimensions(parameter);
             params[index].dims = dims;
+            params[index].count = count;
         }
         params
     }
 
-    fn callbacks(&mut self, callbacks: &[parser::Callback]) -> Vec<Callback> {
+    /// Checks callbacks. Their dimensions can also name scalars of the function, whose parameters
+    /// are `of`.
+    fn callbacks(&mut self, callbacks: Vec<parser::Callback>, of: &[Param]) -> Vec<Callback> {
         let mut checked = Vec::with_capacity(callbacks.len());
         for callback in callbacks {
-            let (name, parameters) = (&callback.name, &callback.params);
+            let (name, mut parameters) = (&callback.name, callback.params);
             self.distinct(parameters.iter().map(|parameter| &parameter.name));
-            let params = self.parameters(parameters, None);
-            for (parameter, param) in parameters.iter().zip(&params) {
-                if param.is_texts() || param.is_fixed_texts() {
-                    let message = format!("callback `{}` has an array of strings", name.text);
+            let declared = parameters.len();
+            let outer = self.outer(&mut parameters, of);
+            let params = self.parameters(&parameters, None);
+            for (parameter, param) in parameters[..declared].iter().zip(&params) {
+                if !param.is_passed() {
+                    let message = format!("callback `{}` has WORK memory", name.text);
+                    self.error(&parameter.span, message);
+                }
+                if param.count.is_some() {
+                    let message = format!("callback `{}` cannot allocate memory", name.text);
+                    self.error(&parameter.span, message);
+                }
+                if param.is_fixed_texts() || (param.is_texts() && param.mode != Mode::In) {
+                    let message = format!("callback `{}` returns strings", name.text);
                     self.error(&parameter.span, message);
                 }
             }
             checked.push(Callback {
                 name: name.text.clone(),
                 params,
+                outer,
                 args: callback.args.iter().map(passed).collect(),
                 returns: callback.returns,
             });
         }
         checked
+    }
+
+    /// Adds the scalars of the function that the dimensions of a callback use to its parameters.
+    fn outer(&self, parameters: &mut Vec<Parameter>, of: &[Param]) -> Vec<usize> {
+        let mut outer = Vec::new();
+        let dims = parameters.iter().flat_map(|parameter| &parameter.dims);
+        for name in dims.flat_map(Dimension::names) {
+            let text = &self.text[name];
+            let is_own = parameters
+                .iter()
+                .any(|parameter| parameter.name.text == *text);
+            let index = of
+                .iter()
+                .position(|param| param.name == *text && param.is_scalar());
+            if let Some(index) = index.filter(|index| !is_own && !outer.contains(index)) {
+                outer.push(index);
+            }
+        }
+        parameters.extend(outer.iter().map(|&index| Parameter::hidden(&of[index])));
+        outer
     }
 
     fn body(
@@ -194,14 +230,11 @@ impl Checker<'_> {
     /// Index of the parameter that receives the return value of the function.
     fn value(&mut self, name: &Name, names: &[&str], params: &[Param]) -> Option<usize> {
         let index = self.argument(name, names)?;
-        let one = |param: &Param| {
-            let one_element = param
-                .dims
-                .iter()
-                .all(|dim| dim.range.is_none() && *dim.size.ops() == [Op::Const(1)]);
-            param.mode == Mode::Out && !param.dims.is_empty() && one_element
+        let is_value = |param: &Param| {
+            let is_pointer = param.allocate && (param.count.is_some() || has_range(param));
+            param.mode == Mode::Out && (is_pointer || is_one(param))
         };
-        if params.get(index).is_some_and(one) {
+        if params.get(index).is_some_and(is_value) {
             return Some(index);
         }
         let message = format!("`{}` cannot take the value of the function", name.text);
@@ -211,13 +244,46 @@ impl Checker<'_> {
         None
     }
 
+    /// Checks results that the library allocates.
+    fn allocated(&mut self, parameters: &[Parameter], interface: &Interface) {
+        let is_c = interface.order() == Order::RowMajor && !interface.is_python();
+        for (index, parameter) in parameters.iter().enumerate() {
+            let param = &interface.params[index];
+            if !interface.is_allocated(index) {
+                continue;
+            }
+            let mut ranges = param.dims.iter().filter_map(|dim| dim.range.as_ref());
+            let is_head = ranges.all(|range| range.start.is_none() && range.step.is_none());
+            let has_rest = param.dims.iter().skip(1).any(|dim| dim.range.is_some());
+            let counts_one = param
+                .count
+                .is_none_or(|count| is_one(&interface.params[count]));
+            let message = if !is_c {
+                "only functions in C can allocate their results"
+            } else if param.is_fixed_texts() && !is_one(param) {
+                "a function allocates one text, not an array of texts"
+            } else if !is_head || has_rest {
+                "the range of an allocated result is `[most : count]` in its first dimension"
+            } else if !counts_one {
+                "the number of elements of an allocated result is one number"
+            } else {
+                continue;
+            };
+            self.error(&parameter.span, message);
+        }
+    }
+
     /// Warns about parameters that nothing uses, because they are probably a mistake.
     fn unused(&mut self, parameters: &[Parameter], interface: &Interface) {
         let Body::Calls { args, returns, .. } = &interface.body else {
             return;
         };
         for (index, parameter) in parameters.iter().enumerate() {
-            let passed = args.contains(&Passed::Param(index)) || *returns == Some(index);
+            let counts = interface
+                .params
+                .iter()
+                .any(|param| param.count == Some(index));
+            let passed = args.contains(&Passed::Param(index)) || *returns == Some(index) || counts;
             if passed || is_used(interface, index) {
                 continue;
             }
@@ -226,6 +292,18 @@ impl Checker<'_> {
             self.warn(&parameter.name.span, message, help);
         }
     }
+}
+
+/// Whether an array has one element, or one text.
+fn is_one(param: &Param) -> bool {
+    let lengths = usize::from(param.is_fixed_texts());
+    let dims = &param.dims[..param.dims.len().saturating_sub(lengths)];
+    let mut sizes = dims.iter().map(|dim| dim.size.ops());
+    !dims.is_empty() && !has_range(param) && sizes.all(|size| *size == [Op::Const(1)])
+}
+
+fn has_range(param: &Param) -> bool {
+    param.dims.iter().any(|dim| dim.range.is_some())
 }
 
 /// Whether an expression of the interface uses the parameter.

@@ -25,7 +25,7 @@ impl Checker<'_> {
         }
         if scalar {
             self.scalar(parameter, mode, ty);
-        } else if matches!(ty, Type::String | Type::FixedString) {
+        } else if matches!(ty, Type::String | Type::FixedString | Type::Filename) {
             self.texts(parameter, mode, ty);
         } else if ty.size().is_none() {
             let message = format!("there are no arrays of {}", ty.name());
@@ -37,6 +37,7 @@ impl Checker<'_> {
             name: name.text.clone(),
             mode,
             allocate: parameter.allocate,
+            count: None,
             broadcast: parameter.broadcast,
             ty,
             dims: Vec::new(),
@@ -50,17 +51,6 @@ impl Checker<'_> {
             (
                 format!("the array of strings `{name}` cannot be WORK"),
                 format!("write `WORK char {name}[n][length]`"),
-            )
-        } else if mode != Mode::In && !has_length {
-            (
-                format!(
-                    "the array of strings `{name}` is {} and has no length",
-                    mode.name()
-                ),
-                format!(
-                    "write `{} string[64] {name}[n]` for texts of up to 64 bytes",
-                    mode.name()
-                ),
             )
         } else if has_length && parameter.dims.len() == 1 {
             (
@@ -96,7 +86,8 @@ impl Checker<'_> {
 
     fn scalar(&mut self, parameter: &Parameter, mode: Mode, ty: Type) {
         let file = matches!(ty, Type::Filename | Type::FilePointer);
-        if mode == Mode::In || (file && mode != Mode::Work) {
+        let is_work = mode == Mode::Work && ty.size().is_some();
+        if mode == Mode::In || is_work || (file && mode != Mode::Work) {
             return;
         }
         let name = &parameter.name.text;

@@ -6,7 +6,7 @@
 use super::Checker;
 use super::function::quoted;
 use crate::diagnostic::Diagnostic;
-use crate::parser::{Dimension, Expression, Name, Operation, Parameter, Span};
+use crate::parser::{Bounds, Dimension, Expression, Name, Operation, Parameter, Span};
 use crate::{Dim, ElementRef, Expr, Mode, Op, Param, Range, Type, Values};
 use alloc::format;
 use alloc::string::ToString;
@@ -53,16 +53,44 @@ pub(super) struct Resolver<'c, 'a, 'p> {
 }
 
 impl Resolver<'_, '_, '_> {
-    pub(super) fn dimensions(&mut self, parameter: &Parameter) -> Vec<Dim> {
-        parameter
-            .dims
-            .iter()
-            .filter_map(|dim| self.dimension(parameter, dim))
-            .collect()
+    /// The dimensions, and the argument that counts the elements of an allocated result.
+    pub(super) fn dimensions(&mut self, parameter: &Parameter) -> (Vec<Dim>, Option<usize>) {
+        let count = self.count(parameter);
+        let dims = parameter.dims.iter().enumerate();
+        let dims = dims.filter_map(|(position, dim)| {
+            let range = dim.range.as_ref();
+            self.dimension(
+                parameter,
+                dim,
+                range.filter(|_| position > 0 || count.is_none()),
+            )
+        });
+        (dims.collect(), count)
     }
 
-    fn dimension(&mut self, parameter: &Parameter, dim: &Dimension) -> Option<Dim> {
-        let range = match &dim.range {
+    /// The OUT argument that is the end of the range of an allocated result.
+    fn count(&self, parameter: &Parameter) -> Option<usize> {
+        let Some((None, end, None)) = &parameter.dims.first()?.range else {
+            return None;
+        };
+        let [(Operation::Name, span)] = end.ops.as_slice() else {
+            return None;
+        };
+        let name = &self.checker.text[span.clone()];
+        let index = self.params.iter().position(|param| param.name == name)?;
+        let is_count = self.shapes[index] == Shape::Plain
+            && self.params[index].mode.is_returned()
+            && self.params[index].ty.is_integer();
+        (parameter.allocate && is_count).then_some(index)
+    }
+
+    fn dimension(
+        &mut self,
+        parameter: &Parameter,
+        dim: &Dimension,
+        declared: Option<&Bounds>,
+    ) -> Option<Dim> {
+        let range = match declared {
             None => None,
             Some((start, end, step)) => Some(Range {
                 start: self.optional(start.as_ref())?,
@@ -70,7 +98,7 @@ impl Resolver<'_, '_, '_> {
                 step: self.optional(step.as_ref())?,
             }),
         };
-        if let (Some(range), Some((_, end, step))) = (&range, &dim.range) {
+        if let (Some(range), Some((_, end, step))) = (&range, declared) {
             self.warn_of_zeros(range, &end.span, step.as_ref().map(|step| &step.span));
         }
         let size = match (&dim.size, &range) {
@@ -179,6 +207,9 @@ impl Resolver<'_, '_, '_> {
         let message = match (kind, param.ty) {
             _ if self.shapes[index] != Shape::Scalar => {
                 format!("`{text}` is an array, but a number is needed here")
+            }
+            _ if param.mode == Mode::Work && self.elements.is_some() => {
+                format!("`{text}` is WORK and has no value that a size can use")
             }
             (_, ty) if ty.is_integer() => return u16::try_from(index).ok().map(Op::Param),
             (Kind::Real, Type::Float | Type::Double) => {

@@ -44,12 +44,10 @@ impl Scalar {
             Scalar::Text(text) => match param.ty {
                 Type::Char => text.len() == 1,
                 _ if param.is_texts() => false,
-                Type::String | Type::Filename | Type::FilePointer => !text.contains('\0'),
+                Type::String | Type::Filename | Type::FilePointer => is_text(text),
                 _ => false,
             },
-            Scalar::Texts(texts) => {
-                param.is_texts() && !texts.iter().any(|text| text.contains('\0'))
-            }
+            Scalar::Texts(texts) => param.is_texts() && texts.iter().all(|text| is_text(text)),
         };
         if fits {
             Ok(())
@@ -114,6 +112,10 @@ impl ScalarError {
             given: format!("the scalar {given}").into(),
         }
     }
+}
+
+fn is_text(text: &str) -> bool {
+    !text.contains('\0') || text == Scalar::NULL_TEXT
 }
 
 fn exact(value: i64) -> bool {

@@ -4,7 +4,7 @@
 //! scalars. After the array has arrived, the side that runs the function compares them with the
 //! array.
 
-use super::Layout;
+use super::{ArrayLayout, Layout};
 use crate::{EvalError, Interface, Scalar, Type, Values};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -45,6 +45,31 @@ pub enum ElementError {
 }
 
 impl Interface {
+    /// What a caller sees of an array after the call, and its bytes. Of a result that the library
+    /// has allocated, these are the elements that the function has counted. `bytes_of` gives the
+    /// bytes of an OUT argument.
+    pub fn shown<'b>(
+        &self,
+        array: &ArrayLayout,
+        bytes: &'b [u8],
+        bytes_of: impl FnOnce(usize) -> Option<&'b [u8]>,
+    ) -> (ArrayLayout, &'b [u8]) {
+        let mut shown = array.clone();
+        let count = self.params[array.param].count;
+        let count = count.and_then(|count| read_integer(self.params[count].ty, bytes_of(count)?));
+        let count = count.and_then(|count| u64::try_from(count).ok());
+        let Some((axis, count)) = shown.axes.first_mut().zip(count) else {
+            return (shown, bytes);
+        };
+        let row = array.client_bytes / axis.size.max(1);
+        axis.size = axis.size.min(count);
+        axis.section.end = axis.size;
+        axis.section.count = axis.size;
+        let length = row * axis.size;
+        (shown.bytes, shown.client_bytes, shown.wire_bytes) = (length, length, length);
+        (shown, bytes.get(..length as usize).unwrap_or(bytes))
+    }
+
     /// The index of each entry of [`Interface::element_refs`], for a caller that has the arrays.
     pub fn element_indices(&self, scalars: &[Option<Scalar>]) -> Result<Vec<i64>, ElementError> {
         let values = Values {
@@ -154,9 +179,9 @@ fn element(layout: &Layout, param: usize, index: i64, buffer: &[u8]) -> Option<i
 
 /// An integer of the type in native byte order. `None` for other types and for unsigned values
 /// above 2^63 - 1.
-fn read_integer(ty: Type, bytes: &[u8]) -> Option<i64> {
+pub fn read_integer(ty: Type, bytes: &[u8]) -> Option<i64> {
     Some(match ty {
-        Type::Char => i64::from(bytes[0] as i8),
+        Type::Char | Type::SignedChar => i64::from(bytes[0] as i8),
         Type::UnsignedChar => i64::from(bytes[0]),
         Type::Short => i64::from(i16::from_ne_bytes(bytes.try_into().ok()?)),
         Type::UnsignedShort => i64::from(u16::from_ne_bytes(bytes.try_into().ok()?)),

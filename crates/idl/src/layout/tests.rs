@@ -20,6 +20,7 @@ fn array(name: &str, mode: Mode, ty: Type, dims: Vec<Dim>) -> Param {
         name: name.to_string(),
         mode,
         allocate: false,
+        count: None,
         broadcast: false,
         ty,
         dims,
@@ -62,6 +63,7 @@ fn interface(params: Vec<Param>) -> Interface {
         processor_elements: None,
         fewest_elements: None,
         repeatable: false,
+        release: None,
         element_refs: vec![],
         body: Body::Calls {
             convention: Convention::Fortran,

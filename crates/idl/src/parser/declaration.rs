@@ -5,7 +5,7 @@
 use super::{Function, Name, Options, Parse, Parser};
 use crate::diagnostic::Diagnostic;
 use crate::lexer::Kind;
-use crate::{Library, StringLengths};
+use crate::{Code, Library, StringLengths};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 pub(crate) enum Declaration {
     Module(Name),
     Library(Library),
-    Globals(String),
+    Globals(Code),
     Compiler(String),
     CompileOptions(String),
     Linker(String),
@@ -24,7 +24,7 @@ pub(crate) enum Declaration {
     Class {
         name: Name,
         options: Options,
-        state: Option<String>,
+        state: Option<Code>,
         methods: Vec<Function>,
     },
 }
@@ -190,7 +190,7 @@ impl Parser<'_> {
         })
     }
 
-    fn member(&mut self, state: &mut Option<String>, methods: &mut Vec<Function>) -> Parse<()> {
+    fn member(&mut self, state: &mut Option<Code>, methods: &mut Vec<Function>) -> Parse<()> {
         let span = self.span();
         match self.word_ahead(0) {
             Some("DefState") => {

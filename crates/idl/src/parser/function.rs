@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Words that start an option or a body.
-const OPTIONS: [&str; 10] = [
+const OPTIONS: [&str; 11] = [
     "Required",
     "Backend",
     "Shrink",
@@ -18,6 +18,7 @@ const OPTIONS: [&str; 10] = [
     "Language",
     "ProcessorElements",
     "Repeatable",
+    "Release",
     "Calls",
     "Define",
 ];
@@ -128,6 +129,10 @@ impl Parser<'_> {
             "Repeatable" => {
                 let answer = self.yes_or_no()?;
                 self.once(&mut options.repeatable, answer, word, span)?;
+            }
+            "Release" => {
+                let function = self.text("\"a function of the library\"")?.text;
+                self.once(&mut options.release, function, word, span)?;
             }
             "CalcOrder" | "CommOrder" => {
                 let expression = self.expression()?;

@@ -7,6 +7,10 @@ use crate::{MAX_RANK, Mode, Type};
 use alloc::string::String;
 use alloc::vec::Vec;
 
+/// Bytes of each text that a function returns, if its interface states no length, as those of
+/// Ninf-G do not.
+const LONGEST_TEXT: i64 = 4096;
+
 /// Words for the direction, in upper or lower case.
 const MODES: [(&str, Mode); 8] = [
     ("IN", Mode::In),
@@ -20,7 +24,8 @@ const MODES: [(&str, Mode); 8] = [
 ];
 
 /// Names of C and Fortran for types that have another name here. A `bool` is 0 or 1.
-const OTHER_NAMES: [(&str, &[&str]); 16] = [
+const OTHER_NAMES: [(&str, &[&str]); 17] = [
+    ("int8_t", &["signed", "char"]),
     ("uint8_t", &["unsigned", "char"]),
     ("int16_t", &["short"]),
     ("uint16_t", &["unsigned", "short"]),
@@ -228,6 +233,11 @@ impl<'a> Parser<'a> {
             return self.fail(Diagnostic::error(name.span, message).help("write `IN int n`"));
         }
         let mut ty = self.combined(&specifiers.types, types)?;
+        let is_returned = specifiers.mode.is_some_and(Mode::is_returned);
+        if ty == Some(Type::String) && is_returned && !dims.is_empty() {
+            let length = Dimension::constant(LONGEST_TEXT, name.span.clone());
+            specifiers.length.get_or_insert(length);
+        }
         if let Some(length) = specifiers.length.take() {
             dims.push(length);
             ty = ty.map(|_| Type::FixedString);
@@ -312,6 +322,7 @@ impl<'a> Parser<'a> {
             ([], true) | (["int"], true) => Type::UnsignedInt,
             ([], false) if words.is_empty() => return Ok(None),
             ([], false) | (["int"], false) => Type::Int,
+            (["char"], false) if words.contains(&"signed") => Type::SignedChar,
             (["char"], false) => Type::Char,
             (["char"], true) => Type::UnsignedChar,
             (["short"] | ["int", "short"], false) => Type::Short,

@@ -44,20 +44,27 @@ pub type Caller<'a> = dyn FnMut(Result<CallbackRequest, String>) -> CallbackAnsw
 /// of a library.
 static ACTIVE: Mutex<Active> = Mutex::new(Active(None));
 
-struct Active(Option<*mut Caller<'static>>);
+struct Active(Option<Running>);
 
-// SAFETY: the pointer is only used under the lock, and a `Caller` may change threads.
+/// The caller of the running call, and the scalars of the call.
+#[derive(Clone, Copy)]
+struct Running {
+    caller: *mut Caller<'static>,
+    scalars: *const [Option<Scalar>],
+}
+
+// SAFETY: the pointers are only used under the lock, and a `Caller` may change threads.
 unsafe impl Send for Active {}
 
 /// A guard. While it lives, callbacks go to the caller that it was created with.
 pub(crate) struct Activation<'a>(std::marker::PhantomData<&'a mut Caller<'a>>);
 
 impl<'a> Activation<'a> {
-    pub(crate) fn new(caller: &'a mut Caller<'a>) -> Activation<'a> {
+    pub(crate) fn new(caller: &'a mut Caller<'a>, scalars: &'a [Option<Scalar>]) -> Activation<'a> {
         let caller = ptr::from_mut(caller);
         // SAFETY: only the lifetime changes; the pointer is gone before the caller is.
         let caller: *mut Caller<'static> = unsafe { std::mem::transmute(caller) };
-        lock().0 = Some(caller);
+        lock().0 = Some(Running { caller, scalars });
         Activation(std::marker::PhantomData)
     }
 }
@@ -79,6 +86,8 @@ struct Site {
     args: Vec<Argument>,
     /// The parameter for the value that it returns.
     returns: Option<usize>,
+    /// Parameters with the values of parameters of the function.
+    outer: Vec<(usize, usize)>,
 }
 
 /// Creates the function that the library calls for a callback of `of`. It is never freed, because
@@ -92,7 +101,6 @@ pub(crate) fn closure(
     for param in &interface.params {
         match param.ty {
             Type::Filename | Type::FilePointer => return Err("a callback has no files"),
-            _ if param.mode == Mode::Work => return Err("a callback has no WORK arrays"),
             _ => {}
         }
     }
@@ -104,6 +112,9 @@ pub(crate) fn closure(
         interface,
         args,
         returns: of.callbacks[index].returns,
+        outer: (of.callbacks[index].passed()..)
+            .zip(of.callbacks[index].outer.clone())
+            .collect(),
     }));
     let closure = Box::leak(Box::new(Closure::new(cif, called, site)));
     Ok(*closure.code_ptr() as *mut c_void)
@@ -119,7 +130,7 @@ unsafe extern "C" fn called(
 ) {
     let mut value = Value::default();
     let active = lock();
-    let Some(caller) = active.0 else {
+    let Some(Running { caller, scalars }) = active.0 else {
         let name = &site.interface.name;
         eprintln!("farcall: the library called `{name}` outside of a call");
         std::process::abort();
@@ -129,7 +140,7 @@ unsafe extern "C" fn called(
     // SAFETY: the caller's promise.
     let args = unsafe { slice::from_raw_parts(args, site.args.len()) };
     // SAFETY: the same as above.
-    let given = unsafe { site.read(args, &mut value) };
+    let given = unsafe { site.read(args, &mut value, &*scalars) };
     let request = match given {
         Ok(given) => given,
         Err(text) => return drop(caller(Err(site.problem(&text)))),
@@ -198,8 +209,17 @@ impl Site {
     ///
     /// # Safety
     /// As for [`called`].
-    unsafe fn read(&self, args: &[*const c_void], value: &mut Value) -> Result<Given, String> {
+    unsafe fn read(
+        &self,
+        args: &[*const c_void],
+        value: &mut Value,
+        of: &[Option<Scalar>],
+    ) -> Result<Given, String> {
         let mut scalars = vec![None; self.interface.params.len()];
+        for (param, outer) in &self.outer {
+            scalars[*param] = of[*outer].clone();
+        }
+        let mut lists = Vec::new();
         let mut starts = Vec::new();
         let mut texts = 0;
         for (argument, &value) in self.args.iter().zip(args) {
@@ -217,15 +237,20 @@ impl Site {
                         texts += text.len() as u64;
                         scalars[param] = Some(Scalar::Text(text));
                     }
+                    Argument::Texts { param } => {
+                        let start = not_null(value.cast::<*const c_void>().read(), param, self)?;
+                        lists.push((param, start.cast::<*const c_char>()));
+                    }
                     Argument::Array { .. } => starts.push(value.cast::<*mut u8>().read()),
                     Argument::Constant(_)
                     | Argument::TextLength { .. }
                     | Argument::OneCharacter
                     | Argument::RowLength { .. }
                     | Argument::Stream { .. }
-                    | Argument::Texts { .. }
+                    | Argument::Scratch { .. }
                     | Argument::FixedTexts { .. }
                     | Argument::BlankTexts { .. }
+                    | Argument::Allocated { .. }
                     | Argument::Function { .. } => {}
                 }
             }
@@ -233,6 +258,8 @@ impl Site {
         if self.returns.is_some() {
             starts.push(value.0.as_mut_ptr());
         }
+        // SAFETY: the caller's promise.
+        texts += unsafe { self.read_lists(lists, &mut scalars) }?;
         let layout = self.interface.layout(&scalars, &[]);
         let layout = layout.map_err(|error| error.to_string())?;
         if layout.bytes.saturating_add(texts) > MOST_CALLBACK_BYTES {
@@ -248,6 +275,27 @@ impl Site {
             }
         }
         Ok((scalars, layout, starts))
+    }
+
+    /// Reads arrays of texts, whose sizes depend on the other scalars, and returns their bytes.
+    ///
+    /// # Safety
+    /// As for [`called`].
+    unsafe fn read_lists(
+        &self,
+        lists: Vec<(usize, *const *const c_char)>,
+        scalars: &mut [Option<Scalar>],
+    ) -> Result<u64, String> {
+        let mut bytes = 0;
+        for (param, start) in lists {
+            let count = self.interface.text_count(param, scalars);
+            let count = count.map_err(|error| error.to_string())?;
+            // SAFETY: the caller's promise.
+            let list = unsafe { list(start, count) };
+            bytes += list.iter().map(|text| text.len() as u64).sum::<u64>();
+            scalars[param] = Some(Scalar::Texts(list));
+        }
+        Ok(bytes)
     }
 
     /// The hidden length of a text.
@@ -270,6 +318,23 @@ fn not_null(pointer: *const c_void, param: usize, site: &Site) -> Result<*const 
             Err(format!("argument `{name}` is NULL"))
         }
     }
+}
+
+/// The texts at `count` addresses. NULL is an empty text.
+///
+/// # Safety
+/// The addresses are NULL or those of texts ended by NUL.
+unsafe fn list(start: *const *const c_char, count: usize) -> Vec<String> {
+    let text = |index: usize| {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match start.add(index).read_unaligned() {
+                start if start.is_null() => String::new(),
+                start => text(start, None),
+            }
+        }
+    };
+    (0..count).map(text).collect()
 }
 
 /// The text at `start`. A Fortran text loses its trailing blanks.
@@ -299,7 +364,9 @@ unsafe fn scalar(ty: Type, value: *const c_void) -> Scalar {
     // SAFETY: the caller's promise.
     unsafe {
         match ty {
-            Type::Char => Scalar::Int(value.cast::<i8>().read_unaligned().into()),
+            Type::Char | Type::SignedChar => {
+                Scalar::Int(value.cast::<i8>().read_unaligned().into())
+            }
             Type::UnsignedChar => Scalar::Int(value.cast::<u8>().read_unaligned().into()),
             Type::Short => Scalar::Int(value.cast::<i16>().read_unaligned().into()),
             Type::UnsignedShort => Scalar::Int(value.cast::<u16>().read_unaligned().into()),

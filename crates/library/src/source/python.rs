@@ -21,6 +21,9 @@ const CONNECTOR: &str = "farcall._connector";
 /// The module of the `farcall` package that speaks Arrow Flight.
 const FLIGHT: &str = "farcall._flight";
 
+/// The module of the `farcall` package that drafts interfaces.
+const DRAFT: &str = "farcall._draft";
+
 /// The interpreter: `FARCALL_PYTHON`, or the one beside this program (in a virtual environment both
 /// are in one folder), or `python3`.
 fn interpreter() -> OsString {
@@ -49,6 +52,12 @@ pub fn python_connector() -> (OsString, Vec<String>) {
 /// Program and arguments of the gateway for Arrow Flight; one more argument has its settings.
 pub fn python_flight() -> (OsString, Vec<String>) {
     let arguments = ["-m", FLIGHT];
+    (interpreter(), arguments.map(str::to_string).into())
+}
+
+/// Program and arguments that draft an interface; more arguments name the files.
+pub fn python_draft() -> (OsString, Vec<String>) {
+    let arguments = ["-m", DRAFT];
     (interpreter(), arguments.map(str::to_string).into())
 }
 

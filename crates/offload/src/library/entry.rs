@@ -271,6 +271,7 @@ pub(super) fn c_type(ty: Type, integer: u32) -> &'static str {
         (Type::Int, 8) => "I8",
         (Type::Int, _) => "I4",
         (Type::Char, _) => "char",
+        (Type::SignedChar, _) => "int8_t",
         (Type::UnsignedChar, _) => "unsigned char",
         (Type::Short, _) => "int16_t",
         (Type::UnsignedShort, _) => "uint16_t",

@@ -53,7 +53,8 @@ impl Reactor {
                 }
             }
         }
-        Ok(())
+        let admitted = self.listeners.admit(self.operator.config.takeover);
+        admitted.map_err(|error| error.to_string())
     }
 
     /// Takes the outcomes of finished calls. Returns whether there were any.

@@ -1,0 +1,75 @@
+"""`python -m farcall._draft [-I FOLDER] [-D NAME] [-o FILE] FILE...`, for `farcall idl draft`."""
+
+import argparse
+import pathlib
+import sys
+
+from . import c, fortran, python
+from .form import Draft
+
+_FORTRAN = {".f", ".for", ".f77", ".f90", ".f95", ".f03", ".f08", ".pyf"}
+_C = {".c", ".h"}
+
+
+def main() -> None:
+    """Writes the draft; an error is one line on standard error."""
+    parser = argparse.ArgumentParser(prog="farcall idl draft")
+    parser.add_argument("-I", action="append", default=[], dest="include")
+    parser.add_argument("-D", action="append", default=[], dest="define")
+    parser.add_argument("-o", dest="output", type=pathlib.Path)
+    parser.add_argument("--library")
+    parser.add_argument("files", nargs="+", type=pathlib.Path)
+    arguments = parser.parse_args()
+    try:
+        text, shim = draft(arguments)
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    output = arguments.output
+    if shim:
+        beside = output or pathlib.Path(arguments.files[0].name)
+        file = beside.with_name(f"{beside.stem}_shim.f90")
+        file.write_text("\n".join(shim))
+        print(f"wrote {file}: compile it into the library", file=sys.stderr)
+    if output is None:
+        print(text, end="")
+    else:
+        output.write_text(text)
+        asked = text.count("? ")
+        print(f"wrote {output}; it has {asked} questions, each after a `?`", file=sys.stderr)
+
+
+def draft(arguments: argparse.Namespace) -> tuple[str, list[str]]:
+    """The text of the draft, and of a shim in Fortran."""
+    files: list[pathlib.Path] = arguments.files
+    kinds = {_kind(file) for file in files}
+    if "Python" in kinds:
+        if len(files) > 1:
+            raise ValueError("draft one Python module at a time")
+        return python.read(files[0]), []
+    options = [f"-I{one}" for one in arguments.include] + [f"-D{one}" for one in arguments.define]
+    whole = Draft()
+    for file in files:
+        whole.add(c.read(file, options) if _kind(file) == "C" else fortran.read(file))
+    if not whole.functions:
+        reasons = "; ".join(whole.left_out) or "it declares none"
+        raise ValueError(f"no function has an interface: {reasons}")
+    stem = files[0].stem
+    return whole.text(stem, arguments.library or f"./lib{stem}.so"), whole.shim
+
+
+def _kind(file: pathlib.Path) -> str:
+    suffix = file.suffix.lower()
+    if suffix == ".py":
+        return "Python"
+    if suffix in _C:
+        return "C"
+    if suffix in _FORTRAN:
+        return "Fortran"
+    raise ValueError(
+        f"{file}: this is neither C (.h, .c), Fortran (.f, .f90), an f2py signature (.pyf) nor "
+        "Python (.py)"
+    )
+
+
+if __name__ == "__main__":
+    main()

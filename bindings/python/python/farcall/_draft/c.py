@@ -1,0 +1,231 @@
+"""Reads C headers and sources with libclang."""
+
+import pathlib
+import subprocess
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .form import Callback, Draft, Function, Parameter, likely_size, name_of
+
+# Types of C, by the spelling of their canonical form, in the interface language.
+_NUMBERS = {
+    "char": "char",
+    "signed char": "int8_t",
+    "unsigned char": "uint8_t",
+    "_Bool": "bool",
+    "short": "short",
+    "unsigned short": "unsigned short",
+    "int": "int",
+    "unsigned int": "unsigned int",
+    "long": "long",
+    "unsigned long": "unsigned long",
+    "long long": "longlong",
+    "unsigned long long": "unsigned longlong",
+    "float": "float",
+    "double": "double",
+    "_Complex float": "scomplex",
+    "_Complex double": "dcomplex",
+}
+
+
+class RefusedError(Exception):
+    """A function that no interface describes, and why."""
+
+
+def read(path: pathlib.Path, options: Sequence[str]) -> Draft:
+    """The functions that a header or a source declares itself."""
+    cindex = _clang()
+    unit = cindex.Index.create().parse(str(path), args=["-x", "c", *_system(), *options])
+    errors = [found for found in unit.diagnostics if found.severity >= 3]
+    if errors:
+        place = errors[0].location
+        raise ValueError(f"{path}:{place.line}: {errors[0].spelling}")
+    draft = Draft()
+    for cursor in _functions(unit.cursor, cindex, path):
+        try:
+            draft.functions.append(_function(cursor, cindex))
+        except RefusedError as reason:
+            draft.left_out.append(f"{cursor.spelling}: {reason}")
+    return draft
+
+
+def _clang() -> Any:
+    try:
+        from clang import cindex
+    except ImportError:
+        raise ValueError(
+            "C headers need libclang: `pip install libclang`, or python3-clang of Debian"
+        ) from None
+    return cindex
+
+
+def _system() -> list[str]:
+    """The folder of the compiler's own headers, which a libclang from PyPI does not have."""
+    try:
+        words = ["cc", "-print-file-name=include"]
+        said = subprocess.run(words, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    return ["-isystem", said.stdout.strip()]
+
+
+def _functions(root: Any, cindex: Any, path: pathlib.Path) -> Iterator[Any]:
+    seen = set()
+    for cursor in root.get_children():
+        here = cursor.location.file and pathlib.Path(cursor.location.file.name) == path
+        is_function = cursor.kind == cindex.CursorKind.FUNCTION_DECL
+        is_static = cursor.storage_class == cindex.StorageClass.STATIC
+        if here and is_function and not is_static and cursor.spelling not in seen:
+            seen.add(cursor.spelling)
+            yield cursor
+
+
+def _number(ctype: Any, cindex: Any) -> str | None:
+    """The type of a number, by its meaning here: `size_t` and `int32_t` keep their width."""
+    canonical = ctype.get_canonical()
+    if canonical.kind == cindex.TypeKind.ENUM:
+        return "int"
+    spelling = canonical.spelling.replace("const ", "").replace("volatile ", "")
+    return _NUMBERS.get(spelling)
+
+
+def _function(cursor: Any, cindex: Any) -> Function:
+    if cursor.type.is_function_variadic():
+        raise RefusedError("it takes a list of arguments of any length")
+    arguments = list(cursor.get_arguments())
+    names = [name_of(one.spelling, index) for index, one in enumerate(arguments)]
+    integers = [
+        name
+        for one, name in zip(arguments, names, strict=True)
+        if (number := _number(one.type, cindex)) and number not in ("float", "double", "char")
+        and "complex" not in number
+    ]  # fmt: skip
+    function = Function(cursor.spelling, cursor.spelling, [], [])
+    function.description = (cursor.brief_comment or "")[:120]
+    after_callback = False
+    for one, name in zip(arguments, names, strict=True):
+        pointee = _function_type(one.type, cindex)
+        if pointee is not None:
+            function.callbacks.append(_callback(name, pointee, cindex))
+            function.arguments.append(name)
+            after_callback = True
+            continue
+        if after_callback and _is_void_pointer(one.type, cindex):
+            # The user's pointer of the callback before it, which stays at the server.
+            function.arguments.append("NULL")
+            continue
+        function.parameters.append(_parameter(name, one.type, integers, cindex))
+        function.arguments.append(name)
+    _value(function, cursor.result_type, cindex)
+    return function
+
+
+def _function_type(ctype: Any, cindex: Any) -> Any:
+    """The type of the function that a parameter points to."""
+    canonical = ctype.get_canonical()
+    if canonical.kind != cindex.TypeKind.POINTER:
+        return None
+    pointee = canonical.get_pointee()
+    return pointee if pointee.kind == cindex.TypeKind.FUNCTIONPROTO else None
+
+
+def _is_void_pointer(ctype: Any, cindex: Any) -> bool:
+    canonical = ctype.get_canonical()
+    is_pointer = canonical.kind == cindex.TypeKind.POINTER
+    return bool(
+        is_pointer and canonical.get_pointee().get_canonical().kind == cindex.TypeKind.VOID
+    )
+
+
+def _callback(name: str, ctype: Any, cindex: Any) -> Callback:
+    given: list[Parameter | None] = []
+    types = list(ctype.argument_types())
+    numbers = [f"a{index + 1}" for index, one in enumerate(types) if _number(one, cindex) == "int"]
+    for index, one in enumerate(types):
+        if _is_void_pointer(one, cindex):
+            given.append(None)
+        else:
+            given.append(_parameter(f"a{index + 1}", one, numbers, cindex))
+    result = ctype.get_result()
+    is_void = result.get_canonical().kind == cindex.TypeKind.VOID
+    value = "" if is_void else _number(result, cindex)
+    if value is None:
+        raise RefusedError(f"its callback `{name}` returns `{result.spelling}`")
+    return Callback(name, value, given)
+
+
+def _parameter(name: str, ctype: Any, integers: Sequence[str], cindex: Any) -> Parameter:
+    number = _number(ctype, cindex)
+    if number is not None:
+        return Parameter(name, number)
+    sizes, canonical, question = *_dimensions(name, ctype, cindex), ""
+    is_read = canonical.is_const_qualified()
+    element = _number(canonical, cindex)
+    if element is None and canonical.spelling in ("FILE", "struct _IO_FILE"):
+        return Parameter(name, "filepointer", question="is the file read (IN) or written (OUT)?")
+    if element is None:
+        return _pointers(name, ctype, canonical, integers, cindex)
+    if element == "char" and sizes == [""]:
+        if is_read:
+            return Parameter(name, "string")
+        return Parameter(
+            name, "string[256]", "OUT", ["1"], "how long can the text be, and is it also read?"
+        )
+    mode = "IN" if is_read else "INOUT"
+    if not is_read:
+        question = "is it only written (OUT)?"
+    if sizes[0] == "":
+        size = likely_size(name, integers)
+        sizes[0] = size or "1"
+        question = f"{'is its size' if size else 'what is its size, if not'} {sizes[0]}?" + (
+            f" {question}" if question else ""
+        )
+    return Parameter(name, element, mode, sizes, question)
+
+
+def _dimensions(name: str, ctype: Any, cindex: Any) -> tuple[list[str], Any]:
+    """The sizes of an array, empty if the type does not state one, and the type of its elements."""
+    sizes: list[str] = []
+    kinds = cindex.TypeKind
+    canonical = ctype.get_canonical()
+    while canonical.kind in (kinds.CONSTANTARRAY, kinds.INCOMPLETEARRAY, kinds.VARIABLEARRAY):
+        is_constant = canonical.kind == kinds.CONSTANTARRAY
+        sizes.append(str(canonical.element_count) if is_constant else "")
+        canonical = canonical.element_type.get_canonical()
+    if sizes:
+        return sizes, canonical
+    if canonical.kind != kinds.POINTER:
+        raise RefusedError(f"`{name}` is `{ctype.spelling}`, which no interface has")
+    return [""], canonical.get_pointee().get_canonical()
+
+
+def _pointers(
+    name: str, ctype: Any, pointee: Any, integers: Sequence[str], cindex: Any
+) -> Parameter:
+    """An array of texts; nothing else behind two pointers has an interface."""
+    if pointee.kind == cindex.TypeKind.POINTER:
+        inner = pointee.get_pointee().get_canonical()
+        if _number(inner, cindex) == "char" and inner.is_const_qualified():
+            size = likely_size(name, integers) or "1"
+            return Parameter(name, "string", "IN", [size], f"is its size {size}?")
+    raise RefusedError(f"`{name}` is `{ctype.spelling}`, which no interface has")
+
+
+def _value(function: Function, ctype: Any, cindex: Any) -> None:
+    canonical = ctype.get_canonical()
+    if canonical.kind == cindex.TypeKind.VOID:
+        return
+    names = {one.name for one in function.parameters}
+    name = next(name for name in ("value", "result", "value_") if name not in names)
+    number = _number(ctype, cindex)
+    if number is not None:
+        parameter = Parameter(name, number, "OUT", ["1"])
+    elif canonical.kind == cindex.TypeKind.POINTER and (
+        _number(canonical.get_pointee(), cindex) == "char"
+    ):
+        question = "how long can the text be, and must it be released?"
+        parameter = Parameter(name, "string[256]", "OUT", ["1"], question)
+    else:
+        raise RefusedError(f"it returns `{ctype.spelling}`, which no interface has")
+    function.parameters.append(parameter)
+    function.value = name

@@ -1,0 +1,298 @@
+"""Reads sources of Fortran 77 and 90, modules, and `.pyf` files, with the parser of f2py."""
+
+import pathlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .form import Callback, Draft, Function, Parameter, likely_size, name_of
+
+# Kinds of reals that are common, and their bytes.
+_KINDS = {
+    "4": 4, "sp": 4, "real32": 4, "c_float": 4, "kind(1.0)": 4, "kind(1.e0)": 4,
+    "8": 8, "dp": 8, "real64": 8, "c_double": 8, "wp": 8, "rk": 8, "double": 8,
+    "int32": 4, "c_int": 4, "int64": 8, "c_long": 8, "c_size_t": 8, "int16": 2, "int8": 1,
+    "1": 1, "2": 2, "16": 16,
+}  # fmt: skip
+_INTEGERS = {1: "int8_t", 2: "short", 4: "int", 8: "long"}
+_REALS = {4: "float", 8: "double"}
+_COMPLEX = {4: "scomplex", 8: "dcomplex"}
+
+
+class RefusedError(Exception):
+    """A procedure that no interface describes, and why."""
+
+
+def read(path: pathlib.Path) -> Draft:
+    """The procedures of a file."""
+    from numpy.f2py import crackfortran
+
+    crackfortran.verbose, crackfortran.quiet = 0, 1
+    if not path.is_file():
+        raise ValueError(f"{path}: there is no such file")
+    blocks = crackfortran.crackfortran([str(path)])
+    source = path.read_text(errors="replace")
+    draft = Draft()
+    for block, module in _procedures(blocks, None):
+        reader = _Reader(block, module, source, is_signature=path.suffix == ".pyf")
+        try:
+            draft.functions.append(reader.function())
+        except RefusedError as reason:
+            draft.left_out.append(f"{block['name']}: {reason}")
+        draft.shim += reader.shim
+    return draft
+
+
+def _procedures(
+    blocks: Sequence[Mapping[str, Any]], module: Mapping[str, Any] | None
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
+    """The procedures, each with the module that has it."""
+    for block in blocks:
+        kind = block["block"]
+        if kind in ("subroutine", "function"):
+            yield block, module
+        elif kind == "module":
+            yield from _procedures(block.get("body", []), block)
+        elif kind in ("python module", "interface") and "__user__" not in str(block.get("name")):
+            yield from _procedures(block.get("body", []), module)
+
+
+class _Reader:
+    """One procedure."""
+
+    def __init__(
+        self,
+        block: Mapping[str, Any],
+        module: Mapping[str, Any] | None,
+        source: str,
+        is_signature: bool,
+    ) -> None:
+        self.block, self.module, self.source = block, module, source
+        self.variables: Mapping[str, Any] = block.get("vars", {})
+        self.is_signature = is_signature
+        self.shim: list[str] = []
+        # Sizes of arrays of assumed shape, as parameters.
+        self.added: list[Parameter] = []
+
+    def function(self) -> Function:
+        """The procedure as a function, and its shim if it needs one."""
+        block = self.block
+        names = list(block.get("args", []))
+        function = Function(block["name"], self._symbol(), [], [], convention="FORTRAN")
+        if "c" in block.get("f2pyintent", block.get("intent", [])):
+            function.convention = "C"
+        self.scalars = [one for one in names if not self._dimension(one) and self._is_integer(one)]
+        for index, name in enumerate(names):
+            constant = self._hidden(name)
+            if constant is not None:
+                function.arguments.append(constant)
+                continue
+            callback = self._callback(name)
+            if callback is not None:
+                function.callbacks.append(callback)
+            else:
+                function.parameters.append(self._parameter(name, index))
+            function.arguments.append(name_of(name, index))
+        if block["block"] == "function":
+            result = block.get("result", block["name"])
+            number = self._value_type(result)
+            function.parameters.append(Parameter("value", number, "OUT", ["1"]))
+            function.value = "value"
+        if self.module is not None and not self.is_signature:
+            self._make_shim(function)
+        elif self.added:
+            raise RefusedError(
+                "it has arrays of assumed shape, and no module that a shim could use"
+            )
+        return function
+
+    def _symbol(self) -> str:
+        enhanced = self.block.get("f2pyenhancements", {})
+        return str(enhanced.get("fortranname") or self.block["name"]).strip()
+
+    def _hidden(self, name: str) -> str | None:
+        """The constant that a signature passes for an argument that Python does not see."""
+        variable = self._variable(name)
+        default = str(variable.get("=", ""))
+        is_hidden = "hide" in variable.get("intent", []) and not self._dimension(name)
+        return default if is_hidden and re.fullmatch(r"-?[\d.]+", default) else None
+
+    def _variable(self, name: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.variables.get(name, {})
+        return found
+
+    def _dimension(self, name: str) -> list[str]:
+        return [str(one) for one in self._variable(name).get("dimension", [])]
+
+    def _typespec(self, name: str) -> str:
+        spec = self._variable(name).get("typespec")
+        if spec:
+            return str(spec)
+        return "integer" if name[:1] in "ijklmn" else "real"
+
+    def _is_integer(self, name: str) -> bool:
+        return self._typespec(name) == "integer"
+
+    def _bytes(self, name: str, default: int) -> int:
+        selector = self._variable(name).get("kindselector", {})
+        kind = str(selector.get("*") or selector.get("kind") or "").lower().replace(" ", "")
+        if not kind:
+            return default
+        for _ in range(4):
+            if kind in _KINDS:
+                return _KINDS[kind] // (
+                    2 if selector.get("*") and default == 4 and kind == "" else 1
+                )
+            if re.fullmatch(r"kind\([\d.]+d\d+\)|selected_real_kind\((p=)?1[0-5].*\)", kind):
+                return 8
+            if re.fullmatch(r"selected_real_kind\((p=)?[1-6](,.*)?\)", kind):
+                return 4
+            known = self.variables.get(kind) or (self.module or {}).get("vars", {}).get(kind, {})
+            kind = str(known.get("=", "")).lower().replace(" ", "").replace("_dp", "")
+        raise RefusedError(f"the kind of `{name}` is not known: {selector}")
+
+    def _type(self, name: str) -> str:
+        spec = self._typespec(name)
+        plain = {"double precision": "double", "double complex": "dcomplex", "logical": "LOGICAL",
+                 "character": "char"}  # fmt: skip
+        sized = {"integer": _INTEGERS, "real": _REALS, "complex": _COMPLEX}
+        found = plain.get(spec)
+        if found is None and spec in sized:
+            size = self._bytes(name, 4)
+            is_whole = spec == "complex" and "*" in self._variable(name).get("kindselector", {})
+            found = sized[spec].get(size // 2 if is_whole else size)
+        if found is None:
+            raise RefusedError(f"`{name}` is of type {spec}, which no interface has")
+        return found
+
+    def _value_type(self, result: str) -> str:
+        """The type of the value, which may stand in front of `function`."""
+        prefix = re.match(r"(?:real|complex|integer)\s*\((?:kind\s*=\s*)?(\w+)\)",
+                          str(self.block.get("prefix", "")))  # fmt: skip
+        variable = dict(self._variable(result))
+        if prefix and "kindselector" not in variable:
+            variable["kindselector"] = {"kind": prefix[1]}
+            self.variables = {**self.variables, result: variable}
+        return self._type(result)
+
+    def _callback(self, name: str) -> Callback | None:
+        """The argument as a callback, if it is a procedure."""
+        for inner in self.block.get("body", []):
+            for block in inner.get("body", []) if inner["block"] == "interface" else []:
+                if block.get("name") == name:
+                    reader = _Reader(block, None, self.source, is_signature=False)
+                    function = reader.function()
+                    value = ""
+                    if function.value:
+                        value = function.parameters.pop().type
+                    given: list[Parameter | None] = list(function.parameters)
+                    return Callback(name_of(name), value, given)
+        if "external" in self._variable(name).get("attrspec", []):
+            raise RefusedError(f"the source does not say which arguments its callback `{name}` has")
+        return None
+
+    def _parameter(self, name: str, index: int) -> Parameter:
+        number, dims = self._type(name), self._dimension(name)
+        intent = [str(one) for one in self._variable(name).get("intent", [])]
+        mode, question = self._mode(name, intent, bool(dims))
+        shown = name_of(name, index)
+        if number == "char" and not dims:
+            length = self._variable(name).get("charselector", {})
+            if str(length.get("*", length.get("len", "1"))) != "1" and mode == "IN":
+                return Parameter(shown, "string", question=question)
+            return Parameter(shown, "char", question=question)
+        if not dims:
+            return Parameter(shown, number, mode, [] if mode == "IN" else ["1"], question)
+        sizes = []
+        for position, dim in enumerate(dims):
+            size, asked = self._size(name, dim, position)
+            sizes.append(size)
+            question = " ".join(filter(None, [asked, question]))
+        return Parameter(shown, number, mode, sizes[::-1], question)
+
+    def _mode(self, name: str, intent: Sequence[str], is_array: bool) -> tuple[str, str]:
+        """The mode, and what is not known about it."""
+        if "hide" in intent and is_array and "out" not in intent:
+            return "WORK", ""
+        goes = "inout" in intent or "in" in intent or "copy" in intent
+        if "inout" in intent or (goes and "out" in intent):
+            return "INOUT", ""
+        if "out" in intent:
+            return "OUT", ""
+        if goes or "hide" in intent or self.is_signature:
+            default = self._variable(name).get("=")
+            is_asked = self.is_signature and default and not is_array
+            return "IN", f"f2py takes {default} if it is left out" if is_asked else ""
+        return self._used(name, is_array)
+
+    def _used(self, name: str, is_array: bool) -> tuple[str, str]:
+        """The mode of an argument without an intent, from what the source does with it."""
+        assigned = re.search(
+            rf"^\s*(\d+\s+)?(if\s*\(.*\)\s*)?{name}\s*(\(.*\))?\s*=[^=]", self.source, re.I | re.M
+        )
+        if assigned:
+            return "INOUT", "is it only written (OUT)?"
+        calls = re.search(rf"^\s*call\b.*\b{name}\b", self.source, re.I | re.M)
+        return ("INOUT", "is it changed?") if calls and is_array else ("IN", "")
+
+    def _size(self, name: str, dim: str, position: int) -> tuple[str, str]:
+        """The size of a dimension, and a question if the source does not say it."""
+        if dim == ":":
+            added = f"{name}_n{position + 1}"
+            self.added.append(Parameter(added, "int"))
+            return added, ""
+        if ":" in dim and dim != "*":
+            low, _, high = dim.partition(":")
+            if high != "*":
+                dim = f"{high} - ({low}) + 1"
+        if "*" in (dim, dim[-1:]) and not re.search(r"\w", dim.replace("*", "")):
+            size = likely_size(name, self.scalars)
+            return size or "1", f"is its size {size}?" if size else "what is its size, if not 1?"
+        dim = re.sub(r"(?:size|shape|len)\((\w+)(?:,\s*(\d))?\)", self._assumed, dim.lower())
+        known = {*self.scalars, *(one.name for one in self.added), "max", "min"}
+        words = re.findall(r"[A-Za-z_]\w*", dim)
+        if any(word.lower() not in known for word in words):
+            size = likely_size(name, self.scalars) or "1"
+            return size, f"is its size {dim}?"
+        return dim.lower().replace("**", "^"), ""
+
+    def _assumed(self, size: re.Match[str]) -> str:
+        """The parameter for a size of an array of assumed shape."""
+        name = f"{size[1]}_n{size[2] or 1}"
+        return name if any(one.name == name for one in self.added) else size[0]
+
+    def _make_shim(self, function: Function) -> None:
+        """A procedure outside of the module, which passes its arguments on."""
+        assert self.module is not None
+        names = [one.name for one in self.added] + function.arguments
+        shim = f"draft_{self.block['name']}"
+        given = names + ([function.value] if function.value else [])
+        lines = [f"subroutine {shim}({', '.join(given)})"]
+        lines += [f"  use {self.module['name']}, only: {self.block['name']}", "  implicit none"]
+        lines += [f"  integer(4), intent(in) :: {one.name}" for one in self.added]
+        if function.callbacks:
+            lines += [f"  external :: {one.name}" for one in function.callbacks]
+        for parameter in function.parameters:
+            lines.append(f"  {_declared(parameter)}")
+        called = f"{self.block['name']}({', '.join(function.arguments)})"
+        lines.append(f"  {function.value} = {called}" if function.value else f"  call {called}")
+        lines.append(f"end subroutine {shim}\n")
+        self.shim = lines
+        function.parameters = self.added + function.parameters
+        function.symbol, function.arguments, function.value = shim, given, ""
+
+
+_FORTRAN = {
+    "int8_t": "integer(1)", "short": "integer(2)", "int": "integer(4)", "long": "integer(8)",
+    "float": "real(4)", "double": "real(8)", "scomplex": "complex(4)", "dcomplex": "complex(8)",
+    "LOGICAL": "logical(4)", "char": "character(1)", "string": "character(*)",
+}  # fmt: skip
+
+
+def _declared(parameter: Parameter) -> str:
+    """The parameter in Fortran."""
+    intents = {"IN": "in", "OUT": "out", "INOUT": "inout", "WORK": "inout"}
+    kind = f"{_FORTRAN[parameter.type]}, intent({intents[parameter.mode]})"
+    sizes = ", ".join(reversed(parameter.sizes))
+    is_scalar = not sizes or parameter.sizes == ["1"]
+    return f"{kind} :: {parameter.name}" + ("" if is_scalar else f"({sizes})")

@@ -1,0 +1,141 @@
+"""Reads Python modules with type hints, and writes modules that `farcall serve` takes."""
+
+import importlib.util
+import inspect
+import pathlib
+import sys
+import types
+import typing
+from typing import Any
+
+import numpy as np
+
+_SCALARS = {int: "long", float: "double", complex: "dcomplex", str: "string", bool: "bool"}
+
+
+class RefusedError(Exception):
+    """A function that no interface describes, and why."""
+
+
+def read(path: pathlib.Path) -> str:
+    """A module that serves the functions of another one."""
+    module = _load(path)
+    lines = [
+        f'"""Serves functions of `{path.stem}`: `farcall serve THIS_FILE`."""',
+        "",
+        "import pathlib",
+        "import sys",
+        "",
+        "import farcall",
+        "",
+        "sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))",
+        f"import {path.stem}  # ? is it in this folder, or installed?",
+    ]
+    served = 0
+    for name, function in vars(module).items():
+        is_own = isinstance(function, types.FunctionType) and function.__module__ == path.stem
+        if not is_own or name.startswith("_"):
+            continue
+        try:
+            lines += ["", "", *_function(path.stem, name, function)]
+            served += 1
+        except RefusedError as reason:
+            lines += ["", "", f"# ? left out: {name}: {reason}"]
+    if served == 0:
+        raise ValueError(f"{path}: no function has type hints that an interface can state")
+    return "\n".join(lines) + "\n"
+
+
+def _load(path: pathlib.Path) -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ValueError(f"{path}: there is no such module")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"{path}: it raised {type(error).__name__}: {error}") from None
+    return module
+
+
+def _function(module: str, name: str, function: Any) -> list[str]:
+    hints = typing.get_type_hints(function)
+    declared: list[str] = []
+    questions: list[str] = []
+    names = list(inspect.signature(function).parameters)
+    for parameter in names:
+        if parameter not in hints:
+            raise RefusedError(f"`{parameter}` has no type hint")
+        text, asked = _declaration("IN", parameter, hints[parameter])
+        declared += text
+        questions += asked
+    result = hints.get("return")
+    if result is None:
+        raise RefusedError("the type of its result is not stated")
+    results = [result]
+    if typing.get_origin(result) is tuple:
+        results = list(typing.get_args(result))
+    sizes = [text.split()[-1] for text in declared if text.startswith("IN long n_")]
+    for index, one in enumerate(results if result is not type(None) else []):
+        shown = "value" if len(results) == 1 else f"value{index + 1}"
+        returned, asked = _result(shown, one, sizes)
+        declared.append(returned)
+        questions += asked
+    interface = f"{name}({', '.join(declared)})"
+    return [
+        *(f"# ? {question}" for question in questions),
+        f'@farcall.library("{interface}")',
+        f"def {name}({', '.join(names)}):",
+        f'    """{(inspect.getdoc(function) or name).splitlines()[0]}"""',
+        f"    return {module}.{name}({', '.join(names)})",
+    ]
+
+
+def _declaration(mode: str, name: str, hint: Any) -> tuple[list[str], list[str]]:
+    """A parameter, with its size before it if it is an array, and questions."""
+    if hint in _SCALARS:
+        return [f"{mode} {_SCALARS[hint]} {name}"], []
+    element, asked = _element(name, hint)
+    size = f"n_{name}"
+    question = f"`{name}` is taken as a vector: has it more dimensions, as in [n][m]?"
+    return [f"IN long {size}", f"{mode} {element} {name}[{size}]"], [question, *asked]
+
+
+def _result(name: str, hint: Any, sizes: list[str]) -> tuple[str, list[str]]:
+    if hint is str:
+        return f"OUT string[256] {name}[1]", [f"how long can `{name}` be, if not 256 bytes?"]
+    if hint in _SCALARS:
+        return f"OUT {_SCALARS[hint]} *{name}", []
+    element, asked = _element(name, hint)
+    if not sizes:
+        raise RefusedError("no argument has the size of its result")
+    return f"OUT {element} {name}[{sizes[0]}]", [f"has `{name}` the size {sizes[0]}?", *asked]
+
+
+def _element(name: str, hint: Any) -> tuple[str, list[str]]:
+    """The type of the elements of an array, a list or a sequence."""
+    if hint is np.ndarray:
+        return "double", [f"are the elements of `{name}` double?"]
+    arguments = typing.get_args(hint)
+    if typing.get_origin(hint) is np.ndarray:
+        inner = typing.get_args(arguments[1])
+        if inner and isinstance(inner[0], type) and issubclass(inner[0], np.generic):
+            return _of_dtype(name, np.dtype(inner[0])), []
+        return "double", [f"are the elements of `{name}` double?"]
+    if len(arguments) == 1 and arguments[0] in (int, float, complex):
+        return _SCALARS[arguments[0]], []
+    raise RefusedError(f"`{name}` is {hint!r}, which no interface has")
+
+
+def _of_dtype(name: str, dtype: Any) -> str:
+    types_of = {
+        "f4": "float", "f8": "double", "c8": "scomplex", "c16": "dcomplex", "i1": "int8_t",
+        "u1": "uint8_t", "i2": "short", "u2": "unsigned short", "i4": "int", "u4": "unsigned int",
+        "i8": "long", "u8": "unsigned long", "b1": "bool",
+    }  # fmt: skip
+    found = types_of.get(dtype.str[1:])
+    if found is None:
+        raise RefusedError(f"`{name}` has elements of {dtype}")
+    return found

@@ -1,0 +1,227 @@
+"""`farcall idl draft`: drafts of every kind of source are accepted, served and called."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from servers import FARCALL
+
+HEADER = """
+#include <stddef.h>
+#include <stdint.h>
+/** Mean of a sample. */
+double mean(size_t n, const double *x);
+void scale(int n, double factor, double *x);
+const char *version(void);
+double integrate(double (*f)(double x, void *user), void *user, double a, double b);
+int histogram(const float *samples, int n_samples, int32_t *bins, int n_bins);
+struct opaque;
+void use(struct opaque *o);
+int print_all(const char *format, ...);
+"""
+
+SOURCE = """
+#include "heat.h"
+double mean(size_t n, const double *x) { double s = 0; for (size_t i = 0; i < n; i++) s += x[i];
+                                         return s / n; }
+void scale(int n, double factor, double *x) { for (int i = 0; i < n; i++) x[i] *= factor; }
+const char *version(void) { return "heat 1.2"; }
+double integrate(double (*f)(double x, void *user), void *user, double a, double b)
+{ return (b - a) * (f(a, user) + 4 * f((a + b) / 2, user) + f(b, user)) / 6; }
+int histogram(const float *samples, int n_samples, int32_t *bins, int n_bins)
+{ for (int i = 0; i < n_samples; i++) bins[(int)(samples[i] * n_bins)]++; return n_samples; }
+void use(struct opaque *o) { (void)o; }
+int print_all(const char *format, ...) { return format != 0; }
+"""
+
+FIXED = """
+      SUBROUTINE AXPY1(N, A, X, Y)
+      INTEGER N
+      DOUBLE PRECISION A, X(*), Y(*)
+      INTEGER I
+      DO 10 I = 1, N
+         Y(I) = Y(I) + A*X(I)
+   10 CONTINUE
+      END
+      DOUBLE PRECISION FUNCTION DSQ(N, X)
+      INTEGER N
+      DOUBLE PRECISION X(N)
+      DSQ = DOT_PRODUCT(X, X)
+      END
+"""
+
+MODULE = """
+module smoothing
+  implicit none
+  integer, parameter :: dp = kind(1.0d0)
+contains
+  subroutine smooth(x, y, width)
+    real(dp), intent(in) :: x(:)
+    real(dp), intent(out) :: y(size(x))
+    integer, intent(in) :: width
+    integer :: i
+    do i = 1, size(x)
+      y(i) = sum(x(max(1, i - width):min(size(x), i + width)))
+    end do
+  end subroutine
+  real(dp) function last(a) result(t)
+    real(dp), intent(in) :: a(:, :)
+    t = a(size(a, 1), 1) + 10 * a(1, size(a, 2))
+  end function
+end module
+"""
+
+SIGNATURE = """
+python module blas1
+interface
+subroutine dscal(n,a,x,incx)
+  integer, optional, intent(in) :: n = len(x)
+  double precision intent(in) :: a
+  double precision dimension(n), intent(in,out) :: x
+  integer intent(hide) :: incx = 1
+end subroutine dscal
+end interface
+end python module
+"""
+
+PYTHON = '''
+import numpy as np
+import numpy.typing as npt
+
+def predict(x: npt.NDArray[np.float64], slope: float) -> npt.NDArray[np.float64]:
+    """Predicts y from x."""
+    return x * slope
+
+def letters(word: str) -> int:
+    return len(word)
+
+def untyped(x):
+    return x
+'''
+
+
+def draft(folder, *arguments):
+    """Runs the command in a folder, and returns its answer."""
+    ran = subprocess.run(
+        [FARCALL, "idl", "draft", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"FARCALL_PYTHON": sys.executable, "PATH": "/usr/local/bin:/usr/bin:/bin"},
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran
+
+
+def check(folder, name):
+    """The draft is accepted, and says what its functions are."""
+    environment = {"FARCALL_PYTHON": sys.executable, "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    words = [FARCALL, "idl", "check", name]
+    ran = subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, check=False, env=environment
+    )
+    assert ran.returncode == 0, ran.stdout
+    words = [FARCALL, "idl", "show", "--json", name]
+    shown = subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, check=True, env=environment
+    )
+    return {one["name"] for one in json.loads(shown.stdout)["functions"]}
+
+
+def build(folder, library, compiler, *files):
+    """A shared library of sources."""
+    words = [compiler, "-shared", "-fPIC", "-O1", "-o", folder / library, *files]
+    subprocess.run(words, cwd=folder, check=True)
+
+
+def test_a_c_header(start, tmp_path):
+    pytest.importorskip("clang.cindex")
+    (tmp_path / "heat.h").write_text(HEADER)
+    (tmp_path / "heat.c").write_text(SOURCE)
+    build(tmp_path, "libheat.so", "cc", "heat.c")
+    draft(tmp_path, "heat.h", "-o", "heat.idl")
+    text = (tmp_path / "heat.idl").read_text()
+    assert "/* ? left out: use: `o` is `struct opaque *`, which no interface has */" in text
+    assert "/* ? is its size n? is it only written (OUT)? */" in text
+    functions = check(tmp_path, "heat.idl")
+    assert functions == {"mean", "scale", "version", "integrate", "histogram"}
+    server = start(tmp_path / "heat.idl").connect()
+    assert server.call("heat/mean", n=4, x=np.arange(4.0)).value == 1.5
+    x = np.arange(3.0)
+    server.call("heat/scale", n=3, factor=2.0, x=x)
+    np.testing.assert_array_equal(x, [0, 2, 4])
+    assert server.call("heat/version").value == "heat 1.2"
+    result = server.call("heat/integrate", a=0.0, b=3.0, f=lambda x: x**2)
+    assert result.value == pytest.approx(9)
+    bins = np.zeros(2, np.int32)
+    samples = np.array([0.1, 0.7, 0.9], np.float32)
+    server.call("heat/histogram", samples=samples, n_samples=3, bins=bins, n_bins=2)
+    np.testing.assert_array_equal(bins, [1, 2])
+
+
+def test_fortran_77(start, tmp_path):
+    (tmp_path / "lin.f").write_text(FIXED)
+    build(tmp_path, "liblin.so", "gfortran", "lin.f")
+    draft(tmp_path, "lin.f", "-o", "lin.idl")
+    assert check(tmp_path, "lin.idl") == {"axpy1", "dsq"}
+    server = start(tmp_path / "lin.idl").connect()
+    y = np.ones(3)
+    server.call("lin/axpy1", n=3, a=2.0, x=np.arange(3.0), y=y)
+    np.testing.assert_array_equal(y, [1, 3, 5])
+    assert server.call("lin/dsq", n=3, x=y).value == 35
+
+
+def test_a_fortran_module_through_a_shim(start, tmp_path):
+    (tmp_path / "mods.f90").write_text(MODULE)
+    draft(tmp_path, "mods.f90", "-o", "mods.idl")
+    build(tmp_path, "libmods.so", "gfortran", "mods.f90", "mods_shim.f90")
+    assert check(tmp_path, "mods.idl") == {"smooth", "last"}
+    server = start(tmp_path / "mods.idl").connect()
+    x = np.array([1.0, 2, 4, 8])
+    np.testing.assert_array_equal(server.call("mods/smooth", x=x, width=1).y, [3, 7, 14, 12])
+    a = np.asfortranarray([[1.0, 2, 3], [4, 5, 6]])
+    assert server.call("mods/last", a=a).value == 4 + 30
+
+
+def test_an_f2py_signature(start, tmp_path):
+    (tmp_path / "blas1.pyf").write_text(SIGNATURE)
+    draft(tmp_path, "blas1.pyf", "--library", "libopenblas.so.0", "-o", "blas1.idl")
+    assert check(tmp_path, "blas1.idl") == {"dscal"}
+    server = start(tmp_path / "blas1.idl").connect()
+    x = np.arange(3.0)
+    server.call("blas1/dscal", a=3.0, x=x)
+    np.testing.assert_array_equal(x, [0, 3, 6])
+
+
+def test_a_python_module(start, tmp_path):
+    (tmp_path / "model.py").write_text(PYTHON)
+    draft(tmp_path, "model.py", "-o", "served_model.py")
+    assert "# ? left out: untyped: `x` has no type hint" in (
+        (tmp_path / "served_model.py").read_text()
+    )
+    assert check(tmp_path, "served_model.py") == {"predict", "letters"}
+    server = start(tmp_path / "served_model.py", options=["--no-sandbox"]).connect()
+    x = np.arange(3.0)
+    np.testing.assert_array_equal(
+        server.call("served_model/predict", x=x, slope=2.0).value, [0, 2, 4]
+    )
+    assert server.call("served_model/letters", word="four").value == 4
+
+
+def test_a_source_without_functions_is_an_error(tmp_path):
+    (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
+    for name, text in ("none.f", "no function has an interface"), ("x.txt", "neither C"):
+        words = [FARCALL, "idl", "draft", name]
+        ran = subprocess.run(
+            words,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"FARCALL_PYTHON": sys.executable, "PATH": "/usr/bin:/bin"},
+        )
+        assert ran.returncode != 0
+        assert text in ran.stderr

@@ -1,0 +1,46 @@
+"""What an old Java says of the Java library."""
+
+import pathlib
+import re
+import subprocess
+
+import pytest
+from programs import JAR, java
+from servers import ROOT
+
+PROGRAM = """
+import farcall.Server;
+
+public class Old {
+    public static void main(String[] arguments) {
+        try (Server server = new Server("farcall://127.0.0.1:1")) {
+            server.function("f").call(1);
+        }
+    }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def old():
+    """The folder of a JDK between 17 and 21, which `scripts/setup java17` installs."""
+    setup = ROOT / "scripts" / "setup"
+    subprocess.run([setup, "java17"], check=False, timeout=300)
+    for javac in sorted(pathlib.Path("/usr/lib/jvm").glob("*/bin/javac")):
+        said = subprocess.run([javac, "-version"], capture_output=True, text=True, check=True)
+        release = re.match(r"javac (\d+)", said.stdout)
+        if release and 17 <= int(release[1]) < 22:
+            return javac.parent
+    pytest.skip("no JDK 17 to 21: scripts/setup java17 could not install one")
+
+
+def test_java_17_is_told_that_it_is_too_old(old, tmp_path):
+    java()
+    (tmp_path / "Old.java").write_text(PROGRAM)
+    words = [old / "javac", "-cp", JAR, "-d", tmp_path, tmp_path / "Old.java"]
+    built = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    words = [old / "java", "-cp", f"{JAR}:{tmp_path}", "Old"]
+    ran = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "the farcall package needs Java 22 or newer, and this is Java " in ran.stderr

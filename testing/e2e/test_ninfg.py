@@ -1,0 +1,81 @@
+"""Clients and interface files that were written for Ninf-G 5."""
+
+import os
+import shutil
+import subprocess
+
+import farcall
+import numpy as np
+import pytest
+from programs import INCLUDE, compile_c
+from servers import FARCALL, ROOT, ServerProcess
+
+HERE = ROOT / "testing" / "e2e"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ninfg")
+    (folder / "include").mkdir()
+    shutil.copy(HERE / "ninfg.idl", folder)
+    shutil.copy(HERE / "ninfg_sizes.h", folder / "include")
+    options = ["--allow-code", "-I", folder / "include", "-D", "SCALE=10"]
+    process = ServerProcess(folder / "ninfg.idl", options=map(str, options))
+    yield process
+    assert process.process.poll() is None, process.log()
+    process.stop()
+
+
+def test_a_client_compiles_and_runs_unchanged(server, tmp_path):
+    compiler = ("cc", "-std=gnu11", f"-I{INCLUDE / 'ninfg'}")
+    program = compile_c(HERE / "ninfg.c", tmp_path / "client", compiler=compiler)
+    host = server.address.removeprefix("farcall://")
+    name, port = host.rsplit(":", 1)
+    (tmp_path / "client.conf").write_text(
+        f"# a client of Ninf-G\n<CLIENT>\n  loglevel 1\n</CLIENT>\n"
+        f"<SERVER>\n  hostname {name}\n  port {port}\n</SERVER>\n"
+    )
+    for index in range(2):
+        (tmp_path / f"from-{index}").write_text("abc"[index:])
+    ran = subprocess.run(
+        [program, "client.conf"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={key: value for key, value in os.environ.items() if "SERVER" not in key},
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert [(tmp_path / f"to-{index}").read_text() for index in range(2)] == ["bcd", "cd"]
+
+
+def test_the_same_functions_from_python(server, tmp_path):
+    client = server.connect()
+    doubled = client.function("ninfg/doubled")
+    a = np.arange(4.0)
+    np.testing.assert_array_equal(doubled(N=4, a=a, twice=lambda c: 2 * c).b, 2 * a)
+    assert "callable (c, d)" in doubled.__doc__
+    heard = []
+    words = client.function("ninfg/words")
+    result = words(["a", "b", "c"], told=heard.extend)
+    assert (result.out, result.first, heard) == (["constant", "b"], "a", ["a", "and"])
+    with pytest.raises(farcall.ArgumentError, match="texts without NUL"):
+        words(["\0", "b", "c"], told=heard.extend)
+    for index in range(2):
+        (tmp_path / f"in{index}").write_text("xy"[index:])
+    files = [[str(tmp_path / f"{kind}{index}") for index in range(2)] for kind in ("in", "out")]
+    client.call("ninfg/files", 2, *files)
+    assert [(tmp_path / f"out{index}").read_text() for index in range(2)] == ["yz", "z"]
+
+
+def test_idl_check_takes_folders_and_macros(tmp_path):
+    (tmp_path / "i").mkdir()
+    (tmp_path / "i" / "n.h").write_text("#define SIZE [n]\n")
+    (tmp_path / "a.idl").write_text('#include "n.h"\nDefine f(IN T n, IN double x SIZE) {}\n')
+    words = [FARCALL, "idl", "check", "a.idl"]
+    failed = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "n.h" in failed.stdout
+    words += ["-I", "i", "-DT=int"]
+    passed = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert passed.returncode == 0, passed.stdout
