@@ -75,9 +75,7 @@ fn start(names: &[String]) -> Result<UnixStream, Failure> {
                     interfaces: ssh://HOST?serve=lapack+blas";
         return Err(Failure::failed(text));
     }
-    let find = |name: &String| {
-        library::interface(name).map_err(Failure::usage)
-    };
+    let find = |name: &String| library::interface(name).map_err(Failure::usage);
     let files: Vec<PathBuf> = names.iter().map(find).collect::<Result<_, _>>()?;
     let names = names.join("+").replace('/', "-");
     let base = folder()?.join(format!("farcall-{names}"));

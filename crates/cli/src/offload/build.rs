@@ -3,7 +3,8 @@
 
 use super::RUNTIME;
 use crate::failure::Failure;
-use crate::{installed, library};
+use crate::installed;
+use crate::library::interface;
 use clap::Args;
 use farcall_idl::{Document, Library};
 use farcall_library::Catalog;
@@ -27,7 +28,7 @@ use std::process::Command;
   LD_LIBRARY_PATH=dropin FARCALL_SERVER=host ./solver")]
 pub(super) struct Arguments {
     /// Interface files, or the names of those that come with Farcall
-    #[arg(required = true, value_name = "FILE", value_parser = library::interface)]
+    #[arg(required = true, value_name = "FILE", value_parser = interface)]
     files: Vec<PathBuf>,
     /// Folder for the library and its runtime; it is made if it does not exist
     #[arg(short, long, value_name = "DIR")]
