@@ -410,7 +410,11 @@ impl Node {
             job.kill();
             let until = Instant::now() + LEFTOVER_BOUND;
             let files = job.shared_files();
-            let owner = job.spec.owner.0;
+            // A daemon that is not root runs everything as its own user.
+            let owner = match rustix::process::geteuid() {
+                user if user.is_root() => job.spec.owner.0,
+                user => user.as_raw(),
+            };
             self.leftovers
                 .extend(files.map(|files| (files, owner, until)));
             if let Some(server) = job.server {
