@@ -227,12 +227,11 @@ impl LocalJob {
         PathBuf::from(own_memory::FOLDER).join(name)
     }
 
-    /// Removes the files of the PMIx server, if they are in the shared memory of the machine.
-    pub(crate) fn remove_files(&self) {
+    /// The files of the PMIx server, if they are in the shared memory of the machine.
+    pub(crate) fn shared_files(&self) -> Option<PathBuf> {
         let is_shared = |memory: &Arc<OwnMemory>| memory.namespaces().is_empty();
-        if self.own_memory.as_ref().is_some_and(is_shared) {
-            own_memory::remove(&self.files_of_server(), self.spec.owner.0);
-        }
+        let is_shared = self.own_memory.as_ref().is_some_and(is_shared);
+        is_shared.then(|| self.files_of_server())
     }
 
     /// Takes a process that was just started.

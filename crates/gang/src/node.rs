@@ -15,11 +15,15 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The longest time that all processes of a gang switch together may take to stop.
 const STOP_BOUND: Duration = Duration::from_millis(100);
+
+/// How long a PMIx server that is being ended can make files.
+const LEFTOVER_BOUND: Duration = Duration::from_secs(10);
 
 /// The number, beside those of the output streams, of what a process asks for as one of MPI.
 const PMI: usize = 0;
@@ -40,6 +44,9 @@ pub(crate) struct Node {
     pub(crate) starter: Starter,
     /// Processes of past gang jobs, which were started too late and are being ended.
     orphans: Vec<Process>,
+    /// Files of past gang jobs in the shared memory of the machine, their owner, and until when one
+    /// that is being ended may still make some.
+    leftovers: Vec<(PathBuf, u32, Instant)>,
     /// Gang jobs that did not stop in time for the current gang switch.
     stuck: Vec<JobId>,
     /// Messages for the root daemon.
@@ -66,6 +73,7 @@ impl Node {
             dying: Vec::new(),
             starter,
             orphans: Vec::new(),
+            leftovers: Vec::new(),
             stuck: Vec::new(),
             messages: Vec::new(),
             pmix,
@@ -400,7 +408,15 @@ impl Node {
                 self.engine.detach(job.placement.network);
             }
             job.kill();
-            job.remove_files();
+            let until = Instant::now() + LEFTOVER_BOUND;
+            let files = job.shared_files();
+            // A daemon that is not root runs everything as its own user.
+            let owner = match rustix::process::geteuid() {
+                user if user.is_root() => job.spec.owner.0,
+                user => user.as_raw(),
+            };
+            self.leftovers
+                .extend(files.map(|files| (files, owner, until)));
             if let Some(server) = job.server {
                 server.signal(libc::SIGKILL);
                 self.orphans.push(server);
@@ -414,6 +430,10 @@ impl Node {
     /// Removes what is left of past gang jobs, as far as their processes have ended.
     pub(crate) fn sweep(&mut self) {
         self.orphans.retain(|process| process.reap().is_none());
+        self.leftovers.retain(|(files, owner, until)| {
+            crate::own_memory::remove(files, *owner);
+            Instant::now() < *until
+        });
         self.dying.retain(|group| !group.remove());
     }
 

@@ -248,10 +248,10 @@ pub fn become_user((user, group): (u32, u32)) -> io::Result<()> {
 /// # Errors
 /// It is not open.
 pub fn inherited(number: i32) -> io::Result<OwnedFd> {
-    // SAFETY: a plain system call, which fails for a descriptor that is not open. The copy belongs
-    // to nobody else.
+    // SAFETY: a plain system call, which fails for a descriptor that is not open.
     match unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) } {
         -1 => Err(io::Error::last_os_error()),
+        // SAFETY: the copy belongs to nobody else.
         fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
     }
 }

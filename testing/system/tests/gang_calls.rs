@@ -76,6 +76,25 @@ fn solve(connection: &Server, n: usize) -> f64 {
     values.fold(0.0, |most, value| f64::max(most, (value - 1.0).abs()))
 }
 
+/// Whether this is a process of a worker, which then must have the walls of parallel functions and
+/// none of the server's secrets.
+fn has_walls(pid: &str) -> bool {
+    let read = |name: &str| {
+        let bytes = std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        text(&bytes)
+    };
+    if !read("cmdline").contains("\0worker") {
+        return false;
+    }
+    let status = read("status");
+    assert!(status.contains("Seccomp:\t2"), "{status}");
+    if rustix::process::geteuid().is_root() {
+        assert!(!status.contains("Uid:\t0\t"), "{status}");
+    }
+    assert!(!read("environ").contains("of the server"));
+    true
+}
+
 #[test]
 fn a_parallel_function_runs_as_a_gang_job_beside_batch_jobs() {
     let libraries = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../libraries");
@@ -91,6 +110,7 @@ fn a_parallel_function_runs_as_a_gang_job_beside_batch_jobs() {
     let mut batch = gang.submit(&BATCH);
     wait_until("it runs", || states(&gang) == ["running"]);
     let server = ServerProcess::within(&libraries, &["scalapack.idl"])
+        .variable("SECRET", "of the server")
         .variable("FARCALL_LIBRARY_PATH", &libraries.to_string_lossy());
     let engine = config(&gang, "[parallel]\nengine = \"gang\"\n");
     let folder = farcall_system::server::folder();
@@ -108,6 +128,8 @@ fn a_parallel_function_runs_as_a_gang_job_beside_batch_jobs() {
         });
     }
     assert!(gang.jobs().len() > 1, "{:?}", gang.jobs());
+    let walled = gang.children().iter().filter(|pid| has_walls(pid)).count();
+    assert!(walled >= 2, "{:?}", gang.children());
     // Its processes end with the server.
     drop(connection);
     drop(server);

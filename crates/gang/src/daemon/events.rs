@@ -564,6 +564,9 @@ impl Daemon {
                 self.handle(source);
             }
         }
+        // The PMIx servers end, and nothing of them is left.
+        self.node.forget_all();
+        self.node.sweep();
         if let Some(journal) = &self.journal {
             journal.end();
         }

@@ -225,16 +225,22 @@ struct Module([*const c_void; 64]);
 const ABORT: usize = 2;
 const FENCE: usize = 3;
 
+type Init = unsafe extern "C" fn(*mut Module, *const Info, usize) -> c_int;
+type RegisterJob =
+    unsafe extern "C" fn(*const u8, c_int, *const Info, usize, Done, *mut c_void) -> c_int;
+type RegisterProcess =
+    unsafe extern "C" fn(*const Process, u32, u32, *mut c_void, Done, *mut c_void) -> c_int;
+type SetupFork = unsafe extern "C" fn(*const Process, *mut *mut *mut c_char) -> c_int;
+type Generate = unsafe extern "C" fn(*const c_char, *mut *mut c_char) -> c_int;
+
 /// The functions of libpmix.
 pub(super) struct Library {
-    init: unsafe extern "C" fn(*mut Module, *const Info, usize) -> c_int,
-    register_job:
-        unsafe extern "C" fn(*const u8, c_int, *const Info, usize, Done, *mut c_void) -> c_int,
-    register_process:
-        unsafe extern "C" fn(*const Process, u32, u32, *mut c_void, Done, *mut c_void) -> c_int,
-    setup_fork: unsafe extern "C" fn(*const Process, *mut *mut *mut c_char) -> c_int,
-    generate_regex: unsafe extern "C" fn(*const c_char, *mut *mut c_char) -> c_int,
-    generate_ppn: unsafe extern "C" fn(*const c_char, *mut *mut c_char) -> c_int,
+    init: Init,
+    register_job: RegisterJob,
+    register_process: RegisterProcess,
+    setup_fork: SetupFork,
+    generate_regex: Generate,
+    generate_ppn: Generate,
 }
 
 impl Library {
@@ -258,15 +264,18 @@ impl Library {
         // SAFETY: the symbols are those functions of PMIx, by the standard's C interface.
         unsafe {
             use std::mem::transmute;
+            let job = symbol(c"PMIx_server_register_nspace")?;
+            let process = symbol(c"PMIx_server_register_client")?;
+            let fork = symbol(c"PMIx_server_setup_fork")?;
+            let regex = symbol(c"PMIx_generate_regex")?;
+            let ppn = symbol(c"PMIx_generate_ppn")?;
             Ok(Library {
-                init: transmute::<*mut c_void, _>(symbol(c"PMIx_server_init")?),
-                register_job: transmute::<*mut c_void, _>(symbol(c"PMIx_server_register_nspace")?),
-                register_process: transmute::<*mut c_void, _>(symbol(
-                    c"PMIx_server_register_client",
-                )?),
-                setup_fork: transmute::<*mut c_void, _>(symbol(c"PMIx_server_setup_fork")?),
-                generate_regex: transmute::<*mut c_void, _>(symbol(c"PMIx_generate_regex")?),
-                generate_ppn: transmute::<*mut c_void, _>(symbol(c"PMIx_generate_ppn")?),
+                init: transmute::<*mut c_void, Init>(symbol(c"PMIx_server_init")?),
+                register_job: transmute::<*mut c_void, RegisterJob>(job),
+                register_process: transmute::<*mut c_void, RegisterProcess>(process),
+                setup_fork: transmute::<*mut c_void, SetupFork>(fork),
+                generate_regex: transmute::<*mut c_void, Generate>(regex),
+                generate_ppn: transmute::<*mut c_void, Generate>(ppn),
             })
         }
     }
@@ -347,7 +356,7 @@ impl Library {
         &self,
         key: &str,
         name: &'static str,
-        generate: unsafe extern "C" fn(*const c_char, *mut *mut c_char) -> c_int,
+        generate: Generate,
         text: &str,
     ) -> Result<Info, PmixError> {
         let text = CString::new(text).unwrap_or_default();
