@@ -68,6 +68,7 @@ bench: build ## figures, with a peer or a physical limit beside them in the same
 	else echo "bench transaction: skipped, it needs root: sudo $(farcall) bench transaction"; fi
 	@if [ "$$(id -u)" = 0 ]; then $(farcall) bench reservation; \
 	else echo "bench reservation: skipped, it needs root: sudo $(farcall) bench reservation"; fi
+	$(farcall) bench offload
 	$(farcall) bench gang --peers
 
 release: setup ## what a release publishes, in target/dist: wheels, command, library, SBOM

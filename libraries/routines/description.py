@@ -37,12 +37,20 @@ class Routine:
     convention: str = "FORTRAN"
     size: str = None
     elements: str = None
+    # Constant arguments by the parameter that they precede.
+    constants: dict = dataclasses.field(default_factory=dict)
+
+    def passed(self):
+        """The arguments of the library's function: names of parameters, and constants."""
+        names = [param_name(param) for param in self.params]
+        for name in names:
+            yield from self.constants.get(name, [])
+            if name != self.value:
+                yield name
 
     def idl(self):
-        names = [param_name(param) for param in self.params]
-        passed = [name for name in names if name != self.value]
         value = f"{self.value} = " if self.value else ""
-        call = f'Calls "{self.convention}" {value}{self.name}({", ".join(passed)});'
+        call = f'Calls "{self.convention}" {value}{self.name}({", ".join(self.passed())});'
         lines = [f"Define {self.name}("]
         lines += packed([param + "," for param in self.params[:-1]] + [self.params[-1] + ")"])
         lines += [f'    "{text}"' for text in sentence(self.description)]
@@ -94,7 +102,8 @@ def split_params(text):
     return parts + [part.strip()]
 
 
-def routine(name, params, description, cost, cases, precisions="sdcz", value=None, size=None):
+def routine(name, params, description, cost, cases, precisions="sdcz", value=None, size=None,
+            constants=None):
     """The routine in several precisions; the name has `{p}` or other stand-ins.
 
     `size` is the number of rows that threads share; none where the routine gains nothing by them,
@@ -124,6 +133,7 @@ def routine(name, params, description, cost, cases, precisions="sdcz", value=Non
             cases=[fill_case(case, is_complex) for case in cases],
             value=value,
             size=size,
+            constants=constants or {},
         )
 
 

@@ -6,7 +6,9 @@ of LAPACK, there is one element, and the best size is not returned. The descript
 sizes.
 """
 
+from . import lapack_factors, lapack_schur, lapack_spectra, lapack_systems
 from .description import is_one, matrix, routine
+from .parts import A_IN, A_MN, INFO, MAX, MIN, SQUARE, TALL, UPLO, WIDE, A, B, only, work
 
 HEADER = """
 /* LAPACK. Written by libraries/generate.py: change libraries/routines/lapack.py.
@@ -16,26 +18,6 @@ HEADER = """
    query lwork = -1 is harmless but returns nothing: the descriptions name the least sizes. */
 Module lapack;
 Library "libopenblas.so.0";"""
-
-MIN, MAX = "min(m, n)", "max(m, n)"
-INFO = "OUT int *info"
-A = matrix("INOUT", "a", "n", "n", "lda")
-A_IN = matrix("IN", "a", "n", "n", "lda")
-A_MN = matrix("INOUT", "a", "m", "n", "lda")
-B = matrix("INOUT", "b", "n", "nrhs", "ldb")
-SQUARE = [dict(n=7, nrhs=3, lda=9, ldb=8), dict(n=4, nrhs=1, lda=4, ldb=4)]
-TALL, WIDE = dict(m=8, n=5, lda=9), dict(m=4, n=6, lda=4)
-UPLO = [dict(case, uplo=uplo) for case in SQUARE for uplo in "UL"]
-
-
-def only(cases, *names):
-    """The cases with only these scalars."""
-    return [{name: case[name] for name in names} for case in cases]
-
-
-def work(name="work", size="lwork", element="{T}"):
-    """Work space of a stated size."""
-    return f"WORK {element} {name}[max(1, {size})]"
 
 
 def routines():
@@ -48,6 +30,10 @@ def routines():
     yield from singular_values()
     yield from symmetric_eigenvalues()
     yield from general_eigenvalues()
+    yield from lapack_systems.routines()
+    yield from lapack_factors.routines()
+    yield from lapack_spectra.routines()
+    yield from lapack_schur.routines()
 
 
 def general():

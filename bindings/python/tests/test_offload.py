@@ -1,5 +1,6 @@
 """`farcall.offload`: NumPy and SciPy from their packages, with their LAPACK at a server."""
 
+import json
 import os
 import subprocess
 import sys
@@ -61,6 +62,43 @@ assert np.allclose(a @ scipy.linalg.lu_solve(factors, np.ones(50)), 1)
     assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
     assert remote(ran)["dgetrf"] == 1
     assert remote(ran)["dgetrs"] == 1
+
+
+REPORT = """
+import threadpoolctl
+import numpy as np
+assert np.allclose(np.linalg.solve(np.eye(3), np.ones(3)), 1)
+entries = [one for one in threadpoolctl.threadpool_info() if one["internal_api"] == "farcall"]
+(entry,) = entries
+print(entry["user_api"], entry["num_threads"], entry["server"])
+with threadpoolctl.threadpool_limits(1, user_api="blas"):
+    assert np.allclose(np.linalg.solve(np.eye(3), np.ones(3)), 1)
+"""
+
+
+def test_threadpoolctl_reports_the_server(library_server):
+    pytest.importorskip("threadpoolctl")
+    status = json.loads(
+        subprocess.check_output([FARCALL, "status", "--json", library_server.address], text=True)
+    )
+    expected = f"blas {status['pes']} {library_server.address}\n"
+    variables = {"FARCALL_OFFLOAD_DROPIN": dropin(), "FARCALL_SERVER": library_server.address}
+    enabled = "import farcall.offload\nfarcall.offload.enable(always=True)\n"
+    ran = script(enabled + REPORT, **variables)
+    assert (ran.returncode, ran.stdout) == (0, expected), ran.stderr
+    words = [FARCALL, "offload", "--always", "--library", dropin()]
+    words += ["--server", library_server.address, "--", sys.executable, "-c"]
+    words.append("import farcall.offload\n" + REPORT)
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert (ran.returncode, ran.stdout) == (0, expected), ran.stderr
+
+
+def test_threadpoolctl_reports_no_threads_without_a_server():
+    pytest.importorskip("threadpoolctl")
+    variables = {"FARCALL_OFFLOAD_DROPIN": dropin(), "FARCALL_SERVER": "farcall://127.0.0.1:1"}
+    enabled = "import farcall.offload\nfarcall.offload.enable(always=True)\n"
+    ran = script(enabled + REPORT, **variables)
+    assert (ran.returncode, ran.stdout) == (0, "blas None farcall://127.0.0.1:1\n"), ran.stderr
 
 
 def test_it_must_come_before_numpy():

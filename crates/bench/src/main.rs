@@ -9,6 +9,7 @@ mod flow;
 mod gang;
 mod grid;
 mod load;
+mod offload;
 mod papers;
 mod program;
 mod raw;
@@ -54,6 +55,7 @@ enum Command {
     Reservation(reservation::Arguments),
     Twin(twin::Arguments),
     Reach(reach::Arguments),
+    Offload(offload::Arguments),
     #[command(hide = true)]
     Element(gang::element::Arguments),
 }
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Command::Reservation(arguments) => reservation::run(&arguments),
         Command::Twin(arguments) => twin::run(&arguments),
         Command::Reach(arguments) => reach::run(&arguments),
+        Command::Offload(arguments) => offload::run(&arguments),
         Command::Element(arguments) => gang::element::run(&arguments),
     };
     match result {

@@ -106,7 +106,7 @@ pub use playback::{Load, Playback};
 pub use progress::Progress;
 pub use remote::{
     DurableCall, DurableStatus, Handle, HandleStatus, Object, ObjectStatus, RELAY_READY,
-    SharedMemory, SubmittedCall,
+    SharedMemory, SubmittedCall, close_inherited,
 };
 pub use reservation::{Reservation, ReservationName, ReservationSpec};
 pub use server::Server;

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 
 /// The period of a quota in microseconds. It is short compared with a call.
 const PERIOD: f64 = 20_000.0;
+/// The greatest weights of a group, of either version.
+const MOST_SHARES: u32 = 262_144;
+const MOST_WEIGHT: u32 = 10_000;
 /// How long to wait until killed processes are gone.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -28,7 +31,8 @@ enum Controller {
 }
 
 impl Quota {
-    /// Creates a group with this many processors; 0.5 is half of one.
+    /// Creates a group with this many processors; 0.5 is half of one. Beside other work on the
+    /// machine, the kernel serves the group first.
     ///
     /// # Errors
     /// Returns the reason if the machine has no usable `cpu` controller.
@@ -47,8 +51,10 @@ impl Quota {
         let write = |name: &str, text: String| fs::write(folder.join(name), text);
         match controller {
             Controller::One(_) => write("cpu.cfs_period_us", period.to_string())
-                .and_then(|()| write("cpu.cfs_quota_us", part.to_string())),
-            Controller::Two(_) => write("cpu.max", format!("{part} {period}")),
+                .and_then(|()| write("cpu.cfs_quota_us", part.to_string()))
+                .and_then(|()| write("cpu.shares", MOST_SHARES.to_string())),
+            Controller::Two(_) => write("cpu.max", format!("{part} {period}"))
+                .and_then(|()| write("cpu.weight", MOST_WEIGHT.to_string())),
         }
         .map_err(refused)?;
         Ok(quota)

@@ -2,7 +2,8 @@
 //!
 //! A function is in the library if a server may compute it and if it can pay: its interface states
 //! its operations, says that a call may run twice, and has only scalars and arrays of numbers.
-//! Functions with few operations for each element, such as BLAS 1 and 2, never pay and stay out.
+//! Functions with few operations for each element, such as BLAS 1 and 2, never pay and stay out,
+//! unless the library is made to test interfaces.
 
 mod cblas;
 mod cost;
@@ -13,7 +14,7 @@ use farcall_idl::{Body, Convention, Document, Interface, Param, Scalar, Type};
 use std::fmt::Write;
 
 /// Operations for each array element, below which a function never pays on any link.
-const LEAST_INTENSITY: f64 = 32.0;
+pub const LEAST_INTENSITY: f64 = 32.0;
 /// The size of the problem for which the intensity is computed.
 const TYPICAL_SIZE: i64 = 1000;
 
@@ -28,13 +29,14 @@ pub struct Text {
     pub left_out: Vec<(String, String)>,
 }
 
-/// Writes the library of all functions in these files that can pay.
-pub fn text<'d>(documents: impl IntoIterator<Item = &'d Document>) -> Text {
+/// Writes the library of all functions in these files that have at least so many operations for
+/// each array element: [`LEAST_INTENSITY`] for those that can pay, 0 for all.
+pub fn text<'d>(documents: impl IntoIterator<Item = &'d Document>, least_intensity: f64) -> Text {
     let (mut covered, mut left_out) = (Vec::new(), Vec::new());
     let mut writer = entry::Writer::default();
     for interface in documents.into_iter().flat_map(Document::functions) {
         let name = interface.qualified_name().into_owned();
-        match suits(interface).and_then(|()| writer.add(interface)) {
+        match suits(interface, least_intensity).and_then(|()| writer.add(interface)) {
             Ok(()) => covered.push(name),
             Err(reason) => left_out.push((name, reason)),
         }
@@ -47,7 +49,7 @@ pub fn text<'d>(documents: impl IntoIterator<Item = &'d Document>) -> Text {
 }
 
 /// Whether a drop-in library may have the function, or why it may not.
-fn suits(interface: &Interface) -> Result<(), String> {
+fn suits(interface: &Interface, least_intensity: f64) -> Result<(), String> {
     let refuse = |reason: &str| Err(reason.to_string());
     let Body::Calls {
         convention,
@@ -70,7 +72,7 @@ fn suits(interface: &Interface) -> Result<(), String> {
         return refuse("it calls back");
     }
     if arguments(interface).is_none() {
-        return refuse("Calls passes constants");
+        return refuse("Calls passes constants that a call cannot be compared with");
     }
     if !interface.params.iter().all(is_number) {
         return refuse("it has texts or files");
@@ -83,7 +85,7 @@ fn suits(interface: &Interface) -> Result<(), String> {
     }
     match intensity(interface) {
         None => refuse("it states no CalcOrder"),
-        Some(intensity) if intensity < LEAST_INTENSITY => {
+        Some(intensity) if intensity < least_intensity => {
             Err(format!("{intensity:.1} operations an element never pay"))
         }
         Some(_) => Ok(()),

@@ -7,7 +7,7 @@ use crate::store::{Access, Placed, Store};
 use farcall_client::{
     Argument, ArrayForm, Error, Estimate, Fault, Function, LaidOut, Options, Outcome, Server,
 };
-use farcall_idl::{ArrayLayout, Mode, Order, Scalar, Type};
+use farcall_idl::{ArrayLayout, Body, Convention, Interface, Mode, Order, Passed, Scalar, Type};
 use std::sync::mpsc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -102,7 +102,7 @@ pub(crate) fn function(server: &Server, routine: &Routine) -> Result<Option<Func
     let interface = &routine.interface;
     let suits = |function: &Function| {
         let served = function.interface();
-        served.params == interface.params && served.body == interface.body
+        served.params == interface.params && called(served) == called(interface)
     };
     for name in [&*interface.qualified_name(), &interface.name] {
         match server.function(name) {
@@ -112,6 +112,22 @@ pub(crate) fn function(server: &Server, routine: &Routine) -> Result<Option<Func
         }
     }
     Ok(None)
+}
+
+/// How an interface calls its function: what a description by the server has of it. The constants
+/// that the library passes are not a part of descriptions.
+fn called(interface: &Interface) -> Option<(Convention, &str, Vec<usize>, Option<usize>)> {
+    let Body::Calls {
+        convention,
+        function,
+        args,
+        returns,
+    } = &interface.body
+    else {
+        return None;
+    };
+    let params = args.iter().filter_map(Passed::param).collect();
+    Some((*convention, function, params, *returns))
 }
 
 /// The arrays of one call in the memory of the program.

@@ -1,7 +1,9 @@
 //! A function of a drop-in library as its interface describes it. This module reads the arguments
 //! of a call, which come as one address each in the order of the function. It reads only scalars.
 
-use farcall_idl::{Body, Convention, Interface, Mode, Op, Passed, Scalar, Type, parse_interface};
+use farcall_idl::{
+    Body, Constant, Convention, Interface, Mode, Op, Passed, Scalar, Type, parse_interface,
+};
 use std::ffi::c_void;
 
 /// A function.
@@ -10,8 +12,7 @@ pub(crate) struct Routine {
     pub(crate) interface: Interface,
     /// Name of the function, such as `dgesv`.
     pub(crate) name: String,
-    /// The parameter of each argument.
-    arguments: Vec<usize>,
+    arguments: Vec<Role>,
     /// Work arrays with the scalars that tell their lengths, as `work` and `lwork`.
     pub(crate) lengths: Vec<(usize, usize)>,
     pub(crate) has_work: bool,
@@ -37,13 +38,44 @@ pub(crate) enum NotSent {
     Argument,
 }
 
-/// The parameters that a function is called with, in order. `None` if it has no symbol, or if
-/// `Calls` passes constants.
-pub(crate) fn arguments(interface: &Interface) -> Option<Vec<usize>> {
-    match &interface.body {
-        Body::Calls { args, .. } => args.iter().map(Passed::param).collect(),
-        _ => None,
+/// What an interface says of one argument of the function.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Role {
+    Param(usize),
+    /// The server passes this letter. A call with another one stays here.
+    Letter(u8),
+    /// The server passes nothing. Fortran 77 has no null pointers, so this is an argument that the
+    /// routine does not use in such a call.
+    Unused,
+}
+
+impl Role {
+    /// The parameter, if it is one.
+    pub(crate) fn param(self) -> Option<usize> {
+        match self {
+            Role::Param(param) => Some(param),
+            _ => None,
+        }
     }
+}
+
+/// The arguments of a function, in order. `None` if it has no symbol, or if `Calls` passes
+/// constants that a call cannot be compared with.
+pub(crate) fn arguments(interface: &Interface) -> Option<Vec<Role>> {
+    let Body::Calls {
+        args, convention, ..
+    } = &interface.body
+    else {
+        return None;
+    };
+    let is_fortran = *convention == Convention::Fortran;
+    let argument = |passed: &Passed| match passed {
+        Passed::Param(param) => Some(Role::Param(*param)),
+        Passed::Constant(Constant::Character(letter)) if is_fortran => Some(Role::Letter(*letter)),
+        Passed::Constant(Constant::Null) if is_fortran => Some(Role::Unused),
+        Passed::Constant(_) => None,
+    };
+    args.iter().map(argument).collect()
 }
 
 impl Routine {
@@ -114,9 +146,21 @@ impl Routine {
         integer: u32,
     ) -> Result<Given, NotSent> {
         let mut addresses = vec![std::ptr::null_mut(); self.interface.params.len()];
-        for (index, &param) in self.arguments.iter().enumerate() {
+        for (index, argument) in self.arguments.iter().enumerate() {
             // SAFETY: the caller's promise.
-            addresses[param] = unsafe { *arguments.add(index) }.cast::<u8>();
+            let address = unsafe { *arguments.add(index) }.cast::<u8>();
+            match *argument {
+                Role::Param(param) => addresses[param] = address,
+                Role::Unused => {}
+                Role::Letter(_) if address.is_null() => return Err(NotSent::Argument),
+                // SAFETY: the caller's promise.
+                Role::Letter(letter)
+                    if !letter.eq_ignore_ascii_case(&unsafe { address.read() }) =>
+                {
+                    return Err(NotSent::Argument);
+                }
+                Role::Letter(_) => {}
+            }
         }
         let mut scalars = Vec::with_capacity(addresses.len());
         for (param, &address) in self.interface.params.iter().zip(&addresses) {
@@ -127,11 +171,24 @@ impl Routine {
                 true => Some(unsafe { self.scalar(param.ty, address, integer) }?),
             });
         }
+        if self.may_have_less_memory(&scalars) {
+            return Err(NotSent::Argument);
+        }
         let is_query = |&(_, length): &(usize, usize)| scalars[length] == Some(Scalar::Int(-1));
         match self.lengths.iter().any(is_query) {
             true => Err(NotSent::Query),
             false => Ok(Given { addresses, scalars }),
         }
+    }
+
+    /// Whether the program may have less memory than the interface declares: LAPACK asks for as
+    /// many columns as eigenvalues are found, if they are selected by value.
+    fn may_have_less_memory(&self, scalars: &[Option<Scalar>]) -> bool {
+        let params = &self.interface.params;
+        let range = params.iter().position(|param| param.name == "range");
+        let letter = range.and_then(|range| scalars[range].as_ref());
+        letter == Some(&Scalar::Int(i64::from(b'V')))
+            && self.interface.module.as_deref() == Some("lapack")
     }
 
     /// The value of a scalar.

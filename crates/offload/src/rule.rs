@@ -6,8 +6,11 @@ const MARGIN: f64 = 0.8;
 /// Operations per second of a processor core of which nothing is known: more than most cores
 /// reach, so that a call goes only if it would pay even then.
 const UNKNOWN_CORE: f64 = 4e10;
-/// A server that has never run a function counts as this many times as fast. A first call tells.
+/// A server elsewhere that has never run a function counts as this many times as fast. A first call
+/// tells.
 const UNKNOWN_SERVER: f64 = 2.0;
+/// The part of the time of local calls that another trial of the server may lose.
+const TRIAL: f64 = 0.02;
 /// Bytes per second of a link over which nothing has travelled yet.
 const UNKNOWN_LINK: f64 = 1e8;
 /// The part of an older speed that remains when a new one arrives.
@@ -63,6 +66,8 @@ pub struct Demand {
 /// nobody knows yet is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Promise {
+    /// Whether the server is on this host. It has no faster processors then.
+    pub is_here: bool,
     /// Time of a call without data and without computation.
     pub latency: f64,
     /// Wait for a free worker.
@@ -83,7 +88,11 @@ pub fn here(operations: f64, speed: &Speed, cores: usize) -> f64 {
 
 /// Predicted seconds of a call at the server. `here` is the prediction for this process.
 pub fn there(demand: &Demand, promise: &Promise, here: f64) -> f64 {
-    let computation = promise.computation.unwrap_or(here / UNKNOWN_SERVER);
+    let unknown = match promise.is_here {
+        true => here,
+        false => here / UNKNOWN_SERVER,
+    };
+    let computation = promise.computation.unwrap_or(unknown);
     let up = demand.sent / promise.up.unwrap_or(UNKNOWN_LINK);
     let down = demand.returned / promise.down.unwrap_or(UNKNOWN_LINK);
     promise.latency + promise.wait + up + computation + down
@@ -92,6 +101,41 @@ pub fn there(demand: &Demand, promise: &Promise, here: f64) -> f64 {
 /// Whether the call goes to the server.
 pub fn pays(here: f64, there: f64) -> bool {
     there < MARGIN * here
+}
+
+/// Trials of one function at a server that has been slow. It may have been busy, or have started
+/// its worker, so that one bad call must not keep all later ones here.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Trials {
+    /// Seconds of local calls since the last trial.
+    here: f64,
+}
+
+impl Trials {
+    /// A local call has taken so long.
+    pub fn computed_here(&mut self, seconds: f64) {
+        self.here += seconds;
+    }
+
+    /// Whether a call goes: if it pays, or if it would pay at an idle server and the time that it
+    /// loses by the server's estimate is a small part of the time of the local calls before it.
+    pub fn goes(&mut self, demand: &Demand, promise: &Promise, here: f64) -> bool {
+        let expected = there(demand, promise, here);
+        if pays(here, expected) {
+            return true;
+        }
+        let idle = Promise {
+            computation: None,
+            wait: 0.0,
+            ..*promise
+        };
+        let is_worth = expected - here <= TRIAL * self.here && promise.computation.is_some();
+        let is_trial = is_worth && pays(here, there(demand, &idle, here));
+        if is_trial {
+            self.here = 0.0;
+        }
+        is_trial
+    }
 }
 
 /// A place at the server costs up to this many round trips more than sending the array.
@@ -147,6 +191,7 @@ mod tests {
 
     /// A 1 Gbit/s line.
     const LINE: Promise = Promise {
+        is_here: false,
         latency: 2e-4,
         wait: 0.0,
         computation: None,
@@ -222,6 +267,41 @@ mod tests {
             ..LINE
         };
         assert!(pays(here, there(&dsyevd(1500.0), &near, here)));
+    }
+
+    #[test]
+    fn an_unknown_server_on_this_host_is_not_tried() {
+        let here = here(1.8e10, &speed(1.8e10, 1e10), 1);
+        let same = Promise {
+            is_here: true,
+            up: Some(1e10),
+            down: Some(1e10),
+            ..LINE
+        };
+        assert!(!pays(here, there(&dsyevd(1500.0), &same, here)));
+    }
+
+    #[test]
+    fn a_server_that_was_slow_once_is_tried_again_at_small_cost() {
+        let demand = dsyevd(1500.0);
+        let here = here(demand.operations, &speed(demand.operations, 1e10), 1);
+        // Half as fast as this process, because something else ran there.
+        let slow = Promise {
+            computation: Some(2.0 * here),
+            ..LINE
+        };
+        let mut trials = Trials::default();
+        let calls = (1..1000).find(|_| {
+            trials.computed_here(here);
+            trials.goes(&demand, &slow, here)
+        });
+        // A trial loses the time of a call and a transfer: 1.18 calls of 2 %.
+        assert_eq!(calls, Some(60));
+        assert!(!trials.goes(&demand, &slow, here), "the next trial waits");
+        // Transfers alone take longer than a product: no idle server would help.
+        let mut trials = Trials::default();
+        trials.computed_here(1e9);
+        assert!(!trials.goes(&dgemm(1500.0), &slow, 0.1));
     }
 
     #[test]

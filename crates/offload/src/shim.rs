@@ -10,7 +10,7 @@ use crate::explain;
 use crate::real;
 use crate::remote::{self, Arrays, Remote, Written};
 use crate::routine::{Given, NotSent, Routine};
-use crate::rule::{self, Demand, Promise, Speed};
+use crate::rule::{self, Demand, Promise, Speed, Trials};
 use crate::settings::{Mode, Settings};
 use crate::statistics::{Counts, Statistics};
 use crate::verify;
@@ -70,6 +70,9 @@ struct Process {
 struct Known {
     routine: Routine,
     here: Mutex<Speed>,
+    trials: Mutex<Trials>,
+    /// Whether the server is on this host.
+    is_here: OnceLock<bool>,
     /// The function of the server; `None` inside if it has none.
     there: Mutex<Option<Option<Arc<Estimator>>>>,
     counts: Mutex<Counts>,
@@ -191,9 +194,13 @@ fn module(interface: &str) -> &str {
     named.map_or("", |(module, _)| module)
 }
 
-/// In a forked child.
+/// In a forked child. The connection belongs to the parent, and would stay open after the parent's
+/// end if the child kept it.
 unsafe extern "C" fn forget() {
     PROCESS.store(ptr::null_mut(), Ordering::Release);
+    // SAFETY: all servers and functions of the parent were in its `Process`, which is never used or
+    // dropped again.
+    unsafe { farcall_client::close_inherited() };
 }
 
 /// The real function of a routine. Without one, the program ends as with any missing symbol.
@@ -290,6 +297,7 @@ unsafe extern "C" fn farcall_offload_watched(watch: *mut Watch) {
         let seconds = watch.start.elapsed().as_secs_f64();
         let known = &watch.known;
         lock(&known.here).learn(watch.operations, seconds);
+        lock(&known.trials).computed_here(seconds);
         let differences = watch.remote.iter().map(|written| {
             // SAFETY: the caller's promise.
             let here = unsafe { written.now() };
@@ -304,6 +312,31 @@ unsafe extern "C" fn farcall_offload_watched(watch: *mut Watch) {
         };
     };
     let _ = catch_unwind(AssertUnwindSafe(learn));
+}
+
+/// Writes the status of the server as JSON, and returns its bytes. 0 if no server answers, if
+/// nothing goes to one, or if there is no room.
+///
+/// # Safety
+/// `text` has `room` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn farcall_offload_status(text: *mut u8, room: usize) -> usize {
+    let status = || {
+        let process = process();
+        let server = match process.settings.mode {
+            Mode::Off => None,
+            Mode::Auto | Mode::Always => process.remote.server(),
+        };
+        let status = server?.status();
+        process.remote.ended(&status);
+        status.ok().filter(|status| status.len() <= room)
+    };
+    let Ok(Some(status)) = catch_unwind(status) else {
+        return 0;
+    };
+    // SAFETY: the caller's promise, and the text fits.
+    unsafe { text.copy_from_nonoverlapping(status.as_ptr(), status.len()) };
+    status.len()
 }
 
 /// A call that goes to the server.
@@ -336,6 +369,8 @@ impl Process {
             Some(Arc::new(Known {
                 routine: Routine::read(text.to_str().ok()?)?,
                 here: Mutex::default(),
+                trials: Mutex::default(),
+                is_here: OnceLock::new(),
                 there: Mutex::default(),
                 counts: Mutex::default(),
             }))
@@ -388,7 +423,7 @@ impl Process {
             false => None,
         };
         if let (Mode::Auto, Some(estimate)) = (self.settings.mode, &estimate)
-            && !pays(operations, estimate, here)
+            && !known.goes(&estimator, operations, estimate, here)
         {
             return known.local();
         }
@@ -493,24 +528,29 @@ impl Process {
     }
 }
 
-/// Whether the server's estimate is shorter than the time here.
-fn pays(operations: f64, estimate: &Estimate, here: f64) -> bool {
-    let demand = Demand {
-        operations,
-        sent: estimate.sent_bytes as f64,
-        returned: estimate.returned_bytes as f64,
-    };
-    let promise = Promise {
-        latency: estimate.latency,
-        wait: estimate.wait,
-        computation: estimate.exec,
-        up: estimate.rates.0,
-        down: estimate.rates.1,
-    };
-    rule::pays(here, rule::there(&demand, &promise, here))
-}
-
 impl Known {
+    /// Whether the call ends sooner at the server, or is worth a trial.
+    fn goes(&self, estimator: &Estimator, operations: f64, estimate: &Estimate, here: f64) -> bool {
+        let server = estimator.function().server();
+        let demand = Demand {
+            operations,
+            sent: estimate.sent_bytes as f64,
+            returned: estimate.returned_bytes as f64,
+        };
+        let promise = Promise {
+            is_here: *self
+                .is_here
+                .get_or_init(|| !server.is_metaserver() && server.shares_memory().unwrap_or(false)),
+            latency: estimate.latency,
+            wait: estimate.wait,
+            computation: estimate.exec,
+            up: estimate.rates.0,
+            down: estimate.rates.1,
+        };
+        let mut trials = lock(&self.trials);
+        trials.goes(&demand, &promise, here)
+    }
+
     fn local(&self) -> Taken {
         lock(&self.counts).local += 1;
         Taken::Watched(Vec::new())

@@ -11,8 +11,6 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
 from ._errors import ConnectionError as LostError
 from ._errors import Error, LibraryError, UnknownFunction
 from ._group import Cost, next_group, share
@@ -232,6 +230,10 @@ class _Block:
     """A large part of the arguments of a task."""
 
     def __init__(self, view: memoryview) -> None:
+        # NumPy binds its LAPACK when it is imported, which must not be before
+        # `farcall.offload.enable`.
+        import numpy as np  # noqa: PLC0415
+
         self.data = np.frombuffer(view, np.uint8).copy()
         self.digest = hashlib.blake2b(self.data.data, digest_size=20).digest()
 
@@ -325,6 +327,9 @@ class _Call:
 
 
 def _arguments(tasks: bytes, blocks: list[Handle]) -> dict[str, Any]:
+    # As above.
+    import numpy as np  # noqa: PLC0415
+
     data = np.frombuffer(tasks, np.uint8)
     nothing = np.empty(0, np.uint8)
     arguments: dict[str, Any] = {"size": data.size, "tasks": data}

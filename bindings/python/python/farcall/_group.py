@@ -4,8 +4,6 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self
 
-import numpy as np
-
 from ._native import Interface, Parameter
 
 # A group computes at least this long, so that it also covers the hand-over of a call.
@@ -109,6 +107,9 @@ class Stack:
 
     def join(self, entries: list[Mapping[str, Any]]) -> dict[str, Any]:
         """The arguments of a call with these entries."""
+        # `farcall.offload.enable` must come before NumPy is imported.
+        import numpy as np  # noqa: PLC0415
+
         if any(entry.keys() != entries[0].keys() for entry in entries):
             raise ValueError("the entries of a map with groups must have the same arguments")
         arguments: dict[str, Any] = {
@@ -119,6 +120,9 @@ class Stack:
 
     def split(self, result: Any, count: int) -> list[Any]:
         """The result of each entry of a call."""
+        # `farcall.offload.enable` must come before NumPy is imported.
+        import numpy as np  # noqa: PLC0415
+
         if result is None:
             return [None] * count
         values = [

@@ -7,14 +7,19 @@ import numpy as np
 x = np.linalg.solve(a, b)  # at the server, if it ends sooner there
 
 `farcall offload -- python3 script.py` does the same for a script that stays as it is.
+
+threadpoolctl reports the server beside the libraries of the process, after `enable`, or after this
+module is imported in a program that `farcall offload` started.
 """
 
 import ctypes
 import importlib.metadata
+import json
 import os
 import pathlib
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 from ._errors import Error
 
@@ -73,6 +78,7 @@ def enable(
             if value is not None:
                 os.environ[name] = value
         raise Error(f"farcall.offload.enable: {error}") from error
+    _register()
 
 
 def _library() -> pathlib.Path:
@@ -91,3 +97,51 @@ def _library() -> pathlib.Path:
         f"farcall.offload.enable: this installation has no {_LIBRARY}; make one with `farcall "
         "offload build` and name it in FARCALL_OFFLOAD_DROPIN"
     )
+
+
+def _register() -> None:
+    """Tells threadpoolctl, if it is installed, how to ask the library about its server."""
+    try:
+        import threadpoolctl  # noqa: PLC0415
+    except ImportError:
+        return
+
+    class Controller(threadpoolctl.LibController):  # type: ignore[misc]
+        """The server that computes the calls of this process."""
+
+        user_api = "blas"
+        internal_api = "farcall"
+        filename_prefixes = ("libfarcall_offload",)
+        check_symbols = ("farcall_offload_status",)
+
+        def set_additional_attributes(self) -> None:
+            self.server = os.environ.get("FARCALL_SERVER")
+
+        def get_num_threads(self) -> int | None:
+            """The processor elements of the server, or of all servers behind a metaserver."""
+            status = self._status()
+            servers = status.get("servers", [status])
+            elements = [server.get("pes") for server in servers]
+            return sum(filter(None, elements)) or None
+
+        def set_num_threads(self, num_threads: int) -> None:
+            """The server decides how many processor elements a call gets."""
+
+        def get_version(self) -> str | None:
+            try:
+                return importlib.metadata.version("farcall")
+            except importlib.metadata.PackageNotFoundError:
+                return None
+
+        def _status(self) -> dict[str, Any]:
+            text = ctypes.create_string_buffer(1 << 20)
+            ask = self.dynlib.farcall_offload_status
+            ask.argtypes, ask.restype = (ctypes.c_void_p, ctypes.c_size_t), ctypes.c_size_t
+            length = ask(text, len(text))
+            return dict(json.loads(text.raw[:length])) if length else {}
+
+    threadpoolctl.register(Controller)
+
+
+if "libfarcall_" in os.environ.get("LD_PRELOAD", ""):
+    _register()

@@ -14,7 +14,15 @@ const PERIOD: Duration = Duration::from_millis(50);
 pub(crate) struct Machine {
     over: Arc<AtomicBool>,
     looker: JoinHandle<(f64, u32)>,
-    before: (u64, u64),
+    before: Ticks,
+}
+
+/// Time of all cores since the machine started, in ticks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ticks {
+    busy: u64,
+    stolen: u64,
+    all: u64,
 }
 
 /// The use of the machine during a measurement.
@@ -22,6 +30,8 @@ pub(crate) struct Machine {
 pub(crate) struct Use {
     /// Share of the time of all cores in which they were not idle, in percent.
     pub(crate) cpu_percent: f64,
+    /// Share of that time that the host of a virtual machine took for others, in percent.
+    pub(crate) stolen_percent: f64,
     /// Mean number of threads that were running or ready to run.
     pub(crate) load: f64,
 }
@@ -48,16 +58,15 @@ impl Machine {
     }
 
     pub(crate) fn end(self) -> Use {
-        let (busy, all) = cpu_time().unwrap_or_default();
+        let now = cpu_time().unwrap_or_default();
         self.over.store(true, Ordering::Relaxed);
         self.looker.thread().unpark();
         let (sum, count) = self.looker.join().unwrap_or_default();
-        let (busy, all) = (
-            busy.saturating_sub(self.before.0),
-            all.saturating_sub(self.before.1),
-        );
+        let all = now.all.saturating_sub(self.before.all).max(1) as f64;
+        let percent = |now: u64, before: u64| 100.0 * now.saturating_sub(before) as f64 / all;
         Use {
-            cpu_percent: 100.0 * busy as f64 / all.max(1) as f64,
+            cpu_percent: percent(now.busy, self.before.busy),
+            stolen_percent: percent(now.stolen, self.before.stolen),
             load: sum / f64::from(count.max(1)),
         }
     }
@@ -74,8 +83,7 @@ fn running() -> Option<f64> {
         .ok()
 }
 
-/// Ticks in which cores were not idle, and all ticks.
-fn cpu_time() -> Option<(u64, u64)> {
+fn cpu_time() -> Option<Ticks> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let ticks: Vec<u64> = text
         .lines()
@@ -86,6 +94,11 @@ fn cpu_time() -> Option<(u64, u64)> {
         .map_while(|word| word.parse().ok())
         .collect();
     let all = ticks.iter().sum::<u64>();
-    // The fourth and fifth fields are idle time, and idle time that waits for a disk.
-    Some((all - ticks.get(3)? - ticks.get(4)?, all))
+    // The fourth and fifth fields are idle time, and idle time that waits for a disk; the eighth is
+    // stolen time.
+    Some(Ticks {
+        busy: all - ticks.get(3)? - ticks.get(4)?,
+        stolen: ticks.get(7).copied().unwrap_or(0),
+        all,
+    })
 }

@@ -2,6 +2,7 @@
 //!
 //! A socket never blocks; only [`wait`] does.
 
+use super::inherited;
 use crate::address::Address;
 use crate::options::Options;
 use crate::remote::tunnel::Tunnel;
@@ -16,7 +17,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -40,7 +41,7 @@ impl Socket {
         options: &Options,
     ) -> io::Result<Socket> {
         let timeout = options.connect_timeout;
-        Ok(match address {
+        let socket = match address {
             Address::Tcp { host, port } => Socket::Tcp(connect_tcp(host, *port, way, timeout)?),
             Address::Tls { host, port } => {
                 let trust = options.credentials.trust().map_err(io::Error::other)?;
@@ -59,13 +60,20 @@ impl Socket {
                 let (stream, tunnel) = Tunnel::open(there, timeout, give_up)?;
                 Socket::Ssh(stream, tunnel)
             }
-        })
+        };
+        Ok(inherited::opened(socket))
     }
 
     /// Connects to an abstract Unix socket.
     pub(crate) fn connect_local(name: &str, timeout: Duration) -> io::Result<Socket> {
         let name = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
-        Ok(Socket::Unix(connect_unix(&name, timeout)?))
+        let stream = connect_unix(&name, timeout)?;
+        Ok(inherited::opened(Socket::Unix(stream)))
+    }
+
+    /// The number of its descriptor.
+    pub(super) fn number(&self) -> RawFd {
+        self.fd().as_raw_fd()
     }
 
     /// Whether descriptors can be passed on it.
@@ -193,6 +201,12 @@ impl Socket {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let peeked = recv(self.fd(), std::slice::from_mut(&mut byte), flags);
         !matches!(peeked, Err(Errno::WOULDBLOCK))
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        inherited::closes(self.number());
     }
 }
 

@@ -65,20 +65,29 @@ fn scalars(interface: &Interface, case: &Value) -> Vec<Option<Scalar>> {
     interface.params.iter().map(value).collect()
 }
 
-/// Fills the arrays with numbers in [-1, 1). Matrices `a` get a dominant diagonal, so that systems
-/// can be solved. Integers count from 1, so that they are valid pivots.
+/// Fills the arrays with numbers in [-1, 1). Matrices get a dominant diagonal, so that systems can be
+/// solved. Integers count from 1, so that they are valid pivots.
 fn fill(interface: &Interface, layout: &farcall_idl::Layout, buffer: &mut [u8]) {
     let mut random = SplitMix64::new(1);
     let mut random = || 2.0 * random.unit() - 1.0;
     for array in layout.arrays.iter().filter(|array| array.mode.is_sent()) {
         let size = array.element_bytes as usize;
         let leading = array.axes.last().unwrap().size as usize;
-        let matrix = array.axes.len() == 2 && interface.params[array.param].name == "a";
+        let name = interface.params[array.param].name.as_str();
+        let is_heavy = |index: usize| match (name, array.axes.len()) {
+            ("a" | "b" | "af" | "t", 2) => index / leading == index % leading,
+            // The diagonal of a band matrix, if it is the first row.
+            ("ab", 2) => index.is_multiple_of(leading),
+            ("d", 1) => true,
+            _ => false,
+        };
         let target = &mut buffer[array.offset as usize..][..array.bytes as usize];
         for (index, element) in target.chunks_exact_mut(size).enumerate() {
-            let diagonal = matrix && index / leading == index % leading;
-            let (re, im) = (random() + if diagonal { 20.0 } else { 0.0 }, random());
+            let (re, im) = (random() + 20.0 * f64::from(is_heavy(index)), random());
+            // The triangle of a pair has a real diagonal.
+            let im = if name == "p" { 0.0 } else { im };
             match array.element {
+                Type::Char => element[0] = b'N',
                 Type::Int => element.copy_from_slice(&(index as i32 + 1).to_ne_bytes()),
                 Type::Float => element.copy_from_slice(&(re as f32).to_ne_bytes()),
                 Type::Double => element.copy_from_slice(&re.to_ne_bytes()),

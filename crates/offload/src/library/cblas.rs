@@ -89,7 +89,7 @@ pub(super) fn add(
         parts
             .params
             .push(("int order".to_string(), "order".to_string()));
-        for &index in &args {
+        for index in args.iter().filter_map(|argument| argument.param()) {
             parts.add(rule, &interface.params[index], form.integer);
         }
         let mut sizes = String::new();

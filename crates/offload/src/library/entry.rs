@@ -4,7 +4,7 @@
 use super::cblas;
 use super::cost;
 use super::literal;
-use crate::routine::arguments;
+use crate::routine::{Role, arguments};
 use farcall_idl::{Body, Convention, Interface, Type};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -42,6 +42,9 @@ pub(super) struct Writer {
     interfaces: String,
     /// The function that has each symbol.
     symbols: BTreeMap<String, String>,
+    /// The text of each function for large calls, and its number. Symbols with the same parameters
+    /// share it.
+    large: BTreeMap<String, usize>,
 }
 
 /// An entry point: its symbol, its declared parameters, and what it does with them.
@@ -106,15 +109,20 @@ impl Writer {
         (cost, used): (&str, &BTreeSet<usize>),
     ) {
         let args = arguments(interface).unwrap_or_default();
-        let name = |index: &usize| format!("p_{}", interface.params[*index].name);
-        let mut params: Vec<(String, String)> = args
+        let name = |(place, argument): (usize, &Role)| match argument.param() {
+            Some(param) => format!("p_{}", interface.params[param].name),
+            None => format!("constant_{place}"),
+        };
+        let names: Vec<String> = args.iter().enumerate().map(name).collect();
+        let mut params: Vec<(String, String)> = names
             .iter()
-            .map(|index| (format!("A {}", name(index)), name(index)))
+            .map(|name| (format!("A {name}"), name.clone()))
             .collect();
         // The hidden lengths of characters are passed on and not read: callers in C pass none.
-        let is_text = |index: &&usize| {
-            let param = &interface.params[**index];
-            param.ty == Type::Char
+        let is_text = |argument: &&Role| match argument {
+            Role::Param(param) => interface.params[*param].ty == Type::Char,
+            Role::Letter(_) => true,
+            Role::Unused => false,
         };
         for (count, _) in args.iter().filter(is_text).enumerate() {
             params.push((format!("L h{count}"), format!("h{count}")));
@@ -124,13 +132,12 @@ impl Writer {
             let param = &interface.params[index];
             let ty = c_type(param.ty, form.integer);
             let variable = cost::variable(interface, index);
-            let pointer = name(&index);
+            let pointer = format!("p_{}", param.name);
             let _ = writeln!(
                 sizes,
                 "    const double {variable} = *(const {ty} *){pointer};"
             );
         }
-        let addresses: Vec<String> = args.iter().map(name).collect();
         self.entry(
             number,
             &Entry {
@@ -140,7 +147,7 @@ impl Writer {
                 values: "",
                 sizes: &sizes,
                 cost,
-                addresses: &addresses,
+                addresses: &names,
             },
         );
     }
@@ -155,7 +162,7 @@ impl Writer {
     ) {
         let args = arguments(interface).unwrap_or_default();
         let (mut params, mut addresses) = (Vec::new(), Vec::new());
-        for &index in &args {
+        for index in args.iter().filter_map(|argument| argument.param()) {
             let param = &interface.params[index];
             let name = format!("p_{}", param.name);
             if param.is_scalar() {
@@ -211,11 +218,26 @@ impl Writer {
             })
             .collect();
         let call = format!("((void (*)({}))real(r))({given})", types.join(", "));
+        let large = self.large(&declared, &call, entry);
         let _ = write!(
             self.functions,
-            "
-static __attribute__((noinline)) int large_{index}(double cost, A caller, {declared}) {{
+            "void {symbol}({declared}) {{
     struct farcall_routine *r = &routines[{index}];
+{sizes}    const double cost = {cost};
+    if (is_large(r, cost) && large_{large}(r, cost, __builtin_return_address(0), {given}))
+        return;
+    {call};
+}}
+",
+            sizes = entry.sizes,
+            cost = entry.cost,
+        );
+    }
+
+    /// The number of the function for large calls of these parameters.
+    fn large(&mut self, declared: &str, call: &str, entry: &Entry<'_>) -> usize {
+        let text = format!(
+            "(struct farcall_routine *r, double cost, A caller, {declared}) {{
 {values}    A args[] = {{{addresses}}}, watch = 0;
     switch (farcall_offload_take(r, cost, args, caller, &watch)) {{
     case DONE: return 1;
@@ -223,19 +245,20 @@ static __attribute__((noinline)) int large_{index}(double cost, A caller, {decla
     default: return 0;
     }}
 }}
-void {symbol}({declared}) {{
-    struct farcall_routine *r = &routines[{index}];
-{sizes}    const double cost = {cost};
-    if (is_large(r, cost) && large_{index}(cost, __builtin_return_address(0), {given}))
-        return;
-    {call};
-}}
 ",
             values = entry.values,
-            sizes = entry.sizes,
             addresses = entry.addresses.join(", "),
-            cost = entry.cost,
         );
+        if let Some(&known) = self.large.get(&text) {
+            return known;
+        }
+        let number = self.large.len();
+        let _ = write!(
+            self.functions,
+            "static __attribute__((noinline, cold)) int large_{number}{text}"
+        );
+        self.large.insert(text, number);
+        number
     }
 
     /// The whole text.

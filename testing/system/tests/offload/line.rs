@@ -17,6 +17,11 @@ struct Line {
 impl Line {
     /// `None` without root.
     fn new(shape: Shape) -> Option<Line> {
+        Line::within(shape, None)
+    }
+
+    /// The server has a quota of the processors.
+    fn within(shape: Shape, quota: Option<&Quota>) -> Option<Line> {
         let lab = match Lab::build(&[&[0], &[0]], Some(shape)) {
             Ok(lab) => lab,
             Err(error @ (LabError::NotRoot | LabError::NoProgram(_))) => {
@@ -26,7 +31,10 @@ impl Line {
             Err(error) => panic!("{error}"),
         };
         let libraries = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../libraries");
-        let mut command = lab.command(0, farcall_path());
+        let mut command = match quota {
+            Some(quota) => lab.command_within(quota, 0, farcall_path()),
+            None => lab.command(0, farcall_path()),
+        };
         command
             .arg("serve")
             .args(["lapack.idl", "blas.idl"].map(|file| libraries.join(file)));
@@ -118,17 +126,17 @@ fn over_a_gigabit_eigenvalues_go_and_products_stay() {
         host_queue: 4 << 20,
         told: true,
     };
-    let Some(line) = Line::new(gigabit) else {
-        return;
-    };
-    // The server has all processors, and the program a quarter of them.
+    // The server has four times the processors of the program, also beside other work.
     let processors = std::thread::available_parallelism().unwrap().get() as f64;
-    let quota = match Quota::new(processors / 4.0) {
-        Ok(quota) => quota,
-        Err(error) => {
+    let (quota, of_server) = match (Quota::new(0.2 * processors), Quota::new(0.8 * processors)) {
+        (Ok(quota), Ok(of_server)) => (quota, of_server),
+        (Err(error), _) | (_, Err(error)) => {
             println!("SKIPPED: {error}");
             return;
         }
+    };
+    let Some(line) = Line::within(gigabit, Some(&of_server)) else {
+        return;
     };
     let program = line.lab.command_within(&quota, 1, farcall_path());
     let output = line.run_in(program, &["--auto"], "large");

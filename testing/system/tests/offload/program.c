@@ -298,6 +298,69 @@ static void large(void) {
     printf("large: %d\n", good);
 }
 
+void dgees_(const char *jobvs, const char *sort, int (*select)(const double *, const double *),
+            const int *n, double *a, const int *lda, int *sdim, double *wr, double *wi, double *vs,
+            const int *ldvs, double *work, const int *lwork, int *bwork, int *info, size_t, size_t);
+
+static int is_positive(const double *real, const double *imaginary) {
+    (void)imaginary;
+    return *real > 0;
+}
+
+/* A Schur form without and with an order, which a function of the program decides. */
+static void schur(void) {
+    int n = 60, sdim = -1, lwork = 64 * 60, info = 99, bwork[60];
+    double *a = matrix(n, n, 0), *t = malloc(sizeof *a * n * n), *vs = malloc(sizeof *a * n * n);
+    double wr[60], wi[60], *work = malloc(sizeof *work * lwork);
+    for (int ordered = 0; ordered < 2; ordered++) {
+        int good = 1, positive = 0;
+        memcpy(t, a, sizeof *a * n * n);
+        dgees_("V", ordered ? "S" : "N", ordered ? is_positive : NULL, &n, t, &n, &sdim, wr, wi, vs,
+               &n, work, &lwork, bwork, &info, 1, 1);
+        for (int i = 0; i < n; i++) {
+            positive += wr[i] > 0;
+            good &= !ordered || (wr[i] > 0) == (i < sdim);
+        }
+        printf("schur: info %d, first %d of %d, good %d\n", info, sdim, positive, good);
+    }
+}
+
+void dsyevr_(const char *jobz, const char *range, const char *uplo, const int *n, double *a,
+             const int *lda, const double *vl, const double *vu, const int *il, const int *iu,
+             const double *abstol, int *m, double *w, double *z, const int *ldz, int *isuppz,
+             double *work, const int *lwork, int *iwork, const int *liwork, int *info, size_t,
+             size_t, size_t);
+
+/* Eigenvectors by index, and by value with room for no more than there are. */
+static void selected(void) {
+    int n = 80, il = 79, iu = 80, m = 0, info = 99, lwork = 40 * 80, liwork = 10 * 80, support[4];
+    size_t page = sysconf(_SC_PAGESIZE), bytes = sizeof(double) * n * 2;
+    size_t room = (bytes + page - 1) / page * page;
+    int access = PROT_READ | PROT_WRITE, kind = MAP_PRIVATE | MAP_ANONYMOUS;
+    char *area = mmap(NULL, room + page, access, kind, -1, 0);
+    double *z = (double *)(area + room - bytes), *a = matrix(n, n, 0), none = 0, most = 1e6;
+    double *t = malloc(sizeof *a * n * n), w[80], *work = malloc(sizeof *work * lwork);
+    int *iwork = malloc(sizeof *iwork * liwork);
+    mprotect(area + room, page, PROT_NONE);
+    for (int by_value = 0; by_value < 2; by_value++) {
+        memcpy(t, a, sizeof *a * n * n);
+        if (by_value)
+            none = 0.5 * (w[0] + w[1]);
+        dsyevr_("V", by_value ? "V" : "I", "U", &n, t, &n, &none, &most, &il, &iu, &none, &m, w, z,
+                &n, support, work, &lwork, iwork, &liwork, &info, 1, 1, 1);
+        printf("selected: info %d, %d eigenvalues\n", info, m);
+    }
+}
+
+/* The parent ends; its child lives until its standard input ends. */
+static void orphan(void) {
+    char byte;
+    int good = solves(150);
+    if (fork() == 0)
+        exit(read(0, &byte, 1) != 0);
+    printf("orphan: %d\n", good);
+}
+
 /* What `auto` decides: one kind of call is large, the other small. */
 static void mixed(void) {
     int n = 3, good = 1;
@@ -316,7 +379,8 @@ int main(int argc, char **argv) {
     } parts[] = {{"solve", solve},     {"errors", errors}, {"work", work},   {"threads", threads},
                  {"forks", forks},     {"guards", guards}, {"wide", wide},   {"cblas", cblas},
                  {"mixed", mixed},     {"factors", factors}, {"cholesky", cholesky},
-                 {"large", large}};
+                 {"large", large},     {"schur", schur},   {"orphan", orphan},
+                 {"selected", selected}};
     if (argc == 3 && !strcmp(argv[1], "many"))
         return many(atoi(argv[2])), 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)

@@ -1,0 +1,163 @@
+//! The programs of `benches/offload`: compiled once, and run plain or under `farcall offload`. This
+//! module starts them and reads their figures and statistics; it decides nothing.
+
+use crate::failure::Failure;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Instant;
+use tempfile::TempDir;
+
+/// The folder of the sources, in the folder of the project.
+const SOURCES: &str = "benches/offload";
+
+/// The compiled programs.
+pub(super) struct Programs {
+    folder: TempDir,
+    farcall: PathBuf,
+}
+
+/// A program that has ended.
+pub(super) struct Ran {
+    /// Seconds from its start to its end.
+    pub(super) seconds: f64,
+    output: Output,
+}
+
+/// What the statistics tell about one routine.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) remote: f64,
+    pub(super) bytes: f64,
+}
+
+impl Programs {
+    /// Compiles the programs.
+    pub(super) fn make() -> Result<Programs, Failure> {
+        let farcall = crate::program::farcall()?;
+        let folder = tempfile::tempdir()?;
+        let built = farcall.parent().unwrap_or(Path::new("."));
+        let openblas = ["-l:libopenblas.so.0".to_owned()];
+        let farcall_library = [
+            "-Ibindings/c/include".to_owned(),
+            format!("-L{}", built.display()),
+            format!("-Wl,-rpath,{}", built.canonicalize()?.display()),
+            "-lfarcall".to_owned(),
+        ];
+        compile("program", folder.path(), &openblas)?;
+        compile("estimate", folder.path(), &farcall_library)?;
+        Ok(Programs { folder, farcall })
+    }
+
+    /// The compiled program without Farcall.
+    pub(super) fn plain(&self, words: &[&str]) -> Result<Ran, Failure> {
+        let mut command = Command::new(self.program());
+        command.args(words);
+        run(command)
+    }
+
+    /// The compiled program under `farcall offload`.
+    pub(super) fn offloaded(
+        &self,
+        server: &str,
+        mode: &str,
+        words: &[&str],
+    ) -> Result<Ran, Failure> {
+        let mut command = Command::new(&self.farcall);
+        command.args(offload(server, mode));
+        command.arg(self.program()).args(words);
+        run(command)
+    }
+
+    /// Nanoseconds of an estimate.
+    pub(super) fn estimate(&self, server: &str) -> Result<f64, Failure> {
+        let mut command = Command::new(self.folder.path().join("estimate"));
+        command.arg(server);
+        run(command)?.printed()
+    }
+
+    pub(super) fn program(&self) -> PathBuf {
+        self.folder.path().join("program")
+    }
+
+    pub(super) fn farcall(&self) -> &Path {
+        &self.farcall
+    }
+}
+
+impl Ran {
+    /// The figure that the program prints.
+    pub(super) fn printed(&self) -> Result<f64, Failure> {
+        let text = self.text();
+        let figure = text.trim().parse();
+        figure.map_err(|_| Failure::failed(format!("the program printed {text:?}, not a figure")))
+    }
+
+    /// What the program prints.
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+    }
+
+    /// The statistics, by routine.
+    pub(super) fn counts(&self) -> BTreeMap<String, Counts> {
+        let text = String::from_utf8_lossy(&self.output.stderr);
+        let rows = text.lines().filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let counts = Counts {
+                remote: words.get(2)?.parse().ok()?,
+                bytes: words.get(7)?.parse().ok()?,
+            };
+            Some((words[0].to_owned(), counts))
+        });
+        rows.collect()
+    }
+
+    /// Bytes of all routines.
+    pub(super) fn bytes(&self) -> f64 {
+        self.counts().values().map(|counts| counts.bytes).sum()
+    }
+}
+
+/// The words before a program that run it under `farcall offload`.
+pub(super) fn offload<'w>(server: &'w str, mode: &'w str) -> [&'w str; 6] {
+    ["offload", "--stats", mode, "--server", server, "--"]
+}
+
+fn compile(name: &str, folder: &Path, libraries: &[String]) -> Result<(), Failure> {
+    let source = Path::new(SOURCES).join(format!("{name}.c"));
+    if !source.is_file() {
+        return Err(Failure::usage(format!(
+            "{} is not there: run this in the folder of the project",
+            source.display()
+        )));
+    }
+    let mut command = Command::new("cc");
+    command.args(["-O2", "-o"]).arg(folder.join(name));
+    command.arg(&source).args(libraries);
+    let status = command.status().map_err(|error| {
+        Failure::failed(format!(
+            "cannot run the C compiler `cc`: {error}; install gcc"
+        ))
+    })?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Failure::failed(format!(
+            "cannot compile {}: see above; `make build` makes the libraries",
+            source.display()
+        ))),
+    }
+}
+
+/// Runs a program to its end.
+pub(super) fn run(mut command: Command) -> Result<Ran, Failure> {
+    let start = Instant::now();
+    let output = command.output()?;
+    let seconds = start.elapsed().as_secs_f64();
+    match output.status.success() {
+        true => Ok(Ran { seconds, output }),
+        false => Err(Failure::failed(format!(
+            "{command:?} failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        ))),
+    }
+}

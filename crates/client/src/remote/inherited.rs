@@ -1,0 +1,68 @@
+//! Which sockets this process has open to servers, so that a forked child can close its copies. A
+//! child that keeps them also keeps the connections of its parent open after the parent has ended.
+//!
+//! The list has no lock, because a lock could be held at the moment of the fork. It has a place for
+//! each of the first connections only; a child keeps those without a place until it ends.
+
+use super::socket::Socket;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+const FREE: RawFd = -1;
+
+static OPEN: [AtomicI32; 256] = [const { AtomicI32::new(FREE) }; 256];
+
+fn exchange(from: RawFd, to: RawFd) {
+    let replaces = |place: &&AtomicI32| {
+        let replaced = place.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+        replaced.is_ok()
+    };
+    let _ = OPEN.iter().find(replaces);
+}
+
+/// The socket is open.
+pub(super) fn opened(socket: Socket) -> Socket {
+    exchange(FREE, socket.number());
+    socket
+}
+
+/// The socket is about to be closed.
+pub(super) fn closes(number: RawFd) {
+    exchange(number, FREE);
+}
+
+/// Closes the sockets of all connections of the parent, in a forked child. It takes no lock, so
+/// that a handler of `pthread_atfork` can call it.
+///
+/// # Safety
+/// The child never uses or drops a server, function or array of its parent.
+pub unsafe fn close_inherited() {
+    for place in &OPEN {
+        let number = place.swap(FREE, Ordering::AcqRel);
+        if number != FREE {
+            // SAFETY: by the caller's promise nobody owns the descriptor in this process.
+            unsafe { libc::close(number) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    fn is_listed(number: RawFd) -> bool {
+        OPEN.iter()
+            .any(|place| place.load(Ordering::Relaxed) == number)
+    }
+
+    #[test]
+    fn a_socket_is_listed_as_long_as_it_is_open() {
+        let (stream, _peer) = UnixStream::pair().unwrap();
+        let socket = opened(Socket::Unix(stream));
+        let number = socket.number();
+        assert!(is_listed(number));
+        drop(socket);
+        assert!(!is_listed(number));
+    }
+}
