@@ -128,7 +128,7 @@ def check(folder, name):
     shown = subprocess.run(
         words, cwd=folder, capture_output=True, text=True, check=True, env=environment
     )
-    return {one["name"] for one in json.loads(shown.stdout)["functions"]}
+    return {one["name"].split("/")[-1] for one in json.loads(shown.stdout)["functions"]}
 
 
 def build(folder, library, compiler, *files):

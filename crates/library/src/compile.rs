@@ -396,10 +396,11 @@ fn text(document: &Document, unit: &Unit<'_>, file: &Source) -> String {
 }
 
 /// Whether the preprocessor has put headers of the system into the text of the file. They must not
-/// come twice.
+/// come twice. It reads `stdc-predef.h` for every file, which declares nothing.
 fn has_headers(file: &Source) -> bool {
-    let mut markers = file.text.lines().filter(|line| line.starts_with("# "));
-    markers.any(|line| line.ends_with(" 3") || line.ends_with(" 3 4"))
+    let markers = file.text.lines().filter(|line| line.starts_with("# "));
+    let mut named = markers.filter(|line| !line.contains("/stdc-predef.h\""));
+    named.any(|line| line.ends_with(" 3") || line.ends_with(" 3 4"))
 }
 
 /// What puts the text of a block at its line and column of the interface file.

@@ -196,6 +196,21 @@ fn functions_of_the_globals_are_called() {
 }
 
 #[test]
+fn a_body_finds_standard_headers_and_those_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bodies.idl");
+    fs::create_dir(folder.path().join("include")).unwrap();
+    fs::write(folder.path().join("include/sizes.h"), "#define N 3\n").unwrap();
+    let body = "{ memcpy(b, a, N); assert(b[SECOND] == a[1]); }";
+    let text = format!("#include \"sizes.h\"\nDefine f(IN char a[N], OUT char b[N]) {body}");
+    fs::write(&path, text).unwrap();
+    let include = format!("-I{}", folder.path().join("include").display());
+    let source = Source::read_with(&path, &[include, "-DSECOND=1".into()]).unwrap();
+    let document = source.parse().document;
+    compile(&document, &source, true).unwrap().unwrap();
+}
+
+#[test]
 fn compiled_code_is_deleted_also_after_a_kill() {
     let abandoned = tempfile::Builder::new().prefix("farcall-bodies-").tempdir();
     let abandoned = abandoned.unwrap().keep();
