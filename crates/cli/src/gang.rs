@@ -56,7 +56,7 @@ fn pmix() -> Result<(), Failure> {
     let status = error.status();
     // Without the library this is a machine without Open MPI.
     if status == 1 {
-        failure::print(&Failure::failed(error));
+        failure::print(Failure::failed(error));
     }
     std::process::exit(status.into())
 }

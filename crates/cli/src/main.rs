@@ -63,7 +63,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Serve(serve::Arguments),
+    Serve(Box<serve::Arguments>),
     Meta(meta::Arguments),
     Up(up::Arguments),
     Register(register::Arguments),
@@ -120,7 +120,7 @@ fn main() -> ExitCode {
         end_with_the_reader();
     }
     let result = match command {
-        Command::Serve(arguments) => serve::run(arguments),
+        Command::Serve(arguments) => serve::run(*arguments),
         Command::Meta(arguments) => meta::run(&arguments),
         Command::Up(arguments) => up::run(&arguments),
         Command::Register(arguments) => register::run(&arguments),

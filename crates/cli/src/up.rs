@@ -144,7 +144,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn ssh_address(host: &str) -> Result<SshAddress, Failure> {
     match format!("ssh://{host}").parse() {
-        Ok(Address::Ssh(address)) => Ok(address),
+        Ok(Address::Ssh(address)) => Ok(*address),
         Ok(_) => unreachable!("the scheme says so"),
         Err(error) => Err(Failure::usage(format!("--ssh {host}: {error}"))),
     }
@@ -220,7 +220,7 @@ impl Cluster {
     ) -> Result<(), Failure> {
         let name = format!("/tmp/farcall-up-{}", &key()?[..16]);
         let (socket, forwarded) = (format!("{name}.sock"), format!("{name}-meta.sock"));
-        let address = Address::Ssh(host.at_socket(&socket)).to_string();
+        let address = Address::Ssh(Box::new(host.at_socket(&socket))).to_string();
         let listens = [
             "--unix",
             &socket,

@@ -37,7 +37,7 @@ pub enum Address {
     /// `unix:///path`
     Unix(PathBuf),
     /// `ssh://user@host:port`: the user's OpenSSH reaches the host.
-    Ssh(SshAddress),
+    Ssh(Box<SshAddress>),
 }
 
 /// The server that the environment names. `FARCALL_SERVER` comes first, then `NINF_SERVER` with
@@ -97,7 +97,8 @@ impl FromStr for Address {
             Some(("unix", path)) if path.starts_with('/') => return Ok(Address::Unix(path.into())),
             Some(("unix", _)) => return Err(error("the path of a Unix socket must be absolute")),
             Some(("ssh", rest)) => {
-                return SshAddress::parse(rest).map(Address::Ssh).map_err(error);
+                let address = SshAddress::parse(rest).map_err(error)?;
+                return Ok(Address::Ssh(Box::new(address)));
             }
             Some(("farcall" | "ninf", rest)) => (false, DEFAULT_PORT, rest),
             Some(("farcalls", rest)) => (true, DEFAULT_PORT, rest),

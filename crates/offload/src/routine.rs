@@ -153,13 +153,13 @@ impl Routine {
                 Role::Param(param) => addresses[param] = address,
                 Role::Unused => {}
                 Role::Letter(_) if address.is_null() => return Err(NotSent::Argument),
-                // SAFETY: the caller's promise.
-                Role::Letter(letter)
-                    if !letter.eq_ignore_ascii_case(&unsafe { address.read() }) =>
-                {
-                    return Err(NotSent::Argument);
+                Role::Letter(letter) => {
+                    // SAFETY: the caller's promise.
+                    let given = unsafe { address.read() };
+                    if !letter.eq_ignore_ascii_case(&given) {
+                        return Err(NotSent::Argument);
+                    }
                 }
-                Role::Letter(_) => {}
             }
         }
         let mut scalars = Vec::with_capacity(addresses.len());
