@@ -460,8 +460,8 @@ int32_t farcall_argument_written(const farcall_function *function, size_t index)
 // number of dimensions, and stores the first `room` lengths; 0 for a scalar, -1 on failure. The
 // order of the lengths is that of `farcall_column_major`. Since `FARCALL_1.8`.
 //
-// `function` is from `farcall_function_of`, `arguments` points to `count` addresses, and `shape` to
-// `room` lengths. The scalars are of the types of the interface.
+// `function` is from `farcall_function_of`, `arguments` points to `count` addresses, and `shape`
+// to `room` lengths. The scalars are of the types of the interface.
 int32_t farcall_argument_shape(const farcall_function *function,
                                void *const *arguments,
                                size_t count,

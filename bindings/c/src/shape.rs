@@ -14,8 +14,8 @@ use std::ffi::c_void;
 /// order of the lengths is that of `farcall_column_major`. Since `FARCALL_1.8`.
 ///
 /// # Safety
-/// `function` is from `farcall_function_of`, `arguments` points to `count` addresses, and `shape` to
-/// `room` lengths. The scalars are of the types of the interface.
+/// `function` is from `farcall_function_of`, `arguments` points to `count` addresses, and `shape`
+/// to `room` lengths. The scalars are of the types of the interface.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_argument_shape(
     function: *const Function,

@@ -366,7 +366,7 @@ fn text(document: &Document, unit: &Unit<'_>, file: &Source) -> String {
     // Writing to a `String` does not fail.
     for code in document.globals.iter().chain(unit.state) {
         // The brace before the text is not a part of it.
-                let _ = writeln!(text, "{} {}", line(file, code), code.text);
+        let _ = writeln!(text, "{} {}", line(file, code), code.text);
     }
     for (index, interface) in &unit.functions {
         let Body::Code(code) = &interface.body else {

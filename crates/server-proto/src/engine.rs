@@ -7,6 +7,7 @@
 mod call_status;
 mod calls;
 pub(crate) mod clients;
+mod idle;
 mod offer;
 mod overview;
 mod requests;
@@ -282,35 +283,7 @@ impl Engine {
             self.end_stalled();
             self.end_silent();
         }
-        self.end_idle(now);
-    }
-
-    /// Ends a server that nobody has used for long enough, if it has such a limit.
-    fn end_idle(&mut self, now: Nanos) {
-        let Some(limit) = self.cx.settings.limits.idle() else {
-            return;
-        };
-        let since = *self.idle_since.get_or_insert(now);
-        if self.is_used() {
-            self.idle_since = None;
-        } else if now >= since + limit && !self.cx.draining {
-            tracing::info!(
-                "nobody has used the server for {} s: it ends",
-                limit / 1_000_000_000
-            );
-            self.drain();
-        }
-    }
-
-    /// Whether a client is there or may come back for something.
-    fn is_used(&self) -> bool {
-        let cx = &self.cx;
-        let kept = self.objects.next_expiry(self.data.arrays.keep_ms());
-        let kept = kept.or_else(|| self.data.arrays.next_expiry());
-        !cx.clients.all_have_gone()
-            || !cx.calls.is_empty()
-            || kept.is_some()
-            || !self.durable_calls.is_settled(cx)
+        idle::end(self, now);
     }
 
     /// When to call [`Engine::turn`] again at the latest.

@@ -1,4 +1,4 @@
-// Decompositions by Eigen, which calls LAPACK and BLAS, for a program that knows nothing of Farcall.
+// Decompositions by Eigen, which calls LAPACK and BLAS. The program knows nothing of Farcall.
 #define EIGEN_USE_BLAS
 #define EIGEN_USE_LAPACKE
 #include <Eigen/Dense>

@@ -417,7 +417,7 @@ SEXP fc_start(SEXP function, SEXP slots, SEXP types)
     return pointer;
 }
 
-/* Waits for the end of a call, but not longer than so many seconds. Returns whether it has ended. */
+/* Waits for the end of a call, for so many seconds at most. Returns whether it has ended. */
 SEXP fc_wait(SEXP pointer, SEXP seconds)
 {
     farcall_session *session = address_of(pointer);

@@ -117,11 +117,6 @@ impl Connection {
         self.socket.is_unix()
     }
 
-    /// Whether ssh carries the connection, so that another one may need another login.
-    pub(crate) fn is_ssh(&self) -> bool {
-        self.socket.is_ssh()
-    }
-
     /// Whether this process opened the connection. A forked child inherits it from its parent.
     pub(crate) fn is_ours(&self) -> bool {
         self.process == std::process::id()

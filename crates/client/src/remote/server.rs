@@ -165,22 +165,16 @@ impl Server {
         if bytes <= SMALL {
             return self.for_small(first);
         }
-        if bytes < LARGE || !first.moves_parts() || !self.may_add_connections(&first) {
+        if bytes < LARGE || !first.moves_parts() || !may_add_connections(self, &first) {
             return first;
         }
         self.paths(|paths, to| paths.next(first, to))
     }
 
-    /// Whether the arrays of a call may travel over several connections. With ssh each of them would
-    /// need a login.
-    pub(super) fn may_add_connections(&self, first: &Connection) -> bool {
-        self.0.options.streams > 1 && !first.is_ssh()
-    }
-
     /// The connection for a small call. While large arrays travel on one connection, small calls
     /// use another, so that they do not wait behind full buffers.
     fn for_small(&self, connection: Arc<Connection>) -> Arc<Connection> {
-        if !connection.carries_bulk() || connection.is_ssh() {
+        if !connection.carries_bulk() || needs_login(&connection) {
             return connection;
         }
         let mut express = lock(&self.0.express);
@@ -209,6 +203,16 @@ impl Server {
 }
 
 /// Connects to the first address that answers.
+/// Whether the arrays of a call may travel over several connections.
+pub(super) fn may_add_connections(server: &Server, first: &Connection) -> bool {
+    server.0.options.streams > 1 && !needs_login(first)
+}
+
+/// Whether another connection beside this one would need another login.
+fn needs_login(connection: &Connection) -> bool {
+    matches!(connection.address(), Address::Ssh(_))
+}
+
 fn open_any(at: &[Address], options: &Options) -> Result<Arc<Connection>, Error> {
     let mut first = None;
     for address in at {

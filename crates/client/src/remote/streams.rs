@@ -15,7 +15,7 @@ use crate::remote::connection::{Connection, Request, wait_for_any};
 use crate::remote::function::Function;
 use crate::remote::paths::Direction;
 use crate::remote::requests::arrays;
-use crate::remote::server::Server;
+use crate::remote::server::{Server, may_add_connections};
 use farcall_idl::{ArrayLayout, Interface, Layout, Mode};
 use farcall_rpc_proto::{ArrayForm, ArrayPart, HandleId};
 use std::collections::VecDeque;
@@ -89,7 +89,7 @@ impl Function {
         let server = self.server();
         let connection = server.connection()?;
         let may_split =
-            server.may_add_connections(&connection) && server.paths(|paths, _| paths.may_split());
+            may_add_connections(server, &connection) && server.paths(|paths, _| paths.may_split());
         if !connection.moves_parts() || !may_split {
             return Ok(None);
         }

@@ -65,8 +65,8 @@ fn scalars(interface: &Interface, case: &Value) -> Vec<Option<Scalar>> {
     interface.params.iter().map(value).collect()
 }
 
-/// Fills the arrays with numbers in [-1, 1). Matrices get a dominant diagonal, so that systems can be
-/// solved. Integers count from 1, so that they are valid pivots.
+/// Fills the arrays with numbers in [-1, 1). Matrices get a dominant diagonal, so that systems can
+/// be solved. Integers count from 1, so that they are valid pivots.
 fn fill(interface: &Interface, layout: &farcall_idl::Layout, buffer: &mut [u8]) {
     let mut random = SplitMix64::new(1);
     let mut random = || 2.0 * random.unit() - 1.0;

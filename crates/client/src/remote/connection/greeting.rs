@@ -201,8 +201,8 @@ impl Connection {
     }
 }
 
-/// Whether the client knows the server without a proof: by its certificate, its Unix socket, ssh, or a
-/// metaserver. Who connects for others accepts no server that does not ask for the proof.
+/// Whether the client knows the server without a proof: by its certificate, its Unix socket, ssh,
+/// or a metaserver. Who connects for others accepts no server that does not ask for the proof.
 fn is_known(socket: &Socket, options: &Options) -> bool {
     let is_strict = options.credentials.is_strict();
     let is_known = socket.is_unix() || socket.is_ssh() || socket.is_tls();
