@@ -132,9 +132,7 @@ def _function_type(ctype: Any, cindex: Any) -> Any:
 def _is_void_pointer(ctype: Any, cindex: Any) -> bool:
     canonical = ctype.get_canonical()
     is_pointer = canonical.kind == cindex.TypeKind.POINTER
-    return bool(
-        is_pointer and canonical.get_pointee().get_canonical().kind == cindex.TypeKind.VOID
-    )
+    return bool(is_pointer and canonical.get_pointee().get_canonical().kind == cindex.TypeKind.VOID)
 
 
 def _callback(name: str, ctype: Any, cindex: Any) -> Callback:
