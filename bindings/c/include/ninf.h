@@ -45,13 +45,13 @@ int Ninf_wait_or(const int *sessions, int count);
 
 /* The forms of Ninf: the session goes to `*session`, 0 if there is none. They return NINF_ERROR if
  * it failed. */
-static inline int farcall_ninf_wait_any(int *session) {
+static inline int ninf_wait_any_into(int *session) {
   int id = Ninf_wait_any();
   if (session)
     *session = id > 0 ? id : 0;
   return id > 0 ? Ninf_wait(id) : id;
 }
-static inline int farcall_ninf_wait_or(const int *sessions, int count, int *session) {
+static inline int ninf_wait_or_into(const int *sessions, int count, int *session) {
   int id = Ninf_wait_or(sessions, count);
   if (session)
     *session = id > 0 ? id : 0;
@@ -60,9 +60,9 @@ static inline int farcall_ninf_wait_or(const int *sessions, int count, int *sess
 #define FARCALL_NINF_SECOND(first, second, name, ...) name
 #define FARCALL_NINF_THIRD(first, second, third, name, ...) name
 #define Ninf_wait_any(...)                                                                         \
-  FARCALL_NINF_SECOND(0, ##__VA_ARGS__, farcall_ninf_wait_any, (Ninf_wait_any), 0)(__VA_ARGS__)
+  FARCALL_NINF_SECOND(0, ##__VA_ARGS__, ninf_wait_any_into, (Ninf_wait_any), 0)(__VA_ARGS__)
 #define Ninf_wait_or(...)                                                                          \
-  FARCALL_NINF_THIRD(__VA_ARGS__, farcall_ninf_wait_or, (Ninf_wait_or), 0)(__VA_ARGS__)
+  FARCALL_NINF_THIRD(__VA_ARGS__, ninf_wait_or_into, (Ninf_wait_or), 0)(__VA_ARGS__)
 
 /* Gives up a session, or all sessions. Nothing uses their arrays afterwards. */
 int Ninf_cancel(int session);

@@ -262,6 +262,7 @@ pub extern "C" fn grpc_error_string(code: Code) -> *const c_char {
         14 => c"GRPC_UNKNOWN_ERROR_CODE: the error code is unknown",
         15 => c"GRPC_ALREADY_INITIALIZED: grpc_initialize has been called before",
         16 => c"GRPC_LAST_ERROR_CODE: the highest error code",
+        _ if !ninfg::is_on() => c"GRPC_UNKNOWN_ERROR_CODE",
         ninfg::CLASS_NOT_FOUND => c"GRPC_CLASS_NOT_FOUND_NP: the server has no class of that name",
         ninfg::CANCELED => c"GRPC_CANCELED_NP: the session was cancelled",
         ninfg::TIMEOUT => c"GRPC_TIMEOUT_NP: the session has exceeded its time",

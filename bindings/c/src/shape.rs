@@ -5,13 +5,14 @@ use crate::argument::{self, Value};
 use crate::call::unchecked;
 use crate::error::{Problem, guard};
 use crate::function::{Function, share};
-use farcall_idl::Order;
+use farcall_idl::{Order, Type};
 use std::ffi::c_void;
 
 /// Stores the lengths of an array argument in a call with these arguments, which are as for
 /// `farcall_call_array`; only scalars are read, and arrays whose elements decide sizes. Returns the
 /// number of dimensions, and stores the first `room` lengths; 0 for a scalar, -1 on failure. The
-/// order of the lengths is that of `farcall_column_major`. Since `FARCALL_1.8`.
+/// order of the lengths is that of `farcall_column_major`. The room of texts is no dimension. Since
+/// `FARCALL_1.8`.
 ///
 /// # Safety
 /// `function` is from `farcall_function_of`, `arguments` points to `count` addresses, and `shape`
@@ -39,7 +40,14 @@ pub unsafe extern "C" fn farcall_argument_shape(
         let Some(array) = arrays.find(|array| Some(array.param) == param) else {
             return Ok(0);
         };
-        let lengths = array.shape(order);
+        let mut lengths = array.shape(Order::RowMajor);
+        if array.element == Type::FixedString {
+            // The room of each text.
+            lengths.pop();
+        }
+        if order == Order::ColumnMajor {
+            lengths.reverse();
+        }
         if room > 0 && shape.is_null() {
             return Err(Problem::null("shape"));
         }

@@ -82,8 +82,6 @@ pub(crate) struct Function {
     pub(crate) allocated: Vec<(usize, Allocated)>,
     pub(crate) params: usize,
     pub(crate) arrays: usize,
-    /// Whether it is a body, which gets NULL for an array without elements.
-    pub(crate) is_body: bool,
     /// Whether an OUT argument `info` reports errors to the caller.
     pub(crate) has_info: bool,
     /// The functions that the library calls for the callbacks of the interface.
@@ -368,7 +366,6 @@ impl Binding {
             allocated,
             params: interface.params.len(),
             arrays: ordinal.count,
-            is_body: matches!(interface.body, Body::Code(_)),
             has_info: has_info(interface),
             callbacks,
             library,

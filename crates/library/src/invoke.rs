@@ -258,9 +258,6 @@ impl Binding {
         for (place, argument) in function.args.iter().enumerate() {
             // The storage does not move after this line.
             let own = &mut storage[place];
-            if function.is_body && is_empty(argument, scalars, layout) {
-                continue;
-            }
             values[place] = match *argument {
                 Argument::Array { array } => Slot::address(starts[array].cast_const().cast()),
                 Argument::Allocated { .. } => Slot::address(ptr::from_mut(own).cast()),
@@ -365,19 +362,6 @@ unsafe fn results(
         unsafe { allocated::release(release, blocks) };
     }
     outcome
-}
-
-/// Whether an argument is an array without elements, of numbers or texts.
-fn is_empty(argument: &Argument, scalars: &[Option<Scalar>], layout: &Layout) -> bool {
-    match *argument {
-        Argument::Array { array }
-        | Argument::FixedTexts { array, .. }
-        | Argument::BlankTexts { array, .. } => layout.arrays[array].bytes == 0,
-        Argument::Texts { param } => {
-            matches!(&scalars[param], Some(Scalar::Texts(texts)) if texts.is_empty())
-        }
-        _ => false,
-    }
 }
 
 fn scalar(scalars: &[Option<Scalar>], param: usize, ty: Type) -> Result<Slot, InvokeError> {

@@ -6,6 +6,10 @@
 .callback <- 10L
 .texts <- 11L
 
+# What failed, by status from 1 on.
+.statuses <- c("argument", "unknown_function", "connection", "timeout", "library", "server",
+    "internal", "running", "cancelled", "unknown_session")
+
 farcall_connect <- function(address = NULL, timeout = 0) {
     if (!is.null(address) && !(is.character(address) && length(address) == 1))
         stop("`address` must be one text, such as \"farcall://host:3717\" or \"ssh://host\"")
@@ -115,7 +119,7 @@ print.farcall_session <- function(x, ...) {
 .guarded <- function(expression, class = NULL) {
     tryCatch(expression, simpleError = function(error) {
         if (is.null(class))
-            class <- paste0("farcall_", gsub(" ", "_", .Call(fc_last_error)))
+            class <- paste0("farcall_", .statuses[.Call(fc_last_error)])
         .stop(class, conditionMessage(error))
     })
 }
@@ -157,18 +161,26 @@ print.farcall_session <- function(x, ...) {
     if (any(interface$kind == .callback))
         .stop("farcall_argument", paste0(interface$name, " takes a function, which R cannot pass yet"))
     types <- ifelse(interface$kind == .array, interface$type, interface$kind)
+    is_array <- interface$kind == .array
+    has_texts <- is_array & interface$type == .text
+    types[has_texts & interface$written] <- .texts
     pack <- function(index, value) {
         written <- interface$written[index]
         .Call(fc_pack, value, types[index], written, names[index])
     }
     checked <- function(packed) .guarded(packed, "farcall_argument")
-    is_array <- interface$kind %in% c(.array, .texts)
     for (index in which(!is_array))
         slots[[index]] <- checked(pack(index, .scalar(given[[names[index]]], interface, index)))
+    # The library reads these texts when it reads the scalars.
+    is_read_text <- has_texts & !interface$written
+    for (index in which(is_read_text)) {
+        value <- given[[names[index]]]
+        slots[[index]] <- checked(.Call(fc_pack_texts, value, names[index]))
+    }
     shapes <- lapply(seq_along(names), function(index) {
-        if (is_array[index]) .guarded(.Call(fc_shape, pointer, slots, index - 1L))
+        if (is_array[index]) .guarded(.Call(fc_shape, pointer, slots, types, index - 1L))
     })
-    for (index in which(is_array)) {
+    for (index in which(is_array & !is_read_text)) {
         shape <- shapes[[index]]
         slots[[index]] <- if (interface$read[index]) {
             value <- .ordered(given[[names[index]]], shape, interface, index)

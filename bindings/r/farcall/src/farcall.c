@@ -248,6 +248,26 @@ static void pack_one(void *memory, int type, SEXP value, R_xlen_t place, const c
     }
 }
 
+/* Texts one after the other, each with a NUL, for an array that a call only reads. */
+SEXP fc_pack_texts(SEXP value, SEXP the_name)
+{
+    const char *name = CHAR(STRING_ELT(the_name, 0));
+    if (TYPEOF(value) != STRSXP)
+        Rf_error("argument `%s` must be a character vector", name);
+    R_xlen_t count = Rf_xlength(value), length = 0;
+    for (R_xlen_t place = 0; place < count; place++)
+        length += (R_xlen_t)strlen(Rf_translateCharUTF8(STRING_ELT(value, place))) + 1;
+    SEXP slot = PROTECT(Rf_allocVector(RAWSXP, length));
+    char *end = (char *)RAW(slot);
+    for (R_xlen_t place = 0; place < count; place++) {
+        const char *text = Rf_translateCharUTF8(STRING_ELT(value, place));
+        memcpy(end, text, strlen(text) + 1);
+        end += strlen(text) + 1;
+    }
+    UNPROTECT(1);
+    return slot;
+}
+
 /* Text as bytes without the NUL, or pointers to several texts, which `value` must outlive. */
 static SEXP pack_texts(int type, SEXP value, const char *name)
 {
@@ -361,13 +381,36 @@ SEXP fc_unpack(SEXP slot, SEXP the_type)
     return value;
 }
 
+/* The addresses of the texts of a slot, each with a NUL, as an argument of a call. */
+static void *texts_of(SEXP slot)
+{
+    size_t length = TYPEOF(slot) == RAWSXP ? Rf_xlength(slot) : 0;
+    char *bytes = R_alloc(length + 1, 1);
+    char **texts = (char **)R_alloc(length + 1, sizeof(char *));
+    if (length > 0)
+        memcpy(bytes, RAW(slot), length);
+    bytes[length] = '\0';
+    size_t count = 0, start = 0;
+    for (size_t place = 0; place <= length; place++) {
+        if (bytes[place] == '\0') {
+            texts[count++] = bytes + start;
+            start = place + 1;
+        }
+    }
+    return texts;
+}
+
 /* The shape of an array argument; NULL for a scalar. */
-SEXP fc_shape(SEXP function, SEXP slots, SEXP the_index)
+SEXP fc_shape(SEXP function, SEXP slots, SEXP types, SEXP the_index)
 {
     size_t count = Rf_xlength(slots), shape[DIMENSIONS];
     void **arguments = (void **)R_alloc(count + 1, sizeof(void *));
-    for (size_t index = 0; index < count; index++)
-        arguments[index] = memory_of(VECTOR_ELT(slots, (R_xlen_t)index));
+    for (size_t index = 0; index < count; index++) {
+        SEXP slot = VECTOR_ELT(slots, (R_xlen_t)index);
+        arguments[index] = memory_of(slot);
+        if (INTEGER(types)[index] == FARCALL_TEXT)
+            arguments[index] = texts_of(slot);
+    }
     int rank = farcall_argument_shape(address_of(function), arguments, count,
                                       (size_t)Rf_asInteger(the_index), shape, DIMENSIONS);
     if (rank < 0)
@@ -443,10 +486,10 @@ SEXP fc_cancel(SEXP pointer)
     return Rf_ScalarLogical(farcall_cancel(*session) == FARCALL_OK);
 }
 
-/* The kind of the last failure. */
+/* The status of the last failure. */
 SEXP fc_last_error(void)
 {
-    return Rf_mkString(farcall_status_text(farcall_error_status()));
+    return Rf_ScalarInteger(farcall_error_status());
 }
 
 SEXP fc_times(SEXP pointer)
@@ -473,9 +516,10 @@ static const R_CallMethodDef calls[] = {
     {"fc_method", (DL_FUNC)&fc_method, 2},
     {"fc_interface", (DL_FUNC)&fc_interface, 1},
     {"fc_pack", (DL_FUNC)&fc_pack, 4},
+    {"fc_pack_texts", (DL_FUNC)&fc_pack_texts, 2},
     {"fc_room", (DL_FUNC)&fc_room, 2},
     {"fc_unpack", (DL_FUNC)&fc_unpack, 2},
-    {"fc_shape", (DL_FUNC)&fc_shape, 3},
+    {"fc_shape", (DL_FUNC)&fc_shape, 4},
     {"fc_start", (DL_FUNC)&fc_start, 3},
     {"fc_wait", (DL_FUNC)&fc_wait, 2},
     {"fc_probe", (DL_FUNC)&fc_probe, 1},
