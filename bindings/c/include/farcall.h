@@ -458,7 +458,8 @@ int32_t farcall_argument_written(const farcall_function *function, size_t index)
 // Stores the lengths of an array argument in a call with these arguments, which are as for
 // `farcall_call_array`; only scalars are read, and arrays whose elements decide sizes. Returns the
 // number of dimensions, and stores the first `room` lengths; 0 for a scalar, -1 on failure. The
-// order of the lengths is that of `farcall_column_major`. Since `FARCALL_1.8`.
+// order of the lengths is that of `farcall_column_major`. The room of texts is no dimension. Since
+// `FARCALL_1.8`.
 //
 // `function` is from `farcall_function_of`, `arguments` points to `count` addresses, and `shape`
 // to `room` lengths. The scalars are of the types of the interface.

@@ -35,7 +35,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "Run servers",
         &[
             "serve", "register", "meta", "up", "gateway", "status", "top", "server", "state",
-            "record", "access", "idl", "library", "doctor",
+            "record", "access", "idl", "library", "relay", "doctor",
         ],
     ),
     ("Networks and parallel programs", &["trunk", "gang"]),

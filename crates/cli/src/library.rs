@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
   farcall library list
   farcall library info lapack
   farcall library add ./heat.idl
-  farcall serve lapack heat")]
+  farcall serve lapack fftw")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -113,8 +113,8 @@ fn folders() -> Vec<PathBuf> {
     folders.extend(own_folder());
     let program = std::env::current_exe().ok();
     let beside = program.as_deref().and_then(Path::parent);
-    // An installation, and the tree of the sources with its `target/release`.
-    let installed = ["../lib/farcall", "../../libraries"];
+    // An installation, and the tree of the sources with its `target/release` and its tests.
+    let installed = ["../lib/farcall", "../../libraries", "../../../libraries"];
     folders.extend(
         beside
             .iter()

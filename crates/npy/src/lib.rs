@@ -167,6 +167,7 @@ pub fn description(element: Type) -> Option<String> {
     let size = element.size()?;
     let is_it = |(_, other): &&(&str, Type)| *other == element;
     let kind = match element {
+        Type::SignedChar => "i1",
         Type::LongLong => "i8",
         Type::UnsignedLongLong => "u8",
         _ => KINDS.iter().find(is_it)?.0,

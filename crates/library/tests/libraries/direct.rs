@@ -2,7 +2,9 @@
 //! words. The tests compare the results of both ways.
 
 use crate::{Line, bytes};
-use farcall_idl::{Body, Convention, Document, Interface, Layout, Library, Passed, Scalar, Type};
+use farcall_idl::{
+    Body, Constant, Convention, Document, Interface, Layout, Library, Passed, Scalar, Type,
+};
 use std::ffi::{CString, c_void};
 use std::path::Path;
 
@@ -50,6 +52,21 @@ macro_rules! call {
             17 => 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16;
             18 => 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17;
             19 => 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18;
+            20 => 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19;
+            21 => 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20;
+            22 => 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21;
+            23 => 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22;
+            24 => 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23;
+            25 => 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24;
+            26 => 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25;
+            27 => 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26;
+            28 => 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27;
+            29 => 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28;
+            30 => 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29;
+            31 => 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23
+                24 25 26 27 28 29 30;
+            32 => 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23
+                24 25 26 27 28 29 30 31;
         )
     };
 }
@@ -85,10 +102,24 @@ pub unsafe fn call(
     let base = bytes(buffer).as_mut_ptr();
     // SAFETY: offsets are inside the buffer.
     let array = |param| unsafe { base.add(layout.array(param).unwrap().offset as usize) };
-    let mut private = Vec::new();
+    let mut private: Vec<Box<[u8]>> = Vec::new();
     let mut lengths = Vec::new();
     let mut words = Vec::new();
-    for param in args.iter().filter_map(Passed::param) {
+    for passed in args {
+        let param = match passed {
+            Passed::Param(param) => *param,
+            Passed::Constant(Constant::Null) => {
+                words.push(0);
+                continue;
+            }
+            Passed::Constant(Constant::Character(letter)) => {
+                private.push(Box::from([*letter]));
+                words.push(private.last().unwrap().as_ptr().expose_provenance());
+                lengths.push(1);
+                continue;
+            }
+            Passed::Constant(other) => panic!("the constant {other:?}"),
+        };
         let ty = interface.params[param].ty;
         words.push(match &scalars[param] {
             None => array(param).expose_provenance(),

@@ -158,6 +158,8 @@ fn compare(library: &str) -> usize {
             }
             check(interface, case, &layout, &mut through, &mut direct);
             let nothing = layout.returned_bytes() == 0 || case.get("n") == Some(&Value::from(0));
+            // It moves the first eigenvalue to the first place.
+            let nothing = nothing || interface.name.ends_with("trexc");
             assert!(
                 nothing || before != through,
                 "{} {case}: nothing happened",
@@ -201,7 +203,7 @@ fn blas_gives_the_same_bits() {
 #[test]
 fn lapack_gives_the_same_bits() {
     let routines = compare("lapack");
-    assert!(routines == 0 || routines == 78);
+    assert!(routines == 0 || routines == 428);
 }
 
 #[test]
