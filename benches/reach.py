@@ -9,7 +9,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -117,26 +116,21 @@ def echo_farcall(config: str) -> Callable[[], None]:
 
 
 def echo_cat(config: str) -> Callable[[], None]:
-    """The same bytes through `ssh host cat`, without the login."""
-    words = ["ssh", "-F", config, "bench", "cat"]
+    """As many bytes to `cat` behind ssh, then as many from it, without the login."""
+    take = f"head -c {ECHOED} | cat > /dev/null && echo"
+    give = f"head -c {ECHOED} /dev/zero | cat"
+    words = ["ssh", "-F", config, "bench", f"while {take}; do {give}; done"]
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-    sent, received = os.urandom(ECHOED), bytearray(ECHOED)
+    sent, received = os.urandom(ECHOED), bytearray(ECHOED + 1)
 
     def work() -> None:
-        writer = threading.Thread(target=write)
-        writer.start()
-        place = memoryview(received)
-        while place:
-            place = place[process.stdout.readinto(place) :]  # type: ignore[union-attr]
-        writer.join()
-
-    def write() -> None:
         left = memoryview(sent)
         while left:
             left = left[process.stdin.write(left) :]  # type: ignore[union-attr]
+        place = memoryview(received)
+        while place:
+            place = place[process.stdout.readinto(place) :]  # type: ignore[union-attr]
 
-    work()
-    assert sent == received
     return work
 
 

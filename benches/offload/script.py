@@ -6,7 +6,7 @@ The interpreter and the imports count, too: the benchmark measures the process.
 import numpy as np
 
 random = np.random.default_rng(1)
-covariance = np.cov(random.standard_normal((1000, 2000)))
+covariance = np.cov(random.standard_normal((1500, 3000)))
 total = 0.0
 for step in range(4):
     values, vectors = np.linalg.eigh(covariance + step * np.eye(len(covariance)))

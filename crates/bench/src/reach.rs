@@ -16,6 +16,8 @@ use std::process::Command;
 const SCRIPT: &str = "benches/reach.py";
 /// The Python interpreter that scripts/peers installs.
 const PEERS_PYTHON: &str = ".venv-peers/bin/python";
+/// Servers behind the metaserver.
+const SERVERS: usize = 4;
 /// Tasks of a round, as in the script.
 const TASKS: f64 = 3000.0;
 /// Megabytes that travel over ssh in a round, both ways together, as in the script.
@@ -48,9 +50,14 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut command = Command::new(crate::program::farcall()?);
     command
-        .args(["up", "--local", "4", "--pes", "1", "--pickled"])
-        .args(["--listen", "127.0.0.1:0", "--log", "error"]);
-    let site = Daemon::start_saying(command, "metaserver at ")?;
+        .args(["up", "--local", &SERVERS.to_string(), "--pes", "1", "--pickled"])
+        .args(["--listen", "127.0.0.1:0", "--log", "error"])
+        .env("FARCALL_PYTHON", &arguments.python);
+    // The metaserver comes first, then its servers.
+    let mut site = Daemon::start(command)?;
+    for _ in 0..SERVERS {
+        site.next_line()?;
+    }
     let address = site.address();
     let own = |name| Contender::script(&arguments.python, SCRIPT, &[name, address]);
     let ray = Contender::script(Path::new(PEERS_PYTHON), SCRIPT, &["tasks-ray", ""]);

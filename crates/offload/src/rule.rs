@@ -117,11 +117,18 @@ impl Trials {
         self.here += seconds;
     }
 
-    /// Whether a call goes: if it pays, or if it would pay at an idle server and the time that it
-    /// loses by the server's estimate is a small part of the time of the local calls before it.
+    /// Whether a call goes: if it pays, or as a trial. A server elsewhere that has never run the
+    /// function is tried after a local call if the trial is not expected to take longer. One that
+    /// has been slow is tried again if the call would pay at an idle server, and if the time that
+    /// it loses by the server's estimate is a small part of the time of the local calls before it.
     pub fn goes(&mut self, demand: &Demand, promise: &Promise, here: f64) -> bool {
         let expected = there(demand, promise, here);
         if pays(here, expected) {
+            return true;
+        }
+        let is_unknown = promise.computation.is_none() && !promise.is_here;
+        if is_unknown && self.here > 0.0 && expected <= here {
+            self.here = 0.0;
             return true;
         }
         let idle = Promise {
@@ -302,6 +309,40 @@ mod tests {
         let mut trials = Trials::default();
         trials.computed_here(1e9);
         assert!(!trials.goes(&dgemm(1500.0), &slow, 0.1));
+    }
+
+    #[test]
+    fn an_unknown_server_is_tried_once_where_that_is_expected_to_lose_nothing() {
+        let demand = dsyevd(800.0);
+        let here = here(demand.operations, &speed(demand.operations, 1e10), 1);
+        assert!(
+            !pays(here, there(&demand, &LINE, here)),
+            "not by the margin"
+        );
+        let mut trials = Trials::default();
+        assert!(
+            !trials.goes(&demand, &LINE, here),
+            "the first call shows the local speed"
+        );
+        trials.computed_here(here);
+        assert!(trials.goes(&demand, &LINE, here));
+        assert!(!trials.goes(&demand, &LINE, here), "once");
+        let mut trials = Trials::default();
+        trials.computed_here(1e9);
+        assert!(
+            !trials.goes(&dsyevd(400.0), &LINE, here / 8.0),
+            "the transfers take longer"
+        );
+        let same = Promise {
+            is_here: true,
+            up: Some(1e10),
+            down: Some(1e10),
+            ..LINE
+        };
+        assert!(
+            !trials.goes(&demand, &same, here),
+            "its processors are the same"
+        );
     }
 
     #[test]

@@ -86,9 +86,7 @@ impl<'a> Line<'a> {
             None => ("env", Vec::new()),
         };
         let mut command: Command = self.lab.command_within(&self.quota, host, program);
-        // The program has a part of one processor: a second thread would only take it turns.
         command.args(before).args(words);
-        command.env("OPENBLAS_NUM_THREADS", "1");
         run(command)
     }
 
