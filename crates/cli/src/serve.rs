@@ -27,7 +27,7 @@ use std::thread::JoinHandle;
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall serve lapack fftw                       # libraries of `farcall library list`
-  farcall serve libraries/*.idl --listen 0.0.0.0:3717 --workers 4
+  farcall serve lapack fftw gsl --listen 0.0.0.0:3717 --workers 4
   farcall serve libraries/lapack.idl --listen 0.0.0.0:3717 --tls certificates --tokens tokens
   farcall serve my.idl --policy sjf --pes 8 --threads 2
   farcall serve --pickled --tokens tokens --listen 0.0.0.0:3717   # for farcall.Executor

@@ -27,9 +27,12 @@ from ._pickled import (
     versions,
 )
 
-# Most tasks of a call. Seconds from which tasks count as long: the time between two of them does
-# not matter then, and a server without work can take them.
+# Most tasks of a call, and the seconds that they take at least: a call costs this process and the
+# server together about half a millisecond.
 _MOST_TASKS = 256
+_LEAST_S = 0.02
+# Seconds from which tasks count as long: the time between two of them does not matter then, and a
+# server without work can take them.
 _LONG_S = 0.05
 # Bytes of blocks that a server keeps for an executor.
 _KEPT_BYTES = 4 << 30
@@ -279,7 +282,7 @@ class _Site:
         estimate = function.estimate(**_arguments(b"", []), reply=print)
         self.pes = estimate.processor_elements or 1
         self.under_way = 0
-        self.cost = Cost()
+        self.cost = Cost(_LEAST_S)
         self._kept: collections.OrderedDict[bytes, Handle] = collections.OrderedDict()
 
     @property

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from ._native import Interface, Parameter
 
-# A group computes at least this long, so that it also covers the hand-over of a call.
+# A group of a map computes at least this long, so that it also covers the hand-over of a call.
 _LEAST_S = 0.0025
 _MOST = 1 << 16
 
@@ -14,8 +14,9 @@ _MOST = 1 << 16
 class Cost:
     """What the calls of a function cost at one server, learned from each call."""
 
-    def __init__(self) -> None:
-        """Nothing is known yet."""
+    def __init__(self, least_s: float = _LEAST_S) -> None:
+        """Nothing is known yet. A group computes at least `least_s`."""
+        self._least_s = least_s
         self.fixed_s: float = math.inf
         """Seconds that a call takes, however many entries it has."""
         self.entry_s: float | None = None
@@ -44,7 +45,7 @@ class Cost:
         """
         if self.entry_s is None:
             return 1
-        enough = math.ceil(max(2 * self.fixed_s, _LEAST_S) / self.entry_s)
+        enough = math.ceil(max(2 * self.fixed_s, self._least_s) / self.entry_s)
         return max(1, min(enough, self.most, limit))
 
 
