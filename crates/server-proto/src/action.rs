@@ -156,7 +156,13 @@ pub enum Action {
     /// Remove a file.
     RemoveFile(JobId, Content),
     /// Append to the journal.
-    Record(Entry),
+    Record {
+        /// What is appended, after all earlier entries.
+        entry: Entry,
+        /// Whether the server waits for [`Event::Changed`](crate::Event::Changed) and its like. If
+        /// not, the entry may wait a moment for the next one.
+        is_awaited: bool,
+    },
 
     /// Read an array from another server. [`Event::Pulled`](crate::Event::Pulled) follows.
     Pull {

@@ -181,9 +181,23 @@ impl Durable {
         self.unrecorded = self.unrecorded.saturating_sub(1);
     }
 
-    fn record(&mut self, entry: Entry, out: &mut Actions) {
+    fn record(&mut self, entry: Entry, out: &mut Actions) -> bool {
         self.unrecorded += 1;
-        out.push(Action::Record(entry));
+        let is_awaited = self.awaits(&entry);
+        out.push(Action::Record { entry, is_awaited });
+        is_awaited
+    }
+
+    /// Whether something waits until an entry is recorded. A call that may run twice begins at once,
+    /// and nobody waits until a call is forgotten.
+    fn awaits(&self, entry: &Entry) -> bool {
+        match entry {
+            Entry::Change { id, change, .. } if *change == Change::Start => {
+                self.get(*id).is_none_or(|known| !known.record.repeatable)
+            }
+            Entry::Forget(_) => false,
+            _ => true,
+        }
     }
 
     /// Adds a recorded call.
@@ -475,20 +489,20 @@ impl Durable {
         self.inserting.remove(&id)
     }
 
-    /// Records a change of a call.
+    /// Records a change of a call. Returns whether something waits until it is recorded.
     pub(crate) fn change(
         &mut self,
         id: JobId,
         change: Change,
         outcome: Outcome,
         out: &mut Actions,
-    ) {
+    ) -> bool {
         let entry = Entry::Change {
             id,
             change,
             outcome,
         };
-        self.record(entry, out);
+        self.record(entry, out)
     }
 
     /// Registers a client to be told when the journal has recorded the end of the call.

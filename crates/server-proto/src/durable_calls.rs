@@ -587,10 +587,17 @@ impl DurableCalls {
         }
     }
 
-    /// Records a change of a call.
+    /// Records a change of a call. A start that nothing waits for happens at once.
     pub(crate) fn record(&mut self, cx: &mut Context, id: JobId, change: Change, outcome: Outcome) {
-        if let Some(durable) = &mut self.durable {
-            durable.change(id, change, outcome, &mut cx.out);
+        let Some(durable) = &mut self.durable else {
+            return;
+        };
+        let is_awaited = durable.change(id, change, outcome, &mut cx.out);
+        if change == Change::Start
+            && !is_awaited
+            && let Some(Stage::Memory(call)) = durable.get(id).map(|known| known.stage)
+        {
+            cx.step(Step::Begin(call));
         }
     }
 

@@ -22,7 +22,7 @@ use farcall_server_proto::{
 use farcall_worker::{MemoryObject, temporary_folder};
 use files::{Files, Folder, Stream, Task};
 use journal::{Journal, Recorder, Served};
-use logs::{Book, Logs, Shelf, new_identity};
+use logs::{Book, Logs, Mirror, Shelf, new_identity};
 use quarantine::Quarantine;
 use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
@@ -175,6 +175,7 @@ impl Disk {
         let data = data.with_logs(shelf.clone(), folder);
         let recorder = Recorder {
             shelf,
+            mirror: Mirror::start()?,
             served,
             quarantine,
             keep_s: settings.keep_s,
@@ -372,9 +373,9 @@ impl State {
                     disk.files.submit(Task::Remove { id, content });
                 }
             }
-            Action::Record(entry) => {
+            Action::Record { entry, is_awaited } => {
                 if let Some(journal) = self.disk.as_ref().and_then(|disk| disk.journal.as_ref()) {
-                    journal.record(entry);
+                    journal.record(entry, is_awaited);
                 }
             }
             _ => {}

@@ -17,6 +17,11 @@ const BYTES: usize = 8 * ELEMENTS;
 /// Exchanges of large arrays, and durable calls, in a round.
 const LARGE: usize = 3;
 const SUBMITTED: usize = 50;
+/// Clients that submit at the same time, and calls of each.
+const CLIENTS: usize = 64;
+const OF_EACH: usize = 60;
+/// Durable null calls a second of all these clients together.
+const RATE: f64 = 20_000.0;
 /// Bytes that the journal writes for a record.
 const PAGE: usize = 4096;
 
@@ -47,8 +52,8 @@ pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
         same_host: false,
         ..Options::default()
     };
-    let server = Server::connect(process.address(), options)?;
-    let mut values: [Vec<f64>; 7] = Default::default();
+    let server = Server::connect(process.address(), options.clone())?;
+    let mut values: [Vec<f64>; 8] = Default::default();
     let mut arrays = Arrays::new(&server)?;
     let (null, mut raw) = (server.function("bench/null")?, RawPeer::start(BYTES)?);
     let both_ways = |seconds: f64| 2.0 * BYTES as f64 / seconds * 1e-6;
@@ -61,6 +66,7 @@ pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
             BYTES as f64 / median_of(LARGE, || arrays.convert())? * 1e-6,
             median_of(SUBMITTED, || submit(&null))? * 1e6,
             median_of(SUBMITTED, || synced(&folder.0))? * 1e6,
+            at_once(process.address(), &options)?,
         ];
         // The first round warms up.
         if round > 0 {
@@ -68,25 +74,33 @@ pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
             all.for_each(|(values, figure)| values.push(figure));
         }
     }
-    let [call, copy, put, plain, converted, submitted, sync] = values;
-    let row = |name: &str, unit, values, (peer, peer_values), better| Row {
+    let [call, copy, put, plain, converted, submitted, sync, rate] = values;
+    let row = |name: &str, unit, values, (peer, peer_values), better, bar| Row {
         name: name.into(),
         unit,
         values,
         peer,
         peer_values,
         better,
-        bar: None,
+        bar,
     };
     let (lower, higher) = (Better::Lower, Better::Higher);
     Ok(vec![
-        row("64 MiB of handles", "ms", call, ("memcpy", copy), lower),
+        row(
+            "64 MiB of handles",
+            "ms",
+            call,
+            ("memcpy", copy),
+            lower,
+            None,
+        ),
         row(
             "64 MiB put and got",
             "MB/s",
             put,
             ("plain TCP", plain.clone()),
             higher,
+            Some(0.95),
         ),
         row(
             "64 MiB in the other byte order",
@@ -94,6 +108,7 @@ pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
             converted,
             ("plain TCP", plain),
             higher,
+            None,
         ),
         row(
             "null, submitted, fetched",
@@ -101,6 +116,15 @@ pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
             submitted,
             ("fdatasync", sync),
             lower,
+            Some(2.5),
+        ),
+        row(
+            "the same by 64 clients at once",
+            "/s",
+            rate,
+            ("at least", vec![RATE]),
+            higher,
+            Some(1.0),
         ),
     ])
 }
@@ -170,6 +194,22 @@ impl Arrays {
         handle.drop_array()?;
         Ok(seconds)
     }
+}
+
+/// Durable null calls a second of many clients with a connection each.
+fn at_once(address: &str, options: &Options) -> Result<f64, Failure> {
+    let connect = |_| Server::connect(address, options.clone())?.function("bench/null");
+    let nulls: Vec<Function> = (0..CLIENTS).map(connect).collect::<Result<_, _>>()?;
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let calls = |null| move || (0..OF_EACH).try_for_each(|_| submit(null).map(drop));
+        let clients: Vec<_> = nulls.iter().map(|null| scope.spawn(calls(null))).collect();
+        clients.into_iter().try_for_each(|client| {
+            let ended = client.join();
+            ended.unwrap_or_else(|_| Err(Failure::failed("a client of the benchmark ended")))
+        })
+    })?;
+    Ok((CLIENTS * OF_EACH) as f64 / start.elapsed().as_secs_f64())
 }
 
 /// Seconds until the server has acknowledged and run a durable call and its results are fetched.

@@ -257,7 +257,7 @@ impl Elements {
         }
     }
 
-    /// Starts a call after the journal has recorded that it runs.
+    /// Starts a call after the journal has recorded that it runs, or before, if it may run twice.
     pub(crate) fn begin(&mut self, cx: &mut Context, key: CallKey) {
         if cx.stopping.is_some() {
             return;

@@ -1,9 +1,9 @@
 //! The journal: the thread that records durable calls in the logs.
 //!
 //! The thread applies all entries in order, many in one write, and confirms each after both logs
-//! have it on the disk.
+//! have it on the disk. An entry that nobody waits for is written with the next one.
 
-use super::logs::Shelf;
+use super::logs::{Mirror, Shelf};
 use super::quarantine::Quarantine;
 use super::{Reply, Trouble, unix_ms};
 use farcall_server_proto::JournalEntry as Entry;
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Most entries of one write.
 const BATCH: usize = 1024;
+/// How long an entry that nobody waits for may wait for another one.
+const LINGERS: Duration = Duration::from_millis(20);
 /// Pause before a failed write is tried again.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two records of how long the server has served, if nothing else is recorded.
@@ -44,13 +46,21 @@ impl Served {
 
 /// The journal's thread.
 pub(super) struct Journal {
-    entries: Option<Sender<Entry>>,
+    entries: Option<Sender<Message>>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread is told.
+struct Message {
+    entry: Entry,
+    /// Whether something waits until it is on the disk.
+    is_awaited: bool,
 }
 
 /// What the thread works with.
 pub(super) struct Recorder {
     pub(super) shelf: Shelf,
+    pub(super) mirror: Mirror,
     pub(super) served: Served,
     pub(super) quarantine: Quarantine,
     /// Seconds for which files remain in quarantine.
@@ -72,10 +82,11 @@ impl Journal {
         })
     }
 
-    pub(super) fn record(&self, entry: Entry) {
+    /// Records an entry, at once if something waits for it.
+    pub(super) fn record(&self, entry: Entry, is_awaited: bool) {
         if let Some(entries) = &self.entries {
             // The thread lives as long as this does.
-            let _ = entries.send(entry);
+            let _ = entries.send(Message { entry, is_awaited });
         }
     }
 }
@@ -90,18 +101,35 @@ impl Drop for Journal {
 }
 
 impl Recorder {
-    fn run(&mut self, queue: &Receiver<Entry>) {
+    fn run(&mut self, queue: &Receiver<Message>) {
         let (mut batch, mut has_failed) = (Vec::new(), false);
+        // When entries that nobody waits for are written.
+        let mut until: Option<Instant> = None;
         // Entries that the disk refused wait for a while; new ones do not.
         loop {
-            let patience = if has_failed { PATIENCE } else { TELLS_TIME };
+            let lingers = until.map(|at| at.saturating_duration_since(Instant::now()));
+            let patience = match has_failed {
+                true => PATIENCE,
+                false => lingers.unwrap_or(TELLS_TIME),
+            };
+            let mut is_due = false;
             match queue.recv_timeout(patience) {
-                Ok(entry) => batch.push(entry),
-                Err(RecvTimeoutError::Timeout) => {}
+                Ok(message) => {
+                    let more = queue.try_iter().take(BATCH);
+                    for message in std::iter::once(message).chain(more) {
+                        is_due |= message.is_awaited;
+                        batch.push(message.entry);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => is_due = true,
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            batch.extend(queue.try_iter().take(BATCH));
-            has_failed = !self.write(&mut batch);
+            if is_due {
+                until = None;
+                has_failed = !self.write(&mut batch);
+            } else {
+                until.get_or_insert_with(|| Instant::now() + LINGERS);
+            }
         }
         self.write(&mut batch);
         let _ = self.tell_time();
@@ -112,7 +140,7 @@ impl Recorder {
         let start = Instant::now();
         let written = match batch.is_empty() {
             true => self.tell_time().map(|()| Vec::new()),
-            false => self.shelf.record(batch, self.served.now()),
+            false => self.shelf.record(batch, self.served.now(), &self.mirror),
         };
         self.trouble.took(start, 0);
         let told = match written {

@@ -15,6 +15,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Names of the logs.
@@ -367,28 +368,62 @@ struct Batch {
 }
 
 impl Batch {
-    /// Appends to both logs, and syncs them, both at the same time.
+    /// Appends to one log, and syncs it.
+    fn append(&self, file: &File) -> io::Result<()> {
+        if self.is_dirty {
+            file.set_len(self.at)?;
+        }
+        file.write_all_at(&self.bytes, self.at)?;
+        file.sync_data()
+    }
+
+    /// Appends to both logs, one after the other.
     fn write(&self) -> io::Result<()> {
-        let write = |file: &File| {
-            if self.is_dirty {
-                file.set_len(self.at)?;
-            }
-            file.write_all_at(&self.bytes, self.at)?;
-            file.sync_data()
-        };
-        let written = std::thread::scope(|scope| {
-            let second = scope.spawn(|| write(&self.files[1]));
-            let first = write(&self.files[0]);
-            let second = second.join();
-            first?;
-            second.unwrap_or_else(|_| Err(io::Error::other("the thread of the second log ended")))
-        });
+        let written = self.files.iter().try_for_each(|file| self.append(file));
+        self.ends(written)
+    }
+
+    fn ends(&self, written: io::Result<()>) -> io::Result<()> {
         if written.is_err() {
             // What is refused must not be there after a restart. If this fails, it is tried again
             // before the next write.
             let _ = self.files.each_ref().map(|file| file.set_len(self.at));
         }
         written
+    }
+}
+
+/// A thread that appends to the second log while its owner appends to the first.
+pub(super) struct Mirror {
+    batches: Sender<Arc<Batch>>,
+    written: Receiver<io::Result<()>>,
+}
+
+impl Mirror {
+    /// Starts the thread, which ends with this.
+    pub(super) fn start() -> io::Result<Mirror> {
+        let (batches, queue) = channel::<Arc<Batch>>();
+        let (sender, written) = channel();
+        std::thread::Builder::new()
+            .name("farcall-mirror".into())
+            .spawn(move || {
+                for batch in queue {
+                    if sender.send(batch.append(&batch.files[1])).is_err() {
+                        break;
+                    }
+                }
+            })?;
+        Ok(Mirror { batches, written })
+    }
+
+    /// Appends to both logs, and syncs them, both at the same time.
+    fn write(&self, batch: Batch) -> io::Result<()> {
+        let batch = Arc::new(batch);
+        let ended = || io::Error::other("the thread of the second log ended");
+        self.batches.send(batch.clone()).map_err(|_| ended())?;
+        let first = batch.append(&batch.files[0]);
+        let second = self.written.recv().unwrap_or_else(|_| Err(ended()));
+        batch.ends(first.and(second))
     }
 }
 
@@ -414,12 +449,17 @@ impl Shelf {
     }
 
     /// Records entries. The logs can be read and short arrays put down meanwhile.
-    pub(super) fn record(&self, entries: &[Entry], now: Moment) -> io::Result<Vec<Event>> {
+    pub(super) fn record(
+        &self,
+        entries: &[Entry],
+        now: Moment,
+        mirror: &Mirror,
+    ) -> io::Result<Vec<Event>> {
         let mut book = self.lock();
         let told = book.record(entries, now);
         let batch = book.batch();
         drop(book);
-        let written = batch.write();
+        let written = mirror.write(batch);
         self.lock().settle(written)?;
         Ok(told)
     }

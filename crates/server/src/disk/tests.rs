@@ -94,7 +94,7 @@ impl Disk {
     }
 
     fn tell(&self, entry: Entry) {
-        self.journal.as_ref().expect("a state folder").record(entry);
+        self.journal.as_ref().expect("a state folder").record(entry, true);
         assert!(matches!(self.reply(), Reply::Recorded(_)));
     }
 

@@ -57,7 +57,7 @@ impl Reactor {
             Action::WriteFile { .. }
             | Action::ReadFile { .. }
             | Action::RemoveFile(..)
-            | Action::Record(_) => return self.state.execute(action, &mut self.memories),
+            | Action::Record { .. } => return self.state.execute(action, &mut self.memories),
             Action::Pull { .. }
             | Action::OpenSource { .. }
             | Action::TakeSource { .. }

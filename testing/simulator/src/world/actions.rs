@@ -43,7 +43,7 @@ impl World {
             // Kills are more frequent before an action that records or starts a call. With several
             // servers, each has fewer calls.
             let once_in = match action {
-                Action::Record(_) | Action::Run { .. } => 1500,
+                Action::Record { .. } | Action::Run { .. } => 1500,
                 _ if self.metas.is_empty() => 20_000,
                 _ => 2_000,
             };
@@ -141,7 +141,7 @@ impl World {
                 stored,
             } => self.read_file(host, ticket, transfer, stored),
             Action::RemoveFile(id, content) => self.hosts[host].disk.remove(id, content),
-            Action::Record(entry) => {
+            Action::Record { entry, .. } => {
                 self.hosts[host].disk.append(entry);
                 if !std::mem::replace(&mut self.hosts[host].commits, true) {
                     let delay = self.disk_delay();

@@ -10,6 +10,7 @@ use farcall_server_proto::{Event, Outcome, Record, Stored};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 const LOGS: [&str; 2] = ["calls.a.log", "calls.b.log"];
 
@@ -59,7 +60,7 @@ fn open(folder: &Path) -> Result<Opened, DiskError> {
 
 impl Opened {
     fn write(&self, entry: Entry) -> Event {
-        self.disk.journal.as_ref().unwrap().record(entry);
+        self.disk.journal.as_ref().unwrap().record(entry, true);
         match self.disk.replies.recv().unwrap() {
             Reply::Recorded(event) => event,
             _ => panic!("no answer of the journal"),
@@ -102,6 +103,32 @@ fn what_is_recorded_is_read_again_and_runs_again_if_it_may() {
     assert_eq!(failure.kind, FailureKind::OutcomeUnknown);
     assert!(opened.records[0].expires().is_some());
     assert_eq!(opened.insert(4), 4, "no number is used twice");
+}
+
+#[test]
+fn an_entry_that_nobody_waits_for_is_written_soon_or_with_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = open(folder.path()).unwrap();
+    let log = folder.path().join(LOGS[0]);
+    let length = || fs::metadata(&log).unwrap().len();
+    let journal = opened.disk.journal.as_ref().unwrap();
+    let answer = || opened.disk.replies.recv_timeout(Duration::from_secs(30));
+    let before = length();
+    journal.record(Entry::Insert(Box::new(record(1))), false);
+    assert!(matches!(answer(), Ok(Reply::Recorded(Event::Inserted(..)))));
+    assert!(length() > before);
+    journal.record(Entry::Insert(Box::new(record(2))), false);
+    journal.record(Entry::Insert(Box::new(record(3))), true);
+    for byte in [2, 3] {
+        let Ok(Reply::Recorded(Event::Inserted(id, Ok(_)))) = answer() else {
+            panic!("{byte} was not recorded");
+        };
+        assert_eq!(id, JobId([byte; 16]), "entries stay in order");
+    }
+    // The last ones are written when the server ends.
+    journal.record(Entry::Insert(Box::new(record(4))), false);
+    drop(opened);
+    assert_eq!(open(folder.path()).unwrap().records.len(), 4);
 }
 
 #[test]
