@@ -1,11 +1,15 @@
-"""Starts a temporary Slurm, whose gang scheduling lets two jobs of two nodes each take turns.
+"""Starts a temporary Slurm, whose gang scheduling lets jobs take turns.
 
 python benches/gang/slurm.py PROGRAM [ARGUMENT ...]
+python benches/gang/slurm.py --calls NUMBER PROCESSORS PROGRAM [ARGUMENT ...]
 
 Starts slurmctld and two slurmd of its own (Debian's packages slurmctld, slurmd and slurm-client) on
 free ports of the loopback, in a temporary folder, with the shortest slice that Slurm takes, 5 s.
-Each node has one processor. Prints the seconds from the submission of both jobs until both have
-ended, and ends everything that it started. Needs root, as slurmd does.
+The first form runs two jobs of two nodes with one processor each, and prints the seconds from the
+submission of both until both have ended. The second form runs a batch job on all processors of one
+node, and short jobs beside it one after another. The last argument of the program is nanoseconds of
+work, which are those of the short jobs. It prints the seconds of each short job. Both forms end all
+that they started. Needs root, as slurmd does.
 """
 
 import contextlib
@@ -141,10 +145,52 @@ def makespan(folder, command):
     return time.monotonic() - start
 
 
+def responses(folder, number, processors, command):
+    """Seconds of jobs of one processor beside a batch job on all of them."""
+    # Longer than all the short jobs.
+    batch = [*command[:-1], str(JOBS * 10**9)]
+    submit(folder, processors, f"exec srun -n {processors} {' '.join(batch)}")
+    wait_until(lambda: told("squeue", "-h", "-t", "RUNNING", "-o", "%i"), "the batch job")
+    seconds = []
+    for turn in range(number):
+        # Not in step with the slices.
+        time.sleep(0.3 + 0.7 * turn % 1)
+        # A step of srun does not begin in a job that is suspended when it asks.
+        ended = folder / f"ended-{turn}"
+        start = time.monotonic()
+        submit(folder, "1", f"{' '.join(command)} && touch {ended}")
+        wait_until(ended.exists, f"job {turn}")
+        seconds.append(time.monotonic() - start)
+    return seconds
+
+
+def submit(folder, processors, line):
+    """Submits a job of one node."""
+    script = folder / "job.sh"
+    script.write_text(f"#!/bin/sh\n{line}\n")
+    words = ["sbatch", "-N", "1", "-n", processors, "-o", folder / "out-%j", script]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, cwd=folder)
+
+
+def wait_until(condition, what):
+    """Waits until something is true."""
+    end = time.monotonic() + 2 * START
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"slurm: {what} did not come: " + told("squeue", "-l"))
+        time.sleep(0.01)
+
+
 def main():
     """The measurement."""
     if reason := why_not():
         sys.exit(f"slurm: {reason}")
+    if sys.argv[1:2] == ["--calls"]:
+        number, processors = sys.argv[2:4]
+        with cluster(nodes=1, cpus=int(processors), gang=True) as folder:
+            times = responses(folder, int(number), processors, sys.argv[4:])
+            print(" ".join(f"{one:.4f}" for one in times))
+        return
     with cluster(nodes=2, cpus=1, gang=True) as folder:
         print(f"{makespan(folder, sys.argv[1:]):.2f}")
 

@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         all.extend(mpi::rows(arguments.seconds)?);
     }
     if wants(Part::Calls) {
-        all.extend(calls::rows(arguments.seconds)?);
+        all.extend(calls::rows(arguments.seconds, arguments.peers)?);
     }
     if wants(Part::Sharing) {
         all.extend(sharing::rows()?);

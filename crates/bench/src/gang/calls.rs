@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// Milliseconds of computing of each call.
 const COMPUTING: i64 = 50;
 const CALLS: usize = 100;
+/// Jobs of Slurm that compute as long; each takes seconds.
+const JOBS: usize = 9;
+const SLURM: &str = "Slurm, slices of 5 s";
 /// Milliseconds of a slice.
 const SLICE: u32 = 100;
 /// The longest pause between two calls, in milliseconds; the shortest is a third of it.
@@ -36,7 +39,7 @@ Define spin(IN int ms, OUT int done[1]) ProcessorElements 1 {
 }
 ";
 
-pub(super) fn rows(seconds: f64) -> Result<Vec<Row>, Failure> {
+pub(super) fn rows(seconds: f64, peers: bool) -> Result<Vec<Row>, Failure> {
     let daemon = BenchDaemon::start(SLICE, "two")?;
     let folder = tempfile::tempdir()?;
     let path = |name: &str| folder.path().join(name);
@@ -86,14 +89,31 @@ pub(super) fn rows(seconds: f64) -> Result<Vec<Row>, Failure> {
     let expected = work * alone / seconds;
     let excess = (beside - expected - calls) / beside * 100.0;
     let bound = f64::from(2 * SLICE) + COMPUTING as f64;
+    let mut usual = Row::new("50 ms calls beside a batch job: median", at(0.5), "ms");
+    let mut longest = Row::new("50 ms calls beside a batch job: longest", at(1.0), "ms");
+    if peers && let Some(theirs) = under_slurm()? {
+        usual = usual.beside(SLURM, theirs[theirs.len() / 2] * 1e3);
+        longest = longest.beside(SLURM, theirs[theirs.len() - 1] * 1e3);
+    }
     Ok(vec![
-        Row::new("50 ms calls beside a batch job: median", at(0.5), "ms"),
+        usual,
         Row::new("50 ms calls beside a batch job: p99", at(0.99), "ms").bar(Bar::Most(bound)),
-        Row::new("50 ms calls beside a batch job: longest", at(1.0), "ms"),
+        longest,
         Row::new("batch job beside 50 ms calls: elapsed", beside, "s")
             .beside("without calls", expected),
         Row::new("  lost beyond the computing time of the calls", excess, "%").bar(Bar::Most(2.0)),
     ])
+}
+
+/// Seconds of jobs of 50 ms beside a batch job under Slurm, ascending; none without Slurm.
+fn under_slurm() -> Result<Option<Vec<f64>>, Failure> {
+    let seconds = COMPUTING as f64 / 1e3;
+    let times = super::peers::slurm_calls(JOBS, processors(), seconds)?;
+    let sorted = times.filter(|times| !times.is_empty()).map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times
+    });
+    Ok(sorted)
 }
 
 /// Runs a batch job with this many seconds of work on all processors, and calls meanwhile. Returns

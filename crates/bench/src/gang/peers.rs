@@ -78,9 +78,34 @@ pub(super) fn built(source: &str) -> Result<tempfile::TempPath, String> {
 
 /// The same two gang jobs under Slurm, with its shortest slice, compared with ours.
 pub(super) fn slurm(seconds: f64, ours: f64) -> Result<Vec<Row>, Failure> {
+    let Some(times) = slurm_times(&[], seconds)? else {
+        return Ok(Vec::new());
+    };
+    match times[..] {
+        [theirs] => {
+            let row = Row::new("two jobs on the same cores, makespan", ours, "s");
+            Ok(vec![row.beside("Slurm, slices of 5 s", theirs)])
+        }
+        _ => Err(Failure::failed(format!("{SLURM} printed no time"))),
+    }
+}
+
+/// Seconds of short jobs beside a batch job on all processors, under Slurm; none without Slurm.
+pub(super) fn slurm_calls(
+    number: usize,
+    processors: usize,
+    seconds: f64,
+) -> Result<Option<Vec<f64>>, Failure> {
+    let [number, processors] = [number, processors].map(|count| count.to_string());
+    slurm_times(&["--calls", &number, &processors], seconds)
+}
+
+/// The times that the script prints for jobs with so many seconds of work; none without Slurm.
+fn slurm_times(words: &[&str], seconds: f64) -> Result<Option<Vec<f64>>, Failure> {
     let nanos = ((seconds * 1e9) as u64).to_string();
     let mut run = Command::new("python3");
     run.arg(SLURM)
+        .args(words)
         .arg(std::env::current_exe()?)
         .args(["element", "work", "0", &nanos]);
     let told = match Path::new(SLURM).is_file() {
@@ -89,15 +114,11 @@ pub(super) fn slurm(seconds: f64, ours: f64) -> Result<Vec<Row>, Failure> {
             "cannot find {SLURM}: run the benchmark in the project's folder"
         )),
     };
-    match told.map(|text| numbers(&text)).as_deref() {
-        Ok([theirs]) => {
-            let row = Row::new("two jobs on the same cores, makespan", ours, "s");
-            Ok(vec![row.beside("Slurm, slices of 5 s", *theirs)])
-        }
-        Ok(_) => Err(Failure::failed(format!("{SLURM} printed no time"))),
+    match told {
+        Ok(text) => Ok(Some(numbers(&text))),
         Err(why) => {
             println!("Slurm: skipped: {why}");
-            Ok(Vec::new())
+            Ok(None)
         }
     }
 }
