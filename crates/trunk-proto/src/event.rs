@@ -35,6 +35,51 @@ pub enum Event {
         /// The reason.
         reason: Reason,
     },
+    /// Frames came from a peer's address with numbers that the peer has not sent, as its heartbeats
+    /// show.
+    NumbersDenied {
+        /// The node.
+        peer: Mac,
+        /// Frames that were refused since the last such event.
+        refused: u64,
+    },
+    /// Two nodes use one address.
+    AddressConflict(Conflict),
+}
+
+/// An address that two nodes use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Number of the link on which the second node was heard, among this node's links.
+    pub link: usize,
+    /// The address.
+    pub address: Mac,
+    /// Whose address it is.
+    pub kind: ConflictKind,
+}
+
+/// Whose address is in conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConflictKind {
+    /// Another node sends from the address of this node's link.
+    OwnLink,
+    /// Another node has the address of this node's virtual interface.
+    OwnNode,
+    /// Two peers send from one address.
+    PeerLink,
+    /// Two nodes have one address of their virtual interfaces.
+    PeerNode,
+}
+
+impl fmt::Display for ConflictKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ConflictKind::OwnLink => "another node sends from the address of this link",
+            ConflictKind::OwnNode => "another node has the address of this trunk",
+            ConflictKind::PeerLink => "two nodes send from this address",
+            ConflictKind::PeerNode => "two nodes have this address",
+        })
+    }
 }
 
 /// Why a link was taken out of use.

@@ -42,7 +42,7 @@ mod weights;
 
 pub use address::Mac;
 pub use control::{ControlError, Message};
-pub use event::{Event, Reason};
+pub use event::{Conflict, ConflictKind, Event, Reason};
 pub use shim::{Kind, Shim, ShimError};
 pub use status::{Counters, LinkStatus, PathStatus, PeerStatus, Status};
 pub use trunk::{Config, ConfigError, Deliver, Limits, LinkConfig, Policy, Transmit, Trunk};

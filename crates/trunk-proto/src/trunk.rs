@@ -2,6 +2,7 @@
 //! sessions, control messages, and time.
 
 mod clock;
+mod conflict;
 mod heartbeat;
 mod inbound;
 mod learning;
@@ -15,7 +16,7 @@ use crate::monitor::{FAST, SLOW};
 use crate::peer::{Peer, Urgency};
 use crate::seal::Sealer;
 use crate::status::{Counters, LinkStatus, PathStatus, PeerStatus, Status};
-use crate::{Event, MAX_LINKS, Mac, Nanos, SECOND, SHIM_BYTES};
+use crate::{Conflict, Event, MAX_LINKS, Mac, Nanos, SECOND, SHIM_BYTES};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -172,7 +173,10 @@ pub struct Trunk {
     /// The peers. A slot is reused after its peer is gone.
     peers: Vec<Option<Peer>>,
     by_node: BTreeMap<Mac, usize>,
-    by_address: BTreeMap<(usize, Mac), usize>,
+    /// The peers that have an address on a link. It is one peer unless two hosts conflict.
+    by_address: BTreeMap<(usize, Mac), Vec<usize>>,
+    /// Recent conflicts, and when each was last seen.
+    conflicts: Vec<(Conflict, Nanos)>,
     out: VecDeque<Transmit>,
     deliveries: VecDeque<Deliver>,
     events: VecDeque<Event>,
@@ -241,6 +245,7 @@ impl Trunk {
             peers: Vec::new(),
             by_node: BTreeMap::new(),
             by_address: BTreeMap::new(),
+            conflicts: Vec::new(),
             out: VecDeque::new(),
             deliveries: VecDeque::new(),
             events: VecDeque::new(),
@@ -347,6 +352,11 @@ impl Trunk {
                 .flatten()
                 .map(|peer| self.peer_status(peer))
                 .collect(),
+            conflicts: self
+                .conflicts
+                .iter()
+                .map(|(conflict, _)| *conflict)
+                .collect(),
             counters: self.counters,
         }
     }
@@ -381,6 +391,8 @@ impl Trunk {
             queue_marks: peer.queue.marked,
             held_frames: peer.resequencer.held_frames(),
             given_up: peer.resequencer.skipped,
+            refused: peer.resequencer.refused,
+            resynchronised: peer.resequencer.resynchronised,
             round_trip: peer.round_trip,
             links,
         }

@@ -373,10 +373,20 @@ impl Daemon {
                 } => {
                     format!("link {} to {peer} down: {reason}", link(*index))
                 }
+                Event::NumbersDenied { peer, refused } => format!(
+                    "peer {peer} did not send the numbers of some frames ({refused} refused): its \
+                     heartbeats set the order right. Another host may use its address."
+                ),
+                Event::AddressConflict(conflict) => format!(
+                    "address conflict on link {}: {}: {}. Give each interface its own address.",
+                    link(conflict.link),
+                    conflict.address,
+                    conflict.kind
+                ),
             };
             match event {
-                Event::LinkDown { .. } | Event::PeerLost { .. } => tracing::warn!("{text}"),
-                _ => tracing::info!("{text}"),
+                Event::PeerFound { .. } | Event::LinkUp { .. } => tracing::info!("{text}"),
+                _ => tracing::warn!("{text}"),
             }
             self.log.push(text);
             let mtu = self.trunk.mtu();

@@ -83,6 +83,14 @@ fn table(status: &Value) -> String {
             rate(&link["capacity"]),
         );
     }
+    for conflict in list(&status["conflicts"]) {
+        out += &format!(
+            "  {RED}address conflict{RED:#}  {}  {}: {}\n",
+            text(&conflict["link"]),
+            text(&conflict["address"]),
+            text(&conflict["text"]),
+        );
+    }
     if list(&status["peers"]).is_empty() {
         out += "no peer found yet\n";
     }

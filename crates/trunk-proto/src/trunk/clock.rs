@@ -78,6 +78,7 @@ impl Trunk {
             self.watch(now, index);
             self.beat(now, index, elapsed);
         }
+        self.end_conflicts(now);
         self.learn(now);
         self.regrant = true;
         self.next_tick = now + if heartbeats > 0 { self.fast } else { SLOW };

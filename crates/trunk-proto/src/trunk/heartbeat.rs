@@ -31,9 +31,11 @@ impl Trunk {
             grant: granted[link] as u64,
         });
         let paths = paths.collect();
-        let Some(path) = &peer.paths[link] else {
+        peer.resequencer.checkpoint(now);
+        let Some(path) = &mut peer.paths[link] else {
             return;
         };
+        path.receiver.checkpoint(now);
         let heartbeat = Heartbeat {
             traits,
             interval: (interval / MILLISECOND) as u16,

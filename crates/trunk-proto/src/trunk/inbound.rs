@@ -8,7 +8,9 @@ use crate::control::{Heartbeat, Message, Nack};
 use crate::monitor::SLOW;
 use crate::peer::{Peer, Urgency};
 use crate::resequencer::Taken;
-use crate::{Kind, MILLISECOND, Mac, Nanos, Reason, SHIM_BYTES, Shim, extend, wire_bytes};
+use crate::{
+    Event, Kind, MILLISECOND, Mac, Nanos, Reason, SECOND, SHIM_BYTES, Shim, extend, wire_bytes,
+};
 use bytes::Bytes;
 
 /// After this many frames the peer gets an acknowledgement, so that it can release them.
@@ -37,9 +39,7 @@ impl Trunk {
         let Some(own) = self.links.get(link).filter(|own| own.carrier) else {
             return;
         };
-        if source == own.config.address {
-            return;
-        }
+        let foreign = source != own.config.address;
         let shim = match Shim::decode(payload) {
             Ok(shim) => shim,
             Err(_) => {
@@ -48,7 +48,8 @@ impl Trunk {
             }
         };
         match shim.kind {
-            Kind::Data => self.handle_data(now, link, source, &shim, payload),
+            Kind::Data if foreign => self.handle_data(now, link, source, &shim, payload),
+            Kind::Data => {}
             Kind::Control => {
                 let came = Arrival { now, arrived, link };
                 self.handle_control(came, source, &shim, payload);
@@ -57,17 +58,13 @@ impl Trunk {
     }
 
     fn handle_data(&mut self, now: Nanos, link: usize, source: Mac, shim: &Shim, payload: &Bytes) {
-        let index = self.by_address.get(&(link, source)).copied();
-        let Some((index, peer)) = index.and_then(|i| Some((i, self.peers[i].as_mut()?))) else {
+        let index = self.sender_of(link, source, shim.session);
+        let found = index.and_then(|index| Some((index, self.peers[index].as_mut()?)));
+        let Some((index, peer)) = found else {
             self.counters.unknown_source += 1;
             return;
         };
-        let known = peer.established && shim.session == peer.session as u8;
-        let path = peer.paths[link]
-            .as_mut()
-            .filter(|path| known && path.monitor.is_up());
-        let Some(path) = path else {
-            self.counters.unknown_source += 1;
+        let Some(path) = &mut peer.paths[link] else {
             return;
         };
         let number = extend(shim.number, peer.resequencer.next());
@@ -79,7 +76,7 @@ impl Trunk {
             return;
         };
         path.monitor.heard = now;
-        if !shim.resent {
+        if !shim.resent && !peer.resequencer.is_doubtful(number) {
             path.receiver.passed = path.receiver.passed.max(number + 1);
         }
         let told = path.receiver.unacknowledged() < ACKNOWLEDGE;
@@ -107,6 +104,20 @@ impl Trunk {
             body: payload.slice(SHIM_BYTES..),
         };
         self.collect(now, index, number, frame);
+    }
+
+    /// The peer that sends data frames with this session from an address. More than one peer has the
+    /// address while two hosts conflict.
+    fn sender_of(&self, link: usize, source: Mac, session: u8) -> Option<usize> {
+        let peers = self.by_address.get(&(link, source))?;
+        let sends = |index: &usize| {
+            self.peers[*index].as_ref().is_some_and(|peer| {
+                let path = peer.paths[link].as_ref();
+                let up = path.is_some_and(|path| path.monitor.is_up());
+                up && peer.established && session == peer.session as u8
+            })
+        };
+        peers.iter().copied().find(sends)
     }
 
     fn collect(&mut self, now: Nanos, index: usize, number: u64, frame: Packed) {
@@ -149,19 +160,32 @@ impl Trunk {
         let silent = repair && peer.is_quiet(now);
         // If the frames held exceed the memory of all peers, this peer's frames stop waiting.
         let hold_for = |total: usize| total <= self.config.limits.held_bytes;
-        let before = peer.resequencer.held_bytes();
         loop {
+            let before = peer.resequencer.held_bytes();
             let patient = hold_for(self.held_bytes);
             let at = if patient { now } else { Nanos::MAX };
-            let Some(frame) = peer.resequencer.pop(at, hold, silent) else {
-                break;
-            };
-            self.held_bytes -= frame.body.len().min(self.held_bytes);
+            let frame = peer.resequencer.pop(at, hold, silent);
+            self.held_bytes -= before - peer.resequencer.held_bytes();
+            let Some(frame) = frame else { break };
             if let Some((header, body)) = frame.unpack(own, peer.node) {
                 self.deliveries.push_back(Deliver { header, body });
             }
         }
-        debug_assert!(peer.resequencer.held_bytes() <= before);
+        self.report_denied(now, index, false);
+    }
+
+    /// Reports refused numbers of a peer, at most once a second.
+    fn report_denied(&mut self, now: Nanos, index: usize, resynchronised: bool) {
+        let Some(peer) = &mut self.peers[index] else {
+            return;
+        };
+        let refused = peer.resequencer.refused - peer.refused_reported;
+        if (refused > 0 || resynchronised) && now >= peer.next_report {
+            peer.refused_reported += refused;
+            peer.next_report = now + SECOND;
+            let peer = peer.node;
+            self.event(Event::NumbersDenied { peer, refused });
+        }
     }
 
     fn handle_control(&mut self, came: Arrival, source: Mac, shim: &Shim, payload: &Bytes) {
@@ -186,7 +210,7 @@ impl Trunk {
             }
         };
         let sender = *message.sender();
-        if sender.node == self.config.node {
+        if self.is_conflict(now, link, source, &sender) {
             return;
         }
         if let Message::Hello(sender, traits) = &message {
@@ -200,13 +224,15 @@ impl Trunk {
         if let Message::Heartbeat(sender, heartbeat) = &message {
             self.add_path(index, link, source, sender.link, heartbeat.traits);
         }
-        if self.by_address.get(&(link, source)) != Some(&index) {
+        let peers = self.by_address.get(&(link, source));
+        if !peers.is_some_and(|peers| peers.contains(&index)) {
             self.counters.unknown_source += 1;
             return;
         }
-        if !self.admit(now, index, &sender) || !self.is_fresh(index, link, sender.counter) {
+        if !self.admit(now, index, link, &sender) || !self.is_fresh(index, link, sender.counter) {
             return;
         }
+        self.compare_owners(now, index, link, source);
         match message {
             Message::Hello(..) => {}
             Message::Heartbeat(_, heartbeat) => {
@@ -254,6 +280,10 @@ impl Trunk {
             peer.resequencer.restart(u64::from(shim.number));
         }
         let number = extend(shim.number, peer.resequencer.next());
+        let before = peer.resequencer.held_bytes();
+        let order = self.config.order;
+        let resynchronised = order && peer.announce(number, heartbeat.echo_stamp);
+        self.held_bytes -= before - peer.resequencer.held_bytes();
         let Some(path) = &mut peer.paths[link] else {
             return;
         };
@@ -264,7 +294,8 @@ impl Trunk {
         if came_up || !path.monitor.is_up() {
             path.receiver.restart(shim.link_number, number);
         } else {
-            gap = path.receiver.next_is(shim.link_number, number);
+            let echo = heartbeat.echo_stamp;
+            gap = path.receiver.next_is(shim.link_number, number, echo);
         }
         let new_span = heartbeat.span.span != path.span.span;
         path.span = heartbeat.span;
@@ -275,6 +306,7 @@ impl Trunk {
         if new_span {
             self.weigh(index);
         }
+        self.report_denied(now, index, resynchronised);
         self.take_reports(now, index, heartbeat);
         let Some(peer) = &mut self.peers[index] else {
             return;

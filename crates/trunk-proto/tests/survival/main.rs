@@ -2,6 +2,8 @@
 //! rates are full and fair, that frames arrive in order and at most once, and that silent failures
 //! are found and repaired.
 
+mod conflict;
+mod forgery;
 mod hub;
 mod network;
 
