@@ -74,7 +74,7 @@ impl Daemon {
             .metrics
             .map(|at| TcpListener::bind(at).map_err(|error| Error::Metrics(at, error)));
         let metrics = metrics.transpose()?;
-        let links = config
+        let mut links = config
             .links
             .iter()
             .map(Link::open)
@@ -83,6 +83,7 @@ impl Daemon {
             io::ErrorKind::AddrInUse => Error::Running(config.name.clone()),
             _ => error.into(),
         })?;
+        links.iter_mut().try_for_each(Link::reserve)?;
         let trunk = Trunk::new(core_config(config, &links)?, now())?;
         let mtu = trunk.mtu();
         let tap = Tap::create(&config.name, trunk.status().node, mtu)?;
