@@ -45,6 +45,42 @@ pub enum Event {
     },
     /// Two nodes use one address.
     AddressConflict(Conflict),
+    /// A node was heard that cannot be a peer.
+    Misfit {
+        /// The node, as it says itself.
+        node: Mac,
+        /// Number of the link on which it was heard, among this node's links.
+        link: usize,
+        /// The reason.
+        misfit: Misfit,
+    },
+}
+
+/// Why a node cannot be a peer, and what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// This node has a key, and the other has none.
+    NoKey,
+    /// The keys differ.
+    OtherKey,
+    /// The other node has a key, and this one has none.
+    Key,
+    /// The other node has the key, but its version does not encrypt data frames.
+    Older,
+    /// The other node has a newer version.
+    Newer,
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Misfit::NoKey => "it has no key: start it with the `--key-file` of this trunk",
+            Misfit::OtherKey => "its key differs: start all nodes with the same `--key-file`",
+            Misfit::Key => "it has a key and this node has none: start this node with `--key-file`",
+            Misfit::Older => "its version of Farcall does not encrypt frames: update it",
+            Misfit::Newer => "its version of Farcall is newer: update this node",
+        })
+    }
 }
 
 /// An address that two nodes use.

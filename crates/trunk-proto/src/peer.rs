@@ -7,6 +7,7 @@ use crate::capacity::{Capacity, SURE_ALONE};
 use crate::control::{Heartbeat, SpanReport, Traits};
 use crate::distributor::{Limited, Sender};
 use crate::grants::PerLink;
+use crate::keys::Keys;
 use crate::monitor::{Monitor, SLOW};
 use crate::queue::Queue;
 use crate::receiver::{Gap, Receiver};
@@ -99,6 +100,11 @@ pub(crate) struct Peer {
     pub(crate) queue: Queue,
     pub(crate) resend: VecDeque<Numbered>,
     pub(crate) next: u64,
+    /// The keys of data frames, if the trunk has a key.
+    pub(crate) keys: Keys,
+    /// The next frame number on each link. A path that comes back goes on with it, because no number
+    /// may be used twice with one key.
+    pub(crate) link_numbers: [u64; MAX_LINKS],
     pub(crate) resequencer: Resequencer,
     pub(crate) limited: Limited,
     /// Whether the peer reports that it waits for this node's grants.
@@ -148,6 +154,8 @@ impl Peer {
             queue: Queue::new(queue_bytes),
             resend: VecDeque::new(),
             next: 0,
+            keys: Keys::default(),
+            link_numbers: [0; MAX_LINKS],
             resequencer: Resequencer::new(held_frames),
             limited: Limited::default(),
             peer_limited: false,

@@ -56,6 +56,8 @@ pub struct PeerStatus {
     pub refused: u64,
     /// How often a heartbeat set the order of its frames right.
     pub resynchronised: u64,
+    /// Whether frames to it are encrypted now.
+    pub encrypted: bool,
     /// Round-trip time over the links in nanoseconds, 0 if unknown.
     pub round_trip: u64,
     /// The links shared with it.
@@ -102,7 +104,7 @@ pub struct Counters {
     pub malformed: u64,
     /// Frames with an impossible number.
     pub bad_number: u64,
-    /// Control messages with a wrong tag, and replayed ones.
+    /// Frames and control messages with a wrong tag or without one, and replayed ones.
     pub unauthentic: u64,
     /// Frames that had arrived before.
     pub duplicates: u64,

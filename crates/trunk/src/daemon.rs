@@ -378,6 +378,14 @@ impl Daemon {
                     "peer {peer} did not send the numbers of some frames ({refused} refused): its \
                      heartbeats set the order right. Another host may use its address."
                 ),
+                Event::Misfit {
+                    node,
+                    link: index,
+                    misfit,
+                } => format!(
+                    "node {node} on link {} cannot be a peer: {misfit}",
+                    link(*index)
+                ),
                 Event::AddressConflict(conflict) => format!(
                     "address conflict on link {}: {}: {}. Give each interface its own address.",
                     link(conflict.link),
@@ -428,9 +436,9 @@ fn core_config(config: &Config, links: &[Link]) -> Result<farcall_trunk_proto::C
             mtu: link.mtu()?,
         });
     }
-    let mut session = [0; 4];
-    rustix::rand::getrandom(&mut session, rustix::rand::GetRandomFlags::empty())
-        .map_err(io::Error::from)?;
+    let (mut session, mut seed) = ([0; 4], [0; 32]);
+    draw(&mut session)?;
+    draw(&mut seed)?;
     Ok(farcall_trunk_proto::Config {
         node: core_links
             .first()
@@ -444,8 +452,15 @@ fn core_config(config: &Config, links: &[Link]) -> Result<farcall_trunk_proto::C
         span: config.span.as_nanos() as Nanos,
         key: config.key.clone(),
         session: u32::from_ne_bytes(session),
+        seed,
         limits: Limits::default(),
     })
+}
+
+/// Fills a buffer of at most 256 bytes, which the system call never cuts, with random bytes.
+fn draw(bytes: &mut [u8]) -> io::Result<()> {
+    rustix::rand::getrandom(bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(())
 }
 
 /// The address of the virtual interface, derived from that of a link. It is locally administered,

@@ -3,7 +3,7 @@
 //! fields and of the metrics are documented, so a test compares them.
 
 use farcall_metrics::Text;
-use farcall_trunk_proto::{Counters, PathStatus, PeerStatus, Status};
+use farcall_trunk_proto::{Conflict, Counters, PathStatus, PeerStatus, Status};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -69,17 +69,11 @@ pub(crate) fn json(name: &str, status: &Status, log: &Log) -> Value {
             "queue_marks": peer.queue_marks,
             "held_frames": peer.held_frames,
             "given_up": peer.given_up,
+            "encrypted": peer.encrypted,
             "refused": peer.refused,
             "resynchronised": peer.resynchronised,
             "round_trip_us": peer.round_trip as f64 / 1e3,
             "links": peer.links.iter().map(path).collect::<Vec<_>>(),
-        })
-    });
-    let conflicts = status.conflicts.iter().map(|conflict| {
-        json!({
-            "link": status.links[conflict.link].name,
-            "address": conflict.address.to_string(),
-            "text": conflict.kind.to_string(),
         })
     });
     let events = log
@@ -94,13 +88,24 @@ pub(crate) fn json(name: &str, status: &Status, log: &Log) -> Value {
         "mtu": status.mtu,
         "links": links.collect::<Vec<_>>(),
         "peers": peers.collect::<Vec<_>>(),
-        "conflicts": conflicts.collect::<Vec<_>>(),
+        "conflicts": conflicts(status),
         "dropped": counters(&status.counters)
             .into_iter()
             .map(|(reason, count)| (reason.to_owned(), json!(count)))
             .collect::<serde_json::Map<_, _>>(),
         "events": events.collect::<Vec<_>>(),
     })
+}
+
+fn conflicts(status: &Status) -> Value {
+    let conflict = |conflict: &Conflict| {
+        json!({
+            "link": status.links[conflict.link].name,
+            "address": conflict.address.to_string(),
+            "text": conflict.kind.to_string(),
+        })
+    };
+    status.conflicts.iter().map(conflict).collect()
 }
 
 fn counters(counters: &Counters) -> [(&'static str, u64); 8] {
@@ -254,7 +259,7 @@ pub(crate) fn metrics(name: &str, status: &Status) -> Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farcall_trunk_proto::{Conflict, ConflictKind, LinkStatus, Mac, PeerStatus};
+    use farcall_trunk_proto::{ConflictKind, LinkStatus, Mac, PeerStatus};
 
     fn status() -> Status {
         let path = PathStatus {

@@ -77,6 +77,7 @@ impl Trunk {
         for index in 0..self.peers.len() {
             self.watch(now, index);
             self.beat(now, index, elapsed);
+            self.exchange_keys(now, index);
         }
         self.end_conflicts(now);
         self.learn(now);

@@ -7,6 +7,7 @@ use crate::address::Packed;
 use crate::control::{Heartbeat, Message, Nack};
 use crate::monitor::SLOW;
 use crate::peer::{Peer, Urgency};
+use crate::receiver::Gap;
 use crate::resequencer::Taken;
 use crate::{
     Event, Kind, MILLISECOND, Mac, Nanos, Reason, SECOND, SHIM_BYTES, Shim, extend, wire_bytes,
@@ -48,8 +49,11 @@ impl Trunk {
             }
         };
         match shim.kind {
-            Kind::Data if foreign => self.handle_data(now, link, source, &shim, payload),
-            Kind::Data => {}
+            Kind::Data | Kind::Sealed { .. } => {
+                if foreign {
+                    self.handle_data(now, link, source, &shim, payload);
+                }
+            }
             Kind::Control => {
                 let came = Arrival { now, arrived, link };
                 self.handle_control(came, source, &shim, payload);
@@ -65,6 +69,20 @@ impl Trunk {
             return;
         };
         let Some(path) = &mut peer.paths[link] else {
+            return;
+        };
+        let (header, body) = (&payload[..SHIM_BYTES], payload.slice(SHIM_BYTES..));
+        let place = (usize::from(path.peer_link), shim.link_number);
+        let opened = match (shim.kind, self.secret.is_some()) {
+            (Kind::Data, false) => Some(body),
+            (Kind::Sealed { odd }, true) => {
+                let opened = peer.keys.open(now, odd, place, header, &body);
+                opened.ok().map(Bytes::from)
+            }
+            _ => None,
+        };
+        let Some(body) = opened else {
+            self.counters.unauthentic += 1;
             return;
         };
         let number = extend(shim.number, peer.resequencer.next());
@@ -101,7 +119,7 @@ impl Trunk {
         let frame = Packed {
             address: shim.address,
             protocol: shim.protocol,
-            body: payload.slice(SHIM_BYTES..),
+            body,
         };
         self.collect(now, index, number, frame);
     }
@@ -200,12 +218,14 @@ impl Trunk {
         };
         let Some(bytes) = self.sealer.open(header, source, sealed) else {
             self.counters.unauthentic += 1;
+            self.explain(now, link, sealed);
             return;
         };
         let message = match Message::decode(bytes) {
             Ok(message) => message,
             Err(_) => {
                 self.counters.malformed += 1;
+                self.explain(now, link, sealed);
                 return;
             }
         };
@@ -213,8 +233,10 @@ impl Trunk {
         if self.is_conflict(now, link, source, &sender) {
             return;
         }
-        if let Message::Hello(sender, traits) = &message {
-            self.hear_hello(now, link, source, sender, *traits);
+        if let Message::Hello(sender, hello) = &message {
+            if self.fits(now, link, sender.node, hello.version) {
+                self.hear_hello(now, link, source, sender, hello.traits);
+            }
             return;
         }
         let Some(&index) = self.by_node.get(&sender.node) else {
@@ -239,6 +261,9 @@ impl Trunk {
                 self.handle_heartbeat(came, index, shim, &heartbeat);
             }
             Message::Nack(_, nack) => self.handle_nack(index, &nack),
+            Message::Handshake(_, handshake) => {
+                self.handle_handshake(now, index, link, &handshake);
+            }
             Message::Goodbye(_) => self.remove_peer(index, true),
         }
     }
@@ -260,43 +285,21 @@ impl Trunk {
 
     fn handle_heartbeat(
         &mut self,
-        Arrival { now, arrived, link }: Arrival,
+        came: Arrival,
         index: usize,
         shim: &Shim,
         heartbeat: &Heartbeat,
     ) {
+        let Some((came_up, gap)) = self.take_numbers(came, index, shim, heartbeat) else {
+            return;
+        };
+        let Arrival { now, link, .. } = came;
         let Some(peer) = &mut self.peers[index] else {
             return;
         };
-        peer.measure_round_trip(now, heartbeat);
-        peer.echo[link] = (heartbeat.stamp, now);
-        let interval = Nanos::from(heartbeat.interval) * MILLISECOND;
-        let was_slow = peer.paths().all(|(_, path)| path.monitor.interval >= SLOW);
-        if was_slow && interval < SLOW {
-            peer.fast_since = heartbeat.stamp;
-        }
-        let quiet = peer.paths().all(|(_, path)| !path.monitor.is_up());
-        if quiet && peer.resequencer.held_bytes() == 0 {
-            peer.resequencer.restart(u64::from(shim.number));
-        }
-        let number = extend(shim.number, peer.resequencer.next());
-        let before = peer.resequencer.held_bytes();
-        let order = self.config.order;
-        let resynchronised = order && peer.announce(number, heartbeat.echo_stamp);
-        self.held_bytes -= before - peer.resequencer.held_bytes();
         let Some(path) = &mut peer.paths[link] else {
             return;
         };
-        path.traits = heartbeat.traits;
-        path.receiver.delay.sample(arrived, heartbeat.stamp);
-        let came_up = path.monitor.heartbeat(now, heartbeat.stamp, interval);
-        let mut gap = None;
-        if came_up || !path.monitor.is_up() {
-            path.receiver.restart(shim.link_number, number);
-        } else {
-            let echo = heartbeat.echo_stamp;
-            gap = path.receiver.next_is(shim.link_number, number, echo);
-        }
         let new_span = heartbeat.span.span != path.span.span;
         path.span = heartbeat.span;
         if let Some(gap) = gap {
@@ -306,7 +309,9 @@ impl Trunk {
         if new_span {
             self.weigh(index);
         }
-        self.report_denied(now, index, resynchronised);
+        if let Some(key) = heartbeat.key {
+            self.compare_keys(now, index, key);
+        }
         self.take_reports(now, index, heartbeat);
         let Some(peer) = &mut self.peers[index] else {
             return;
@@ -333,6 +338,47 @@ impl Trunk {
         } else {
             self.next_tick = self.next_tick.min(now + SLOW);
         }
+    }
+
+    /// Takes the times and the next numbers of a heartbeat. Returns whether it brought the link up,
+    /// and the gap before it.
+    fn take_numbers(
+        &mut self,
+        Arrival { now, arrived, link }: Arrival,
+        index: usize,
+        shim: &Shim,
+        heartbeat: &Heartbeat,
+    ) -> Option<(bool, Option<Gap>)> {
+        let peer = self.peers[index].as_mut()?;
+        peer.measure_round_trip(now, heartbeat);
+        peer.echo[link] = (heartbeat.stamp, now);
+        let interval = Nanos::from(heartbeat.interval) * MILLISECOND;
+        let was_slow = peer.paths().all(|(_, path)| path.monitor.interval >= SLOW);
+        if was_slow && interval < SLOW {
+            peer.fast_since = heartbeat.stamp;
+        }
+        let quiet = peer.paths().all(|(_, path)| !path.monitor.is_up());
+        if quiet && peer.resequencer.held_bytes() == 0 {
+            peer.resequencer.restart(u64::from(shim.number));
+        }
+        let number = extend(shim.number, peer.resequencer.next());
+        let before = peer.resequencer.held_bytes();
+        let order = self.config.order;
+        let resynchronised = order && peer.announce(number, heartbeat.echo_stamp);
+        self.held_bytes -= before - peer.resequencer.held_bytes();
+        let path = peer.paths[link].as_mut()?;
+        path.traits = heartbeat.traits;
+        path.receiver.delay.sample(arrived, heartbeat.stamp);
+        let came_up = path.monitor.heartbeat(now, heartbeat.stamp, interval);
+        let mut gap = None;
+        if came_up || !path.monitor.is_up() {
+            path.receiver.restart(shim.link_number, number);
+        } else {
+            let echo = heartbeat.echo_stamp;
+            gap = path.receiver.next_is(shim.link_number, number, echo);
+        }
+        self.report_denied(now, index, resynchronised);
+        Some((came_up, gap))
     }
 
     /// Takes the peer's report about each link: whether it hears this node, what arrived, and what

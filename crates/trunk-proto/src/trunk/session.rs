@@ -112,6 +112,7 @@ impl Trunk {
         let line = self.links[link].config.rate;
         let mut path = Path::new(peer_link, source, line);
         path.traits = traits;
+        path.sender.next = peer.link_numbers[link];
         peer.paths[link] = Some(path);
         let peers = self.by_address.entry((link, source)).or_default();
         if !peers.contains(&index) {
@@ -138,6 +139,7 @@ impl Trunk {
         peer.rescue(link);
         peer.granted[link] = 0.0;
         if let Some(path) = peer.paths[link].take() {
+            peer.link_numbers[link] = path.sender.next;
             self.forget_address(index, link, path.address);
         }
         self.regrant = true;

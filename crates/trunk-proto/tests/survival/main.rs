@@ -6,6 +6,7 @@ mod conflict;
 mod forgery;
 mod hub;
 mod network;
+mod secrecy;
 
 use farcall_random::SplitMix64;
 use farcall_trunk_proto::{Event, Mac, Policy};

@@ -19,6 +19,8 @@ const HOST_QUEUE: usize = 400 * 1024;
 /// The queue of a link's socket, as time.
 const SOCKET: Nanos = 8 * MILLISECOND;
 const PAYLOAD: usize = 1400;
+/// Bytes that encryption adds to a frame.
+const SEAL_BYTES: usize = 16;
 /// EtherType of the numbered frames of the hosts.
 const NUMBERED: u16 = 0x88b6;
 /// EtherType of frames that no host has sent to its peer.
@@ -64,9 +66,10 @@ impl Wire {
 pub struct Port {
     switch: usize,
     pub address: Mac,
-    /// The last data frame and the last control message from the host, as a bystander sees them.
+    /// The last data frame, control message and broadcast from the host, as a bystander sees them.
     pub sniffed: Bytes,
     pub sniffed_control: Bytes,
+    pub sniffed_hello: Bytes,
     pub faults: Faults,
     pub rate: f64,
     out: Wire,
@@ -95,7 +98,8 @@ pub struct Host {
     /// When a frame was last delivered, and the longest pause.
     pub last_delivery: Nanos,
     pub longest_pause: Nanos,
-    sent: Vec<u64>,
+    /// Frames handed to the trunk for each host.
+    pub sent: Vec<u64>,
 }
 
 /// A frame in transit to a switch or to a host.
@@ -271,6 +275,7 @@ impl Network {
             },
             key: options.key.map(<[u8]>::to_vec),
             session: 1 + self.random.below(u64::from(u32::MAX) - 1) as u32,
+            seed: std::array::from_fn(|_| self.random.below(256) as u8),
             limits: Limits::default(),
         };
         let port = |(switch, address): &(usize, Mac)| Port {
@@ -278,6 +283,7 @@ impl Network {
             address: *address,
             sniffed: Bytes::new(),
             sniffed_control: Bytes::new(),
+            sniffed_hello: Bytes::new(),
             faults: Faults::default(),
             rate: FAST_ETHERNET,
             out: Wire::default(),
@@ -413,6 +419,7 @@ impl Network {
     }
 
     fn drain(&mut self, index: usize) {
+        let overhead = SHIM_BYTES + self.options.key.map_or(0, |_| SEAL_BYTES);
         while let Some(transmit) = self.hosts[index].trunk.poll_transmit(self.now) {
             self.transmit(index, &transmit);
         }
@@ -434,7 +441,7 @@ impl Network {
             );
             host.last[from] = number;
             host.received[from] += 1;
-            host.bytes[from] += (deliver.body.len() + 14 + 24 + SHIM_BYTES) as u64;
+            host.bytes[from] += (deliver.body.len() + 14 + 24 + overhead) as u64;
             if host.last_delivery > 0 {
                 host.longest_pause = host.longest_pause.max(self.now - host.last_delivery);
             }
@@ -448,6 +455,9 @@ impl Network {
         let host = &mut self.hosts[index];
         let port = &mut host.ports[transmit.link];
         assert!(payload.len() <= 1500, "{} bytes", payload.len());
+        if transmit.destination == Mac::BROADCAST {
+            port.sniffed_hello = payload.clone();
+        }
         match Shim::decode(&payload).map(|shim| shim.kind) {
             Ok(Kind::Control) => port.sniffed_control = payload.clone(),
             _ => port.sniffed = payload.clone(),
