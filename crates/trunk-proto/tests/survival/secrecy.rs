@@ -106,8 +106,12 @@ fn replayed_frames_are_not_delivered() {
     }
     // The network checks that no frame arrives twice. A frame that was lost in no way is not lost
     // because an attacker was faster with a copy of it.
-    let peer = &network.hosts[0].trunk.status().peers[0];
+    let status = network.hosts[0].trunk.status();
+    let peer = &status.peers[0];
     assert_eq!((peer.given_up, peer.refused), (0, 0));
+    // The window stops copies, before their numbers count for anything.
+    let (stopped, copies) = (status.counters.unauthentic, status.counters.duplicates);
+    assert!(stopped > 20_000 && copies == 0, "{:?}", status.counters);
 }
 
 #[test]
