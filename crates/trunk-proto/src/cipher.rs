@@ -1,12 +1,12 @@
-//! Encrypts and authenticates data frames with ChaCha20-Poly1305 (RFC 8439). A key serves one
+//! Encrypts and authenticates data frames with AES-256-GCM (NIST SP 800-38D). A key serves one
 //! direction of one peering, and the number of a frame on its link is its nonce. A key never seals
 //! two frames with one nonce, and opens each frame at most once.
 
 use crate::{MAX_LINKS, SHIM_BYTES, extend};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use chacha20poly1305::{AeadInPlace, ChaCha20Poly1305, KeyInit, Nonce, Tag};
 use core::fmt;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
 /// Bytes that sealing adds to a frame.
 pub(crate) const SEAL_BYTES: usize = 16;
@@ -18,14 +18,14 @@ const NUMBERS: u64 = u32::MAX as u64;
 
 /// The key of one direction, at the sender.
 pub(crate) struct Sealing {
-    cipher: ChaCha20Poly1305,
+    cipher: Option<LessSafeKey>,
     /// The first number on each link, and the one after the last.
     used: [Option<(u64, u64)>; MAX_LINKS],
 }
 
 /// The key of one direction, at the receiver.
 pub(crate) struct Opening {
-    cipher: ChaCha20Poly1305,
+    cipher: Option<LessSafeKey>,
     windows: [Option<Box<Window>>; MAX_LINKS],
 }
 
@@ -38,8 +38,15 @@ pub(crate) enum Refusal {
     Replayed,
 }
 
-fn nonce(link: usize, number: u32) -> Nonce {
-    let mut nonce = Nonce::default();
+/// None only if the key had a wrong length.
+fn cipher(key: &[u8; 32]) -> Option<LessSafeKey> {
+    UnboundKey::new(&AES_256_GCM, key)
+        .ok()
+        .map(LessSafeKey::new)
+}
+
+fn nonce(link: usize, number: u32) -> [u8; 12] {
+    let mut nonce = [0; 12];
     nonce[3] = link as u8;
     nonce[8..].copy_from_slice(&number.to_be_bytes());
     nonce
@@ -48,7 +55,7 @@ fn nonce(link: usize, number: u32) -> Nonce {
 impl Sealing {
     pub(crate) fn new(key: &[u8; 32]) -> Sealing {
         Sealing {
-            cipher: ChaCha20Poly1305::new(key.into()),
+            cipher: cipher(key),
             used: [None; MAX_LINKS],
         }
     }
@@ -70,11 +77,10 @@ impl Sealing {
         *used = Some((first, number + 1));
         let mut sealed = Vec::with_capacity(body.len() + SEAL_BYTES);
         sealed.extend_from_slice(body);
-        let nonce = nonce(link, number as u32);
-        let tag = self
-            .cipher
-            .encrypt_in_place_detached(&nonce, header, &mut sealed);
-        sealed.extend_from_slice(&tag.ok()?);
+        let nonce = Nonce::assume_unique_for_key(nonce(link, number as u32));
+        let cipher = self.cipher.as_ref()?;
+        let tag = cipher.seal_in_place_separate_tag(nonce, Aad::from(header), &mut sealed);
+        sealed.extend_from_slice(tag.ok()?.as_ref());
         Some(sealed)
     }
 }
@@ -82,7 +88,7 @@ impl Sealing {
 impl Opening {
     pub(crate) fn new(key: &[u8; 32]) -> Opening {
         Opening {
-            cipher: ChaCha20Poly1305::new(key.into()),
+            cipher: cipher(key),
             windows: Default::default(),
         }
     }
@@ -99,17 +105,12 @@ impl Opening {
         if window.as_ref().is_some_and(|window| !window.is_new(number)) {
             return Err(Refusal::Replayed);
         }
-        let length = sealed.len().checked_sub(SEAL_BYTES);
-        let (body, tag) = sealed.split_at(length.ok_or(Refusal::Forged)?);
-        let mut body = body.to_vec();
-        self.cipher
-            .decrypt_in_place_detached(
-                &nonce(link, number),
-                header,
-                &mut body,
-                Tag::from_slice(tag),
-            )
-            .map_err(|_| Refusal::Forged)?;
+        let cipher = self.cipher.as_ref().ok_or(Refusal::Forged)?;
+        let nonce = Nonce::assume_unique_for_key(nonce(link, number));
+        let mut body = sealed.to_vec();
+        let opened = cipher.open_in_place(nonce, Aad::from(header), &mut body);
+        let length = opened.map_err(|_| Refusal::Forged)?.len();
+        body.truncate(length);
         window
             .get_or_insert_with(|| Box::new(Window::new(number)))
             .mark(number);
