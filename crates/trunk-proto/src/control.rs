@@ -289,8 +289,8 @@ macro_rules! numbers {
     )*};
 }
 
-/// Implements `Wire` for records whose fields are encoded in this order. A field after the semicolon
-/// is not encoded.
+/// Implements `Wire` for records whose fields are encoded in this order. A field after the
+/// semicolon is not encoded.
 macro_rules! records {
     ($($record:ident { $($field:ident),* $(; $rest:ident)? })*) => {$(
         impl Wire for $record {

@@ -18,8 +18,8 @@ use alloc::vec::Vec;
 
 /// A key that has carried frames is replaced after this time.
 const RENEW: Nanos = 120 * SECOND;
-/// It is replaced earlier after this many frames, which are about 2^34.5 blocks of the cipher, as in
-/// TLS (RFC 8446, section 5.5).
+/// It is replaced earlier after this many frames, which are about 2^34.5 blocks of the cipher, as
+/// in TLS (RFC 8446, section 5.5).
 const RENEW_FRAMES: u64 = 1 << 28;
 /// How long an old key still opens frames.
 const FORMER: Nanos = 5 * SECOND;

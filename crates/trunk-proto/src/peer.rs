@@ -102,8 +102,8 @@ pub(crate) struct Peer {
     pub(crate) next: u64,
     /// The keys of data frames, if the trunk has a key.
     pub(crate) keys: Keys,
-    /// The next frame number on each link. A path that comes back goes on with it, because no number
-    /// may be used twice with one key.
+    /// The next frame number on each link. A path that comes back goes on with it, because no
+    /// number may be used twice with one key.
     pub(crate) link_numbers: [u64; MAX_LINKS],
     pub(crate) resequencer: Resequencer,
     pub(crate) limited: Limited,

@@ -36,7 +36,7 @@ pub(crate) struct Receiver {
     frames_counted: u64,
     /// The number up to which the peer knows what arrived.
     pub(crate) acknowledged: u64,
-    /// A time at which this node sent a heartbeat on the link, and the expected number at that time.
+    /// A time at which this node sent a heartbeat on the link, and the number expected then.
     checkpoint: Option<(Nanos, u64)>,
     /// A recent gap, which must not be acknowledged until this time. An acknowledgement could
     /// overtake the request to send the frames again.

@@ -4,8 +4,8 @@
 //! (RFC 1990, section 4.1). After this proof the resequencer waits only as long as a repair takes.
 //!
 //! Heartbeats carry the peer's next number and have the last word. A frame far ahead waits until a
-//! heartbeat confirms its number. If a heartbeat denies numbers that were taken, the order continues
-//! at the number of the heartbeat. So no forged or misdirected frame ends a peering.
+//! heartbeat confirms its number. If a heartbeat denies numbers that were taken, the order
+//! continues at the number of the heartbeat. So no forged or misdirected frame ends a peering.
 
 use crate::address::Packed;
 use crate::{MILLISECOND, Nanos};
@@ -105,15 +105,15 @@ impl Resequencer {
         self.marks.clear();
     }
 
-    /// Records what was taken before a heartbeat leaves, unless an earlier record is still open. The
-    /// peer's answer to the heartbeat closes it.
+    /// Records what was taken before a heartbeat leaves, unless an earlier record is still open.
+    /// The peer's answer to the heartbeat closes it.
     pub(crate) fn checkpoint(&mut self, now: Nanos) {
         self.checkpoint.get_or_insert((now, self.next));
     }
 
-    /// Takes the next number that a heartbeat announces. The peer sent it after it had received this
-    /// node's heartbeat of the time `echo`. Everything from the peer that arrived before that time
-    /// has a smaller number, whatever the delays of the links are. Returns true if the order
+    /// Takes the next number that a heartbeat announces. The peer sent it after it had received
+    /// this node's heartbeat of the time `echo`. Everything from the peer that arrived before that
+    /// time has a smaller number, whatever the delays of the links are. Returns true if the order
     /// continues at the announced number, because the numbers taken here are not the peer's.
     pub(crate) fn announce(&mut self, number: u64, echo: Nanos) -> bool {
         let before = self.held.len();

@@ -107,8 +107,8 @@ pub struct Config {
     pub counts_only: bool,
     /// Span over which the published policies count, `HBSPAN` of the paper.
     pub span: Nanos,
-    /// The key that all nodes share. It authenticates control messages, and the handshakes that make
-    /// the keys of data frames. Without it nothing is authenticated or encrypted.
+    /// The key that all nodes share. It authenticates control messages, and the handshakes that
+    /// make the keys of data frames. Without it nothing is authenticated or encrypted.
     pub key: Option<Vec<u8>>,
     /// A random number, different at each start; 0 counts as 1.
     pub session: u32,

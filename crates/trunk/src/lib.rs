@@ -78,8 +78,8 @@ pub enum Error {
     Twice(String),
     /// Another trunk has this link, or the link has two names and both are given.
     #[error(
-        "link `{link}` already belongs to {}. A link can be in one trunk only: leave it out, or end \
-         the other trunk with `farcall trunk down --name NAME`.",
+        "link `{link}` already belongs to {}. A link can be in one trunk only: leave it out, or \
+         end the other trunk with `farcall trunk down --name NAME`.",
         .trunk.as_ref().map_or("another trunk".to_owned(), |name| format!("the trunk `{name}`"))
     )]
     Reserved {

@@ -1,6 +1,6 @@
-//! Measures what encryption costs, with and without a key in turns: processor time of both daemons
-//! for each delivered bit over links of 1 Gbit/s together, and of two trunks in this process that
-//! pass frames of full length to each other.
+//! Measures what encryption costs, with and without a key in turns. It takes the processor time of
+//! both daemons for each delivered bit over links of 1 Gbit/s together, and that of two trunks in
+//! this process that pass frames of full length to each other.
 
 use super::single::{bulk, cpu_seconds};
 use super::{Arguments, Program};

@@ -124,8 +124,8 @@ impl Trunk {
         self.collect(now, index, number, frame);
     }
 
-    /// The peer that sends data frames with this session from an address. More than one peer has the
-    /// address while two hosts conflict.
+    /// The peer that sends data frames with this session from an address. More than one peer has
+    /// the address while two hosts conflict.
     fn sender_of(&self, link: usize, source: Mac, session: u8) -> Option<usize> {
         let peers = self.by_address.get(&(link, source))?;
         let sends = |index: &usize| {
