@@ -28,27 +28,29 @@ pub(crate) struct SessionKeys {
     pub(crate) from_responder: [u8; 32],
 }
 
-/// Random bytes for ephemeral keys, derived from the seed that the caller draws.
-#[derive(Clone)]
+/// Random bytes for ephemeral keys, derived from the seed that the caller draws. Each draw replaces
+/// the seed, so that nobody who reads it later learns what was drawn before.
 pub(crate) struct Entropy {
     seeded: Option<Hmac<Sha256>>,
-    drawn: u64,
 }
 
 impl Entropy {
     pub(crate) fn new(seed: &[u8; 32]) -> Entropy {
         Entropy {
             seeded: Hmac::<Sha256>::new_from_slice(seed).ok(),
-            drawn: 0,
         }
     }
 
     /// Returns bytes that it never returned before.
     fn draw(&mut self) -> Option<[u8; 32]> {
-        let mut mac = self.seeded.clone()?;
-        mac.update(&self.drawn.to_be_bytes());
-        self.drawn += 1;
-        Some(mac.finalize().into_bytes().into())
+        let seeded = self.seeded.take()?;
+        let derive = |label: &[u8]| -> [u8; 32] {
+            let mut mac = seeded.clone();
+            mac.update(label);
+            mac.finalize().into_bytes().into()
+        };
+        *self = Entropy::new(&derive(b"next seed"));
+        Some(derive(b"drawn"))
     }
 }
 

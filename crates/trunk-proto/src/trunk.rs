@@ -248,7 +248,7 @@ impl Trunk {
         Ok(Trunk {
             sealer: Sealer::new(config.key.as_deref()),
             secret: config.key.as_deref().and_then(shared_secret),
-            entropy: Entropy::new(&config.seed),
+            entropy: Entropy::new(&core::mem::take(&mut config.seed)),
             misfits: [0; MISFITS],
             counter: 0,
             links: config.links.iter().map(link).collect(),
