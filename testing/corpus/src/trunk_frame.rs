@@ -75,7 +75,8 @@ fn changed(newest: &(usize, Bytes), change: &[u8]) -> Bytes {
     frame.into()
 }
 
-fn run_with(mut data: &[u8], key: Option<&[u8]>) {
+/// Returns the number of frames that were delivered.
+fn run_with(mut data: &[u8], key: Option<&[u8]>) -> u64 {
     let (mut own, mut peer) = (trunk(0, key), trunk(1, key));
     let mut newest = (0, Bytes::new());
     let mut now = MILLISECOND;
@@ -132,4 +133,21 @@ fn run_with(mut data: &[u8], key: Option<&[u8]>) {
     // Without a key, forged data frames may be delivered too, but none of them twice.
     let forged = if key.is_none() { steps as u64 } else { 0 };
     assert!(delivered <= offered + forged);
+    delivered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_frames_reach_the_decoder_and_are_not_delivered_with_a_key() {
+        let genuine = [0, 4, 0xff, 1, 2, 3];
+        let copy = [0, 1, 0xfe];
+        // The next numbers: in the peer's order, and on the link.
+        let changed = [&[0, 13, 0xfe][..], &[0; 7], &[1, 0, 0, 0, 1]].concat();
+        let input = [&genuine[..], &copy, &changed].concat();
+        assert_eq!(run_with(&input, Some(b"a key of the laboratory")), 1);
+        assert_eq!(run_with(&input, None), 2);
+    }
 }
