@@ -6,11 +6,13 @@ mod failures;
 mod nodes;
 mod programs;
 mod questions;
+mod secrecy;
 mod shares;
 mod single;
 
 use super::table::{Better, Row, report};
 use crate::failure::Failure;
+use crate::load::machine::Machine;
 use clap::Args;
 use farcall_lab::LabError;
 use std::path::PathBuf;
@@ -39,9 +41,8 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     trials: u32,
     /// Run only measurements whose name contains this text: (a) to (h), learned a to learned h,
-    /// change, ping, loss, speed, busy, failure in, failure out, failure both ways, each failure
-    /// also with ", MPTCP", small packets, sparse, stages, weights, nodes,
-    /// NFS, MPI
+    /// change, ping, loss, speed, key, busy, failure in, failure out, failure both ways, each
+    /// failure also with ", MPTCP", small packets, sparse, stages, weights, nodes, NFS, MPI
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Print one JSON object
@@ -62,13 +63,26 @@ impl Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     crate::signals::leave_no_lab()?;
     let farcall = crate::program::farcall()?;
+    let machine = Machine::watch();
     let mut rows = shares::measure(arguments, &farcall)?;
     rows.extend(single::measure(arguments, &farcall)?);
+    rows.extend(secrecy::measure(arguments, &farcall)?);
     rows.extend(failures::measure(arguments, &farcall)?);
     rows.extend(questions::measure(arguments, &farcall)?);
     rows.extend(nodes::measure(arguments, &farcall)?);
     rows.extend(programs::measure(arguments, &farcall)?);
-    report(&rows, arguments.json, arguments.check)
+    let busy = machine.end();
+    report(&rows, arguments.json, false)?;
+    if !arguments.json {
+        println!(
+            "(load of the machine {:.1}, {:.1} % of its time stolen)",
+            busy.load, busy.stolen_percent
+        );
+    }
+    match arguments.check {
+        true => crate::table::bars(&rows),
+        false => Ok(()),
+    }
 }
 
 /// A row: a figure with a limit, or with a peer's figure.

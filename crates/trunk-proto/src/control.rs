@@ -1,9 +1,14 @@
 //! The control messages between nodes and their encoding. All numbers are big-endian. Bytes after
 //! the end of a message are an error.
 
+use crate::handshake::Noise;
 use crate::{MAX_LINKS, Mac};
 use alloc::vec::Vec;
 
+/// Version of a node without a key, whose messages have the form of the first release.
+pub(crate) const PLAIN: u8 = 1;
+/// Version of a node with a key, which encrypts data frames.
+pub(crate) const ENCRYPTED: u8 = 2;
 /// The largest number of ranges in one [`Nack`].
 pub(crate) const NACK_RANGES: usize = 64;
 
@@ -27,13 +32,35 @@ pub struct Sender {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     /// Broadcast on each link, so that nodes discover each other.
-    Hello(Sender, Traits),
+    Hello(Sender, Hello),
     /// Sent to one peer, on each link shared with it.
     Heartbeat(Sender, Heartbeat),
     /// Asks the peer to send the missing frames of one link again.
     Nack(Sender, Nack),
     /// The node is about to stop.
     Goodbye(Sender),
+    /// Agrees on keys for data frames with one peer.
+    Handshake(Sender, Handshake),
+}
+
+/// What a hello announces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hello {
+    /// Traits of the link that the hello is sent on.
+    pub traits: Traits,
+    /// What the node understands: 1 without a key, 2 if it has a key and encrypts data frames.
+    pub version: u8,
+}
+
+/// A message of the handshake that makes keys for a peering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handshake {
+    /// Number of the key.
+    pub number: u32,
+    /// Whether this is the answer to a request.
+    pub answer: bool,
+    /// The message of the Noise protocol.
+    pub noise: Noise,
 }
 
 /// What a node announces about one of its own links.
@@ -65,6 +92,9 @@ pub struct Heartbeat {
     pub paths: Vec<PathReport>,
     /// The published policies' counts on this link.
     pub span: SpanReport,
+    /// If the trunk has a key: the number of the newest key that opens the receiver's data frames,
+    /// or 0.
+    pub key: Option<u32>,
 }
 
 /// What the sender of a heartbeat reports about one link shared with the receiver.
@@ -125,23 +155,43 @@ impl Message {
             Message::Hello(sender, _)
             | Message::Heartbeat(sender, _)
             | Message::Nack(sender, _)
-            | Message::Goodbye(sender) => sender,
+            | Message::Goodbye(sender)
+            | Message::Handshake(sender, _) => sender,
+        }
+    }
+
+    /// The first byte of the message. Nodes without a key use only 1 to 4.
+    fn kind(&self) -> u8 {
+        match self {
+            Message::Hello(_, hello) if hello.version == PLAIN => 1,
+            Message::Hello(..) => 5,
+            Message::Heartbeat(_, heartbeat) if heartbeat.key.is_none() => 2,
+            Message::Heartbeat(..) => 7,
+            Message::Nack(..) => 3,
+            Message::Goodbye(_) => 4,
+            Message::Handshake(..) => 6,
         }
     }
 
     /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(192);
-        out.push(match self {
-            Message::Hello(..) => 1,
-            Message::Heartbeat(..) => 2,
-            Message::Nack(..) => 3,
-            Message::Goodbye(_) => 4,
-        });
+        out.push(self.kind());
         self.sender().put(&mut out);
         match self {
-            Message::Hello(_, traits) => traits.put(&mut out),
-            Message::Heartbeat(_, heartbeat) => heartbeat.put(&mut out),
+            Message::Hello(_, hello) => {
+                hello.traits.put(&mut out);
+                if hello.version != PLAIN {
+                    hello.version.put(&mut out);
+                }
+            }
+            Message::Heartbeat(_, heartbeat) => {
+                heartbeat.put(&mut out);
+                if let Some(key) = heartbeat.key {
+                    key.put(&mut out);
+                }
+            }
+            Message::Handshake(_, handshake) => handshake.put(&mut out),
             Message::Nack(_, nack) => nack.put(&mut out),
             Message::Goodbye(_) => {}
         }
@@ -157,13 +207,28 @@ impl Message {
         let kind = u8::take(input)?;
         let sender = Sender::take(input)?;
         let message = match kind {
-            1 => Message::Hello(sender, Traits::take(input)?),
-            2 => Message::Heartbeat(sender, Heartbeat::take(input)?),
+            1 | 5 => {
+                let traits = Wire::take(input)?;
+                let version = match kind {
+                    1 => PLAIN,
+                    _ => Wire::take(input)?,
+                };
+                Message::Hello(sender, Hello { traits, version })
+            }
+            2 | 7 => {
+                let mut heartbeat = Heartbeat::take(input)?;
+                if kind == 7 {
+                    heartbeat.key = Some(Wire::take(input)?);
+                }
+                Message::Heartbeat(sender, heartbeat)
+            }
             3 => Message::Nack(sender, Nack::take(input)?),
             4 => Message::Goodbye(sender),
+            6 => Message::Handshake(sender, Wire::take(input)?),
             _ => return Err(ControlError::Type),
         };
-        match (input.is_empty(), message.is_sound()) {
+        let sound = message.is_sound() && message.kind() == kind;
+        match (input.is_empty(), sound) {
             (false, _) => Err(ControlError::Length),
             (true, false) => Err(ControlError::Bounds),
             (true, true) => Ok(message),
@@ -183,7 +248,7 @@ impl Message {
                         && heartbeat.paths.iter().all(|path| is_link(path.link))
                 }
                 Message::Nack(_, nack) => is_link(nack.link),
-                Message::Hello(..) | Message::Goodbye(_) => true,
+                Message::Hello(..) | Message::Goodbye(_) | Message::Handshake(..) => true,
             }
     }
 }
@@ -224,9 +289,10 @@ macro_rules! numbers {
     )*};
 }
 
-/// Implements `Wire` for records whose fields are encoded in this order.
+/// Implements `Wire` for records whose fields are encoded in this order. A field after the
+/// semicolon is not encoded.
 macro_rules! records {
-    ($($record:ident { $($field:ident),* })*) => {$(
+    ($($record:ident { $($field:ident),* $(; $rest:ident)? })*) => {$(
         impl Wire for $record {
             fn put(&self, out: &mut Vec<u8>) {
                 $(self.$field.put(out);)*
@@ -234,7 +300,7 @@ macro_rules! records {
 
             fn take(input: &mut &[u8]) -> Result<Self, ControlError> {
                 $(let $field = Wire::take(input)?;)*
-                Ok($record { $($field),* })
+                Ok($record { $($field,)* $($rest: Default::default())? })
             }
         }
     )*};
@@ -246,8 +312,9 @@ records! {
     Traits { rate, mtu }
     SpanReport { span, peers, arrive, path_total, arrive_total }
     PathReport { link, heard, received, grant }
-    Heartbeat { traits, interval, stamp, echo_stamp, echo_held, grants_made, span, paths }
+    Heartbeat { traits, interval, stamp, echo_stamp, echo_held, grants_made, span, paths; key }
     Nack { link, ranges }
+    Handshake { number, answer, noise }
 }
 
 impl Wire for Mac {
@@ -259,6 +326,18 @@ impl Wire for Mac {
         let (&bytes, rest) = input.split_first_chunk().ok_or(ControlError::Length)?;
         *input = rest;
         Ok(Mac(bytes))
+    }
+}
+
+impl Wire for Noise {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend(self);
+    }
+
+    fn take(input: &mut &[u8]) -> Result<Noise, ControlError> {
+        let (&bytes, rest) = input.split_first_chunk().ok_or(ControlError::Length)?;
+        *input = rest;
+        Ok(bytes)
     }
 }
 
@@ -342,16 +421,30 @@ mod tests {
                 path_total: 4,
                 arrive_total: 5,
             },
+            key: None,
+        };
+        let keyed = Heartbeat {
+            key: Some(7),
+            ..heartbeat.clone()
+        };
+        let hello = |version| Hello { traits, version };
+        let handshake = Handshake {
+            number: 7,
+            answer: true,
+            noise: [5; 48],
         };
         let nack = Nack {
             link: 1,
             ranges: vec![(5, 2), (9, 1)],
         };
         vec![
-            Message::Hello(sender, traits),
+            Message::Hello(sender, hello(PLAIN)),
             Message::Heartbeat(sender, heartbeat),
             Message::Nack(sender, nack),
             Message::Goodbye(sender),
+            Message::Hello(sender, hello(ENCRYPTED)),
+            Message::Heartbeat(sender, keyed),
+            Message::Handshake(sender, handshake),
         ]
     }
 
@@ -379,6 +472,11 @@ mod tests {
         let mut bytes = messages()[3].encode();
         let last = bytes.len() - 1;
         bytes[last] = MAX_LINKS as u8;
+        assert_eq!(Message::decode(&bytes), Err(ControlError::Bounds));
+        // The first form of a hello is the only one of its version.
+        let mut bytes = messages()[4].encode();
+        let last = bytes.len() - 1;
+        bytes[last] = PLAIN;
         assert_eq!(Message::decode(&bytes), Err(ControlError::Bounds));
     }
 }

@@ -35,6 +35,87 @@ pub enum Event {
         /// The reason.
         reason: Reason,
     },
+    /// Frames came from a peer's address with numbers that the peer has not sent, as its heartbeats
+    /// show.
+    NumbersDenied {
+        /// The node.
+        peer: Mac,
+        /// Frames that were refused since the last such event.
+        refused: u64,
+    },
+    /// Two nodes use one address.
+    AddressConflict(Conflict),
+    /// A node was heard that cannot be a peer.
+    Misfit {
+        /// The node, as it says itself.
+        node: Mac,
+        /// Number of the link on which it was heard, among this node's links.
+        link: usize,
+        /// The reason.
+        misfit: Misfit,
+    },
+}
+
+/// Why a node cannot be a peer, and what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// This node has a key, and the other has none.
+    NoKey,
+    /// The keys differ.
+    OtherKey,
+    /// The other node has a key, and this one has none.
+    Key,
+    /// The other node has the key, but its version does not encrypt data frames.
+    Older,
+    /// The other node has a newer version.
+    Newer,
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Misfit::NoKey => "it has no key: start it with the `--key-file` of this trunk",
+            Misfit::OtherKey => "its key differs: start all nodes with the same `--key-file`",
+            Misfit::Key => "it has a key and this node has none: start this node with `--key-file`",
+            Misfit::Older => "its version of Farcall does not encrypt frames: update it",
+            Misfit::Newer => "its version of Farcall is newer: update this node",
+        })
+    }
+}
+
+/// An address that two nodes use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Number of the link on which the second node was heard, among this node's links.
+    pub link: usize,
+    /// The address.
+    pub address: Mac,
+    /// Whose address it is.
+    pub kind: ConflictKind,
+}
+
+/// Whose address is in conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConflictKind {
+    /// Another node sends from the address of this node's link.
+    OwnLink,
+    /// Another node has the address of this node's virtual interface.
+    OwnNode,
+    /// Two peers send from one address.
+    PeerLink,
+    /// Two nodes have one address of their virtual interfaces.
+    PeerNode,
+}
+
+impl fmt::Display for ConflictKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ConflictKind::OwnLink => "another node sends from the address of this link",
+            ConflictKind::OwnNode => "another node has the address of this trunk",
+            ConflictKind::PeerLink => "two nodes send from this address",
+            ConflictKind::PeerNode => "two nodes have this address",
+        })
+    }
 }
 
 /// Why a link was taken out of use.

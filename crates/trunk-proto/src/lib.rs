@@ -22,12 +22,15 @@ extern crate alloc;
 
 mod address;
 mod capacity;
+mod cipher;
 mod control;
 mod delay;
 mod distributor;
 mod event;
 mod granter;
 pub mod grants;
+mod handshake;
+mod keys;
 mod monitor;
 mod peer;
 mod queue;
@@ -42,7 +45,7 @@ mod weights;
 
 pub use address::Mac;
 pub use control::{ControlError, Message};
-pub use event::{Event, Reason};
+pub use event::{Conflict, ConflictKind, Event, Misfit, Reason};
 pub use shim::{Kind, Shim, ShimError};
 pub use status::{Counters, LinkStatus, PathStatus, PeerStatus, Status};
 pub use trunk::{Config, ConfigError, Deliver, Limits, LinkConfig, Policy, Transmit, Trunk};

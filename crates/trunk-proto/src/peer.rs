@@ -7,6 +7,7 @@ use crate::capacity::{Capacity, SURE_ALONE};
 use crate::control::{Heartbeat, SpanReport, Traits};
 use crate::distributor::{Limited, Sender};
 use crate::grants::PerLink;
+use crate::keys::Keys;
 use crate::monitor::{Monitor, SLOW};
 use crate::queue::Queue;
 use crate::receiver::{Gap, Receiver};
@@ -85,6 +86,8 @@ impl Path {
 pub(crate) struct Peer {
     pub(crate) node: Mac,
     pub(crate) session: u32,
+    /// The session before this one.
+    pub(crate) former_session: u32,
     /// Whether it has answered this node's session.
     pub(crate) established: bool,
     /// A link was taken out recently. Until this time, its frames may come again over other links.
@@ -97,6 +100,11 @@ pub(crate) struct Peer {
     pub(crate) queue: Queue,
     pub(crate) resend: VecDeque<Numbered>,
     pub(crate) next: u64,
+    /// The keys of data frames, if the trunk has a key.
+    pub(crate) keys: Keys,
+    /// The next frame number on each link. A path that comes back goes on with it, because no
+    /// number may be used twice with one key.
+    pub(crate) link_numbers: [u64; MAX_LINKS],
     pub(crate) resequencer: Resequencer,
     pub(crate) limited: Limited,
     /// Whether the peer reports that it waits for this node's grants.
@@ -120,6 +128,9 @@ pub(crate) struct Peer {
     pub(crate) round_trip: Nanos,
     /// The newest heartbeat on each link: its stamp and when it arrived.
     pub(crate) echo: [(Nanos, Nanos); MAX_LINKS],
+    /// Refused frames that an event has reported, and when the next such event may be made.
+    pub(crate) refused_reported: u64,
+    pub(crate) next_report: Nanos,
 }
 
 /// How soon a heartbeat is due.
@@ -135,6 +146,7 @@ impl Peer {
         Peer {
             node,
             session,
+            former_session: 0,
             established: false,
             rescue_until: 0,
             candidate: None,
@@ -142,6 +154,8 @@ impl Peer {
             queue: Queue::new(queue_bytes),
             resend: VecDeque::new(),
             next: 0,
+            keys: Keys::default(),
+            link_numbers: [0; MAX_LINKS],
             resequencer: Resequencer::new(held_frames),
             limited: Limited::default(),
             peer_limited: false,
@@ -156,6 +170,8 @@ impl Peer {
             next_slow: 0,
             round_trip: 0,
             echo: [(0, 0); MAX_LINKS],
+            refused_reported: 0,
+            next_report: 0,
         }
     }
 
@@ -169,11 +185,17 @@ impl Peer {
         let queue = core::mem::replace(&mut self.queue, Queue::new(limit));
         let resequencer = core::mem::replace(&mut self.resequencer, Resequencer::new(0));
         let (next, active_until) = (self.next, self.active_until);
+        let reported = (self.refused_reported, self.next_report);
+        let former = self.session;
         *self = Peer::new(self.node, session, 0, 0);
         self.queue = queue;
         self.resequencer = resequencer;
+        // The frames held belong to the old session.
+        self.resequencer.restart(0);
         self.next = next;
         self.active_until = active_until;
+        self.former_session = former;
+        (self.refused_reported, self.next_report) = reported;
         for (link, path) in links {
             self.paths[link] = Some(path);
         }
@@ -249,6 +271,18 @@ impl Peer {
             )
         };
         self.paths().max_by_key(rank).map(|(link, _)| link)
+    }
+
+    /// Takes the peer's next number from a heartbeat, which answers one of the time `echo`. Returns
+    /// true if the order continues at this number.
+    pub(crate) fn announce(&mut self, number: u64, echo: Nanos) -> bool {
+        let resynchronised = self.resequencer.announce(number, echo);
+        if resynchronised {
+            for (_, path) in self.paths_mut() {
+                path.receiver.passed = path.receiver.passed.min(number);
+            }
+        }
+        resynchronised
     }
 
     /// Tells the resequencer which numbers every link has passed, if that is known.

@@ -36,6 +36,8 @@ pub(crate) struct Receiver {
     frames_counted: u64,
     /// The number up to which the peer knows what arrived.
     pub(crate) acknowledged: u64,
+    /// A time at which this node sent a heartbeat on the link, and the number expected then.
+    checkpoint: Option<(Nanos, u64)>,
     /// A recent gap, which must not be acknowledged until this time. An acknowledgement could
     /// overtake the request to send the frames again.
     open_gap: (u64, Nanos),
@@ -57,6 +59,12 @@ impl Receiver {
         self.expected = u64::from(link_number);
         self.acknowledged = self.expected;
         self.passed = passed;
+        self.checkpoint = None;
+    }
+
+    /// Records what is expected before a heartbeat leaves, as the resequencer does.
+    pub(crate) fn checkpoint(&mut self, now: Nanos) {
+        self.checkpoint.get_or_insert((now, self.expected));
     }
 
     /// Records a data frame. Returns the gap before it, if there is one, or an error if the number
@@ -74,11 +82,14 @@ impl Receiver {
         Ok(gap)
     }
 
-    /// Records the next number that a control message announces. If it differs greatly from the
-    /// expected number, the peer's number replaces it.
-    pub(crate) fn next_is(&mut self, link_number: u32, passed: u64) -> Option<Gap> {
+    /// Records the next number that a heartbeat announces, which answers one of this node of the
+    /// time `echo`. If it differs greatly from the expected number, or is less than what had
+    /// arrived at that time, the peer's number replaces the expected one.
+    pub(crate) fn next_is(&mut self, link_number: u32, passed: u64, echo: Nanos) -> Option<Gap> {
         let number = extend(link_number, self.expected);
-        if number.abs_diff(self.expected) > WINDOW {
+        let closed = self.checkpoint.take_if(|(at, _)| *at <= echo);
+        let denied = closed.is_some_and(|(_, taken)| number < taken);
+        if denied || number.abs_diff(self.expected) > WINDOW {
             self.restart(link_number, passed);
             return None;
         }
@@ -153,8 +164,8 @@ mod tests {
         assert_eq!(receiver.frame(u32::MAX, 84), Ok(None));
         assert_eq!(receiver.frame(2, 84), Ok(Some((1 << 32, 2))));
         assert_eq!(receiver.frame(0, 84), Ok(None));
-        assert_eq!(receiver.next_is(5, 9), Some(((1 << 32) + 3, 2)));
-        assert_eq!(receiver.next_is(5, 9), None);
+        assert_eq!(receiver.next_is(5, 9, 0), Some(((1 << 32) + 3, 2)));
+        assert_eq!(receiver.next_is(5, 9, 0), None);
         assert_eq!(receiver.lost, 4);
         assert_eq!(receiver.frame(1 << 30, 84), Err(()));
     }
@@ -162,7 +173,20 @@ mod tests {
     #[test]
     fn the_number_that_the_peer_announces_is_used() {
         let mut receiver = Receiver::default();
-        assert_eq!(receiver.next_is(1 << 30, 7), None);
+        assert_eq!(receiver.next_is(1 << 30, 7, 0), None);
         assert_eq!((receiver.expected(), receiver.passed), (1 << 30, 7));
+    }
+
+    #[test]
+    fn numbers_that_the_peer_has_not_sent_are_taken_back() {
+        let mut receiver = Receiver::default();
+        receiver.restart(100, 0);
+        assert_eq!(receiver.frame(40_000, 84), Ok(Some((100, 39_900))));
+        receiver.checkpoint(10);
+        // This heartbeat left the peer before it had heard this node again.
+        assert_eq!(receiver.next_is(101, 7, 9), None);
+        assert_eq!(receiver.expected(), 40_001);
+        assert_eq!(receiver.next_is(102, 7, 10), None);
+        assert_eq!(receiver.expected(), 102);
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! byte 0     version (2 bits, 1) | kind (2) | address mode (2) | waits for grants (1) | resent (1)
+//!            kinds: 0 data, 1 control, 2 and 3 data sealed with a key of an even or odd number
 //! byte 1     session: the low byte of the sender's session
 //! bytes 2-3  data: EtherType of the frame carried; control: bytes of the message
 //! bytes 4-7  data: number in the peer's sequence; control: the next number to be used
@@ -21,6 +22,11 @@ pub enum Kind {
     Data,
     /// A control message follows.
     Control,
+    /// An encrypted frame of the virtual interface and its tag follow.
+    Sealed {
+        /// Whether the number of the key is odd.
+        odd: bool,
+    },
 }
 
 /// A decoded header.
@@ -53,9 +59,6 @@ pub enum ShimError {
     /// The frame has another version of the format.
     #[error("the frame has version {0} of the format; this trunk uses version {VERSION}")]
     Version(u8),
-    /// The frame has an unknown kind.
-    #[error("the kind of the frame is unknown")]
-    Kind,
 }
 
 impl Shim {
@@ -65,6 +68,7 @@ impl Shim {
         let kind = match self.kind {
             Kind::Data => 0,
             Kind::Control => 1,
+            Kind::Sealed { odd } => 2 | u8::from(odd),
         };
         bytes[0] = VERSION << 6
             | kind << 4
@@ -91,7 +95,7 @@ impl Shim {
         let kind = match first >> 4 & 3 {
             0 => Kind::Data,
             1 => Kind::Control,
-            _ => return Err(ShimError::Kind),
+            kind => Kind::Sealed { odd: kind == 3 },
         };
         let word = |at: usize| {
             u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
@@ -115,9 +119,15 @@ mod tests {
 
     #[test]
     fn a_header_survives_the_wire() {
-        for code in 0..4 {
+        let kinds = [
+            Kind::Data,
+            Kind::Control,
+            Kind::Sealed { odd: false },
+            Kind::Sealed { odd: true },
+        ];
+        for (code, kind) in (0..4).zip(kinds) {
             let shim = Shim {
-                kind: Kind::Data,
+                kind,
                 address: Address::from_code(code),
                 limited: code & 1 == 1,
                 resent: code & 2 == 2,
@@ -134,6 +144,5 @@ mod tests {
     fn broken_headers_are_refused() {
         assert_eq!(Shim::decode(&[0x40; 11]), Err(ShimError::Short));
         assert_eq!(Shim::decode(&[0xc0; 12]), Err(ShimError::Version(3)));
-        assert_eq!(Shim::decode(&[0x70; 12]), Err(ShimError::Kind));
     }
 }

@@ -1,7 +1,7 @@
 //! The status of a trunk, as an operator sees it. The types hold figures only; the shell turns them
 //! into JSON and metrics. Rates are in bytes a second.
 
-use crate::Mac;
+use crate::{Conflict, Mac};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -18,6 +18,8 @@ pub struct Status {
     pub links: Vec<LinkStatus>,
     /// The known nodes.
     pub peers: Vec<PeerStatus>,
+    /// Addresses that two nodes have used in the last minute.
+    pub conflicts: Vec<Conflict>,
     /// Frames dropped, by reason.
     pub counters: Counters,
 }
@@ -50,6 +52,12 @@ pub struct PeerStatus {
     pub held_frames: usize,
     /// Frames given up.
     pub given_up: u64,
+    /// Frames refused because heartbeats denied or did not confirm their numbers.
+    pub refused: u64,
+    /// How often a heartbeat set the order of its frames right.
+    pub resynchronised: u64,
+    /// Whether frames to it are encrypted now.
+    pub encrypted: bool,
     /// Round-trip time over the links in nanoseconds, 0 if unknown.
     pub round_trip: u64,
     /// The links shared with it.
@@ -96,7 +104,7 @@ pub struct Counters {
     pub malformed: u64,
     /// Frames with an impossible number.
     pub bad_number: u64,
-    /// Control messages with a wrong tag, and replayed ones.
+    /// Frames and control messages with a wrong tag or without one, and replayed ones.
     pub unauthentic: u64,
     /// Frames that had arrived before.
     pub duplicates: u64,

@@ -2,24 +2,29 @@
 //! sessions, control messages, and time.
 
 mod clock;
+mod conflict;
 mod heartbeat;
 mod inbound;
+mod keying;
 mod learning;
 mod outbound;
 mod session;
 
 use crate::address::HEADER_BYTES;
 use crate::capacity::{Capacity, SURE};
+use crate::cipher::SEAL_BYTES;
 use crate::distributor::Pace;
+use crate::handshake::{Entropy, shared_secret};
 use crate::monitor::{FAST, SLOW};
 use crate::peer::{Peer, Urgency};
 use crate::seal::Sealer;
 use crate::status::{Counters, LinkStatus, PathStatus, PeerStatus, Status};
-use crate::{Event, MAX_LINKS, Mac, Nanos, SECOND, SHIM_BYTES};
+use crate::{Conflict, Event, MAX_LINKS, Mac, Nanos, SECOND, SHIM_BYTES};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 use bytes::Bytes;
+use keying::MISFITS;
 
 /// How frames are distributed over the links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr)]
@@ -102,10 +107,13 @@ pub struct Config {
     pub counts_only: bool,
     /// Span over which the published policies count, `HBSPAN` of the paper.
     pub span: Nanos,
-    /// The key that authenticates control messages.
+    /// The key that all nodes share. It authenticates control messages, and the handshakes that
+    /// make the keys of data frames. Without it nothing is authenticated or encrypted.
     pub key: Option<Vec<u8>>,
     /// A random number, different at each start; 0 counts as 1.
     pub session: u32,
+    /// Secret random bytes, different at each start, from which the handshakes draw their keys.
+    pub seed: [u8; 32],
     /// Bounds on memory.
     pub limits: Limits,
 }
@@ -166,13 +174,21 @@ struct Link {
 pub struct Trunk {
     config: Config,
     sealer: Sealer,
+    /// The secret of the handshakes, if there is a key.
+    secret: Option<[u8; 32]>,
+    entropy: Entropy,
+    /// When each kind of misfit may be reported again.
+    misfits: [Nanos; MISFITS],
     counter: u32,
     links: Vec<Link>,
     paces: Vec<Pace>,
     /// The peers. A slot is reused after its peer is gone.
     peers: Vec<Option<Peer>>,
     by_node: BTreeMap<Mac, usize>,
-    by_address: BTreeMap<(usize, Mac), usize>,
+    /// The peers that have an address on a link. It is one peer unless two hosts conflict.
+    by_address: BTreeMap<(usize, Mac), Vec<usize>>,
+    /// Recent conflicts, and when each was last seen.
+    conflicts: Vec<(Conflict, Nanos)>,
     out: VecDeque<Transmit>,
     deliveries: VecDeque<Deliver>,
     events: VecDeque<Event>,
@@ -231,6 +247,9 @@ impl Trunk {
         };
         Ok(Trunk {
             sealer: Sealer::new(config.key.as_deref()),
+            secret: config.key.as_deref().and_then(shared_secret),
+            entropy: Entropy::new(&core::mem::take(&mut config.seed)),
+            misfits: [0; MISFITS],
             counter: 0,
             links: config.links.iter().map(link).collect(),
             paces: config
@@ -241,6 +260,7 @@ impl Trunk {
             peers: Vec::new(),
             by_node: BTreeMap::new(),
             by_address: BTreeMap::new(),
+            conflicts: Vec::new(),
             out: VecDeque::new(),
             deliveries: VecDeque::new(),
             events: VecDeque::new(),
@@ -269,7 +289,12 @@ impl Trunk {
         let theirs = paths
             .map(|(_, path)| path.traits.mtu)
             .filter(|mtu| *mtu >= 576);
-        own.chain(theirs).min().unwrap_or(1500) - SHIM_BYTES as u16
+        own.chain(theirs).min().unwrap_or(1500) - self.overhead() as u16
+    }
+
+    /// Bytes that the trunk adds to a frame.
+    fn overhead(&self) -> usize {
+        SHIM_BYTES + self.secret.map_or(0, |_| SEAL_BYTES)
     }
 
     /// Handles a link that gained or lost its carrier.
@@ -347,6 +372,11 @@ impl Trunk {
                 .flatten()
                 .map(|peer| self.peer_status(peer))
                 .collect(),
+            conflicts: self
+                .conflicts
+                .iter()
+                .map(|(conflict, _)| *conflict)
+                .collect(),
             counters: self.counters,
         }
     }
@@ -381,6 +411,9 @@ impl Trunk {
             queue_marks: peer.queue.marked,
             held_frames: peer.resequencer.held_frames(),
             given_up: peer.resequencer.skipped,
+            refused: peer.resequencer.refused,
+            resynchronised: peer.resequencer.resynchronised,
+            encrypted: peer.keys.is_ready(),
             round_trip: peer.round_trip,
             links,
         }

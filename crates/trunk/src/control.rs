@@ -4,6 +4,7 @@
 
 use farcall_metrics::Answer;
 use rustix::event::{EventfdFlags, eventfd};
+use serde_json::Value;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -76,6 +77,28 @@ fn listening(sockets: &str) -> Vec<String> {
 
 fn address(name: &str) -> io::Result<net::SocketAddr> {
     net::SocketAddr::from_abstract_name(format!("{SOCKET}{name}"))
+}
+
+/// Reserves an interface for one trunk of this network namespace, until the socket is closed.
+///
+/// # Errors
+/// `AddrInUse` if another trunk has the interface.
+pub(crate) fn reserve(interface: i32) -> io::Result<UnixListener> {
+    let name = format!("farcall-link-{interface}");
+    UnixListener::bind_addr(&net::SocketAddr::from_abstract_name(name)?)
+}
+
+/// The trunk of this network namespace that has a link, if it answers.
+pub(crate) fn holder(link: &str) -> Option<String> {
+    let has = |name: &String| {
+        let status = ask(name, "status").ok();
+        let status = status.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+        let links = status
+            .as_ref()
+            .and_then(|status| status["links"].as_array());
+        links.is_some_and(|links| links.iter().any(|other| other["name"] == link))
+    };
+    running().ok()?.into_iter().find(has)
 }
 
 /// Asks a running daemon for `status` or `metrics`, or to go `down`, and returns its answer.

@@ -74,7 +74,7 @@ impl Daemon {
             .metrics
             .map(|at| TcpListener::bind(at).map_err(|error| Error::Metrics(at, error)));
         let metrics = metrics.transpose()?;
-        let links = config
+        let mut links = config
             .links
             .iter()
             .map(Link::open)
@@ -83,6 +83,7 @@ impl Daemon {
             io::ErrorKind::AddrInUse => Error::Running(config.name.clone()),
             _ => error.into(),
         })?;
+        links.iter_mut().try_for_each(Link::reserve)?;
         let trunk = Trunk::new(core_config(config, &links)?, now())?;
         let mtu = trunk.mtu();
         let tap = Tap::create(&config.name, trunk.status().node, mtu)?;
@@ -373,10 +374,28 @@ impl Daemon {
                 } => {
                     format!("link {} to {peer} down: {reason}", link(*index))
                 }
+                Event::NumbersDenied { peer, refused } => format!(
+                    "peer {peer} did not send the numbers of some frames ({refused} refused): its \
+                     heartbeats set the order right. Another host may use its address."
+                ),
+                Event::Misfit {
+                    node,
+                    link: index,
+                    misfit,
+                } => format!(
+                    "node {node} on link {} cannot be a peer: {misfit}",
+                    link(*index)
+                ),
+                Event::AddressConflict(conflict) => format!(
+                    "address conflict on link {}: {}: {}. Give each interface its own address.",
+                    link(conflict.link),
+                    conflict.address,
+                    conflict.kind
+                ),
             };
             match event {
-                Event::LinkDown { .. } | Event::PeerLost { .. } => tracing::warn!("{text}"),
-                _ => tracing::info!("{text}"),
+                Event::PeerFound { .. } | Event::LinkUp { .. } => tracing::info!("{text}"),
+                _ => tracing::warn!("{text}"),
             }
             self.log.push(text);
             let mtu = self.trunk.mtu();
@@ -417,9 +436,9 @@ fn core_config(config: &Config, links: &[Link]) -> Result<farcall_trunk_proto::C
             mtu: link.mtu()?,
         });
     }
-    let mut session = [0; 4];
-    rustix::rand::getrandom(&mut session, rustix::rand::GetRandomFlags::empty())
-        .map_err(io::Error::from)?;
+    let (mut session, mut seed) = ([0; 4], [0; 32]);
+    draw(&mut session)?;
+    draw(&mut seed)?;
     Ok(farcall_trunk_proto::Config {
         node: core_links
             .first()
@@ -433,8 +452,15 @@ fn core_config(config: &Config, links: &[Link]) -> Result<farcall_trunk_proto::C
         span: config.span.as_nanos() as Nanos,
         key: config.key.clone(),
         session: u32::from_ne_bytes(session),
+        seed,
         limits: Limits::default(),
     })
+}
+
+/// Fills a buffer of at most 256 bytes, which the system call never cuts, with random bytes.
+fn draw(bytes: &mut [u8]) -> io::Result<()> {
+    rustix::rand::getrandom(bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(())
 }
 
 /// The address of the virtual interface, derived from that of a link. It is locally administered,

@@ -2,10 +2,12 @@
 //! `trunk-device` makes the system calls. An interface that was removed and created again is opened
 //! again, and the number of waiting frames is bounded.
 
+use crate::control::{holder, reserve};
 use crate::{Error, LinkConfig};
 use farcall_trunk_device::{FaultInjector, Form, Interface, LinkDevice, PacketSocket};
 use farcall_trunk_proto::{Nanos, Transmit};
 use std::io;
+use std::os::unix::net::UnixListener;
 
 /// Frames passed to a link at once.
 pub(crate) const BATCH: usize = 64;
@@ -20,6 +22,8 @@ pub(crate) struct Link {
     pub(crate) config: LinkConfig,
     pub(crate) interface: Interface,
     device: Option<Box<dyn LinkDevice>>,
+    /// Keeps other trunks of this machine away from the interface.
+    reservation: Option<UnixListener>,
     pub(crate) out: Vec<Transmit>,
     pub(crate) blocked: bool,
 }
@@ -36,9 +40,26 @@ impl Link {
             config: config.clone(),
             interface,
             device: Some(device),
+            reservation: None,
             out: Vec::with_capacity(2 * BATCH),
             blocked: false,
         })
+    }
+
+    /// Reserves the interface. Two trunks on one link would have the same addresses, and each would
+    /// take the other's frames.
+    pub(crate) fn reserve(&mut self) -> Result<(), Error> {
+        let index = self.interface.index()?;
+        self.reservation = None;
+        let reserved = reserve(index).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => Error::Reserved {
+                link: self.config.name.clone(),
+                trunk: holder(&self.config.name),
+            },
+            _ => error.into(),
+        });
+        self.reservation = Some(reserved?);
+        Ok(())
     }
 
     /// Line rate in bytes a second.
@@ -82,6 +103,10 @@ impl Link {
     pub(crate) fn look(&mut self) -> (bool, bool) {
         let carrier = self.interface.has_carrier().unwrap_or(false);
         if self.device.is_none() && carrier {
+            if let Err(error) = self.reserve() {
+                tracing::warn!("{error}");
+                return (false, false);
+            }
             self.device = open_device(&self.config, &self.interface).ok();
             return (self.device.is_some(), self.device.is_some());
         }

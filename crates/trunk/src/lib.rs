@@ -76,6 +76,18 @@ pub enum Error {
     /// A link is named twice.
     #[error("link `{0}` is named twice")]
     Twice(String),
+    /// Another trunk has this link, or the link has two names and both are given.
+    #[error(
+        "link `{link}` already belongs to {}. A link can be in one trunk only: leave it out, or \
+         end the other trunk with `farcall trunk down --name NAME`.",
+        .trunk.as_ref().map_or("another trunk".to_owned(), |name| format!("the trunk `{name}`"))
+    )]
+    Reserved {
+        /// Name of the link.
+        link: String,
+        /// Name of the other trunk, if it is known.
+        trunk: Option<String>,
+    },
     /// Another daemon has this name.
     #[error("a trunk `{0}` is already running: `farcall trunk down --name {0}` ends it")]
     Running(String),

@@ -3,7 +3,7 @@
 //! fields and of the metrics are documented, so a test compares them.
 
 use farcall_metrics::Text;
-use farcall_trunk_proto::{Counters, PathStatus, PeerStatus, Status};
+use farcall_trunk_proto::{Conflict, Counters, PathStatus, PeerStatus, Status};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -69,6 +69,9 @@ pub(crate) fn json(name: &str, status: &Status, log: &Log) -> Value {
             "queue_marks": peer.queue_marks,
             "held_frames": peer.held_frames,
             "given_up": peer.given_up,
+            "encrypted": peer.encrypted,
+            "refused": peer.refused,
+            "resynchronised": peer.resynchronised,
             "round_trip_us": peer.round_trip as f64 / 1e3,
             "links": peer.links.iter().map(path).collect::<Vec<_>>(),
         })
@@ -85,12 +88,24 @@ pub(crate) fn json(name: &str, status: &Status, log: &Log) -> Value {
         "mtu": status.mtu,
         "links": links.collect::<Vec<_>>(),
         "peers": peers.collect::<Vec<_>>(),
+        "conflicts": conflicts(status),
         "dropped": counters(&status.counters)
             .into_iter()
             .map(|(reason, count)| (reason.to_owned(), json!(count)))
             .collect::<serde_json::Map<_, _>>(),
         "events": events.collect::<Vec<_>>(),
     })
+}
+
+fn conflicts(status: &Status) -> Value {
+    let conflict = |conflict: &Conflict| {
+        json!({
+            "link": status.links[conflict.link].name,
+            "address": conflict.address.to_string(),
+            "text": conflict.kind.to_string(),
+        })
+    };
+    status.conflicts.iter().map(conflict).collect()
 }
 
 fn counters(counters: &Counters) -> [(&'static str, u64); 8] {
@@ -161,7 +176,7 @@ const PEER_GAUGES: [Metric<PeerStatus>; 3] = [
 ];
 
 /// Counters of every peer.
-const PEER_COUNTERS: [Metric<PeerStatus>; 2] = [
+const PEER_COUNTERS: [Metric<PeerStatus>; 4] = [
     (
         "queue_dropped_frames",
         "Frames dropped before they got a number, because too many waited.",
@@ -171,6 +186,16 @@ const PEER_COUNTERS: [Metric<PeerStatus>; 2] = [
         "given_up_frames",
         "Frames from the peer that were given up.",
         |p| p.given_up as f64,
+    ),
+    (
+        "refused_frames",
+        "Frames refused because heartbeats denied or did not confirm their numbers.",
+        |p| p.refused as f64,
+    ),
+    (
+        "resynchronised",
+        "How often a heartbeat set the order of the peer's frames right.",
+        |p| p.resynchronised as f64,
     ),
 ];
 
@@ -187,6 +212,10 @@ pub(crate) fn metrics(name: &str, status: &Status) -> Text {
     });
     let help = "Learned capacity of a link.";
     text.gauges("carries_bits_per_second", help, carries);
+    let conflicts = status.conflicts.len() as f64;
+    let help = "Addresses that two nodes have used in the last minute.";
+    let only = [(vec![trunk.clone()], conflicts)];
+    text.gauges("address_conflicts", help, only);
     let peers = |value: fn(&PeerStatus) -> f64| {
         status.peers.iter().map({
             let trunk = trunk.clone();
@@ -230,7 +259,7 @@ pub(crate) fn metrics(name: &str, status: &Status) -> Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farcall_trunk_proto::{LinkStatus, PeerStatus};
+    use farcall_trunk_proto::{ConflictKind, LinkStatus, Mac, PeerStatus};
 
     fn status() -> Status {
         let path = PathStatus {
@@ -248,6 +277,11 @@ mod tests {
                 links: vec![path],
                 ..PeerStatus::default()
             }],
+            conflicts: vec![Conflict {
+                link: 0,
+                address: Mac([2; 6]),
+                kind: ConflictKind::PeerLink,
+            }],
             ..Status::default()
         }
     }
@@ -262,6 +296,17 @@ mod tests {
             (&link["state"], &link["grant"]),
             (&json!("up"), &json!(1e8))
         );
+        let peer = &value["peers"][0];
+        assert_eq!(
+            (&peer["refused"], &peer["resynchronised"]),
+            (&json!(0), &json!(0))
+        );
+        let conflict = json!({
+            "link": "eth1",
+            "address": "02:02:02:02:02:02",
+            "text": "two nodes send from this address",
+        });
+        assert_eq!(value["conflicts"], json!([conflict]));
         for field in ["rate", "lost", "resent", "name"] {
             assert!(!link[field].is_null(), "{field}");
         }
@@ -277,5 +322,7 @@ mod tests {
         assert!(text.lines().any(|other| other == line), "{text}");
         let peer = "farcall_trunk_peer_queued_bytes{trunk=\"fc0\",peer=\"00:00:00:00:00:00\"} 0";
         assert!(text.lines().any(|other| other == peer), "{text}");
+        let conflicts = "farcall_trunk_address_conflicts{trunk=\"fc0\"} 1";
+        assert!(text.lines().any(|other| other == conflicts), "{text}");
     }
 }

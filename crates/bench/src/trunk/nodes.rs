@@ -158,6 +158,7 @@ impl Crowd {
                 span: 2_000_000_000,
                 key: None,
                 session: node as u32,
+                seed: [node as u8; 32],
                 limits: Limits::default(),
             };
             Trunk::new(config, now()).map_err(Failure::failed)

@@ -83,6 +83,14 @@ fn table(status: &Value) -> String {
             rate(&link["capacity"]),
         );
     }
+    for conflict in list(&status["conflicts"]) {
+        out += &format!(
+            "  {RED}address conflict{RED:#}  {}  {}: {}\n",
+            text(&conflict["link"]),
+            text(&conflict["address"]),
+            text(&conflict["text"]),
+        );
+    }
     if list(&status["peers"]).is_empty() {
         out += "no peer found yet\n";
     }
@@ -113,6 +121,10 @@ fn peer_table(peer: &Value, max_min: bool) -> String {
         peer["queue_drops"],
         peer["given_up"],
     );
+    if peer["encrypted"] == true {
+        out.truncate(out.len() - 1);
+        out += "  encrypted\n";
+    }
     let share = if max_min { "granted" } else { "weight" };
     out += &format!(
         "  {:15} {:8} {:>11} {:>11} {:>11} {share:>11} {:>7} {:>7} {:>8}\n",

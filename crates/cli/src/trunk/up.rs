@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// Deliver frames in the order in which they were sent; `off` is for comparisons with bonding
     #[arg(long, value_name = "on|off", value_parser = switch, hide = true)]
     order: Option<bool>,
-    /// File with a key that all nodes share; nodes ignore control messages without it
+    /// File with a key that all nodes share: frames are encrypted, and nodes without it stay out
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Serve metrics for Prometheus at http://ADDR/metrics, and the health at /healthz and /readyz

@@ -77,7 +77,9 @@ impl Trunk {
         for index in 0..self.peers.len() {
             self.watch(now, index);
             self.beat(now, index, elapsed);
+            self.exchange_keys(now, index);
         }
+        self.end_conflicts(now);
         self.learn(now);
         self.regrant = true;
         self.next_tick = now + if heartbeats > 0 { self.fast } else { SLOW };

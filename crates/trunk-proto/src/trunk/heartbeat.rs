@@ -2,7 +2,9 @@
 //! peers.
 
 use super::{Transmit, Trunk};
-use crate::control::{Heartbeat, Message, PathReport, Sender, SpanReport, Traits};
+use crate::control::{
+    ENCRYPTED, Heartbeat, Hello, Message, PLAIN, PathReport, Sender, SpanReport, Traits,
+};
 use crate::seal::TAG_BYTES;
 use crate::{Kind, MILLISECOND, Mac, Nanos, SHIM_BYTES, Shim, address::Address};
 
@@ -31,9 +33,11 @@ impl Trunk {
             grant: granted[link] as u64,
         });
         let paths = paths.collect();
-        let Some(path) = &peer.paths[link] else {
+        peer.resequencer.checkpoint(now);
+        let Some(path) = &mut peer.paths[link] else {
             return;
         };
+        path.receiver.checkpoint(now);
         let heartbeat = Heartbeat {
             traits,
             interval: (interval / MILLISECOND) as u16,
@@ -49,6 +53,7 @@ impl Trunk {
                 path_total: self.links[link].span_total,
                 arrive_total: total,
             },
+            key: self.secret.map(|_| peer.keys.newest()),
         };
         self.send_message(index, link, |sender| Message::Heartbeat(sender, heartbeat));
     }
@@ -100,7 +105,13 @@ impl Trunk {
     /// Broadcasts a hello on every link.
     pub(super) fn send_hellos(&mut self) {
         for link in 0..self.links.len() {
-            let hello = Message::Hello(self.sender(link, 0), self.traits(link));
+            let version = if self.secret.is_some() {
+                ENCRYPTED
+            } else {
+                PLAIN
+            };
+            let traits = self.traits(link);
+            let hello = Message::Hello(self.sender(link, 0), Hello { traits, version });
             self.counter = self.counter.wrapping_add(1);
             self.send_frame(link, Mac::BROADCAST, &hello, (0, 0, false));
         }

@@ -7,8 +7,11 @@ use crate::address::Packed;
 use crate::control::{Heartbeat, Message, Nack};
 use crate::monitor::SLOW;
 use crate::peer::{Peer, Urgency};
+use crate::receiver::Gap;
 use crate::resequencer::Taken;
-use crate::{Kind, MILLISECOND, Mac, Nanos, Reason, SHIM_BYTES, Shim, extend, wire_bytes};
+use crate::{
+    Event, Kind, MILLISECOND, Mac, Nanos, Reason, SECOND, SHIM_BYTES, Shim, extend, wire_bytes,
+};
 use bytes::Bytes;
 
 /// After this many frames the peer gets an acknowledgement, so that it can release them.
@@ -37,9 +40,7 @@ impl Trunk {
         let Some(own) = self.links.get(link).filter(|own| own.carrier) else {
             return;
         };
-        if source == own.config.address {
-            return;
-        }
+        let foreign = source != own.config.address;
         let shim = match Shim::decode(payload) {
             Ok(shim) => shim,
             Err(_) => {
@@ -48,7 +49,11 @@ impl Trunk {
             }
         };
         match shim.kind {
-            Kind::Data => self.handle_data(now, link, source, &shim, payload),
+            Kind::Data | Kind::Sealed { .. } => {
+                if foreign {
+                    self.handle_data(now, link, source, &shim, payload);
+                }
+            }
             Kind::Control => {
                 let came = Arrival { now, arrived, link };
                 self.handle_control(came, source, &shim, payload);
@@ -57,17 +62,27 @@ impl Trunk {
     }
 
     fn handle_data(&mut self, now: Nanos, link: usize, source: Mac, shim: &Shim, payload: &Bytes) {
-        let index = self.by_address.get(&(link, source)).copied();
-        let Some((index, peer)) = index.and_then(|i| Some((i, self.peers[i].as_mut()?))) else {
+        let index = self.sender_of(link, source, shim.session);
+        let found = index.and_then(|index| Some((index, self.peers[index].as_mut()?)));
+        let Some((index, peer)) = found else {
             self.counters.unknown_source += 1;
             return;
         };
-        let known = peer.established && shim.session == peer.session as u8;
-        let path = peer.paths[link]
-            .as_mut()
-            .filter(|path| known && path.monitor.is_up());
-        let Some(path) = path else {
-            self.counters.unknown_source += 1;
+        let Some(path) = &mut peer.paths[link] else {
+            return;
+        };
+        let (header, body) = (&payload[..SHIM_BYTES], payload.slice(SHIM_BYTES..));
+        let place = (usize::from(path.peer_link), shim.link_number);
+        let opened = match (shim.kind, self.secret.is_some()) {
+            (Kind::Data, false) => Some(body),
+            (Kind::Sealed { odd }, true) => {
+                let opened = peer.keys.open(now, odd, place, header, &body);
+                opened.ok().map(Bytes::from)
+            }
+            _ => None,
+        };
+        let Some(body) = opened else {
+            self.counters.unauthentic += 1;
             return;
         };
         let number = extend(shim.number, peer.resequencer.next());
@@ -79,7 +94,7 @@ impl Trunk {
             return;
         };
         path.monitor.heard = now;
-        if !shim.resent {
+        if !shim.resent && !peer.resequencer.is_doubtful(number) {
             path.receiver.passed = path.receiver.passed.max(number + 1);
         }
         let told = path.receiver.unacknowledged() < ACKNOWLEDGE;
@@ -104,9 +119,23 @@ impl Trunk {
         let frame = Packed {
             address: shim.address,
             protocol: shim.protocol,
-            body: payload.slice(SHIM_BYTES..),
+            body,
         };
         self.collect(now, index, number, frame);
+    }
+
+    /// The peer that sends data frames with this session from an address. More than one peer has
+    /// the address while two hosts conflict.
+    fn sender_of(&self, link: usize, source: Mac, session: u8) -> Option<usize> {
+        let peers = self.by_address.get(&(link, source))?;
+        let sends = |index: &usize| {
+            self.peers[*index].as_ref().is_some_and(|peer| {
+                let path = peer.paths[link].as_ref();
+                let up = path.is_some_and(|path| path.monitor.is_up());
+                up && peer.established && session == peer.session as u8
+            })
+        };
+        peers.iter().copied().find(sends)
     }
 
     fn collect(&mut self, now: Nanos, index: usize, number: u64, frame: Packed) {
@@ -149,19 +178,32 @@ impl Trunk {
         let silent = repair && peer.is_quiet(now);
         // If the frames held exceed the memory of all peers, this peer's frames stop waiting.
         let hold_for = |total: usize| total <= self.config.limits.held_bytes;
-        let before = peer.resequencer.held_bytes();
         loop {
+            let before = peer.resequencer.held_bytes();
             let patient = hold_for(self.held_bytes);
             let at = if patient { now } else { Nanos::MAX };
-            let Some(frame) = peer.resequencer.pop(at, hold, silent) else {
-                break;
-            };
-            self.held_bytes -= frame.body.len().min(self.held_bytes);
+            let frame = peer.resequencer.pop(at, hold, silent);
+            self.held_bytes -= before - peer.resequencer.held_bytes();
+            let Some(frame) = frame else { break };
             if let Some((header, body)) = frame.unpack(own, peer.node) {
                 self.deliveries.push_back(Deliver { header, body });
             }
         }
-        debug_assert!(peer.resequencer.held_bytes() <= before);
+        self.report_denied(now, index, false);
+    }
+
+    /// Reports refused numbers of a peer, at most once a second.
+    fn report_denied(&mut self, now: Nanos, index: usize, resynchronised: bool) {
+        let Some(peer) = &mut self.peers[index] else {
+            return;
+        };
+        let refused = peer.resequencer.refused - peer.refused_reported;
+        if (refused > 0 || resynchronised) && now >= peer.next_report {
+            peer.refused_reported += refused;
+            peer.next_report = now + SECOND;
+            let peer = peer.node;
+            self.event(Event::NumbersDenied { peer, refused });
+        }
     }
 
     fn handle_control(&mut self, came: Arrival, source: Mac, shim: &Shim, payload: &Bytes) {
@@ -176,21 +218,25 @@ impl Trunk {
         };
         let Some(bytes) = self.sealer.open(header, source, sealed) else {
             self.counters.unauthentic += 1;
+            self.explain(now, link, sealed);
             return;
         };
         let message = match Message::decode(bytes) {
             Ok(message) => message,
             Err(_) => {
                 self.counters.malformed += 1;
+                self.explain(now, link, sealed);
                 return;
             }
         };
         let sender = *message.sender();
-        if sender.node == self.config.node {
+        if self.is_conflict(now, link, source, &sender) {
             return;
         }
-        if let Message::Hello(sender, traits) = &message {
-            self.hear_hello(now, link, source, sender, *traits);
+        if let Message::Hello(sender, hello) = &message {
+            if self.fits(now, link, sender.node, hello.version) {
+                self.hear_hello(now, link, source, sender, hello.traits);
+            }
             return;
         }
         let Some(&index) = self.by_node.get(&sender.node) else {
@@ -200,19 +246,24 @@ impl Trunk {
         if let Message::Heartbeat(sender, heartbeat) = &message {
             self.add_path(index, link, source, sender.link, heartbeat.traits);
         }
-        if self.by_address.get(&(link, source)) != Some(&index) {
+        let peers = self.by_address.get(&(link, source));
+        if !peers.is_some_and(|peers| peers.contains(&index)) {
             self.counters.unknown_source += 1;
             return;
         }
-        if !self.admit(now, index, &sender) || !self.is_fresh(index, link, sender.counter) {
+        if !self.admit(now, index, link, &sender) || !self.is_fresh(index, link, sender.counter) {
             return;
         }
+        self.compare_owners(now, index, link, source);
         match message {
             Message::Hello(..) => {}
             Message::Heartbeat(_, heartbeat) => {
                 self.handle_heartbeat(came, index, shim, &heartbeat);
             }
             Message::Nack(_, nack) => self.handle_nack(index, &nack),
+            Message::Handshake(_, handshake) => {
+                self.handle_handshake(now, index, link, &handshake);
+            }
             Message::Goodbye(_) => self.remove_peer(index, true),
         }
     }
@@ -234,38 +285,21 @@ impl Trunk {
 
     fn handle_heartbeat(
         &mut self,
-        Arrival { now, arrived, link }: Arrival,
+        came: Arrival,
         index: usize,
         shim: &Shim,
         heartbeat: &Heartbeat,
     ) {
+        let Some((came_up, gap)) = self.take_numbers(came, index, shim, heartbeat) else {
+            return;
+        };
+        let Arrival { now, link, .. } = came;
         let Some(peer) = &mut self.peers[index] else {
             return;
         };
-        peer.measure_round_trip(now, heartbeat);
-        peer.echo[link] = (heartbeat.stamp, now);
-        let interval = Nanos::from(heartbeat.interval) * MILLISECOND;
-        let was_slow = peer.paths().all(|(_, path)| path.monitor.interval >= SLOW);
-        if was_slow && interval < SLOW {
-            peer.fast_since = heartbeat.stamp;
-        }
-        let quiet = peer.paths().all(|(_, path)| !path.monitor.is_up());
-        if quiet && peer.resequencer.held_bytes() == 0 {
-            peer.resequencer.restart(u64::from(shim.number));
-        }
-        let number = extend(shim.number, peer.resequencer.next());
         let Some(path) = &mut peer.paths[link] else {
             return;
         };
-        path.traits = heartbeat.traits;
-        path.receiver.delay.sample(arrived, heartbeat.stamp);
-        let came_up = path.monitor.heartbeat(now, heartbeat.stamp, interval);
-        let mut gap = None;
-        if came_up || !path.monitor.is_up() {
-            path.receiver.restart(shim.link_number, number);
-        } else {
-            gap = path.receiver.next_is(shim.link_number, number);
-        }
         let new_span = heartbeat.span.span != path.span.span;
         path.span = heartbeat.span;
         if let Some(gap) = gap {
@@ -274,6 +308,9 @@ impl Trunk {
         }
         if new_span {
             self.weigh(index);
+        }
+        if let Some(key) = heartbeat.key {
+            self.compare_keys(now, index, key);
         }
         self.take_reports(now, index, heartbeat);
         let Some(peer) = &mut self.peers[index] else {
@@ -301,6 +338,47 @@ impl Trunk {
         } else {
             self.next_tick = self.next_tick.min(now + SLOW);
         }
+    }
+
+    /// Takes the times and the next numbers of a heartbeat. Returns whether it brought the link up,
+    /// and the gap before it.
+    fn take_numbers(
+        &mut self,
+        Arrival { now, arrived, link }: Arrival,
+        index: usize,
+        shim: &Shim,
+        heartbeat: &Heartbeat,
+    ) -> Option<(bool, Option<Gap>)> {
+        let peer = self.peers[index].as_mut()?;
+        peer.measure_round_trip(now, heartbeat);
+        peer.echo[link] = (heartbeat.stamp, now);
+        let interval = Nanos::from(heartbeat.interval) * MILLISECOND;
+        let was_slow = peer.paths().all(|(_, path)| path.monitor.interval >= SLOW);
+        if was_slow && interval < SLOW {
+            peer.fast_since = heartbeat.stamp;
+        }
+        let quiet = peer.paths().all(|(_, path)| !path.monitor.is_up());
+        if quiet && peer.resequencer.held_bytes() == 0 {
+            peer.resequencer.restart(u64::from(shim.number));
+        }
+        let number = extend(shim.number, peer.resequencer.next());
+        let before = peer.resequencer.held_bytes();
+        let order = self.config.order;
+        let resynchronised = order && peer.announce(number, heartbeat.echo_stamp);
+        self.held_bytes -= before - peer.resequencer.held_bytes();
+        let path = peer.paths[link].as_mut()?;
+        path.traits = heartbeat.traits;
+        path.receiver.delay.sample(arrived, heartbeat.stamp);
+        let came_up = path.monitor.heartbeat(now, heartbeat.stamp, interval);
+        let mut gap = None;
+        if came_up || !path.monitor.is_up() {
+            path.receiver.restart(shim.link_number, number);
+        } else {
+            let echo = heartbeat.echo_stamp;
+            gap = path.receiver.next_is(shim.link_number, number, echo);
+        }
+        self.report_denied(now, index, resynchronised);
+        Some((came_up, gap))
     }
 
     /// Takes the peer's report about each link: whether it hears this node, what arrived, and what

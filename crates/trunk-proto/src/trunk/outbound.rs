@@ -10,7 +10,7 @@ use crate::control::{Message, NACK_RANGES, Nack};
 use crate::distributor::{Pick, pick};
 use crate::peer::{Peer, Urgency};
 use crate::ring::Numbered;
-use crate::{Kind, MICROSECOND, Mac, Nanos, SHIM_BYTES, Shim, wire_bytes};
+use crate::{Kind, MICROSECOND, Mac, Nanos, Shim, wire_bytes};
 use alloc::vec::Vec;
 use bytes::Bytes;
 
@@ -41,7 +41,7 @@ impl Trunk {
 
     fn enqueue(&mut self, now: Nanos, index: usize, frame: &Bytes) {
         let own = self.config.node;
-        let mtu = usize::from(self.mtu_to(index)) - SHIM_BYTES;
+        let mtu = usize::from(self.mtu_to(index)) - self.overhead();
         let Some(peer) = &mut self.peers[index] else {
             return;
         };
@@ -113,23 +113,23 @@ impl Trunk {
         }
     }
 
-    /// Prepares the peer's next frame. The error is the time to try again.
-    fn send_data(&mut self, now: Nanos, index: usize) -> Result<Transmit, Nanos> {
+    /// Chooses the link for a peer's next frame. The error is the time to try again.
+    fn pick_link(&mut self, now: Nanos, index: usize) -> Result<usize, Nanos> {
         let peer = self.peers[index].as_mut().ok_or(Nanos::MAX)?;
-        let link = match self.config.policy {
+        match self.config.policy {
             Policy::MaxMin => {
                 let usable = peer.paths.iter().enumerate().filter_map(|(link, path)| {
                     let path = path.as_ref().filter(|path| path.usable)?;
                     Some((link, &path.sender))
                 });
                 match pick(now, usable, &self.paces) {
-                    Pick::Send(link) => link,
+                    Pick::Send(link) => Ok(link),
                     Pick::Wait(wake, limited) => {
                         if limited && peer.limited.wait(now) {
                             peer.ask(Urgency::Once);
                             self.urgent = true;
                         }
-                        return Err(wake);
+                        Err(wake)
                     }
                 }
             }
@@ -139,9 +139,21 @@ impl Trunk {
                 if self.paces[link].blocked {
                     return Err(Nanos::MAX);
                 }
-                link
+                Ok(link)
             }
-        };
+        }
+    }
+
+    /// Prepares the peer's next frame. The error is the time to try again.
+    fn send_data(&mut self, now: Nanos, index: usize) -> Result<Transmit, Nanos> {
+        let (encrypts, overhead) = (self.secret.is_some(), self.overhead());
+        let peer = self.peers[index].as_ref().ok_or(Nanos::MAX)?;
+        if encrypts && !peer.keys.is_ready() {
+            // The handshake wakes this peer.
+            return Err(Nanos::MAX);
+        }
+        let link = self.pick_link(now, index)?;
+        let peer = self.peers[index].as_mut().ok_or(Nanos::MAX)?;
         let (numbered, resent) = peer.next_frame(now).ok_or(Nanos::MAX)?;
         let limited = peer.limited.is(now);
         peer.turns.sent();
@@ -154,12 +166,17 @@ impl Trunk {
             return Err(Nanos::MAX);
         };
         let Numbered { number, frame } = &numbered;
-        let bytes = wire_bytes(SHIM_BYTES + frame.body.len());
+        let bytes = wire_bytes(overhead + frame.body.len());
         let link_number = path.sender.send(now, bytes);
         self.paces[link].send(now, bytes);
         path.sender.ring.push(link_number, &numbered, remembered);
+        let odd = peer.keys.is_odd();
         let header = Shim {
-            kind: Kind::Data,
+            kind: if encrypts {
+                Kind::Sealed { odd }
+            } else {
+                Kind::Data
+            },
             address: frame.address,
             limited,
             resent,
@@ -168,11 +185,20 @@ impl Trunk {
             number: *number as u32,
             link_number: link_number as u32,
         };
+        let header = header.encode();
+        let body = match encrypts {
+            false => numbered.frame.body,
+            true => {
+                let body = &numbered.frame.body;
+                let sealed = peer.keys.seal(link, link_number, &header, body);
+                sealed.ok_or(Nanos::MAX)?.into()
+            }
+        };
         Ok(Transmit {
             link,
             destination: path.address,
-            header: header.encode(),
-            body: numbered.frame.body,
+            header,
+            body,
         })
     }
 

@@ -4,10 +4,14 @@
 
 use super::{PEER_LOST, Trunk};
 use crate::control::{Sender, Traits};
+use crate::event::ConflictKind;
 use crate::monitor::SLOW;
 use crate::peer::{Path, Peer, RESCUE, Urgency};
 use crate::{Event, Mac, Nanos, Reason};
 use alloc::vec::Vec;
+
+/// The most peers that can have the same address on a link. More than one is a conflict.
+const SHARERS: usize = 4;
 
 impl Trunk {
     /// Handles a hello of a node.
@@ -75,6 +79,11 @@ impl Trunk {
         let Some(peer) = &mut self.peers[index] else {
             return false;
         };
+        let known = self.by_address.get(&(link, source));
+        if known.is_some_and(|peers| peers.len() >= SHARERS && !peers.contains(&index)) {
+            self.counters.peers_refused += 1;
+            return false;
+        }
         let distance = Path::distance(link, peer_link);
         if let Some(path) = &mut peer.paths[link] {
             if path.address == source && path.peer_link == peer_link {
@@ -103,9 +112,24 @@ impl Trunk {
         let line = self.links[link].config.rate;
         let mut path = Path::new(peer_link, source, line);
         path.traits = traits;
+        path.sender.next = peer.link_numbers[link];
         peer.paths[link] = Some(path);
-        self.by_address.insert((link, source), index);
+        let peers = self.by_address.entry((link, source)).or_default();
+        if !peers.contains(&index) {
+            peers.push(index);
+        }
         true
+    }
+
+    /// Records that a peer no longer has an address on a link.
+    fn forget_address(&mut self, index: usize, link: usize, address: Mac) {
+        let Some(peers) = self.by_address.get_mut(&(link, address)) else {
+            return;
+        };
+        peers.retain(|other| *other != index);
+        if peers.is_empty() {
+            self.by_address.remove(&(link, address));
+        }
     }
 
     fn remove_path(&mut self, index: usize, link: usize) {
@@ -115,14 +139,15 @@ impl Trunk {
         peer.rescue(link);
         peer.granted[link] = 0.0;
         if let Some(path) = peer.paths[link].take() {
-            self.by_address.remove(&(link, path.address));
+            peer.link_numbers[link] = path.sender.next;
+            self.forget_address(index, link, path.address);
         }
         self.regrant = true;
     }
 
     /// Whether a control message belongs to the peer's current session. A message that answers this
     /// node's own session starts one.
-    pub(super) fn admit(&mut self, now: Nanos, index: usize, sender: &Sender) -> bool {
+    pub(super) fn admit(&mut self, now: Nanos, index: usize, link: usize, sender: &Sender) -> bool {
         let answers = sender.echo == self.config.session;
         let Some(peer) = &mut self.peers[index] else {
             return false;
@@ -144,6 +169,11 @@ impl Trunk {
                 self.event(Event::PeerFound { peer: sender.node });
             }
             return true;
+        }
+        if peer.former_session == sender.session {
+            // A node never returns to an old session. So two nodes have this address.
+            let kind = ConflictKind::PeerNode;
+            self.note_conflict(now, link, sender.node, kind);
         }
         self.restart_peer(now, index, sender.session);
         true
@@ -185,7 +215,7 @@ impl Trunk {
         self.held_bytes -= peer.resequencer.held_bytes().min(self.held_bytes);
         self.by_node.remove(&peer.node);
         for (link, path) in peer.paths() {
-            self.by_address.remove(&(link, path.address));
+            self.forget_address(index, link, path.address);
             if path.usable {
                 let reason = Reason::PeerLost;
                 self.event(Event::LinkDown {

@@ -47,6 +47,7 @@ impl Hub {
                 span: 200 * MILLISECOND,
                 key: None,
                 session: 1 + node as u32,
+                seed: [node as u8; 32],
                 limits: Limits::default(),
             };
             Trunk::new(config, SECOND).unwrap()

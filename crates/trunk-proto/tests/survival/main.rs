@@ -2,8 +2,11 @@
 //! rates are full and fair, that frames arrive in order and at most once, and that silent failures
 //! are found and repaired.
 
+mod conflict;
+mod forgery;
 mod hub;
 mod network;
+mod secrecy;
 
 use farcall_random::SplitMix64;
 use farcall_trunk_proto::{Event, Mac, Policy};

@@ -5,10 +5,10 @@
 use bytes::Bytes;
 use farcall_random::SplitMix64;
 use farcall_trunk_proto::{
-    Config, Event, Limits, LinkConfig, Mac, Nanos, Policy, SHIM_BYTES, Transmit, Trunk,
+    Config, Event, Kind, Limits, LinkConfig, Mac, Nanos, Policy, SHIM_BYTES, Shim, Transmit, Trunk,
 };
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 pub const MILLISECOND: Nanos = 1_000_000;
 pub const SECOND: Nanos = 1_000_000_000;
@@ -19,6 +19,12 @@ const HOST_QUEUE: usize = 400 * 1024;
 /// The queue of a link's socket, as time.
 const SOCKET: Nanos = 8 * MILLISECOND;
 const PAYLOAD: usize = 1400;
+/// Bytes that encryption adds to a frame.
+const SEAL_BYTES: usize = 16;
+/// EtherType of the numbered frames of the hosts.
+const NUMBERED: u16 = 0x88b6;
+/// EtherType of frames that no host has sent to its peer.
+pub const FORGED: u16 = 0x88b7;
 
 fn chance(random: &mut SplitMix64, parts_per_million: u64) -> bool {
     random.below(1_000_000) < parts_per_million
@@ -59,7 +65,11 @@ impl Wire {
 
 pub struct Port {
     switch: usize,
-    address: Mac,
+    pub address: Mac,
+    /// The last data frame, control message and broadcast from the host, as a bystander sees them.
+    pub sniffed: Bytes,
+    pub sniffed_control: Bytes,
+    pub sniffed_hello: Bytes,
     pub faults: Faults,
     pub rate: f64,
     out: Wire,
@@ -78,6 +88,8 @@ pub struct Host {
     pub trunk: Trunk,
     pub ports: Vec<Port>,
     pub events: Vec<(Nanos, Event)>,
+    /// Frames of the EtherType [`FORGED`] that were delivered.
+    pub forged: u64,
     /// Frames delivered from each host, and wire bytes.
     pub received: Vec<u64>,
     pub bytes: Vec<u64>,
@@ -86,7 +98,8 @@ pub struct Host {
     /// When a frame was last delivered, and the longest pause.
     pub last_delivery: Nanos,
     pub longest_pause: Nanos,
-    sent: Vec<u64>,
+    /// Frames handed to the trunk for each host.
+    pub sent: Vec<u64>,
 }
 
 /// A frame in transit to a switch or to a host.
@@ -100,6 +113,8 @@ struct Transit {
 enum End {
     Switch {
         switch: usize,
+        /// The host and its port.
+        from: (usize, usize),
         destination: Mac,
         sent: Faults,
     },
@@ -118,11 +133,33 @@ struct Stream {
 pub struct Network {
     pub now: Nanos,
     pub hosts: Vec<Host>,
+    options: Options,
     random: SplitMix64,
+    /// The port at which each switch has last heard each address.
+    learned: BTreeMap<(usize, Mac), (usize, usize)>,
     arrivals: BinaryHeap<Reverse<(Nanos, u64)>>,
-    in_flight: std::collections::BTreeMap<u64, Transit>,
+    in_flight: BTreeMap<u64, Transit>,
     serial: u64,
     streams: Vec<Stream>,
+}
+
+/// What the hosts of a network have in common.
+#[derive(Clone, Copy)]
+pub struct Options {
+    pub policy: Policy,
+    /// The rate that the interfaces report.
+    pub rate: f64,
+    pub counts_only: bool,
+    pub key: Option<&'static [u8]>,
+}
+
+impl Options {
+    pub const MAX_MIN: Options = Options {
+        policy: Policy::MaxMin,
+        rate: FAST_ETHERNET,
+        counts_only: false,
+        key: Some(b"shared"),
+    };
 }
 
 fn mac(host: usize, port: usize) -> Mac {
@@ -137,63 +174,116 @@ impl Network {
 
     /// RI2N, in which only counts show failures.
     pub fn counting(seed: u64, topology: &[&[usize]]) -> Network {
-        Network::of(seed, topology, (Policy::RoundRobin, FAST_ETHERNET, true))
+        let options = Options {
+            policy: Policy::RoundRobin,
+            counts_only: true,
+            ..Options::MAX_MIN
+        };
+        Network::with(seed, topology, options)
     }
 
     /// Like [`Network::new`], but the interfaces report this rate.
     pub fn claiming(seed: u64, policy: Policy, topology: &[&[usize]], rate: f64) -> Network {
-        Network::of(seed, topology, (policy, rate, false))
+        let options = Options {
+            policy,
+            rate,
+            ..Options::MAX_MIN
+        };
+        Network::with(seed, topology, options)
     }
 
-    fn of(seed: u64, topology: &[&[usize]], options: (Policy, f64, bool)) -> Network {
+    /// Max-min without a key.
+    pub fn keyless(seed: u64, topology: &[&[usize]]) -> Network {
+        let options = Options {
+            key: None,
+            ..Options::MAX_MIN
+        };
+        Network::with(seed, topology, options)
+    }
+
+    pub fn with(seed: u64, topology: &[&[usize]], options: Options) -> Network {
         let mut network = Network {
             now: SECOND,
             hosts: Vec::new(),
+            options,
             random: SplitMix64::new(seed),
+            learned: BTreeMap::new(),
             arrivals: BinaryHeap::new(),
             in_flight: Default::default(),
             serial: 0,
             streams: Vec::new(),
         };
         for (host, switches) in topology.iter().enumerate() {
-            network.add_host(host, switches, options, topology.len());
+            let ports: Vec<(usize, Mac)> = switches
+                .iter()
+                .map(|switch| (*switch, mac(host, *switch)))
+                .collect();
+            network.add_host(mac(host, 0xff), &ports, topology.len());
         }
         network
     }
 
-    fn add_host(
-        &mut self,
-        host: usize,
-        switches: &[usize],
-        (policy, rate, counts_only): (Policy, f64, bool),
-        hosts: usize,
-    ) {
-        let node = mac(host, 0xff);
-        let links = switches.iter().map(|switch| LinkConfig {
+    /// Adds a host with one link, whose address is that of a link of another host. It also has the
+    /// address of that host's virtual interface if `clone` is true.
+    pub fn add_impostor(&mut self, of: usize, port: usize, clone: bool) -> usize {
+        let index = self.hosts.len();
+        let victim = &self.hosts[of].ports[port];
+        let ports = [(victim.switch, victim.address)];
+        let node = match clone {
+            true => self.hosts[of].node,
+            false => mac(index, 0xff),
+        };
+        self.add_host(node, &ports, index + 1);
+        index
+    }
+
+    /// Cuts all links of a host.
+    pub fn unplug(&mut self, host: usize) {
+        for port in &mut self.hosts[host].ports {
+            (port.faults.deaf_in, port.faults.deaf_out) = (true, true);
+        }
+    }
+
+    /// Hands a host a frame that somebody has put on the wire of a link.
+    pub fn inject(&mut self, host: usize, link: usize, source: Mac, payload: &Bytes) {
+        let trunk = &mut self.hosts[host].trunk;
+        trunk.handle_frame(self.now, link, source, payload, self.now);
+        self.drain(host);
+    }
+
+    /// Adds a host with a link for each pair of a switch and an address.
+    fn add_host(&mut self, node: Mac, ports: &[(usize, Mac)], hosts: usize) {
+        let options = self.options;
+        let host = self.hosts.len();
+        let links = ports.iter().map(|(switch, address)| LinkConfig {
             name: format!("h{host}s{switch}"),
-            address: mac(host, *switch),
-            rate,
+            address: *address,
+            rate: options.rate,
             mtu: 1500,
         });
         let config = Config {
             node,
             links: links.collect(),
-            policy,
-            repair: policy == Policy::MaxMin,
+            policy: options.policy,
+            repair: options.policy == Policy::MaxMin,
             order: true,
-            counts_only,
-            span: if counts_only {
+            counts_only: options.counts_only,
+            span: if options.counts_only {
                 2 * SECOND
             } else {
                 200 * MILLISECOND
             },
-            key: Some(b"shared".to_vec()),
+            key: options.key.map(<[u8]>::to_vec),
             session: 1 + self.random.below(u64::from(u32::MAX) - 1) as u32,
+            seed: std::array::from_fn(|_| self.random.below(256) as u8),
             limits: Limits::default(),
         };
-        let port = |switch: &usize| Port {
+        let port = |(switch, address): &(usize, Mac)| Port {
             switch: *switch,
-            address: mac(host, *switch),
+            address: *address,
+            sniffed: Bytes::new(),
+            sniffed_control: Bytes::new(),
+            sniffed_hello: Bytes::new(),
             faults: Faults::default(),
             rate: FAST_ETHERNET,
             out: Wire::default(),
@@ -205,8 +295,9 @@ impl Network {
         self.hosts.push(Host {
             node,
             trunk: Trunk::new(config, self.now).unwrap(),
-            ports: switches.iter().map(port).collect(),
+            ports: ports.iter().map(port).collect(),
             events: Vec::new(),
+            forged: 0,
             received: vec![0; hosts],
             bytes: vec![0; hosts],
             last: vec![0; hosts],
@@ -276,13 +367,7 @@ impl Network {
             debug_assert!(at <= now);
             let frame = self.in_flight.remove(&serial).unwrap();
             match frame.to {
-                End::Switch {
-                    switch,
-                    destination,
-                    sent,
-                } => {
-                    self.switch(switch, destination, sent, &frame);
-                }
+                End::Switch { .. } => self.switch(&frame),
                 End::Host(host, port) => {
                     let trunk = &mut self.hosts[host].trunk;
                     trunk.handle_frame(now, port, frame.source, &frame.payload, now);
@@ -327,13 +412,14 @@ impl Network {
         let mut frame = Vec::with_capacity(payload + 14);
         frame.extend(destination.0);
         frame.extend(host.node.0);
-        frame.extend(0x88b6_u16.to_be_bytes());
+        frame.extend(NUMBERED.to_be_bytes());
         frame.extend(host.sent[to].to_be_bytes());
         frame.resize(payload + 14, 0);
         host.trunk.handle_outgoing(self.now, &frame.into());
     }
 
     fn drain(&mut self, index: usize) {
+        let overhead = SHIM_BYTES + self.options.key.map_or(0, |_| SEAL_BYTES);
         while let Some(transmit) = self.hosts[index].trunk.poll_transmit(self.now) {
             self.transmit(index, &transmit);
         }
@@ -342,6 +428,10 @@ impl Network {
             host.events.push((self.now, event));
         }
         while let Some(deliver) = host.trunk.poll_deliver() {
+            if deliver.header[12..] != NUMBERED.to_be_bytes() {
+                host.forged += 1;
+                continue;
+            }
             let from = usize::from(deliver.header[11]);
             let number = u64::from_be_bytes(deliver.body[..8].try_into().unwrap());
             assert!(
@@ -351,7 +441,7 @@ impl Network {
             );
             host.last[from] = number;
             host.received[from] += 1;
-            host.bytes[from] += (deliver.body.len() + 14 + 24 + SHIM_BYTES) as u64;
+            host.bytes[from] += (deliver.body.len() + 14 + 24 + overhead) as u64;
             if host.last_delivery > 0 {
                 host.longest_pause = host.longest_pause.max(self.now - host.last_delivery);
             }
@@ -365,6 +455,13 @@ impl Network {
         let host = &mut self.hosts[index];
         let port = &mut host.ports[transmit.link];
         assert!(payload.len() <= 1500, "{} bytes", payload.len());
+        if transmit.destination == Mac::BROADCAST {
+            port.sniffed_hello = payload.clone();
+        }
+        match Shim::decode(&payload).map(|shim| shim.kind) {
+            Ok(Kind::Control) => port.sniffed_control = payload.clone(),
+            _ => port.sniffed = payload.clone(),
+        }
         let (switch, source, faults) = (port.switch, port.address, port.faults);
         let Some(left) = port.out.pass(self.now, bytes, port.rate, HOST_QUEUE) else {
             return;
@@ -381,6 +478,7 @@ impl Network {
         port.reached = left;
         let to = End::Switch {
             switch,
+            from: (index, transmit.link),
             destination: transmit.destination,
             sent: faults,
         };
@@ -400,13 +498,25 @@ impl Network {
         self.in_flight.insert(self.serial, transit);
     }
 
-    fn switch(&mut self, switch: usize, destination: Mac, sent: Faults, frame: &Transit) {
+    fn switch(&mut self, frame: &Transit) {
+        let End::Switch {
+            switch,
+            from,
+            destination,
+            sent,
+        } = frame.to
+        else {
+            return;
+        };
+        self.learned.insert((switch, frame.source), from);
+        let learned = self.learned.get(&(switch, destination)).copied();
         for host in 0..self.hosts.len() {
             let ports = self.hosts[host].ports.iter();
-            let reached = ports.enumerate().find(|(_, port)| {
+            let reached = ports.enumerate().find(|(index, port)| {
                 port.switch == switch
-                    && port.address != frame.source
+                    && (host, *index) != from
                     && (destination == Mac::BROADCAST || destination == port.address)
+                    && learned.is_none_or(|at| at == (host, *index))
             });
             if let Some((port, _)) = reached {
                 self.forward(sent, (host, port), frame);
