@@ -9,6 +9,10 @@
 //! overloaded. When no link is dirty, the certificate holds. Levels depend only on lower levels, so
 //! taking the lowest first visits most links once. A later visit corrects a link that was visited
 //! too early.
+//!
+//! With a tolerance, a bottleneck whose load differs from its bandwidth by no more than that is
+//! left alone, which stops most changes after a few links. The rates are then max-min fair for
+//! bandwidths that differ from the given ones by at most the tolerance.
 
 use super::Slot;
 use super::links::{List, ListPool, Paths};
@@ -22,7 +26,9 @@ const SAME: f64 = 1e-13;
 const OVER: f64 = 1e-12;
 const NONE: LinkId = LinkId::MAX;
 
+/// One cache line, because a change of a flow goes to all links of its path.
 #[derive(Debug, Clone)]
+#[repr(align(64))]
 struct Link {
     bandwidth: f64,
     load: f64,
@@ -51,6 +57,18 @@ impl Link {
         }
         let room = self.bandwidth - self.load + f64::from(self.own) * self.level;
         (room / f64::from(sharing)).max(0.0)
+    }
+
+    /// Whether the link, as a bottleneck, must be levelled again. It is the link of a flow that
+    /// changed, so without a tolerance it must.
+    #[inline]
+    fn is_off(&self, tolerance: f64) -> bool {
+        tolerance == 0.0 || (self.load - self.bandwidth).abs() > tolerance * self.bandwidth
+    }
+
+    #[inline]
+    fn is_over(&self, tolerance: f64) -> bool {
+        self.load > self.bandwidth * (1.0 + OVER.max(tolerance))
     }
 }
 
@@ -87,6 +105,7 @@ pub struct MaxMin {
     changed: Vec<Slot>,
     changed_in: Vec<u32>,
     round: u32,
+    tolerance: f64,
 }
 
 impl MaxMin {
@@ -118,7 +137,15 @@ impl MaxMin {
             changed: Vec::new(),
             changed_in: Vec::new(),
             round: 0,
+            tolerance: 0.0,
         }
+    }
+
+    /// The same solver for rates that are max-min fair for bandwidths that differ from the given
+    /// ones by at most the fraction `tolerance`, at each solution by others.
+    pub fn with_tolerance(mut self, tolerance: f64) -> Self {
+        self.tolerance = tolerance;
+        self
     }
 
     /// Rate of an active flow in bytes/s, as of the last [`MaxMin::solve`].
@@ -176,7 +203,7 @@ impl MaxMin {
             link.count -= 1;
             link.load -= rate;
             self.pool.remove(&mut link.list, slot);
-            if link.own > 0 {
+            if link.own > 0 && link.is_off(self.tolerance) {
                 mark(&mut self.heap, link, l);
             } else if link.count == 0 {
                 link.load = 0.0;
@@ -330,7 +357,7 @@ impl MaxMin {
             }
             link.dirty = false;
             let key = link.key;
-            if link.own + link.pending == 0 && link.load <= link.bandwidth * (1.0 + OVER) {
+            if link.own + link.pending == 0 && !link.is_over(self.tolerance) {
                 continue;
             }
             let next = self
@@ -393,7 +420,7 @@ impl MaxMin {
         let bandwidth = link.bandwidth;
         let mut x = if free > 0 {
             (bandwidth - fixed) / f64::from(free)
-        } else if fixed <= bandwidth * (1.0 + OVER) {
+        } else if fixed <= bandwidth * (1.0 + OVER.max(self.tolerance)) {
             return f64::INFINITY;
         } else {
             0.0
@@ -463,13 +490,18 @@ impl MaxMin {
                 self.changed_in[s] = self.round;
                 self.changed.push(slot);
             }
+            // Two passes: the first one has no branches, so that its memory accesses overlap.
             let delta = x - old;
             for &m in self.paths.get(slot) {
+                self.links[m as usize].load += delta;
+            }
+            for &m in self.paths.get(slot) {
                 let link = &mut self.links[m as usize];
-                link.load += delta;
-                if m != l
-                    && (link.own > 0 || (delta > 0.0 && link.load > link.bandwidth * (1.0 + OVER)))
-                {
+                let disturbed = match link.own {
+                    0 => delta > 0.0 && link.is_over(self.tolerance),
+                    _ => link.is_off(self.tolerance) || x > link.level * (1.0 + SAME),
+                };
+                if m != l && disturbed {
                     mark(&mut self.heap, link, m);
                 }
             }
