@@ -265,6 +265,23 @@ fn published_modes_agree_with_exact_without_contention() {
 }
 
 #[test]
+fn a_tolerance_changes_a_run_by_about_as_much() {
+    let run = |tolerance| {
+        let config = Config {
+            tolerance,
+            ..checked()
+        };
+        let exchange = "exchange:8x8x8";
+        simulate("torus:8x8x8", exchange, 1.0, "random:3", config).makespan
+    };
+    let exact = run(0.0);
+    for tolerance in [0.01, 0.03, 0.1] {
+        let error = (run(tolerance) / exact - 1.0).abs();
+        assert!(error > 0.0 && error < tolerance, "{tolerance}: {error}");
+    }
+}
+
+#[test]
 fn resolution_bounds_the_number_of_batches() {
     let spread = "all-to-all:simple-spread";
     let run = |resolution| {
