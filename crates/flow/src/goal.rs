@@ -2,8 +2,9 @@
 //!
 //! The Group Operation Assembly Language (Hoefler, Siebert, Lumsdaine 2009) has a text form and a
 //! binary form; LogGOPSim, Schedgen and ATLAHS read and write both. `text` and `binary` read them,
-//! `chakra` makes the same graph of Chakra execution traces, and `builder` holds it. `a requires b` starts `a` when `b` is done; `a irequires b`
-//! starts it when `b` has started. The graph has no cycle.
+//! `chakra` makes the same graph of Chakra execution traces, and `builder` holds it. `a requires b`
+//! starts `a` when `b` is done; `a irequires b` starts it when `b` has started. The graph has no
+//! cycle.
 
 mod binary;
 mod builder;

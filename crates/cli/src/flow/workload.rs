@@ -32,7 +32,8 @@ pub(super) struct Options {
     #[arg(long, value_name = "SPEC")]
     platform: String,
     /// Communication pattern: all-to-all:simple-spread | all-to-all:pairwise | allreduce:ring |
-    /// broadcast:binomial | exchange:16x16 | file:PATTERN.csv | goal:TRACE.goal | chakra:PREFIX | ...
+    /// broadcast:binomial | exchange:16x16 | file:PATTERN.csv | goal:TRACE.goal | chakra:PREFIX |
+    /// ...
     #[arg(long, value_name = "SPEC")]
     pattern: String,
     /// Bytes of a message, or of the vector of a collective operation: 20KB, 1e6. Leave it out for
@@ -54,8 +55,8 @@ pub(super) struct Options {
     /// With --mode iterated: stop when no rate changes by more than this fraction
     #[arg(long, default_value_t = 0.01)]
     threshold: f64,
-    /// With --mode exact: the fraction of its bandwidth by which the load of a link can be off. 0.01
-    /// is several times faster on large networks with contention, and checks itself
+    /// With --mode exact: the fraction of its bandwidth by which the load of a link can be off.
+    /// 0.01 is several times faster on large networks with contention, and checks itself
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0)]
     tolerance: f64,
     /// Shortest simulated time between two batches of completions, in seconds
@@ -228,8 +229,10 @@ impl Options {
             }));
         }
         if hosts.is_some() {
-            let message = "--loggops: only traces have hosts with costs. Use --pattern goal:FILE or chakra:PREFIX";
-            return Err(Failure::usage(message));
+            return Err(Failure::usage(
+                "--loggops: only traces have hosts with costs. Use --pattern goal:FILE or \
+                 chakra:PREFIX",
+            ));
         }
         let size = self
             .size

@@ -3,7 +3,9 @@
 //! that the rates are max-min fair.
 
 use super::*;
-use crate::script::Limits;
+use crate::goal::Goal;
+use crate::pattern::Pattern;
+use crate::script::{Limits, Script};
 
 fn checked() -> Config {
     Config {

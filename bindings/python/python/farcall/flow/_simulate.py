@@ -100,8 +100,8 @@ def simulate(
     is complete at the `completion` `"destination"` or `"source"`; the default is `"source"` for
     traces and `"destination"` for patterns. `tolerance`, such as 0.01, is the fraction of its
     bandwidth by which the load of a link can be off in mode exact, to save time. Leave messages or
-    links out of the result to save memory. `verify` checks after every batch that the rates are max-min fair. Raises `ValueError` for wrong arguments and `RuntimeError` for a
-    deadlock.
+    links out of the result to save memory. `verify` checks after every batch that the rates are
+    max-min fair. Raises `ValueError` for wrong arguments and `RuntimeError` for a deadlock.
     """
     where = placement if isinstance(placement, str) else _ranks("placement", placement)
     settings = {
