@@ -10,7 +10,7 @@ use farcall_flow::{
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 /// Batches of the simulation between two checks for signals.
 const STRIDE: u32 = 1024;
@@ -185,7 +185,7 @@ impl FlowPattern {
     fn from_goal(data: GoalArgument<'_>, loggops: Option<&str>) -> PyResult<Self> {
         let bytes = match &data {
             GoalArgument::Text(text) => text.as_bytes(),
-            GoalArgument::Bytes(bytes) => bytes,
+            GoalArgument::Bytes(bytes) => bytes.as_bytes(),
         };
         let goal = Goal::read(bytes, Limits::default()).map_err(value_error)?;
         Self::from_trace(goal, loggops)
@@ -194,7 +194,8 @@ impl FlowPattern {
     /// Reads Chakra execution traces: the bytes of the file of each rank.
     #[staticmethod]
     #[pyo3(signature = (files, loggops = None))]
-    fn from_chakra(files: Vec<Vec<u8>>, loggops: Option<&str>) -> PyResult<Self> {
+    fn from_chakra(files: Vec<Bound<'_, PyBytes>>, loggops: Option<&str>) -> PyResult<Self> {
+        let files: Vec<&[u8]> = files.iter().map(|file| file.as_bytes()).collect();
         let goal = Goal::parse_chakra(&files, Limits::default()).map_err(value_error)?;
         Self::from_trace(goal, loggops)
     }
@@ -231,8 +232,8 @@ impl FlowPattern {
 /// A trace in either form.
 #[derive(FromPyObject)]
 pub(crate) enum GoalArgument<'py> {
-    Text(&'py str),
-    Bytes(&'py [u8]),
+    Text(String),
+    Bytes(Bound<'py, PyBytes>),
 }
 
 /// `regular`, `random:SEED`, or the node of each rank.
