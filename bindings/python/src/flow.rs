@@ -4,13 +4,13 @@
 
 use farcall_flow::platform::{EdgeList, LinkId};
 use farcall_flow::{
-    Completion, Config, Goal, Limits, MessageRecord, Mode, PacketConfig, PacketSimulation, Pattern,
-    Placement, Platform, RunError, Script, Simulation, Sink, Step, Summary, Workload,
+    Completion, Config, Goal, Limits, LogGops, MessageRecord, Mode, PacketConfig, PacketSimulation,
+    Pattern, Placement, Platform, RunError, Script, Simulation, Sink, Step, Summary, Workload,
 };
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 /// Batches of the simulation between two checks for signals.
 const STRIDE: u32 = 1024;
@@ -179,14 +179,25 @@ impl FlowPattern {
         })
     }
 
-    /// Reads the text of a GOAL trace.
+    /// Reads a GOAL trace: its text, or the bytes of a text or a binary schedule.
     #[staticmethod]
-    fn from_goal(text: &str) -> PyResult<Self> {
-        let goal = Goal::parse(text, Limits::default()).map_err(value_error)?;
-        Ok(Self {
-            workload: Workload::Goal(goal),
-            spec: "trace".to_owned(),
-        })
+    #[pyo3(signature = (data, loggops = None))]
+    fn from_goal(data: GoalArgument<'_>, loggops: Option<&str>) -> PyResult<Self> {
+        let bytes = match &data {
+            GoalArgument::Text(text) => text.as_bytes(),
+            GoalArgument::Bytes(bytes) => bytes.as_bytes(),
+        };
+        let goal = Goal::read(bytes, Limits::default()).map_err(value_error)?;
+        Self::from_trace(goal, loggops)
+    }
+
+    /// Reads Chakra execution traces: the bytes of the file of each rank.
+    #[staticmethod]
+    #[pyo3(signature = (files, loggops = None))]
+    fn from_chakra(files: Vec<Bound<'_, PyBytes>>, loggops: Option<&str>) -> PyResult<Self> {
+        let files: Vec<&[u8]> = files.iter().map(|file| file.as_bytes()).collect();
+        let goal = Goal::parse_chakra(&files, Limits::default()).map_err(value_error)?;
+        Self::from_trace(goal, loggops)
     }
 
     /// Number of ranks.
@@ -206,6 +217,25 @@ impl FlowPattern {
     }
 }
 
+impl FlowPattern {
+    fn from_trace(mut goal: Goal, loggops: Option<&str>) -> PyResult<Self> {
+        if let Some(spec) = loggops {
+            goal = goal.with_hosts(LogGops::parse(spec).map_err(value_error)?);
+        }
+        Ok(Self {
+            workload: Workload::Goal(goal),
+            spec: "trace".to_owned(),
+        })
+    }
+}
+
+/// A trace in either form.
+#[derive(FromPyObject)]
+pub(crate) enum GoalArgument<'py> {
+    Text(String),
+    Bytes(Bound<'py, PyBytes>),
+}
+
 /// `regular`, `random:SEED`, or the node of each rank.
 #[derive(FromPyObject)]
 pub(crate) enum PlacementArgument<'py> {
@@ -220,7 +250,8 @@ pub(crate) struct Settings {
     mode: String,
     threshold: f64,
     window: u32,
-    completion: String,
+    completion: Option<String>,
+    tolerance: f64,
     resolution: f64,
     verify: bool,
     keep_messages: bool,
@@ -231,6 +262,18 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    fn completion(&self) -> PyResult<Option<Completion>> {
+        match self.completion.as_deref() {
+            None => Ok(None),
+            Some("destination") => Ok(Some(Completion::Destination)),
+            Some("source") => Ok(Some(Completion::Source)),
+            Some(other) => {
+                let text = format!("completion {other:?}: expected 'destination' or 'source'");
+                Err(value_error(text))
+            }
+        }
+    }
+
     fn config(&self) -> PyResult<Config> {
         let mode = match self.mode.as_str() {
             "exact" | "packets" => Mode::Exact,
@@ -243,18 +286,16 @@ impl Settings {
                 return Err(value_error(format!("mode {other:?}: expected {known}")));
             }
         };
-        let completion = match self.completion.as_str() {
-            "destination" => Completion::Destination,
-            "source" => Completion::Source,
-            other => {
-                let text = format!("completion {other:?}: expected 'destination' or 'source'");
-                return Err(value_error(text));
-            }
-        };
+        let completion = self.completion()?;
+        if !(0.0..=0.1).contains(&self.tolerance) {
+            let text = format!("tolerance {}: expected 0 to 0.1", self.tolerance);
+            return Err(value_error(text));
+        }
         Ok(Config {
             mode,
             window: self.window,
             completion,
+            tolerance: self.tolerance,
             resolution: self.resolution,
             verify: self.verify,
             link_bytes: self.keep_links,
@@ -308,6 +349,7 @@ fn run(
             buffer_packets: settings.buffer,
             virtual_output_queues: settings.virtual_output_queues,
             window: settings.window,
+            completion: settings.completion()?,
         };
         let simulation = PacketSimulation::new(platform, workload, placement, config);
         let mut simulation = simulation.map_err(run_error)?;

@@ -52,6 +52,8 @@ struct Case {
     peer_size: [&'static str; 2],
     random: bool,
     steps: u64,
+    /// The `--tolerance` of our run.
+    tolerance: &'static str,
     /// The required speed relative to SimGrid.
     times: Option<f64>,
     /// Whether the results must agree to nine digits. They cannot for a long contended run, which
@@ -72,6 +74,7 @@ const FAT_TREE: Case = Case {
     peer_size: ["1000000", "1e6"],
     random: false,
     steps: 0,
+    tolerance: "0",
     times: None,
     same: true,
     peer: true,
@@ -86,7 +89,7 @@ const TORUS: Case = Case {
     ..FAT_TREE
 };
 
-const CASES: [Case; 13] = [
+const CASES: [Case; 16] = [
     Case {
         name: "fat tree 432 regular",
         platform: "fat-tree:ports=12,levels=3,bandwidth=1e6",
@@ -183,6 +186,34 @@ const CASES: [Case; 13] = [
         platform: "torus:64x64x32,bandwidth=1e9",
         algorithm: "allreduce:ring",
         peer: false,
+        ..TORUS
+    },
+    Case {
+        name: "allreduce ring 101306 random",
+        platform: "fat-tree:ports=74,levels=3,bandwidth=1e9",
+        algorithm: "allreduce:ring",
+        random: true,
+        peer: false,
+        limits: [Some(20.0), Some(200e6)],
+        ..TORUS
+    },
+    Case {
+        name: "allreduce recursive doubling 131072 random",
+        platform: "fat-tree:ports=32,levels=4,bandwidth=1e9",
+        algorithm: "allreduce:recursive-doubling",
+        random: true,
+        peer: false,
+        limits: [Some(20.0), Some(200e6)],
+        ..TORUS
+    },
+    Case {
+        name: "exchange 48x48x48 random, tolerance 0.01",
+        platform: "torus:48x48x48,bandwidth=1e9",
+        algorithm: "exchange:48x48x48",
+        random: true,
+        tolerance: "0.01",
+        peer: false,
+        limits: [Some(20.0), Some(200e6)],
         ..TORUS
     },
 ];
@@ -311,7 +342,7 @@ fn own(case: &Case) -> Result<Measured, Failure> {
         "--size",
         case.size,
     ]);
-    command.args(["--pattern", &pattern]);
+    command.args(["--pattern", &pattern, "--tolerance", case.tolerance]);
     if case.random {
         command.args(["--placement", &format!("random:{SEED}")]);
     }

@@ -12,6 +12,8 @@ fn options_without_effect_are_refused() {
         ("ring", "--count", "0"),
         ("ring", "--window", "0"),
         ("ring", "--buffer", "0"),
+        ("ring", "--loggops", "L=1"),
+        ("ring", "--tolerance", "0.2"),
         (&of_file, "--size", "1KB"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_farcall"));

@@ -7,21 +7,21 @@ mod calendar;
 mod dag;
 mod driver;
 mod queues;
+mod repeated;
 mod report;
 #[cfg(test)]
 mod tests;
+mod workload;
 
-use crate::goal::Goal;
-use crate::pattern::Pattern;
 use crate::placement::Placement;
 use crate::platform::{LinkId, Platform};
-use crate::script::Script;
 use crate::solver::{EqualSplit, Iterated, MaxMin, Slot, certify};
 use calendar::Calendar;
 pub(crate) use driver::{Action, Driver};
 pub use report::{Blocked, Deadlock, RunError};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+pub use workload::Workload;
 
 /// How the active flows share the links.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -53,8 +53,14 @@ pub struct Config {
     pub mode: Mode,
     /// Sends of one rank that may be active at a time; the paper's blocking send is 1.
     pub window: u32,
-    /// The event that completes a send.
-    pub completion: Completion,
+    /// The event that completes a send. `None` is [`Workload::default_completion`]. In a trace on
+    /// hosts with costs, the size of a message decides, and this has no effect.
+    pub completion: Option<Completion>,
+    /// Fraction of its bandwidth by which the load of a link can be off, to save time; 0 for
+    /// exact rates. The rates are then max-min fair for bandwidths that differ from those of the
+    /// platform by at most this fraction, at each event by others. The simulation checks this by
+    /// itself whenever as many batches have passed as there are flows ([`Mode::Exact`] only).
+    pub tolerance: f64,
     /// Least time from one batch to the next in seconds (the paper's Resolu); 0 for none.
     pub resolution: f64,
     /// Whether to check the max-min certificate after every batch ([`Mode::Exact`] only).
@@ -68,59 +74,11 @@ impl Default for Config {
         Self {
             mode: Mode::Exact,
             window: 1,
-            completion: Completion::Destination,
+            completion: None,
+            tolerance: 0.0,
             resolution: 0.0,
             verify: false,
             link_bytes: false,
-        }
-    }
-}
-
-/// The operations of all ranks.
-#[derive(Debug, Clone)]
-pub enum Workload {
-    /// A pattern in closed form.
-    Pattern(Pattern),
-    /// The queues of a pattern file.
-    Script(Script),
-    /// The operations of a GOAL trace.
-    Goal(Goal),
-}
-
-impl Workload {
-    /// Number of ranks.
-    pub fn ranks(&self) -> u32 {
-        match self {
-            Self::Pattern(p) => p.ranks(),
-            Self::Script(s) => s.ranks(),
-            Self::Goal(g) => g.ranks(),
-        }
-    }
-
-    /// Fails if the workload has more ranks than the platform, or the placement, has nodes.
-    pub(crate) fn check_places(
-        &self,
-        platform: &Platform,
-        placement: &Placement,
-    ) -> Result<(), RunError> {
-        let ranks = self.ranks() as usize;
-        let places = placement
-            .ranks()
-            .unwrap_or(platform.nodes())
-            .min(platform.nodes());
-        if ranks > places {
-            Err(RunError::TooManyRanks { ranks, places })
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Number of messages.
-    pub fn messages(&self) -> u64 {
-        match self {
-            Self::Pattern(p) => p.messages(),
-            Self::Script(s) => s.messages(),
-            Self::Goal(g) => g.messages(),
         }
     }
 }
@@ -165,7 +123,7 @@ struct Flow {
 
 #[derive(Debug, Clone, Copy)]
 enum Timer {
-    Wake(u32),
+    Wake(u64),
     Arrive {
         rank: u32,
         to: u32,
@@ -212,6 +170,17 @@ macro_rules! each {
     };
 }
 
+impl Rates {
+    /// The links of an active flow.
+    fn path(&self, slot: Slot) -> &[LinkId] {
+        each!(self, r => r.path(slot))
+    }
+
+    fn active(&self) -> Vec<Slot> {
+        each!(self, r => r.flows().map(|(slot, ..)| slot).collect())
+    }
+}
+
 /// A function that receives every message as it arrives.
 pub type Sink<'a> = Box<dyn FnMut(&MessageRecord) + Send + 'a>;
 
@@ -228,6 +197,8 @@ pub struct Simulation<'a> {
     placement: Placement,
     config: Config,
     driver: Driver,
+    /// Latency of the workload's messages, besides that of the platform.
+    latency: f64,
     rates: Rates,
     flows: Vec<Flow>,
     free: Vec<Slot>,
@@ -244,6 +215,8 @@ pub struct Simulation<'a> {
     messages: u64,
     events: u64,
     begun: bool,
+    /// Batches since the last certificate, with a tolerance.
+    unchecked: usize,
     /// Duration of the last batch, if that batch ended the flows of all ranks.
     whole_batch: Option<f64>,
 }
@@ -263,13 +236,17 @@ impl<'a> Simulation<'a> {
         let bandwidth = (0..platform.links() as LinkId).map(|l| platform.bandwidth(l));
         let hops = platform.max_hops();
         let rates = match config.mode {
-            Mode::Exact => Rates::Exact(MaxMin::new(bandwidth, hops)),
+            Mode::Exact => {
+                Rates::Exact(MaxMin::new(bandwidth, hops).with_tolerance(config.tolerance))
+            }
             Mode::EqualSplit => Rates::EqualSplit(EqualSplit::new(bandwidth, hops)),
             Mode::Iterated { threshold } => {
                 Rates::Iterated(Iterated::new(bandwidth, hops, threshold))
             }
         };
-        let driver = Driver::new(workload, config.window);
+        let latency = workload.latency();
+        let platform_latency = platform.latency();
+        let driver = Driver::new(workload, config.window, config.completion, platform_latency);
         let link_bytes = if config.link_bytes {
             vec![0.0; platform.links()]
         } else {
@@ -280,6 +257,7 @@ impl<'a> Simulation<'a> {
             placement,
             config,
             driver,
+            latency,
             rates,
             flows: Vec::new(),
             free: Vec::new(),
@@ -296,6 +274,7 @@ impl<'a> Simulation<'a> {
             messages: 0,
             events: 0,
             begun: false,
+            unchecked: 0,
             whole_batch: None,
         })
     }
@@ -337,6 +316,9 @@ impl<'a> Simulation<'a> {
     pub fn step(&mut self) -> Result<bool, RunError> {
         if !self.begun {
             self.begun = true;
+            if self.run_repeated() {
+                return Ok(true);
+            }
             self.driver.begin(&mut self.actions);
             self.perform();
             self.settle()?;
@@ -360,7 +342,7 @@ impl<'a> Simulation<'a> {
             self.calendar.set(slot, f64::INFINITY);
             let flow = self.flows[slot as usize];
             if self.config.link_bytes {
-                for &link in each!(&self.rates, r => r.path(slot)) {
+                for &link in self.rates.path(slot) {
                     self.link_bytes[link as usize] += flow.bytes;
                 }
             }
@@ -382,48 +364,6 @@ impl<'a> Simulation<'a> {
         Ok(true)
     }
 
-    /// Skips rounds that repeat the present one.
-    ///
-    /// If two batches in a row ended the flows of all ranks after the same time, and all ranks
-    /// repeat the same round, then every further repetition takes as long. The engine then advances
-    /// time, counts and bytes for all of them at once. It does not do so when a sink receives the
-    /// messages.
-    fn skip_repeated(&mut self, ended: usize, duration: f64) {
-        let Driver::Queues(queues) = &mut self.driver else {
-            return;
-        };
-        if ended != queues.ranks() || !self.timers.is_empty() || self.sink.is_some() {
-            self.whole_batch = None;
-            return;
-        }
-        let same = |last: f64| (duration - last).abs() <= SIMULTANEOUS * self.now;
-        if !self.whole_batch.replace(duration).is_some_and(same) {
-            return;
-        }
-        let rounds = queues.rounds_to_skip();
-        if rounds == 0 {
-            return;
-        }
-        queues.skip(rounds);
-        let (ranks, times) = (queues.ranks() as u64, rounds as f64);
-        self.messages += rounds * ranks;
-        self.events += rounds;
-        self.now += times * duration;
-        let active = each!(&self.rates, r => r.flows().map(|(slot, ..)| slot).collect::<Vec<_>>());
-        for slot in active {
-            let flow = &mut self.flows[slot as usize];
-            flow.since = self.now;
-            flow.start = self.now;
-            self.calendar
-                .set(slot, self.now + flow.remaining / flow.rate);
-            if self.config.link_bytes {
-                for &link in each!(&self.rates, r => r.path(slot)) {
-                    self.link_bytes[link as usize] += times * flow.bytes;
-                }
-            }
-        }
-    }
-
     fn finished(&self) -> Result<bool, RunError> {
         match self.driver.deadlock(self.now) {
             None => Ok(false),
@@ -442,15 +382,12 @@ impl<'a> Simulation<'a> {
             bytes,
             ..
         } = flow;
-        let latency = if rank == to {
-            0.0
-        } else {
-            self.platform.latency()
+        self.driver.left(self.now, rank, token, &mut self.actions);
+        let latency = match rank == to {
+            true => self.latency,
+            false => self.latency + self.platform.latency(),
         };
         if latency > 0.0 {
-            if self.config.completion == Completion::Source {
-                self.sent(rank, token);
-            }
             let timer = Timer::Arrive {
                 rank,
                 to,
@@ -460,14 +397,8 @@ impl<'a> Simulation<'a> {
             };
             self.set_timer(self.now + latency, timer);
         } else {
-            self.sent(rank, token);
             self.arrived(rank, to, token, start, bytes);
         }
-    }
-
-    #[inline]
-    fn sent(&mut self, rank: u32, token: u32) {
-        self.driver.sent(rank, token, &mut self.actions);
     }
 
     #[inline]
@@ -483,24 +414,20 @@ impl<'a> Simulation<'a> {
                 end,
             });
         }
-        self.driver.arrived(rank, to, token, &mut self.actions);
+        let (now, out) = (self.now, &mut self.actions);
+        self.driver.arrived(now, rank, to, token, out);
     }
 
     fn fire(&mut self, timer: Timer) {
         match timer {
-            Timer::Wake(token) => self.driver.wake(token, &mut self.actions),
+            Timer::Wake(token) => self.driver.wake(self.now, token, &mut self.actions),
             Timer::Arrive {
                 rank,
                 to,
                 token,
                 start,
                 bytes,
-            } => {
-                if self.config.completion == Completion::Destination {
-                    self.sent(rank, token);
-                }
-                self.arrived(rank, to, token, start, bytes);
-            }
+            } => self.arrived(rank, to, token, start, bytes),
         }
     }
 
@@ -512,8 +439,14 @@ impl<'a> Simulation<'a> {
     /// Carries out the actions of the driver. Messages without a path or without bytes end at once.
     fn perform(&mut self) {
         let mut at = 0;
-        while at < self.actions.len() {
-            match self.actions[at] {
+        loop {
+            if at == self.actions.len() {
+                self.driver.settle(self.now, &mut self.actions);
+            }
+            let Some(&action) = self.actions.get(at) else {
+                break;
+            };
+            match action {
                 Action::Wake { delay, token } => {
                     self.set_timer(self.now + delay, Timer::Wake(token));
                 }
@@ -572,22 +505,30 @@ impl<'a> Simulation<'a> {
             let (flows, calendar) = (&mut self.flows, &mut self.calendar);
             reschedule(flows, calendar, self.now, r.changed(), |slot| r.rate(slot));
         });
-        if self.config.verify
-            && let Rates::Exact(solver) = &self.rates
-        {
-            let links = self.platform.links() as LinkId;
-            let bandwidth: Vec<f64> = (0..links).map(|l| self.platform.bandwidth(l)).collect();
-            certify(
-                &bandwidth,
-                solver.flows().map(|(_, path, rate)| (path, rate)),
-                1e-9,
-            )
-            .map_err(|violation| RunError::Violation {
-                time: self.now,
-                violation,
-            })?;
+        if self.config.tolerance > 0.0 {
+            self.unchecked += 1;
         }
-        Ok(())
+        let due = self.unchecked > self.flows.len();
+        if !(self.config.verify || due) {
+            return Ok(());
+        }
+        self.unchecked = 0;
+        self.certify()
+    }
+
+    /// Checks that the rates are max-min fair.
+    fn certify(&self) -> Result<(), RunError> {
+        let Rates::Exact(solver) = &self.rates else {
+            return Ok(());
+        };
+        let links = self.platform.links() as LinkId;
+        let bandwidth: Vec<f64> = (0..links).map(|l| self.platform.bandwidth(l)).collect();
+        let flows = solver.flows().map(|(_, path, rate)| (path, rate));
+        let tolerance = self.config.tolerance + 1e-9;
+        certify(&bandwidth, flows, tolerance).map_err(|violation| RunError::Violation {
+            time: self.now,
+            violation,
+        })
     }
 }
 

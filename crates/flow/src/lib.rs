@@ -24,6 +24,7 @@
 mod engine;
 mod error;
 mod goal;
+mod loggops;
 mod packet;
 mod pattern;
 mod placement;
@@ -37,7 +38,8 @@ pub use engine::{
 };
 pub use error::{SpecError, TextError};
 pub use farcall_random::SplitMix64;
-pub use goal::{Goal, Operation};
+pub use goal::{ANY_RANK, ANY_TAG, Goal, Operation};
+pub use loggops::LogGops;
 pub use packet::{PacketConfig, PacketSimulation};
 pub use pattern::{Kind, PATTERN_KINDS, Pattern, Round};
 pub use placement::Placement;

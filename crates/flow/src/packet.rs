@@ -12,7 +12,7 @@
 //! leave one place free (bubble flow control: Carrion, Beivide et al., 1997), so that rings cannot
 //! fill up and block.
 
-use crate::engine::{Action, Driver, MessageRecord, RunError, Sink, Summary, Workload};
+use crate::engine::{Action, Completion, Driver, MessageRecord, RunError, Sink, Summary, Workload};
 use crate::placement::Placement;
 use crate::platform::{LinkId, Platform};
 use std::cmp::Reverse;
@@ -29,6 +29,8 @@ pub struct PacketConfig {
     pub virtual_output_queues: bool,
     /// Sends of one rank that may be under way at a time.
     pub window: u32,
+    /// The event that completes a send, as in [`crate::Config::completion`].
+    pub completion: Option<Completion>,
 }
 
 impl Default for PacketConfig {
@@ -39,6 +41,7 @@ impl Default for PacketConfig {
             buffer_packets: 16,
             virtual_output_queues: false,
             window: 1,
+            completion: None,
         }
     }
 }
@@ -77,7 +80,7 @@ struct Message {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Transmitted(LinkId),
-    Wake(u32),
+    Wake(u64),
     Arrive(u32),
 }
 
@@ -87,6 +90,8 @@ pub struct PacketSimulation<'a> {
     placement: Placement,
     config: PacketConfig,
     driver: Driver,
+    /// Latency of the workload's messages, besides that of the platform.
+    latency: f64,
     links: Vec<Link>,
     messages: Vec<Message>,
     free: Vec<u32>,
@@ -114,10 +119,13 @@ impl<'a> PacketSimulation<'a> {
         config: PacketConfig,
     ) -> Result<Self, RunError> {
         workload.check_places(platform, &placement)?;
+        let latency = workload.latency();
+        let (window, completion) = (config.window, config.completion);
         Ok(Self {
             platform,
             placement,
-            driver: Driver::new(workload, config.window),
+            driver: Driver::new(workload, window, completion, platform.latency()),
+            latency,
             config: PacketConfig {
                 buffer_packets: config.buffer_packets.max(2),
                 ..config
@@ -180,7 +188,7 @@ impl<'a> PacketSimulation<'a> {
         self.events += 1;
         match event {
             Event::Transmitted(link) => self.transmitted(link),
-            Event::Wake(token) => self.driver.wake(token, &mut self.actions),
+            Event::Wake(token) => self.driver.wake(self.now, token, &mut self.actions),
             Event::Arrive(message) => self.deliver(message),
         }
         self.perform();
@@ -194,8 +202,14 @@ impl<'a> PacketSimulation<'a> {
 
     fn perform(&mut self) {
         let mut at = 0;
-        while at < self.actions.len() {
-            match self.actions[at] {
+        loop {
+            if at == self.actions.len() {
+                self.driver.settle(self.now, &mut self.actions);
+            }
+            let Some(&action) = self.actions.get(at) else {
+                break;
+            };
+            match action {
                 Action::Wake { delay, token } => self.set(self.now + delay, Event::Wake(token)),
                 Action::Send {
                     rank,
@@ -232,18 +246,20 @@ impl<'a> PacketSimulation<'a> {
             token,
         };
         if hops == 0 || bytes <= 0.0 {
-            let latency = if hops == 0 {
+            let platform = if hops == 0 {
                 0.0
             } else {
                 self.platform.latency()
             };
-            self.set(self.now + latency, Event::Arrive(id));
+            let at = self.now + self.latency + platform;
+            self.set(at, Event::Arrive(id));
+            self.driver.left(self.now, rank, token, &mut self.actions);
         } else {
             self.inject(id);
         }
     }
 
-    /// Offers the next packet of a message to its first link.
+    /// Offers the next packet of a message to its first link. Does nothing after the last one.
     fn inject(&mut self, id: u32) {
         let message = &mut self.messages[id as usize];
         if message.to_inject > 0.0 {
@@ -307,7 +323,11 @@ impl<'a> PacketSimulation<'a> {
                 }
                 self.grant(before);
             }
-            None => self.inject(packet.message),
+            None if message.to_inject > 0.0 => self.inject(packet.message),
+            None => {
+                let (rank, token) = (message.rank, message.token);
+                self.driver.left(self.now, rank, token, &mut self.actions);
+            }
         }
         match goes_on {
             true => {
@@ -328,7 +348,7 @@ impl<'a> PacketSimulation<'a> {
                 let message = &mut self.messages[packet.message as usize];
                 message.to_arrive -= packet.bytes;
                 if message.to_arrive <= 0.0 {
-                    let at = self.now + self.platform.latency();
+                    let at = self.now + self.latency + self.platform.latency();
                     self.set(at, Event::Arrive(packet.message));
                 }
             }
@@ -351,8 +371,8 @@ impl<'a> PacketSimulation<'a> {
             });
         }
         self.free.push(id);
-        self.driver.sent(rank, token, &mut self.actions);
-        self.driver.arrived(rank, to, token, &mut self.actions);
+        let (now, out) = (self.now, &mut self.actions);
+        self.driver.arrived(now, rank, to, token, out);
     }
 }
 
@@ -420,6 +440,7 @@ mod tests {
                 buffer_packets: 2,
                 virtual_output_queues,
                 window: 3,
+                ..PacketConfig::default()
             };
             let summary = run(&platform, Workload::Pattern(pattern), config);
             assert_eq!(summary.messages, 36 * 35, "{name} stopped");

@@ -36,6 +36,15 @@ pub enum Kind {
     /// Allreduce of `size` bytes in `log2 N` exchanges of the whole vector. If N is not a power of
     /// two, some ranks fold into others first.
     RecursiveDoublingAllreduce,
+    /// Allreduce of `size` bytes: reduction to rank 0 along a binomial tree, then broadcast.
+    TreeAllreduce,
+    /// Allreduce of `size` bytes over groups of ranks, such as those of a machine: ring
+    /// reduce-scatter in each group, ring allreduce of each part over the groups, ring allgather in
+    /// each group.
+    HierarchicalAllreduce {
+        /// Ranks in a group; the groups are of consecutive ranks.
+        group: u32,
+    },
     /// Allgather of `size` bytes per rank around a ring.
     RingAllgather,
     /// Allgather of `size` bytes per rank in `log2 N` exchanges; N is a power of two.
@@ -46,6 +55,11 @@ pub enum Kind {
     Exchange {
         /// Ranks in each dimension.
         dims: Vec<u32>,
+    },
+    /// Batches of `size` bytes go from rank 0 to the last one, through all ranks.
+    Pipeline {
+        /// Number of batches.
+        batches: u32,
     },
 }
 
@@ -100,6 +114,13 @@ impl Pattern {
             }
             Kind::SimpleSpread2d if side * side != ranks => {
                 return Err(format!("needs a square number of ranks, not {ranks}"));
+            }
+            Kind::HierarchicalAllreduce { group }
+                if *group == 0 || !ranks.is_multiple_of(*group) =>
+            {
+                return Err(format!(
+                    "groups of {group} ranks do not divide {ranks} ranks"
+                ));
             }
             Kind::Exchange { dims } => {
                 let mut lengths = dims.iter().map(|&n| u64::from(n));
@@ -182,13 +203,23 @@ impl Pattern {
     /// Number of messages. A formula gives it where one exists; patterns with idle ranks are
     /// counted.
     pub fn messages(&self) -> u64 {
-        use Kind::{BinomialBroadcast, RecursiveDoublingAllreduce, ScatterAllgatherBroadcast};
+        use Kind::{
+            BinomialBroadcast, Pipeline, RecursiveDoublingAllreduce, ScatterAllgatherBroadcast,
+            TreeAllreduce,
+        };
         let ranks = u64::from(self.ranks);
         let each = match self.kind {
             _ if self.ranks < 2 => 0,
-            BinomialBroadcast | ScatterAllgatherBroadcast | RecursiveDoublingAllreduce => {
-                let log = collective::rounds(&BinomialBroadcast, self.ranks) + 2;
-                let counted = self.rounds.min(log);
+            Pipeline { .. } => (ranks - 1) * self.rounds,
+            BinomialBroadcast
+            | ScatterAllgatherBroadcast
+            | RecursiveDoublingAllreduce
+            | TreeAllreduce => {
+                let log = collective::rounds(&BinomialBroadcast, self.ranks);
+                let counted = match self.kind {
+                    TreeAllreduce => self.rounds,
+                    _ => self.rounds.min(log + 2),
+                };
                 let senders = (0..self.ranks).map(|rank| {
                     (0..counted)
                         .filter(|&r| self.round(rank, r).send.is_some())

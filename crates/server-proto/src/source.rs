@@ -304,7 +304,7 @@ fn form_of(element: &str, shape: Vec<u64>, column_major: bool) -> ArrayForm {
 
 fn nonsense(what: &str) -> Failure {
     let text = format!("the connector that reads sources has sent {what}");
-    Failure::new(FailureKind::Internal, text)
+    Failure::new(FailureKind::Internal, printable(&text, MOST_TEXT))
 }
 
 /// A text of at most `most` characters, each of which can be shown.

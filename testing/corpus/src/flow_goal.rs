@@ -1,13 +1,13 @@
 //! Any text as a GOAL trace: it is read, or refused with a line number. A trace that is read runs
-//! to its end or to a deadlock, as flows and as packets.
+//! to its end or to a deadlock, as flows and as packets, on hosts without and with costs.
 
 use farcall_flow::{
-    Config, Goal, Limits, PacketConfig, PacketSimulation, Placement, Platform, RunError,
+    Config, Goal, Limits, LogGops, PacketConfig, PacketSimulation, Placement, Platform, RunError,
     Simulation, Workload,
 };
 
 /// Bounds that keep one input short.
-const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: Limits = Limits {
     ranks: 16,
     operations: 64,
 };
@@ -17,10 +17,20 @@ pub fn run(data: &[u8]) {
     let Ok(text) = core::str::from_utf8(data) else {
         return;
     };
-    let goal = match Goal::parse(text, LIMITS) {
-        Ok(goal) => goal,
-        Err(error) => return assert!(!error.reason.is_empty()),
-    };
+    match Goal::parse(text, LIMITS) {
+        Ok(goal) => simulate(&goal),
+        Err(error) => assert!(!error.reason.is_empty()),
+    }
+}
+
+/// Runs a trace to its end or to a deadlock.
+pub(crate) fn simulate(goal: &Goal) {
+    let costs = LogGops::parse("L=2500,o=1500,g=1000,G=6,O=1,S=100").unwrap();
+    run_as_both(goal.clone());
+    run_as_both(goal.clone().with_hosts(costs));
+}
+
+fn run_as_both(goal: Goal) {
     let platform = Platform::parse("fat-tree:ports=4,levels=3,bandwidth=1e9").unwrap();
     let small = goal.operations().iter().all(|operation| match operation {
         farcall_flow::Operation::Send { bytes, .. } => *bytes < 1e5,

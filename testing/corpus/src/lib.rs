@@ -6,9 +6,11 @@ use std::path::Path;
 
 pub mod channel_packet;
 pub mod directory_message;
+pub mod flow_chakra;
 pub mod flow_goal;
 pub mod flow_pattern;
 pub mod flow_platform;
+pub mod flow_schedule;
 pub mod gang_message;
 pub mod gang_pmi;
 pub mod gateway_arguments;
@@ -32,12 +34,14 @@ pub mod trunk_frame;
 pub type Body = fn(&[u8]);
 
 /// Every fuzz target: its name, which is also the name of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 23] = [
+pub const TARGETS: [(&str, Body); 25] = [
     ("channel_packet", channel_packet::run),
     ("directory_message", directory_message::run),
+    ("flow_chakra", flow_chakra::run),
     ("flow_goal", flow_goal::run),
     ("flow_pattern", flow_pattern::run),
     ("flow_platform", flow_platform::run),
+    ("flow_schedule", flow_schedule::run),
     ("gang_message", gang_message::run),
     ("gang_pmi", gang_pmi::run),
     ("gateway_arguments", gateway_arguments::run),

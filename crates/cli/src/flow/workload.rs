@@ -7,12 +7,13 @@ use clap::builder::RangedI64ValueParser;
 use clap::{Args, ValueEnum};
 use farcall_flow::platform::EdgeList;
 use farcall_flow::{
-    Completion, Config, Goal, Limits, Mode, PacketConfig, PacketSimulation, Pattern, Placement,
-    Platform, RunError, Script, Simulation, Sink, Summary, Workload,
+    Completion, Config, Goal, Limits, LogGops, Mode, PacketConfig, PacketSimulation, Pattern,
+    Placement, Platform, RunError, Script, Simulation, Sink, Summary, Workload,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs;
 use std::io::{IsTerminal, Read};
+use std::path::Path;
 use std::time::Duration;
 
 /// Largest file that is read.
@@ -31,7 +32,8 @@ pub(super) struct Options {
     #[arg(long, value_name = "SPEC")]
     platform: String,
     /// Communication pattern: all-to-all:simple-spread | all-to-all:pairwise | allreduce:ring |
-    /// broadcast:binomial | exchange:16x16 | file:PATTERN.csv | goal:TRACE.goal | ...
+    /// broadcast:binomial | exchange:16x16 | file:PATTERN.csv | goal:TRACE.goal | chakra:PREFIX |
+    /// ...
     #[arg(long, value_name = "SPEC")]
     pattern: String,
     /// Bytes of a message, or of the vector of a collective operation: 20KB, 1e6. Leave it out for
@@ -53,15 +55,24 @@ pub(super) struct Options {
     /// With --mode iterated: stop when no rate changes by more than this fraction
     #[arg(long, default_value_t = 0.01)]
     threshold: f64,
+    /// With --mode exact: the fraction of its bandwidth by which the load of a link can be off.
+    /// 0.01 is several times faster on large networks with contention, and checks itself
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.0)]
+    tolerance: f64,
     /// Shortest simulated time between two batches of completions, in seconds
     #[arg(long, value_name = "S", default_value_t = 0.0)]
     resolution: f64,
     /// Sends that a node may have under way at the same time
     #[arg(long, default_value_t = 1, value_parser = some())]
     window: u32,
-    /// When a send is complete and the next one may start
-    #[arg(long, value_enum, default_value = "destination")]
-    completion: CompletionName,
+    /// When a send is complete and the next one may start [default: destination; source for traces]
+    #[arg(long, value_enum, hide_default_value = true)]
+    completion: Option<CompletionName>,
+    /// With a trace: what hosts need for a message, such as L=2500,o=1500,g=1000,G=6,O=0,S=65535,
+    /// the parameters of LogGOPSim in nanoseconds and, for S, bytes. Those left out are 0, and
+    /// without S all messages are eager
+    #[arg(long, value_name = "SPEC", conflicts_with = "completion")]
+    loggops: Option<String>,
     /// With --mode packets: largest packet, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500.0)]
     packet_size: f64,
@@ -135,14 +146,26 @@ impl Options {
         };
         positive("--threshold", self.threshold)?;
         positive("--resolution", self.resolution)?;
+        if !(0.0..=0.1).contains(&self.tolerance) {
+            return Err(Failure::usage("--tolerance must be between 0 and 0.1"));
+        }
+        if self.tolerance > 0.0 && self.mode != ModeName::Exact {
+            let message = "--tolerance: only --mode exact has a tolerance. Leave one of them out";
+            return Err(Failure::usage(message));
+        }
         if !(self.packet_size.is_finite() && self.packet_size >= 1.0) {
             return Err(Failure::usage("--packet-size must be at least 1 byte"));
         }
+        let completion = self.completion.map(|completion| match completion {
+            CompletionName::Destination => Completion::Destination,
+            CompletionName::Source => Completion::Source,
+        });
         let packets = (self.mode == ModeName::Packets).then_some(PacketConfig {
             packet_bytes: self.packet_size,
             buffer_packets: self.buffer,
             virtual_output_queues: self.virtual_output_queues,
             window: self.window,
+            completion,
         });
         if packets.is_some() && link_bytes {
             let message =
@@ -158,10 +181,8 @@ impl Options {
                 ModeName::EqualSplit => Mode::EqualSplit,
             },
             window: self.window,
-            completion: match self.completion {
-                CompletionName::Destination => Completion::Destination,
-                CompletionName::Source => Completion::Source,
-            },
+            completion,
+            tolerance: self.tolerance,
             resolution: self.resolution,
             verify: self.verify,
             link_bytes,
@@ -177,7 +198,8 @@ impl Options {
 
     fn workload(&self, platform: &Platform) -> Result<Workload, Failure> {
         let limits = Limits::default();
-        let is_file = self.pattern.starts_with("file:") || self.pattern.starts_with("goal:");
+        let files = ["file:", "goal:", "chakra:"];
+        let is_file = files.iter().any(|kind| self.pattern.starts_with(kind));
         if is_file && self.size.is_some() {
             return Err(Failure::usage(
                 "--size: the file states the sizes; leave --size out",
@@ -190,9 +212,27 @@ impl Options {
                 script.map_err(|error| in_file(file, error))?,
             ));
         }
-        if let Some(file) = self.pattern.strip_prefix("goal:") {
-            let goal = Goal::parse(&read(file)?, limits);
-            return Ok(Workload::Goal(goal.map_err(|error| in_file(file, error))?));
+        let hosts = self.loggops.as_deref().map(LogGops::parse).transpose();
+        let hosts = hosts.map_err(|error| Failure::usage(format!("--loggops {error}")))?;
+        let trace = match self.pattern.split_once(':') {
+            Some(("goal", file)) => Some((file, Goal::read(&read_bytes(file)?, limits))),
+            Some(("chakra", prefix)) => {
+                Some((prefix, Goal::parse_chakra(&read_ranks(prefix)?, limits)))
+            }
+            _ => None,
+        };
+        if let Some((file, goal)) = trace {
+            let goal = goal.map_err(|error| in_file(file, error))?;
+            return Ok(Workload::Goal(match hosts {
+                Some(hosts) => goal.with_hosts(hosts),
+                None => goal,
+            }));
+        }
+        if hosts.is_some() {
+            return Err(Failure::usage(
+                "--loggops: only traces have hosts with costs. Use --pattern goal:FILE or \
+                 chakra:PREFIX",
+            ));
         }
         let size = self
             .size
@@ -219,18 +259,42 @@ fn negative(name: &str) -> Failure {
 }
 
 fn read(file: &str) -> Result<String, Failure> {
+    String::from_utf8(read_bytes(file)?)
+        .map_err(|_| Failure::failed(format!("cannot read {file}: it is not a text in UTF-8")))
+}
+
+fn read_bytes(file: &str) -> Result<Vec<u8>, Failure> {
     let fail = |error: std::io::Error| Failure::cannot("read", file, error);
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let length = fs::File::open(file)
         .map_err(fail)?
         .take(MAX_FILE)
-        .read_to_string(&mut text);
+        .read_to_end(&mut bytes);
     if length.map_err(fail)? as u64 == MAX_FILE {
         return Err(Failure::failed(format!(
             "cannot read {file}: it has more than {MAX_FILE} bytes"
         )));
     }
-    Ok(text)
+    Ok(bytes)
+}
+
+/// Reads the files of all ranks, `PREFIX.0.et` and so on.
+fn read_ranks(prefix: &str) -> Result<Vec<Vec<u8>>, Failure> {
+    let mut files = vec![read_bytes(&format!("{prefix}.0.et"))?];
+    let mut total = 0;
+    loop {
+        let name = format!("{prefix}.{}.et", files.len());
+        if !Path::new(&name).exists() {
+            return Ok(files);
+        }
+        files.push(read_bytes(&name)?);
+        total += files[files.len() - 1].len() as u64;
+        if total >= MAX_FILE {
+            return Err(Failure::failed(format!(
+                "cannot read {prefix}.*.et: the files have more than {MAX_FILE} bytes"
+            )));
+        }
+    }
 }
 
 impl Plan {

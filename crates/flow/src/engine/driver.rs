@@ -1,10 +1,10 @@
 //! The interface between the engine and the operations of the ranks. It is the same for queues and
 //! for dependency graphs.
 
-use super::Workload;
 use super::dag::Dag;
 use super::queues::Queues;
 use super::report::Deadlock;
+use super::{Completion, Workload};
 
 /// An action that a driver asks the engine to do.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +18,7 @@ pub(crate) enum Action {
         token: u32,
     },
     /// Call back with `token` after `delay` seconds.
-    Wake { delay: f64, token: u32 },
+    Wake { delay: f64, token: u64 },
 }
 
 pub(crate) enum Driver {
@@ -27,42 +27,73 @@ pub(crate) enum Driver {
 }
 
 impl Driver {
-    pub(crate) fn new(workload: Workload, window: u32) -> Self {
+    /// A driver of `workload`. `completion` is the event that completes a send, if the caller
+    /// chose one; `latency` is that of the platform.
+    pub(crate) fn new(
+        workload: Workload,
+        window: u32,
+        completion: Option<Completion>,
+        latency: f64,
+    ) -> Self {
         let window = window.max(1);
+        let completion = completion.unwrap_or(workload.default_completion());
         match workload {
-            Workload::Pattern(pattern) => Self::Queues(Queues::of_pattern(pattern, window)),
-            Workload::Script(script) => Self::Queues(Queues::of_script(script, window)),
-            Workload::Goal(goal) => Self::Dag(Box::new(Dag::new(goal, window))),
+            Workload::Pattern(pattern) => {
+                Self::Queues(Queues::of_pattern(pattern, window, completion))
+            }
+            Workload::Script(script) => Self::Queues(Queues::of_script(script, window, completion)),
+            Workload::Goal(goal) => {
+                Self::Dag(Box::new(Dag::new(goal, window, completion, latency)))
+            }
         }
     }
 
     pub(crate) fn begin(&mut self, out: &mut Vec<Action>) {
         match self {
             Self::Queues(queues) => queues.begin(out),
-            Self::Dag(dag) => dag.begin(out),
+            Self::Dag(dag) => dag.begin(),
         }
     }
 
+    /// The last byte of a message has left its sender.
     #[inline]
-    pub(crate) fn sent(&mut self, rank: u32, token: u32, out: &mut Vec<Action>) {
+    pub(crate) fn left(&mut self, now: f64, rank: u32, token: u32, out: &mut Vec<Action>) {
         match self {
-            Self::Queues(queues) => queues.sent(rank, out),
-            Self::Dag(dag) => dag.sent(token, out),
+            Self::Queues(queues) => queues.left(rank, out),
+            Self::Dag(dag) => dag.left(now, token),
         }
     }
 
+    /// The last byte of a message has arrived. [`Self::left`] was called before.
     #[inline]
-    pub(crate) fn arrived(&mut self, rank: u32, to: u32, token: u32, out: &mut Vec<Action>) {
+    pub(crate) fn arrived(
+        &mut self,
+        now: f64,
+        rank: u32,
+        to: u32,
+        token: u32,
+        out: &mut Vec<Action>,
+    ) {
         match self {
             Self::Queues(queues) => queues.arrived(rank, to, out),
-            Self::Dag(dag) => dag.arrived(token, out),
+            Self::Dag(dag) => dag.arrived(now, token),
         }
     }
 
-    pub(crate) fn wake(&mut self, token: u32, out: &mut Vec<Action>) {
+    pub(crate) fn wake(&mut self, now: f64, token: u64, out: &mut Vec<Action>) {
         match self {
-            Self::Queues(queues) => queues.wake(token, out),
-            Self::Dag(dag) => dag.wake(token, out),
+            Self::Queues(queues) => queues.wake(token as u32, out),
+            Self::Dag(dag) => dag.wake(now, token),
+        }
+    }
+
+    /// Everything that happens at this time has been reported: the driver decides what starts.
+    /// The caller carries out the actions and calls again until there are none.
+    #[inline]
+    pub(crate) fn settle(&mut self, now: f64, out: &mut Vec<Action>) {
+        match self {
+            Self::Queues(_) => {}
+            Self::Dag(dag) => dag.settle(now, out),
         }
     }
 

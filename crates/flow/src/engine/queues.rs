@@ -1,6 +1,7 @@
 //! The driver for patterns and pattern files. It runs each rank through its queue of sends and
 //! waits.
 
+use super::Completion;
 use super::driver::Action;
 use super::report::{Blocked, Deadlock};
 use crate::pattern::Pattern;
@@ -40,6 +41,7 @@ struct Cursor {
 pub(crate) struct Queues {
     source: Source,
     window: u32,
+    completion: Completion,
     cursors: Vec<Cursor>,
     /// Messages that arrived before the queue waited for them, by (receiver, sender).
     early: HashMap<(u32, u32), u32>,
@@ -49,18 +51,13 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn of_pattern(pattern: Pattern, window: u32) -> Self {
+    pub(super) fn of_pattern(pattern: Pattern, window: u32, completion: Completion) -> Self {
         let receives = pattern.has_receives();
-        Self::new(
-            pattern.ranks(),
-            window,
-            receives,
-            None,
-            Source::Pattern(pattern),
-        )
+        let source = Source::Pattern(pattern);
+        Self::new(window, completion, receives, None, source)
     }
 
-    pub(super) fn of_script(script: Script, window: u32) -> Self {
+    pub(super) fn of_script(script: Script, window: u32, completion: Completion) -> Self {
         let mut awaited = HashSet::new();
         for rank in 0..script.ranks() {
             for step in script.queue(rank) {
@@ -70,18 +67,13 @@ impl Queues {
             }
         }
         let receives = !awaited.is_empty();
-        Self::new(
-            script.ranks(),
-            window,
-            receives,
-            Some(awaited),
-            Source::Script(script),
-        )
+        let source = Source::Script(script);
+        Self::new(window, completion, receives, Some(awaited), source)
     }
 
     fn new(
-        ranks: u32,
         window: u32,
+        completion: Completion,
         receives: bool,
         awaited: Option<HashSet<(u32, u32)>>,
         source: Source,
@@ -92,10 +84,15 @@ impl Queues {
             active: 0,
             state: State::Window,
         };
+        let ranks = match &source {
+            Source::Pattern(pattern) => pattern.ranks(),
+            Source::Script(script) => script.ranks(),
+        };
         let cursors = vec![cursor; ranks as usize];
         Self {
             source,
             window,
+            completion,
             cursors,
             early: HashMap::new(),
             awaited,
@@ -110,7 +107,14 @@ impl Queues {
     }
 
     #[inline]
-    pub(super) fn sent(&mut self, rank: u32, out: &mut Vec<Action>) {
+    pub(super) fn left(&mut self, rank: u32, out: &mut Vec<Action>) {
+        if self.completion == Completion::Source {
+            self.sent(rank, out);
+        }
+    }
+
+    #[inline]
+    fn sent(&mut self, rank: u32, out: &mut Vec<Action>) {
         let cursor = &mut self.cursors[rank as usize];
         cursor.active -= 1;
         if cursor.state == State::Window {
@@ -120,6 +124,9 @@ impl Queues {
 
     #[inline]
     pub(super) fn arrived(&mut self, from: u32, at: u32, out: &mut Vec<Action>) {
+        if self.completion == Completion::Destination {
+            self.sent(from, out);
+        }
         if !self.receives {
             return;
         }
@@ -205,7 +212,7 @@ impl Queues {
                             cursor.state = State::Delay;
                             out.push(Action::Wake {
                                 delay: wait,
-                                token: rank,
+                                token: u64::from(rank),
                             });
                         }
                         return;
@@ -236,6 +243,21 @@ impl Queues {
             }
             self.next(rank);
         }
+    }
+
+    /// The pattern and the size of its messages, if all its rounds are equal on all ranks and each
+    /// rank sends one message to another one in each.
+    pub(super) fn equal_rounds(&self) -> Option<(Pattern, f64)> {
+        let Source::Pattern(pattern) = &self.source else {
+            return None;
+        };
+        let repeated = pattern.repeated_rounds();
+        let all = repeated == (0..pattern.rounds()) && pattern.count() == 1;
+        let (to, bytes) = pattern
+            .round(0, 0)
+            .send
+            .filter(|_| all && !repeated.is_empty())?;
+        (to != 0 && bytes > 0.0).then(|| (pattern.clone(), bytes))
     }
 
     /// Number of further rounds that repeat the current one on all ranks, if all ranks are in step.
@@ -274,7 +296,7 @@ impl Queues {
                 };
                 blocked.push(Blocked {
                     rank: rank as u32,
-                    source,
+                    source: Some(source),
                     tag: None,
                     line,
                 });

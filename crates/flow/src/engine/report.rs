@@ -10,10 +10,10 @@ use std::fmt;
 pub struct Blocked {
     /// The waiting rank.
     pub rank: u32,
-    /// The rank it waits for.
-    pub source: u32,
-    /// The tag it waits for, in a trace.
-    pub tag: Option<u32>,
+    /// The rank it waits for, unless any rank will do.
+    pub source: Option<u32>,
+    /// The tag it waits for, in a trace, unless any tag will do.
+    pub tag: Option<u64>,
     /// The line of the receive in the file it came from.
     pub line: Option<u32>,
 }
@@ -23,28 +23,27 @@ pub struct Blocked {
 pub struct Deadlock {
     /// Time at which the simulation stopped, in seconds.
     pub time: f64,
-    /// All receives that wait.
+    /// All receives that wait. Empty if only sends wait, for receives that never match.
     pub blocked: Vec<Blocked>,
     /// Messages that arrived but that no rank received: source, destination, tag, count.
-    pub unreceived: Vec<(u32, u32, u32, u64)>,
+    pub unreceived: Vec<(u32, u32, u64, u64)>,
 }
 
 impl fmt::Display for Deadlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 10;
         let n = self.blocked.len();
-        let s = if n == 1 {
-            "receive waits"
-        } else {
-            "receives wait"
+        let what = match n {
+            0 => "a send waits for a receive that is never posted".to_owned(),
+            1 => "1 receive waits for a message that is never sent".to_owned(),
+            n => format!("{n} receives wait for a message that is never sent"),
         };
-        write!(
-            f,
-            "deadlock at {} s: {n} {s} for a message that is never sent",
-            self.time
-        )?;
+        write!(f, "deadlock at {} s: {what}", self.time)?;
         for b in self.blocked.iter().take(SHOWN) {
-            write!(f, "\n  rank {} waits for rank {}", b.rank, b.source)?;
+            match b.source {
+                Some(source) => write!(f, "\n  rank {} waits for rank {source}", b.rank)?,
+                None => write!(f, "\n  rank {} waits for any rank", b.rank)?,
+            }
             if let Some(tag) = b.tag {
                 write!(f, ", tag {tag}")?;
             }

@@ -3,7 +3,9 @@
 //! that the rates are max-min fair.
 
 use super::*;
-use crate::script::Limits;
+use crate::goal::Goal;
+use crate::pattern::Pattern;
+use crate::script::{Limits, Script};
 
 fn checked() -> Config {
     Config {
@@ -147,7 +149,7 @@ fn latency_counts_at_the_destination_or_behind_the_next_send() {
     let platform = "hypercrossbar:4,latency=3";
     assert_eq!(script(platform, rows, checked()).unwrap().makespan, 26.0);
     let config = Config {
-        completion: Completion::Source,
+        completion: Some(Completion::Source),
         ..checked()
     };
     assert_eq!(script(platform, rows, config).unwrap().makespan, 23.0);
@@ -172,7 +174,7 @@ fn a_script_that_deadlocks_names_ranks_and_lines() {
         .iter()
         .map(|b| (b.rank, b.source, b.line))
         .collect();
-    assert_eq!(waits, [(0, 1, Some(1)), (1, 0, Some(3))]);
+    assert_eq!(waits, [(0, Some(1), Some(1)), (1, Some(0), Some(3))]);
     assert!(
         deadlock
             .to_string()
@@ -221,6 +223,13 @@ fn collectives_take_their_closed_form_on_a_crossbar() {
     let time = |pattern| simulate("hypercrossbar:8", pattern, 64.0, "regular", checked()).makespan;
     close(time("allreduce:ring"), 14.0 * 8.0);
     close(time("allreduce:recursive-doubling"), 3.0 * 64.0);
+    close(time("allreduce:tree"), 2.0 * 3.0 * 64.0);
+    // Groups of 4: 3 steps of a quarter, 2 of an eighth, 3 of a quarter.
+    close(time("allreduce:hierarchical:4"), 6.0 * 16.0 + 2.0 * 8.0);
+    close(time("allreduce:hierarchical:8"), 14.0 * 8.0);
+    close(time("allreduce:hierarchical:1"), 14.0 * 8.0);
+    // The first batch passes 7 links, and 4 more follow it.
+    close(time("pipeline:5"), (7.0 + 4.0) * 64.0);
     close(time("allgather:ring"), 7.0 * 64.0);
     close(time("allgather:recursive-doubling"), 7.0 * 64.0);
     close(time("allgather:bruck"), 7.0 * 64.0);
@@ -254,6 +263,23 @@ fn published_modes_agree_with_exact_without_contention() {
             published > 53.0 && published < 1.3 * exact,
             "{published} {exact}"
         );
+    }
+}
+
+#[test]
+fn a_tolerance_changes_a_run_by_about_as_much() {
+    let run = |tolerance| {
+        let config = Config {
+            tolerance,
+            ..checked()
+        };
+        let exchange = "exchange:8x8x8";
+        simulate("torus:8x8x8", exchange, 1.0, "random:3", config).makespan
+    };
+    let exact = run(0.0);
+    for tolerance in [0.01, 0.03, 0.1] {
+        let error = (run(tolerance) / exact - 1.0).abs();
+        assert!(error > 0.0 && error < tolerance, "{tolerance}: {error}");
     }
 }
 
@@ -359,6 +385,43 @@ fn skipping_repeated_rounds_gives_the_same_result() {
             if placement == "regular" && spec != "mesh:3x3" {
                 assert_eq!(skipped.0.events, one_by_one.0.events);
                 assert!(skipped.2 < one_by_one.2);
+            }
+        }
+    }
+}
+
+#[test]
+fn equal_rounds_end_when_their_busiest_link_has_carried_them() {
+    for spec in [
+        "torus:4x4",
+        "mesh:5x3",
+        "fat-tree:ports=6,levels=3,bandwidth=3:2:1",
+        "fat-tree:ports=8,levels=2,taper=4",
+        "dragonfly:routers=3,terminals=2,global=1",
+        "hyperx:3x3,terminals=3",
+        "torus:3x4x2,bandwidth=1:7:2,nic=link",
+    ] {
+        for seed in 0..4 {
+            let platform = Platform::parse(spec).unwrap();
+            let n = platform.nodes();
+            let run = |config: Config| {
+                let pattern = Pattern::parse("allreduce:ring", n as u32, 1e3).unwrap();
+                let (workload, placement) =
+                    (Workload::Pattern(pattern), Placement::random(n, seed));
+                let mut simulation =
+                    Simulation::new(&platform, workload, placement, config).unwrap();
+                (simulation.run().unwrap(), simulation.link_bytes().to_vec())
+            };
+            let config = |verify| Config {
+                verify,
+                link_bytes: true,
+                ..Config::default()
+            };
+            let (closed, one_by_one) = (run(config(false)), run(config(true)));
+            close(closed.0.makespan, one_by_one.0.makespan);
+            assert_eq!(closed.0.messages, one_by_one.0.messages);
+            for (a, b) in closed.1.iter().zip(&one_by_one.1) {
+                assert!((a - b).abs() <= 1e-9 * b, "{spec}: {a} {b}");
             }
         }
     }

@@ -29,6 +29,11 @@ pub(super) fn rounds(kind: &Kind, n: u32) -> u64 {
             let exchanges = u64::from(floor_power(n).trailing_zeros());
             exchanges + if n.is_power_of_two() { 0 } else { 2 }
         }
+        Kind::TreeAllreduce => 2 * ceil_log2(n),
+        Kind::HierarchicalAllreduce { group } => {
+            2 * u64::from(group - 1) + 2 * u64::from(n / group - 1)
+        }
+        Kind::Pipeline { batches } => u64::from(*batches),
         Kind::Exchange { dims } => 2 * dims.iter().filter(|&&n| n > 1).count() as u64,
     }
 }
@@ -78,6 +83,19 @@ pub(super) fn round(kind: &Kind, n: u32, size: f64, rank: u32, round: u64) -> Ro
             }
         }
         Kind::Exchange { dims } => halo(dims, size, rank, round),
+        Kind::TreeAllreduce => {
+            let log = ceil_log2(n);
+            match round.checked_sub(log) {
+                Some(round) => binomial(n, rank, round, |_| size),
+                None => reverse(binomial(n, rank, log - 1 - round, |_| size), size),
+            }
+        }
+        Kind::HierarchicalAllreduce { group } => hierarchical(n, *group, size, rank, round),
+        Kind::Pipeline { .. } => Round {
+            send: (rank + 1 < n).then_some((rank + 1, size)),
+            receive: rank.checked_sub(1),
+            receive_first: true,
+        },
     }
 }
 
@@ -126,6 +144,36 @@ fn binomial(n: u32, rank: u32, round: u64, bytes: impl Fn(u32) -> f64) -> Round 
         }
     } else {
         Round::NOTHING
+    }
+}
+
+/// The round in which every message goes the other way, and has `bytes` bytes.
+fn reverse(round: Round, bytes: f64) -> Round {
+    Round {
+        send: round.receive.map(|from| (from, bytes)),
+        receive: round.send.map(|(to, _)| to),
+        receive_first: round.send.is_some(),
+    }
+}
+
+/// The rings of a hierarchical allreduce: in the groups, over the groups, in the groups.
+fn hierarchical(n: u32, group: u32, size: f64, rank: u32, round: u64) -> Round {
+    let (groups, inside) = (n / group, u64::from(group - 1));
+    let (mine, place) = (rank / group, rank % group);
+    if (inside..inside + 2 * u64::from(groups - 1)).contains(&round) {
+        let ring = shift(groups, mine, 1, size / f64::from(n));
+        let rank_in = |other: u32| other * group + place;
+        return Round {
+            send: ring.send.map(|(to, bytes)| (rank_in(to), bytes)),
+            receive: ring.receive.map(rank_in),
+            ..ring
+        };
+    }
+    let ring = shift(group, place, 1, size / f64::from(group));
+    Round {
+        send: ring.send.map(|(to, bytes)| (mine * group + to, bytes)),
+        receive: ring.receive.map(|from| mine * group + from),
+        ..ring
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Kind, Pattern};
 use crate::error::SpecError;
 
 /// The patterns that a specification can name.
-pub const PATTERN_KINDS: [&str; 16] = [
+pub const PATTERN_KINDS: [&str; 20] = [
     "all-to-all:simple-spread",
     "all-to-all:simple-spread-2d",
     "all-to-all:pairwise",
@@ -15,12 +15,16 @@ pub const PATTERN_KINDS: [&str; 16] = [
     "broadcast:scatter-allgather",
     "allreduce:ring",
     "allreduce:recursive-doubling",
+    "allreduce:tree",
+    "allreduce:hierarchical:RANKS-OF-A-GROUP",
     "allgather:ring",
     "allgather:recursive-doubling",
     "allgather:bruck",
     "exchange:AxBxC",
+    "pipeline:BATCHES",
     "file:PATTERN.csv",
     "goal:TRACE.goal",
+    "chakra:PREFIX (the files PREFIX.0.et, PREFIX.1.et, ...)",
     "all-to-all (simple-spread, or pairwise if the number of ranks is a power of two)",
 ];
 
@@ -39,6 +43,24 @@ pub(super) fn parse(spec: &str, ranks: u32, size: f64) -> Result<Pattern, SpecEr
         ("broadcast", "scatter-allgather") => Kind::ScatterAllgatherBroadcast,
         ("allreduce", "ring") => Kind::RingAllreduce,
         ("allreduce", "recursive-doubling" | "") => Kind::RecursiveDoublingAllreduce,
+        ("allreduce", "tree") => Kind::TreeAllreduce,
+        ("allreduce", rest) if rest.starts_with("hierarchical:") => {
+            match rest["hierarchical:".len()..].parse() {
+                Ok(group) => Kind::HierarchicalAllreduce { group },
+                Err(_) => {
+                    let reason = "expected the ranks of a group, `allreduce:hierarchical:8`";
+                    return Err(fail(reason.to_owned()));
+                }
+            }
+        }
+        ("pipeline", batches) => match batches.parse() {
+            Ok(batches) => Kind::Pipeline { batches },
+            Err(_) => {
+                return Err(fail(
+                    "expected a number of batches, `pipeline:8`".to_owned(),
+                ));
+            }
+        },
         ("allgather", "ring" | "") => Kind::RingAllgather,
         ("allgather", "recursive-doubling") => Kind::RecursiveDoublingAllgather,
         ("allgather", "bruck") => Kind::BruckAllgather,
@@ -53,7 +75,7 @@ pub(super) fn parse(spec: &str, ranks: u32, size: f64) -> Result<Pattern, SpecEr
                 }
             }
         }
-        ("file" | "goal", _) => {
+        ("file" | "goal" | "chakra", _) => {
             return Err(fail("is a file: read it and parse its text".to_owned()));
         }
         _ => {

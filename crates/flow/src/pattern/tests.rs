@@ -4,7 +4,7 @@
 use super::*;
 use std::collections::HashMap;
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 16] = [
     "all-to-all:simple-spread",
     "all-to-all:simple-spread-2d",
     "all-to-all:pairwise",
@@ -14,6 +14,10 @@ const NAMES: [&str; 12] = [
     "broadcast:scatter-allgather",
     "allreduce:ring",
     "allreduce:recursive-doubling",
+    "allreduce:tree",
+    "allreduce:hierarchical:4",
+    "allreduce:hierarchical:1",
+    "pipeline:3",
     "allgather:ring",
     "allgather:recursive-doubling",
     "allgather:bruck",
@@ -96,7 +100,17 @@ fn volumes_match_the_literature() {
         volume("allreduce:recursive-doubling", 6, 64.0),
         (4.0 * 2.0 + 4.0) * 64.0
     );
+    // Each rank moves 3/4 of the vector twice in its group, and 1/8 twice between the two groups.
+    assert_eq!(
+        volume("allreduce:hierarchical:4", 8, 64.0),
+        8.0 * (2.0 * 48.0 + 2.0 * 8.0)
+    );
+    assert_eq!(volume("pipeline:3", 8, 1.0), 21.0);
     for ranks in [5, 8] {
+        assert_eq!(
+            volume("allreduce:tree", ranks, 1.0),
+            2.0 * f64::from(ranks - 1)
+        );
         let all = f64::from(ranks * (ranks - 1));
         assert_eq!(volume("allgather:bruck", ranks, 1.0), all);
         assert_eq!(volume("allgather:ring", ranks, 1.0), all);
@@ -123,6 +137,10 @@ fn errors_of_patterns_list_the_alternatives() {
         ("exchange:3x3", 8, "the grid has 9 ranks"),
         ("exchange:0x3", 8, "exchange:16x16"),
         ("goal:x.goal", 8, "is a file"),
+        ("allreduce:hierarchical:3", 8, "do not divide"),
+        ("allreduce:hierarchical:0", 8, "do not divide"),
+        ("allreduce:hierarchical:x", 8, "ranks of a group"),
+        ("pipeline:", 8, "number of batches"),
     ] {
         let error = Pattern::parse(spec, ranks, 1.0).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");

@@ -42,7 +42,7 @@ impl Dragonfly {
                  other groups only"
             ));
         }
-        let per_group = u64::from(routers) * (u64::from(routers) + u64::from(global));
+        let per_group = u64::from(routers) * (u64::from(routers - 1) + u64::from(global));
         let nodes = u64::from(routers).saturating_mul(u64::from(terminals));
         if per_group
             .saturating_add(nodes.saturating_mul(2))
@@ -74,7 +74,7 @@ impl Dragonfly {
     }
 
     fn global_base(&self) -> u32 {
-        self.local_base() + self.groups * self.routers * self.routers
+        self.local_base() + self.groups * self.routers * (self.routers - 1)
     }
 
     pub(super) fn links(&self) -> usize {
@@ -103,7 +103,10 @@ impl Dragonfly {
         let (a, h) = (self.routers, self.global);
         let (from, to) = (src / self.terminals, dst / self.terminals);
         let (from_group, to_group) = (from / a, to / a);
-        let local = |group: u32, x: u32, y: u32| self.local_base() + (group * a + x) * a + y;
+        // A router has links to the others of its group, not to itself.
+        let local = |group: u32, x: u32, y: u32| {
+            self.local_base() + (group * a + x) * (a - 1) + y - u32::from(y > x)
+        };
         out[0] = src;
         let mut len = 1;
         let mut at = from % a;
@@ -142,7 +145,9 @@ impl Dragonfly {
             format!("node {} ejection", link - nodes)
         } else if link < self.global_base() {
             let x = link - self.local_base();
-            format!("group {} router {} to {}", x / (a * a), x / a % a, x % a)
+            let (from, other) = (x / (a - 1), x % (a - 1));
+            let to = other + u32::from(other >= from % a);
+            format!("group {} router {} to {to}", from / a, from % a)
         } else {
             let x = link - self.global_base();
             format!("group {} global port {}", x / (a * h), x % (a * h))

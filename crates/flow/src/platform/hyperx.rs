@@ -38,7 +38,7 @@ impl HyperX {
         let mut base = Vec::new();
         for &n in dims {
             base.push(links as u32);
-            links += switches * u64::from(n);
+            links += switches * u64::from(n - 1);
             if links > super::MAX_SIZE {
                 return Err("too many links".to_owned());
             }
@@ -91,7 +91,7 @@ impl HyperX {
             s /= n;
             t /= n;
             if from != goal {
-                out[len] = self.base[dim] + at * n + goal;
+                out[len] = self.base[dim] + at * (n - 1) + goal - u32::from(goal > from);
                 len += 1;
                 at = at + goal * stride - from * stride;
             }
@@ -108,8 +108,11 @@ impl HyperX {
             None => format!("node {} ejection", link - nodes),
             Some(d) => {
                 let (x, n) = (link - self.base[d], self.dims[d]);
+                let (switch, other) = (x / (n - 1), x % (n - 1));
+                let stride: u32 = self.dims[..d].iter().product();
+                let goal = other + u32::from(other >= switch / stride % n);
                 let dim = super::spec::dimension_name(d);
-                format!("switch {} to {dim}={}", x / n, x % n)
+                format!("switch {switch} to {dim}={goal}")
             }
         }
     }

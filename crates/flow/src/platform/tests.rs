@@ -80,6 +80,34 @@ fn a_torus_route_takes_the_shorter_direction_and_positive_at_half() {
 }
 
 #[test]
+fn every_link_has_two_ends_and_a_route() {
+    for spec in [
+        "dragonfly:routers=4,terminals=2,global=2",
+        "dragonfly:groups=1,routers=3,terminals=1,global=1",
+        "hyperx:4x3,terminals=2",
+        "hyperx:5,terminals=1",
+    ] {
+        let platform = Platform::parse(spec).unwrap();
+        let nodes = platform.nodes() as u32;
+        let mut used = vec![false; platform.links()];
+        for (src, dst) in (0..nodes).flat_map(|src| (0..nodes).map(move |dst| (src, dst))) {
+            let path = route(&platform, src, dst);
+            path.into_iter().for_each(|link| used[link as usize] = true);
+        }
+        for link in (0..platform.links()).filter(|&link| !used[link]) {
+            let name = platform.link_name(link as LinkId);
+            assert!(name.contains("global port"), "{spec}: {name} has no route");
+        }
+        let mut names: Vec<String> = (0..used.len())
+            .map(|link| platform.link_name(link as LinkId))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), used.len(), "{spec}");
+    }
+}
+
+#[test]
 fn dragonfly_routes_are_at_most_local_global_local() {
     let platform = Platform::parse("dragonfly:routers=4,terminals=2,global=2").unwrap();
     assert_eq!(platform.nodes(), 9 * 8);

@@ -27,9 +27,13 @@ pub enum Violation {
     },
 }
 
+/// Largest relative difference of two rates that count as the same.
+const SAME: f64 = 1e-9;
+
 /// Checks that rates are feasible and that every flow has a saturated link on which its rate is
-/// maximal. Both together are necessary and sufficient for max-min fairness. `tolerance` is
-/// relative.
+/// maximal. Both together are necessary and sufficient for max-min fairness. `tolerance` is the
+/// fraction by which loads can exceed a bandwidth, or miss one that they saturate: the rates are
+/// max-min fair for bandwidths that differ from the given ones by at most that.
 ///
 /// # Errors
 /// The first violation found.
@@ -57,7 +61,7 @@ where
     for (flow, (path, rate)) in flows.enumerate() {
         let bottleneck = path.iter().any(|&link| {
             let l = link as usize;
-            load[l] >= bandwidth[l] * (1.0 - tolerance) && rate >= largest[l] * (1.0 - tolerance)
+            load[l] >= bandwidth[l] * (1.0 - tolerance) && rate >= largest[l] * (1.0 - SAME)
         });
         if !bottleneck {
             return Err(Violation::NoBottleneck { flow, rate });

@@ -9,6 +9,10 @@
 //! overloaded. When no link is dirty, the certificate holds. Levels depend only on lower levels, so
 //! taking the lowest first visits most links once. A later visit corrects a link that was visited
 //! too early.
+//!
+//! With a tolerance, a bottleneck whose load differs from its bandwidth by no more than that is
+//! left alone, which stops most changes after a few links. The rates are then max-min fair for
+//! bandwidths that differ from the given ones by at most the tolerance.
 
 use super::Slot;
 use super::links::{List, ListPool, Paths};
@@ -22,35 +26,55 @@ const SAME: f64 = 1e-13;
 const OVER: f64 = 1e-12;
 const NONE: LinkId = LinkId::MAX;
 
+/// What a change of a flow needs of every link of its path. Small, because that costs most.
 #[derive(Debug, Clone)]
+#[repr(align(32))]
 struct Link {
     bandwidth: f64,
     load: f64,
     /// Rate of the flows that belong to this link. It has no meaning while `own` is 0.
     level: f64,
-    /// Key of the link in the heap while it is dirty.
-    key: f64,
-    list: List,
     /// Flows whose bottleneck is this link.
     own: u32,
     /// Flows on the link that have no rate yet.
     pending: u32,
+}
+
+/// What else is known of a link.
+#[derive(Debug, Clone)]
+#[repr(align(32))]
+struct Entry {
+    /// Key of the link in the heap while it is dirty.
+    key: f64,
+    list: List,
     /// All flows on the link. It stays correct when the lists do not.
     count: u32,
     dirty: bool,
 }
 
 impl Link {
-    /// Level that the sums alone predict. It is exact if no flow joins or leaves, else a lower
-    /// bound.
+    /// Level that the sums alone predict for a link with `count` flows. It is exact if no flow
+    /// joins or leaves, else a lower bound.
     #[inline]
-    fn estimate(&self) -> f64 {
+    fn estimate(&self, count: u32) -> f64 {
         let sharing = self.own + self.pending;
         if sharing == 0 {
-            return self.bandwidth / f64::from(self.count.max(1));
+            return self.bandwidth / f64::from(count.max(1));
         }
         let room = self.bandwidth - self.load + f64::from(self.own) * self.level;
         (room / f64::from(sharing)).max(0.0)
+    }
+
+    /// Whether the link, as a bottleneck, must be levelled again. It is the link of a flow that
+    /// changed, so without a tolerance it must.
+    #[inline]
+    fn is_off(&self, tolerance: f64) -> bool {
+        tolerance == 0.0 || (self.load - self.bandwidth).abs() > tolerance * self.bandwidth
+    }
+
+    #[inline]
+    fn is_over(&self, tolerance: f64) -> bool {
+        self.load > self.bandwidth * (1.0 + OVER.max(tolerance))
     }
 }
 
@@ -75,6 +99,7 @@ pub struct MaxMin {
     paths: Paths,
     shares: Vec<Share>,
     links: Vec<Link>,
+    entries: Vec<Entry>,
     pool: ListPool,
     active: usize,
     /// Whether the lists of the links are up to date.
@@ -87,6 +112,7 @@ pub struct MaxMin {
     changed: Vec<Slot>,
     changed_in: Vec<u32>,
     round: u32,
+    tolerance: f64,
 }
 
 impl MaxMin {
@@ -97,17 +123,21 @@ impl MaxMin {
             bandwidth,
             load: 0.0,
             level: 0.0,
-            key: 0.0,
-            list: List::NEW,
             own: 0,
             pending: 0,
+        };
+        let links: Vec<Link> = bandwidth.map(link).collect();
+        let entry = Entry {
+            key: 0.0,
+            list: List::NEW,
             count: 0,
             dirty: false,
         };
         Self {
             paths: Paths::new(max_hops),
             shares: Vec::new(),
-            links: bandwidth.map(link).collect(),
+            entries: vec![entry; links.len()],
+            links,
             pool: ListPool::default(),
             active: 0,
             listed: true,
@@ -118,7 +148,15 @@ impl MaxMin {
             changed: Vec::new(),
             changed_in: Vec::new(),
             round: 0,
+            tolerance: 0.0,
         }
+    }
+
+    /// The same solver for rates that are max-min fair for bandwidths that differ from the given
+    /// ones by at most the fraction `tolerance`, at each solution by others.
+    pub fn with_tolerance(mut self, tolerance: f64) -> Self {
+        self.tolerance = tolerance;
+        self
     }
 
     /// Rate of an active flow in bytes/s, as of the last [`MaxMin::solve`].
@@ -164,7 +202,7 @@ impl MaxMin {
         self.active -= 1;
         if self.bulk {
             for &l in path {
-                self.links[l as usize].count -= 1;
+                self.entries[l as usize].count -= 1;
             }
             self.paths.clear(slot);
             return;
@@ -173,12 +211,13 @@ impl MaxMin {
         self.links[bottleneck as usize].own -= 1;
         for &l in path {
             let link = &mut self.links[l as usize];
-            link.count -= 1;
+            let entry = &mut self.entries[l as usize];
+            entry.count -= 1;
             link.load -= rate;
-            self.pool.remove(&mut link.list, slot);
-            if link.own > 0 {
-                mark(&mut self.heap, link, l);
-            } else if link.count == 0 {
+            self.pool.remove(&mut entry.list, slot);
+            if link.own > 0 && link.is_off(self.tolerance) {
+                mark(&mut self.heap, link, entry, l);
+            } else if entry.count == 0 {
                 link.load = 0.0;
             }
         }
@@ -198,15 +237,15 @@ impl MaxMin {
         self.shares[slot as usize] = Share::NEW;
         if self.bulk {
             for &l in path {
-                self.links[l as usize].count += 1;
+                self.entries[l as usize].count += 1;
             }
             return;
         }
         for &l in path {
-            let link = &mut self.links[l as usize];
-            link.count += 1;
-            link.pending += 1;
-            self.pool.push(&mut link.list, slot);
+            let entry = &mut self.entries[l as usize];
+            entry.count += 1;
+            self.links[l as usize].pending += 1;
+            self.pool.push(&mut entry.list, slot);
         }
         self.arrived.push(slot);
     }
@@ -238,7 +277,7 @@ impl MaxMin {
             for &l in self.paths.get(slot) {
                 let link = &mut self.links[l as usize];
                 link.load = 0.0;
-                let s = match link.count {
+                let s = match self.entries[l as usize].count {
                     1 => link.bandwidth,
                     count => link.bandwidth / f64::from(count),
                 };
@@ -274,9 +313,10 @@ impl MaxMin {
         self.changed.clear();
         self.arrived.clear();
         self.heap.clear();
-        for link in &mut self.links {
-            self.pool.clear(&mut link.list);
-            (link.load, link.own, link.pending, link.dirty) = (0.0, 0, 0, false);
+        for (link, entry) in self.links.iter_mut().zip(&mut self.entries) {
+            self.pool.clear(&mut entry.list);
+            entry.dirty = false;
+            (link.load, link.own, link.pending) = (0.0, 0, 0);
         }
         for slot in 0..self.paths.slots() as u32 {
             if self.paths.is_active(slot) {
@@ -284,9 +324,8 @@ impl MaxMin {
                 self.arrived.push(slot);
             }
             for &l in self.paths.get(slot) {
-                let link = &mut self.links[l as usize];
-                link.pending += 1;
-                self.pool.push(&mut link.list, slot);
+                self.links[l as usize].pending += 1;
+                self.pool.push(&mut self.entries[l as usize].list, slot);
             }
         }
         self.listed = true;
@@ -294,9 +333,10 @@ impl MaxMin {
 
     /// Builds lists, loads and levels from the rates of an equal split.
     fn build_lists(&mut self) {
-        for link in &mut self.links {
-            self.pool.clear(&mut link.list);
-            (link.load, link.own, link.pending, link.dirty) = (0.0, 0, 0, false);
+        for (link, entry) in self.links.iter_mut().zip(&mut self.entries) {
+            self.pool.clear(&mut entry.list);
+            entry.dirty = false;
+            (link.load, link.own, link.pending) = (0.0, 0, 0);
         }
         for slot in 0..self.paths.slots() as u32 {
             if !self.paths.is_active(slot) {
@@ -304,9 +344,8 @@ impl MaxMin {
             }
             let Share { rate, bottleneck } = self.shares[slot as usize];
             for &l in self.paths.get(slot) {
-                let link = &mut self.links[l as usize];
-                link.load += rate;
-                self.pool.push(&mut link.list, slot);
+                self.links[l as usize].load += rate;
+                self.pool.push(&mut self.entries[l as usize].list, slot);
             }
             let own = &mut self.links[bottleneck as usize];
             own.own += 1;
@@ -324,20 +363,20 @@ impl MaxMin {
         self.arrived = arrived;
         let mut visits = 0;
         while let Some(Reverse((bits, l))) = self.heap.pop() {
-            let link = &mut self.links[l as usize];
-            if !link.dirty || link.key.to_bits() != bits {
+            let (link, entry) = (&self.links[l as usize], &mut self.entries[l as usize]);
+            if !entry.dirty || entry.key.to_bits() != bits {
                 continue;
             }
-            link.dirty = false;
-            let key = link.key;
-            if link.own + link.pending == 0 && link.load <= link.bandwidth * (1.0 + OVER) {
+            entry.dirty = false;
+            let key = entry.key;
+            if link.own + link.pending == 0 && !link.is_over(self.tolerance) {
                 continue;
             }
             let next = self
                 .heap
                 .peek()
                 .map_or(u64::MAX, |Reverse((bits, _))| *bits);
-            let expected = link.estimate();
+            let expected = link.estimate(entry.count);
             let level = if expected > key && expected.to_bits() > next {
                 expected
             } else {
@@ -347,9 +386,9 @@ impl MaxMin {
                 continue;
             }
             if level > key && level.to_bits() > next {
-                let link = &mut self.links[l as usize];
-                link.dirty = true;
-                link.key = level;
+                let entry = &mut self.entries[l as usize];
+                entry.dirty = true;
+                entry.key = level;
                 self.heap.push(Reverse((level.to_bits(), l)));
                 continue;
             }
@@ -366,19 +405,20 @@ impl MaxMin {
     fn aim(&mut self, slot: Slot) {
         let (mut lowest, mut at) = (f64::INFINITY, NONE);
         for &l in self.paths.get(slot) {
-            let estimate = self.links[l as usize].estimate();
+            let estimate = self.links[l as usize].estimate(self.entries[l as usize].count);
             if estimate < lowest {
                 (lowest, at) = (estimate, l);
             }
         }
-        mark(&mut self.heap, &mut self.links[at as usize], at);
+        let entry = &mut self.entries[at as usize];
+        mark(&mut self.heap, &self.links[at as usize], entry, at);
     }
 
     /// The level at which the link is full, infinite if it is not. Updates its load and leaves the
     /// demands of its flows in `self.demand`.
     fn level(&mut self, l: LinkId) -> f64 {
         let link = &mut self.links[l as usize];
-        let list = self.pool.get(link.list);
+        let list = self.pool.get(self.entries[l as usize].list);
         self.demand.clear();
         let (mut fixed, mut free) = (0.0, 0u32);
         for &slot in list {
@@ -393,7 +433,7 @@ impl MaxMin {
         let bandwidth = link.bandwidth;
         let mut x = if free > 0 {
             (bandwidth - fixed) / f64::from(free)
-        } else if fixed <= bandwidth * (1.0 + OVER) {
+        } else if fixed <= bandwidth * (1.0 + OVER.max(self.tolerance)) {
             return f64::INFINITY;
         } else {
             0.0
@@ -423,7 +463,7 @@ impl MaxMin {
 
     /// Gives level `x` to the flows of link `l` that want more. [`Self::level`] left their demands.
     fn apply(&mut self, l: LinkId, x: f64) {
-        let list = self.links[l as usize].list;
+        let list = self.entries[l as usize].list;
         self.links[l as usize].level = x;
         let above = x * (1.0 + SAME);
         let (mut own, mut load) = (0, 0.0);
@@ -463,14 +503,19 @@ impl MaxMin {
                 self.changed_in[s] = self.round;
                 self.changed.push(slot);
             }
+            // Two passes: the first one has no branches, so that its memory accesses overlap.
             let delta = x - old;
             for &m in self.paths.get(slot) {
+                self.links[m as usize].load += delta;
+            }
+            for &m in self.paths.get(slot) {
                 let link = &mut self.links[m as usize];
-                link.load += delta;
-                if m != l
-                    && (link.own > 0 || (delta > 0.0 && link.load > link.bandwidth * (1.0 + OVER)))
-                {
-                    mark(&mut self.heap, link, m);
+                let disturbed = match link.own {
+                    0 => delta > 0.0 && link.is_over(self.tolerance),
+                    _ => link.is_off(self.tolerance) || x > link.level * (1.0 + SAME),
+                };
+                if m != l && disturbed {
+                    mark(&mut self.heap, link, &mut self.entries[m as usize], m);
                 }
             }
         }
@@ -482,11 +527,11 @@ impl MaxMin {
 
 /// Puts a link into the heap, or moves it forward in the heap.
 #[inline]
-fn mark(heap: &mut BinaryHeap<Reverse<(u64, LinkId)>>, link: &mut Link, l: LinkId) {
-    let key = link.estimate();
-    if !link.dirty || key < link.key {
-        link.dirty = true;
-        link.key = key;
+fn mark(heap: &mut BinaryHeap<Reverse<(u64, LinkId)>>, link: &Link, entry: &mut Entry, l: LinkId) {
+    let key = link.estimate(entry.count);
+    if !entry.dirty || key < entry.key {
+        entry.dirty = true;
+        entry.key = key;
         heap.push(Reverse((key.to_bits(), l)));
     }
 }

@@ -8,7 +8,17 @@ result.makespan, result.messages(), result.links()
 """
 
 from ._result import Result, Sweep
-from ._simulate import Pattern, Platform, edges, messages, pattern, read_pattern, simulate, sweep
+from ._simulate import (
+    Pattern,
+    Platform,
+    edges,
+    messages,
+    pattern,
+    read_chakra,
+    read_pattern,
+    simulate,
+    sweep,
+)
 
 __all__ = [
     "Pattern",
@@ -18,6 +28,7 @@ __all__ = [
     "edges",
     "messages",
     "pattern",
+    "read_chakra",
     "read_pattern",
     "simulate",
     "sweep",

@@ -47,14 +47,32 @@ def messages(
     return Pattern.from_arrays(sources, _ranks("destination", destination), sizes, waits)
 
 
-def read_pattern(path: str | PathLike[str]) -> Pattern:
-    """Read a pattern file (`.csv`) or a GOAL trace (`.goal`)."""
+def read_pattern(path: str | PathLike[str], *, loggops: str | None = None) -> Pattern:
+    """Read a pattern file (`.csv`) or a GOAL trace (`.goal`, or `.bin` as txt2bin writes it).
+
+    `loggops` says what hosts need for a message of a trace, such as `"L=2500,o=1500,g=1000,G=6"`
+    in nanoseconds.
+    """
     path = Path(path)
-    text = path.read_text(encoding="utf-8")
     try:
-        return Pattern.from_goal(text) if path.suffix == ".goal" else Pattern.from_csv(text)
+        if path.suffix in (".goal", ".bin"):
+            return Pattern.from_goal(path.read_bytes(), loggops)
+        if loggops is not None:
+            raise ValueError("only traces have hosts with costs: leave out loggops")
+        return Pattern.from_csv(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def read_chakra(prefix: str | PathLike[str], *, loggops: str | None = None) -> Pattern:
+    """Read Chakra execution traces: the files `PREFIX.0.et`, `PREFIX.1.et` and so on."""
+    files = [Path(f"{prefix}.0.et")]
+    while (following := Path(f"{prefix}.{len(files)}.et")).exists():
+        files.append(following)
+    try:
+        return Pattern.from_chakra([file.read_bytes() for file in files], loggops)
+    except ValueError as error:
+        raise ValueError(f"{prefix}: {error}") from None
 
 
 def simulate(
@@ -65,7 +83,8 @@ def simulate(
     mode: str = "exact",
     threshold: float = 0.01,
     window: int = 1,
-    completion: str = "destination",
+    completion: str | None = None,
+    tolerance: float = 0.0,
     resolution: float = 0.0,
     verify: bool = False,
     keep_messages: bool = True,
@@ -77,10 +96,12 @@ def simulate(
     """Run one simulation.
 
     `placement` is `"regular"`, `"random:SEED"` or the node of each rank. `mode` is `"exact"`
-    (max-min), `"iterated"`, `"equal-split"` (modes N and F of the MFS paper) or `"packets"`. Leave
-    messages or links out of the result to save memory. `verify` checks after every batch that the
-    rates are max-min fair. Raises `ValueError` for wrong arguments and `RuntimeError` for a
-    deadlock.
+    (max-min), `"iterated"`, `"equal-split"` (modes N and F of the MFS paper) or `"packets"`. A send
+    is complete at the `completion` `"destination"` or `"source"`; the default is `"source"` for
+    traces and `"destination"` for patterns. `tolerance`, such as 0.01, is the fraction of its
+    bandwidth by which the load of a link can be off in mode exact, to save time. Leave messages or
+    links out of the result to save memory. `verify` checks after every batch that the rates are
+    max-min fair. Raises `ValueError` for wrong arguments and `RuntimeError` for a deadlock.
     """
     where = placement if isinstance(placement, str) else _ranks("placement", placement)
     settings = {
@@ -88,6 +109,7 @@ def simulate(
         "threshold": threshold,
         "window": window,
         "completion": completion,
+        "tolerance": tolerance,
         "resolution": resolution,
         "verify": verify,
         "keep_messages": keep_messages,
