@@ -1,6 +1,6 @@
 # Every target sets up what it needs (scripts/setup), and does nothing where nothing changed.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo build fast test test-rust test-python check docs bench release soak clean
+.PHONY: help setup demo build deb fast test test-rust test-python check docs bench release soak clean
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -18,6 +18,9 @@ demo: build ## a real problem, solved by a library in another process
 
 build: setup ## target/release/farcall and farcall-bench, and a .venv in which `import farcall` works
 	@scripts/build
+
+deb: build ## a Debian package, target/deb/farcall_*.deb
+	@scripts/deb
 
 fast: setup ## tests of the crates that a change touches: under a minute
 	@scripts/fast

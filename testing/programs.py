@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tarfile
 
 import pytest
 from servers import FARCALL, ROOT
@@ -94,6 +95,37 @@ def r_environment():
     }
 
 
+def octave():
+    """The command that runs Octave with the package of Octave, which `scripts/setup octave` makes
+    possible."""
+    if shutil.which("mkoctfile") is None or shutil.which("octave-cli") is None:
+        subprocess.run([ROOT / "scripts" / "setup", "octave"], check=False, timeout=600)
+    if shutil.which("mkoctfile") is None:
+        pytest.skip("mkoctfile is missing: `scripts/setup octave` installs it")
+    home = BUILT / "octave"
+    home.mkdir(exist_ok=True)
+    words = ["env", f"HOME={home}", "octave-cli", "--norc", "--no-history"]
+    with (home / ".lock").open("w") as lock:
+        # Another process of the tests may install it at the same time.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        package = ROOT / "bindings" / "octave" / "farcall"
+        sources = [path for path in package.rglob("*") if path.is_file()]
+        archive, stamp = home / "farcall.tar.gz", home / "installed"
+        newest = max(path.stat().st_mtime for path in [*sources, BUILT / "libfarcall.so.1"])
+        if not stamp.exists() or stamp.stat().st_mtime < newest:
+            with tarfile.open(archive, "w:gz") as packed:
+                packed.add(package, "farcall-0.1.0")
+            environment = {
+                "FARCALL_CFLAGS": f"-I{INCLUDE}",
+                "FARCALL_LIBS": f"-L{BUILT} -lfarcall -Wl,-rpath,{BUILT}",
+            }
+            install = f"pkg install -local -verbose {archive}"
+            ran = run(*words, "--eval", install, timeout=300, **environment)
+            assert ran.returncode == 0, ran.stdout + ran.stderr
+            stamp.touch()
+    return words
+
+
 def command(source, folder):
     """The command that runs a source file, compiled in `folder` if necessary."""
     program = folder / source.stem
@@ -108,11 +140,20 @@ def command(source, folder):
             return [compile_fortran(source, program)]
         case ".java":
             return [*java(), source]
+        case _:
+            return [*interpreter(source.suffix), source]
+
+
+def interpreter(suffix):
+    """The command that runs a program in a language without a compiler."""
+    match suffix:
         case ".py":
-            return [sys.executable, source]
+            return [sys.executable]
         case ".R":
-            return ["env", f"R_LIBS={r_library()}", "Rscript", "--vanilla", source]
-    raise ValueError(source)
+            return ["env", f"R_LIBS={r_library()}", "Rscript", "--vanilla"]
+        case ".m":
+            return octave()
+    raise ValueError(suffix)
 
 
 def run(*command, timeout=60, cwd=None, **environment):

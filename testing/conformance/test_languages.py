@@ -19,7 +19,7 @@ def languages():
 
 @pytest.mark.parametrize(
     "source",
-    ["script.c", "script.cpp", "script.f90", "Script.java", "script.py", "script.R"],
+    ["script.c", "script.cpp", "script.f90", "Script.java", "script.py", "script.R", "script.m"],
 )
 def test_every_language_says_the_same(languages, tmp_path, source):
     folder = tmp_path / "files"

@@ -88,3 +88,16 @@ def test_an_interrupt_ends_the_wait_and_the_call(start, library, tmp_path):
     """
     ran = rscript(library, text, server.address)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_fewer_texts_than_the_call_wants_are_an_error(start, library):
+    server = start(LIBRARIES.parent / "testing" / "conformance" / "languages.idl")
+    text = """
+    library(farcall)
+    server <- farcall_connect(commandArgs(TRUE)[1])
+    tryCatch(server$join(n = 1000, words = c("one", "two"), between = "+"),
+        farcall_argument = function(error) cat(conditionMessage(error)))
+    """
+    ran = rscript(library, text, server.address)
+    assert ran.returncode == 0, ran.stderr
+    assert "argument `words`: " in ran.stdout, ran.stdout

@@ -27,12 +27,13 @@ use std::time::{Duration, Instant};
 /// Call a function
 ///
 /// Give each argument as NAME=VALUE. A scalar is a number or a text. An array is @FILE.npy, or
-/// numbers with commas between them. An array of strings is @FILE, whose lines are the strings, or
-/// strings with commas between them. handle:ID is a stored array and data:NAME is named data, which
-/// `farcall data put` has stored. @ADDRESS is an array outside of Farcall, such as
-/// @https://HOST/a.npy, which the server reads; for an OUT array, the server writes the result
-/// there. Options follow the address: @s3://BUCKET/KEY#columns=rain&format=csv. A parameter of type
-/// filename takes the path of a file on this machine, and the file travels.
+/// numbers with commas between them, in the order of the function: by columns for Fortran, else by
+/// rows. An array of strings is @FILE, whose lines are the strings, or strings with commas between
+/// them. handle:ID is a stored array and data:NAME is named data, which `farcall data put` has
+/// stored. @ADDRESS is an array outside of Farcall, such as @https://HOST/a.npy, which the server
+/// reads; for an OUT array, the server writes the result there. Options follow the address:
+/// @s3://BUCKET/KEY#columns=rain&format=csv. A parameter of type filename takes the path of a file
+/// on this machine, and the file travels.
 ///
 /// OUT arrays may be left out; -o writes them to files. The command prints the arguments of
 /// callbacks on standard error.
@@ -83,6 +84,8 @@ pub(crate) struct Arguments {
 /// An array that the user gave.
 enum Given {
     Array(Array),
+    /// Elements in the order in which the function has them, for an array of any shape.
+    List(Array),
     Texts(Vec<String>),
 }
 
@@ -199,7 +202,8 @@ impl Call {
                     handles.insert(param, id.map_err(Failure::usage)?);
                     continue;
                 }
-                None => Given::Array(read_array(&text, &declared.name)?),
+                None if text.starts_with('@') => Given::Array(read_array(&text, &declared.name)?),
+                None => Given::List(read_array(&text, &declared.name)?),
             };
             given.insert(param, array);
         }
@@ -223,12 +227,17 @@ impl Call {
         let interface = function.interface();
         let order = interface.order();
         let mut arrays = BTreeMap::new();
-        let (mut shapes, mut texts) = (BTreeMap::new(), BTreeMap::new());
+        let (mut shapes, mut lengths, mut texts) =
+            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for (param, array) in given {
             match array {
                 Given::Texts(given) => drop(texts.insert(param, given)),
                 Given::Array(array) => {
                     shapes.insert(param, array.shape.clone());
+                    arrays.insert(param, array_bytes(interface, param, array)?);
+                }
+                Given::List(array) => {
+                    lengths.insert(param, array.shape.iter().product::<u64>());
                     arrays.insert(param, array_bytes(interface, param, array)?);
                 }
             }
@@ -251,6 +260,14 @@ impl Call {
                 let name = &interface.params[array.param].name;
                 return Err(Failure::usage(format!(
                     "`{name}`: expected shape {expected:?}, given {shape:?}"
+                )));
+            }
+            if let Some(&length) = lengths.get(&array.param)
+                && length != expected.iter().product::<u64>()
+            {
+                let name = &interface.params[array.param].name;
+                return Err(Failure::usage(format!(
+                    "`{name}`: expected shape {expected:?}, given [{length}]"
                 )));
             }
             let given = texts.remove(&array.param);

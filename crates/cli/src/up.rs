@@ -1,24 +1,29 @@
-//! `farcall up`: starts a metaserver on this machine, and several servers here or on hosts that ssh
-//! reaches, and ends all of them together. If one of the processes ends, the others are ended too.
-//! The servers end before the metaserver, so that they can leave it.
+//! `farcall up`: starts a metaserver on this machine, and several servers here, on hosts that ssh
+//! reaches or as jobs of Slurm, and ends all of them together. If one of the processes ends, the
+//! others are ended too. The servers end before the metaserver, so that they can leave it.
+
+mod slurm;
 
 use crate::failure::Failure;
 use crate::web;
 use clap::Args;
 use farcall_client::{Address, SshAddress};
+use farcall_schedule::pool::Rules;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long the children have to end before the command kills them.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Run a small cluster: a metaserver and several servers, here or on hosts that ssh reaches
+/// Run a small cluster: a metaserver and several servers, here, on hosts that ssh reaches or in
+/// Slurm
 ///
 /// The command prints `listening on ADDRESS` for the metaserver, then for each server, and then the
 /// address of a page that shows them in a browser. That address contains a key: keep it to
@@ -29,17 +34,21 @@ const PATIENCE: Duration = Duration::from_secs(4);
   farcall up --local 3 libraries/blas.idl
   farcall up --local 2 my.idl --listen 127.0.0.1:0 --threads 1 --pes 1
   farcall up --ssh node1,ann@node2:2222 lapack    # Farcall must be installed there
+  farcall up --slurm --min 0 --max 20 --slurm-option=--time=04:00:00 \\
+      --listen 10.0.0.1:3718 --tokens tokens --server-user ann lapack
 Then, in another shell:
   FARCALL_METASERVER=localhost farcall call ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1")]
 pub(crate) struct Arguments {
-    /// Number of servers on this machine
+    /// Number of servers on this machine [default with --slurm and --min 0: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64),
-          required_unless_present = "ssh")]
+          required_unless_present_any = ["ssh", "slurm"])]
     local: Option<u16>,
     /// Hosts that run one server each, as `[user@]host[:port]`. They are reached by ssh, also by
     /// the clients, and need no open port
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     ssh: Vec<String>,
+    #[command(flatten)]
+    pool: PoolArguments,
     /// Interface files that each server serves, or the names of those that come with Farcall. With
     /// --ssh, a path is one on that host
     #[arg(required_unless_present = "pickled", value_name = "IDL")]
@@ -65,6 +74,13 @@ pub(crate) struct Arguments {
     /// Run Python functions that users send, for `farcall.Executor`
     #[arg(long)]
     pickled: bool,
+    /// File of tokens; only clients and servers with one of these tokens can connect. FARCALL_TOKEN
+    /// has the token of this command and of the servers
+    #[arg(long, value_name = "FILE", requires = "server_user")]
+    tokens: Option<PathBuf>,
+    /// User whose servers may join, by the name of a token
+    #[arg(long, value_name = "NAME", requires = "tokens")]
+    server_user: Option<String>,
     /// What each process logs on standard error: error, warn, info, debug or trace
     #[arg(
         long,
@@ -75,11 +91,73 @@ pub(crate) struct Arguments {
     log: String,
 }
 
+/// The servers that Slurm runs.
+#[derive(Args)]
+struct PoolArguments {
+    /// Ask Slurm for servers as the backlog of calls asks for them
+    #[arg(long)]
+    slurm: bool,
+    /// Servers that Slurm always runs
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "slurm")]
+    min: usize,
+    /// Most jobs of Slurm at once
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "slurm",
+          value_parser = clap::value_parser!(u16).range(1..=1000))]
+    max: u16,
+    /// Option of `sbatch` for each server, such as --slurm-option=--time=04:00:00; may be given
+    /// several times
+    #[arg(
+        long,
+        value_name = "OPTION",
+        requires = "slurm",
+        allow_hyphen_values = true
+    )]
+    slurm_option: Vec<String>,
+    /// Seconds of predicted work for each server above which another one is asked for
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 30.0,
+        requires = "slurm"
+    )]
+    backlog: f64,
+    /// Seconds after which a server that nobody uses leaves
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 120.0,
+        requires = "slurm"
+    )]
+    idle: f64,
+    /// Seconds before its time limit at which a server drains, beside those of its backlog
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60.0,
+        requires = "slurm"
+    )]
+    lead: f64,
+    /// Seconds between two questions to Slurm
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 5.0,
+        requires = "slurm"
+    )]
+    every: f64,
+    /// Folder for the output of the jobs, which all nodes must see [default: a folder in
+    /// $XDG_STATE_HOME/farcall or ~/.local/state/farcall]
+    #[arg(long, value_name = "DIR", requires = "slurm")]
+    slurm_folder: Option<PathBuf>,
+}
+
 /// The processes of the cluster, which end with it.
 struct Cluster {
     children: Vec<Process>,
     /// What opens the page.
     key: String,
+    /// Servers and their metaserver have tokens.
+    has_tokens: bool,
 }
 
 /// A process of the cluster.
@@ -107,6 +185,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut cluster = Cluster {
         children: Vec::new(),
         key: key()?,
+        has_tokens: arguments.tokens.is_some(),
     };
     let mut meta = vec!["meta".to_string(), "--log".into(), arguments.log.clone()];
     let options = [
@@ -120,6 +199,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 .flat_map(|value| [name.to_string(), value.clone()]),
         );
     }
+    meta.extend(tokens(arguments));
+    if let Some(user) = &arguments.server_user {
+        meta.extend(["--server-user".to_string(), user.clone()]);
+    }
     meta.extend(["--store".to_string(), "none".to_string()]);
     meta.extend(["--web".to_string(), arguments.web.to_string()]);
     let hosts: Vec<SshAddress> = arguments
@@ -129,7 +212,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         .collect::<Result<_, _>>()?;
     let metaserver = cluster.start(&meta)?;
     let page = cluster.page()?;
-    for number in 1..=arguments.local.unwrap_or(0) {
+    // If Slurm runs no server, one must know the interfaces and take the first calls.
+    let local = u16::from(arguments.pool.slurm && arguments.pool.min == 0);
+    for number in 1..=arguments.local.unwrap_or(local) {
         let listens = ["--listen", "127.0.0.1:0", "--metaserver", &metaserver];
         cluster.start(&server(arguments, &listens))?;
         cluster.name(format!("server {number}"));
@@ -137,9 +222,94 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     for host in &hosts {
         cluster.start_at(host, arguments, &metaserver)?;
     }
+    let pool = arguments.pool.slurm.then(|| pool(arguments, &metaserver));
+    // It ends before the metaserver.
+    let _pool = pool.transpose()?;
     println!("page at {page}#{}", cluster.key);
     std::io::stdout().flush()?;
     cluster.wait(&signals)
+}
+
+/// Starts the pool of Slurm's servers.
+fn pool(arguments: &Arguments, metaserver: &str) -> Result<slurm::Slurm, Failure> {
+    let own = &arguments.pool;
+    for (name, seconds) in [
+        ("backlog", own.backlog),
+        ("idle", own.idle),
+        ("lead", own.lead),
+        ("every", own.every),
+    ] {
+        if !(0.05..=1e7).contains(&seconds) {
+            let text = format!("--{name} {seconds}: use a number of seconds from 0.05 to 10000000");
+            return Err(Failure::usage(text));
+        }
+    }
+    if own.min > usize::from(own.max) {
+        return Err(Failure::usage(format!(
+            "--min {}: --max is {}",
+            own.min, own.max
+        )));
+    }
+    let is_local = metaserver.contains("//127.") || metaserver.contains("//[::1]");
+    if !is_local && arguments.tokens.is_none() {
+        let text = format!(
+            "{metaserver} is open to other hosts: add --tokens FILE and --server-user NAME, so \
+             that only your servers and clients use it. `farcall access token add` makes them"
+        );
+        return Err(Failure::usage(text));
+    }
+    let named = format!("//{}:", host());
+    let metaserver = metaserver
+        .replace("//0.0.0.0:", &named)
+        .replace("//[::]:", &named);
+    let mut words = server(arguments, &["--metaserver", &metaserver]);
+    // Servers whose metaserver was killed end by themselves.
+    words.extend(["--idle".to_string(), "3600".to_string()]);
+    let mut words = line(&words)?;
+    if arguments.pes.is_none() {
+        words += " --pes \"${SLURM_CPUS_PER_TASK:-1}\"";
+    }
+    let program = std::env::current_exe()?.display().to_string();
+    let name = format!("farcall-{}", &key()?[..16]);
+    let folder = own.slurm_folder.clone().map(Ok);
+    let folder = folder.unwrap_or_else(state_folder)?.join(&name);
+    slurm::Slurm::start(slurm::Settings {
+        rules: Rules {
+            fewest: own.min,
+            most: usize::from(own.max),
+            backlog_s: own.backlog,
+            patience_s: own.every,
+            idle_s: own.idle,
+            lead_s: own.lead,
+        },
+        every: Duration::from_secs_f64(own.every),
+        options: own.slurm_option.clone(),
+        folder,
+        name,
+        script: slurm::script(&line(&[program])?, &words, &metaserver),
+        metaserver,
+    })
+}
+
+/// The name of this machine.
+fn host() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn state_folder() -> Result<PathBuf, Failure> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let folder = variable("XDG_STATE_HOME").map(PathBuf::from);
+    let home = || variable("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    let folder = folder.or_else(home).map(|folder| folder.join("farcall"));
+    folder.ok_or_else(|| Failure::usage("there is no home folder: add --slurm-folder DIR"))
+}
+
+fn tokens(arguments: &Arguments) -> impl Iterator<Item = String> {
+    let file = arguments.tokens.iter();
+    file.flat_map(|file| ["--tokens".to_string(), file.display().to_string()])
 }
 
 fn ssh_address(host: &str) -> Result<SshAddress, Failure> {
@@ -158,6 +328,7 @@ fn server(arguments: &Arguments, listens: &[&str]) -> Vec<String> {
     words.extend(["--log".to_string(), arguments.log.clone()]);
     words.extend(arguments.allow_code.then(|| "--allow-code".to_string()));
     words.extend(arguments.pickled.then(|| "--pickled".to_string()));
+    words.extend(tokens(arguments));
     let counts = [
         ("--pes", arguments.pes.map(|pes| pes.to_string())),
         (
@@ -193,11 +364,12 @@ impl Cluster {
         let mut command = Command::new(std::env::current_exe()?);
         command
             .args(words)
-            // The servers and their metaserver have no tokens.
-            .env_remove("FARCALL_TOKEN")
             .env_remove(web::KEY)
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
+        if !self.has_tokens {
+            command.env_remove("FARCALL_TOKEN");
+        }
         // The functions of the servers must not learn the key.
         if self.children.is_empty() {
             command.env(web::KEY, &self.key);

@@ -10,12 +10,14 @@
 //! - [`Throughput`] learns the rate of one direction of a link from its transfers.
 //! - [`dataflow`] finds what the calls of a transaction wait for, and follows their execution.
 //! - [`placement`] chooses the server for a call.
+//! - [`pool`] says how many servers a batch system should run.
 //! - [`forecast`] predicts how long a transfer between two hosts will take, with an error bar.
 
 mod calibration;
 pub mod dataflow;
 pub mod forecast;
 pub mod placement;
+pub mod pool;
 mod predict;
 mod profile;
 pub mod queue;

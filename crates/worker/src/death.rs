@@ -40,6 +40,11 @@ impl Death {
             Some(failure) => failure.kind,
             None if self.out_of_memory => FailureKind::OutOfMemory,
             None if self.signal() == Some(libc::SIGXFSZ) => FailureKind::TooLarge,
+            // Whoever stops a server with all its processes, such as systemd or a batch system,
+            // sends this signal to each of them, and the worker may get it first.
+            None if self.is_foreign() && self.signal() == Some(libc::SIGTERM) => {
+                FailureKind::ServerStopping
+            }
             None => FailureKind::LibraryCrashed,
         }
     }
@@ -125,6 +130,7 @@ fn describe_signal(signal: i32) -> String {
             "SIGKILL",
             "was killed, by another process or because the system had no memory left",
         ),
+        libc::SIGTERM => ("SIGTERM", "was ended, as when a system stops the server"),
         _ => return format!("was ended by signal {signal}"),
     };
     format!("{what} ({name})")
@@ -132,7 +138,31 @@ fn describe_signal(signal: i32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::telling_line;
+    use super::{Death, telling_line};
+    use farcall_rpc_proto::FailureKind;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    #[test]
+    fn a_worker_that_is_told_to_end_from_outside_tells_of_a_server_that_stops() {
+        let death = |status, signal| Death {
+            status: Ok(ExitStatus::from_raw(status)),
+            signal,
+            out_of_memory: false,
+            printed: String::new(),
+            ended_for: None,
+        };
+        assert_eq!(death(libc::SIGTERM, 0).kind(), FailureKind::ServerStopping);
+        // The function has raised it.
+        let raised = death(libc::SIGTERM, libc::SIGTERM as u32);
+        assert_eq!(raised.kind(), FailureKind::LibraryCrashed);
+        assert_eq!(death(libc::SIGKILL, 0).kind(), FailureKind::LibraryCrashed);
+        let cause = death(libc::SIGTERM, 0).cause(0);
+        assert_eq!(
+            cause,
+            "was ended, as when a system stops the server (SIGTERM)"
+        );
+    }
 
     #[test]
     fn the_line_that_tells_most_is_quoted() {

@@ -56,6 +56,7 @@ from ._native import (
     transaction,
     url,
 )
+from ._pool import SlurmPool
 from ._progress import progress
 from ._serving import In, InOut, Out, library
 
@@ -92,6 +93,7 @@ __all__ = [
     "Reservation",
     "Server",
     "ServerError",
+    "SlurmPool",
     "Source",
     "TimeoutError",
     "Times",

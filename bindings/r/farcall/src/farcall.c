@@ -386,7 +386,8 @@ static void *texts_of(SEXP slot)
 {
     size_t length = TYPEOF(slot) == RAWSXP ? Rf_xlength(slot) : 0;
     char *bytes = R_alloc(length + 1, 1);
-    char **texts = (char **)R_alloc(length + 1, sizeof(char *));
+    /* NULL after the last one, if the call wants more of them. */
+    char **texts = (char **)R_alloc(length + 2, sizeof(char *));
     if (length > 0)
         memcpy(bytes, RAW(slot), length);
     bytes[length] = '\0';
@@ -397,6 +398,7 @@ static void *texts_of(SEXP slot)
             start = place + 1;
         }
     }
+    texts[count] = NULL;
     return texts;
 }
 

@@ -1,0 +1,179 @@
+// The elements of arguments and results, as arrays of Octave of the exact type of the interface.
+//
+// An array that has this type already is not copied. A number that does not fit is an error, which
+// names the argument.
+#pragma once
+
+#include <farcall.h>
+
+#include <octave/oct.h>
+
+#include <cmath>
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <string>
+
+namespace
+{
+
+// The largest whole number below which a `double` holds every whole number.
+constexpr double exact = 9007199254740991.0;
+
+// ---- Errors ----
+
+// An error about an argument of the caller.
+[[noreturn]] void refuse (const std::string& text)
+{
+  error_with_id ("farcall:argument", "%s", text.c_str ());
+}
+
+// The error that the library had last. Its identifier says whose fault it was.
+[[noreturn]] void fail (const char *message = nullptr, int status = farcall_error_status ())
+{
+  static const char *names[] = {"internal", "argument", "unknown-function", "connection",
+                                "timeout", "library", "server", "internal", "running",
+                                "cancelled", "unknown-session"};
+  const int known = static_cast<int> (std::size (names));
+  std::string id = std::string ("farcall:") + names[status > 0 && status < known ? status : 0];
+  error_with_id (id.c_str (), "%s", message ? message : farcall_error_message ());
+}
+
+// ---- Arguments ----
+
+// The elements of an argument, in an array of Octave.
+struct Elements
+{
+  virtual ~Elements () = default;
+  virtual const void *read () const = 0;
+  virtual void *write () = 0;
+  virtual dim_vector shape () const = 0;
+  virtual size_t bytes () const = 0;
+  virtual void reshape (const dim_vector& shape) = 0;
+  virtual void permute (const Array<octave_idx_type>& order) = 0;
+  virtual octave_value value () const = 0;
+};
+
+template <typename A> struct ElementsOf : Elements
+{
+  A array;
+  explicit ElementsOf (A given) : array (std::move (given)) { }
+  const void *read () const override { return array.data (); }
+  // It copies the elements first if another value of Octave has them, too.
+  void *write () override { return array.fortran_vec (); }
+  dim_vector shape () const override { return array.dims (); }
+  size_t bytes () const override { return array.numel () * sizeof (*array.data ()); }
+  void reshape (const dim_vector& shape) override { array = A (array.reshape (shape)); }
+  void permute (const Array<octave_idx_type>& order) override { array = A (array.permute (order)); }
+  octave_value value () const override { return octave_value (array); }
+};
+
+template <typename A> std::unique_ptr<Elements> elements (A array)
+{
+  return std::make_unique<ElementsOf<A>> (std::move (array));
+}
+
+void check_numeric (const octave_value& value, const std::string& name)
+{
+  if (! value.isnumeric () && ! value.islogical ())
+    refuse ("argument `" + name + "` must be numeric, not " + value.class_name ());
+}
+
+NDArray numbers_of (const octave_value& value, const std::string& name)
+{
+  check_numeric (value, name);
+  if (value.iscomplex ())
+    refuse ("argument `" + name + "` must be real, not complex");
+  return value.array_value ();
+}
+
+// Numbers as whole numbers of the type N.
+template <typename A, typename N>
+std::unique_ptr<Elements> whole (const octave_value& value, const std::string& name)
+{
+  const double least = std::max<double> (std::numeric_limits<N>::min (), -exact);
+  const double most = std::min<double> (std::numeric_limits<N>::max (), exact);
+  const NDArray numbers = numbers_of (value, name);
+  A array (numbers.dims ());
+  for (octave_idx_type place = 0; place < numbers.numel (); place++)
+    {
+      const double number = numbers.xelem (place);
+      if (! (number >= least && number <= most) || number != std::trunc (number))
+        {
+          char shown[40], bounds[80];
+          snprintf (shown, sizeof shown, std::isnan (number) ? "NaN" : "%.15g", number);
+          snprintf (bounds, sizeof bounds, "from %.0f to %.0f", least, most);
+          refuse ("argument `" + name + "`: " + shown + " is not a whole number " + bounds);
+        }
+      array.xelem (place) = static_cast<N> (number);
+    }
+  return elements (std::move (array));
+}
+
+std::unique_ptr<Elements> characters (const octave_value& value, const std::string& name)
+{
+  if (value.is_string ())
+    return elements (charNDArray (value.char_array_value ()));
+  return whole<charNDArray, signed char> (value, name);
+}
+
+// A value as elements of a type. An array that has this type already is not copied.
+std::unique_ptr<Elements> pack (const octave_value& value, int type, const std::string& name)
+{
+  const octave_value full = value.full_value ();
+  switch (type)
+    {
+    case FARCALL_CHAR:
+      return characters (full, name);
+    case FARCALL_SHORT:
+      return full.is_int16_type () ? elements (full.int16_array_value ())
+                                   : whole<int16NDArray, int16_t> (full, name);
+    case FARCALL_INT:
+      return full.is_int32_type () ? elements (full.int32_array_value ())
+                                   : whole<int32NDArray, int32_t> (full, name);
+    case FARCALL_LONG:
+      return full.is_int64_type () ? elements (full.int64_array_value ())
+                                   : whole<int64NDArray, int64_t> (full, name);
+    case FARCALL_FLOAT:
+      return full.is_single_type () && ! full.iscomplex () ? elements (full.float_array_value ())
+                                    : elements (FloatNDArray (numbers_of (full, name)));
+    case FARCALL_DOUBLE:
+      return elements (numbers_of (full, name));
+    case FARCALL_SCOMPLEX:
+      check_numeric (full, name);
+      return elements (full.float_complex_array_value ());
+    case FARCALL_DCOMPLEX:
+      check_numeric (full, name);
+      return elements (full.complex_array_value ());
+    default:
+      refuse ("argument `" + name + "` has a type that Octave cannot pass");
+    }
+}
+
+// Zeros for an array that a call fills.
+std::unique_ptr<Elements> room (const dim_vector& shape, int type, const std::string& name)
+{
+  switch (type)
+    {
+    case FARCALL_CHAR:
+      return elements (charNDArray (shape, '\0'));
+    case FARCALL_SHORT:
+      return elements (int16NDArray (shape, octave_int16 (0)));
+    case FARCALL_INT:
+      return elements (int32NDArray (shape, octave_int32 (0)));
+    case FARCALL_LONG:
+      return elements (int64NDArray (shape, octave_int64 (0)));
+    case FARCALL_FLOAT:
+      return elements (FloatNDArray (shape, 0.0f));
+    case FARCALL_DOUBLE:
+      return elements (NDArray (shape, 0.0));
+    case FARCALL_SCOMPLEX:
+      return elements (FloatComplexNDArray (shape, FloatComplex (0.0f)));
+    case FARCALL_DCOMPLEX:
+      return elements (ComplexNDArray (shape, Complex (0.0)));
+    default:
+      refuse ("result `" + name + "` has a type that Octave does not have");
+    }
+}
+
+}
