@@ -50,7 +50,14 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut command = Command::new(crate::program::farcall()?);
     command
-        .args(["up", "--local", &SERVERS.to_string(), "--pes", "1", "--pickled"])
+        .args([
+            "up",
+            "--local",
+            &SERVERS.to_string(),
+            "--pes",
+            "1",
+            "--pickled",
+        ])
         .args(["--listen", "127.0.0.1:0", "--log", "error"])
         .env("FARCALL_PYTHON", &arguments.python);
     // The metaserver comes first, then its servers.

@@ -188,8 +188,8 @@ impl Durable {
         is_awaited
     }
 
-    /// Whether something waits until an entry is recorded. A call that may run twice begins at once,
-    /// and nobody waits until a call is forgotten.
+    /// Whether something waits until an entry is recorded. A call that may run twice begins at
+    /// once, and nobody waits until a call is forgotten.
     fn awaits(&self, entry: &Entry) -> bool {
         match entry {
             Entry::Change { id, change, .. } if *change == Change::Start => {

@@ -94,7 +94,10 @@ impl Disk {
     }
 
     fn tell(&self, entry: Entry) {
-        self.journal.as_ref().expect("a state folder").record(entry, true);
+        self.journal
+            .as_ref()
+            .expect("a state folder")
+            .record(entry, true);
         assert!(matches!(self.reply(), Reply::Recorded(_)));
     }
 
