@@ -89,6 +89,13 @@ enum Given {
     Texts(Vec<String>),
 }
 
+/// Elements of an array of this shape.
+fn count(shape: &[u64]) -> u64 {
+    shape
+        .iter()
+        .fold(1, |count, length| count.saturating_mul(*length))
+}
+
 /// The arguments of one call, checked against the interface.
 pub(crate) struct Call {
     function: Function,
@@ -227,20 +234,18 @@ impl Call {
         let interface = function.interface();
         let order = interface.order();
         let mut arrays = BTreeMap::new();
-        let (mut shapes, mut lengths, mut texts) =
-            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (mut shapes, mut texts) = (BTreeMap::new(), BTreeMap::new());
         for (param, array) in given {
-            match array {
-                Given::Texts(given) => drop(texts.insert(param, given)),
-                Given::Array(array) => {
-                    shapes.insert(param, array.shape.clone());
-                    arrays.insert(param, array_bytes(interface, param, array)?);
+            let (array, is_list) = match array {
+                Given::Texts(given) => {
+                    texts.insert(param, given);
+                    continue;
                 }
-                Given::List(array) => {
-                    lengths.insert(param, array.shape.iter().product::<u64>());
-                    arrays.insert(param, array_bytes(interface, param, array)?);
-                }
-            }
+                Given::Array(array) => (array, false),
+                Given::List(array) => (array, true),
+            };
+            shapes.insert(param, (array.shape.clone(), is_list));
+            arrays.insert(param, array_bytes(interface, param, array)?);
         }
         let elements = interface
             .element_values(&scalars, |param| {
@@ -254,20 +259,13 @@ impl Call {
         })?;
         for array in &laid_out.layout().arrays {
             let expected = array.shape(order);
-            if let Some(shape) = shapes.get(&array.param)
+            if let Some((shape, is_list)) = shapes.get(&array.param)
                 && !same_shape(shape, &expected)
+                && !(*is_list && count(shape) == count(&expected))
             {
                 let name = &interface.params[array.param].name;
                 return Err(Failure::usage(format!(
                     "`{name}`: expected shape {expected:?}, given {shape:?}"
-                )));
-            }
-            if let Some(&length) = lengths.get(&array.param)
-                && length != expected.iter().product::<u64>()
-            {
-                let name = &interface.params[array.param].name;
-                return Err(Failure::usage(format!(
-                    "`{name}`: expected shape {expected:?}, given [{length}]"
                 )));
             }
             let given = texts.remove(&array.param);

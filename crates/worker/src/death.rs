@@ -40,8 +40,8 @@ impl Death {
             Some(failure) => failure.kind,
             None if self.out_of_memory => FailureKind::OutOfMemory,
             None if self.signal() == Some(libc::SIGXFSZ) => FailureKind::TooLarge,
-            // Whoever stops a server with all its processes, such as systemd or a batch system,
-            // sends this signal to each of them, and the worker may get it first.
+            // systemd and batch systems send this signal to all processes of a server when they
+            // stop it. The worker may get it first.
             None if self.is_foreign() && self.signal() == Some(libc::SIGTERM) => {
                 FailureKind::ServerStopping
             }
