@@ -74,7 +74,10 @@ pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
             all.for_each(|(values, figure)| values.push(figure));
         }
     }
-    let [call, copy, put, plain, converted, submitted, sync, rate] = values;
+    Ok(rows(values))
+}
+
+fn rows([call, copy, put, plain, converted, submitted, sync, rate]: [Vec<f64>; 8]) -> Vec<Row> {
     let row = |name: &str, unit, values, (peer, peer_values), better, bar| Row {
         name: name.into(),
         unit,
@@ -85,7 +88,7 @@ pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
         bar,
     };
     let (lower, higher) = (Better::Lower, Better::Higher);
-    Ok(vec![
+    vec![
         row(
             "64 MiB of handles",
             "ms",
@@ -126,7 +129,7 @@ pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
             higher,
             Some(1.0),
         ),
-    ])
+    ]
 }
 
 /// Arrays of 64 MiB at the server and in this process.

@@ -150,8 +150,8 @@ fn compile(name: &str, folder: &Path, libraries: &[String]) -> Result<(), Failur
 
 /// Runs a program to its end.
 pub(super) fn run(mut command: Command) -> Result<Ran, Failure> {
-    // With several threads, OpenBLAS waits in loops. On a machine that does anything else, runs then
-    // differ by far more than the bars.
+    // Threads of OpenBLAS wait for each other in loops. If anything else runs on the machine, times
+    // then differ by far more than the bars.
     command.env("OPENBLAS_NUM_THREADS", "1");
     let start = Instant::now();
     let output = command.output()?;
