@@ -109,3 +109,27 @@ def test_the_command_and_python_agree():
         result.message_count,
         result.events,
     )
+
+
+def test_traces_are_read_as_text_bytes_and_chakra(tmp_path):
+    platform = flow.Platform("hypercrossbar:2,bandwidth=1e18")
+    text = "num_ranks 2\nrank 0 {\nsend 101b to 1\n}\nrank 1 {\nrecv 101b from -1 tag -1\n}\n"
+    file = tmp_path / "one.goal"
+    file.write_text(text)
+    costs = "L=2500,o=1500,g=1000,G=6"
+    result = flow.simulate(platform, flow.read_pattern(file, loggops=costs))
+    assert result.makespan == pytest.approx(6.1e-6)
+    pattern = flow.Pattern.from_goal(text, costs)
+    assert flow.simulate(platform, pattern).makespan == result.makespan
+    # The node 3 is an all-reduce of 64 bytes.
+    name = b"\x0a\x09comm_type\x48\x00", b"\x0a\x09comm_size\x48\x40"
+    node = b"\x08\x03\x18\x07" + b"".join(b"\x52" + bytes([len(a)]) + a for a in name)
+    trace = b"\x00" + bytes([len(node)]) + node
+    for rank in range(2):
+        (tmp_path / f"all.{rank}.et").write_bytes(trace)
+    slow = flow.Platform("hypercrossbar:2")
+    assert flow.simulate(slow, flow.read_chakra(tmp_path / "all")).makespan == 64.0
+    with pytest.raises(ValueError, match="leave out loggops"):
+        flow.read_pattern(tmp_path / "rows.csv", loggops=costs)
+    with pytest.raises(ValueError, match="tolerance"):
+        flow.simulate(platform, pattern, tolerance=2.0)
