@@ -50,32 +50,65 @@ int farcall_gsl_integrate(double a, double b, double absolute, double relative, 
     return status;
 }
 
+/* A solver of GSL, and where its results go. */
+struct solver {
+    void *state;
+    double absolute, relative, *x, *value;
+    size_t n;
+};
+
+/* Takes steps until one is the last, fails, or is one too many. */
+static int iterate(int (*step)(const struct solver *), const struct solver *solver, int most,
+                   int *iterations)
+{
+    int status = GSL_CONTINUE;
+    while (status == GSL_CONTINUE) {
+        if (*iterations == most)
+            return GSL_EMAXITER;
+        ++*iterations;
+        status = step(solver);
+    }
+    return status;
+}
+
+static int step_to_root(const struct solver *solver)
+{
+    gsl_root_fsolver *state = solver->state;
+    int status = gsl_root_fsolver_iterate(state);
+    *solver->x = gsl_root_fsolver_root(state);
+    return status ? status
+                  : gsl_root_test_interval(gsl_root_fsolver_x_lower(state),
+                                           gsl_root_fsolver_x_upper(state), solver->absolute,
+                                           solver->relative);
+}
+
 int farcall_gsl_root(double low, double high, double absolute, double relative, int most,
                      double *x, int *iterations, function *f)
 {
     gsl_function wrapped = start(f);
     *x = 0;
     *iterations = 0;
-    gsl_root_fsolver *solver = gsl_root_fsolver_alloc(gsl_root_fsolver_brent);
-    if (!solver)
+    gsl_root_fsolver *state = gsl_root_fsolver_alloc(gsl_root_fsolver_brent);
+    if (!state)
         return GSL_ENOMEM;
-    int status = gsl_root_fsolver_set(solver, &wrapped, low, high);
-    int going = status == GSL_SUCCESS;
-    while (going) {
-        if (*iterations == most) {
-            status = GSL_EMAXITER;
-            break;
-        }
-        ++*iterations;
-        status = gsl_root_fsolver_iterate(solver);
-        if (status == GSL_SUCCESS)
-            status = gsl_root_test_interval(gsl_root_fsolver_x_lower(solver),
-                                            gsl_root_fsolver_x_upper(solver), absolute, relative);
-        *x = gsl_root_fsolver_root(solver);
-        going = status == GSL_CONTINUE;
-    }
-    gsl_root_fsolver_free(solver);
+    struct solver solver = {.state = state, .absolute = absolute, .relative = relative, .x = x};
+    int status = gsl_root_fsolver_set(state, &wrapped, low, high);
+    if (status == GSL_SUCCESS)
+        status = iterate(step_to_root, &solver, most, iterations);
+    gsl_root_fsolver_free(state);
     return status;
+}
+
+static int step_to_minimum(const struct solver *solver)
+{
+    gsl_min_fminimizer *state = solver->state;
+    int status = gsl_min_fminimizer_iterate(state);
+    *solver->x = gsl_min_fminimizer_x_minimum(state);
+    *solver->value = gsl_min_fminimizer_f_minimum(state);
+    return status ? status
+                  : gsl_min_test_interval(gsl_min_fminimizer_x_lower(state),
+                                          gsl_min_fminimizer_x_upper(state), solver->absolute,
+                                          solver->relative);
 }
 
 int farcall_gsl_minimum(double low, double guess, double high, double absolute, double relative,
@@ -84,27 +117,15 @@ int farcall_gsl_minimum(double low, double guess, double high, double absolute, 
     gsl_function wrapped = start(f);
     *x = *value = 0;
     *iterations = 0;
-    gsl_min_fminimizer *minimizer = gsl_min_fminimizer_alloc(gsl_min_fminimizer_brent);
-    if (!minimizer)
+    gsl_min_fminimizer *state = gsl_min_fminimizer_alloc(gsl_min_fminimizer_brent);
+    if (!state)
         return GSL_ENOMEM;
-    int status = gsl_min_fminimizer_set(minimizer, &wrapped, guess, low, high);
-    int going = status == GSL_SUCCESS;
-    while (going) {
-        if (*iterations == most) {
-            status = GSL_EMAXITER;
-            break;
-        }
-        ++*iterations;
-        status = gsl_min_fminimizer_iterate(minimizer);
-        if (status == GSL_SUCCESS)
-            status = gsl_min_test_interval(gsl_min_fminimizer_x_lower(minimizer),
-                                           gsl_min_fminimizer_x_upper(minimizer), absolute,
-                                           relative);
-        *x = gsl_min_fminimizer_x_minimum(minimizer);
-        *value = gsl_min_fminimizer_f_minimum(minimizer);
-        going = status == GSL_CONTINUE;
-    }
-    gsl_min_fminimizer_free(minimizer);
+    struct solver solver = {
+        .state = state, .absolute = absolute, .relative = relative, .x = x, .value = value};
+    int status = gsl_min_fminimizer_set(state, &wrapped, guess, low, high);
+    if (status == GSL_SUCCESS)
+        status = iterate(step_to_minimum, &solver, most, iterations);
+    gsl_min_fminimizer_free(state);
     return status;
 }
 
@@ -115,6 +136,16 @@ static double of_vector(const gsl_vector *x, void *user)
     /* GSL's own vectors are contiguous. */
     function_of_array **f = user;
     return (*f)(x->data, NULL);
+}
+
+static int step_of_simplex(const struct solver *solver)
+{
+    gsl_multimin_fminimizer *state = solver->state;
+    int status = gsl_multimin_fminimizer_iterate(state);
+    memcpy(solver->x, gsl_multimin_fminimizer_x(state)->data, solver->n * sizeof *solver->x);
+    *solver->value = gsl_multimin_fminimizer_minimum(state);
+    return status ? status
+                  : gsl_multimin_test_size(gsl_multimin_fminimizer_size(state), solver->absolute);
 }
 
 int farcall_gsl_minimize(int n, double *x, const double *step, double size, int most,
@@ -128,30 +159,19 @@ int farcall_gsl_minimize(int n, double *x, const double *step, double size, int 
     size_t count = (size_t)n;
     gsl_multimin_function wrapped = {.f = of_vector, .n = count, .params = &f};
     gsl_vector *from = gsl_vector_alloc(count), *steps = gsl_vector_alloc(count);
-    gsl_multimin_fminimizer *minimizer =
+    gsl_multimin_fminimizer *state =
         gsl_multimin_fminimizer_alloc(gsl_multimin_fminimizer_nmsimplex2, count);
-    int status = from && steps && minimizer ? GSL_SUCCESS : GSL_ENOMEM;
-    if (status == GSL_SUCCESS) {
+    struct solver solver = {.state = state, .absolute = size, .x = x, .value = value, .n = count};
+    int status = GSL_ENOMEM;
+    if (from && steps && state) {
         memcpy(from->data, x, count * sizeof *x);
         memcpy(steps->data, step, count * sizeof *step);
-        status = gsl_multimin_fminimizer_set(minimizer, &wrapped, from, steps);
-    }
-    int going = status == GSL_SUCCESS;
-    while (going) {
-        if (*iterations == most) {
-            status = GSL_EMAXITER;
-            break;
-        }
-        ++*iterations;
-        status = gsl_multimin_fminimizer_iterate(minimizer);
+        status = gsl_multimin_fminimizer_set(state, &wrapped, from, steps);
         if (status == GSL_SUCCESS)
-            status = gsl_multimin_test_size(gsl_multimin_fminimizer_size(minimizer), size);
-        memcpy(x, gsl_multimin_fminimizer_x(minimizer)->data, count * sizeof *x);
-        *value = gsl_multimin_fminimizer_minimum(minimizer);
-        going = status == GSL_CONTINUE;
+            status = iterate(step_of_simplex, &solver, most, iterations);
     }
-    if (minimizer)
-        gsl_multimin_fminimizer_free(minimizer);
+    if (state)
+        gsl_multimin_fminimizer_free(state);
     if (from)
         gsl_vector_free(from);
     if (steps)
@@ -232,84 +252,67 @@ WITH_PRECISION(airy_Bi)
 WITH_PRECISION(ellint_Kcomp)
 WITH_PRECISION(ellint_Ecomp)
 
+/* Functions of a number, and those that also have an order. */
 static const struct {
     const char *name;
     special *f;
+    special_of *of;
 } specials[] = {
-    {"airy_ai", airy_Ai},
-    {"airy_bi", airy_Bi},
-    {"dawson", gsl_sf_dawson_e},
-    {"debye_1", gsl_sf_debye_1_e},
-    {"dilog", gsl_sf_dilog_e},
-    {"ellint_K", ellint_Kcomp},
-    {"ellint_E", ellint_Ecomp},
-    {"erf", gsl_sf_erf_e},
-    {"erfc", gsl_sf_erfc_e},
-    {"expint_E1", gsl_sf_expint_E1_e},
-    {"gamma", gsl_sf_gamma_e},
-    {"lngamma", gsl_sf_lngamma_e},
-    {"psi", gsl_sf_psi_e},
-    {"synchrotron_1", gsl_sf_synchrotron_1_e},
-    {"zeta", gsl_sf_zeta_e},
-    {"Si", gsl_sf_Si_e},
-    {"Ci", gsl_sf_Ci_e},
+    {"airy_ai", airy_Ai, NULL},
+    {"airy_bi", airy_Bi, NULL},
+    {"dawson", gsl_sf_dawson_e, NULL},
+    {"debye_1", gsl_sf_debye_1_e, NULL},
+    {"dilog", gsl_sf_dilog_e, NULL},
+    {"ellint_K", ellint_Kcomp, NULL},
+    {"ellint_E", ellint_Ecomp, NULL},
+    {"erf", gsl_sf_erf_e, NULL},
+    {"erfc", gsl_sf_erfc_e, NULL},
+    {"expint_E1", gsl_sf_expint_E1_e, NULL},
+    {"gamma", gsl_sf_gamma_e, NULL},
+    {"lngamma", gsl_sf_lngamma_e, NULL},
+    {"psi", gsl_sf_psi_e, NULL},
+    {"synchrotron_1", gsl_sf_synchrotron_1_e, NULL},
+    {"zeta", gsl_sf_zeta_e, NULL},
+    {"Si", gsl_sf_Si_e, NULL},
+    {"Ci", gsl_sf_Ci_e, NULL},
+    {"bessel_J", NULL, gsl_sf_bessel_Jnu_e},
+    {"bessel_Y", NULL, gsl_sf_bessel_Ynu_e},
+    {"bessel_I", NULL, gsl_sf_bessel_Inu_e},
+    {"bessel_K", NULL, gsl_sf_bessel_Knu_e},
+    {"gamma_inc_P", NULL, gsl_sf_gamma_inc_P_e},
+    {"gamma_inc_Q", NULL, gsl_sf_gamma_inc_Q_e},
 };
 
-static const struct {
-    const char *name;
-    special_of *f;
-} specials_of[] = {
-    {"bessel_J", gsl_sf_bessel_Jnu_e},
-    {"bessel_Y", gsl_sf_bessel_Ynu_e},
-    {"bessel_I", gsl_sf_bessel_Inu_e},
-    {"bessel_K", gsl_sf_bessel_Knu_e},
-    {"gamma_inc_P", gsl_sf_gamma_inc_P_e},
-    {"gamma_inc_Q", gsl_sf_gamma_inc_Q_e},
-};
-
-/* The value where there is none is NaN; the status is the first that is not 0. */
-static double take(int status, gsl_sf_result result, int *first)
+/* A value that does not exist is NaN. Returns the first status that is not 0. */
+static int evaluate(const char *name, const double *order, int n, const double *x, double *y)
 {
-    if (status != GSL_SUCCESS && status != GSL_EUNDRFLW) {
-        if (*first == GSL_SUCCESS)
-            *first = status;
-        return NAN;
+    start(NULL);
+    for (size_t i = 0; i < sizeof specials / sizeof *specials; i++) {
+        if (strcmp(name, specials[i].name) || !specials[i].of != !order)
+            continue;
+        int first = GSL_SUCCESS;
+        for (int j = 0; j < n; j++) {
+            gsl_sf_result result = {0};
+            int status = order ? specials[i].of(*order, x[j], &result)
+                               : specials[i].f(x[j], &result);
+            int has_value = status == GSL_SUCCESS || status == GSL_EUNDRFLW;
+            y[j] = has_value ? result.val : NAN;
+            if (!has_value && first == GSL_SUCCESS)
+                first = status;
+        }
+        return first;
     }
-    return result.val;
+    return GSL_EINVAL;
 }
 
 int farcall_gsl_special(const char *name, int n, const double *x, double *y)
 {
-    start(NULL);
-    for (size_t i = 0; i < sizeof specials / sizeof *specials; i++) {
-        if (strcmp(name, specials[i].name))
-            continue;
-        int first = GSL_SUCCESS;
-        for (int j = 0; j < n; j++) {
-            gsl_sf_result result = {0};
-            int status = specials[i].f(x[j], &result);
-            y[j] = take(status, result, &first);
-        }
-        return first;
-    }
-    return GSL_EINVAL;
+    return evaluate(name, NULL, n, x, y);
 }
 
 int farcall_gsl_special_of(const char *name, double order, int n, const double *x, double *y)
 {
-    start(NULL);
-    for (size_t i = 0; i < sizeof specials_of / sizeof *specials_of; i++) {
-        if (strcmp(name, specials_of[i].name))
-            continue;
-        int first = GSL_SUCCESS;
-        for (int j = 0; j < n; j++) {
-            gsl_sf_result result = {0};
-            int status = specials_of[i].f(order, x[j], &result);
-            y[j] = take(status, result, &first);
-        }
-        return first;
-    }
-    return GSL_EINVAL;
+    return evaluate(name, &order, n, x, y);
 }
 
 static double gaussian(const gsl_rng *r, double a, double b)
