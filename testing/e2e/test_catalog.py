@@ -18,6 +18,8 @@ from servers import LIBRARIES, ROOT, ServerProcess
 
 NAMES = ("arpack", "gsl", "umfpack")
 HERE = pathlib.Path(__file__).parent
+# It may have to install the libraries first.
+pytestmark = pytest.mark.timeout(500)
 SPECIAL = ["airy_ai", "airy_bi", "dawson", "debye_1", "dilog", "ellint_K", "ellint_E", "erf"]
 SPECIAL += ["erfc", "expint_E1", "gamma", "lngamma", "psi", "synchrotron_1", "zeta", "Si", "Ci"]
 WITH_ORDER = ["bessel_J", "bessel_Y", "bessel_I", "bessel_K", "gamma_inc_P", "gamma_inc_Q"]
@@ -29,7 +31,7 @@ def install():
     """Makes the shims, or skips the test."""
     shims = [LIBRARIES / f"libfarcall_{name}.so" for name in NAMES]
     if not all(shim.exists() for shim in shims):
-        subprocess.run([ROOT / "scripts" / "setup", "catalog"], check=False, timeout=110)
+        subprocess.run([ROOT / "scripts" / "setup", "catalog"], check=False, timeout=400)
         subprocess.run(["make", "--silent", "--directory", LIBRARIES], check=True, timeout=60)
     if not all(shim.exists() for shim in shims):
         pytest.skip("the shims are missing: `scripts/setup catalog` installs what they need")

@@ -195,9 +195,13 @@ impl Error {
         }
     }
 
-    /// Whether a connection that opens ended without a word of the server.
+    /// Whether a connection that opens ended without a word of the server, or with an invitation to
+    /// connect again.
     pub(crate) fn was_cut_off(&self) -> bool {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        if let Error::Refused { reason, .. } = self {
+            return reason.ends_with("; connect again");
+        }
         let (Error::Connect { source, .. } | Error::Disconnected { source, .. }) = self else {
             return false;
         };

@@ -285,6 +285,16 @@ fn a_server_that_is_full_says_so() {
 }
 
 #[test]
+fn a_client_that_comes_while_a_server_drains_connects_again() {
+    let farewell = || goodbye("the server is draining; connect again");
+    let script = Script::leaving_once(farewell(), whole_call(false, 36));
+    assert!(scale(&script.address(), patient()).is_ok());
+    // One that always says so is an error in the end.
+    let error = fails(Script::closing(vec![farewell()]), patient());
+    assert!(error.to_string().contains("is draining"), "{error}");
+}
+
+#[test]
 fn strangers_are_recognised() {
     for said in [
         &b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"[..],

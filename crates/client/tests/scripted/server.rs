@@ -180,7 +180,21 @@ impl Script {
         Script::start(answers, Course::Stall, delay)
     }
 
+    /// Says this to the first client and closes, and gives the answers to the next ones.
+    pub(crate) fn leaving_once(farewell: Vec<u8>, answers: Vec<Vec<u8>>) -> Script {
+        Script::begin(Some(farewell), answers, Course::Stall, Duration::ZERO)
+    }
+
     fn start(answers: Vec<Vec<u8>>, course: Course, delay: Duration) -> Script {
+        Script::begin(None, answers, course, delay)
+    }
+
+    fn begin(
+        mut farewell: Option<Vec<u8>>,
+        answers: Vec<Vec<u8>>,
+        course: Course,
+        delay: Duration,
+    ) -> Script {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("farcall://{}", listener.local_addr().unwrap());
         let over = Arc::new(AtomicBool::new(false));
@@ -195,7 +209,10 @@ impl Script {
                     over: is_over.clone(),
                 };
                 // The client may close at any time.
-                let _ = peer.serve(&answers, &course, delay);
+                let _ = match farewell.take() {
+                    Some(farewell) => peer.serve(&[farewell], &Course::Close, delay),
+                    None => peer.serve(&answers, &course, delay),
+                };
             }
         });
         Script {

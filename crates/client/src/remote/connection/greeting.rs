@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How often a client connects if the connection ends before a greeting. This happens when a server
-/// closes its listening socket, while another server listens there already.
+/// How often a client connects if the connection ends before a greeting, or the server says that it
+/// drains. This happens when another server takes over and listens there already.
 const TRIES: usize = 5;
 /// Time between two tries.
 const NAP: Duration = Duration::from_millis(10);
