@@ -29,8 +29,8 @@ impl Workload {
         }
     }
 
-    /// The event that completes a send unless [`Config::completion`] names one: the arrival in
-    /// patterns, as in the paper, and in traces, whose sends are eager, the departure.
+    /// The event that completes a send unless the configuration names one: the arrival in patterns,
+    /// as in the paper, and in traces, whose sends are eager, the departure.
     pub fn default_completion(&self) -> Completion {
         match self {
             Self::Pattern(_) | Self::Script(_) => Completion::Destination,
