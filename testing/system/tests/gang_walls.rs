@@ -135,7 +135,8 @@ fn computed(process: &str) -> u64 {
 /// The first line of a process.
 fn first_line(child: &mut Child) -> String {
     let mut line = String::new();
-    let mut told = std::io::BufReader::new(child.stdout.take().expect("piped"));
+    // The pipe stays open: the other processes of the job print, too.
+    let mut told = std::io::BufReader::new(child.stdout.as_mut().expect("piped"));
     std::io::BufRead::read_line(&mut told, &mut line).expect("a line");
     line
 }
