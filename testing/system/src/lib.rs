@@ -3,8 +3,8 @@
 //!
 //! Every process is a [`Daemon`]: it listens at a free port, prints the address on its first line,
 //! and ends with the test. [`ServerProcess`] serves interfaces in a folder of its own. [`cluster`]
-//! has a metaserver and servers, [`gang`] the daemons of gang jobs, [`program`] the programs of
-//! this tree. Tests wait with [`wait_until`], which has a time limit. A failure here panics, as in
+//! has a metaserver and servers, [`gang`] the daemons of gang jobs, [`trunk`] trunks between
+//! network namespaces, [`program`] the programs of this tree. Tests wait with [`wait_until`], which has a time limit. A failure here panics, as in
 //! a test.
 
 pub mod cluster;
@@ -12,6 +12,7 @@ pub mod gang;
 pub mod peer;
 pub mod program;
 pub mod server;
+pub mod trunk;
 
 pub use farcall_lab::Daemon;
 pub use program::{daemon, farcall, farcall_path};

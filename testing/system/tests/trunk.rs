@@ -1,58 +1,13 @@
 //! Trunks between network namespaces, with ordinary programs. Needs root and `/dev/net/tun`; prints
 //! SKIPPED without them.
 
-use farcall_lab::{Direction, Flow, FlowKind, Lab, LabError, Shape, TOPOLOGIES, TrunkProcess};
+use farcall_lab::{Direction, Lab, Shape, TrunkProcess};
+use farcall_system::trunk::{flow, lab, status, trunks, wait};
 use farcall_system::{farcall, farcall_path};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// A lab, or `None` with a printed reason.
-fn lab(topology: usize, shape: Option<Shape>) -> Option<Lab> {
-    if !Path::new("/dev/net/tun").exists() {
-        println!("SKIPPED: /dev/net/tun is missing");
-        return None;
-    }
-    match Lab::build(TOPOLOGIES[topology].links, shape) {
-        Ok(lab) => Some(lab),
-        Err(error @ (LabError::NotRoot | LabError::NoProgram(_))) => {
-            println!("SKIPPED: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-fn trunks(lab: &Lab, options: &[&str]) -> Vec<TrunkProcess> {
-    lab.start_trunks(Path::new(farcall_path()), options)
-        .unwrap()
-}
-
-fn status(lab: &Lab, host: usize) -> serde_json::Value {
-    let text = lab
-        .output(host, farcall_path(), &["trunk", "status", "--json"])
-        .unwrap();
-    serde_json::from_str(&text).unwrap()
-}
-
-/// Waits for a condition, at most ten seconds.
-fn wait(what: &str, mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
-    while !condition() {
-        assert!(Instant::now() < end, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// A flow over the trunk that has carried some bytes.
-fn flow(lab: &Lab, from: usize) -> Flow {
-    let now = Instant::now();
-    let kind = FlowKind::Tcp(lab.trunk_address(0));
-    let flow = Flow::start(lab, (from, 0), kind, now, now).unwrap();
-    wait("data", || flow.bytes(Duration::ZERO, flow.now()) > 1 << 20);
-    flow
-}
 
 #[test]
 fn ordinary_programs_work_and_the_end_is_clean() {

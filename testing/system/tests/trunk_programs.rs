@@ -2,8 +2,8 @@
 //! and a file service. Needs root and the programs (`scripts/setup programs`); prints SKIPPED
 //! without them.
 
-use farcall_lab::{Lab, LabError, Shape, TOPOLOGIES, TrunkProcess};
-use farcall_system::farcall_path;
+use farcall_lab::{Lab, Shape, TrunkProcess};
+use farcall_system::trunk;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -38,21 +38,9 @@ fn has(programs: &[&str]) -> bool {
 
 /// Topology (b), whose client has two links to the server, with trunks.
 fn lab() -> Option<(Lab, Vec<TrunkProcess>)> {
-    if !Path::new("/dev/net/tun").exists() {
-        println!("SKIPPED: /dev/net/tun is missing");
-        return None;
-    }
-    match Lab::build(TOPOLOGIES[1].links, Some(Shape::FAST_ETHERNET)) {
-        Ok(lab) => {
-            let trunks = lab.start_trunks(Path::new(farcall_path()), &[]).unwrap();
-            Some((lab, trunks))
-        }
-        Err(error @ (LabError::NotRoot | LabError::NoProgram(_))) => {
-            println!("SKIPPED: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    let lab = trunk::lab(1, Some(Shape::FAST_ETHERNET))?;
+    let trunks = trunk::trunks(&lab, &[]);
+    Some((lab, trunks))
 }
 
 /// A free port of the host.

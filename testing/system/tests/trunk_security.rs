@@ -2,52 +2,14 @@
 //! same address, a second trunk on a link. Needs root and `/dev/net/tun`; prints SKIPPED without
 //! them.
 
-use farcall_lab::{Flow, FlowKind, Lab, LabError, Shape, TOPOLOGIES, TrunkProcess};
+use farcall_lab::{Flow, Lab, Shape, TrunkProcess};
 use farcall_system::farcall_path;
+use farcall_system::trunk::{flow, lab, status, trunks, wait};
 use farcall_trunk_device::{Form, Interface, LinkDevice, PacketSocket, now};
 use farcall_trunk_proto::{Kind, Mac, Shim, Transmit};
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// A lab, or `None` with a printed reason.
-fn lab(topology: usize) -> Option<Lab> {
-    if !Path::new("/dev/net/tun").exists() {
-        println!("SKIPPED: /dev/net/tun is missing");
-        return None;
-    }
-    match Lab::build(TOPOLOGIES[topology].links, Some(Shape::FAST_ETHERNET)) {
-        Ok(lab) => Some(lab),
-        Err(error @ (LabError::NotRoot | LabError::NoProgram(_))) => {
-            println!("SKIPPED: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-fn status(lab: &Lab, host: usize) -> serde_json::Value {
-    let text = lab.output(host, farcall_path(), &["trunk", "status", "--json"]);
-    serde_json::from_str(&text.unwrap()).unwrap()
-}
-
-/// Waits for a condition, at most ten seconds.
-fn wait(what: &str, mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
-    while !condition() {
-        assert!(Instant::now() < end, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// A flow over the trunk that has carried some bytes.
-fn flow(lab: &Lab, from: usize) -> Flow {
-    let now = Instant::now();
-    let kind = FlowKind::Tcp(lab.trunk_address(0));
-    let flow = Flow::start(lab, (from, 0), kind, now, now).unwrap();
-    wait("data", || flow.bytes(Duration::ZERO, flow.now()) > 1 << 20);
-    flow
-}
 
 /// Waits until a flow has carried more bytes than what can be on its way.
 fn assert_goes_on(flow: &Flow) {
@@ -118,10 +80,10 @@ fn forged_frames_from_a_links_address_end_no_connection() {
     let key = key_file();
     let path = key.path().to_string_lossy().into_owned();
     for options in [&[][..], &["--key-file", &path]] {
-        let Some(lab) = lab(1) else { return };
-        let _trunks = lab
-            .start_trunks(Path::new(farcall_path()), options)
-            .unwrap();
+        let Some(lab) = lab(1, Some(Shape::FAST_ETHERNET)) else {
+            return;
+        };
+        let _trunks = trunks(&lab, options);
         let flow = flow(&lab, 1);
         let peer = || status(&lab, 0)["peers"][0].clone();
         assert_eq!(peer()["encrypted"], !options.is_empty());
@@ -151,7 +113,9 @@ fn forged_frames_from_a_links_address_end_no_connection() {
 #[test]
 fn another_host_with_the_address_of_a_link_ends_no_peering() {
     // Host 2 takes the address of the link of host 1 while it runs its own trunk.
-    let Some(lab) = lab(3) else { return };
+    let Some(lab) = lab(3, Some(Shape::FAST_ETHERNET)) else {
+        return;
+    };
     let farcall = Path::new(farcall_path());
     let _trunks = [0, 1].map(|host| TrunkProcess::start(&lab, host, farcall, &[]).unwrap());
     let links = || status(&lab, 0)["peers"][0]["links"].to_string();
@@ -179,8 +143,10 @@ fn another_host_with_the_address_of_a_link_ends_no_peering() {
 
 #[test]
 fn a_second_trunk_on_a_link_is_refused() {
-    let Some(lab) = lab(1) else { return };
-    let trunks = lab.start_trunks(Path::new(farcall_path()), &[]).unwrap();
+    let Some(lab) = lab(1, Some(Shape::FAST_ETHERNET)) else {
+        return;
+    };
+    let trunks = trunks(&lab, &[]);
     let flow = flow(&lab, 1);
     let up = ["trunk", "up", "--name", "fc1", "--link", "link1"];
     let refused = lab.output(0, farcall_path(), &up).unwrap_err().to_string();
@@ -218,7 +184,9 @@ fn a_second_trunk_on_a_link_is_refused() {
 
 #[test]
 fn a_node_that_cannot_join_is_explained() {
-    let Some(lab) = lab(1) else { return };
+    let Some(lab) = lab(1, Some(Shape::FAST_ETHERNET)) else {
+        return;
+    };
     let key = key_file();
     let options = ["--key-file", &key.path().to_string_lossy()];
     let farcall = Path::new(farcall_path());
