@@ -7,7 +7,7 @@ mod programs;
 
 use crate::failure::Failure;
 use crate::load::machine::Machine;
-use crate::table::{Better, Row, report};
+use crate::table::{Better, Row, report_beside};
 use clap::Args;
 use farcall_lab::Daemon;
 use programs::Programs;
@@ -58,18 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let machine = Machine::watch();
     let mut rows = here(arguments, &programs)?;
     rows.extend(line::measure(arguments, &programs)?);
-    let busy = machine.end();
-    report(&rows, arguments.json, false)?;
-    if !arguments.json {
-        println!(
-            "(load of the machine {:.1}, {:.1} % of its time stolen)",
-            busy.load, busy.stolen_percent
-        );
-    }
-    match arguments.check {
-        true => crate::table::bars(&rows),
-        false => Ok(()),
-    }
+    report_beside(&rows, machine.end(), arguments.json, arguments.check)
 }
 
 impl Arguments {
@@ -111,19 +100,14 @@ fn here(arguments: &Arguments, programs: &Programs) -> Result<Vec<Row>, Failure>
         });
     }
     let (mut values, mut peer_values) = (Vec::new(), Vec::new());
+    let words = ["script", SCRIPT];
     // The bar is narrow: twice as many rounds, and each program is the first of every other one.
     for round in 0..2 * arguments.rounds {
-        let plain = |peer_values: &mut Vec<f64>| -> Result<(), Failure> {
-            peer_values.push(programs.plain(&["script", SCRIPT])?.seconds);
-            Ok(())
-        };
-        if round % 2 == 0 {
-            plain(&mut peer_values)?;
-        }
-        let ran = programs.offloaded(&address, "--auto", &["script", SCRIPT])?;
-        values.push(ran.seconds);
-        if round % 2 == 1 {
-            plain(&mut peer_values)?;
+        for is_plain in [round % 2 == 0, round % 2 == 1] {
+            match is_plain {
+                true => peer_values.push(programs.plain(&words)?.seconds),
+                false => values.push(programs.offloaded(&address, "--auto", &words)?.seconds),
+            }
         }
     }
     rows.push(Row {

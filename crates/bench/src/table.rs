@@ -3,6 +3,7 @@
 //! misses every bar.
 
 use crate::failure::Failure;
+use crate::load::machine::Use;
 use serde_json::{Value, json};
 
 /// Whether lower or higher figures are better.
@@ -64,6 +65,26 @@ pub(crate) fn report(rows: &[Row], as_json: bool, check: bool) -> Result<(), Fai
         println!("{}", json!({ "schema": 1, "rows": rows }));
     } else {
         print_table(rows);
+    }
+    match check {
+        true => bars(rows),
+        false => Ok(()),
+    }
+}
+
+/// Prints the rows, and how busy the machine was. With `check`, a missed bar is a failure.
+pub(crate) fn report_beside(
+    rows: &[Row],
+    busy: Use,
+    as_json: bool,
+    check: bool,
+) -> Result<(), Failure> {
+    report(rows, as_json, false)?;
+    if !as_json {
+        println!(
+            "(load of the machine {:.1}, {:.1} % of its time stolen)",
+            busy.load, busy.stolen_percent
+        );
     }
     match check {
         true => bars(rows),

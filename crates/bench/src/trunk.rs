@@ -10,7 +10,7 @@ mod secrecy;
 mod shares;
 mod single;
 
-use super::table::{Better, Row, report};
+use super::table::{Better, Row, report_beside};
 use crate::failure::Failure;
 use crate::load::machine::Machine;
 use clap::Args;
@@ -71,18 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     rows.extend(questions::measure(arguments, &farcall)?);
     rows.extend(nodes::measure(arguments, &farcall)?);
     rows.extend(programs::measure(arguments, &farcall)?);
-    let busy = machine.end();
-    report(&rows, arguments.json, false)?;
-    if !arguments.json {
-        println!(
-            "(load of the machine {:.1}, {:.1} % of its time stolen)",
-            busy.load, busy.stolen_percent
-        );
-    }
-    match arguments.check {
-        true => crate::table::bars(&rows),
-        false => Ok(()),
-    }
+    report_beside(&rows, machine.end(), arguments.json, arguments.check)
 }
 
 /// A row: a figure with a limit, or with a peer's figure.

@@ -439,13 +439,7 @@ impl<'a> Simulation<'a> {
     /// Carries out the actions of the driver. Messages without a path or without bytes end at once.
     fn perform(&mut self) {
         let mut at = 0;
-        loop {
-            if at == self.actions.len() {
-                self.driver.settle(self.now, &mut self.actions);
-            }
-            let Some(&action) = self.actions.get(at) else {
-                break;
-            };
+        while let Some(action) = self.driver.next_action(self.now, at, &mut self.actions) {
             match action {
                 Action::Wake { delay, token } => {
                     self.set_timer(self.now + delay, Timer::Wake(token));

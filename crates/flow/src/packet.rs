@@ -202,13 +202,7 @@ impl<'a> PacketSimulation<'a> {
 
     fn perform(&mut self) {
         let mut at = 0;
-        loop {
-            if at == self.actions.len() {
-                self.driver.settle(self.now, &mut self.actions);
-            }
-            let Some(&action) = self.actions.get(at) else {
-                break;
-            };
+        while let Some(action) = self.driver.next_action(self.now, at, &mut self.actions) {
             match action {
                 Action::Wake { delay, token } => self.set(self.now + delay, Event::Wake(token)),
                 Action::Send {

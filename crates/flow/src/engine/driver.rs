@@ -87,14 +87,21 @@ impl Driver {
         }
     }
 
-    /// Everything that happens at this time has been reported: the driver decides what starts.
-    /// The caller carries out the actions and calls again until there are none.
+    /// The action at this place. If there is none yet, everything that happens at this time has been
+    /// reported, and the driver decides what starts. The caller carries out all actions in turn.
     #[inline]
-    pub(crate) fn settle(&mut self, now: f64, out: &mut Vec<Action>) {
-        match self {
-            Self::Queues(_) => {}
-            Self::Dag(dag) => dag.settle(now, out),
+    pub(crate) fn next_action(
+        &mut self,
+        now: f64,
+        at: usize,
+        actions: &mut Vec<Action>,
+    ) -> Option<Action> {
+        if at == actions.len()
+            && let Self::Dag(dag) = self
+        {
+            dag.settle(now, actions);
         }
+        actions.get(at).copied()
     }
 
     pub(crate) fn deadlock(&self, time: f64) -> Option<Deadlock> {
