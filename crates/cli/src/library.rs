@@ -3,6 +3,7 @@
 //! of the installation.
 
 use crate::failure::Failure;
+use crate::folders;
 use clap::{Args, Subcommand};
 use farcall_idl::{Document, Library};
 use farcall_library::{Catalog, Source};
@@ -125,12 +126,7 @@ fn folders() -> Vec<PathBuf> {
 
 /// The folder of the user's own files.
 fn own_folder() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let data = match variable("XDG_DATA_HOME") {
-        Some(folder) => PathBuf::from(folder),
-        None => PathBuf::from(variable("HOME")?).join(".local/share"),
-    };
-    Some(data.join("farcall/libraries"))
+    Some(folders::data()?.join("libraries"))
 }
 
 fn list() -> Result<(), Failure> {

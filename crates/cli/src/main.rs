@@ -12,6 +12,7 @@ mod doctor;
 mod drain;
 mod failure;
 mod flow;
+mod folders;
 mod form;
 mod gang;
 mod gateway;

@@ -2,6 +2,7 @@
 //! `metaserver` does the work. A wrong option is refused before anything listens.
 
 use crate::failure::Failure;
+use crate::folders;
 use crate::log::Log;
 use crate::serve::{resolve, serve_metrics};
 use crate::{notify, web};
@@ -157,17 +158,10 @@ fn record(arguments: &Arguments, store: Option<&StoreAddress>) -> Option<Record>
 
 /// The default store: a file named after the address. With port 0 there is no such name.
 fn default_store(address: SocketAddr) -> Result<Option<StoreAddress>, Failure> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let folder = match (
-        variable("STATE_DIRECTORY"),
-        variable("XDG_STATE_HOME"),
-        variable("HOME"),
-    ) {
-        _ if address.port() == 0 => return Ok(None),
-        (Some(folder), ..) => PathBuf::from(folder),
-        (None, Some(folder), _) => PathBuf::from(folder).join("farcall"),
-        (None, None, Some(home)) => PathBuf::from(home).join(".local/state/farcall"),
-        (None, None, None) => return Ok(None),
+    let own = folders::variable("STATE_DIRECTORY").map(PathBuf::from);
+    let folder = own.or_else(folders::state).filter(|_| address.port() != 0);
+    let Some(folder) = folder else {
+        return Ok(None);
     };
     std::fs::create_dir_all(&folder).map_err(|error| {
         let folder = folder.display();

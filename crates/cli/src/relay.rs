@@ -3,6 +3,7 @@
 //! it starts if none runs. It reads nothing of what it carries.
 
 use crate::failure::Failure;
+use crate::folders;
 use crate::library;
 use clap::Args;
 use farcall_client::RELAY_READY;
@@ -55,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// The socket at which a server of this user listens, unless it is told otherwise.
 pub(crate) fn usual_socket() -> Option<PathBuf> {
     let is_root = rustix::process::geteuid().is_root();
-    let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+    let own = folders::variable("XDG_RUNTIME_DIR");
     let folder = own.map(PathBuf::from).or(is_root.then(|| "/run".into()))?;
     let is_writable = rustix::fs::access(&folder, rustix::fs::Access::WRITE_OK).is_ok();
     is_writable.then(|| folder.join("farcall.sock"))

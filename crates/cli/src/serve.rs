@@ -2,6 +2,7 @@
 //! file.
 
 use crate::failure::Failure;
+use crate::folders;
 use crate::log::Log;
 use crate::preprocessor::Preprocessor;
 use crate::{library, notify, relay, web};
@@ -409,8 +410,7 @@ fn running(config: &Config) -> Result<farcall_client::Server, Failure> {
 /// The default state folder. It has the name of the server's first address, so that a restarted
 /// server finds its own state. With port 0 there is no such name.
 fn default_state(config: &Config) -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(folder) = variable("STATE_DIRECTORY") {
+    if let Some(folder) = folders::variable("STATE_DIRECTORY") {
         return Some(folder.into());
     }
     let name = match config.listen.first() {
@@ -418,11 +418,7 @@ fn default_state(config: &Config) -> Option<PathBuf> {
         Some(address) => address.to_string().replace(['[', ']', ':'], "-"),
         None => config.unix.as_ref()?.to_string_lossy().replace('/', "-"),
     };
-    let folder = match variable("XDG_STATE_HOME") {
-        Some(folder) => PathBuf::from(folder),
-        None => PathBuf::from(variable("HOME")?).join(".local/state"),
-    };
-    Some(folder.join("farcall").join(name.trim_matches('-')))
+    Some(folders::state()?.join(name.trim_matches('-')))
 }
 
 pub(crate) fn resolve(text: &str) -> Result<SocketAddr, Failure> {

@@ -5,6 +5,7 @@
 mod slurm;
 
 use crate::failure::Failure;
+use crate::folders;
 use crate::web;
 use clap::Args;
 use farcall_client::{Address, SshAddress};
@@ -300,11 +301,8 @@ fn host() -> String {
 }
 
 fn state_folder() -> Result<PathBuf, Failure> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let folder = variable("XDG_STATE_HOME").map(PathBuf::from);
-    let home = || variable("HOME").map(|home| PathBuf::from(home).join(".local/state"));
-    let folder = folder.or_else(home).map(|folder| folder.join("farcall"));
-    folder.ok_or_else(|| Failure::usage("there is no home folder: add --slurm-folder DIR"))
+    folders::state()
+        .ok_or_else(|| Failure::usage("there is no home folder: add --slurm-folder DIR"))
 }
 
 fn tokens(arguments: &Arguments) -> impl Iterator<Item = String> {

@@ -311,17 +311,18 @@ impl Jobs {
 
     fn status(&mut self) -> Result<String, String> {
         let said = |error: farcall_client::Error| format!("the metaserver: {error}");
-        if self.metaserver.is_none() {
-            let options = Options {
-                timeout: Some(ANSWER),
-                ..Options::default()
-            };
-            let server = Server::connect(&self.settings.metaserver, options);
-            self.metaserver = Some(server.map_err(said)?);
-        }
-        self.metaserver
-            .as_ref()
-            .map_or(Ok(String::new()), |server| server.status().map_err(said))
+        let server = match &mut self.metaserver {
+            Some(server) => server,
+            none => {
+                let options = Options {
+                    timeout: Some(ANSWER),
+                    ..Options::default()
+                };
+                let server = Server::connect(&self.settings.metaserver, options);
+                none.insert(server.map_err(said)?)
+            }
+        };
+        server.status().map_err(said)
     }
 }
 
