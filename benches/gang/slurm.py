@@ -67,13 +67,20 @@ def told(*command):
     return ran.stdout if ran.returncode == 0 else ""
 
 
-def wait_for_nodes(count):
-    """Waits until all nodes take jobs."""
-    end = time.monotonic() + START
-    while told("sinfo", "-h", "-N", "-o", "%t").split() != ["idle"] * count:
+def wait_until(condition, what, seconds=START):
+    """Waits until something is true."""
+    end = time.monotonic() + seconds
+    while not condition():
         if time.monotonic() > end:
-            raise TimeoutError("slurm: no nodes in time: " + told("sinfo", "-h", "-N", "-l"))
-        time.sleep(0.1)
+            told_last = told("sinfo", "-h", "-N", "-l") + told("squeue", "-l")
+            raise TimeoutError(f"slurm: {what} did not come in time: {told_last}")
+        time.sleep(0.01)
+
+
+def submit(folder, options, line):
+    """Starts `sbatch` with a job that runs this line."""
+    words = ["sbatch", *options, "-o", folder / "out-%j", f"--wrap={line}"]
+    return subprocess.Popen(words, stdout=subprocess.DEVNULL, cwd=folder)
 
 
 def why_not():
@@ -107,7 +114,8 @@ def cluster(nodes, cpus, gang=False):
             for command in commands
         ]
         try:
-            wait_for_nodes(nodes)
+            idle = ["idle"] * nodes
+            wait_until(lambda: told("sinfo", "-h", "-N", "-o", "%t").split() == idle, "the nodes")
             yield folder
         finally:
             # If the nodes go before their jobs, the controller waits for these jobs.
@@ -127,11 +135,9 @@ def cluster(nodes, cpus, gang=False):
 
 def makespan(folder, command):
     """Seconds from the submission of two jobs until both have ended."""
-    script = folder / "job.sh"
-    script.write_text("#!/bin/sh\nexec srun -N 2 -n 2 " + " ".join(command) + "\n")
-    submit = ["sbatch", "--wait", "-N", "2", "-n", "2", "-o", folder / "out-%j", script]
+    line = "exec srun -N 2 -n 2 " + " ".join(command)
     start = time.monotonic()
-    jobs = [subprocess.Popen(submit, stdout=subprocess.DEVNULL, cwd=folder) for _ in range(2)]
+    jobs = [submit(folder, ["--wait", "-N", "2", "-n", "2"], line) for _ in range(2)]
     try:
         codes = [job.wait(JOBS) for job in jobs]
     finally:
@@ -148,37 +154,23 @@ def makespan(folder, command):
 def responses(folder, number, processors, command):
     """Seconds of jobs of one processor beside a batch job on all of them."""
     # Longer than all the short jobs.
-    batch = [*command[:-1], str(JOBS * 10**9)]
-    submit(folder, processors, f"exec srun -n {processors} {' '.join(batch)}")
-    wait_until(lambda: told("squeue", "-h", "-t", "RUNNING", "-o", "%i"), "the batch job")
+    batch = " ".join([*command[:-1], str(JOBS * 10**9)])
+    line = f"exec srun -n {processors} {batch}"
+    assert submit(folder, ["-N", "1", "-n", processors], line).wait(START) == 0
+    running = ["squeue", "-h", "-t", "RUNNING", "-o", "%i"]
+    wait_until(lambda: told(*running), "the batch job")
     seconds = []
     for turn in range(number):
         # Not in step with the slices.
         time.sleep(0.3 + 0.7 * turn % 1)
         # A step of srun does not begin in a job that is suspended when it asks.
         ended = folder / f"ended-{turn}"
+        line = f"{' '.join(command)} && touch {ended}"
         start = time.monotonic()
-        submit(folder, "1", f"{' '.join(command)} && touch {ended}")
-        wait_until(ended.exists, f"job {turn}")
+        assert submit(folder, ["-N", "1", "-n", "1"], line).wait(START) == 0
+        wait_until(ended.exists, f"job {turn}", 2 * START)
         seconds.append(time.monotonic() - start)
     return seconds
-
-
-def submit(folder, processors, line):
-    """Submits a job of one node."""
-    script = folder / "job.sh"
-    script.write_text(f"#!/bin/sh\n{line}\n")
-    words = ["sbatch", "-N", "1", "-n", processors, "-o", folder / "out-%j", script]
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, cwd=folder)
-
-
-def wait_until(condition, what):
-    """Waits until something is true."""
-    end = time.monotonic() + 2 * START
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError(f"slurm: {what} did not come: " + told("squeue", "-l"))
-        time.sleep(0.01)
 
 
 def main():
