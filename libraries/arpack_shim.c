@@ -140,36 +140,24 @@ static void end(struct search *s)
     free(s->select);
 }
 
-static void multiply_real(const struct search *s, const struct matrix *a, double *x, double *y)
-{
-    if (a->of_real) {
-        a->of_real(x, y);
-        return;
+#define MULTIPLY(name, number, member)                                                            \
+    static void name(const struct search *s, const struct matrix *a, number *x, number *y)        \
+    {                                                                                             \
+        if (a->member) {                                                                          \
+            a->member(x, y);                                                                      \
+            return;                                                                               \
+        }                                                                                         \
+        const number *values = a->values;                                                         \
+        for (int i = 0; i < s->n; i++) {                                                          \
+            number sum = 0;                                                                       \
+            for (int j = a->starts[i]; j < a->starts[i + 1]; j++)                                 \
+                sum += values[j] * x[a->columns[j]];                                              \
+            y[i] = sum;                                                                           \
+        }                                                                                         \
     }
-    const double *values = a->values;
-    for (int i = 0; i < s->n; i++) {
-        double sum = 0;
-        for (int j = a->starts[i]; j < a->starts[i + 1]; j++)
-            sum += values[j] * x[a->columns[j]];
-        y[i] = sum;
-    }
-}
 
-static void multiply_complex(const struct search *s, const struct matrix *a, dcomplex *x,
-                             dcomplex *y)
-{
-    if (a->of_complex) {
-        a->of_complex(x, y);
-        return;
-    }
-    const dcomplex *values = a->values;
-    for (int i = 0; i < s->n; i++) {
-        dcomplex sum = 0;
-        for (int j = a->starts[i]; j < a->starts[i + 1]; j++)
-            sum += values[j] * x[a->columns[j]];
-        y[i] = sum;
-    }
-}
+MULTIPLY(multiply_real, double, of_real)
+MULTIPLY(multiply_complex, dcomplex, of_complex)
 
 /* Iterates until ARPACK has the basis. */
 static void iterate(struct search *s, enum kind kind, const struct matrix *a)
