@@ -3,15 +3,14 @@
 //! fairness in the same form.
 
 pub(crate) mod clients;
-pub(crate) mod machine;
 pub(crate) mod problem;
 pub(crate) mod server;
 
 use crate::failure::Failure;
+use crate::machine::{self, Machine};
 use crate::table::{Better, Row, bars, median, report};
 use clap::{Args, ValueEnum};
 use clients::{ClientSite, Pace, Run};
-use machine::Machine;
 use problem::Problem;
 use serde_json::{Value, json};
 use server::LoadServer;

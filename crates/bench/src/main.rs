@@ -9,6 +9,7 @@ mod flow;
 mod gang;
 mod grid;
 mod load;
+mod machine;
 mod offload;
 mod papers;
 mod program;

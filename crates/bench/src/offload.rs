@@ -6,7 +6,7 @@ mod line;
 mod programs;
 
 use crate::failure::Failure;
-use crate::load::machine::Machine;
+use crate::machine::Machine;
 use crate::table::{Better, Row, report_beside};
 use clap::Args;
 use farcall_lab::Daemon;

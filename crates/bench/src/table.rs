@@ -3,7 +3,7 @@
 //! misses every bar.
 
 use crate::failure::Failure;
-use crate::load::machine::Use;
+use crate::machine::Use;
 use serde_json::{Value, json};
 
 /// Whether lower or higher figures are better.

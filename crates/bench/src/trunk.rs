@@ -12,7 +12,7 @@ mod single;
 
 use super::table::{Better, Row, report_beside};
 use crate::failure::Failure;
-use crate::load::machine::Machine;
+use crate::machine::Machine;
 use clap::Args;
 use farcall_lab::LabError;
 use std::path::PathBuf;

@@ -4,8 +4,8 @@
 //! Every process is a [`Daemon`]: it listens at a free port, prints the address on its first line,
 //! and ends with the test. [`ServerProcess`] serves interfaces in a folder of its own. [`cluster`]
 //! has a metaserver and servers, [`gang`] the daemons of gang jobs, [`trunk`] trunks between
-//! network namespaces, [`program`] the programs of this tree. Tests wait with [`wait_until`], which has a time limit. A failure here panics, as in
-//! a test.
+//! network namespaces, [`program`] the programs of this tree. Tests wait with [`wait_until`], which
+//! has a time limit. A failure here panics, as in a test.
 
 pub mod cluster;
 pub mod gang;

@@ -87,8 +87,9 @@ impl Driver {
         }
     }
 
-    /// The action at this place. If there is none yet, everything that happens at this time has been
-    /// reported, and the driver decides what starts. The caller carries out all actions in turn.
+    /// The action at this place. If there is none yet, everything that happens at this time has
+    /// been reported, and the driver decides what starts. The caller carries out all actions in
+    /// turn.
     #[inline]
     pub(crate) fn next_action(
         &mut self,
