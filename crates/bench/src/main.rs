@@ -17,6 +17,7 @@ mod raw;
 mod reach;
 mod reservation;
 mod signals;
+mod stack;
 mod table;
 mod transaction;
 mod trunk;
@@ -55,6 +56,7 @@ enum Command {
     Transaction(transaction::Arguments),
     Reservation(reservation::Arguments),
     Twin(twin::Arguments),
+    Stack(stack::Arguments),
     Reach(reach::Arguments),
     Offload(offload::Arguments),
     #[command(hide = true)]
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::Transaction(arguments) => transaction::run(&arguments),
         Command::Reservation(arguments) => reservation::run(&arguments),
         Command::Twin(arguments) => twin::run(&arguments),
+        Command::Stack(arguments) => stack::run(&arguments),
         Command::Reach(arguments) => reach::run(&arguments),
         Command::Offload(arguments) => offload::run(&arguments),
         Command::Element(arguments) => gang::element::run(&arguments),

@@ -7,7 +7,9 @@ mod scenario;
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
-use farcall_gridsim::{Figures, Outcome, Rates, Scenario, Spread, simulate, simulate_load};
+use farcall_gridsim::{
+    Figures, Function, Outcome, Rates, Scenario, Spread, simulate, simulate_load,
+};
 use farcall_schedule::placement::Policy;
 use farcall_schedule::queue::Policy as QueuePolicy;
 use scenario::{Case, Description, Named};
@@ -241,9 +243,18 @@ fn to_json(named: &Named, policies: Policies, outcome: &Outcome) -> Value {
             "server": one.server,
             "predicted_s": one.predicted_s,
             "seconds": one.seconds,
+            "computing_s": one.computed_s - one.started_s,
+            "function": Function::ALL.get(arrival.function).map(|function| function.name()),
+            "up_bytes": arrival.up_bytes,
+            "down_bytes": arrival.down_bytes,
+            "pes": arrival.most,
         })
     });
+    let machines = named.scenario.machines.iter();
+    let until = machines.map(|machine| machine.present.end);
+    let until = until.map(|end| end.is_finite().then_some(end));
     json!({
+        "until_s": until.collect::<Vec<Option<f64>>>(),
         "policy": policies.placement.name(),
         "queue": policies.queue.map(QueuePolicy::name),
         "makespan_s": outcome.makespan_s(),

@@ -1,7 +1,9 @@
 //! `farcall up`: starts a metaserver on this machine, and several servers here, on hosts that ssh
-//! reaches or as jobs of Slurm, and ends all of them together. If one of the processes ends, the
-//! others are ended too. The servers end before the metaserver, so that they can leave it.
+//! reaches or as jobs of Slurm, and ends all of them together; or a lab of all parts. If one of the
+//! processes ends, the others are ended too. The servers end before the metaserver, so that they
+//! can leave it.
 
+mod lab;
 mod slurm;
 
 use crate::failure::Failure;
@@ -23,8 +25,8 @@ use std::time::{Duration, Instant};
 /// How long the children have to end before the command kills them.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Run a small cluster: a metaserver and several servers, here, on hosts that ssh reaches or in
-/// Slurm
+/// Run a small cluster: a metaserver and several servers, here, on hosts that ssh reaches, in Slurm
+/// or in a lab
 ///
 /// The command prints `listening on ADDRESS` for the metaserver, then for each server, and then the
 /// address of a page that shows them in a browser. That address contains a key: keep it to
@@ -37,22 +39,29 @@ const PATIENCE: Duration = Duration::from_secs(4);
   farcall up --ssh node1,ann@node2:2222 lapack    # Farcall must be installed there
   farcall up --slurm --min 0 --max 20 --slurm-option=--time=04:00:00 \\
       --listen 10.0.0.1:3718 --tokens tokens --server-user ann lapack
+  sudo farcall up --lab          # two sites with trunks and gangs, all on this machine
 Then, in another shell:
   FARCALL_METASERVER=localhost farcall call ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1")]
 pub(crate) struct Arguments {
     /// Number of servers on this machine [default with --slurm and --min 0: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64),
-          required_unless_present_any = ["ssh", "slurm"])]
+          required_unless_present_any = ["ssh", "slurm", "lab"])]
     local: Option<u16>,
     /// Hosts that run one server each, as `[user@]host[:port]`. They are reached by ssh, also by
     /// the clients, and need no open port
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     ssh: Vec<String>,
+    /// Two sites of four nodes, a metaserver and a client behind a long line, in network namespaces
+    /// of this machine: each node has two links under a trunk and a gang daemon, and the first one
+    /// of each site a server, whose parallel functions run as gang jobs. Needs root
+    #[arg(long, conflicts_with_all = ["local", "ssh", "slurm", "pickled", "listen", "policy", "pes",
+          "threads", "tokens"])]
+    lab: bool,
     #[command(flatten)]
     pool: PoolArguments,
     /// Interface files that each server serves, or the names of those that come with Farcall. With
-    /// --ssh, a path is one on that host
-    #[arg(required_unless_present = "pickled", value_name = "IDL")]
+    /// --ssh, a path is one on that host [default with --lab: lapack scalapack]
+    #[arg(required_unless_present_any = ["pickled", "lab"], value_name = "IDL")]
     files: Vec<String>,
     /// Address of the metaserver; port 0 picks a free port [default: 127.0.0.1:3718]
     #[arg(long, value_name = "ADDR")]
@@ -82,14 +91,17 @@ pub(crate) struct Arguments {
     /// User whose servers may join, by the name of a token
     #[arg(long, value_name = "NAME", requires = "tokens")]
     server_user: Option<String>,
-    /// What each process logs on standard error: error, warn, info, debug or trace
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        default_value = "warn",
-        env = "FARCALL_LOG"
-    )]
-    log: String,
+    /// What each process logs on standard error: error, warn, info, debug or trace [default: warn;
+    /// with --lab, error]
+    #[arg(long, value_name = "LEVEL", env = "FARCALL_LOG")]
+    log: Option<String>,
+}
+
+impl Arguments {
+    fn log(&self) -> &str {
+        let default = if self.lab { "error" } else { "warn" };
+        self.log.as_deref().unwrap_or(default)
+    }
 }
 
 /// The servers that Slurm runs.
@@ -183,12 +195,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
         signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
     }
+    if arguments.lab {
+        return lab::run(arguments, &signals);
+    }
     let mut cluster = Cluster {
         children: Vec::new(),
         key: key()?,
         has_tokens: arguments.tokens.is_some(),
     };
-    let mut meta = vec!["meta".to_string(), "--log".into(), arguments.log.clone()];
+    let mut meta = vec!["meta".to_string(), "--log".into(), arguments.log().into()];
     let options = [
         ("--listen", &arguments.listen),
         ("--policy", &arguments.policy),
@@ -323,7 +338,7 @@ fn server(arguments: &Arguments, listens: &[&str]) -> Vec<String> {
     let mut words = vec!["serve".to_string()];
     words.extend(arguments.files.iter().cloned());
     words.extend(listens.iter().map(|word| word.to_string()));
-    words.extend(["--log".to_string(), arguments.log.clone()]);
+    words.extend(["--log".to_string(), arguments.log().to_string()]);
     words.extend(arguments.allow_code.then(|| "--allow-code".to_string()));
     words.extend(arguments.pickled.then(|| "--pickled".to_string()));
     words.extend(tokens(arguments));
@@ -453,19 +468,7 @@ impl Cluster {
 
     /// Waits for a signal; the end of a child is an error.
     fn wait(&mut self, signals: &UnixStream) -> Result<(), Failure> {
-        const TICK: Timespec = Timespec {
-            tv_sec: 0,
-            tv_nsec: 200_000_000,
-        };
-        loop {
-            let mut waits = [PollFd::new(signals, PollFlags::IN)];
-            match poll(&mut waits, Some(&TICK)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(Failure::failed(error)),
-            }
-            if !waits[0].revents().is_empty() {
-                return Ok(());
-            }
+        while !signalled(signals)? {
             for Process { child, what, .. } in &mut self.children {
                 if let Some(status) = child.try_wait()? {
                     let text = format!("{what} has ended ({status}); the cluster ends with it");
@@ -473,6 +476,20 @@ impl Cluster {
                 }
             }
         }
+        Ok(())
+    }
+}
+
+/// Waits for a moment. Returns true if a signal came.
+fn signalled(signals: &UnixStream) -> Result<bool, Failure> {
+    const TICK: Timespec = Timespec {
+        tv_sec: 0,
+        tv_nsec: 200_000_000,
+    };
+    let mut waits = [PollFd::new(signals, PollFlags::IN)];
+    match poll(&mut waits, Some(&TICK)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(!waits[0].revents().is_empty()),
+        Err(error) => Err(Failure::failed(error)),
     }
 }
 

@@ -65,6 +65,15 @@ const YIELDING: [(&str, &str); 2] = [
     ("I_MPI_THREAD_YIELD", "3"),
 ];
 
+/// Settings that name the network interface of processes of MPI: those of UCX (MPICH), of libfabric
+/// (Intel MPI) and of Open MPI.
+const INTERFACE: [&str; 4] = [
+    "UCX_NET_DEVICES",
+    "FI_TCP_IFACE",
+    "OMPI_MCA_btl_tcp_if_include",
+    "OMPI_MCA_oob_tcp_if_include",
+];
+
 impl LocalJob {
     pub(crate) fn new(
         spec: JobSpec,
@@ -109,7 +118,7 @@ impl LocalJob {
     ///
     /// # Errors
     /// Returns the cause in words if a descriptor cannot be copied.
-    pub(crate) fn births(&self) -> Result<Order, String> {
+    pub(crate) fn births(&self, interface: Option<&str>) -> Result<Order, String> {
         let gate = self.gate.clone().ok_or("no gate")?;
         let of = |rank: u16| self.placement.processors.get(usize::from(rank)).copied();
         let all: BTreeSet<u16> = self.ranks.iter().filter_map(|rank| of(*rank)).collect();
@@ -135,6 +144,7 @@ impl LocalJob {
                 variables.push((farcall_channel::VARIABLE, place));
             }
             variables.extend(self.yielding());
+            variables.extend(self.interface(interface));
             let variables = variables.into_iter();
             Birth {
                 rank: *rank,
@@ -171,6 +181,18 @@ impl LocalJob {
         wanted
             .map(|(name, value)| (*name, value.to_string()))
             .collect()
+    }
+
+    /// The settings for processes of MPI on several nodes that use this network interface, unless
+    /// the user has chosen one.
+    fn interface(&self, name: Option<&str>) -> Vec<(&'static str, String)> {
+        let has_others = self.ranks.len() < usize::from(self.spec.processes);
+        let name = name.filter(|_| has_others && self.spec.mpi != Some(false));
+        let all = name.into_iter().flat_map(|name| {
+            let unset = INTERFACE.iter().filter(|variable| !self.is_set(variable));
+            unset.map(move |variable| (*variable, name.to_string()))
+        });
+        all.collect()
     }
 
     /// The PMIx server to start before the processes of `order`. `program` is this program, with

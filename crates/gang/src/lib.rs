@@ -73,6 +73,9 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// A trace file that gets a line for each gang switch.
     pub trace: Option<PathBuf>,
+    /// The network interface that processes of MPI use between nodes, such as that of a trunk;
+    /// `None` for their own choice.
+    pub mpi_interface: Option<String>,
     /// The arguments with which this program calls [`pmix::serve`]; `None` if it does not.
     pub pmix: Option<Vec<String>>,
 }

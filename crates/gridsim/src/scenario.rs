@@ -122,6 +122,15 @@ pub enum Function {
 impl Function {
     /// All functions.
     pub const ALL: [Function; 3] = [Function::Linpack, Function::Ep, Function::Product];
+
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Function::Linpack => "linpack",
+            Function::Ep => "ep",
+            Function::Product => "product",
+        }
+    }
 }
 
 /// A call of a client.

@@ -14,6 +14,7 @@ mod flow;
 mod line;
 mod quota;
 mod sites;
+pub mod stack;
 mod topology;
 mod trunk;
 
@@ -21,6 +22,7 @@ pub use daemon::{Daemon, output_of};
 pub use flow::{Flow, FlowKind};
 pub use quota::Quota;
 pub use sites::{LineShape, Sites};
+pub use stack::{Stack, StackShape};
 pub use topology::{TOPOLOGIES, Topology, jain};
 pub use trunk::TrunkProcess;
 
@@ -32,6 +34,7 @@ use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// Why a lab cannot be built, or something in it failed.
 #[derive(Debug, thiserror::Error)]
@@ -302,6 +305,18 @@ impl Lab {
         run("ip", &[&["-n", space], arguments].concat())
     }
 
+    /// Lets a host forward packets.
+    fn forward(&self, host: usize) -> Result<(), LabError> {
+        let on = ["-q", "-w", "net.ipv4.ip_forward=1"];
+        self.output(host, "sysctl", &on).map(drop)
+    }
+
+    /// Adds a route on a host.
+    fn via(&self, host: usize, to: &str, by: Ipv4Addr) -> Result<(), LabError> {
+        let by = by.to_string();
+        self.ip(&self.host(host), &["route", "add", to, "via", &by])
+    }
+
     fn switches(&self) -> String {
         format!("{}-sw", self.prefix)
     }
@@ -520,6 +535,22 @@ fn remove(is_one: impl Fn(&str) -> bool) -> Result<(), LabError> {
             // Another lab may sweep at the same time.
             let _ = run("ip", &["netns", "del", name]);
         }
+    }
+    Ok(())
+}
+
+/// Waits until something is true, but not longer than this.
+fn until(
+    what: &'static str,
+    patience: Duration,
+    mut is_true: impl FnMut() -> Result<bool, LabError>,
+) -> Result<(), LabError> {
+    let end = Instant::now() + patience;
+    while !is_true()? {
+        if Instant::now() > end {
+            return Err(LabError::Late(what));
+        }
+        thread::sleep(Duration::from_millis(20));
     }
     Ok(())
 }

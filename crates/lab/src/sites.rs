@@ -37,6 +37,21 @@ impl LineShape {
     fn queue(&self, payload: f64) -> u64 {
         (payload * WIRE * self.round_trip.as_secs_f64()).max(QUEUE) as u64
     }
+
+    /// Shapes a line between two hosts, the server's side first. Its end there has this name.
+    pub(crate) fn shape_ends(
+        &self,
+        lab: &Lab,
+        hosts: [usize; 2],
+        near: &str,
+    ) -> Result<(), LabError> {
+        let ends = [(hosts[0], near, self.down), (hosts[1], SITE_END, self.up)];
+        for (host, device, payload) in ends {
+            let (rate, queue) = (LineShape::wire(payload), self.queue(payload));
+            lab.shape_device(&lab.host(host), device, rate, queue)?;
+        }
+        Ok(())
+    }
 }
 
 /// A host for the server and one for each site, in network namespaces. Needs root, `ip`, `tc` and
@@ -86,7 +101,7 @@ impl Sites {
         }
         if let (Some(router), Some(shape)) = (router, shared) {
             sites.connect([SERVER, router], SITE_END.into(), SHARED, shape)?;
-            sites.shape_ends([SERVER, router], SITE_END, shape)?;
+            shape.shape_ends(&sites.lab, [SERVER, router], SITE_END)?;
             sites.route(router, shapes.len())?;
         }
         Ok(sites)
@@ -113,29 +128,22 @@ impl Sites {
     /// # Errors
     /// The system refuses it.
     pub fn join(&self) -> Result<(), LabError> {
-        self.forward(SERVER)?;
+        self.lab.forward(SERVER)?;
         (1..self.lab.hosts()).try_for_each(|host| {
             let by = Sites::address(host - 1);
-            self.via(host, "10.79.0.0/16", by)
+            self.lab.via(host, "10.79.0.0/16", by)
         })
-    }
-
-    fn forward(&self, host: usize) -> Result<(), LabError> {
-        let on = ["-q", "-w", "net.ipv4.ip_forward=1"];
-        self.lab.output(host, "sysctl", &on).map(drop)
-    }
-
-    /// Adds a route on a host.
-    fn via(&self, host: usize, to: &str, by: Ipv4Addr) -> Result<(), LabError> {
-        let (space, by) = (self.lab.host(host), by.to_string());
-        self.lab.ip(&space, &["route", "add", to, "via", &by])
     }
 
     /// Lets the router forward packets between the sites and the server.
     fn route(&self, router: usize, sites: usize) -> Result<(), LabError> {
-        self.forward(router)?;
-        self.via(SERVER, "10.79.0.0/16", Sites::site_address(SHARED))?;
-        (0..sites).try_for_each(|site| self.via(site + 1, "10.79.255.0/24", Sites::address(site)))
+        self.lab.forward(router)?;
+        self.lab
+            .via(SERVER, "10.79.0.0/16", Sites::site_address(SHARED))?;
+        (0..sites).try_for_each(|site| {
+            self.lab
+                .via(site + 1, "10.79.255.0/24", Sites::address(site))
+        })
     }
 
     /// Changes the rates of a site's line; its delay stays the same.
@@ -148,18 +156,7 @@ impl Sites {
         } else {
             SERVER
         };
-        self.shape_ends([near, site + 1], &server_end(site), shape)
-    }
-
-    /// Shapes a line between two hosts, the server's side first. Its end there has this name.
-    fn shape_ends(&self, hosts: [usize; 2], near: &str, shape: LineShape) -> Result<(), LabError> {
-        let ends = [(hosts[0], near, shape.down), (hosts[1], SITE_END, shape.up)];
-        for (host, device, payload) in ends {
-            let (rate, queue) = (LineShape::wire(payload), shape.queue(payload));
-            let space = self.lab.host(host);
-            self.lab.shape_device(&space, device, rate, queue)?;
-        }
-        Ok(())
+        shape.shape_ends(&self.lab, [near, site + 1], &server_end(site))
     }
 
     /// The hosts: 0 is the server's, then one for each site.
@@ -188,14 +185,15 @@ impl Sites {
     }
 }
 
-const SITE_END: &str = "line";
+/// The name of a line's far end.
+pub(crate) const SITE_END: &str = "line";
 
 fn server_end(site: usize) -> String {
     format!("site{site}")
 }
 
 /// Creates one end of a line and brings it up.
-fn end(
+pub(crate) fn end(
     lab: &Lab,
     host: usize,
     name: String,

@@ -1,11 +1,10 @@
 //! Starts and stops a trunk on a host of the lab. The lab makes the hosts and their links. A trunk
 //! ends when its value is dropped, and one that does not end in time is killed.
 
-use crate::Daemon;
-use crate::{Lab, LabError};
+use crate::{Daemon, Lab, LabError, link_name, until};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A `farcall trunk up` on a host. It is ended when this is dropped.
 #[derive(Debug)]
@@ -28,14 +27,29 @@ impl TrunkProcess {
         farcall: &Path,
         options: &[&str],
     ) -> Result<TrunkProcess, LabError> {
+        let told = lab.shape().filter(|shape| shape.told);
+        let rate = told.map(|shape| shape.rate);
+        let links = lab.switches_of(host).iter().map(|switch| (*switch, rate));
+        TrunkProcess::start_on(lab, host, farcall, links, options)
+    }
+
+    /// Starts the trunk on the links to some switches. It is told the rates in bits per second that
+    /// are stated.
+    ///
+    /// # Errors
+    /// As for [`TrunkProcess::start`].
+    pub fn start_on(
+        lab: &Lab,
+        host: usize,
+        farcall: &Path,
+        links: impl Iterator<Item = (usize, Option<u64>)>,
+        options: &[&str],
+    ) -> Result<TrunkProcess, LabError> {
         let mut command = lab.command(host, &farcall.to_string_lossy());
         command.args(["trunk", "up", "--log", "warn"]);
-        for (name, _) in lab.link_names(host).iter().zip(0..) {
-            let rate = lab
-                .shape()
-                .filter(|shape| shape.told)
-                .map(|shape| format!("={}", shape.rate))
-                .unwrap_or_default();
+        for (switch, rate) in links {
+            let rate = rate.map(|rate| format!("={rate}")).unwrap_or_default();
+            let name = link_name(switch);
             command.arg("--link").arg(format!("{name}{rate}"));
         }
         command
@@ -49,6 +63,11 @@ impl TrunkProcess {
             std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         }
         Ok(TrunkProcess { daemon })
+    }
+
+    /// Its process.
+    pub(crate) fn daemon(&mut self) -> &mut Daemon {
+        &mut self.daemon
     }
 
     /// Its process id.
@@ -84,15 +103,6 @@ impl Lab {
         let trunks = (0..self.hosts())
             .map(|host| TrunkProcess::start(self, host, farcall, options))
             .collect::<Result<Vec<_>, _>>()?;
-        let end = Instant::now() + START;
-        let up = |host: usize| {
-            let status = self.output(
-                host,
-                &farcall.to_string_lossy(),
-                &["trunk", "status", "--json"],
-            );
-            status.map(|status| status.matches("\"state\":\"up\"").count())
-        };
         for host in 0..self.hosts() {
             let shared = |other: usize| {
                 let links = self.switches_of(host).iter();
@@ -104,13 +114,22 @@ impl Lab {
                 .filter(|other| *other != host)
                 .map(shared)
                 .sum();
-            while up(host)? < expected {
-                if Instant::now() > end {
-                    return Err(LabError::Late("the links of the trunk"));
-                }
-                std::thread::sleep(Duration::from_millis(20));
-            }
+            self.wait_for_links(host, farcall, expected)?;
         }
         Ok(trunks)
+    }
+
+    /// Waits until the trunk on a host has this many links to its peers.
+    pub(crate) fn wait_for_links(
+        &self,
+        host: usize,
+        farcall: &Path,
+        expected: usize,
+    ) -> Result<(), LabError> {
+        let (farcall, words) = (farcall.to_string_lossy(), ["trunk", "status", "--json"]);
+        until("the links of the trunk", START, || {
+            let status = self.output(host, &farcall, &words)?;
+            Ok(status.matches("\"state\":\"up\"").count() >= expected)
+        })
     }
 }

@@ -6,6 +6,11 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
+/// The status of `farcall gang run` if the gang has ended the job.
+const GANG_FAILED: i32 = 125;
+/// The beginning of what `farcall gang run` says about a job.
+const OF_GANG: &str = "farcall: gang job";
+
 /// How a worker ended.
 #[derive(Debug)]
 pub struct Death {
@@ -25,13 +30,20 @@ impl Death {
         status.signal().or(nonzero(self.signal))
     }
 
-    /// Whether something else than the function and the server has ended it, such as an operator or
-    /// a system without memory.
+    /// Whether something else than the function and the server has ended it, such as an operator, a
+    /// system without memory or the loss of a node.
     pub fn is_foreign(&self) -> bool {
         let status = self.status.as_ref().ok();
         let signal = status.and_then(ExitStatus::signal);
-        let is_kill = matches!(signal, Some(libc::SIGKILL | libc::SIGTERM));
+        let is_kill = matches!(signal, Some(libc::SIGKILL | libc::SIGTERM)) || self.lost_a_node();
         is_kill && self.ended_for.is_none() && self.signal == 0 && !self.out_of_memory
+    }
+
+    /// Whether its gang job has lost a node. `farcall gang run` then has this status and line.
+    fn lost_a_node(&self) -> bool {
+        let status = self.status.as_ref().ok().and_then(ExitStatus::code);
+        let last = self.printed.lines().next_back().unwrap_or_default();
+        status == Some(GANG_FAILED) && last.starts_with(OF_GANG) && last.ends_with(" is gone")
     }
 
     /// The kind of failure of the running call.
@@ -79,13 +91,14 @@ fn telling_line(printed: &str) -> Option<&str> {
     /// Words of a line that states an error.
     const MARKS: [&str; 4] = ["error:", "what():", "assertion", "exception:"];
     /// Beginnings of lines that only surround one.
-    const AROUND: [&str; 8] = [
+    const AROUND: [&str; 9] = [
         "#",
         "note:",
         "aborted",
         "backtrace",
         "default gsl error handler",
         "error termination",
+        OF_GANG,
         "program received signal",
         "stack backtrace",
     ];
@@ -144,6 +157,20 @@ mod tests {
     use std::process::ExitStatus;
 
     #[test]
+    fn a_lost_node_is_no_fault_of_the_function() {
+        let death = |printed: &str| Death {
+            status: Ok(ExitStatus::from_raw(125 << 8)),
+            signal: 0,
+            out_of_memory: false,
+            printed: printed.to_owned(),
+            ended_for: None,
+        };
+        assert!(death("x\nfarcall: gang job 6: rank 2: node b2 is gone\n").is_foreign());
+        assert!(!death("farcall: gang job 6: rank 2 called exit(125)\n").is_foreign());
+        assert!(!death("the file is gone\n").is_foreign());
+    }
+
+    #[test]
     fn a_worker_that_is_told_to_end_from_outside_tells_of_a_server_that_stops() {
         let death = |status, signal| Death {
             status: Ok(ExitStatus::from_raw(status)),
@@ -191,6 +218,10 @@ mod tests {
             (
                 "f: f.c:3: f: Assertion `n > 0' failed.\nAborted (core dumped)\n",
                 Some("f: f.c:3: f: Assertion `n > 0' failed."),
+            ),
+            (
+                "MPI_Init: no route\nfarcall: gang job 2: rank 3 has called MPI_Abort with 5\n",
+                Some("MPI_Init: no route"),
             ),
             ("Aborted\n", Some("Aborted")),
         ] {

@@ -68,6 +68,10 @@ pub(crate) struct Arguments {
     /// the user of the daemon, unless that is root]
     #[arg(long, value_name = "USER", value_parser = super::user)]
     tcp_user: Option<(u32, u32)>,
+    /// Network interface that MPI programs use between nodes, such as `fc0` of a trunk [default:
+    /// MPI chooses]
+    #[arg(long, value_name = "NAME")]
+    mpi_interface: Option<String>,
     /// Serve metrics for Prometheus at http://ADDR/metrics, and the health at /healthz and /readyz
     #[arg(long, value_name = "ADDR")]
     metrics: Option<String>,
@@ -123,6 +127,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         tcp_user: arguments.tcp_user,
         metrics: metrics.map(|text| resolve("--metrics", text)).transpose()?,
         trace: arguments.trace,
+        mpi_interface: arguments.mpi_interface,
         pmix: Some(["gang", "pmix"].map(str::to_string).into()),
     };
     let daemon = Daemon::bind(config).map_err(Failure::failed)?;

@@ -53,6 +53,9 @@ struct Server {
     /// The order in which calls start.
     #[serde(default)]
     policy: Option<String>,
+    /// When the server drains: it completes its calls and takes no more of `calls`.
+    #[serde(default, deserialize_with = "some_number")]
+    until: Option<f64>,
     /// Processors that other programs keep busy, beside `clients`.
     #[serde(default)]
     background: f64,
@@ -271,12 +274,12 @@ impl Description {
 
 /// The function with this name, and its largest problem size.
 fn function(name: &str) -> Result<(Function, u32), String> {
-    match name {
-        "linpack" => Ok((Function::Linpack, 1_000_000)),
-        "ep" => Ok((Function::Ep, 50)),
-        "product" => Ok((Function::Product, 1_000_000)),
-        other => Err(format!(
-            "function = \"{other}\" must be linpack, ep or product; in [[clients]], a function \
+    let found = Function::ALL.into_iter().find(|one| one.name() == name);
+    match found {
+        Some(Function::Ep) => Ok((Function::Ep, 50)),
+        Some(other) => Ok((other, 1_000_000)),
+        None => Err(format!(
+            "function = \"{name}\" must be linpack, ep or product; in [[clients]], a function \
              with seconds and bytes can have any name"
         )),
     }
@@ -478,10 +481,15 @@ impl Server {
         if self.pes == 0 || !(self.speed.is_finite() && self.speed > 0.0) {
             return Err(format!("{name}: pes and speed must be greater than 0"));
         }
+        let until = self.until.unwrap_or(f64::INFINITY);
+        if until.is_nan() || until <= 0.0 {
+            return Err(format!("{name}: until must be greater than 0 seconds"));
+        }
         let port = port(name, self.up, self.down, self.latency)?;
         let speeds = [self.speed; Function::ALL.len()];
         Ok(Machine {
             policy,
+            present: 0.0..until,
             ..Machine::new(self.pes, speeds, port)
         })
     }

@@ -225,16 +225,25 @@ impl Elements {
         self.workers.end(cx, worker, FailureKind::Internal, &text);
     }
 
-    /// Fails the calls that wait for a library that a worker could not bind. The next worker could
-    /// not bind it either.
-    pub(crate) fn fail_waiting(&mut self, cx: &mut Context, library: usize, cause: &str) {
-        let of_library = |call: &CallKey| {
-            let function = cx.functions.get(cx.calls[*call].function);
-            function.is_ok_and(|function| function.entry.file == library)
+    /// Fails the calls that wait for a worker like one that could not start. The next one could not
+    /// start either. A library that one process cannot bind cannot be bound by several.
+    pub(crate) fn fail_waiting(
+        &mut self,
+        cx: &mut Context,
+        library: usize,
+        processes: u32,
+        cause: &str,
+    ) {
+        let is_alike = |call: &CallKey| {
+            let call = &cx.calls[*call];
+            cx.functions.get(call.function).is_ok_and(|function| {
+                let need = need(call, function);
+                need.library == library && (processes == 1 || need.processes == processes)
+            })
         };
         let queued = self.queue.waiting().map(CallKey::of_number);
         let admitted = self.admitted.iter().copied();
-        let waiting: Vec<CallKey> = queued.chain(admitted).filter(of_library).collect();
+        let waiting: Vec<CallKey> = queued.chain(admitted).filter(is_alike).collect();
         self.admitted.retain(|call| !waiting.contains(call));
         // The end of one call lets others start, so all of these leave the queue first.
         for call in &waiting {

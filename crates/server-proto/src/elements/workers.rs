@@ -72,8 +72,12 @@ impl Elements {
                 if death.is_foreign && self.workers.start_again(cx, &killed) {
                     return Loss::Worker;
                 }
-                self.fail_waiting(cx, library, cause);
-                return Loss::Library(library);
+                self.fail_waiting(cx, library, killed.processes, cause);
+                return match killed.processes {
+                    1 => Loss::Library(library),
+                    // One process may well bind it.
+                    _ => Loss::Worker,
+                };
             }
             State::Starting | State::Idle => {}
         }
