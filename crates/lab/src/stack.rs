@@ -33,7 +33,7 @@ const CLIENT: usize = META + 2;
 const HOSTS: usize = META + 3;
 /// The switch of the backbone; each site has two before it.
 const MIDDLE: usize = SITES * LINKS.len();
-/// Bytes of the queue of a switch's port.
+/// Bytes of the queues of the backbone.
 const QUEUE: u64 = 1 << 20;
 /// The number of the client's line among the addresses of lines.
 const LONG: usize = 0;
@@ -117,11 +117,10 @@ impl Stack {
     fn shape_links(&self) -> Result<(), LabError> {
         for host in 0..HOSTS {
             for switch in self.lab.switches_of(host) {
-                let rate = match *switch {
-                    MIDDLE => BACKBONE,
-                    other => LINKS[other % LINKS.len()],
-                };
-                self.lab.shape_line(host, *switch, [rate; 2], QUEUE)?;
+                match *switch {
+                    MIDDLE => self.lab.shape_line(host, MIDDLE, [BACKBONE; 2], QUEUE)?,
+                    own => self.lab.shape_link(host, own, [LINKS[own % LINKS.len()]; 2])?,
+                }
             }
         }
         Ok(())

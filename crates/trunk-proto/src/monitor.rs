@@ -12,6 +12,13 @@ pub(crate) const SLOW: Nanos = SECOND;
 /// Consecutive heartbeats that are required before a link is used again.
 const CLEAN: u32 = 3;
 
+/// By how much the least delay of a heartbeat grows with each heartbeat.
+const DRIFT: i64 = 1000;
+/// With each heartbeat, so much of what is known of late ones is forgotten: half of it in 7 s.
+const FORGET: Nanos = 1024;
+/// On links that are often late, the longest silence that counts as a failure.
+const MOST: Nanos = 120 * MILLISECOND;
+
 /// State of a link to a peer, as this end hears it.
 ///
 /// ```text
@@ -46,6 +53,12 @@ pub(crate) struct Monitor {
     pub(crate) stamp_heard: Nanos,
     /// The time after which the sender sends the next heartbeat, at its current pace.
     pub(crate) interval: Nanos,
+    /// The least difference of both clocks at the arrival of a heartbeat. It follows clocks that
+    /// drift apart.
+    least: Option<i64>,
+    /// How late heartbeats have come recently: because of queues, or because the kernel of either
+    /// node was busy.
+    late: Nanos,
     pub(crate) failures: u64,
 }
 
@@ -57,6 +70,8 @@ impl Monitor {
             stamp: 0,
             stamp_heard: 0,
             interval: SLOW,
+            least: None,
+            late: 0,
             failures: 0,
         }
     }
@@ -70,6 +85,7 @@ impl Monitor {
         // A gap of more than a few heartbeats restarts the count.
         let gap = now.saturating_sub(self.stamp_heard) > 6 * self.interval.max(interval);
         self.heard = now;
+        self.take_delay(now.wrapping_sub(stamp).cast_signed());
         self.stamp = self.stamp.max(stamp);
         self.stamp_heard = now;
         self.interval = interval;
@@ -81,6 +97,14 @@ impl Monitor {
             State::Up => return false,
         };
         self.is_up()
+    }
+
+    /// Learns from the difference of both clocks at the arrival of a heartbeat.
+    fn take_delay(&mut self, difference: i64) {
+        let least = self.least.map_or(difference, |least| (least + DRIFT).min(difference));
+        self.least = Some(least);
+        let late = difference.wrapping_sub(least).cast_unsigned();
+        self.late = late.max(self.late - self.late / FORGET);
     }
 
     /// Takes the link down. Returns true if it was up.
@@ -97,7 +121,8 @@ impl Monitor {
     ///
     /// `since` is when the peer began to send at its current pace, by its own clock.
     pub(crate) fn is_silent(&self, sibling: &Monitor, since: Nanos) -> bool {
-        let limit = sibling.interval * 9 / 2;
+        let late = self.late.max(sibling.late);
+        let limit = (sibling.interval * 9 / 2).max((2 * FAST + 2 * late).min(MOST));
         sibling.stamp.saturating_sub(self.stamp.max(since)) >= limit
             && sibling.heard.saturating_sub(self.heard) >= limit * 3 / 4
     }
@@ -111,6 +136,7 @@ impl Monitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     fn heard(at: &[Nanos]) -> Monitor {
         let mut monitor = Monitor::new();
@@ -135,6 +161,28 @@ mod tests {
         assert!(dead.is_silent(&heard(&[10, 20, 30, 40, 50, 60, 70, 80]), 0));
         // The peer was idle until 50.
         assert!(!dead.is_silent(&heard(&[10, 20, 30, 60, 70, 80]), 50 * MILLISECOND));
+    }
+
+    #[test]
+    fn a_link_whose_heartbeats_often_come_late_has_more_time() {
+        let late = |late: Nanos| {
+            let mut monitor = heard(&[10, 20, 30]);
+            // One comes late, and the next ones in time.
+            monitor.heartbeat((40 + late) * MILLISECOND, 40 * MILLISECOND, FAST);
+            for stamp in [100, 110, 120] {
+                monitor.heartbeat(stamp * MILLISECOND, stamp * MILLISECOND, FAST);
+            }
+            monitor
+        };
+        let stamps: Vec<Nanos> = (1..=17).map(|stamp| stamp * 10).collect();
+        let sibling = heard(&stamps);
+        // It has been silent for 50 ms.
+        assert!(late(0).is_silent(&sibling, 0));
+        assert!(late(12).is_silent(&sibling, 0));
+        assert!(!late(30).is_silent(&sibling, 0));
+        // But a dead link is found in any case.
+        let stamps: Vec<Nanos> = (1..=25).map(|stamp| stamp * 10).collect();
+        assert!(late(55).is_silent(&heard(&stamps), 0));
     }
 
     #[test]

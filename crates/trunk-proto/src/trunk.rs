@@ -197,6 +197,8 @@ pub struct Trunk {
     backlog: VecDeque<usize>,
     /// When a peer that waits may send.
     wake: Nanos,
+    /// Peers whose links must be judged, because a heartbeat has come.
+    heard: Vec<usize>,
     /// Whether a peer has an urgent message to send.
     urgent: bool,
     /// Whether the grants must be computed anew.
@@ -267,6 +269,7 @@ impl Trunk {
             counters: Counters::default(),
             backlog: VecDeque::new(),
             wake: Nanos::MAX,
+            heard: Vec::new(),
             urgent: false,
             regrant: false,
             next_hello: now,

@@ -150,8 +150,6 @@ impl Daemon {
             if ready.carrier && self.carrier.take() {
                 self.look_at_links();
             }
-            // Read all waiting frames before the clock advances. Otherwise late reading looks like
-            // silence.
             more = self.read_links(ready.links, at);
             if ready.tap {
                 more |= self.read_tap(at)?;
@@ -162,6 +160,10 @@ impl Daemon {
             self.end |= ready.signal;
             at = now();
             if at >= self.trunk.poll_timeout(at) {
+                // Frames may have come since the wait.
+                if self.trunk.judges_links(at) {
+                    more |= self.read_links(u32::MAX, at);
+                }
                 self.trunk.handle_timeout(at);
             }
             self.drain(at)?;

@@ -38,8 +38,17 @@ impl Trunk {
         self.wake.min(held).min(self.next_tick).min(self.next_hello)
     }
 
+    /// Whether [`Trunk::handle_timeout`] will judge which links are silent. All frames that have
+    /// arrived must be handled before: one that waits looks like the silence of its link.
+    pub fn judges_links(&self, now: Nanos) -> bool {
+        !self.heard.is_empty() || now >= self.next_tick
+    }
+
     /// Does all work that is due at `now`.
     pub fn handle_timeout(&mut self, now: Nanos) {
+        let mut heard = core::mem::take(&mut self.heard);
+        heard.drain(..).for_each(|index| self.watch(now, index));
+        self.heard = heard;
         if now >= self.next_hello {
             self.send_hellos();
             self.hellos += 1;

@@ -329,7 +329,9 @@ impl Trunk {
             peer.pass(now);
         }
         self.release(now, index);
-        self.watch(now, index);
+        // What has arrived on the other links may not have been handled yet.
+        self.heard.push(index);
+        self.wake = now;
         if self.peers[index]
             .as_ref()
             .is_some_and(|peer| peer.is_active(now))
