@@ -119,7 +119,9 @@ impl Stack {
             for switch in self.lab.switches_of(host) {
                 match *switch {
                     MIDDLE => self.lab.shape_line(host, MIDDLE, [BACKBONE; 2], QUEUE)?,
-                    own => self.lab.shape_link(host, own, [LINKS[own % LINKS.len()]; 2])?,
+                    own => self
+                        .lab
+                        .shape_link(host, own, [LINKS[own % LINKS.len()]; 2])?,
                 }
             }
         }

@@ -14,6 +14,9 @@ const CLEAN: u32 = 3;
 
 /// By how much the least delay of a heartbeat grows with each heartbeat.
 const DRIFT: i64 = 1000;
+/// A link is silent only after so many heartbeats on another link. A sender that got no processor
+/// time for a while sends one at once, and that on the other links just after it.
+const BEATS: usize = 4;
 /// With each heartbeat, so much of what is known of late ones is forgotten: half of it in 7 s.
 const FORGET: Nanos = 1024;
 /// On links that are often late, the longest silence that counts as a failure.
@@ -53,6 +56,8 @@ pub(crate) struct Monitor {
     pub(crate) stamp_heard: Nanos,
     /// The time after which the sender sends the next heartbeat, at its current pace.
     pub(crate) interval: Nanos,
+    /// The sender's clock in the newest heartbeats that lie about an interval apart, newest first.
+    beats: [Nanos; BEATS],
     /// The least difference of both clocks at the arrival of a heartbeat. It follows clocks that
     /// drift apart.
     least: Option<i64>,
@@ -70,6 +75,7 @@ impl Monitor {
             stamp: 0,
             stamp_heard: 0,
             interval: SLOW,
+            beats: [0; BEATS],
             least: None,
             late: 0,
             failures: 0,
@@ -87,6 +93,10 @@ impl Monitor {
         self.heard = now;
         self.take_delay(now.wrapping_sub(stamp).cast_signed());
         self.stamp = self.stamp.max(stamp);
+        if stamp >= self.beats[0] + interval * 3 / 4 {
+            self.beats.rotate_right(1);
+            self.beats[0] = stamp;
+        }
         self.stamp_heard = now;
         self.interval = interval;
         self.state = match self.state {
@@ -101,7 +111,9 @@ impl Monitor {
 
     /// Learns from the difference of both clocks at the arrival of a heartbeat.
     fn take_delay(&mut self, difference: i64) {
-        let least = self.least.map_or(difference, |least| (least + DRIFT).min(difference));
+        let least = self
+            .least
+            .map_or(difference, |least| (least + DRIFT).min(difference));
         self.least = Some(least);
         let late = difference.wrapping_sub(least).cast_unsigned();
         self.late = late.max(self.late - self.late / FORGET);
@@ -121,9 +133,11 @@ impl Monitor {
     ///
     /// `since` is when the peer began to send at its current pace, by its own clock.
     pub(crate) fn is_silent(&self, sibling: &Monitor, since: Nanos) -> bool {
+        let last = self.stamp.max(since);
         let late = self.late.max(sibling.late);
         let limit = (sibling.interval * 9 / 2).max((2 * FAST + 2 * late).min(MOST));
-        sibling.stamp.saturating_sub(self.stamp.max(since)) >= limit
+        sibling.beats[BEATS - 1] > last
+            && sibling.stamp.saturating_sub(last) >= limit
             && sibling.heard.saturating_sub(self.heard) >= limit * 3 / 4
     }
 

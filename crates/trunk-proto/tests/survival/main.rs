@@ -272,6 +272,26 @@ fn silent_failures_are_found_and_healed() {
     }
 }
 
+/// A node that gets no processor time for a while finds frames of all links at once, and handles
+/// those of one link first.
+#[test]
+fn a_starved_node_takes_no_link_for_dead() {
+    let mut network = settled(11, Policy::MaxMin, TOPOLOGIES[1].1);
+    network.stream(1, 0, 5e6);
+    let before: Vec<usize> = network.hosts.iter().map(|host| host.events.len()).collect();
+    for pause in (0..60).map(|round| 15 + 7 * (round % 20)) {
+        let host = usize::from(pause % 2 == 0);
+        network.run(100 * MILLISECOND);
+        network.starve(host, pause * MILLISECOND);
+        network.run(pause * MILLISECOND);
+    }
+    for (host, before) in network.hosts.iter().zip(before) {
+        let down = |event: &&(u64, Event)| matches!(event.1, Event::LinkDown { .. });
+        let failures: Vec<_> = host.events[before..].iter().filter(down).collect();
+        assert!(failures.is_empty(), "{failures:?}");
+    }
+}
+
 /// Seconds from the failure of one of two links until its receiver takes it out, if it does so
 /// within six seconds. The sender sends this many bytes a second.
 fn detection(mut network: Network, rate: f64, phase: u64) -> Option<f64> {

@@ -79,11 +79,15 @@ pub struct Port {
     reached: Nanos,
     /// The switch's queue towards the host.
     down: Wire,
+    /// Frames that came while the host was asleep.
+    waiting: Vec<(Mac, Bytes)>,
     /// Frames that the switch dropped towards the host.
     pub overflows: u64,
 }
 
 pub struct Host {
+    /// Until when it gets no processor time.
+    asleep: Nanos,
     pub node: Mac,
     pub trunk: Trunk,
     pub ports: Vec<Port>,
@@ -244,6 +248,11 @@ impl Network {
         }
     }
 
+    /// Gives a host no processor time for a while. It finds all frames afterwards.
+    pub fn starve(&mut self, host: usize, duration: Nanos) {
+        self.hosts[host].asleep = self.now + duration;
+    }
+
     /// Hands a host a frame that somebody has put on the wire of a link.
     pub fn inject(&mut self, host: usize, link: usize, source: Mac, payload: &Bytes) {
         let trunk = &mut self.hosts[host].trunk;
@@ -290,9 +299,11 @@ impl Network {
             blocked: false,
             reached: 0,
             down: Wire::default(),
+            waiting: Vec::new(),
             overflows: 0,
         };
         self.hosts.push(Host {
+            asleep: 0,
             node,
             trunk: Trunk::new(config, self.now).unwrap(),
             ports: ports.iter().map(port).collect(),
@@ -345,7 +356,7 @@ impl Network {
             let timeout = self
                 .hosts
                 .iter()
-                .map(|host| host.trunk.poll_timeout(self.now))
+                .map(|host| host.trunk.poll_timeout(self.now).max(host.asleep))
                 .min();
             let ports = self.hosts.iter().flat_map(|host| &host.ports);
             let blocked = ports.filter(|port| port.blocked);
@@ -368,6 +379,10 @@ impl Network {
             let frame = self.in_flight.remove(&serial).unwrap();
             match frame.to {
                 End::Switch { .. } => self.switch(&frame),
+                End::Host(host, port) if now < self.hosts[host].asleep => {
+                    let waiting = &mut self.hosts[host].ports[port].waiting;
+                    waiting.push((frame.source, frame.payload));
+                }
                 End::Host(host, port) => {
                     let trunk = &mut self.hosts[host].trunk;
                     trunk.handle_frame(now, port, frame.source, &frame.payload, now);
@@ -387,6 +402,15 @@ impl Network {
             touched.push_back(from);
         }
         for host in 0..self.hosts.len() {
+            if now < self.hosts[host].asleep {
+                continue;
+            }
+            let Host { ports, trunk, .. } = &mut self.hosts[host];
+            for (link, port) in ports.iter_mut().enumerate() {
+                for (source, payload) in port.waiting.drain(..) {
+                    trunk.handle_frame(now, link, source, &payload, now);
+                }
+            }
             for link in 0..self.hosts[host].ports.len() {
                 let port = &mut self.hosts[host].ports[link];
                 if port.blocked && port.out.free_at <= now + SOCKET / 2 {
@@ -400,6 +424,7 @@ impl Network {
                 touched.push_back(host);
             }
         }
+        touched.retain(|host| now >= self.hosts[*host].asleep);
         while let Some(host) = touched.pop_front() {
             self.drain(host);
         }
