@@ -7,10 +7,12 @@ mod calendar;
 mod dag;
 mod driver;
 mod queues;
+mod record;
 mod repeated;
 mod report;
 #[cfg(test)]
 mod tests;
+mod watch;
 mod workload;
 
 use crate::placement::Placement;
@@ -18,9 +20,12 @@ use crate::platform::{LinkId, Platform};
 use crate::solver::{EqualSplit, Iterated, MaxMin, Slot, certify};
 use calendar::Calendar;
 pub(crate) use driver::{Action, Driver};
+pub use record::{Computation, LinkLoad, MessageRecord, Record, Sink};
 pub use report::{Blocked, Deadlock, RunError};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use watch::Watch;
+pub use watch::{LinkUser, hottest_links};
 pub use workload::Workload;
 
 /// How the active flows share the links.
@@ -67,6 +72,8 @@ pub struct Config {
     pub verify: bool,
     /// Whether to count the bytes that pass over every link.
     pub link_bytes: bool,
+    /// Links for which the simulation counts who uses them, and tells a sink their load.
+    pub watch: Vec<LinkId>,
 }
 
 impl Default for Config {
@@ -79,23 +86,9 @@ impl Default for Config {
             resolution: 0.0,
             verify: false,
             link_bytes: false,
+            watch: Vec::new(),
         }
     }
-}
-
-/// One message that has arrived. Times in seconds from the start of the simulation.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MessageRecord {
-    /// Sending rank.
-    pub source: u32,
-    /// Receiving rank.
-    pub destination: u32,
-    /// Size.
-    pub bytes: f64,
-    /// When the first byte left.
-    pub start: f64,
-    /// When the last byte arrived.
-    pub end: f64,
 }
 
 /// The result of a run.
@@ -181,9 +174,6 @@ impl Rates {
     }
 }
 
-/// A function that receives every message as it arrives.
-pub type Sink<'a> = Box<dyn FnMut(&MessageRecord) + Send + 'a>;
-
 /// Completions within this relative distance of the time make one batch.
 const SIMULTANEOUS: f64 = 1e-12;
 
@@ -210,6 +200,7 @@ pub struct Simulation<'a> {
     leaving: Vec<Slot>,
     path: Vec<LinkId>,
     link_bytes: Vec<f64>,
+    watch: Watch,
     sink: Option<Sink<'a>>,
     now: f64,
     messages: u64,
@@ -252,6 +243,7 @@ impl<'a> Simulation<'a> {
         } else {
             Vec::new()
         };
+        let watch = Watch::new(&config.watch, platform.links());
         Ok(Self {
             platform,
             placement,
@@ -269,6 +261,7 @@ impl<'a> Simulation<'a> {
             leaving: Vec::new(),
             path: vec![0; hops],
             link_bytes,
+            watch,
             sink: None,
             now: 0.0,
             messages: 0,
@@ -279,7 +272,8 @@ impl<'a> Simulation<'a> {
         })
     }
 
-    /// Passes every message to `sink` as it arrives.
+    /// Passes every message to `sink` as it arrives, every computation as it starts, and the load
+    /// of the links in [`Config::watch`] as it changes.
     pub fn with_sink(mut self, sink: Sink<'a>) -> Self {
         self.sink = Some(sink);
         self
@@ -303,9 +297,23 @@ impl<'a> Simulation<'a> {
         }
     }
 
+    /// Rounds of step 5 of the paper so far, in [`Mode::Iterated`].
+    pub fn rounds(&self) -> u64 {
+        match &self.rates {
+            Rates::Iterated(solver) => solver.rounds(),
+            Rates::Exact(_) | Rates::EqualSplit(_) => 0,
+        }
+    }
+
     /// Bytes that passed over each link. Empty unless [`Config::link_bytes`] is set.
     pub fn link_bytes(&self) -> &[f64] {
         &self.link_bytes
+    }
+
+    /// For each link of [`Config::watch`], the pairs of ranks whose messages passed over it, those
+    /// with most bytes first.
+    pub fn users(&self) -> Vec<Vec<LinkUser>> {
+        self.watch.users()
     }
 
     /// Advances to the next batch of completions. Returns whether there was one.
@@ -341,11 +349,7 @@ impl<'a> Simulation<'a> {
             let slot = self.leaving[i];
             self.calendar.set(slot, f64::INFINITY);
             let flow = self.flows[slot as usize];
-            if self.config.link_bytes {
-                for &link in self.rates.path(slot) {
-                    self.link_bytes[link as usize] += flow.bytes;
-                }
-            }
+            self.count(slot, &flow, 1.0);
             self.left(flow);
         }
         while let Some(Reverse(due)) = self.timers.peek()
@@ -362,6 +366,19 @@ impl<'a> Simulation<'a> {
         self.settle()?;
         self.skip_repeated(ended, self.now - before);
         Ok(true)
+    }
+
+    /// Counts the bytes that a flow has moved `times` times.
+    #[inline]
+    fn count(&mut self, slot: Slot, flow: &Flow, times: f64) {
+        let path = self.rates.path(slot);
+        if self.config.link_bytes {
+            for &link in path {
+                self.link_bytes[link as usize] += times * flow.bytes;
+            }
+        }
+        self.watch
+            .count(path, (flow.rank, flow.to), times * flow.bytes);
     }
 
     fn finished(&self) -> Result<bool, RunError> {
@@ -406,13 +423,13 @@ impl<'a> Simulation<'a> {
         self.messages += 1;
         if let Some(sink) = &mut self.sink {
             let end = self.now;
-            sink(&MessageRecord {
+            sink(&Record::Message(MessageRecord {
                 source: rank,
                 destination: to,
                 bytes,
                 start,
                 end,
-            });
+            }));
         }
         let (now, out) = (self.now, &mut self.actions);
         self.driver.arrived(now, rank, to, token, out);
@@ -443,6 +460,17 @@ impl<'a> Simulation<'a> {
             match action {
                 Action::Wake { delay, token } => {
                     self.set_timer(self.now + delay, Timer::Wake(token));
+                }
+                Action::Compute { rank, cpu, seconds } => {
+                    let (start, end) = (self.now, self.now + seconds);
+                    if let Some(sink) = &mut self.sink {
+                        sink(&Record::Computation(Computation {
+                            rank,
+                            cpu,
+                            start,
+                            end,
+                        }));
+                    }
                 }
                 Action::Send {
                     rank,
@@ -478,6 +506,8 @@ impl<'a> Simulation<'a> {
             solver.begin(self.leaving.len(), self.starts.len());
         }
         for &slot in &self.leaving {
+            let rate = self.flows[slot as usize].rate;
+            self.watch.change(self.rates.path(slot), -rate);
             each!(&mut self.rates, r => r.remove(slot));
         }
         // Places are reused in the order in which they became free.
@@ -497,8 +527,19 @@ impl<'a> Simulation<'a> {
         each!(&mut self.rates, r => {
             r.solve();
             let (flows, calendar) = (&mut self.flows, &mut self.calendar);
+            if !self.watch.is_empty() {
+                for &slot in r.changed() {
+                    let before = flows[slot as usize].rate;
+                    self.watch.change(r.path(slot), r.rate(slot) - before);
+                }
+            }
             reschedule(flows, calendar, self.now, r.changed(), |slot| r.rate(slot));
         });
+        if let Some(sink) = &mut self.sink {
+            let platform = self.platform;
+            self.watch
+                .tell(self.now, sink, |link| platform.bandwidth(link));
+        }
         if self.config.tolerance > 0.0 {
             self.unchecked += 1;
         }

@@ -12,7 +12,10 @@
 //! leave one place free (bubble flow control: Carrion, Beivide et al., 1997), so that rings cannot
 //! fill up and block.
 
-use crate::engine::{Action, Completion, Driver, MessageRecord, RunError, Sink, Summary, Workload};
+use crate::engine::{
+    Action, Completion, Computation, Driver, MessageRecord, Record, RunError, Sink, Summary,
+    Workload,
+};
 use crate::placement::Placement;
 use crate::platform::{LinkId, Platform};
 use std::cmp::Reverse;
@@ -144,7 +147,7 @@ impl<'a> PacketSimulation<'a> {
         })
     }
 
-    /// Passes every message to `sink` as it arrives.
+    /// Passes every message to `sink` as it arrives, and every computation as it starts.
     pub fn with_sink(mut self, sink: Sink<'a>) -> Self {
         self.sink = Some(sink);
         self
@@ -205,6 +208,17 @@ impl<'a> PacketSimulation<'a> {
         while let Some(action) = self.driver.next_action(self.now, at, &mut self.actions) {
             match action {
                 Action::Wake { delay, token } => self.set(self.now + delay, Event::Wake(token)),
+                Action::Compute { rank, cpu, seconds } => {
+                    let (start, end) = (self.now, self.now + seconds);
+                    if let Some(sink) = &mut self.sink {
+                        sink(&Record::Computation(Computation {
+                            rank,
+                            cpu,
+                            start,
+                            end,
+                        }));
+                    }
+                }
                 Action::Send {
                     rank,
                     to,
@@ -356,13 +370,13 @@ impl<'a> PacketSimulation<'a> {
         self.arrived += 1;
         if let Some(sink) = &mut self.sink {
             let (bytes, start, end) = (message.bytes, message.start, self.now);
-            sink(&MessageRecord {
+            sink(&Record::Message(MessageRecord {
                 source: rank,
                 destination: to,
                 bytes,
                 start,
                 end,
-            });
+            }));
         }
         self.free.push(id);
         let (now, out) = (self.now, &mut self.actions);

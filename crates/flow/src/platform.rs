@@ -10,6 +10,7 @@ mod edges;
 mod fat_tree;
 mod grid;
 mod hyperx;
+mod place;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ pub use edges::EdgeList;
 pub use fat_tree::FatTree;
 pub use grid::{Grid, Ties};
 pub use hyperx::HyperX;
+pub use place::Place;
 pub use spec::PLATFORM_KINDS;
 
 use crate::error::SpecError;
@@ -131,6 +133,27 @@ impl Platform {
             Topology::Grid(grid) => grid.ring(link),
             _ => None,
         }
+    }
+
+    /// Number of vertices: the nodes, which come first, and the switches.
+    pub fn vertices(&self) -> usize {
+        each!(self, t => t.vertices())
+    }
+
+    /// The vertices at the beginning and the end of a link. A link that no route uses, at the edge
+    /// of a mesh, ends where it begins.
+    pub fn ends(&self, link: LinkId) -> [u32; 2] {
+        each!(self, t => t.ends(link))
+    }
+
+    /// A readable name for a node or a switch.
+    pub fn vertex_name(&self, vertex: u32) -> String {
+        each!(self, t => t.vertex_name(vertex))
+    }
+
+    /// Where a picture of the network shows a link.
+    pub fn place(&self, link: LinkId) -> Place {
+        each!(self, t => t.place(link))
     }
 
     /// A readable name for a link: its ends, its level or dimension, and its direction.

@@ -88,6 +88,7 @@ __all__ = [
     "store_result",
     "transaction",
     "url",
+    "write_flow_trace",
 ]
 
 __version__: str
@@ -599,6 +600,9 @@ class FlowPlatform:
     @property
     def bandwidths(self) -> npt.NDArray[np.float64]: ...
     def link_names(self) -> list[str]: ...
+    def places(
+        self,
+    ) -> tuple[list[str], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]: ...
     def route(self, source: int, destination: int) -> npt.NDArray[np.uint32]: ...
 
 @final
@@ -630,3 +634,10 @@ def simulate_flow(
     placement: str | npt.NDArray[np.uint32],
     settings: dict[str, Any],
 ) -> dict[str, Any]: ...
+def write_flow_trace(
+    path: str,
+    platform: FlowPlatform,
+    pattern: FlowPattern,
+    placement: str | npt.NDArray[np.uint32],
+    settings: dict[str, Any],
+) -> None: ...

@@ -5,10 +5,11 @@
 use crate::failure::Failure;
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, ValueEnum};
-use farcall_flow::platform::EdgeList;
+use farcall_flow::platform::{EdgeList, LinkId};
 use farcall_flow::{
-    Completion, Config, Goal, Limits, LogGops, Mode, PacketConfig, PacketSimulation, Pattern,
-    Placement, Platform, RunError, Script, Simulation, Sink, Summary, Workload,
+    Completion, Config, Goal, Limits, LinkUser, LogGops, Mode, PacketConfig, PacketSimulation,
+    Pattern, Placement, Platform, RunError, Script, Simulation, Sink, Summary, Workload,
+    hottest_links,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs;
@@ -52,7 +53,8 @@ pub(super) struct Options {
     /// Messages for each pair of nodes
     #[arg(long, value_name = "M", default_value_t = 1, value_parser = some())]
     count: u32,
-    /// With --mode iterated: stop when no rate changes by more than this fraction
+    /// With --mode iterated: stop when no rate changes by more than this fraction. With inf, there
+    /// are no further rounds
     #[arg(long, default_value_t = 0.01)]
     threshold: f64,
     /// With --mode exact: the fraction of its bandwidth by which the load of a link can be off.
@@ -108,6 +110,7 @@ enum CompletionName {
 }
 
 /// All that a simulation needs.
+#[derive(Clone)]
 pub(super) struct Plan {
     pub(super) platform: Platform,
     workload: Workload,
@@ -121,6 +124,10 @@ pub(super) struct Outcome {
     pub(super) summary: Summary,
     /// Bytes over each link, if the caller asked for them.
     pub(super) link_bytes: Vec<f64>,
+    /// Rounds of step 5 of the MFS paper, in mode iterated.
+    pub(super) rounds: u64,
+    /// Who used the watched links, those with most bytes first.
+    pub(super) users: Vec<Vec<LinkUser>>,
 }
 
 impl Options {
@@ -144,7 +151,9 @@ impl Options {
                 Err(negative(name))
             }
         };
-        positive("--threshold", self.threshold)?;
+        if self.threshold.is_nan() || self.threshold < 0.0 {
+            return Err(negative("--threshold"));
+        }
         positive("--resolution", self.resolution)?;
         if !(0.0..=0.1).contains(&self.tolerance) {
             return Err(Failure::usage("--tolerance must be between 0 and 0.1"));
@@ -186,6 +195,7 @@ impl Options {
             resolution: self.resolution,
             verify: self.verify,
             link_bytes,
+            watch: Vec::new(),
         };
         Ok(Plan {
             platform,
@@ -298,6 +308,32 @@ fn read_ranks(prefix: &str) -> Result<Vec<Vec<u8>>, Failure> {
 }
 
 impl Plan {
+    /// Number of ranks.
+    pub(super) fn ranks(&self) -> u32 {
+        self.workload.ranks()
+    }
+
+    /// Whether the model is the one of packets, which knows no loads of links.
+    pub(super) fn is_of_packets(&self) -> bool {
+        self.packets.is_some()
+    }
+
+    /// The same simulation, which also tells about these links.
+    pub(super) fn watching(mut self, links: &[LinkId]) -> Plan {
+        self.config.watch = links.to_vec();
+        self
+    }
+
+    /// Simulates, and returns the links with the highest utilisation. A second simulation can then
+    /// watch them.
+    pub(super) fn hottest(&self, count: usize) -> Result<Vec<LinkId>, Failure> {
+        let mut plan = self.clone();
+        plan.config.link_bytes = true;
+        let (platform, outcome) = plan.run(None)?;
+        let bandwidth = |link| platform.bandwidth(link);
+        Ok(hottest_links(&outcome.link_bytes, bandwidth, count))
+    }
+
     /// Runs the simulation, with a progress bar on a terminal once it takes more than a moment.
     pub(super) fn run(self, sink: Option<Sink<'_>>) -> Result<(Platform, Outcome), Failure> {
         let bar = Progress::new(self.workload.messages());
@@ -342,6 +378,8 @@ fn run_flows(
     Ok(Outcome {
         summary: simulation.summary(),
         link_bytes,
+        rounds: simulation.rounds(),
+        users: simulation.users(),
     })
 }
 
@@ -363,6 +401,8 @@ fn run_packets(
     Ok(Outcome {
         summary: simulation.summary(),
         link_bytes: Vec::new(),
+        rounds: 0,
+        users: Vec::new(),
     })
 }
 

@@ -295,6 +295,9 @@ impl Dag {
                     return;
                 };
                 *self.ranks[rank as usize].cpu(cpu) = self.now + seconds;
+                if seconds > 0.0 {
+                    self.out.push(Action::Compute { rank, cpu, seconds });
+                }
                 self.give_turns_after(operation, &[false, true]);
                 self.release(operation, false);
                 self.after(seconds, Step::Computed, operation);

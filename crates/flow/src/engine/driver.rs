@@ -17,6 +17,8 @@ pub(crate) enum Action {
         bytes: f64,
         token: u32,
     },
+    /// Record that a cpu of a rank computes from now on.
+    Compute { rank: u32, cpu: u8, seconds: f64 },
     /// Call back with `token` after `delay` seconds.
     Wake { delay: f64, token: u64 },
 }

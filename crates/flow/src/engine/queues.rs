@@ -210,6 +210,11 @@ impl Queues {
                             cursor.state = State::Window;
                         } else {
                             cursor.state = State::Delay;
+                            out.push(Action::Compute {
+                                rank,
+                                cpu: 0,
+                                seconds: wait,
+                            });
                             out.push(Action::Wake {
                                 delay: wait,
                                 token: u64::from(rank),

@@ -35,7 +35,7 @@ impl Simulation<'_> {
             return false;
         }
         let (rounds, ranks) = (pattern.rounds(), pattern.ranks());
-        let flows = self.flows_of_a_round(pattern);
+        let flows = self.flows_of_a_round(pattern, rounds as f64 * bytes);
         let loaded = flows.iter().zip(0..).filter(|(flows, _)| **flows > 0);
         let most = loaded
             .map(|(&flows, link)| f64::from(flows) / self.platform.bandwidth(link))
@@ -49,8 +49,9 @@ impl Simulation<'_> {
         true
     }
 
-    /// Number of flows on each link if all ranks send the message of the first round.
-    fn flows_of_a_round(&mut self, pattern: Pattern) -> Vec<u32> {
+    /// Number of flows on each link if all ranks send the message of the first round. Each rank
+    /// sends `bytes` in all rounds.
+    fn flows_of_a_round(&mut self, pattern: Pattern, bytes: f64) -> Vec<u32> {
         let mut flows = vec![0u32; self.platform.links()];
         for rank in 0..pattern.ranks() {
             let Some((to, _)) = pattern.round(rank, 0).send else {
@@ -61,6 +62,7 @@ impl Simulation<'_> {
             for &link in &self.path[..hops] {
                 flows[link as usize] += 1;
             }
+            self.watch.count(&self.path[..hops], (rank, to), bytes);
         }
         flows
     }
@@ -98,11 +100,8 @@ impl Simulation<'_> {
             flow.start = self.now;
             self.calendar
                 .set(slot, self.now + flow.remaining / flow.rate);
-            if self.config.link_bytes {
-                for &link in self.rates.path(slot) {
-                    self.link_bytes[link as usize] += times * flow.bytes;
-                }
-            }
+            let flow = *flow;
+            self.count(slot, &flow, times);
         }
     }
 }

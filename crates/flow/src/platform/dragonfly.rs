@@ -2,13 +2,14 @@
 //! two groups. A route has at most one local, one global and one local hop between its two node
 //! links. Adaptive routing is not modelled.
 
-use super::LinkId;
+use super::{LinkId, Place};
 
 /// A dragonfly of `groups` groups. A group has `routers` fully connected routers, and a router has
 /// `terminals` nodes and `global` global ports.
 ///
 /// Global port `k` of group `i` (port `k mod h` of router `k / h`) leads to group `k` if `k < i`,
-/// else to group `k + 1`: the consecutive arrangement. Routes are minimal: at most one local hop,
+/// else to group `k + 1`: the consecutive arrangement. Ports that lead nowhere, because there are
+/// fewer groups than ports, have no link. Routes are minimal: at most one local hop,
 /// one global hop and one local hop between the injection link and the ejection link.
 #[derive(Debug, Clone)]
 pub struct Dragonfly {
@@ -78,7 +79,7 @@ impl Dragonfly {
     }
 
     pub(super) fn links(&self) -> usize {
-        (self.global_base() + self.groups * self.routers * self.global) as usize
+        (self.global_base() + self.groups * (self.groups - 1)) as usize
     }
 
     pub(super) fn max_hops(&self) -> usize {
@@ -120,7 +121,7 @@ impl Dragonfly {
                 out[len] = local(from_group, at, port / h);
                 len += 1;
             }
-            out[len] = self.global_base() + from_group * a * h + port;
+            out[len] = self.global_base() + from_group * (self.groups - 1) + port;
             len += 1;
             let back = if from_group < to_group {
                 from_group
@@ -137,20 +138,94 @@ impl Dragonfly {
         len + 1
     }
 
+    /// Router, counted over all groups, and the number in its group of the router at the other end.
+    fn local_link(&self, link: LinkId) -> (u32, u32) {
+        let (x, a) = (link - self.local_base(), self.routers);
+        let (from, other) = (x / (a - 1), x % (a - 1));
+        (from, other + u32::from(other >= from % a))
+    }
+
+    /// Group and port of a global link.
+    fn global_link(&self, link: LinkId) -> (u32, u32) {
+        let x = link - self.global_base();
+        (x / (self.groups - 1), x % (self.groups - 1))
+    }
+
+    /// The group that a port of a group leads to.
+    fn group_at(&self, group: u32, port: u32) -> u32 {
+        port + u32::from(port >= group)
+    }
+
+    pub(super) fn vertices(&self) -> usize {
+        self.nodes() + (self.groups * self.routers) as usize
+    }
+
+    /// Vertices: the nodes, then the routers of all groups.
+    pub(super) fn ends(&self, link: LinkId) -> [u32; 2] {
+        let (nodes, a) = (self.nodes() as u32, self.routers);
+        if link < nodes {
+            [link, nodes + link / self.terminals]
+        } else if link < 2 * nodes {
+            [nodes + (link - nodes) / self.terminals, link - nodes]
+        } else if link < self.global_base() {
+            let (from, to) = self.local_link(link);
+            [nodes + from, nodes + from / a * a + to]
+        } else {
+            let (from, port) = self.global_link(link);
+            let to = self.group_at(from, port);
+            let back = from - u32::from(from > to);
+            let router = |group: u32, port: u32| nodes + group * a + port / self.global;
+            [router(from, port), router(to, back)]
+        }
+    }
+
+    pub(super) fn vertex_name(&self, vertex: u32) -> String {
+        match vertex.checked_sub(self.nodes() as u32) {
+            None => format!("node {vertex}"),
+            Some(x) => format!("group {} router {}", x / self.routers, x % self.routers),
+        }
+    }
+
+    /// Links of nodes: a column for each group. Local links: a square for each group, with the
+    /// routers they leave as rows. Global links: from the group of the row to that of the column.
+    pub(super) fn place(&self, link: LinkId) -> Place {
+        let (nodes, a) = (self.nodes() as u32, self.routers);
+        if link < 2 * nodes {
+            let panel = ["injection", "ejection"][(link / nodes) as usize].to_owned();
+            let each = a * self.terminals;
+            let (row, column) = (link % nodes % each, link % nodes / each);
+            return Place { panel, row, column };
+        }
+        if link < self.global_base() {
+            let (from, to) = self.local_link(link);
+            return Place::in_tile(
+                "local".to_owned(),
+                from / a,
+                self.groups,
+                [a, a],
+                from % a,
+                to,
+            );
+        }
+        let (row, port) = self.global_link(link);
+        let column = self.group_at(row, port);
+        let panel = "global".to_owned();
+        Place { panel, row, column }
+    }
+
     pub(super) fn link_name(&self, link: LinkId) -> String {
-        let (nodes, a, h) = (self.nodes() as u32, self.routers, self.global);
+        let (nodes, a) = (self.nodes() as u32, self.routers);
         if link < nodes {
             format!("node {link} injection")
         } else if link < 2 * nodes {
             format!("node {} ejection", link - nodes)
         } else if link < self.global_base() {
-            let x = link - self.local_base();
-            let (from, other) = (x / (a - 1), x % (a - 1));
-            let to = other + u32::from(other >= from % a);
+            let (from, to) = self.local_link(link);
             format!("group {} router {} to {to}", from / a, from % a)
         } else {
-            let x = link - self.global_base();
-            format!("group {} global port {}", x / (a * h), x % (a * h))
+            let (from, port) = self.global_link(link);
+            let to = self.group_at(from, port);
+            format!("group {from} router {} to group {to}", port / self.global)
         }
     }
 }

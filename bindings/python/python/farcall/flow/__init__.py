@@ -7,7 +7,7 @@ result = flow.simulate(torus, pattern)
 result.makespan, result.messages(), result.links()
 """
 
-from ._result import Result, Sweep
+from ._result import HotLink, Result, Sweep
 from ._simulate import (
     Pattern,
     Platform,
@@ -21,6 +21,7 @@ from ._simulate import (
 )
 
 __all__ = [
+    "HotLink",
     "Pattern",
     "Platform",
     "Result",

@@ -117,8 +117,10 @@ def simulate(
         "packet_size": packet_size,
         "buffer": buffer,
         "virtual_output_queues": virtual_output_queues,
+        "watch": [],
     }
-    return Result(platform, simulate_flow(platform, pattern, where, settings))
+    inputs = (platform, pattern, where, settings)
+    return Result(inputs, simulate_flow(*inputs))
 
 
 def sweep(
