@@ -4,9 +4,9 @@
 
 use farcall_flow::platform::{EdgeList, LinkId};
 use farcall_flow::{
-    Completion, Config, Goal, Limits, LinkUser, LogGops, MessageRecord, Mode, PacketConfig,
-    PacketSimulation, Pattern, Placement, Platform, Record, RunError, Script, Simulation, Sink,
-    Step, Summary, Trace, Workload, hottest_links,
+    Completion, Config, Failure, Goal, Job, Limits, LinkUser, LogGops, MessageRecord, Mode,
+    PacketConfig, PacketSimulation, Pattern, Placement, Platform, Record, Routing, RunError,
+    Script, Simulation, Sink, Step, Summary, Trace, Workload, hottest_links,
 };
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
@@ -30,6 +30,13 @@ type Places<'py> = (
 
 fn value_error(error: impl ToString) -> PyErr {
     PyValueError::new_err(error.to_string())
+}
+
+fn not_negative(name: &str, value: f64) -> PyResult<f64> {
+    match value.is_finite() && value >= 0.0 {
+        true => Ok(value),
+        false => Err(value_error(format!("{name} {value}: expected 0 or more"))),
+    }
 }
 
 /// A network: nodes, directed links and the route of every pair.
@@ -223,6 +230,31 @@ impl FlowPattern {
         Self::from_trace(goal, loggops)
     }
 
+    /// Several patterns at once, each from its start in seconds.
+    #[staticmethod]
+    fn of_jobs(jobs: Vec<(PyRef<'_, FlowPattern>, f64)>) -> PyResult<Self> {
+        let single = |workload: &Workload| !matches!(workload, Workload::Jobs(_));
+        let sound = |start: f64| start.is_finite() && start >= 0.0;
+        if !jobs
+            .iter()
+            .all(|(job, start)| single(&job.workload) && sound(*start))
+        {
+            let text = "expected patterns that are not jobs themselves, with starts in seconds";
+            return Err(value_error(text));
+        }
+        let jobs: Vec<Job> = jobs
+            .into_iter()
+            .map(|(job, start)| Job {
+                workload: job.workload.clone(),
+                start,
+            })
+            .collect();
+        Ok(Self {
+            spec: format!("{} jobs", jobs.len()),
+            workload: Workload::Jobs(jobs),
+        })
+    }
+
     /// Number of ranks.
     #[getter]
     fn ranks(&self) -> u32 {
@@ -293,6 +325,10 @@ pub(crate) struct Settings {
     buffer: u32,
     virtual_output_queues: bool,
     watch: Vec<LinkId>,
+    routing: String,
+    failures: Vec<String>,
+    overhead: f64,
+    stored_packet: f64,
 }
 
 impl Settings {
@@ -308,7 +344,13 @@ impl Settings {
         }
     }
 
-    fn config(&self) -> PyResult<Config> {
+    fn routing(&self, platform: &Platform) -> PyResult<Routing> {
+        let routing = Routing::parse(&self.routing).map_err(value_error)?;
+        routing.check(platform).map_err(value_error)?;
+        Ok(routing)
+    }
+
+    fn config(&self, platform: &Platform) -> PyResult<Config> {
         let mode = match self.mode.as_str() {
             "exact" | "packets" => Mode::Exact,
             "equal-split" => Mode::EqualSplit,
@@ -334,6 +376,14 @@ impl Settings {
             verify: self.verify,
             link_bytes: self.keep_links,
             watch: self.watch.clone(),
+            routing: self.routing(platform)?,
+            failures: self
+                .failures
+                .iter()
+                .map(|spec| Failure::parse(spec, platform).map_err(value_error))
+                .collect::<PyResult<_>>()?,
+            overhead: not_negative("overhead", self.overhead)?,
+            stored_packet: not_negative("stored_packet", self.stored_packet)?,
         })
     }
 }
@@ -417,6 +467,7 @@ struct Outcome {
     summary: Summary,
     link_bytes: Vec<f64>,
     users: Vec<Vec<LinkUser>>,
+    job_ends: Vec<f64>,
 }
 
 /// Runs a simulation to its end.
@@ -428,14 +479,21 @@ fn run(
     settings: &Settings,
     keep: Option<Sink<'_>>,
 ) -> PyResult<Outcome> {
-    let config = settings.config()?;
+    let config = settings.config(platform)?;
     if settings.mode == "packets" {
+        if !settings.failures.is_empty() {
+            return Err(value_error(
+                "mode 'packets' has no failures: choose another mode",
+            ));
+        }
         let config = PacketConfig {
             packet_bytes: settings.packet_size.max(1.0),
             buffer_packets: settings.buffer,
             virtual_output_queues: settings.virtual_output_queues,
             window: settings.window,
             completion: settings.completion()?,
+            routing: settings.routing(platform)?,
+            overhead: not_negative("overhead", settings.overhead)?,
         };
         let simulation = PacketSimulation::new(platform, workload, placement, config);
         let mut simulation = simulation.map_err(run_error)?;
@@ -447,6 +505,7 @@ fn run(
             summary: simulation.summary(),
             link_bytes: Vec::new(),
             users: Vec::new(),
+            job_ends: simulation.job_ends(),
         });
     }
     let simulation = Simulation::new(platform, workload, placement, config);
@@ -459,6 +518,7 @@ fn run(
         summary: simulation.summary(),
         link_bytes: simulation.link_bytes().to_vec(),
         users: simulation.users(),
+        job_ends: simulation.job_ends(),
     })
 }
 
@@ -499,6 +559,7 @@ fn result<'py>(
     out.set_item("events", summary.events)?;
     out.set_item("link_bytes", PyArray1::from_vec(py, outcome.link_bytes))?;
     out.set_item("users", outcome.users)?;
+    out.set_item("job_ends", outcome.job_ends)?;
     let all = || records.iter();
     let integers = |field: fn(&MessageRecord) -> u32| PyArray1::from_iter(py, all().map(field));
     out.set_item("source", integers(|r| r.source))?;

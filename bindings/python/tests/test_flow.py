@@ -116,6 +116,28 @@ def test_a_trace_for_perfetto_has_names_computations_counters_and_arrows(tmp_pat
     assert {(link.name, 1e9), (link.name, 0)} <= loads
 
 
+def test_routes_failures_overheads_and_jobs():
+    tree = flow.Platform("fat-tree:ports=8,levels=2")
+    colliding = flow.messages([0, 1, 2, 3], [4, 8, 12, 16], 1.0)
+    times = {r: flow.simulate(tree, colliding, routing=r).makespan for r in ("static", "adaptive")}
+    assert times == {"static": 4.0, "adaptive": 1.0}
+    failed = flow.simulate(tree, colliding, routing="adaptive", failures=["level 2 switch 0.1@0.5"])
+    assert failed.makespan == pytest.approx(1.5)
+    ring = flow.Platform("mesh:2,devices=2,device-bandwidth=4")
+    two = flow.jobs([(flow.messages([0], [1], 8.0), 0.0), (flow.messages([0], [1], 8.0), 3.0)])
+    result = flow.simulate(ring, two, placement=[0, 1, 2, 3], overhead=0.5)
+    assert result.job_ends == pytest.approx([3.0, 6.0])
+    stored = flow.simulate(ring, two, placement=[0, 1, 2, 3], stored_packet=1.0)
+    assert stored.job_ends == pytest.approx([2.25, 5.25])
+    pattern = flow.pattern("ring", TORUS, 1)
+    with pytest.raises(ValueError, match="only fat trees and dragonflies"):
+        flow.simulate(TORUS, pattern, routing="ecmp")
+    with pytest.raises(ValueError, match="no link and no switch `node 99`"):
+        flow.simulate(TORUS, pattern, failures=["node 99@1"])
+    with pytest.raises(ValueError, match="overhead -1"):
+        flow.simulate(TORUS, pattern, overhead=-1.0)
+
+
 def test_each_panel_of_a_picture_has_the_links_in_their_places():
     dragonfly = flow.Platform("dragonfly:groups=3,routers=2,terminals=2,global=1")
     panel, row, column = dragonfly.places()

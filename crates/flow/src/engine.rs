@@ -6,27 +6,31 @@
 mod calendar;
 mod dag;
 mod driver;
+mod jobs;
 mod queues;
 mod record;
 mod repeated;
 mod report;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod watch;
 mod workload;
 
 use crate::placement::Placement;
 use crate::platform::{LinkId, Platform};
-use crate::solver::{EqualSplit, Iterated, MaxMin, Slot, certify};
+use crate::routing::{Failure, Router, Routing};
+use crate::solver::{EqualSplit, Iterated, MaxMin, Slot};
 use calendar::Calendar;
-pub(crate) use driver::{Action, Driver};
+pub(crate) use driver::{Action, Driver, Sending};
 pub use record::{Computation, LinkLoad, MessageRecord, Record, Sink};
 pub use report::{Blocked, Deadlock, RunError};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
+use transfer::{Spread, WHOLE};
 use watch::Watch;
 pub use watch::{LinkUser, hottest_links};
-pub use workload::Workload;
+pub use workload::{Job, Workload};
 
 /// How the active flows share the links.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -74,6 +78,18 @@ pub struct Config {
     pub link_bytes: bool,
     /// Links for which the simulation counts who uses them, and tells a sink their load.
     pub watch: Vec<LinkId>,
+    /// How messages get their routes.
+    pub routing: Routing,
+    /// Links and switches that fail. Flows on them go on over other routes.
+    pub failures: Vec<Failure>,
+    /// Seconds that a host needs for a message at each end, in patterns and pattern files: a sender
+    /// before its first byte leaves, a receiver after the last byte has arrived. Traces have
+    /// [`crate::LogGops`] instead.
+    pub overhead: f64,
+    /// Bytes of the packets that switches store before they forward them; 0 for none. It delays the
+    /// end of a message by the time that its first packet needs on all links of its route but the
+    /// slowest one. This is the largest part of what buffers cost.
+    pub stored_packet: f64,
 }
 
 impl Default for Config {
@@ -87,6 +103,10 @@ impl Default for Config {
             verify: false,
             link_bytes: false,
             watch: Vec::new(),
+            routing: Routing::Static,
+            failures: Vec::new(),
+            overhead: 0.0,
+            stored_packet: 0.0,
         }
     }
 }
@@ -108,10 +128,17 @@ struct Flow {
     since: f64,
     rate: f64,
     start: f64,
+    /// Bytes of the message.
     bytes: f64,
+    /// Bytes that this flow carries over its present route.
+    part: f64,
+    /// Seconds from the end of the flow to the arrival.
+    latency: f64,
     rank: u32,
     to: u32,
     token: u32,
+    /// The message, if it has several flows.
+    spread: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -153,7 +180,7 @@ enum Rates {
     Iterated(Iterated),
 }
 
-macro_rules! each {
+macro_rules! each_mode {
     ($rates:expr, $r:ident => $e:expr) => {
         match $rates {
             Rates::Exact($r) => $e,
@@ -162,6 +189,8 @@ macro_rules! each {
         }
     };
 }
+
+use each_mode as each;
 
 impl Rates {
     /// The links of an active flow.
@@ -187,7 +216,7 @@ pub struct Simulation<'a> {
     placement: Placement,
     config: Config,
     driver: Driver,
-    /// Latency of the workload's messages, besides that of the platform.
+    /// Latency of the workload's messages and of their receivers, besides that of the platform.
     latency: f64,
     rates: Rates,
     flows: Vec<Flow>,
@@ -196,7 +225,16 @@ pub struct Simulation<'a> {
     timers: BinaryHeap<Reverse<Due>>,
     timers_set: u64,
     actions: Vec<Action>,
+    router: Router<'a>,
+    /// Failures to come, the first one first.
+    failures: VecDeque<Failure>,
+    /// Flows on each link, if routes depend on it.
+    on_link: Vec<u32>,
+    spreads: Vec<Spread>,
+    free_spreads: Vec<u32>,
     starts: Vec<Flow>,
+    /// Flows that need another route.
+    moved: Vec<Flow>,
     leaving: Vec<Slot>,
     path: Vec<LinkId>,
     link_bytes: Vec<f64>,
@@ -225,7 +263,8 @@ impl<'a> Simulation<'a> {
     ) -> Result<Self, RunError> {
         workload.check_places(platform, &placement)?;
         let bandwidth = (0..platform.links() as LinkId).map(|l| platform.bandwidth(l));
-        let hops = platform.max_hops();
+        let router = Router::new(platform, config.routing, !config.failures.is_empty());
+        let hops = router.max_hops();
         let rates = match config.mode {
             Mode::Exact => {
                 Rates::Exact(MaxMin::new(bandwidth, hops).with_tolerance(config.tolerance))
@@ -235,9 +274,22 @@ impl<'a> Simulation<'a> {
                 Rates::Iterated(Iterated::new(bandwidth, hops, threshold))
             }
         };
-        let latency = workload.latency();
-        let platform_latency = platform.latency();
-        let driver = Driver::new(workload, config.window, config.completion, platform_latency);
+        let latency = workload.latency() + config.overhead;
+        let driver = Driver::new(
+            workload,
+            Sending {
+                window: config.window,
+                completion: config.completion,
+                overhead: config.overhead,
+                latency: platform.latency(),
+            },
+        );
+        let mut failures = config.failures.clone();
+        failures.sort_by(|a, b| a.time.total_cmp(&b.time));
+        let on_link = match router.needs_load() {
+            true => vec![0; platform.links()],
+            false => Vec::new(),
+        };
         let link_bytes = if config.link_bytes {
             vec![0.0; platform.links()]
         } else {
@@ -257,7 +309,13 @@ impl<'a> Simulation<'a> {
             timers: BinaryHeap::new(),
             timers_set: 0,
             actions: Vec::new(),
+            router,
+            failures: failures.into(),
+            on_link,
+            spreads: Vec::new(),
+            free_spreads: Vec::new(),
             starts: Vec::new(),
+            moved: Vec::new(),
             leaving: Vec::new(),
             path: vec![0; hops],
             link_bytes,
@@ -310,6 +368,11 @@ impl<'a> Simulation<'a> {
         &self.link_bytes
     }
 
+    /// When the last message of each job of [`Workload::Jobs`] arrived, in seconds.
+    pub fn job_ends(&self) -> Vec<f64> {
+        self.driver.job_ends()
+    }
+
     /// For each link of [`Config::watch`], the pairs of ranks whose messages passed over it, those
     /// with most bytes first.
     pub fn users(&self) -> Vec<Vec<LinkUser>> {
@@ -327,8 +390,9 @@ impl<'a> Simulation<'a> {
             if self.run_repeated() {
                 return Ok(true);
             }
+            self.fail_links();
             self.driver.begin(&mut self.actions);
-            self.perform();
+            self.perform()?;
             self.settle()?;
         }
         let flow = self.calendar.earliest();
@@ -341,16 +405,15 @@ impl<'a> Simulation<'a> {
             return self.finished();
         }
         let before = self.now;
-        self.now = next.max(self.now + self.config.resolution);
+        let failure = self.failures.front().map_or(f64::INFINITY, |f| f.time);
+        self.now = next.max(self.now + self.config.resolution).min(failure);
         let until = self.now * (1.0 + SIMULTANEOUS);
         self.leaving.clear();
         self.calendar.due(until, &mut self.leaving);
         for i in 0..self.leaving.len() {
-            let slot = self.leaving[i];
-            self.calendar.set(slot, f64::INFINITY);
-            let flow = self.flows[slot as usize];
-            self.count(slot, &flow, 1.0);
-            self.left(flow);
+            if let Some(message) = self.end(self.leaving[i]) {
+                self.left(message);
+            }
         }
         while let Some(Reverse(due)) = self.timers.peek()
             && due.0 <= until
@@ -360,7 +423,10 @@ impl<'a> Simulation<'a> {
             };
             self.fire(timer);
         }
-        self.perform();
+        if failure <= self.now {
+            self.fail_links();
+        }
+        self.perform()?;
         self.events += 1;
         let ended = self.leaving.len();
         self.settle()?;
@@ -368,17 +434,14 @@ impl<'a> Simulation<'a> {
         Ok(true)
     }
 
-    /// Counts the bytes that a flow has moved `times` times.
-    #[inline]
-    fn count(&mut self, slot: Slot, flow: &Flow, times: f64) {
-        let path = self.rates.path(slot);
-        if self.config.link_bytes {
-            for &link in path {
-                self.link_bytes[link as usize] += times * flow.bytes;
-            }
-        }
-        self.watch
-            .count(path, (flow.rank, flow.to), times * flow.bytes);
+    /// Latency of a message that moves nothing.
+    fn latency_without_bytes(&mut self, flow: &Flow) -> Result<f64, RunError> {
+        let (src, dst) = (self.placement.node(flow.rank), self.placement.node(flow.to));
+        let hops = match self.router.is_static() && self.platform.hop_latency() == 0.0 {
+            true => 0,
+            false => self.routes(flow)?[0].len(),
+        };
+        Ok(self.platform.latency_of(src, dst, hops))
     }
 
     fn finished(&self) -> Result<bool, RunError> {
@@ -397,13 +460,10 @@ impl<'a> Simulation<'a> {
             token,
             start,
             bytes,
+            latency,
             ..
         } = flow;
         self.driver.left(self.now, rank, token, &mut self.actions);
-        let latency = match rank == to {
-            true => self.latency,
-            false => self.latency + self.platform.latency(),
-        };
         if latency > 0.0 {
             let timer = Timer::Arrive {
                 rank,
@@ -454,7 +514,7 @@ impl<'a> Simulation<'a> {
     }
 
     /// Carries out the actions of the driver. Messages without a path or without bytes end at once.
-    fn perform(&mut self) {
+    fn perform(&mut self) -> Result<(), RunError> {
         let mut at = 0;
         while let Some(action) = self.driver.next_action(self.now, at, &mut self.actions) {
             match action {
@@ -478,7 +538,10 @@ impl<'a> Simulation<'a> {
                     bytes,
                     token,
                 } => {
-                    let flow = Flow {
+                    let mut flow = Flow {
+                        part: bytes,
+                        latency: self.latency,
+                        spread: WHOLE,
                         remaining: bytes,
                         since: self.now,
                         rate: 0.0,
@@ -491,6 +554,9 @@ impl<'a> Simulation<'a> {
                     if bytes > 0.0 && rank != to {
                         self.starts.push(flow);
                     } else {
+                        if rank != to {
+                            flow.latency += self.latency_without_bytes(&flow)?;
+                        }
                         self.left(flow);
                     }
                 }
@@ -498,88 +564,6 @@ impl<'a> Simulation<'a> {
             at += 1;
         }
         self.actions.clear();
-    }
-
-    /// Removes the flows that ended from the network, adds the new ones, and computes all rates.
-    fn settle(&mut self) -> Result<(), RunError> {
-        if let Rates::Exact(solver) = &mut self.rates {
-            solver.begin(self.leaving.len(), self.starts.len());
-        }
-        for &slot in &self.leaving {
-            let rate = self.flows[slot as usize].rate;
-            self.watch.change(self.rates.path(slot), -rate);
-            each!(&mut self.rates, r => r.remove(slot));
-        }
-        // Places are reused in the order in which they became free.
-        self.free.extend(self.leaving.drain(..).rev());
-        for flow in self.starts.drain(..) {
-            let slot = self.free.pop().unwrap_or(self.flows.len() as Slot);
-            if slot as usize == self.flows.len() {
-                self.flows.push(flow);
-                self.calendar.grow(self.flows.len());
-            } else {
-                self.flows[slot as usize] = flow;
-            }
-            let (src, dst) = (self.placement.node(flow.rank), self.placement.node(flow.to));
-            let hops = self.platform.route(src, dst, &mut self.path);
-            each!(&mut self.rates, r => r.add(slot, &self.path[..hops]));
-        }
-        each!(&mut self.rates, r => {
-            r.solve();
-            let (flows, calendar) = (&mut self.flows, &mut self.calendar);
-            if !self.watch.is_empty() {
-                for &slot in r.changed() {
-                    let before = flows[slot as usize].rate;
-                    self.watch.change(r.path(slot), r.rate(slot) - before);
-                }
-            }
-            reschedule(flows, calendar, self.now, r.changed(), |slot| r.rate(slot));
-        });
-        if let Some(sink) = &mut self.sink {
-            let platform = self.platform;
-            self.watch
-                .tell(self.now, sink, |link| platform.bandwidth(link));
-        }
-        if self.config.tolerance > 0.0 {
-            self.unchecked += 1;
-        }
-        let due = self.unchecked > self.flows.len();
-        if !(self.config.verify || due) {
-            return Ok(());
-        }
-        self.unchecked = 0;
-        self.certify()
-    }
-
-    /// Checks that the rates are max-min fair.
-    fn certify(&self) -> Result<(), RunError> {
-        let Rates::Exact(solver) = &self.rates else {
-            return Ok(());
-        };
-        let links = self.platform.links() as LinkId;
-        let bandwidth: Vec<f64> = (0..links).map(|l| self.platform.bandwidth(l)).collect();
-        let flows = solver.flows().map(|(_, path, rate)| (path, rate));
-        let tolerance = self.config.tolerance + 1e-9;
-        certify(&bandwidth, flows, tolerance).map_err(|violation| RunError::Violation {
-            time: self.now,
-            violation,
-        })
-    }
-}
-
-/// Counts the bytes that flows with a new rate have moved, and sets their finish times.
-fn reschedule(
-    flows: &mut [Flow],
-    calendar: &mut Calendar,
-    now: f64,
-    changed: &[Slot],
-    rate: impl Fn(Slot) -> f64,
-) {
-    for &slot in changed {
-        let flow = &mut flows[slot as usize];
-        flow.remaining = (flow.remaining - flow.rate * (now - flow.since)).max(0.0);
-        flow.since = now;
-        flow.rate = rate(slot);
-        calendar.set(slot, now + flow.remaining / flow.rate);
+        Ok(())
     }
 }

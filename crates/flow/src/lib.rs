@@ -30,12 +30,13 @@ mod pattern;
 mod perfetto;
 mod placement;
 pub mod platform;
+mod routing;
 mod script;
 pub mod solver;
 
 pub use engine::{
-    Blocked, Completion, Computation, Config, Deadlock, LinkLoad, LinkUser, MessageRecord, Mode,
-    Record, RunError, Simulation, Sink, Summary, Workload, hottest_links,
+    Blocked, Completion, Computation, Config, Deadlock, Job, LinkLoad, LinkUser, MessageRecord,
+    Mode, Record, RunError, Simulation, Sink, Summary, Workload, hottest_links,
 };
 pub use error::{SpecError, TextError};
 pub use farcall_random::SplitMix64;
@@ -46,4 +47,5 @@ pub use pattern::{Kind, PATTERN_KINDS, Pattern, Round};
 pub use perfetto::Trace;
 pub use placement::Placement;
 pub use platform::Platform;
+pub use routing::{Failure, Routing};
 pub use script::{Limits, Script, Step};

@@ -17,7 +17,11 @@ Examples:
       --placement random:1
   farcall flow run --platform torus:16x16,bandwidth=1GB/s --pattern all-to-all:pairwise \\
       --size 20KB --json
-  farcall flow run --platform torus:8x8x8,bandwidth=10GB/s,latency=1us --pattern goal:app.goal";
+  farcall flow run --platform torus:8x8x8,bandwidth=10GB/s,latency=1us --pattern goal:app.goal
+  farcall flow run --platform dragonfly:routers=8,terminals=4,bandwidth=10GB/s \\
+      --job ranks=512,pattern=allreduce:ring,size=1GB \\
+      --job ranks=256,pattern=all-to-all,size=1MB,start=10ms,placement=random:1 \\
+      --routing adaptive --fail 'group 0 router 1@20ms'";
 
 /// Links with a counter in a trace for Perfetto.
 const COUNTERS: usize = 16;
@@ -97,6 +101,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 "messages": summary.messages,
                 "events": summary.events,
                 "rounds": outcome.rounds,
+                "job_ends": outcome.job_ends,
                 "wall_s": wall,
                 "cpu_s": cpu,
                 "peak_rss_bytes": memory,
@@ -111,7 +116,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             summary.events,
             memory as f64 / 1e6
         );
-        std::io::stdout().write_all(text.as_bytes())?;
+        let ends = outcome.job_ends.iter().enumerate();
+        let jobs: String = ends
+            .map(|(job, end)| format!("job {job:<5} ends at {end} s\n"))
+            .collect();
+        std::io::stdout().write_all((text + &jobs).as_bytes())?;
     }
     Ok(())
 }

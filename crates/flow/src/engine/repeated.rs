@@ -13,6 +13,7 @@
 
 use super::{Driver, Mode, SIMULTANEOUS, Simulation};
 use crate::pattern::Pattern;
+use crate::routing::Routing;
 
 impl Simulation<'_> {
     /// Runs a pattern that consists of equal rounds on all ranks, if it has its closed form.
@@ -30,7 +31,10 @@ impl Simulation<'_> {
             && config.resolution == 0.0
             && !config.verify
             && self.sink.is_none()
-            && self.platform.latency() == 0.0;
+            && self.has_static_routes()
+            && self.latency + self.config.stored_packet == 0.0
+            && self.platform.latency() == 0.0
+            && self.platform.hop_latency() == 0.0;
         if !closed {
             return false;
         }
@@ -47,6 +51,10 @@ impl Simulation<'_> {
             *sum = rounds as f64 * bytes * f64::from(flows);
         }
         true
+    }
+
+    fn has_static_routes(&self) -> bool {
+        self.config.routing == Routing::Static && self.config.failures.is_empty()
     }
 
     /// Number of flows on each link if all ranks send the message of the first round. Each rank
@@ -74,13 +82,17 @@ impl Simulation<'_> {
     /// time, counts and bytes for all of them at once. It does not do so when a sink receives the
     /// messages.
     pub(super) fn skip_repeated(&mut self, ended: usize, duration: f64) {
-        let Driver::Queues(queues) = &mut self.driver else {
+        let Driver::Queues(queues) = &self.driver else {
             return;
         };
-        if ended != queues.ranks() || !self.timers.is_empty() || self.sink.is_some() {
+        let (ranks, timers) = (queues.ranks(), self.timers.is_empty());
+        if ended != ranks || !timers || self.sink.is_some() || !self.has_static_routes() {
             self.whole_batch = None;
             return;
         }
+        let Driver::Queues(queues) = &mut self.driver else {
+            return;
+        };
         let same = |last: f64| (duration - last).abs() <= SIMULTANEOUS * self.now;
         if !self.whole_batch.replace(duration).is_some_and(same) {
             return;
@@ -101,7 +113,7 @@ impl Simulation<'_> {
             self.calendar
                 .set(slot, self.now + flow.remaining / flow.rate);
             let flow = *flow;
-            self.count(slot, &flow, times);
+            self.count(slot, &flow, times * flow.bytes);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Dragonflies with minimal routing: groups of fully connected routers, and one link between each
 //! two groups. A route has at most one local, one global and one local hop between its two node
-//! links. Adaptive routing is not modelled.
+//! links. A detour by a third group has up to two hops more.
 
 use super::{LinkId, Place};
 
@@ -98,44 +98,63 @@ impl Dragonfly {
 
     #[inline]
     pub(super) fn route(&self, src: u32, dst: u32, out: &mut [LinkId]) -> usize {
+        self.route_through(src, dst, None, out)
+    }
+
+    /// A route through another group, which `random` chooses, if there is one.
+    pub(super) fn detour(&self, src: u32, dst: u32, random: u64, out: &mut [LinkId]) -> usize {
+        let group = |node: u32| node / self.terminals / self.routers;
+        let (mut low, mut high) = (group(src), group(dst));
+        if low > high {
+            std::mem::swap(&mut low, &mut high);
+        }
+        let ends = if low == high { 1 } else { 2 };
+        if self.groups <= ends {
+            return self.route(src, dst, out);
+        }
+        let mut via = (random % u64::from(self.groups - ends)) as u32;
+        via += u32::from(via >= low);
+        via += u32::from(low != high && via >= high);
+        self.route_through(src, dst, Some(via), out)
+    }
+
+    fn route_through(&self, src: u32, dst: u32, via: Option<u32>, out: &mut [LinkId]) -> usize {
         if src == dst {
             return 0;
         }
         let (a, h) = (self.routers, self.global);
         let (from, to) = (src / self.terminals, dst / self.terminals);
-        let (from_group, to_group) = (from / a, to / a);
         // A router has links to the others of its group, not to itself.
         let local = |group: u32, x: u32, y: u32| {
             self.local_base() + (group * a + x) * (a - 1) + y - u32::from(y > x)
         };
         out[0] = src;
         let mut len = 1;
-        let mut at = from % a;
-        if from_group != to_group {
-            let port = if to_group < from_group {
-                to_group
-            } else {
-                to_group - 1
-            };
+        let (mut group, mut at) = (from / a, from % a);
+        for next in via.into_iter().chain([to / a]) {
+            if group == next {
+                continue;
+            }
+            let port = if next < group { next } else { next - 1 };
             if at != port / h {
-                out[len] = local(from_group, at, port / h);
+                out[len] = local(group, at, port / h);
                 len += 1;
             }
-            out[len] = self.global_base() + from_group * (self.groups - 1) + port;
+            out[len] = self.global_base() + group * (self.groups - 1) + port;
             len += 1;
-            let back = if from_group < to_group {
-                from_group
-            } else {
-                from_group - 1
-            };
-            at = back / h;
+            let back = if group < next { group } else { group - 1 };
+            (group, at) = (next, back / h);
         }
         if at != to % a {
-            out[len] = local(to_group, at, to % a);
+            out[len] = local(group, at, to % a);
             len += 1;
         }
         out[len] = self.nodes() as u32 + dst;
         len + 1
+    }
+
+    pub(super) fn is_global(&self, link: LinkId) -> bool {
+        link >= self.global_base()
     }
 
     /// Router, counted over all groups, and the number in its group of the router at the other end.

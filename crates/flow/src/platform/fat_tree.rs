@@ -124,6 +124,30 @@ impl FatTree {
 
     #[inline]
     pub(super) fn route(&self, src: u32, dst: u32, out: &mut [LinkId]) -> usize {
+        self.route_by(src, dst, dst, 0, out)
+    }
+
+    /// Number of shortest routes.
+    pub(super) fn choices(&self, src: u32, dst: u32) -> u64 {
+        let common = |height: &usize| src / self.below[*height] == dst / self.below[*height];
+        let height = (0..=self.levels()).find(common).unwrap_or(0);
+        self.up_ports[..height]
+            .iter()
+            .map(|&w| u64::from(w))
+            .product()
+    }
+
+    /// The route that takes up port `(choice / p^(i-1)) mod p` at level `i`, and that climbs at
+    /// least to the height `top`.
+    #[inline]
+    pub(super) fn route_by(
+        &self,
+        src: u32,
+        dst: u32,
+        choice: u32,
+        top: usize,
+        out: &mut [LinkId],
+    ) -> usize {
         if src == dst {
             return 0;
         }
@@ -131,12 +155,12 @@ impl FatTree {
         let (mut height, mut replica) = (0, 0u32);
         let mut down = [0u32; 16];
         let (mut s, mut d) = (src, dst);
-        while s != d {
+        while s != d || height < top {
             let w = self.up_ports[height];
             let port = if w == 1 {
                 0
             } else {
-                (dst / self.divisor[height]) % w
+                (choice / self.divisor[height]) % w
             };
             let [up_base, down_base] = self.base[height];
             let r = self.replicas[height];

@@ -59,6 +59,7 @@ fn routes_are_paths_through_vertices_and_pictures_have_a_place_for_each_link() {
         "dragonfly:routers=4,terminals=2,global=2",
         "dragonfly:groups=4,routers=4,terminals=2,global=2",
         "hyperx:4x3,terminals=2",
+        "dragonfly:groups=3,routers=2,terminals=2,global=1,devices=3,device-bandwidth=9",
     ] {
         let platform = Platform::parse(spec).unwrap();
         let nodes = platform.nodes() as u32;
@@ -208,6 +209,8 @@ fn errors_of_specifications_list_the_alternatives() {
         ("torus:100000x100000", "more than"),
         ("dragonfly:routers=2,global=1,groups=9", "other groups only"),
         ("torus:4x4,ties=even,ties=even", "twice"),
+        ("torus:4x4,devices=2", "belong together"),
+        ("torus:4x4,devices=0,device-bandwidth=1", "devices=0"),
     ] {
         let error = Platform::parse(spec).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");

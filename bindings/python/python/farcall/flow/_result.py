@@ -44,6 +44,8 @@ class Result:
         self.makespan: float = data["makespan"]
         self.message_count: int = data["messages"]
         self.events: int = data["events"]
+        # When each of several jobs ended.
+        self.job_ends: list[float] = data["job_ends"]
         self.link_bytes: npt.NDArray[np.float64] = data["link_bytes"]
         self.source: npt.NDArray[np.uint32] = data["source"]
         self.destination: npt.NDArray[np.uint32] = data["destination"]
