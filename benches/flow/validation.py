@@ -56,7 +56,8 @@ def main() -> None:
                 worst = [max(w, abs(e)) for w, e in zip(worst, errors, strict=True)]
                 beyond += abs(errors[1]) > 0.15
                 cells = [network, pattern, placement.split(":", maxsplit=1)[0]]
-                cells += [f"{packets * 1e3:.4g} ms", *(f"{round(error, 3) + 0:+.1%}" for error in errors)]
+                cells.append(f"{packets * 1e3:.4g} ms")
+                cells += [f"{round(error, 3) + 0:+.1%}" for error in errors]
                 print("| " + " | ".join(cells) + " |")
     told = f"The largest error is {worst[0]:.0%}, and {worst[1]:.0%} with stored packets."
     print(f"\n{told} {beyond} cases are then off by more than 15 %.")

@@ -225,6 +225,8 @@ pub struct Simulation<'a> {
     timers: BinaryHeap<Reverse<Due>>,
     timers_set: u64,
     actions: Vec<Action>,
+    /// Whether messages need time besides that of their flows.
+    has_latency: bool,
     router: Router<'a>,
     /// Failures to come, the first one first.
     failures: VecDeque<Failure>,
@@ -295,6 +297,7 @@ impl<'a> Simulation<'a> {
         } else {
             Vec::new()
         };
+        let stored = config.stored_packet;
         let watch = Watch::new(&config.watch, platform.links());
         Ok(Self {
             platform,
@@ -309,6 +312,7 @@ impl<'a> Simulation<'a> {
             timers: BinaryHeap::new(),
             timers_set: 0,
             actions: Vec::new(),
+            has_latency: platform.latency() + platform.hop_latency() + stored > 0.0,
             router,
             failures: failures.into(),
             on_link,

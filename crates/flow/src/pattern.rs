@@ -81,6 +81,9 @@ pub enum Kind {
     },
 }
 
+/// Most layers of a mixture of experts.
+const MAX_LAYERS: u32 = 1 << 20;
+
 /// The actions of a rank in one round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Round {
@@ -134,6 +137,9 @@ impl Pattern {
             }
             Kind::SimpleSpread2d if side * side != ranks => {
                 return Err(format!("needs a square number of ranks, not {ranks}"));
+            }
+            Kind::MixtureOfExperts { layers, .. } if *layers > MAX_LAYERS => {
+                return Err(format!("{layers} layers: at most {MAX_LAYERS}"));
             }
             Kind::HierarchicalAllreduce { group }
                 if *group == 0 || !ranks.is_multiple_of(*group) =>
@@ -241,7 +247,8 @@ impl Pattern {
             Pipeline { .. } => (ranks - 1) * self.rounds,
             MixtureOfExperts { .. } => {
                 let (whole, part) = (2 * (ranks - 1), self.rounds % (2 * (ranks - 1)));
-                ranks * (self.rounds / whole * (ranks - 1) + part.min(ranks - 1))
+                let each = self.rounds / whole * (ranks - 1) + part.min(ranks - 1);
+                ranks.saturating_mul(each)
             }
             BinomialBroadcast
             | ScatterAllgatherBroadcast
@@ -261,7 +268,7 @@ impl Pattern {
             }
             _ => ranks * self.rounds,
         };
-        each * u64::from(self.count)
+        each.saturating_mul(u64::from(self.count))
     }
 
     /// The actions of `rank` in `round`.

@@ -187,7 +187,9 @@ impl<'a> Router<'a> {
     pub(crate) fn fail(&mut self, links: &[LinkId]) {
         self.failed.resize(self.platform.links(), false);
         for &link in links {
-            self.failed[link as usize] = true;
+            if let Some(failed) = self.failed.get_mut(link as usize) {
+                *failed = true;
+            }
         }
         self.around.clear();
     }

@@ -41,6 +41,9 @@ impl Simulation<'_> {
     /// Counts bytes that a flow has moved.
     #[inline]
     pub(super) fn count(&mut self, slot: Slot, flow: &Flow, bytes: f64) {
+        if !self.config.link_bytes && self.watch.is_empty() {
+            return;
+        }
         let path = self.rates.path(slot);
         if self.config.link_bytes {
             for &link in path {
@@ -78,13 +81,17 @@ impl Simulation<'_> {
         if let Rates::Exact(solver) = &mut self.rates {
             solver.begin(self.leaving.len(), self.starts.len() + self.moved.len());
         }
-        for &slot in &self.leaving {
-            let rate = self.flows[slot as usize].rate;
-            let path = self.rates.path(slot);
-            self.watch.change(path, -rate);
-            if self.router.needs_load() {
-                path.iter().for_each(|&l| self.on_link[l as usize] -= 1);
+        if !self.watch.is_empty() || self.router.needs_load() {
+            for &slot in &self.leaving {
+                let rate = self.flows[slot as usize].rate;
+                let path = self.rates.path(slot);
+                self.watch.change(path, -rate);
+                if self.router.needs_load() {
+                    path.iter().for_each(|&l| self.on_link[l as usize] -= 1);
+                }
             }
+        }
+        for &slot in &self.leaving {
             each!(&mut self.rates, r => r.remove(slot));
         }
         // Places are reused in the order in which they became free.
@@ -117,8 +124,10 @@ impl Simulation<'_> {
         if self.router.is_static() {
             let mut path = std::mem::take(&mut self.path);
             let hops = self.platform.route(src, dst, &mut path);
-            flow.latency += self.platform.latency_of(src, dst, hops);
-            flow.latency += self.time_stored(&path[..hops], flow.bytes);
+            if self.has_latency {
+                flow.latency += self.platform.latency_of(src, dst, hops);
+                flow.latency += self.time_stored(&path[..hops], flow.bytes);
+            }
             self.add(flow, &path[..hops]);
             self.path = path;
             return Ok(());
