@@ -173,10 +173,14 @@ impl Options {
             false => super::jobs::read(&self.job, platform.nodes())?,
         };
         self.check(&workload, &platform)?;
-        let routing = Routing::parse(&self.routing).map_err(Failure::usage)?;
-        routing.check(&platform).map_err(Failure::usage)?;
+        let wrong = |option: &str, error| Failure::usage(format!("{option}: {error}"));
+        let routing = Routing::parse(&self.routing)
+            .and_then(|routing| routing.check(&platform).map(|()| routing))
+            .map_err(|error| wrong("--routing", error))?;
         let failures = self.fail.iter().map(|spec| Failing::parse(spec, &platform));
-        let failures = failures.collect::<Result<_, _>>().map_err(Failure::usage)?;
+        let failures = failures
+            .collect::<Result<_, _>>()
+            .map_err(|error| wrong("--fail", error))?;
         let overhead = self.overhead()?;
         let completion = self.completion.map(|completion| match completion {
             CompletionName::Destination => Completion::Destination,
