@@ -1,6 +1,6 @@
-//! Any text as a platform, pattern, placement, routing or failure: it is built, or refused with a reason, without
-//! memory in proportion to its size. The routes of a few pairs stay inside the platform. Text with
-//! more than one line is also read as an edge list and as a permutation.
+//! Any text as a platform, pattern, placement, routing or failure: it is built, or refused with a
+//! reason, without memory in proportion to its size. The routes of a few pairs stay inside the
+//! platform. Text with more than one line is also read as an edge list and as a permutation.
 
 use farcall_flow::platform::EdgeList;
 use farcall_flow::{Failure, Pattern, Placement, Platform, Routing};
