@@ -4,19 +4,39 @@
 
 use farcall_flow::platform::{EdgeList, LinkId};
 use farcall_flow::{
-    Completion, Config, Goal, Limits, LogGops, MessageRecord, Mode, PacketConfig, PacketSimulation,
-    Pattern, Placement, Platform, RunError, Script, Simulation, Sink, Step, Summary, Workload,
+    Completion, Config, Failure, Goal, Job, Limits, LinkUser, LogGops, MessageRecord, Mode,
+    PacketConfig, PacketSimulation, Pattern, Placement, Platform, Record, Routing, RunError,
+    Script, Simulation, Sink, Step, Summary, Trace, Workload, hottest_links,
 };
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
 
 /// Batches of the simulation between two checks for signals.
 const STRIDE: u32 = 1024;
+/// Links with a counter in a trace for Perfetto.
+const COUNTERS: usize = 16;
+
+/// Panel, row and column of each link in a picture.
+type Places<'py> = (
+    Vec<String>,
+    Bound<'py, PyArray1<u32>>,
+    Bound<'py, PyArray1<u32>>,
+);
 
 fn value_error(error: impl ToString) -> PyErr {
     PyValueError::new_err(error.to_string())
+}
+
+fn not_negative(name: &str, value: f64) -> PyResult<f64> {
+    match value.is_finite() && value >= 0.0 {
+        true => Ok(value),
+        false => Err(value_error(format!("{name} {value}: expected 0 or more"))),
+    }
 }
 
 /// A network: nodes, directed links and the route of every pair.
@@ -77,6 +97,16 @@ impl FlowPlatform {
     fn link_names(&self) -> Vec<String> {
         let links = 0..self.platform.links() as LinkId;
         links.map(|link| self.platform.link_name(link)).collect()
+    }
+
+    /// Panel, row and column of every link in a picture of the network.
+    fn places<'py>(&self, py: Python<'py>) -> Places<'py> {
+        let links = 0..self.platform.links() as LinkId;
+        let places: Vec<_> = links.map(|link| self.platform.place(link)).collect();
+        let rows = PyArray1::from_iter(py, places.iter().map(|place| place.row));
+        let columns = PyArray1::from_iter(py, places.iter().map(|place| place.column));
+        let panels = places.into_iter().map(|place| place.panel).collect();
+        (panels, rows, columns)
     }
 
     /// The links from one node to another.
@@ -200,6 +230,31 @@ impl FlowPattern {
         Self::from_trace(goal, loggops)
     }
 
+    /// Several patterns at once, each from its start in seconds.
+    #[staticmethod]
+    fn of_jobs(jobs: Vec<(PyRef<'_, FlowPattern>, f64)>) -> PyResult<Self> {
+        let single = |workload: &Workload| !matches!(workload, Workload::Jobs(_));
+        let sound = |start: f64| start.is_finite() && start >= 0.0;
+        if !jobs
+            .iter()
+            .all(|(job, start)| single(&job.workload) && sound(*start))
+        {
+            let text = "expected patterns that are not jobs themselves, with starts in seconds";
+            return Err(value_error(text));
+        }
+        let jobs: Vec<Job> = jobs
+            .into_iter()
+            .map(|(job, start)| Job {
+                workload: job.workload.clone(),
+                start,
+            })
+            .collect();
+        Ok(Self {
+            spec: format!("{} jobs", jobs.len()),
+            workload: Workload::Jobs(jobs),
+        })
+    }
+
     /// Number of ranks.
     #[getter]
     fn ranks(&self) -> u32 {
@@ -243,6 +298,16 @@ pub(crate) enum PlacementArgument<'py> {
     Nodes(PyReadonlyArray1<'py, u32>),
 }
 
+impl PlacementArgument<'_> {
+    fn read(&self, nodes: usize) -> PyResult<Placement> {
+        match self {
+            Self::Spec(spec) => Placement::parse(spec, nodes).map_err(value_error),
+            Self::Nodes(array) => Placement::explicit(array.as_array().to_vec(), nodes)
+                .map_err(|error| value_error(error.reason)),
+        }
+    }
+}
+
 /// How to simulate; mirrors `farcall.flow.simulate`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -259,6 +324,11 @@ pub(crate) struct Settings {
     packet_size: f64,
     buffer: u32,
     virtual_output_queues: bool,
+    watch: Vec<LinkId>,
+    routing: String,
+    failures: Vec<String>,
+    overhead: f64,
+    stored_packet: f64,
 }
 
 impl Settings {
@@ -274,7 +344,13 @@ impl Settings {
         }
     }
 
-    fn config(&self) -> PyResult<Config> {
+    fn routing(&self, platform: &Platform) -> PyResult<Routing> {
+        let routing = Routing::parse(&self.routing).map_err(value_error)?;
+        routing.check(platform).map_err(value_error)?;
+        Ok(routing)
+    }
+
+    fn config(&self, platform: &Platform) -> PyResult<Config> {
         let mode = match self.mode.as_str() {
             "exact" | "packets" => Mode::Exact,
             "equal-split" => Mode::EqualSplit,
@@ -299,6 +375,15 @@ impl Settings {
             resolution: self.resolution,
             verify: self.verify,
             link_bytes: self.keep_links,
+            watch: self.watch.clone(),
+            routing: self.routing(platform)?,
+            failures: self
+                .failures
+                .iter()
+                .map(|spec| Failure::parse(spec, platform).map_err(value_error))
+                .collect::<PyResult<_>>()?,
+            overhead: not_negative("overhead", self.overhead)?,
+            stored_packet: not_negative("stored_packet", self.stored_packet)?,
         })
     }
 }
@@ -313,27 +398,79 @@ pub(crate) fn simulate_flow<'py>(
     settings: Settings,
 ) -> PyResult<Bound<'py, PyDict>> {
     let platform = &platform.platform;
-    let nodes = platform.nodes();
-    let placement = match placement {
-        PlacementArgument::Spec(spec) => Placement::parse(&spec, nodes).map_err(value_error)?,
-        PlacementArgument::Nodes(array) => {
-            let node_of = array.as_array().to_vec();
-            Placement::explicit(node_of, nodes).map_err(|error| value_error(error.reason))?
-        }
-    };
+    let placement = placement.read(platform.nodes())?;
     let workload = pattern.workload.clone();
     let mut records: Vec<MessageRecord> = Vec::new();
-    let (summary, link_bytes) = {
-        let keep: Option<Sink<'_>> = match settings.keep_messages {
-            true => Some(Box::new(|record: &MessageRecord| records.push(*record))),
-            false => None,
-        };
-        run(py, platform, workload, placement, &settings, keep)?
+    let keep: Option<Sink<'_>> = match settings.keep_messages {
+        true => Some(Box::new(|record: &Record| {
+            if let Record::Message(message) = record {
+                records.push(*message);
+            }
+        })),
+        false => None,
     };
-    result(py, summary, &records, link_bytes)
+    let outcome = run(py, platform, workload, placement, &settings, keep)?;
+    result(py, outcome, &records)
 }
 
-/// The summary, and the bytes of each link if the simulation counts them.
+/// Simulates again and writes a trace for Perfetto.
+#[pyfunction]
+pub(crate) fn write_flow_trace(
+    py: Python<'_>,
+    path: PathBuf,
+    platform: &FlowPlatform,
+    pattern: &FlowPattern,
+    placement: PlacementArgument<'_>,
+    mut settings: Settings,
+) -> PyResult<()> {
+    let platform = &platform.platform;
+    let placement = placement.read(platform.nodes())?;
+    let workload = &pattern.workload;
+    settings.watch.clear();
+    settings.keep_links = settings.mode != "packets";
+    let first = run(
+        py,
+        platform,
+        workload.clone(),
+        placement.clone(),
+        &settings,
+        None,
+    )?;
+    let bandwidth = |link| platform.bandwidth(link);
+    settings.watch = hottest_links(&first.link_bytes, bandwidth, COUNTERS);
+    let names = settings.watch.iter().map(|&l| (l, platform.link_name(l)));
+    let mut trace = Trace::new(workload.ranks(), names);
+    let mut file = BufWriter::new(File::create(&path)?);
+    let mut written = Ok(());
+    let sink: Sink<'_> = Box::new(|record: &Record| {
+        trace.add(record);
+        if trace.pending() > 64 << 10 && written.is_ok() {
+            written = file.write_all(trace.take().as_bytes());
+        }
+    });
+    run(
+        py,
+        platform,
+        workload.clone(),
+        placement,
+        &settings,
+        Some(sink),
+    )?;
+    written?;
+    trace.finish();
+    file.write_all(trace.take().as_bytes())?;
+    Ok(file.flush()?)
+}
+
+/// What a simulation gave.
+struct Outcome {
+    summary: Summary,
+    link_bytes: Vec<f64>,
+    users: Vec<Vec<LinkUser>>,
+    job_ends: Vec<f64>,
+}
+
+/// Runs a simulation to its end.
 fn run(
     py: Python<'_>,
     platform: &Platform,
@@ -341,15 +478,22 @@ fn run(
     placement: Placement,
     settings: &Settings,
     keep: Option<Sink<'_>>,
-) -> PyResult<(Summary, Vec<f64>)> {
-    let config = settings.config()?;
+) -> PyResult<Outcome> {
+    let config = settings.config(platform)?;
     if settings.mode == "packets" {
+        if !settings.failures.is_empty() {
+            return Err(value_error(
+                "mode 'packets' has no failures: choose another mode",
+            ));
+        }
         let config = PacketConfig {
             packet_bytes: settings.packet_size.max(1.0),
             buffer_packets: settings.buffer,
             virtual_output_queues: settings.virtual_output_queues,
             window: settings.window,
             completion: settings.completion()?,
+            routing: settings.routing(platform)?,
+            overhead: not_negative("overhead", settings.overhead)?,
         };
         let simulation = PacketSimulation::new(platform, workload, placement, config);
         let mut simulation = simulation.map_err(run_error)?;
@@ -357,7 +501,12 @@ fn run(
             simulation = simulation.with_sink(keep);
         }
         drive(py, || simulation.step())?;
-        return Ok((simulation.summary(), Vec::new()));
+        return Ok(Outcome {
+            summary: simulation.summary(),
+            link_bytes: Vec::new(),
+            users: Vec::new(),
+            job_ends: simulation.job_ends(),
+        });
     }
     let simulation = Simulation::new(platform, workload, placement, config);
     let mut simulation = simulation.map_err(run_error)?;
@@ -365,7 +514,12 @@ fn run(
         simulation = simulation.with_sink(keep);
     }
     drive(py, || simulation.step())?;
-    Ok((simulation.summary(), simulation.link_bytes().to_vec()))
+    Ok(Outcome {
+        summary: simulation.summary(),
+        link_bytes: simulation.link_bytes().to_vec(),
+        users: simulation.users(),
+        job_ends: simulation.job_ends(),
+    })
 }
 
 /// Runs the simulation to its end without the interpreter, except to check for signals.
@@ -395,15 +549,17 @@ fn run_error(error: RunError) -> PyErr {
 
 fn result<'py>(
     py: Python<'py>,
-    summary: Summary,
+    outcome: Outcome,
     records: &[MessageRecord],
-    link_bytes: Vec<f64>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let out = PyDict::new(py);
+    let summary = outcome.summary;
     out.set_item("makespan", summary.makespan)?;
     out.set_item("messages", summary.messages)?;
     out.set_item("events", summary.events)?;
-    out.set_item("link_bytes", PyArray1::from_vec(py, link_bytes))?;
+    out.set_item("link_bytes", PyArray1::from_vec(py, outcome.link_bytes))?;
+    out.set_item("users", outcome.users)?;
+    out.set_item("job_ends", outcome.job_ends)?;
     let all = || records.iter();
     let integers = |field: fn(&MessageRecord) -> u32| PyArray1::from_iter(py, all().map(field));
     out.set_item("source", integers(|r| r.source))?;

@@ -46,7 +46,7 @@ mod _native {
     #[pymodule_export]
     use crate::estimate::Estimate;
     #[pymodule_export]
-    use crate::flow::{FlowPattern, FlowPlatform, simulate_flow};
+    use crate::flow::{FlowPattern, FlowPlatform, simulate_flow, write_flow_trace};
     #[pymodule_export]
     use crate::function::{Function, show_progress};
     #[pymodule_export]

@@ -4,6 +4,8 @@ import subprocess
 import numpy as np
 import pytest
 from farcall import flow
+from farcall.flow.plot import MAX_COLUMNS, _rates
+from matplotlib import pyplot
 from servers import FARCALL
 
 TORUS = flow.Platform("torus:4x4,bandwidth=1e9")
@@ -82,9 +84,81 @@ def test_files(tmp_path):
             assert file.stat().st_size > 100
     with pytest.raises(ValueError, match=r"\.csv or \.parquet"):
         result.write(tmp_path / "messages.txt")
-    trace = tmp_path / "trace.json"
-    result.write_perfetto(trace)
-    assert len(json.loads(trace.read_text())["traceEvents"]) == result.message_count
+
+
+def test_a_trace_for_perfetto_has_names_computations_counters_and_arrows(tmp_path):
+    trace = tmp_path / "trace.goal"
+    trace.write_text(
+        "num_ranks 2\nrank 0 {\nw: calc 1000\ns: send 100b to 1\ns requires w\n}\n"
+        "rank 1 {\nrecv 100b from 0\n}\n"
+    )
+    platform = flow.Platform("hypercrossbar:2,bandwidth=1GB/s")
+    result = flow.simulate(platform, flow.read_pattern(trace))
+    result.write_perfetto(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert names == {1: "rank 0", 2: "rank 1", 3: "links"}
+    slices = [(e["pid"], e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
+    assert sorted(slices) == [
+        (1, "calc", 0.0, pytest.approx(1.0)),
+        (1, "to 1", pytest.approx(1.0), pytest.approx(0.1)),
+        (2, "from 0", pytest.approx(1.0), pytest.approx(0.1)),
+    ]
+    arrow = [(e["ph"], e["pid"], e["id"]) for e in events if e["ph"] in "sf"]
+    assert arrow == [("s", 1, 0), ("f", 2, 0)]
+    loads = {(e["name"], e["args"]["bytes/s"]) for e in events if e["ph"] == "C"}
+    link = result.hottest(1)[0]
+    assert (link.utilisation, link.users, link.pairs) == (
+        pytest.approx(0.1 / 1.1),
+        [(0, 1, 1.0)],
+        1,
+    )
+    assert {(link.name, 1e9), (link.name, 0)} <= loads
+
+
+def test_routes_failures_overheads_and_jobs():
+    tree = flow.Platform("fat-tree:ports=8,levels=2")
+    colliding = flow.messages([0, 1, 2, 3], [4, 8, 12, 16], 1.0)
+    times = {r: flow.simulate(tree, colliding, routing=r).makespan for r in ("static", "adaptive")}
+    assert times == {"static": 4.0, "adaptive": 1.0}
+    failed = flow.simulate(tree, colliding, routing="adaptive", failures=["level 2 switch 0.1@0.5"])
+    assert failed.makespan == pytest.approx(1.5)
+    ring = flow.Platform("mesh:2,devices=2,device-bandwidth=4")
+    two = flow.jobs([(flow.messages([0], [1], 8.0), 0.0), (flow.messages([0], [1], 8.0), 3.0)])
+    result = flow.simulate(ring, two, placement=[0, 1, 2, 3], overhead=0.5)
+    assert result.job_ends == pytest.approx([3.0, 6.0])
+    stored = flow.simulate(ring, two, placement=[0, 1, 2, 3], stored_packet=1.0)
+    assert stored.job_ends == pytest.approx([2.25, 5.25])
+    pattern = flow.pattern("ring", TORUS, 1)
+    with pytest.raises(ValueError, match="only fat trees and dragonflies"):
+        flow.simulate(TORUS, pattern, routing="ecmp")
+    with pytest.raises(ValueError, match="no link and no switch `node 99`"):
+        flow.simulate(TORUS, pattern, failures=["node 99@1"])
+    with pytest.raises(ValueError, match="overhead -1"):
+        flow.simulate(TORUS, pattern, overhead=-1.0)
+
+
+def test_each_panel_of_a_picture_has_the_links_in_their_places():
+    dragonfly = flow.Platform("dragonfly:groups=3,routers=2,terminals=2,global=1")
+    panel, row, column = dragonfly.places()
+    places = {p: set() for p in dict.fromkeys(panel)}
+    for name, y, x in zip(panel, row.tolist(), column.tolist(), strict=True):
+        places[name].add((y, x))
+    assert list(places) == ["injection", "ejection", "local", "global"]
+    assert places["global"] == {(y, x) for y in range(3) for x in range(3) if x != y}
+    assert places["injection"] == {(y, x) for y in range(4) for x in range(3)}
+
+
+def test_the_rates_of_a_timeline_are_those_of_the_messages():
+    # Rank 0 sends 10 bytes in the first quarter, rank 1 sends 20 in the last three quarters.
+    values = [np.array(v, float) for v in ([10, 20], [0, 1], [1, 4])]
+    image, *_ = _rates(pyplot.figure().subplots(), np.array([0, 1]), *values)
+    rates = np.asarray(image.get_array())
+    quarter = MAX_COLUMNS // 4
+    assert rates[0, :quarter] == pytest.approx(10)
+    assert rates[0, quarter:] == pytest.approx(0, abs=1e-9)
+    assert rates[1, :quarter] == pytest.approx(0, abs=1e-9)
+    assert rates[1, quarter:] == pytest.approx(20 / 3)
 
 
 @pytest.mark.parametrize("kind", ["heat-map", "timeline"])

@@ -15,6 +15,10 @@ fn options_without_effect_are_refused() {
         ("ring", "--loggops", "L=1"),
         ("ring", "--tolerance", "0.2"),
         (&of_file, "--size", "1KB"),
+        ("ring", "--routing", "adaptive"),
+        ("ring", "--fail", "node 99@1ms"),
+        ("ring", "--overhead", "soon"),
+        ("ring", "--job", "ranks=2,pattern=ring,size=1"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_farcall"));
         command.args([

@@ -6,22 +6,31 @@
 mod calendar;
 mod dag;
 mod driver;
+mod jobs;
 mod queues;
+mod record;
 mod repeated;
 mod report;
 #[cfg(test)]
 mod tests;
+mod transfer;
+mod watch;
 mod workload;
 
 use crate::placement::Placement;
 use crate::platform::{LinkId, Platform};
-use crate::solver::{EqualSplit, Iterated, MaxMin, Slot, certify};
+use crate::routing::{Failure, Router, Routing};
+use crate::solver::{EqualSplit, Iterated, MaxMin, Slot};
 use calendar::Calendar;
-pub(crate) use driver::{Action, Driver};
+pub(crate) use driver::{Action, Driver, Sending};
+pub use record::{Computation, LinkLoad, MessageRecord, Record, Sink};
 pub use report::{Blocked, Deadlock, RunError};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-pub use workload::Workload;
+use std::collections::{BinaryHeap, VecDeque};
+use transfer::{Spread, WHOLE};
+use watch::Watch;
+pub use watch::{LinkUser, hottest_links};
+pub use workload::{Job, Workload};
 
 /// How the active flows share the links.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,6 +76,20 @@ pub struct Config {
     pub verify: bool,
     /// Whether to count the bytes that pass over every link.
     pub link_bytes: bool,
+    /// Links for which the simulation counts who uses them, and tells a sink their load.
+    pub watch: Vec<LinkId>,
+    /// How messages get their routes.
+    pub routing: Routing,
+    /// Links and switches that fail. Flows on them go on over other routes.
+    pub failures: Vec<Failure>,
+    /// Seconds that a host needs for a message at each end, in patterns and pattern files: a sender
+    /// before its first byte leaves, a receiver after the last byte has arrived. Traces have
+    /// [`crate::LogGops`] instead.
+    pub overhead: f64,
+    /// Bytes of the packets that switches store before they forward them; 0 for none. It delays the
+    /// end of a message by the time that its first packet needs on all links of its route but the
+    /// slowest one. This is the largest part of what buffers cost.
+    pub stored_packet: f64,
 }
 
 impl Default for Config {
@@ -79,23 +102,13 @@ impl Default for Config {
             resolution: 0.0,
             verify: false,
             link_bytes: false,
+            watch: Vec::new(),
+            routing: Routing::Static,
+            failures: Vec::new(),
+            overhead: 0.0,
+            stored_packet: 0.0,
         }
     }
-}
-
-/// One message that has arrived. Times in seconds from the start of the simulation.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MessageRecord {
-    /// Sending rank.
-    pub source: u32,
-    /// Receiving rank.
-    pub destination: u32,
-    /// Size.
-    pub bytes: f64,
-    /// When the first byte left.
-    pub start: f64,
-    /// When the last byte arrived.
-    pub end: f64,
 }
 
 /// The result of a run.
@@ -115,10 +128,17 @@ struct Flow {
     since: f64,
     rate: f64,
     start: f64,
+    /// Bytes of the message.
     bytes: f64,
+    /// Bytes that this flow carries over its present route.
+    part: f64,
+    /// Seconds from the end of the flow to the arrival.
+    latency: f64,
     rank: u32,
     to: u32,
     token: u32,
+    /// The message, if it has several flows.
+    spread: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -160,7 +180,7 @@ enum Rates {
     Iterated(Iterated),
 }
 
-macro_rules! each {
+macro_rules! each_mode {
     ($rates:expr, $r:ident => $e:expr) => {
         match $rates {
             Rates::Exact($r) => $e,
@@ -169,6 +189,8 @@ macro_rules! each {
         }
     };
 }
+
+use each_mode as each;
 
 impl Rates {
     /// The links of an active flow.
@@ -180,9 +202,6 @@ impl Rates {
         each!(self, r => r.flows().map(|(slot, ..)| slot).collect())
     }
 }
-
-/// A function that receives every message as it arrives.
-pub type Sink<'a> = Box<dyn FnMut(&MessageRecord) + Send + 'a>;
 
 /// Completions within this relative distance of the time make one batch.
 const SIMULTANEOUS: f64 = 1e-12;
@@ -197,7 +216,7 @@ pub struct Simulation<'a> {
     placement: Placement,
     config: Config,
     driver: Driver,
-    /// Latency of the workload's messages, besides that of the platform.
+    /// Latency of the workload's messages and of their receivers, besides that of the platform.
     latency: f64,
     rates: Rates,
     flows: Vec<Flow>,
@@ -206,10 +225,22 @@ pub struct Simulation<'a> {
     timers: BinaryHeap<Reverse<Due>>,
     timers_set: u64,
     actions: Vec<Action>,
+    /// Whether messages need time besides that of their flows.
+    has_latency: bool,
+    router: Router<'a>,
+    /// Failures to come, the first one first.
+    failures: VecDeque<Failure>,
+    /// Flows on each link, if routes depend on it.
+    on_link: Vec<u32>,
+    spreads: Vec<Spread>,
+    free_spreads: Vec<u32>,
     starts: Vec<Flow>,
+    /// Flows that need another route.
+    moved: Vec<Flow>,
     leaving: Vec<Slot>,
     path: Vec<LinkId>,
     link_bytes: Vec<f64>,
+    watch: Watch,
     sink: Option<Sink<'a>>,
     now: f64,
     messages: u64,
@@ -234,7 +265,8 @@ impl<'a> Simulation<'a> {
     ) -> Result<Self, RunError> {
         workload.check_places(platform, &placement)?;
         let bandwidth = (0..platform.links() as LinkId).map(|l| platform.bandwidth(l));
-        let hops = platform.max_hops();
+        let router = Router::new(platform, config.routing, !config.failures.is_empty());
+        let hops = router.max_hops();
         let rates = match config.mode {
             Mode::Exact => {
                 Rates::Exact(MaxMin::new(bandwidth, hops).with_tolerance(config.tolerance))
@@ -244,14 +276,29 @@ impl<'a> Simulation<'a> {
                 Rates::Iterated(Iterated::new(bandwidth, hops, threshold))
             }
         };
-        let latency = workload.latency();
-        let platform_latency = platform.latency();
-        let driver = Driver::new(workload, config.window, config.completion, platform_latency);
+        let latency = workload.latency() + config.overhead;
+        let driver = Driver::new(
+            workload,
+            Sending {
+                window: config.window,
+                completion: config.completion,
+                overhead: config.overhead,
+                latency: platform.latency(),
+            },
+        );
+        let mut failures = config.failures.clone();
+        failures.sort_by(|a, b| a.time.total_cmp(&b.time));
+        let on_link = match router.needs_load() {
+            true => vec![0; platform.links()],
+            false => Vec::new(),
+        };
         let link_bytes = if config.link_bytes {
             vec![0.0; platform.links()]
         } else {
             Vec::new()
         };
+        let stored = config.stored_packet;
+        let watch = Watch::new(&config.watch, platform.links());
         Ok(Self {
             platform,
             placement,
@@ -265,10 +312,18 @@ impl<'a> Simulation<'a> {
             timers: BinaryHeap::new(),
             timers_set: 0,
             actions: Vec::new(),
+            has_latency: platform.latency() + platform.hop_latency() + stored > 0.0,
+            router,
+            failures: failures.into(),
+            on_link,
+            spreads: Vec::new(),
+            free_spreads: Vec::new(),
             starts: Vec::new(),
+            moved: Vec::new(),
             leaving: Vec::new(),
             path: vec![0; hops],
             link_bytes,
+            watch,
             sink: None,
             now: 0.0,
             messages: 0,
@@ -279,7 +334,8 @@ impl<'a> Simulation<'a> {
         })
     }
 
-    /// Passes every message to `sink` as it arrives.
+    /// Passes every message to `sink` as it arrives, every computation as it starts, and the load
+    /// of the links in [`Config::watch`] as it changes.
     pub fn with_sink(mut self, sink: Sink<'a>) -> Self {
         self.sink = Some(sink);
         self
@@ -303,9 +359,28 @@ impl<'a> Simulation<'a> {
         }
     }
 
+    /// Rounds of step 5 of the paper so far, in [`Mode::Iterated`].
+    pub fn rounds(&self) -> u64 {
+        match &self.rates {
+            Rates::Iterated(solver) => solver.rounds(),
+            Rates::Exact(_) | Rates::EqualSplit(_) => 0,
+        }
+    }
+
     /// Bytes that passed over each link. Empty unless [`Config::link_bytes`] is set.
     pub fn link_bytes(&self) -> &[f64] {
         &self.link_bytes
+    }
+
+    /// When the last message of each job of [`Workload::Jobs`] arrived, in seconds.
+    pub fn job_ends(&self) -> Vec<f64> {
+        self.driver.job_ends()
+    }
+
+    /// For each link of [`Config::watch`], the pairs of ranks whose messages passed over it, those
+    /// with most bytes first.
+    pub fn users(&self) -> Vec<Vec<LinkUser>> {
+        self.watch.users()
     }
 
     /// Advances to the next batch of completions. Returns whether there was one.
@@ -319,8 +394,9 @@ impl<'a> Simulation<'a> {
             if self.run_repeated() {
                 return Ok(true);
             }
+            self.fail_links();
             self.driver.begin(&mut self.actions);
-            self.perform();
+            self.perform()?;
             self.settle()?;
         }
         let flow = self.calendar.earliest();
@@ -333,20 +409,15 @@ impl<'a> Simulation<'a> {
             return self.finished();
         }
         let before = self.now;
-        self.now = next.max(self.now + self.config.resolution);
+        let failure = self.failures.front().map_or(f64::INFINITY, |f| f.time);
+        self.now = next.max(self.now + self.config.resolution).min(failure);
         let until = self.now * (1.0 + SIMULTANEOUS);
         self.leaving.clear();
         self.calendar.due(until, &mut self.leaving);
         for i in 0..self.leaving.len() {
-            let slot = self.leaving[i];
-            self.calendar.set(slot, f64::INFINITY);
-            let flow = self.flows[slot as usize];
-            if self.config.link_bytes {
-                for &link in self.rates.path(slot) {
-                    self.link_bytes[link as usize] += flow.bytes;
-                }
+            if let Some(message) = self.end(self.leaving[i]) {
+                self.left(message);
             }
-            self.left(flow);
         }
         while let Some(Reverse(due)) = self.timers.peek()
             && due.0 <= until
@@ -356,12 +427,25 @@ impl<'a> Simulation<'a> {
             };
             self.fire(timer);
         }
-        self.perform();
+        if failure <= self.now {
+            self.fail_links();
+        }
+        self.perform()?;
         self.events += 1;
         let ended = self.leaving.len();
         self.settle()?;
         self.skip_repeated(ended, self.now - before);
         Ok(true)
+    }
+
+    /// Latency of a message that moves nothing.
+    fn latency_without_bytes(&mut self, flow: &Flow) -> Result<f64, RunError> {
+        let (src, dst) = (self.placement.node(flow.rank), self.placement.node(flow.to));
+        let hops = match self.router.is_static() && self.platform.hop_latency() == 0.0 {
+            true => 0,
+            false => self.routes(flow)?[0].len(),
+        };
+        Ok(self.platform.latency_of(src, dst, hops))
     }
 
     fn finished(&self) -> Result<bool, RunError> {
@@ -380,13 +464,10 @@ impl<'a> Simulation<'a> {
             token,
             start,
             bytes,
+            latency,
             ..
         } = flow;
         self.driver.left(self.now, rank, token, &mut self.actions);
-        let latency = match rank == to {
-            true => self.latency,
-            false => self.latency + self.platform.latency(),
-        };
         if latency > 0.0 {
             let timer = Timer::Arrive {
                 rank,
@@ -406,13 +487,13 @@ impl<'a> Simulation<'a> {
         self.messages += 1;
         if let Some(sink) = &mut self.sink {
             let end = self.now;
-            sink(&MessageRecord {
+            sink(&Record::Message(MessageRecord {
                 source: rank,
                 destination: to,
                 bytes,
                 start,
                 end,
-            });
+            }));
         }
         let (now, out) = (self.now, &mut self.actions);
         self.driver.arrived(now, rank, to, token, out);
@@ -437,12 +518,23 @@ impl<'a> Simulation<'a> {
     }
 
     /// Carries out the actions of the driver. Messages without a path or without bytes end at once.
-    fn perform(&mut self) {
+    fn perform(&mut self) -> Result<(), RunError> {
         let mut at = 0;
         while let Some(action) = self.driver.next_action(self.now, at, &mut self.actions) {
             match action {
                 Action::Wake { delay, token } => {
                     self.set_timer(self.now + delay, Timer::Wake(token));
+                }
+                Action::Compute { rank, cpu, seconds } => {
+                    let (start, end) = (self.now, self.now + seconds);
+                    if let Some(sink) = &mut self.sink {
+                        sink(&Record::Computation(Computation {
+                            rank,
+                            cpu,
+                            start,
+                            end,
+                        }));
+                    }
                 }
                 Action::Send {
                     rank,
@@ -450,7 +542,10 @@ impl<'a> Simulation<'a> {
                     bytes,
                     token,
                 } => {
-                    let flow = Flow {
+                    let mut flow = Flow {
+                        part: bytes,
+                        latency: self.latency,
+                        spread: WHOLE,
                         remaining: bytes,
                         since: self.now,
                         rate: 0.0,
@@ -463,6 +558,9 @@ impl<'a> Simulation<'a> {
                     if bytes > 0.0 && rank != to {
                         self.starts.push(flow);
                     } else {
+                        if rank != to {
+                            flow.latency += self.latency_without_bytes(&flow)?;
+                        }
                         self.left(flow);
                     }
                 }
@@ -470,75 +568,6 @@ impl<'a> Simulation<'a> {
             at += 1;
         }
         self.actions.clear();
-    }
-
-    /// Removes the flows that ended from the network, adds the new ones, and computes all rates.
-    fn settle(&mut self) -> Result<(), RunError> {
-        if let Rates::Exact(solver) = &mut self.rates {
-            solver.begin(self.leaving.len(), self.starts.len());
-        }
-        for &slot in &self.leaving {
-            each!(&mut self.rates, r => r.remove(slot));
-        }
-        // Places are reused in the order in which they became free.
-        self.free.extend(self.leaving.drain(..).rev());
-        for flow in self.starts.drain(..) {
-            let slot = self.free.pop().unwrap_or(self.flows.len() as Slot);
-            if slot as usize == self.flows.len() {
-                self.flows.push(flow);
-                self.calendar.grow(self.flows.len());
-            } else {
-                self.flows[slot as usize] = flow;
-            }
-            let (src, dst) = (self.placement.node(flow.rank), self.placement.node(flow.to));
-            let hops = self.platform.route(src, dst, &mut self.path);
-            each!(&mut self.rates, r => r.add(slot, &self.path[..hops]));
-        }
-        each!(&mut self.rates, r => {
-            r.solve();
-            let (flows, calendar) = (&mut self.flows, &mut self.calendar);
-            reschedule(flows, calendar, self.now, r.changed(), |slot| r.rate(slot));
-        });
-        if self.config.tolerance > 0.0 {
-            self.unchecked += 1;
-        }
-        let due = self.unchecked > self.flows.len();
-        if !(self.config.verify || due) {
-            return Ok(());
-        }
-        self.unchecked = 0;
-        self.certify()
-    }
-
-    /// Checks that the rates are max-min fair.
-    fn certify(&self) -> Result<(), RunError> {
-        let Rates::Exact(solver) = &self.rates else {
-            return Ok(());
-        };
-        let links = self.platform.links() as LinkId;
-        let bandwidth: Vec<f64> = (0..links).map(|l| self.platform.bandwidth(l)).collect();
-        let flows = solver.flows().map(|(_, path, rate)| (path, rate));
-        let tolerance = self.config.tolerance + 1e-9;
-        certify(&bandwidth, flows, tolerance).map_err(|violation| RunError::Violation {
-            time: self.now,
-            violation,
-        })
-    }
-}
-
-/// Counts the bytes that flows with a new rate have moved, and sets their finish times.
-fn reschedule(
-    flows: &mut [Flow],
-    calendar: &mut Calendar,
-    now: f64,
-    changed: &[Slot],
-    rate: impl Fn(Slot) -> f64,
-) {
-    for &slot in changed {
-        let flow = &mut flows[slot as usize];
-        flow.remaining = (flow.remaining - flow.rate * (now - flow.since)).max(0.0);
-        flow.since = now;
-        flow.rate = rate(slot);
-        calendar.set(slot, now + flow.remaining / flow.rate);
+        Ok(())
     }
 }

@@ -27,14 +27,16 @@ mod goal;
 mod loggops;
 mod packet;
 mod pattern;
+mod perfetto;
 mod placement;
 pub mod platform;
+mod routing;
 mod script;
 pub mod solver;
 
 pub use engine::{
-    Blocked, Completion, Config, Deadlock, MessageRecord, Mode, RunError, Simulation, Sink,
-    Summary, Workload,
+    Blocked, Completion, Computation, Config, Deadlock, Job, LinkLoad, LinkUser, MessageRecord,
+    Mode, Record, RunError, Simulation, Sink, Summary, Workload, hottest_links,
 };
 pub use error::{SpecError, TextError};
 pub use farcall_random::SplitMix64;
@@ -42,6 +44,8 @@ pub use goal::{ANY_RANK, ANY_TAG, Goal, Operation};
 pub use loggops::LogGops;
 pub use packet::{PacketConfig, PacketSimulation};
 pub use pattern::{Kind, PATTERN_KINDS, Pattern, Round};
+pub use perfetto::Trace;
 pub use placement::Placement;
 pub use platform::Platform;
+pub use routing::{Failure, Routing};
 pub use script::{Limits, Script, Step};

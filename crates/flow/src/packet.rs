@@ -8,13 +8,21 @@
 //! same link. A link serves packets first come first served, and a node consumes packets as they
 //! arrive.
 //!
+//! The buffer at the end of a link of a dragonfly has a part for each number of global links that a
+//! packet has crossed. A packet waits only for a buffer of a higher number or on a shorter way to
+//! its node, so detours cannot block each other in a circle.
+//!
 //! On wrapped grids a packet enters a ring from its node or from another dimension. It must then
 //! leave one place free (bubble flow control: Carrion, Beivide et al., 1997), so that rings cannot
 //! fill up and block.
 
-use crate::engine::{Action, Completion, Driver, MessageRecord, RunError, Sink, Summary, Workload};
+use crate::engine::{
+    Action, Completion, Computation, Driver, MessageRecord, Record, RunError, Sending, Sink,
+    Summary, Workload,
+};
 use crate::placement::Placement;
 use crate::platform::{LinkId, Platform};
+use crate::routing::{Router, Routing};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -31,6 +39,10 @@ pub struct PacketConfig {
     pub window: u32,
     /// The event that completes a send, as in [`crate::Config::completion`].
     pub completion: Option<Completion>,
+    /// How messages, or with [`Routing::Spray`] packets, get their routes.
+    pub routing: Routing,
+    /// Seconds that a host needs for a message at each end, as in [`crate::Config::overhead`].
+    pub overhead: f64,
 }
 
 impl Default for PacketConfig {
@@ -42,18 +54,29 @@ impl Default for PacketConfig {
             virtual_output_queues: false,
             window: 1,
             completion: None,
+            routing: Routing::Static,
+            overhead: 0.0,
         }
     }
 }
 
+/// Parts of the buffer at the end of a link.
+const CLASSES: usize = 3;
+
 #[derive(Debug, Clone, Default)]
 struct Link {
     busy: Option<Packet>,
-    /// Places of its buffer that are taken or promised.
-    taken: u32,
     /// Packets that wait to go over this link.
     waiting: VecDeque<Packet>,
-    /// Packets in the buffer at its end, unless there are virtual output queues.
+    /// The buffer at its end. Only dragonflies use more than the first part.
+    buffers: [Buffer; CLASSES],
+}
+
+#[derive(Debug, Clone, Default)]
+struct Buffer {
+    /// Places that are taken or promised.
+    taken: u32,
+    /// The packets, unless there are virtual output queues.
     stored: VecDeque<Packet>,
 }
 
@@ -61,15 +84,21 @@ struct Link {
 struct Packet {
     message: u32,
     bytes: f64,
-    /// Index, in the path of its message, of the link that the packet waits for or is on.
+    /// The path of its message that it takes.
+    path: u32,
+    /// Index, in that path, of the link that the packet waits for or is on.
     hop: u32,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Message {
-    path: Vec<LinkId>,
+    /// Packets take them in turn.
+    paths: Vec<Vec<LinkId>>,
+    next_path: u32,
+    latency: f64,
     to_inject: f64,
-    to_arrive: f64,
+    /// Packets that are under way or wait for their first link.
+    under_way: u64,
     bytes: f64,
     start: f64,
     rank: u32,
@@ -90,9 +119,12 @@ pub struct PacketSimulation<'a> {
     placement: Placement,
     config: PacketConfig,
     driver: Driver,
-    /// Latency of the workload's messages, besides that of the platform.
+    router: Router<'a>,
+    /// Latency of the workload's messages and of their receivers, besides that of the platform.
     latency: f64,
     links: Vec<Link>,
+    /// Messages under way on each link, if routes depend on it.
+    on_link: Vec<u32>,
     messages: Vec<Message>,
     free: Vec<u32>,
     /// Events by time. Times are stored as bits: they are not negative, so the bits sort like the
@@ -119,18 +151,25 @@ impl<'a> PacketSimulation<'a> {
         config: PacketConfig,
     ) -> Result<Self, RunError> {
         workload.check_places(platform, &placement)?;
-        let latency = workload.latency();
-        let (window, completion) = (config.window, config.completion);
+        let latency = workload.latency() + config.overhead;
+        let sending = Sending {
+            window: config.window,
+            completion: config.completion,
+            overhead: config.overhead,
+            latency: platform.latency(),
+        };
         Ok(Self {
             platform,
             placement,
-            driver: Driver::new(workload, window, completion, platform.latency()),
+            driver: Driver::new(workload, sending),
+            router: Router::new(platform, config.routing, false),
             latency,
             config: PacketConfig {
                 buffer_packets: config.buffer_packets.max(2),
                 ..config
             },
             links: vec![Link::default(); platform.links()],
+            on_link: vec![0; platform.links()],
             messages: Vec::new(),
             free: Vec::new(),
             queue: BinaryHeap::new(),
@@ -144,7 +183,7 @@ impl<'a> PacketSimulation<'a> {
         })
     }
 
-    /// Passes every message to `sink` as it arrives.
+    /// Passes every message to `sink` as it arrives, and every computation as it starts.
     pub fn with_sink(mut self, sink: Sink<'a>) -> Self {
         self.sink = Some(sink);
         self
@@ -166,6 +205,11 @@ impl<'a> PacketSimulation<'a> {
             messages: self.arrived,
             events: self.events,
         }
+    }
+
+    /// When the last message of each job of [`Workload::Jobs`] arrived, in seconds.
+    pub fn job_ends(&self) -> Vec<f64> {
+        self.driver.job_ends()
     }
 
     /// Advances to the next event. Returns whether there was one.
@@ -205,6 +249,17 @@ impl<'a> PacketSimulation<'a> {
         while let Some(action) = self.driver.next_action(self.now, at, &mut self.actions) {
             match action {
                 Action::Wake { delay, token } => self.set(self.now + delay, Event::Wake(token)),
+                Action::Compute { rank, cpu, seconds } => {
+                    let (start, end) = (self.now, self.now + seconds);
+                    if let Some(sink) = &mut self.sink {
+                        sink(&Record::Computation(Computation {
+                            rank,
+                            cpu,
+                            start,
+                            end,
+                        }));
+                    }
+                }
                 Action::Send {
                     rank,
                     to,
@@ -222,35 +277,47 @@ impl<'a> PacketSimulation<'a> {
             self.messages.push(Message::default());
             self.messages.len() as u32 - 1
         });
-        let message = &mut self.messages[id as usize];
-        let mut path = std::mem::take(&mut message.path);
-        path.resize(self.platform.max_hops(), 0);
         let (src, dst) = (self.placement.node(rank), self.placement.node(to));
-        let hops = self.platform.route(src, dst, &mut path);
-        path.truncate(hops);
+        let on_link = &self.on_link;
+        let load = |link: LinkId| f64::from(on_link[link as usize]);
+        let paths = self.router.routes(src, dst, load);
+        if self.router.needs_load() {
+            let links = paths.iter().flatten();
+            links.for_each(|&link| self.on_link[link as usize] += 1);
+        }
+        let hops = paths.iter().map(Vec::len).max();
+        let between = hops.map_or(0.0, |hops| self.platform.latency_of(src, dst, hops));
+        let latency = self.latency + between;
         let start = self.now;
-        *message = Message {
-            path,
+        self.messages[id as usize] = Message {
+            paths,
+            next_path: 0,
+            latency,
             to_inject: bytes,
-            to_arrive: bytes,
+            under_way: 0,
             bytes,
             start,
             rank,
             to,
             token,
         };
-        if hops == 0 || bytes <= 0.0 {
-            let platform = if hops == 0 {
-                0.0
-            } else {
-                self.platform.latency()
-            };
-            let at = self.now + self.latency + platform;
-            self.set(at, Event::Arrive(id));
+        if hops.is_none() || bytes <= 0.0 {
+            self.set(self.now + latency, Event::Arrive(id));
             self.driver.left(self.now, rank, token, &mut self.actions);
         } else {
             self.inject(id);
         }
+    }
+
+    fn path(&self, packet: &Packet) -> &[LinkId] {
+        &self.messages[packet.message as usize].paths[packet.path as usize]
+    }
+
+    /// The part of the buffer at the end of a packet's link `hop` that the packet needs.
+    fn class(&self, packet: &Packet, hop: usize) -> usize {
+        let path = &self.path(packet)[..hop];
+        let crossed = path.iter().filter(|&&link| self.platform.is_global(link));
+        crossed.count().min(CLASSES - 1)
     }
 
     /// Offers the next packet of a message to its first link. Does nothing after the last one.
@@ -259,9 +326,13 @@ impl<'a> PacketSimulation<'a> {
         if message.to_inject > 0.0 {
             let bytes = message.to_inject.min(self.config.packet_bytes);
             message.to_inject -= bytes;
+            message.under_way += 1;
+            let path = message.next_path;
+            message.next_path = (path + 1) % message.paths.len() as u32;
             self.offer(Packet {
                 message: id,
                 bytes,
+                path,
                 hop: 0,
             });
         }
@@ -269,7 +340,7 @@ impl<'a> PacketSimulation<'a> {
 
     /// Queues a packet for its next link.
     fn offer(&mut self, packet: Packet) {
-        let link = self.messages[packet.message as usize].path[packet.hop as usize];
+        let link = self.path(&packet)[packet.hop as usize];
         self.links[link as usize].waiting.push_back(packet);
         self.grant(link);
     }
@@ -277,24 +348,25 @@ impl<'a> PacketSimulation<'a> {
     /// Starts the first waiting packet for which the link's buffer has space.
     fn grant(&mut self, l: LinkId) {
         let link = &self.links[l as usize];
-        let room = self.config.buffer_packets - link.taken;
-        if link.busy.is_some() || room == 0 {
+        if link.busy.is_some() {
             return;
         }
         let ring = self.platform.ring(l);
         let may_go = |packet: &Packet| {
-            let path = &self.messages[packet.message as usize].path;
-            let hop = packet.hop as usize;
+            let (path, hop) = (self.path(packet), packet.hop as usize);
+            let class = self.class(packet, hop);
+            let room = self.config.buffer_packets - link.buffers[class].taken;
             let enters = ring.is_some() && (hop == 0 || self.platform.ring(path[hop - 1]) != ring);
             room > u32::from(enters)
         };
         let Some(at) = link.waiting.iter().position(may_go) else {
             return;
         };
-        let link = &mut self.links[l as usize];
-        if let Some(packet) = link.waiting.remove(at) {
+        if let Some(packet) = self.links[l as usize].waiting.remove(at) {
+            let class = self.class(&packet, packet.hop as usize);
+            let link = &mut self.links[l as usize];
             link.busy = Some(packet);
-            link.taken += 1;
+            link.buffers[class].taken += 1;
             let end = self.now + packet.bytes / self.platform.bandwidth(l);
             self.set(end, Event::Transmitted(l));
         }
@@ -305,44 +377,49 @@ impl<'a> PacketSimulation<'a> {
             return;
         };
         let hop = packet.hop as usize;
-        let message = &mut self.messages[packet.message as usize];
-        let goes_on = hop + 1 < message.path.len();
-        match hop.checked_sub(1).map(|before| message.path[before]) {
-            Some(before) => {
-                let link = &mut self.links[before as usize];
-                link.taken -= 1;
-                link.stored.pop_front();
-                if let Some(&head) = link.stored.front() {
+        let path = self.path(&packet);
+        let goes_on = hop + 1 < path.len();
+        match hop.checked_sub(1).map(|before| (path[before], before)) {
+            Some((before, at)) => {
+                let class = self.class(&packet, at);
+                let buffer = &mut self.links[before as usize].buffers[class];
+                buffer.taken -= 1;
+                buffer.stored.pop_front();
+                if let Some(&head) = buffer.stored.front() {
                     self.offer(head);
                 }
                 self.grant(before);
             }
-            None if message.to_inject > 0.0 => self.inject(packet.message),
             None => {
-                let (rank, token) = (message.rank, message.token);
-                self.driver.left(self.now, rank, token, &mut self.actions);
+                let message = &self.messages[packet.message as usize];
+                let (rank, token, more) = (message.rank, message.token, message.to_inject > 0.0);
+                match more {
+                    true => self.inject(packet.message),
+                    false => self.driver.left(self.now, rank, token, &mut self.actions),
+                }
             }
         }
+        let class = self.class(&packet, hop);
+        let buffer = &mut self.links[l as usize].buffers[class];
         match goes_on {
             true => {
                 let packet = Packet {
                     hop: packet.hop + 1,
                     ..packet
                 };
-                let link = &mut self.links[l as usize];
                 if !self.config.virtual_output_queues {
-                    link.stored.push_back(packet);
+                    buffer.stored.push_back(packet);
                 }
-                if link.stored.len() <= 1 {
+                if buffer.stored.len() <= 1 {
                     self.offer(packet);
                 }
             }
             false => {
-                self.links[l as usize].taken -= 1;
+                buffer.taken -= 1;
                 let message = &mut self.messages[packet.message as usize];
-                message.to_arrive -= packet.bytes;
-                if message.to_arrive <= 0.0 {
-                    let at = self.now + self.latency + self.platform.latency();
+                message.under_way -= 1;
+                if message.under_way == 0 && message.to_inject <= 0.0 {
+                    let at = self.now + message.latency;
                     self.set(at, Event::Arrive(packet.message));
                 }
             }
@@ -353,16 +430,20 @@ impl<'a> PacketSimulation<'a> {
     fn deliver(&mut self, id: u32) {
         let message = &self.messages[id as usize];
         let (rank, to, token) = (message.rank, message.to, message.token);
+        if self.router.needs_load() {
+            let links = message.paths.iter().flatten();
+            links.for_each(|&link| self.on_link[link as usize] -= 1);
+        }
         self.arrived += 1;
         if let Some(sink) = &mut self.sink {
             let (bytes, start, end) = (message.bytes, message.start, self.now);
-            sink(&MessageRecord {
+            sink(&Record::Message(MessageRecord {
                 source: rank,
                 destination: to,
                 bytes,
                 start,
                 end,
-            });
+            }));
         }
         self.free.push(id);
         let (now, out) = (self.now, &mut self.actions);

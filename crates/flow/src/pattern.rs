@@ -12,6 +12,7 @@ mod tests;
 pub use spec::PATTERN_KINDS;
 
 use crate::error::SpecError;
+use farcall_random::SplitMix64;
 
 /// The families of patterns. `size` is the size given to [`Pattern::new`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,23 @@ pub enum Kind {
     SimpleSpread2d,
     /// All-to-all: round k sends to `rank xor k`; N is a power of two (A2APW).
     Pairwise,
+    /// All-to-all with messages of different sizes (MPI_Alltoallv), in the order of
+    /// [`Kind::SimpleSpread`]: uniform between 0 and `2 size` bytes, drawn from the seed.
+    Alltoallv {
+        /// Seed of the sizes.
+        seed: u64,
+    },
+    /// Layers of a mixture of experts, with an expert on each rank. In each layer a rank sends
+    /// `size` bytes of tokens to the experts, and each expert sends its part back. The expert of
+    /// popularity k = 1, 2, ... gets 1/k of what the first one gets (Zipf). The seed decides the
+    /// popularities, for each layer anew. A rank sends to all others at once if the window allows
+    /// it, and waits for all before it goes on.
+    MixtureOfExperts {
+        /// Number of layers.
+        layers: u32,
+        /// Seed of the popularities.
+        seed: u64,
+    },
     /// All-to-all in `ceil(log2 N)` rounds of combined blocks (Bruck et al. 1997).
     BruckAllToAll,
     /// Every rank sends `size` bytes to the next one, once.
@@ -63,6 +81,9 @@ pub enum Kind {
     },
 }
 
+/// Most layers of a mixture of experts.
+const MAX_LAYERS: u32 = 1 << 20;
+
 /// The actions of a rank in one round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Round {
@@ -91,6 +112,8 @@ pub struct Pattern {
     count: u32,
     rounds: u64,
     side: u32,
+    /// Part of the most popular expert.
+    top: f64,
 }
 
 impl Pattern {
@@ -115,6 +138,9 @@ impl Pattern {
             Kind::SimpleSpread2d if side * side != ranks => {
                 return Err(format!("needs a square number of ranks, not {ranks}"));
             }
+            Kind::MixtureOfExperts { layers, .. } if *layers > MAX_LAYERS => {
+                return Err(format!("{layers} layers: at most {MAX_LAYERS}"));
+            }
             Kind::HierarchicalAllreduce { group }
                 if *group == 0 || !ranks.is_multiple_of(*group) =>
             {
@@ -135,6 +161,12 @@ impl Pattern {
             _ => {}
         }
         let rounds = collective::rounds(&kind, ranks);
+        let top = match &kind {
+            Kind::MixtureOfExperts { .. } => {
+                1.0 / (1..=ranks).map(|k| 1.0 / f64::from(k)).sum::<f64>()
+            }
+            _ => 0.0,
+        };
         Ok(Self {
             kind,
             ranks,
@@ -142,6 +174,7 @@ impl Pattern {
             count: 1,
             rounds,
             side,
+            top,
         })
     }
 
@@ -196,21 +229,27 @@ impl Pattern {
 
     /// Whether any rank ever waits for a message.
     pub fn has_receives(&self) -> bool {
-        use Kind::{Pairwise, Ring, SimpleSpread, SimpleSpread2d};
-        !matches!(self.kind, Pairwise | Ring | SimpleSpread | SimpleSpread2d)
+        use Kind::{Alltoallv, Pairwise, Ring, SimpleSpread, SimpleSpread2d};
+        let without = matches!(self.kind, Pairwise | Ring | SimpleSpread | SimpleSpread2d);
+        !without && !matches!(self.kind, Alltoallv { .. })
     }
 
     /// Number of messages. A formula gives it where one exists; patterns with idle ranks are
     /// counted.
     pub fn messages(&self) -> u64 {
         use Kind::{
-            BinomialBroadcast, Pipeline, RecursiveDoublingAllreduce, ScatterAllgatherBroadcast,
-            TreeAllreduce,
+            BinomialBroadcast, MixtureOfExperts, Pipeline, RecursiveDoublingAllreduce,
+            ScatterAllgatherBroadcast, TreeAllreduce,
         };
         let ranks = u64::from(self.ranks);
         let each = match self.kind {
             _ if self.ranks < 2 => 0,
             Pipeline { .. } => (ranks - 1) * self.rounds,
+            MixtureOfExperts { .. } => {
+                let (whole, part) = (2 * (ranks - 1), self.rounds % (2 * (ranks - 1)));
+                let each = self.rounds / whole * (ranks - 1) + part.min(ranks - 1);
+                ranks.saturating_mul(each)
+            }
             BinomialBroadcast
             | ScatterAllgatherBroadcast
             | RecursiveDoublingAllreduce
@@ -229,7 +268,7 @@ impl Pattern {
             }
             _ => ranks * self.rounds,
         };
-        each * u64::from(self.count)
+        each.saturating_mul(u64::from(self.count))
     }
 
     /// The actions of `rank` in `round`.
@@ -245,6 +284,16 @@ impl Pattern {
                     to
                 }) as u32
             }
+            Kind::Alltoallv { seed } => {
+                let to = ((u64::from(rank) + round + 1) % u64::from(n)) as u32;
+                let pair = u64::from(rank) * u64::from(n) + u64::from(to);
+                let bytes = 2.0 * self.size * SplitMix64::new(mixed(seed, pair)).unit();
+                return Round {
+                    send: Some((to, bytes)),
+                    ..Round::NOTHING
+                };
+            }
+            Kind::MixtureOfExperts { seed, .. } => return self.experts(rank, round, seed),
             Kind::Pairwise => rank ^ (round as u32 + 1),
             Kind::SimpleSpread2d => {
                 let (p, side) = (round as u32 + 1, self.side);
@@ -260,4 +309,31 @@ impl Pattern {
             receive_first: false,
         }
     }
+
+    /// A round of a mixture of experts. Each of the two exchanges of a layer has a round for each
+    /// other rank. All receives come after all sends, so that a rank sends to all at once.
+    fn experts(&self, rank: u32, round: u64, seed: u64) -> Round {
+        let n = u64::from(self.ranks);
+        let (exchange, step) = (round / (2 * (n - 1)), round % (2 * (n - 1)));
+        let shift = |by: u64| ((u64::from(rank) + by) % n) as u32;
+        if step >= n - 1 {
+            return Round {
+                receive: Some(shift(2 * n - 2 - step)),
+                ..Round::NOTHING
+            };
+        }
+        let to = shift(step + 1);
+        let expert = if exchange.is_multiple_of(2) { to } else { rank };
+        let first = SplitMix64::new(mixed(seed, exchange / 2)).below(n);
+        let popularity = (u64::from(expert) + n - first) % n + 1;
+        Round {
+            send: Some((to, self.size * self.top / popularity as f64)),
+            ..Round::NOTHING
+        }
+    }
+}
+
+/// The seed of one of many draws.
+fn mixed(seed: u64, draw: u64) -> u64 {
+    SplitMix64::new(seed.wrapping_add(draw.wrapping_mul(0x9e37_79b9_7f4a_7c15))).next_u64()
 }

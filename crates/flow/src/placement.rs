@@ -109,6 +109,47 @@ impl Placement {
         }
     }
 
+    /// Places several jobs: the ranks of the first one, then those of the second one and so on.
+    /// Each has its number of ranks and `regular`, the first free nodes; `random:SEED`, free nodes
+    /// in the order of a shuffle; or `at:NODE`, the nodes from this one on.
+    ///
+    /// # Errors
+    /// Says which job does not fit.
+    pub fn of_jobs(jobs: &[(u32, &str)], nodes: usize) -> Result<Self, SpecError> {
+        let mut free = vec![true; nodes];
+        let mut node_of = Vec::new();
+        for &(ranks, spec) in jobs {
+            let fail = |reason: String| SpecError::new(spec, reason);
+            let too_many = || {
+                fail(format!(
+                    "the {ranks} ranks of the job do not fit on the nodes that other jobs leave"
+                ))
+            };
+            if ranks as usize > nodes {
+                return Err(too_many());
+            }
+            let mut wanted: Vec<u32> = match spec.strip_prefix("at:").map(str::parse) {
+                Some(Ok(first)) => (first..u32::MAX).take(ranks as usize).collect(),
+                Some(Err(_)) => return Err(fail("expected a node, `at:64`".to_owned())),
+                None => {
+                    let all = Self::parse(spec, nodes)?;
+                    let nodes = (0..nodes as u32).map(|rank| all.node(rank));
+                    nodes.filter(|&node| free[node as usize]).collect()
+                }
+            };
+            wanted.truncate(ranks as usize);
+            let fits = |&node: &u32| free.get(node as usize) == Some(&true);
+            if wanted.len() < ranks as usize || !wanted.iter().all(fits) {
+                return Err(too_many());
+            }
+            wanted.iter().for_each(|&node| free[node as usize] = false);
+            node_of.extend(wanted);
+        }
+        Ok(Self {
+            node_of: Some(node_of),
+        })
+    }
+
     /// The node of a rank.
     #[inline]
     pub fn node(&self, rank: u32) -> u32 {
@@ -137,6 +178,20 @@ mod tests {
         assert_eq!(nodes, (0..100).collect::<Vec<_>>());
         assert_eq!(one, Placement::random(100, 1));
         assert_ne!(one, Placement::random(100, 2));
+    }
+
+    #[test]
+    fn jobs_take_the_nodes_that_others_leave() {
+        let jobs = [(2, "at:1"), (3, "regular"), (2, "random:4")];
+        let placed = Placement::of_jobs(&jobs, 8).unwrap();
+        let nodes: Vec<u32> = (0..7).map(|rank| placed.node(rank)).collect();
+        assert_eq!(nodes[..5], [1, 2, 0, 3, 4]);
+        assert!(nodes[5..].iter().all(|node| (5..8).contains(node)));
+        for wrong in ["at:7", "at:x", "at:0", "odd"] {
+            let jobs = [(2, "regular"), (2, wrong)];
+            assert!(Placement::of_jobs(&jobs, 8).is_err(), "{wrong}");
+        }
+        assert!(Placement::of_jobs(&[(5, "regular"), (4, "random:1")], 8).is_err());
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Any text as a platform, pattern or placement: it is built, or refused with a reason, without
-//! memory in proportion to its size. The routes of a few pairs stay inside the platform. Text with
-//! more than one line is also read as an edge list and as a permutation.
+//! Any text as a platform, pattern, placement, routing or failure: it is built, or refused with a
+//! reason, without memory in proportion to its size. The routes of a few pairs stay inside the
+//! platform. Text with more than one line is also read as an edge list and as a permutation.
 
 use farcall_flow::platform::EdgeList;
-use farcall_flow::{Pattern, Placement, Platform};
+use farcall_flow::{Failure, Pattern, Placement, Platform, Routing};
 
 /// The body of the target.
 pub fn run(data: &[u8]) {
@@ -19,6 +19,19 @@ pub fn run(data: &[u8]) {
     }
     let _ = Placement::parse_csv(text, 64);
     let _ = Placement::parse(text, 64);
+    let _ = Placement::of_jobs(&[(8, "regular"), (8, text)], 64);
+    let _ = Routing::parse(text);
+    if let Ok(tree) = Platform::parse("fat-tree:ports=4,levels=2")
+        && let Ok(failure) = Failure::parse(text, &tree)
+    {
+        assert!(
+            failure
+                .links
+                .iter()
+                .all(|&link| (link as usize) < tree.links())
+        );
+        assert!(failure.time >= 0.0);
+    }
     for ranks in [1, 6, 16] {
         if let Ok(pattern) = Pattern::parse(text, ranks, 8.0) {
             for round in 0..pattern.rounds().min(40) {
@@ -48,6 +61,11 @@ fn routes(platform: &Platform) {
             assert!((link as usize) < platform.links());
             assert!(platform.bandwidth(link) > 0.0);
             assert!(!platform.link_name(link).is_empty());
+            assert!(!platform.place(link).panel.is_empty());
+            for vertex in platform.ends(link) {
+                assert!((vertex as usize) < platform.vertices());
+                assert!(!platform.vertex_name(vertex).is_empty());
+            }
         }
     }
 }

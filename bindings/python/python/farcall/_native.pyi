@@ -88,6 +88,7 @@ __all__ = [
     "store_result",
     "transaction",
     "url",
+    "write_flow_trace",
 ]
 
 __version__: str
@@ -599,6 +600,9 @@ class FlowPlatform:
     @property
     def bandwidths(self) -> npt.NDArray[np.float64]: ...
     def link_names(self) -> list[str]: ...
+    def places(
+        self,
+    ) -> tuple[list[str], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]: ...
     def route(self, source: int, destination: int) -> npt.NDArray[np.uint32]: ...
 
 @final
@@ -619,6 +623,8 @@ class FlowPattern:
     def from_goal(data: str | bytes, loggops: str | None = None) -> FlowPattern: ...
     @staticmethod
     def from_chakra(files: list[bytes], loggops: str | None = None) -> FlowPattern: ...
+    @staticmethod
+    def of_jobs(jobs: list[tuple[FlowPattern, float]]) -> FlowPattern: ...
     @property
     def ranks(self) -> int: ...
     @property
@@ -630,3 +636,10 @@ def simulate_flow(
     placement: str | npt.NDArray[np.uint32],
     settings: dict[str, Any],
 ) -> dict[str, Any]: ...
+def write_flow_trace(
+    path: str,
+    platform: FlowPlatform,
+    pattern: FlowPattern,
+    placement: str | npt.NDArray[np.uint32],
+    settings: dict[str, Any],
+) -> None: ...

@@ -1,14 +1,16 @@
 //! `farcall flow plot`: simulates a pattern and has the Python package draw it. The command writes
 //! the data and no picture itself.
 
-use super::run::{MessageTable, write_links};
+use super::run::{MessageTable, create, write_links};
 use super::workload::Options;
 use crate::failure::Failure;
 use crate::picture::{Painter, check_form};
 use clap::{Args, ValueEnum};
-use farcall_flow::MessageRecord;
+use farcall_flow::platform::LinkId;
+use farcall_flow::{LinkUser, Platform, Record};
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,33 +37,66 @@ pub(super) struct Arguments {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Kind {
-    /// Utilisation of every link
+    /// Utilisation of every link, in the shape of the network, and the hottest links with the ranks
+    /// that use them. This simulates twice
     HeatMap,
-    /// A line for each rank, a bar for each message
+    /// A line for each rank with its messages, or with its rate if there are many
     Timeline,
 }
 
+/// Links that a heat map lists.
+const HOTTEST: usize = 10;
+/// Pairs of ranks that it lists for each of them.
+const USERS: usize = 3;
+
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     check_form(&arguments.output)?;
-    let heat_map = matches!(arguments.kind, Kind::HeatMap);
     let folder = tempfile::tempdir()
         .map_err(|error| Failure::failed(format!("cannot make a temporary folder: {error}")))?;
     let data = folder.path().join("data.csv");
+    let users = folder.path().join("users.csv");
+    let heat_map = matches!(arguments.kind, Kind::HeatMap);
     let plan = arguments.options.plan(heat_map)?;
-    let kind = if heat_map {
-        let (platform, outcome) = plan.run(None)?;
+    let (kind, data) = if heat_map {
+        let hottest = plan.hottest(HOTTEST)?;
+        let (platform, outcome) = plan.watching(&hottest).run(None)?;
         write_links(&data, &platform, &outcome)?;
-        "heat-map"
+        write_users(&users, &platform, &hottest, &outcome.users)?;
+        ("heat-map", [data.as_os_str(), users.as_os_str()].to_vec())
     } else {
         let mut table = MessageTable::create(&data)?;
-        plan.run(Some(Box::new(|message: &MessageRecord| table.add(message))))?;
+        plan.run(Some(Box::new(|record: &Record| {
+            if let Record::Message(message) = record {
+                table.add(message);
+            }
+        })))?;
         table.finish()?;
-        "timeline"
+        ("timeline", [data.as_os_str()].to_vec())
     };
-    let output = arguments.output.as_os_str();
-    let data = data.as_os_str();
-    let painter = &arguments.painter;
-    painter.draw("farcall.flow.plot", [OsStr::new(kind), data, output])?;
+    let mut words = vec![OsStr::new(kind), arguments.output.as_os_str()];
+    words.extend(data);
+    arguments.painter.draw("farcall.flow.plot", words)?;
     println!("{}", arguments.output.display());
     Ok(())
+}
+
+/// Writes `link,name,source,destination,share,pairs`: for each link the pairs of ranks that sent
+/// most bytes over it, their part of all bytes, and the number of all pairs.
+fn write_users(
+    file: &Path,
+    platform: &Platform,
+    links: &[LinkId],
+    users: &[Vec<LinkUser>],
+) -> Result<(), Failure> {
+    let mut out = create(file)?;
+    writeln!(out, "link,name,source,destination,share,pairs")?;
+    for (&link, users) in links.iter().zip(users) {
+        let (name, pairs) = (platform.link_name(link), users.len());
+        let total: f64 = users.iter().map(|user| user.2).sum();
+        for (source, destination, bytes) in users.iter().take(USERS) {
+            let share = bytes / total;
+            writeln!(out, "{link},{name},{source},{destination},{share},{pairs}")?;
+        }
+    }
+    Ok(out.flush()?)
 }

@@ -4,7 +4,7 @@
 use super::workload::{Options, Outcome};
 use crate::failure::Failure;
 use clap::Args;
-use farcall_flow::{MessageRecord, Platform, Sink};
+use farcall_flow::{MessageRecord, Platform, Record, Sink, Trace};
 use serde_json::json;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -17,7 +17,14 @@ Examples:
       --placement random:1
   farcall flow run --platform torus:16x16,bandwidth=1GB/s --pattern all-to-all:pairwise \\
       --size 20KB --json
-  farcall flow run --platform torus:8x8x8,bandwidth=10GB/s,latency=1us --pattern goal:app.goal";
+  farcall flow run --platform torus:8x8x8,bandwidth=10GB/s,latency=1us --pattern goal:app.goal
+  farcall flow run --platform dragonfly:routers=8,terminals=4,bandwidth=10GB/s \\
+      --job ranks=512,pattern=allreduce:ring,size=1GB \\
+      --job ranks=256,pattern=all-to-all,size=1MB,start=10ms,placement=random:1 \\
+      --routing adaptive --fail 'group 0 router 1@20ms'";
+
+/// Links with a counter in a trace for Perfetto.
+const COUNTERS: usize = 16;
 
 /// Predict how long a communication pattern takes on a network
 #[derive(Args)]
@@ -28,10 +35,12 @@ pub(super) struct Arguments {
     /// Write every message to a CSV file: source, destination, bytes, start, end
     #[arg(long, value_name = "FILE")]
     messages: Option<PathBuf>,
-    /// Write the load of every link to a CSV file: link, name, bandwidth, bytes, utilisation
+    /// Write the load of every link to a CSV file: link, name, bandwidth, bytes, utilisation, and
+    /// its place in a picture
     #[arg(long, value_name = "FILE")]
     links: Option<PathBuf>,
-    /// Write a trace of all messages for Perfetto and chrome://tracing
+    /// Write a trace for Perfetto and chrome://tracing: messages, computations, and the load of the
+    /// 16 links with the highest utilisation. This simulates twice
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
     /// Print one JSON object
@@ -40,27 +49,32 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let plan = arguments.options.plan(arguments.links.is_some())?;
+    let mut plan = arguments.options.plan(arguments.links.is_some())?;
     let mut table = arguments
         .messages
         .as_deref()
         .map(MessageTable::create)
         .transpose()?;
-    let mut trace = arguments
-        .perfetto
-        .as_deref()
-        .map(Perfetto::create)
-        .transpose()?;
+    let mut trace = None;
+    if let Some(file) = &arguments.perfetto {
+        let hottest = match plan.is_of_packets() {
+            true => Vec::new(),
+            false => plan.hottest(COUNTERS)?,
+        };
+        let names = hottest.iter().map(|&l| (l, plan.platform.link_name(l)));
+        trace = Some(Perfetto::create(file, Trace::new(plan.ranks(), names))?);
+        plan = plan.watching(&hottest);
+    }
     let start = Instant::now();
     let wanted = table.is_some() || trace.is_some();
     let sink: Option<Sink<'_>> = match wanted {
         false => None,
-        true => Some(Box::new(|message: &MessageRecord| {
-            if let Some(table) = &mut table {
+        true => Some(Box::new(|record: &Record| {
+            if let (Some(table), Record::Message(message)) = (&mut table, record) {
                 table.add(message);
             }
             if let Some(trace) = &mut trace {
-                trace.add(message);
+                trace.add(record);
             }
         })),
     };
@@ -86,6 +100,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 "makespan": summary.makespan,
                 "messages": summary.messages,
                 "events": summary.events,
+                "rounds": outcome.rounds,
+                "job_ends": outcome.job_ends,
                 "wall_s": wall,
                 "cpu_s": cpu,
                 "peak_rss_bytes": memory,
@@ -100,7 +116,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             summary.events,
             memory as f64 / 1e6
         );
-        std::io::stdout().write_all(text.as_bytes())?;
+        let ends = outcome.job_ends.iter().enumerate();
+        let jobs: String = ends
+            .map(|(job, end)| format!("job {job:<5} ends at {end} s\n"))
+            .collect();
+        std::io::stdout().write_all((text + &jobs).as_bytes())?;
     }
     Ok(())
 }
@@ -120,19 +140,22 @@ fn cpu_seconds() -> f64 {
 }
 
 /// Makes a file for results, and replaces one that exists.
-fn create(file: &Path) -> Result<BufWriter<File>, Failure> {
+pub(super) fn create(file: &Path) -> Result<BufWriter<File>, Failure> {
     let made = File::create(file).map_err(|error| Failure::cannot("write", file.display(), error));
     Ok(BufWriter::new(made?))
 }
 
-/// Writes `link,name,bandwidth,bytes,utilisation`, one row a link.
+/// Writes `link,name,bandwidth,bytes,utilisation,panel,row,column`, one row a link.
 pub(super) fn write_links(
     file: &Path,
     platform: &Platform,
     outcome: &Outcome,
 ) -> Result<(), Failure> {
     let mut out = create(file)?;
-    writeln!(out, "link,name,bandwidth,bytes,utilisation")?;
+    writeln!(
+        out,
+        "link,name,bandwidth,bytes,utilisation,panel,row,column"
+    )?;
     for (link, bytes) in outcome.link_bytes.iter().enumerate() {
         let bandwidth = platform.bandwidth(link as u32);
         let capacity = bandwidth * outcome.summary.makespan;
@@ -142,7 +165,12 @@ pub(super) fn write_links(
             0.0
         };
         let name = platform.link_name(link as u32);
-        writeln!(out, "{link},{name},{bandwidth},{bytes},{utilisation}")?;
+        let place = platform.place(link as u32);
+        writeln!(
+            out,
+            "{link},{name},{bandwidth},{bytes},{utilisation},{},{},{}",
+            place.panel, place.row, place.column
+        )?;
     }
     Ok(out.flush()?)
 }
@@ -173,46 +201,41 @@ impl MessageTable {
     }
 }
 
-/// A trace in the JSON format of Chrome's tracing, which Perfetto opens: one track a rank.
+/// A file for Perfetto; keeps the first error for the end.
 struct Perfetto {
     out: BufWriter<File>,
+    trace: Trace,
     result: std::io::Result<()>,
-    first: bool,
 }
 
 impl Perfetto {
-    fn create(file: &Path) -> Result<Perfetto, Failure> {
-        let mut out = create(file)?;
-        let result = write!(out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+    fn create(file: &Path, trace: Trace) -> Result<Perfetto, Failure> {
+        let out = create(file)?;
         Ok(Perfetto {
             out,
-            result,
-            first: true,
+            trace,
+            result: Ok(()),
         })
     }
 
-    fn add(&mut self, m: &MessageRecord) {
+    fn add(&mut self, record: &Record) {
+        self.trace.add(record);
+        if self.trace.pending() > 64 << 10 {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let text = self.trace.take();
         if self.result.is_ok() {
-            let comma = if std::mem::take(&mut self.first) {
-                ""
-            } else {
-                ","
-            };
-            let (start, duration) = (m.start * 1e6, (m.end - m.start) * 1e6);
-            self.result = write!(
-                self.out,
-                "{comma}\n{{\"ph\":\"X\",\"name\":\"to {to}\",\"cat\":\"message\",\"pid\":0,\
-                 \"tid\":{from},\"ts\":{start},\"dur\":{duration},\"args\":{{\"bytes\":{bytes}}}}}",
-                to = m.destination,
-                from = m.source,
-                bytes = m.bytes,
-            );
+            self.result = self.out.write_all(text.as_bytes());
         }
     }
 
     fn finish(mut self) -> Result<(), Failure> {
+        self.trace.finish();
+        self.flush();
         self.result?;
-        writeln!(self.out, "\n]}}")?;
         Ok(self.out.flush()?)
     }
 }

@@ -5,10 +5,11 @@
 use crate::failure::Failure;
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, ValueEnum};
-use farcall_flow::platform::EdgeList;
+use farcall_flow::platform::{EdgeList, LinkId};
 use farcall_flow::{
-    Completion, Config, Goal, Limits, LogGops, Mode, PacketConfig, PacketSimulation, Pattern,
-    Placement, Platform, RunError, Script, Simulation, Sink, Summary, Workload,
+    Completion, Config, Failure as Failing, Goal, Limits, LinkUser, LogGops, Mode, PacketConfig,
+    PacketSimulation, Pattern, Placement, Platform, Routing, RunError, Script, Simulation, Sink,
+    Summary, Workload, hottest_links,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs;
@@ -28,13 +29,20 @@ fn some() -> RangedI64ValueParser<u32> {
 pub(super) struct Options {
     /// Network: fat-tree:ports=24,levels=3 | torus:16x16 | mesh:8x8x8,wrap=z |
     /// hypercrossbar:4x4x4 | dragonfly:routers=4,terminals=2,global=2 | hyperx:8x8,terminals=8 |
-    /// edges:FILE; with bandwidth=1GB/s and latency=1us
+    /// edges:FILE; with bandwidth=1GB/s, latency=1us, hop-latency=100ns for each link, and
+    /// devices=8,device-bandwidth=300GB/s for several devices in each node
     #[arg(long, value_name = "SPEC")]
     platform: String,
     /// Communication pattern: all-to-all:simple-spread | all-to-all:pairwise | allreduce:ring |
-    /// broadcast:binomial | exchange:16x16 | file:PATTERN.csv | goal:TRACE.goal | chakra:PREFIX |
-    /// ...
-    #[arg(long, value_name = "SPEC")]
+    /// broadcast:binomial | exchange:16x16 | moe:4 | file:PATTERN.csv | goal:TRACE.goal |
+    /// chakra:PREFIX | ...
+    #[arg(
+        long,
+        value_name = "SPEC",
+        default_value = "",
+        hide_default_value = true
+    )]
+    #[arg(required_unless_present = "job")]
     pattern: String,
     /// Bytes of a message, or of the vector of a collective operation: 20KB, 1e6. Leave it out for
     /// patterns from a file
@@ -46,13 +54,31 @@ pub(super) struct Options {
     /// Node of each rank: regular | random:SEED | file:PERM.csv
     #[arg(long, value_name = "SPEC", default_value = "regular")]
     placement: String,
+    /// A job among others, instead of --pattern, --size and --placement; repeat it. Such as
+    /// ranks=64,pattern=allreduce:ring,size=1MB,start=1ms,placement=random:1. start is 0 if left
+    /// out; placement is regular (the first free nodes), random:SEED or at:NODE
+    #[arg(long, value_name = "SPEC", conflicts_with_all = ["pattern", "size", "placement"])]
+    #[arg(conflicts_with_all = ["steps", "count", "loggops"])]
+    job: Vec<String>,
+    /// Routes of messages on fat trees and dragonflies: static | ecmp | spray (ECMP for each
+    /// packet) | valiant | adaptive; with a seed such as ecmp:7
+    #[arg(long, value_name = "SPEC", default_value = "static")]
+    routing: String,
+    /// A link, a switch or a node that fails at a time, such as "level 2 switch 0.1@1ms"; repeat
+    /// it. Its flows take other routes. `farcall flow run --links FILE` lists the names of links
+    #[arg(long, value_name = "NAME@TIME")]
+    fail: Vec<String>,
+    /// Time that a host needs for a message at each end, such as 1us. Traces have --loggops
+    #[arg(long, value_name = "TIME", default_value = "0")]
+    overhead: String,
     /// Simulate only the first K messages of each node
     #[arg(long, value_name = "K")]
     steps: Option<u64>,
     /// Messages for each pair of nodes
     #[arg(long, value_name = "M", default_value_t = 1, value_parser = some())]
     count: u32,
-    /// With --mode iterated: stop when no rate changes by more than this fraction
+    /// With --mode iterated: stop when no rate changes by more than this fraction. With inf, there
+    /// are no further rounds
     #[arg(long, default_value_t = 0.01)]
     threshold: f64,
     /// With --mode exact: the fraction of its bandwidth by which the load of a link can be off.
@@ -73,6 +99,10 @@ pub(super) struct Options {
     /// without S all messages are eager
     #[arg(long, value_name = "SPEC", conflicts_with = "completion")]
     loggops: Option<String>,
+    /// Bytes of the packets that switches store before they forward them: the largest part of what
+    /// buffers cost, without the cost of --mode packets
+    #[arg(long, value_name = "BYTES", default_value_t = 0.0)]
+    stored_packet: f64,
     /// With --mode packets: largest packet, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500.0)]
     packet_size: f64,
@@ -108,6 +138,7 @@ enum CompletionName {
 }
 
 /// All that a simulation needs.
+#[derive(Clone)]
 pub(super) struct Plan {
     pub(super) platform: Platform,
     workload: Workload,
@@ -121,6 +152,12 @@ pub(super) struct Outcome {
     pub(super) summary: Summary,
     /// Bytes over each link, if the caller asked for them.
     pub(super) link_bytes: Vec<f64>,
+    /// Rounds of step 5 of the MFS paper, in mode iterated.
+    pub(super) rounds: u64,
+    /// Who used the watched links, those with most bytes first.
+    pub(super) users: Vec<Vec<LinkUser>>,
+    /// When each of several jobs ended.
+    pub(super) job_ends: Vec<f64>,
 }
 
 impl Options {
@@ -131,31 +168,20 @@ impl Options {
                 .map_err(|error| Failure::failed(format!("{file}: {error}")))?,
             None => Platform::parse(&self.platform).map_err(Failure::usage)?,
         };
-        let workload = self.workload(&platform)?;
-        let placement = match self.placement.strip_prefix("file:") {
-            Some(file) => Placement::parse_csv(&read(file)?, platform.nodes())
-                .map_err(|error| Failure::failed(format!("{file}: {error}")))?,
-            None => Placement::parse(&self.placement, platform.nodes()).map_err(Failure::usage)?,
+        let (workload, placement) = match self.job.is_empty() {
+            true => (self.workload(&platform)?, self.placement(&platform)?),
+            false => super::jobs::read(&self.job, platform.nodes())?,
         };
-        let positive = |name: &str, value: f64| {
-            if value.is_finite() && value >= 0.0 {
-                Ok(())
-            } else {
-                Err(negative(name))
-            }
-        };
-        positive("--threshold", self.threshold)?;
-        positive("--resolution", self.resolution)?;
-        if !(0.0..=0.1).contains(&self.tolerance) {
-            return Err(Failure::usage("--tolerance must be between 0 and 0.1"));
-        }
-        if self.tolerance > 0.0 && self.mode != ModeName::Exact {
-            let message = "--tolerance: only --mode exact has a tolerance. Leave one of them out";
-            return Err(Failure::usage(message));
-        }
-        if !(self.packet_size.is_finite() && self.packet_size >= 1.0) {
-            return Err(Failure::usage("--packet-size must be at least 1 byte"));
-        }
+        self.check(&workload, &platform)?;
+        let wrong = |option: &str, error| Failure::usage(format!("{option}: {error}"));
+        let routing = Routing::parse(&self.routing)
+            .and_then(|routing| routing.check(&platform).map(|()| routing))
+            .map_err(|error| wrong("--routing", error))?;
+        let failures = self.fail.iter().map(|spec| Failing::parse(spec, &platform));
+        let failures = failures
+            .collect::<Result<_, _>>()
+            .map_err(|error| wrong("--fail", error))?;
+        let overhead = self.overhead()?;
         let completion = self.completion.map(|completion| match completion {
             CompletionName::Destination => Completion::Destination,
             CompletionName::Source => Completion::Source,
@@ -166,10 +192,12 @@ impl Options {
             virtual_output_queues: self.virtual_output_queues,
             window: self.window,
             completion,
+            routing,
+            overhead,
         });
-        if packets.is_some() && link_bytes {
-            let message =
-                "--mode packets does not count the bytes of each link: choose another mode";
+        if packets.is_some() && (link_bytes || !self.fail.is_empty()) {
+            let message = "--mode packets has no failures, and does not count the bytes of each \
+                           link: choose another mode";
             return Err(Failure::usage(message));
         }
         let config = Config {
@@ -186,6 +214,11 @@ impl Options {
             resolution: self.resolution,
             verify: self.verify,
             link_bytes,
+            watch: Vec::new(),
+            routing,
+            failures,
+            overhead,
+            stored_packet: self.stored_packet,
         };
         Ok(Plan {
             platform,
@@ -194,6 +227,55 @@ impl Options {
             config,
             packets,
         })
+    }
+
+    /// Refuses numbers that are out of range, and options that would have no effect.
+    fn check(&self, workload: &Workload, platform: &Platform) -> Result<(), Failure> {
+        if self.threshold.is_nan() || self.threshold < 0.0 {
+            return Err(negative("--threshold"));
+        }
+        if !(self.resolution.is_finite() && self.resolution >= 0.0) {
+            return Err(negative("--resolution"));
+        }
+        if !(self.stored_packet.is_finite() && self.stored_packet >= 0.0) {
+            return Err(negative("--stored-packet"));
+        }
+        if self.stored_packet > 0.0 && self.mode == ModeName::Packets {
+            let message = "--stored-packet: --mode packets stores packets of --packet-size";
+            return Err(Failure::usage(message));
+        }
+        if !(0.0..=0.1).contains(&self.tolerance) {
+            return Err(Failure::usage("--tolerance must be between 0 and 0.1"));
+        }
+        if self.tolerance > 0.0 && self.mode != ModeName::Exact {
+            let message = "--tolerance: only --mode exact has a tolerance. Leave one of them out";
+            return Err(Failure::usage(message));
+        }
+        if !(self.packet_size.is_finite() && self.packet_size >= 1.0) {
+            return Err(Failure::usage("--packet-size must be at least 1 byte"));
+        }
+        if self.overhead()? > 0.0 && matches!(workload, Workload::Goal(_)) {
+            let message = "--overhead is for patterns. Use --loggops o=NANOSECONDS for traces";
+            return Err(Failure::usage(message));
+        }
+        if self.loggops.is_some() && platform.hop_latency() > 0.0 {
+            let message = "--loggops: L is the latency of a message. Leave hop-latency out";
+            return Err(Failure::usage(message));
+        }
+        Ok(())
+    }
+
+    fn overhead(&self) -> Result<f64, Failure> {
+        farcall_quantity::parse(&self.overhead)
+            .map_err(|reason| Failure::usage(format!("--overhead {reason}")))
+    }
+
+    fn placement(&self, platform: &Platform) -> Result<Placement, Failure> {
+        match self.placement.strip_prefix("file:") {
+            Some(file) => Placement::parse_csv(&read(file)?, platform.nodes())
+                .map_err(|error| Failure::failed(format!("{file}: {error}"))),
+            None => Placement::parse(&self.placement, platform.nodes()).map_err(Failure::usage),
+        }
     }
 
     fn workload(&self, platform: &Platform) -> Result<Workload, Failure> {
@@ -298,6 +380,32 @@ fn read_ranks(prefix: &str) -> Result<Vec<Vec<u8>>, Failure> {
 }
 
 impl Plan {
+    /// Number of ranks.
+    pub(super) fn ranks(&self) -> u32 {
+        self.workload.ranks()
+    }
+
+    /// Whether the model is the one of packets, which knows no loads of links.
+    pub(super) fn is_of_packets(&self) -> bool {
+        self.packets.is_some()
+    }
+
+    /// The same simulation, which also tells about these links.
+    pub(super) fn watching(mut self, links: &[LinkId]) -> Plan {
+        self.config.watch = links.to_vec();
+        self
+    }
+
+    /// Simulates, and returns the links with the highest utilisation. A second simulation can then
+    /// watch them.
+    pub(super) fn hottest(&self, count: usize) -> Result<Vec<LinkId>, Failure> {
+        let mut plan = self.clone();
+        plan.config.link_bytes = true;
+        let (platform, outcome) = plan.run(None)?;
+        let bandwidth = |link| platform.bandwidth(link);
+        Ok(hottest_links(&outcome.link_bytes, bandwidth, count))
+    }
+
     /// Runs the simulation, with a progress bar on a terminal once it takes more than a moment.
     pub(super) fn run(self, sink: Option<Sink<'_>>) -> Result<(Platform, Outcome), Failure> {
         let bar = Progress::new(self.workload.messages());
@@ -342,6 +450,9 @@ fn run_flows(
     Ok(Outcome {
         summary: simulation.summary(),
         link_bytes,
+        rounds: simulation.rounds(),
+        users: simulation.users(),
+        job_ends: simulation.job_ends(),
     })
 }
 
@@ -363,6 +474,9 @@ fn run_packets(
     Ok(Outcome {
         summary: simulation.summary(),
         link_bytes: Vec::new(),
+        rounds: 0,
+        users: Vec::new(),
+        job_ends: simulation.job_ends(),
     })
 }
 

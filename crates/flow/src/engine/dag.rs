@@ -17,7 +17,7 @@ mod tests;
 
 use super::Completion;
 use super::SIMULTANEOUS;
-use super::driver::Action;
+use super::driver::{Action, Sending};
 use super::report::{Blocked, Deadlock};
 use crate::goal::{ANY_RANK, ANY_TAG, Goal, Operation};
 use crate::loggops::LogGops;
@@ -90,7 +90,7 @@ pub(crate) struct Dag {
 }
 
 impl Dag {
-    pub(super) fn new(goal: Goal, window: u32, completion: Completion, latency: f64) -> Self {
+    pub(super) fn new(goal: Goal, sending: Sending) -> Self {
         let ranks = goal.ranks();
         let mut rank_of = Vec::with_capacity(goal.operations.len());
         for rank in 0..ranks as usize {
@@ -101,9 +101,9 @@ impl Dag {
         hosts.resize_with(ranks as usize, Host::default);
         Self {
             hosts: goal.hosts(),
-            window,
-            completion,
-            latency,
+            window: sending.window,
+            completion: sending.completion.unwrap_or(Completion::Source),
+            latency: sending.latency,
             waits: goal.waits.clone(),
             unstarted: goal.waits.clone(),
             turns: vec![0; goal.operations.len()],
@@ -295,6 +295,9 @@ impl Dag {
                     return;
                 };
                 *self.ranks[rank as usize].cpu(cpu) = self.now + seconds;
+                if seconds > 0.0 {
+                    self.out.push(Action::Compute { rank, cpu, seconds });
+                }
                 self.give_turns_after(operation, &[false, true]);
                 self.release(operation, false);
                 self.after(seconds, Step::Computed, operation);

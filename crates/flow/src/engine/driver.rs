@@ -2,6 +2,7 @@
 //! for dependency graphs.
 
 use super::dag::Dag;
+use super::jobs::Jobs;
 use super::queues::Queues;
 use super::report::Deadlock;
 use super::{Completion, Workload};
@@ -17,34 +18,45 @@ pub(crate) enum Action {
         bytes: f64,
         token: u32,
     },
+    /// Record that a cpu of a rank computes from now on.
+    Compute { rank: u32, cpu: u8, seconds: f64 },
     /// Call back with `token` after `delay` seconds.
     Wake { delay: f64, token: u64 },
+}
+
+/// How hosts send.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sending {
+    /// Sends of one rank, or of one interface of a trace, that may be under way.
+    pub(crate) window: u32,
+    /// The event that completes a send, if the caller chose one.
+    pub(crate) completion: Option<Completion>,
+    /// Seconds of a host before each send, in patterns and pattern files.
+    pub(crate) overhead: f64,
+    /// Latency of the platform.
+    pub(crate) latency: f64,
 }
 
 pub(crate) enum Driver {
     Queues(Queues),
     Dag(Box<Dag>),
+    Jobs(Jobs),
 }
 
 impl Driver {
-    /// A driver of `workload`. `completion` is the event that completes a send, if the caller
-    /// chose one; `latency` is that of the platform.
-    pub(crate) fn new(
-        workload: Workload,
-        window: u32,
-        completion: Option<Completion>,
-        latency: f64,
-    ) -> Self {
-        let window = window.max(1);
-        let completion = completion.unwrap_or(workload.default_completion());
+    /// A driver of `workload`.
+    pub(crate) fn new(workload: Workload, sending: Sending) -> Self {
+        let default = workload.default_completion();
+        let chosen = Sending {
+            window: sending.window.max(1),
+            completion: Some(sending.completion.unwrap_or(default)),
+            ..sending
+        };
         match workload {
-            Workload::Pattern(pattern) => {
-                Self::Queues(Queues::of_pattern(pattern, window, completion))
-            }
-            Workload::Script(script) => Self::Queues(Queues::of_script(script, window, completion)),
-            Workload::Goal(goal) => {
-                Self::Dag(Box::new(Dag::new(goal, window, completion, latency)))
-            }
+            Workload::Pattern(pattern) => Self::Queues(Queues::of_pattern(pattern, chosen)),
+            Workload::Script(script) => Self::Queues(Queues::of_script(script, chosen)),
+            Workload::Goal(goal) => Self::Dag(Box::new(Dag::new(goal, chosen))),
+            Workload::Jobs(jobs) => Self::Jobs(Jobs::new(jobs, sending)),
         }
     }
 
@@ -52,6 +64,7 @@ impl Driver {
         match self {
             Self::Queues(queues) => queues.begin(out),
             Self::Dag(dag) => dag.begin(),
+            Self::Jobs(jobs) => jobs.begin(out),
         }
     }
 
@@ -61,6 +74,7 @@ impl Driver {
         match self {
             Self::Queues(queues) => queues.left(rank, out),
             Self::Dag(dag) => dag.left(now, token),
+            Self::Jobs(jobs) => jobs.left(now, rank, token, out),
         }
     }
 
@@ -77,6 +91,7 @@ impl Driver {
         match self {
             Self::Queues(queues) => queues.arrived(rank, to, out),
             Self::Dag(dag) => dag.arrived(now, token),
+            Self::Jobs(jobs) => jobs.arrived(now, rank, to, token, out),
         }
     }
 
@@ -84,6 +99,7 @@ impl Driver {
         match self {
             Self::Queues(queues) => queues.wake(token as u32, out),
             Self::Dag(dag) => dag.wake(now, token),
+            Self::Jobs(jobs) => jobs.wake(now, token, out),
         }
     }
 
@@ -97,18 +113,29 @@ impl Driver {
         at: usize,
         actions: &mut Vec<Action>,
     ) -> Option<Action> {
-        if at == actions.len()
-            && let Self::Dag(dag) = self
-        {
-            dag.settle(now, actions);
+        if at == actions.len() {
+            match self {
+                Self::Queues(_) => {}
+                Self::Dag(dag) => dag.settle(now, actions),
+                Self::Jobs(jobs) => jobs.settle(now, actions),
+            }
         }
         actions.get(at).copied()
+    }
+
+    /// When the last message of each job arrived, if there are several jobs.
+    pub(crate) fn job_ends(&self) -> Vec<f64> {
+        match self {
+            Self::Queues(_) | Self::Dag(_) => Vec::new(),
+            Self::Jobs(jobs) => jobs.ends(),
+        }
     }
 
     pub(crate) fn deadlock(&self, time: f64) -> Option<Deadlock> {
         match self {
             Self::Queues(queues) => queues.deadlock(time),
             Self::Dag(dag) => dag.deadlock(time),
+            Self::Jobs(jobs) => jobs.deadlock(time),
         }
     }
 }

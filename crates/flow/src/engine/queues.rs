@@ -2,7 +2,7 @@
 //! waits.
 
 use super::Completion;
-use super::driver::Action;
+use super::driver::{Action, Sending};
 use super::report::{Blocked, Deadlock};
 use crate::pattern::Pattern;
 use crate::script::{Script, Step};
@@ -42,6 +42,8 @@ pub(crate) struct Queues {
     source: Source,
     window: u32,
     completion: Completion,
+    /// Seconds of the host before each send.
+    overhead: f64,
     cursors: Vec<Cursor>,
     /// Messages that arrived before the queue waited for them, by (receiver, sender).
     early: HashMap<(u32, u32), u32>,
@@ -51,13 +53,13 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn of_pattern(pattern: Pattern, window: u32, completion: Completion) -> Self {
+    pub(super) fn of_pattern(pattern: Pattern, sending: Sending) -> Self {
         let receives = pattern.has_receives();
         let source = Source::Pattern(pattern);
-        Self::new(window, completion, receives, None, source)
+        Self::new(sending, receives, None, source)
     }
 
-    pub(super) fn of_script(script: Script, window: u32, completion: Completion) -> Self {
+    pub(super) fn of_script(script: Script, sending: Sending) -> Self {
         let mut awaited = HashSet::new();
         for rank in 0..script.ranks() {
             for step in script.queue(rank) {
@@ -68,12 +70,11 @@ impl Queues {
         }
         let receives = !awaited.is_empty();
         let source = Source::Script(script);
-        Self::new(window, completion, receives, Some(awaited), source)
+        Self::new(sending, receives, Some(awaited), source)
     }
 
     fn new(
-        window: u32,
-        completion: Completion,
+        sending: Sending,
         receives: bool,
         awaited: Option<HashSet<(u32, u32)>>,
         source: Source,
@@ -91,8 +92,9 @@ impl Queues {
         let cursors = vec![cursor; ranks as usize];
         Self {
             source,
-            window,
-            completion,
+            window: sending.window,
+            completion: sending.completion.unwrap_or(Completion::Destination),
+            overhead: sending.overhead,
             cursors,
             early: HashMap::new(),
             awaited,
@@ -203,6 +205,7 @@ impl Queues {
                     return;
                 }
                 Some(Step::Send { to, bytes, wait }) => {
+                    let wait = wait + self.overhead;
                     if wait > 0.0 && cursor.state != State::Delayed {
                         // A delay starts when the send could start, which is after the window has
                         // space.
@@ -210,6 +213,11 @@ impl Queues {
                             cursor.state = State::Window;
                         } else {
                             cursor.state = State::Delay;
+                            out.push(Action::Compute {
+                                rank,
+                                cpu: 0,
+                                seconds: wait,
+                            });
                             out.push(Action::Wake {
                                 delay: wait,
                                 token: u64::from(rank),

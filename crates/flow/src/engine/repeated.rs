@@ -13,6 +13,7 @@
 
 use super::{Driver, Mode, SIMULTANEOUS, Simulation};
 use crate::pattern::Pattern;
+use crate::routing::Routing;
 
 impl Simulation<'_> {
     /// Runs a pattern that consists of equal rounds on all ranks, if it has its closed form.
@@ -30,12 +31,15 @@ impl Simulation<'_> {
             && config.resolution == 0.0
             && !config.verify
             && self.sink.is_none()
-            && self.platform.latency() == 0.0;
+            && self.has_static_routes()
+            && self.latency + self.config.stored_packet == 0.0
+            && self.platform.latency() == 0.0
+            && self.platform.hop_latency() == 0.0;
         if !closed {
             return false;
         }
         let (rounds, ranks) = (pattern.rounds(), pattern.ranks());
-        let flows = self.flows_of_a_round(pattern);
+        let flows = self.flows_of_a_round(pattern, rounds as f64 * bytes);
         let loaded = flows.iter().zip(0..).filter(|(flows, _)| **flows > 0);
         let most = loaded
             .map(|(&flows, link)| f64::from(flows) / self.platform.bandwidth(link))
@@ -49,8 +53,13 @@ impl Simulation<'_> {
         true
     }
 
-    /// Number of flows on each link if all ranks send the message of the first round.
-    fn flows_of_a_round(&mut self, pattern: Pattern) -> Vec<u32> {
+    fn has_static_routes(&self) -> bool {
+        self.config.routing == Routing::Static && self.config.failures.is_empty()
+    }
+
+    /// Number of flows on each link if all ranks send the message of the first round. Each rank
+    /// sends `bytes` in all rounds.
+    fn flows_of_a_round(&mut self, pattern: Pattern, bytes: f64) -> Vec<u32> {
         let mut flows = vec![0u32; self.platform.links()];
         for rank in 0..pattern.ranks() {
             let Some((to, _)) = pattern.round(rank, 0).send else {
@@ -61,6 +70,7 @@ impl Simulation<'_> {
             for &link in &self.path[..hops] {
                 flows[link as usize] += 1;
             }
+            self.watch.count(&self.path[..hops], (rank, to), bytes);
         }
         flows
     }
@@ -72,13 +82,17 @@ impl Simulation<'_> {
     /// time, counts and bytes for all of them at once. It does not do so when a sink receives the
     /// messages.
     pub(super) fn skip_repeated(&mut self, ended: usize, duration: f64) {
-        let Driver::Queues(queues) = &mut self.driver else {
+        let Driver::Queues(queues) = &self.driver else {
             return;
         };
-        if ended != queues.ranks() || !self.timers.is_empty() || self.sink.is_some() {
+        let (ranks, timers) = (queues.ranks(), self.timers.is_empty());
+        if ended != ranks || !timers || self.sink.is_some() || !self.has_static_routes() {
             self.whole_batch = None;
             return;
         }
+        let Driver::Queues(queues) = &mut self.driver else {
+            return;
+        };
         let same = |last: f64| (duration - last).abs() <= SIMULTANEOUS * self.now;
         if !self.whole_batch.replace(duration).is_some_and(same) {
             return;
@@ -98,11 +112,8 @@ impl Simulation<'_> {
             flow.start = self.now;
             self.calendar
                 .set(slot, self.now + flow.remaining / flow.rate);
-            if self.config.link_bytes {
-                for &link in self.rates.path(slot) {
-                    self.link_bytes[link as usize] += times * flow.bytes;
-                }
-            }
+            let flow = *flow;
+            self.count(slot, &flow, times * flow.bytes);
         }
     }
 }

@@ -78,6 +78,19 @@ pub enum RunError {
     /// The workload deadlocks.
     #[error("{0}")]
     Deadlock(Deadlock),
+    /// Failed links leave no route between two nodes.
+    #[error(
+        "no route from {from} to {to} works at {time} s. Let fewer links fail, or place no rank \
+         there"
+    )]
+    Unreachable {
+        /// Simulated time in seconds.
+        time: f64,
+        /// Name of the sending node.
+        from: String,
+        /// Name of the receiving node.
+        to: String,
+    },
     /// The rates are not max-min fair. This is a defect of this library.
     #[error("rates at {time} s are not max-min fair (please report): {violation}")]
     Violation {

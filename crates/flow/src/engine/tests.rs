@@ -312,7 +312,10 @@ fn link_bytes_and_records_add_up() {
     let mut bytes = 0.0;
     {
         let workload = Workload::Pattern(pattern);
-        let sink = Box::new(|r: &MessageRecord| records.push(*r));
+        let sink = Box::new(|record: &Record| match record {
+            Record::Message(message) => records.push(*message),
+            other => panic!("{other:?}"),
+        });
         let simulation = Simulation::new(&platform, workload, Placement::regular(), config);
         let mut simulation = simulation.unwrap().with_sink(sink);
         let summary = simulation.run().unwrap();
@@ -327,6 +330,58 @@ fn link_bytes_and_records_add_up() {
         .sum();
     close(bytes, expected);
     assert!(records.iter().all(|r| r.end > r.start));
+}
+
+#[test]
+fn watched_links_tell_their_users_and_their_load() {
+    // Both messages enter node 2 by one link of 1 byte/s; the second one starts 5 s later.
+    let text = "0,2,1,10\n1,2,1,10,5\n";
+    let platform = Platform::parse("hypercrossbar:4").unwrap();
+    let script = Script::parse_csv(text, Limits::default()).unwrap();
+    let into = 5;
+    assert_eq!(platform.link_name(into), "crossbar x to node 2");
+    let config = Config {
+        link_bytes: true,
+        watch: vec![into, into],
+        ..checked()
+    };
+    let (mut loads, mut computations) = (Vec::new(), Vec::new());
+    let sink = Box::new(|record: &Record| match record {
+        Record::LinkLoad(load) => loads.push((load.link, load.time, load.rate)),
+        Record::Computation(c) => computations.push((c.rank, c.start, c.end)),
+        Record::Message(_) => {}
+    });
+    let workload = Workload::Script(script);
+    let simulation = Simulation::new(&platform, workload, Placement::regular(), config);
+    let mut simulation = simulation.unwrap().with_sink(sink);
+    simulation.run().unwrap();
+    assert_eq!(simulation.users(), [[(0, 2, 10.0), (1, 2, 10.0)]]);
+    let bandwidth = |link| platform.bandwidth(link);
+    let hottest = hottest_links(simulation.link_bytes(), bandwidth, 2);
+    assert_eq!((hottest.len(), hottest[0]), (2, into));
+    drop(simulation);
+    assert_eq!(loads, [(into, 0.0, 1.0), (into, 20.0, 0.0)]);
+    assert_eq!(computations, [(1, 0.0, 5.0)]);
+}
+
+#[test]
+fn rounds_in_closed_form_have_the_users_of_single_rounds() {
+    let platform = Platform::parse("fat-tree:ports=4,levels=3").unwrap();
+    let users = |verify| {
+        let pattern = Pattern::parse("allgather:ring", 16, 3.0).unwrap();
+        let config = Config {
+            verify,
+            watch: vec![20, 40],
+            ..Config::default()
+        };
+        let workload = Workload::Pattern(pattern);
+        let placement = Placement::random(16, 4);
+        let mut simulation = Simulation::new(&platform, workload, placement, config).unwrap();
+        simulation.run().unwrap();
+        simulation.users()
+    };
+    assert!(!users(false)[0].is_empty());
+    assert_eq!(users(false), users(true));
 }
 
 #[test]

@@ -17,6 +17,17 @@ pub enum Workload {
     Script(Script),
     /// The operations of a GOAL trace.
     Goal(Goal),
+    /// Several programs at once.
+    Jobs(Vec<Job>),
+}
+
+/// A program among others. Its ranks follow those of the job before it.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// What it does; not several jobs again.
+    pub workload: Workload,
+    /// Seconds from the start of the simulation to that of the job.
+    pub start: f64,
 }
 
 impl Workload {
@@ -26,6 +37,7 @@ impl Workload {
             Self::Pattern(p) => p.ranks(),
             Self::Script(s) => s.ranks(),
             Self::Goal(g) => g.ranks(),
+            Self::Jobs(jobs) => jobs.iter().map(|job| job.workload.ranks()).sum(),
         }
     }
 
@@ -33,7 +45,7 @@ impl Workload {
     /// as in the paper, and in traces, whose sends are eager, the departure.
     pub fn default_completion(&self) -> Completion {
         match self {
-            Self::Pattern(_) | Self::Script(_) => Completion::Destination,
+            Self::Pattern(_) | Self::Script(_) | Self::Jobs(_) => Completion::Destination,
             Self::Goal(_) => Completion::Source,
         }
     }
@@ -42,7 +54,7 @@ impl Workload {
     pub(crate) fn latency(&self) -> f64 {
         match self {
             Self::Goal(goal) => goal.hosts().map_or(0.0, |hosts| hosts.latency),
-            Self::Pattern(_) | Self::Script(_) => 0.0,
+            Self::Pattern(_) | Self::Script(_) | Self::Jobs(_) => 0.0,
         }
     }
 
@@ -70,6 +82,7 @@ impl Workload {
             Self::Pattern(p) => p.messages(),
             Self::Script(s) => s.messages(),
             Self::Goal(g) => g.messages(),
+            Self::Jobs(jobs) => jobs.iter().map(|job| job.workload.messages()).sum(),
         }
     }
 }

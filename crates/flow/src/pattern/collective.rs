@@ -18,6 +18,8 @@ pub(super) fn rounds(kind: &Kind, n: u32) -> u64 {
     let ring = u64::from(n) - 1;
     match kind {
         Kind::SimpleSpread | Kind::SimpleSpread2d | Kind::Pairwise | Kind::RingAllgather => ring,
+        Kind::Alltoallv { .. } => ring,
+        Kind::MixtureOfExperts { layers, .. } => 4 * ring * u64::from(*layers),
         Kind::Ring => 1,
         Kind::RingAllreduce => 2 * ring,
         Kind::BruckAllToAll
@@ -40,8 +42,9 @@ pub(super) fn rounds(kind: &Kind, n: u32) -> u64 {
 
 pub(super) fn round(kind: &Kind, n: u32, size: f64, rank: u32, round: u64) -> Round {
     match kind {
-        // The three all-to-all spreads are computed by the caller.
+        // The caller computes these.
         Kind::SimpleSpread | Kind::SimpleSpread2d | Kind::Pairwise => Round::NOTHING,
+        Kind::Alltoallv { .. } | Kind::MixtureOfExperts { .. } => Round::NOTHING,
         Kind::Ring => Round {
             send: Some(((rank + 1) % n, size)),
             receive: None,

@@ -5,11 +5,13 @@ use super::{Kind, Pattern};
 use crate::error::SpecError;
 
 /// The patterns that a specification can name.
-pub const PATTERN_KINDS: [&str; 20] = [
+pub const PATTERN_KINDS: [&str; 22] = [
     "all-to-all:simple-spread",
     "all-to-all:simple-spread-2d",
     "all-to-all:pairwise",
     "all-to-all:bruck",
+    "all-to-allv:SEED",
+    "moe:LAYERS[:SEED]",
     "ring",
     "broadcast:binomial",
     "broadcast:scatter-allgather",
@@ -49,6 +51,20 @@ pub(super) fn parse(spec: &str, ranks: u32, size: f64) -> Result<Pattern, SpecEr
                 Ok(group) => Kind::HierarchicalAllreduce { group },
                 Err(_) => {
                     let reason = "expected the ranks of a group, `allreduce:hierarchical:8`";
+                    return Err(fail(reason.to_owned()));
+                }
+            }
+        }
+        ("all-to-allv", seed) => match seed.parse() {
+            Ok(seed) => Kind::Alltoallv { seed },
+            Err(_) => return Err(fail("expected a seed, `all-to-allv:1`".to_owned())),
+        },
+        ("moe", rest) => {
+            let (layers, seed) = rest.split_once(':').unwrap_or((rest, "1"));
+            match (layers.parse(), seed.parse()) {
+                (Ok(layers), Ok(seed)) => Kind::MixtureOfExperts { layers, seed },
+                _ => {
+                    let reason = "expected layers and perhaps a seed, `moe:4` or `moe:4:1`";
                     return Err(fail(reason.to_owned()));
                 }
             }

@@ -4,11 +4,12 @@
 use super::*;
 use std::collections::HashMap;
 
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "all-to-all:simple-spread",
     "all-to-all:simple-spread-2d",
     "all-to-all:pairwise",
     "all-to-all:bruck",
+    "all-to-allv:3",
     "ring",
     "broadcast:binomial",
     "broadcast:scatter-allgather",
@@ -75,6 +76,60 @@ fn all_to_all_reaches_everyone_once() {
             assert_eq!(to, others, "{name}");
         }
     }
+}
+
+#[test]
+fn each_expert_gets_its_part_and_sends_it_back() {
+    let ranks = 5;
+    let pattern = Pattern::parse("moe:3:7", ranks, 100.0).unwrap();
+    let harmonic = 1.0 + 1.0 / 2.0 + 1.0 / 3.0 + 1.0 / 4.0 + 1.0 / 5.0;
+    assert_eq!(pattern.messages(), 3 * 2 * 5 * 4);
+    let mut firsts = Vec::new();
+    for layer in 0..3 {
+        let mut sizes: HashMap<(u32, u32), [f64; 2]> = HashMap::new();
+        for exchange in 0..2 {
+            let rounds = (2 * layer + exchange) * 8..(2 * layer + exchange + 1) * 8;
+            let mut received = Vec::new();
+            for (rank, round) in (0..ranks).flat_map(|r| rounds.clone().map(move |k| (r, k))) {
+                let round = pattern.round(rank, round);
+                if let Some((to, bytes)) = round.send {
+                    sizes.entry((rank, to)).or_default()[exchange as usize] = bytes;
+                }
+                received.extend(round.receive.map(|from| (from, rank)));
+            }
+            received.sort_unstable();
+            let mut sent: Vec<(u32, u32)> = sizes.keys().copied().collect();
+            sent.sort_unstable();
+            assert_eq!((received, sizes.len()), (sent, 20));
+        }
+        for (&(rank, to), [there, _]) in &sizes {
+            assert_eq!(*there, sizes[&(to, rank)][1], "{rank} to {to}");
+        }
+        let part = |expert: u32| sizes[&((expert + 1) % ranks, expert)][0] * harmonic / 100.0;
+        let mut parts: Vec<f64> = (0..ranks).map(part).collect();
+        firsts.push((0..ranks).find(|&expert| part(expert) > 0.9).unwrap());
+        parts.sort_by(|a, b| b.total_cmp(a));
+        for (k, part) in (1..).zip(parts) {
+            assert!((part - 1.0 / f64::from(k)).abs() < 1e-12, "{k}: {part}");
+        }
+    }
+    assert!(firsts.iter().any(|first| *first != firsts[0]), "{firsts:?}");
+}
+
+#[test]
+fn sizes_of_alltoallv_have_their_mean_and_depend_on_the_seed() {
+    let sizes = |spec| -> Vec<f64> {
+        let pattern = Pattern::parse(spec, 40, 10.0).unwrap();
+        let all = (0..40).flat_map(|rank| (0..39).map(move |round| (rank, round)));
+        all.map(|(rank, round)| pattern.round(rank, round).send.unwrap().1)
+            .collect()
+    };
+    let one = sizes("all-to-allv:1");
+    let mean = one.iter().sum::<f64>() / one.len() as f64;
+    assert!((mean - 10.0).abs() < 0.5, "{mean}");
+    assert!(one.iter().all(|size| (0.0..20.0).contains(size)));
+    assert_eq!(one, sizes("all-to-allv:1"));
+    assert_ne!(one, sizes("all-to-allv:2"));
 }
 
 /// Bytes per rank and total volumes that the algorithms are known to move.

@@ -2,7 +2,7 @@
 //! one dimension after the other, so it has at most two links for each dimension. No route is
 //! stored.
 
-use super::LinkId;
+use super::{LinkId, Place};
 
 /// A hypercrossbar. A route corrects one dimension after the other. Each correction takes the link
 /// from the node to the crossbar of that line, and then the crossbar's output port to the node with
@@ -66,6 +66,46 @@ impl HyperCrossbar {
             stride *= n;
         }
         len
+    }
+
+    pub(super) fn vertices(&self) -> usize {
+        self.nodes as usize * (1 + self.dims.len())
+    }
+
+    /// Vertices: the nodes, then for each dimension the crossbar of each line, numbered by the
+    /// first node of the line.
+    pub(super) fn ends(&self, link: LinkId) -> [u32; 2] {
+        let lanes = 2 * self.dims.len() as u32;
+        let (node, lane) = (link / lanes, link % lanes);
+        let dim = lane as usize / 2;
+        let stride: u32 = self.dims[..dim].iter().product();
+        let first = node - node / stride % self.dims[dim] * stride;
+        let crossbar = self.nodes * (1 + dim as u32) + first;
+        match lane % 2 {
+            0 => [node, crossbar],
+            _ => [crossbar, node],
+        }
+    }
+
+    pub(super) fn vertex_name(&self, vertex: u32) -> String {
+        match (vertex / self.nodes, vertex % self.nodes) {
+            (0, node) => format!("node {node}"),
+            (dim, first) => {
+                let dim = super::spec::dimension_name(dim as usize - 1);
+                format!("crossbar {dim} of node {first}")
+            }
+        }
+    }
+
+    pub(super) fn place(&self, link: LinkId) -> Place {
+        let lanes = 2 * self.dims.len() as u32;
+        let (node, lane) = (link / lanes, link % lanes);
+        let dim = super::spec::dimension_name(lane as usize / 2);
+        let panel = match lane % 2 {
+            0 => format!("to crossbar {dim}"),
+            _ => format!("from crossbar {dim}"),
+        };
+        Place::in_grid(panel, &self.dims, node)
     }
 
     pub(super) fn link_name(&self, link: LinkId) -> String {

@@ -2,7 +2,7 @@
 //! equal length, the order of the edges in the file decides, so a file always gives the same
 //! routes. A graph in which a node cannot be reached is refused.
 
-use super::{LinkId, Platform, Topology};
+use super::{LinkId, Place, Platform, Topology};
 use crate::error::TextError;
 use std::collections::{HashMap, VecDeque};
 
@@ -66,6 +66,34 @@ impl EdgeList {
             at = self.edges[link as usize].1;
         }
         len
+    }
+
+    pub(super) fn vertices(&self) -> usize {
+        self.vertices.len()
+    }
+
+    pub(super) fn ends(&self, link: LinkId) -> [u32; 2] {
+        let (from, to, _) = self.edges[link as usize];
+        [from, to]
+    }
+
+    pub(super) fn vertex_name(&self, vertex: u32) -> String {
+        let name = &self.vertices[vertex as usize];
+        if (vertex as usize) < self.nodes {
+            format!("node {name}")
+        } else {
+            name.clone()
+        }
+    }
+
+    /// From the vertex of the row to that of the column, or, in a large graph, the links in turn.
+    pub(super) fn place(&self, link: LinkId) -> Place {
+        let panel = "links".to_owned();
+        if self.vertices.len() > 400 {
+            return Place::in_grid(panel, &[self.edges.len() as u32], link);
+        }
+        let (row, column, _) = self.edges[link as usize];
+        Place { panel, row, column }
     }
 
     pub(super) fn link_name(&self, link: LinkId) -> String {

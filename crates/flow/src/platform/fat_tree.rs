@@ -1,7 +1,7 @@
 //! Fat trees as extended generalised fat trees with destination-modulo routing. The module computes
 //! each route from the numbers of its ends, and stores no routes.
 
-use super::LinkId;
+use super::{LinkId, Place};
 
 /// A fat tree of `levels` levels of switches with `2p` ports and `2 p^levels` nodes.
 ///
@@ -124,6 +124,30 @@ impl FatTree {
 
     #[inline]
     pub(super) fn route(&self, src: u32, dst: u32, out: &mut [LinkId]) -> usize {
+        self.route_by(src, dst, dst, 0, out)
+    }
+
+    /// Number of shortest routes.
+    pub(super) fn choices(&self, src: u32, dst: u32) -> u64 {
+        let common = |height: &usize| src / self.below[*height] == dst / self.below[*height];
+        let height = (0..=self.levels()).find(common).unwrap_or(0);
+        self.up_ports[..height]
+            .iter()
+            .map(|&w| u64::from(w))
+            .product()
+    }
+
+    /// The route that takes up port `(choice / p^(i-1)) mod p` at level `i`, and that climbs at
+    /// least to the height `top`.
+    #[inline]
+    pub(super) fn route_by(
+        &self,
+        src: u32,
+        dst: u32,
+        choice: u32,
+        top: usize,
+        out: &mut [LinkId],
+    ) -> usize {
         if src == dst {
             return 0;
         }
@@ -131,12 +155,12 @@ impl FatTree {
         let (mut height, mut replica) = (0, 0u32);
         let mut down = [0u32; 16];
         let (mut s, mut d) = (src, dst);
-        while s != d {
+        while s != d || height < top {
             let w = self.up_ports[height];
             let port = if w == 1 {
                 0
             } else {
-                (dst / self.divisor[height]) % w
+                (choice / self.divisor[height]) % w
             };
             let [up_base, down_base] = self.base[height];
             let r = self.replicas[height];
@@ -156,16 +180,71 @@ impl FatTree {
         2 * height
     }
 
-    pub(super) fn link_name(&self, link: LinkId) -> String {
+    /// Height of the lower end of a link, its number at this height, its port there, and whether
+    /// the link leads up.
+    fn lower_end(&self, link: LinkId) -> (usize, u32, u32, bool) {
         let level = self.level_of(link);
         let [up, down] = self.base[level];
-        let (start, way) = if link < down {
-            (up, "up")
-        } else {
-            (down, "down")
+        let index = link - if link < down { up } else { down };
+        let ports = self.up_ports[level];
+        (level, index / ports, index % ports, link < down)
+    }
+
+    /// Number of nodes or switches at a height.
+    fn count(&self, height: usize) -> u32 {
+        self.nodes() as u32 / self.below[height] * self.replicas[height]
+    }
+
+    pub(super) fn vertices(&self) -> usize {
+        (0..=self.levels()).map(|h| self.count(h) as usize).sum()
+    }
+
+    /// Vertices: the nodes, then the switches of level 1, of level 2 and so on.
+    pub(super) fn ends(&self, link: LinkId) -> [u32; 2] {
+        let (height, entity, port, up) = self.lower_end(link);
+        let below: u32 = (0..height).map(|h| self.count(h)).sum();
+        let (tree, replica) = (
+            entity / self.replicas[height],
+            entity % self.replicas[height],
+        );
+        let above = tree / (self.below[height + 1] / self.below[height]);
+        let above = above * self.replicas[height + 1] + replica + self.replicas[height] * port;
+        let ends = [below + entity, below + self.count(height) + above];
+        if up { ends } else { [ends[1], ends[0]] }
+    }
+
+    pub(super) fn vertex_name(&self, vertex: u32) -> String {
+        let (mut at, mut height) = (vertex, 0);
+        while at >= self.count(height) {
+            at -= self.count(height);
+            height += 1;
+        }
+        let (tree, replica) = (at / self.replicas[height], at % self.replicas[height]);
+        match height {
+            0 => format!("node {at}"),
+            _ => format!("level {height} switch {tree}.{replica}"),
+        }
+    }
+
+    /// A column for each switch at the lower end, a row for each of its ports. For the links of
+    /// nodes, a column for each switch, a row for each of its nodes.
+    pub(super) fn place(&self, link: LinkId) -> Place {
+        let (level, entity, port, up) = self.lower_end(link);
+        let way = if up { "up" } else { "down" };
+        let (panel, row, column) = match level {
+            0 => (
+                format!("nodes {way}"),
+                entity % self.below[1],
+                entity / self.below[1],
+            ),
+            _ => (format!("level {level} {way}"), port, entity),
         };
-        let index = link - start;
-        let (port, entity) = (index % self.up_ports[level], index / self.up_ports[level]);
+        Place { panel, row, column }
+    }
+
+    pub(super) fn link_name(&self, link: LinkId) -> String {
+        let (level, entity, port, up) = self.lower_end(link);
+        let way = if up { "up" } else { "down" };
         let (tree, replica) = (entity / self.replicas[level], entity % self.replicas[level]);
         match level {
             0 => format!("node {tree} {way}"),

@@ -1,7 +1,7 @@
 //! Tori, meshes and grids with some wrapped dimensions. Routes correct one dimension after the
 //! other.
 
-use super::LinkId;
+use super::{LinkId, Place};
 
 /// The direction of a message when both directions around an even ring are equally long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,6 +165,58 @@ impl Grid {
         let lane = link % (2 * d);
         let wrapped = link < 2 * d * self.nodes && self.wrap[lane as usize / 2];
         wrapped.then_some(lane)
+    }
+
+    pub(super) fn vertices(&self) -> usize {
+        self.nodes as usize * if self.nic.is_some() { 2 } else { 1 }
+    }
+
+    /// Vertices: the nodes, and after them, if nodes hang on links of their own, their routers.
+    pub(super) fn ends(&self, link: LinkId) -> [u32; 2] {
+        let d = self.dims.len() as u32;
+        let grid = 2 * d * self.nodes;
+        let router = if self.nic.is_some() { self.nodes } else { 0 };
+        if link >= grid {
+            let node = (link - grid) % self.nodes;
+            return match (link - grid) / self.nodes {
+                0 => [node, router + node],
+                _ => [router + node, node],
+            };
+        }
+        let (node, lane) = (link / (2 * d), link % (2 * d));
+        let dim = lane as usize / 2;
+        let stride: u32 = self.dims[..dim].iter().product();
+        let n = self.dims[dim];
+        let at = node / stride % n;
+        let next = (at + if lane.is_multiple_of(2) { 1 } else { n - 1 }) % n;
+        // A link that would leave a mesh ends where it begins.
+        let leaves = !self.wrap[dim] && at.abs_diff(next) != 1;
+        let to = if leaves {
+            node
+        } else {
+            node - at * stride + next * stride
+        };
+        [router + node, router + to]
+    }
+
+    pub(super) fn vertex_name(&self, vertex: u32) -> String {
+        match vertex.checked_sub(self.nodes) {
+            None => format!("node {vertex}"),
+            Some(router) => format!("router {router}"),
+        }
+    }
+
+    pub(super) fn place(&self, link: LinkId) -> Place {
+        let d = self.dims.len() as u32;
+        let grid = 2 * d * self.nodes;
+        if link >= grid {
+            let panel = ["injection", "ejection"][((link - grid) / self.nodes) as usize];
+            return Place::in_grid(panel.to_owned(), &self.dims, (link - grid) % self.nodes);
+        }
+        let (node, lane) = (link / (2 * d), link % (2 * d));
+        let sign = if lane.is_multiple_of(2) { '+' } else { '-' };
+        let dim = super::spec::dimension_name(lane as usize / 2);
+        Place::in_grid(format!("{sign}{dim}"), &self.dims, node)
     }
 
     pub(super) fn link_name(&self, link: LinkId) -> String {

@@ -1,7 +1,7 @@
 //! HyperX: switches that are fully connected in every dimension. Routes are minimal and take the
 //! dimensions in order, so there is one direct link for each dimension in which the ends differ.
 
-use super::LinkId;
+use super::{LinkId, Place};
 
 /// A HyperX with `dims` switches per dimension and `terminals` nodes on each switch. Node `i` is
 /// attached to switch `i / terminals`. A route takes the injection link, one direct link in every
@@ -101,16 +101,70 @@ impl HyperX {
         len + 1
     }
 
+    /// Switch, its coordinate in the dimension of the link, and the coordinate at the other end.
+    fn switch_link(&self, link: LinkId, dim: usize) -> (u32, u32, u32) {
+        let (x, n) = (link - self.base[dim], self.dims[dim]);
+        let (switch, other) = (x / (n - 1), x % (n - 1));
+        let stride: u32 = self.dims[..dim].iter().product();
+        let at = switch / stride % n;
+        (switch, at, other + u32::from(other >= at))
+    }
+
+    pub(super) fn vertices(&self) -> usize {
+        self.nodes() + self.switches as usize
+    }
+
+    /// Vertices: the nodes, then the switches.
+    pub(super) fn ends(&self, link: LinkId) -> [u32; 2] {
+        let nodes = self.nodes() as u32;
+        match self.dimension_of(link) {
+            None if link < nodes => [link, nodes + link / self.terminals],
+            None => [nodes + (link - nodes) / self.terminals, link - nodes],
+            Some(d) => {
+                let (switch, at, goal) = self.switch_link(link, d);
+                let stride: u32 = self.dims[..d].iter().product();
+                [nodes + switch, nodes + switch + goal * stride - at * stride]
+            }
+        }
+    }
+
+    pub(super) fn vertex_name(&self, vertex: u32) -> String {
+        match vertex.checked_sub(self.nodes() as u32) {
+            None => format!("node {vertex}"),
+            Some(switch) => format!("switch {switch}"),
+        }
+    }
+
+    /// A column for each switch, a row for each of its nodes or for the coordinate at the other
+    /// end.
+    pub(super) fn place(&self, link: LinkId) -> Place {
+        let nodes = self.nodes() as u32;
+        let (panel, row, column) = match self.dimension_of(link) {
+            None => {
+                let panel = ["injection", "ejection"][(link / nodes) as usize];
+                let node = link % nodes;
+                (
+                    panel.to_owned(),
+                    node % self.terminals,
+                    node / self.terminals,
+                )
+            }
+            Some(d) => {
+                let (switch, _, goal) = self.switch_link(link, d);
+                let panel = format!("to another {}", super::spec::dimension_name(d));
+                (panel, goal, switch)
+            }
+        };
+        Place { panel, row, column }
+    }
+
     pub(super) fn link_name(&self, link: LinkId) -> String {
         let nodes = self.nodes() as u32;
         match self.dimension_of(link) {
             None if link < nodes => format!("node {link} injection"),
             None => format!("node {} ejection", link - nodes),
             Some(d) => {
-                let (x, n) = (link - self.base[d], self.dims[d]);
-                let (switch, other) = (x / (n - 1), x % (n - 1));
-                let stride: u32 = self.dims[..d].iter().product();
-                let goal = other + u32::from(other >= switch / stride % n);
+                let (switch, _, goal) = self.switch_link(link, d);
                 let dim = super::spec::dimension_name(d);
                 format!("switch {switch} to {dim}={goal}")
             }

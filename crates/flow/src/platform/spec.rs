@@ -29,6 +29,9 @@ pub(super) fn parse(spec: &str) -> Result<Platform, SpecError> {
     let bandwidth = options.bandwidths("bandwidth").map_err(fail)?;
     let bandwidth = bandwidth.unwrap_or_else(|| vec![1.0]);
     let latency = options.quantity("latency").map_err(fail)?.unwrap_or(0.0);
+    let hop_latency = options.quantity("hop-latency").map_err(fail)?;
+    let devices = options.count("devices").map_err(fail)?;
+    let device_bandwidth = options.take("device-bandwidth");
     let topology = match kind {
         "fat-tree" => fat_tree(&mut options, &bandwidth),
         "torus" | "mesh" => grid(&mut options, &bandwidth, kind == "torus"),
@@ -49,7 +52,19 @@ pub(super) fn parse(spec: &str) -> Result<Platform, SpecError> {
     }
     .map_err(fail)?;
     options.finish(kind).map_err(fail)?;
-    Ok(Platform::new(topology).with_latency(latency))
+    let platform = Platform::new(topology)
+        .with_latency(latency)
+        .with_hop_latency(hop_latency.unwrap_or(0.0));
+    match (devices, device_bandwidth) {
+        (None, None) => Ok(platform),
+        (Some(devices), Some(text)) => positive("device-bandwidth", text)
+            .and_then(|bandwidth| platform.with_devices(devices, bandwidth))
+            .map_err(fail),
+        _ => Err(fail(
+            "devices and device-bandwidth belong together: `devices=8,device-bandwidth=300GB/s`"
+                .to_owned(),
+        )),
+    }
 }
 
 fn fat_tree(options: &mut Options<'_>, bandwidth: &[f64]) -> Result<Topology, String> {

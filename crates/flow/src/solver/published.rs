@@ -137,12 +137,18 @@ pub struct Iterated {
     bandwidth: Vec<f64>,
     threshold: f64,
     count: Vec<u32>,
+    /// Bandwidth of each link, divided by its flows.
+    share: Vec<f64>,
     load: Vec<f64>,
     open: Vec<u32>,
     offer: Vec<f64>,
     rate: Vec<f64>,
     next: Vec<f64>,
     changed: Vec<Slot>,
+    /// The flows without a full link, and their links.
+    unlimited: Vec<Slot>,
+    partial: Vec<LinkId>,
+    rounds: u64,
 }
 
 /// Relative free bandwidth below which a link counts as full.
@@ -150,7 +156,8 @@ const FULL: f64 = 1e-12;
 
 impl Iterated {
     /// A solver without flows, over links of the given bandwidths (bytes/s). `threshold` is the
-    /// paper's th.
+    /// paper's th. If it is infinite there are no further rounds: this is mode F, computed from the
+    /// beginning each time.
     pub fn new(bandwidth: impl Iterator<Item = f64>, max_hops: usize, threshold: f64) -> Self {
         let bandwidth: Vec<f64> = bandwidth.collect();
         let links = bandwidth.len();
@@ -159,13 +166,22 @@ impl Iterated {
             bandwidth,
             threshold,
             count: vec![0; links],
+            share: vec![0.0; links],
             load: vec![0.0; links],
             open: vec![0; links],
             offer: vec![0.0; links],
             rate: Vec::new(),
             next: Vec::new(),
             changed: Vec::new(),
+            unlimited: Vec::new(),
+            partial: Vec::new(),
+            rounds: 0,
         }
+    }
+
+    /// Rounds of step 5 so far.
+    pub fn rounds(&self) -> u64 {
+        self.rounds
     }
 
     /// Rate of an active flow in bytes/s.
@@ -194,6 +210,7 @@ impl Iterated {
     pub fn remove(&mut self, slot: Slot) {
         for &l in self.paths.get(slot) {
             self.count[l as usize] -= 1;
+            self.share[l as usize] = self.bandwidth[l as usize] / f64::from(self.count[l as usize]);
         }
         self.paths.clear(slot);
     }
@@ -207,6 +224,7 @@ impl Iterated {
         self.rate[slot as usize] = 0.0;
         for &l in path {
             self.count[l as usize] += 1;
+            self.share[l as usize] = self.bandwidth[l as usize] / f64::from(self.count[l as usize]);
         }
     }
 
@@ -214,20 +232,18 @@ impl Iterated {
     pub fn solve(&mut self) -> &[Slot] {
         self.load.fill(0.0);
         for slot in self.paths.active() {
-            let share =
-                |&l: &LinkId| self.bandwidth[l as usize] / f64::from(self.count[l as usize]);
-            let rate = self
-                .paths
-                .get(slot)
-                .iter()
-                .map(share)
-                .fold(f64::INFINITY, f64::min);
+            let shares = self.paths.get(slot).iter().map(|&l| self.share[l as usize]);
+            let rate = shares.fold(f64::INFINITY, f64::min);
             self.next[slot as usize] = rate;
             for &l in self.paths.get(slot) {
                 self.load[l as usize] += rate;
             }
         }
-        while self.raise() > self.threshold {}
+        if self.threshold.is_finite() {
+            self.unlimited.clear();
+            self.unlimited.extend(self.paths.active());
+            while self.raise() > self.threshold {}
+        }
         self.changed.clear();
         for slot in self.paths.active() {
             let s = slot as usize;
@@ -239,40 +255,37 @@ impl Iterated {
         &self.changed
     }
 
-    /// One round of step 5; returns the largest relative change of a rate.
+    /// One round of step 5; returns the largest relative change of a rate. Loads only grow, so a
+    /// flow that has a full link keeps its rate in all further rounds.
     fn raise(&mut self) -> f64 {
+        self.rounds += 1;
         let full = |load: f64, bandwidth: f64| load >= bandwidth * (1.0 - FULL);
-        self.open.fill(0);
-        for slot in self.paths.active() {
-            let path = self.paths.get(slot);
-            if !path
-                .iter()
-                .any(|&l| full(self.load[l as usize], self.bandwidth[l as usize]))
-            {
-                for &l in path {
-                    self.open[l as usize] += 1;
+        let (paths, load, bandwidth) = (&self.paths, &self.load, &self.bandwidth);
+        let is_full = |&l: &LinkId| full(load[l as usize], bandwidth[l as usize]);
+        self.unlimited
+            .retain(|&slot| !paths.get(slot).iter().any(is_full));
+        for &slot in &self.unlimited {
+            for &l in self.paths.get(slot) {
+                if self.open[l as usize] == 0 {
+                    self.partial.push(l);
                 }
+                self.open[l as usize] += 1;
             }
         }
-        for (l, offer) in self.offer.iter_mut().enumerate() {
-            let room = self.bandwidth[l] - self.load[l];
-            *offer = if full(self.load[l], self.bandwidth[l]) {
-                0.0
-            } else {
-                room / f64::from(self.open[l].max(1))
-            };
+        for l in self.partial.drain(..) {
+            let l = l as usize;
+            self.offer[l] = (self.bandwidth[l] - self.load[l]) / f64::from(self.open[l]);
+            self.open[l] = 0;
         }
         let mut largest = 0.0f64;
-        for slot in self.paths.active() {
+        for &slot in &self.unlimited {
             let offers = self.paths.get(slot).iter().map(|&l| self.offer[l as usize]);
             let raise = offers.fold(f64::INFINITY, f64::min);
-            if raise > 0.0 {
-                let rate = &mut self.next[slot as usize];
-                largest = largest.max(raise / *rate);
-                *rate += raise;
-                for &l in self.paths.get(slot) {
-                    self.load[l as usize] += raise;
-                }
+            let rate = &mut self.next[slot as usize];
+            largest = largest.max(raise / *rate);
+            *rate += raise;
+            for &l in self.paths.get(slot) {
+                self.load[l as usize] += raise;
             }
         }
         largest
@@ -286,7 +299,7 @@ mod tests {
     #[test]
     fn the_printed_example_of_step_5() {
         // f0 and f1 share l0; two more flows on l1 limit f0 to 1/3. Mode F leaves f1 at 1/2,
-        // mode N gives it the unused sixth.
+        // mode N gives it the unused sixth in its first round, and the second round ends it.
         let paths: [&[LinkId]; 4] = [&[0, 1], &[0], &[1], &[1]];
         let mut split = EqualSplit::new([1.0, 1.0].into_iter(), 2);
         let mut iterated = Iterated::new([1.0, 1.0].into_iter(), 2, 0.01);
@@ -299,6 +312,22 @@ mod tests {
         assert_eq!((split.rate(0), split.rate(1)), (1.0 / 3.0, 0.5));
         assert_eq!(iterated.rate(0), 1.0 / 3.0);
         assert!((iterated.rate(1) - 2.0 / 3.0).abs() < 1e-12);
+        assert_eq!(iterated.rounds(), 2);
+    }
+
+    #[test]
+    fn without_rounds_mode_n_is_mode_f() {
+        let mut split = EqualSplit::new([2.0, 1.0, 4.0].into_iter(), 3);
+        let mut iterated = Iterated::new([2.0, 1.0, 4.0].into_iter(), 3, f64::INFINITY);
+        let paths: [&[LinkId]; 3] = [&[0, 1], &[0, 2], &[2]];
+        for (slot, path) in paths.iter().enumerate() {
+            split.add(slot as Slot, path);
+            iterated.add(slot as Slot, path);
+        }
+        split.solve();
+        iterated.solve();
+        (0..3).for_each(|slot| assert_eq!(split.rate(slot), iterated.rate(slot)));
+        assert_eq!(iterated.rounds(), 0);
     }
 
     #[test]

@@ -7,11 +7,12 @@ result = flow.simulate(torus, pattern)
 result.makespan, result.messages(), result.links()
 """
 
-from ._result import Result, Sweep
+from ._result import HotLink, Result, Sweep
 from ._simulate import (
     Pattern,
     Platform,
     edges,
+    jobs,
     messages,
     pattern,
     read_chakra,
@@ -21,11 +22,13 @@ from ._simulate import (
 )
 
 __all__ = [
+    "HotLink",
     "Pattern",
     "Platform",
     "Result",
     "Sweep",
     "edges",
+    "jobs",
     "messages",
     "pattern",
     "read_chakra",

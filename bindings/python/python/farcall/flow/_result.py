@@ -1,14 +1,16 @@
 """Results as Arrow tables, files and traces."""
 
-import json
-from os import PathLike
+from dataclasses import dataclass
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .._native import FlowPlatform
+from .._native import FlowPattern, FlowPlatform, simulate_flow, write_flow_trace
+
+Inputs = tuple[FlowPlatform, FlowPattern, str | npt.NDArray[np.uint32], dict[str, Any]]
 
 
 def arrow() -> Any:
@@ -20,14 +22,30 @@ def arrow() -> Any:
     return pa
 
 
+@dataclass
+class HotLink:
+    """A link with a high utilisation, and the pairs of ranks that send most bytes over it."""
+
+    link: int
+    name: str
+    utilisation: float
+    # Number of pairs that use the link.
+    pairs: int
+    # Source, destination, and their part of the bytes on the link.
+    users: list[tuple[int, int, float]]
+
+
 class Result:
     """The result of a simulation. Times are in seconds, sizes in bytes."""
 
-    def __init__(self, platform: FlowPlatform, data: dict[str, Any]) -> None:
-        self.platform = platform
+    def __init__(self, inputs: Inputs, data: dict[str, Any]) -> None:
+        self._inputs = inputs
+        self.platform = inputs[0]
         self.makespan: float = data["makespan"]
         self.message_count: int = data["messages"]
         self.events: int = data["events"]
+        # When each of several jobs ended.
+        self.job_ends: list[float] = data["job_ends"]
         self.link_bytes: npt.NDArray[np.float64] = data["link_bytes"]
         self.source: npt.NDArray[np.uint32] = data["source"]
         self.destination: npt.NDArray[np.uint32] = data["destination"]
@@ -57,8 +75,8 @@ class Result:
 
     def links(self) -> Any:
         """Arrow table of all links."""
-        if len(self.link_bytes) == 0:
-            raise ValueError("this run has no links: use keep_links=True, and not mode='packets'")
+        self._require_links()
+        panel, row, column = self.platform.places()
         return arrow().table(
             {
                 "link": np.arange(len(self.link_bytes), dtype=np.uint32),
@@ -66,32 +84,47 @@ class Result:
                 "bandwidth": self.platform.bandwidths,
                 "bytes": self.link_bytes,
                 "utilisation": self.utilisation,
+                "panel": panel,
+                "row": row,
+                "column": column,
             }
         )
+
+    def hottest(self, count: int = 10, users: int = 3) -> list[HotLink]:
+        """The links with the highest utilisation, and the ranks that use them.
+
+        This simulates again.
+        """
+        self._require_links()
+        utilisation = self.utilisation
+        order = np.argsort(-utilisation, kind="stable")[:count]
+        links = [int(link) for link in order if utilisation[link] > 0]
+        platform, pattern, where, settings = self._inputs
+        settings = settings | {"watch": links, "keep_messages": False}
+        all_users = simulate_flow(platform, pattern, where, settings)["users"]
+        names = platform.link_names()
+        found = []
+        for link, pairs in zip(links, all_users, strict=True):
+            total = sum(size for *_, size in pairs)
+            most = [(source, to, size / total) for source, to, size in pairs[:users]]
+            found.append(HotLink(link, names[link], float(utilisation[link]), len(pairs), most))
+        return found
+
+    def _require_links(self) -> None:
+        if len(self.link_bytes) == 0:
+            raise ValueError("this run has no links: use keep_links=True, and not mode='packets'")
 
     def write(self, path: str | PathLike[str], table: str = "messages") -> None:
         """Write `messages` or `links` to a `.csv` or `.parquet` file."""
         write_table(getattr(self, table)(), path)
 
     def write_perfetto(self, path: str | PathLike[str]) -> None:
-        """Write a trace that Perfetto and chrome://tracing open: a track for each rank."""
-        columns = (self.source, self.destination, self.bytes, self.start, self.end)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        events = [
-            {
-                "ph": "X",
-                "name": f"to {to}",
-                "cat": "message",
-                "pid": 0,
-                "tid": source,
-                "ts": start * 1e6,
-                "dur": (end - start) * 1e6,
-                "args": {"bytes": size},
-            }
-            for source, to, size, start, end in rows
-        ]
-        trace = {"displayTimeUnit": "ns", "traceEvents": events}
-        Path(path).write_text(json.dumps(trace), encoding="utf-8")
+        """Write a trace that Perfetto and chrome://tracing open.
+
+        It has the messages and computations of each rank, an arrow from each send to its receive,
+        and the load of the hottest links. This simulates again.
+        """
+        write_flow_trace(fspath(path), *self._inputs)
 
 
 class Sweep:

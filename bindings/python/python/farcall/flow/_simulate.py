@@ -75,6 +75,15 @@ def read_chakra(prefix: str | PathLike[str], *, loggops: str | None = None) -> P
         raise ValueError(f"{prefix}: {error}") from None
 
 
+def jobs(patterns: Iterable[tuple[Pattern, float]]) -> Pattern:
+    """Make a pattern of several ones at once, each with its start in seconds.
+
+    The ranks of a job follow those of the job before it. `placement` of `simulate` says which nodes
+    they have, and `Result.job_ends` when each job ended.
+    """
+    return Pattern.of_jobs(list(patterns))
+
+
 def simulate(
     platform: Platform,
     pattern: Pattern,
@@ -92,6 +101,10 @@ def simulate(
     packet_size: float = 1500.0,
     buffer: int = 16,
     virtual_output_queues: bool = False,
+    routing: str = "static",
+    failures: Iterable[str] = (),
+    overhead: float = 0.0,
+    stored_packet: float = 0.0,
 ) -> Result:
     """Run one simulation.
 
@@ -101,7 +114,12 @@ def simulate(
     traces and `"destination"` for patterns. `tolerance`, such as 0.01, is the fraction of its
     bandwidth by which the load of a link can be off in mode exact, to save time. Leave messages or
     links out of the result to save memory. `verify` checks after every batch that the rates are
-    max-min fair. Raises `ValueError` for wrong arguments and `RuntimeError` for a deadlock.
+    max-min fair. `routing` is `"static"`, or on fat trees and dragonflies `"ecmp"`, `"spray"`,
+    `"valiant"` or `"adaptive"`, with a seed such as `"ecmp:7"`. `failures` are links, switches or
+    nodes with times, such as `"group 0 router 1@1ms"`. `overhead` is the time in seconds that a
+    host needs for a message of a pattern at each end. `stored_packet` is the size in bytes of the
+    packets that switches store before they forward them. Raises `ValueError` for wrong arguments
+    and `RuntimeError` for a deadlock.
     """
     where = placement if isinstance(placement, str) else _ranks("placement", placement)
     settings = {
@@ -117,8 +135,14 @@ def simulate(
         "packet_size": packet_size,
         "buffer": buffer,
         "virtual_output_queues": virtual_output_queues,
+        "watch": [],
+        "routing": routing,
+        "failures": list(failures),
+        "overhead": overhead,
+        "stored_packet": stored_packet,
     }
-    return Result(platform, simulate_flow(platform, pattern, where, settings))
+    inputs = (platform, pattern, where, settings)
+    return Result(inputs, simulate_flow(*inputs))
 
 
 def sweep(
