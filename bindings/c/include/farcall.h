@@ -912,6 +912,38 @@ farcall_status farcall_channel_receive(farcall_channel *channel,
                                        size_t room,
                                        size_t *count);
 
+// Sends a message if it fits into the FIFO now, and never sleeps. Returns 1 if the message was
+// sent, 0 if there is no space for it now, and -1 for an error, such as a message of more than
+// `farcall_channel_eager_bytes`. Since `FARCALL_1.8`.
+//
+// `channel` is from `farcall_channel_open`; `bytes` points to `count` bytes.
+int32_t farcall_channel_try_send(farcall_channel *channel,
+                                 size_t target,
+                                 const void *bytes,
+                                 size_t count);
+
+// Receives a message as `farcall_channel_receive` does, if there is one. Returns 1 if a message
+// was received, 0 if there is none, and -1 for an error. If only the first part of a message has
+// come, it sleeps until the rest has. Since `FARCALL_1.8`.
+//
+// As for `farcall_channel_receive`.
+int32_t farcall_channel_try_receive(farcall_channel *channel,
+                                    int64_t *source,
+                                    void *buffer,
+                                    size_t room,
+                                    size_t *count);
+
+// The most bytes of a message that `farcall_channel_try_send` accepts. Since `FARCALL_1.8`.
+//
+// `channel` is from `farcall_channel_open`, or NULL.
+size_t farcall_channel_eager_bytes(const farcall_channel *channel);
+
+// Whether the process of a rank runs on this node: 1 or 0, and 0 if the rank does not exist. Since
+// `FARCALL_1.8`.
+//
+// `channel` is from `farcall_channel_open`, or NULL.
+int32_t farcall_channel_is_local(const farcall_channel *channel, size_t rank);
+
 // Whether a message from the rank `source`, or from any rank if that is negative, can be received
 // without sleeping: 1 or 0, or -1 for an error.
 //

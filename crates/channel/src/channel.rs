@@ -180,6 +180,12 @@ impl Channel {
         self.outbound.len()
     }
 
+    /// Whether the process of a rank runs on this node.
+    pub fn is_local(&self, rank: usize) -> bool {
+        let place = self.segment.layout.place.get(rank);
+        place.is_some_and(|place| *place != REMOTE)
+    }
+
     /// Length of the longest message that [`Channel::try_send`] accepts.
     pub fn eager_bytes(&self) -> usize {
         let shape = self.segment.shape();
