@@ -52,7 +52,8 @@ fn server_program(config: &Config) -> io::Result<Option<Vec<String>>> {
 
 fn make_node(config: &Config, engine: Engine, starter: Starter) -> io::Result<Node> {
     let name = config.node.clone();
-    let node = Node::new(name, engine, starter, server_program(config)?);
+    let pmix = server_program(config)?;
+    let node = Node::new(name, engine, starter, pmix, config.fabric.clone());
     if !node.has_groups() {
         tracing::warn!(
             "no control groups (version 2): `gang run --tree` then stops each process group of the \

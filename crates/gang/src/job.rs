@@ -2,6 +2,7 @@
 //! stopped together and continue together. `node` has all gang jobs.
 
 use crate::cgroup::Group;
+use crate::fabric;
 use crate::own_memory::{self, OwnMemory};
 use crate::pmix::{self, Place};
 use crate::process::Process;
@@ -13,7 +14,7 @@ use farcall_gang_proto::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -78,7 +79,10 @@ impl LocalJob {
         let node = ranks.first().map_or(0, |rank| usize::from(*rank));
         let node = placement.nodes.get(node).copied().unwrap_or_default();
         LocalJob {
-            pmi: Pmi::new(placement.network, &placement.nodes, node),
+            pmi: match spec.fabric {
+                Some(true) => Pmi::apart(placement.network, &placement.nodes, node),
+                _ => Pmi::new(placement.network, &placement.nodes, node),
+            },
             server: None,
             awaiting: None,
             server_is_ready: false,
@@ -105,11 +109,11 @@ impl LocalJob {
         }
     }
 
-    /// The processes to start on this node.
+    /// The processes to start on this node. `provider` is the folder with the network for MPI.
     ///
     /// # Errors
-    /// Returns the cause in words if a descriptor cannot be copied.
-    pub(crate) fn births(&self) -> Result<Order, String> {
+    /// Returns the cause in words if a descriptor cannot be copied or the network is missing.
+    pub(crate) fn births(&self, provider: Option<&Path>) -> Result<Order, String> {
         let gate = self.gate.clone().ok_or("no gate")?;
         let of = |rank: u16| self.placement.processors.get(usize::from(rank)).copied();
         let all: BTreeSet<u16> = self.ranks.iter().filter_map(|rank| of(*rank)).collect();
@@ -121,6 +125,13 @@ impl LocalJob {
                 keep.push(copy);
             }
         }
+        let network = match self.spec.fabric {
+            Some(true) => {
+                let path = self.variable("FI_PROVIDER_PATH");
+                fabric::variables(provider, path, self.spec.channels)?
+            }
+            _ => Vec::new(),
+        };
         let birth = |rank: &u16| {
             let processors = match of(*rank) {
                 Some(own) if self.placement.is_dedicated => vec![own],
@@ -135,6 +146,7 @@ impl LocalJob {
                 variables.push((farcall_channel::VARIABLE, place));
             }
             variables.extend(self.yielding());
+            variables.extend(network.iter().cloned());
             let variables = variables.into_iter();
             Birth {
                 rank: *rank,
@@ -155,11 +167,17 @@ impl LocalJob {
         })
     }
 
-    /// Whether the user has set an environment variable.
-    fn is_set(&self, name: &str) -> bool {
+    /// The value of an environment variable, if the user has set it.
+    fn variable(&self, name: &str) -> Option<&str> {
         let pairs = self.spec.environment.iter();
-        let mut names = pairs.filter_map(|pair| pair.split_once('='));
-        names.any(|(other, _)| other == name)
+        let mut pairs = pairs.filter_map(|pair| pair.split_once('='));
+        pairs
+            .find(|(other, _)| *other == name)
+            .map(|(_, value)| value)
+    }
+
+    fn is_set(&self, name: &str) -> bool {
+        self.variable(name).is_some()
     }
 
     /// The settings for processes of MPI that share processors, unless the user has chosen others.
@@ -417,7 +435,7 @@ pub(crate) fn shape(spec: &JobSpec, placement: &Placement, ranks: &[u16]) -> Sha
         job: placement.network,
         size: spec.processes,
         locals: ranks.to_vec(),
-        channels: spec.channels.max(1),
+        channels: spec.channels.max(1) + u8::from(spec.fabric == Some(true)),
         partitions,
         send: fifo(spec.send, Shape::SEND),
         receive: fifo(spec.receive, Shape::RECEIVE),

@@ -53,6 +53,8 @@ pub(crate) struct Node {
     pub(crate) messages: Vec<Message>,
     /// This program and its arguments as a PMIx server; none if there is no libpmix.
     pmix: Option<Vec<String>>,
+    /// The folder with the network for MPI; none if it is not installed.
+    fabric: Option<PathBuf>,
     /// Whether the wait for processes to stop may have consumed the signal that one has ended.
     may_have_ended: bool,
 }
@@ -63,6 +65,7 @@ impl Node {
         engine: Engine,
         starter: Starter,
         pmix: Option<Vec<String>>,
+        fabric: Option<PathBuf>,
     ) -> Node {
         Node {
             name,
@@ -77,6 +80,7 @@ impl Node {
             stuck: Vec::new(),
             messages: Vec::new(),
             pmix,
+            fabric,
             may_have_ended: false,
         }
     }
@@ -122,7 +126,7 @@ impl Node {
         };
         let job = LocalJob::new(spec, placement, ranks, segment, is_spread, group, gate);
         let begun = match failure {
-            None => job.births(),
+            None => job.births(self.fabric.as_deref()),
             Some(cause) => Err(cause),
         };
         self.jobs.insert(id, job);
