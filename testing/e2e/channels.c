@@ -38,8 +38,25 @@ static void try_both(farcall_channel *channel, size_t rank, size_t size) {
         }
         check(sent > 0, "some space");
     }
+    if (rank == 2) {
+        char part[5000];
+
+        memset(part, 7, sizeof part);
+        check(farcall_channel_try_send_parts(channel, 0, "head", 4, part, sizeof part) == 1, "parts");
+        check(farcall_channel_try_send_parts(channel, 0, bytes, 65, part, 1) == -1, "a long head");
+    }
     double numbers[1] = {(double)sent};
     check(farcall_channel_sum(channel, numbers, 1) == FARCALL_OK, "sum");
+    if (rank == 0) {
+        char head[4], part[5000];
+
+        source = -1;
+        check(farcall_channel_peek(channel, &source, head, 4, &count) == 1, "peek");
+        check(source == 2 && count == 5004 && memcmp(head, "head", 4) == 0, "what was peeked at");
+        int got = farcall_channel_receive_parts(channel, 2, head, 4, part, sizeof part, &count);
+        check(got == FARCALL_OK && count == 5004 && part[4999] == 7, "receive_parts");
+        check(farcall_channel_peek(channel, &source, head, 4, &count) == 0, "nothing to peek at");
+    }
     if (rank == 1) {
         check(farcall_channel_try_receive(channel, &source, bytes, 8, &count) == -1, "no room");
         for (source = -1;; received++, source = -1) {

@@ -933,6 +933,45 @@ int32_t farcall_channel_try_receive(farcall_channel *channel,
                                     size_t room,
                                     size_t *count);
 
+// The same for a message of two parts: `head_count` bytes at `head`, at most 64, and then `count`
+// bytes at `bytes`. Since `FARCALL_1.8`.
+//
+// As for `farcall_channel_try_send`; `head` points to `head_count` bytes.
+int32_t farcall_channel_try_send_parts(farcall_channel *channel,
+                                       size_t target,
+                                       const void *head,
+                                       size_t head_count,
+                                       const void *bytes,
+                                       size_t count);
+
+// Looks for a message from the rank `*source`, or from any rank if that is negative. If there is
+// one, it sets `*source` to its sender and `*count` to its size, copies its first bytes to `head`,
+// which has `head_room` bytes, at most 64, and returns 1. The message remains in the channel.
+// Returns 0 if there is none, and -1 for an error. Since `FARCALL_1.8`.
+//
+// `channel` is from `farcall_channel_open`; `head` points to `head_room` bytes, `source` and
+// `count` to a number each.
+int32_t farcall_channel_peek(farcall_channel *channel,
+                             int64_t *source,
+                             void *head,
+                             size_t head_room,
+                             size_t *count);
+
+// Receives the next message from the rank `source` in two parts: its first bytes fill `head`, which
+// has `head_room` bytes, at most 64, and the others go to `buffer`, which has `room` bytes. It
+// sleeps until the whole message is there, and sets `*count` to its size. A message that is larger
+// remains in the channel. Since `FARCALL_1.8`.
+//
+// `channel` is from `farcall_channel_open`; `head` points to `head_room` bytes, `buffer` to `room`
+// bytes, `count` to a number.
+farcall_status farcall_channel_receive_parts(farcall_channel *channel,
+                                             size_t source,
+                                             void *head,
+                                             size_t head_room,
+                                             void *buffer,
+                                             size_t room,
+                                             size_t *count);
+
 // The most bytes of a message that `farcall_channel_try_send` accepts. Since `FARCALL_1.8`.
 //
 // `channel` is from `farcall_channel_open`, or NULL.

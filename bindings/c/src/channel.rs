@@ -114,6 +114,81 @@ pub unsafe extern "C" fn farcall_channel_try_send(
     })
 }
 
+/// The same for a message of two parts: `head_count` bytes at `head`, at most 64, and then `count`
+/// bytes at `bytes`. Since `FARCALL_1.8`.
+///
+/// # Safety
+/// As for `farcall_channel_try_send`; `head` points to `head_count` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_try_send_parts(
+    channel: *mut Channel,
+    target: usize,
+    head: *const c_void,
+    head_count: usize,
+    bytes: *const c_void,
+    count: usize,
+) -> i32 {
+    attempt(channel, |channel| {
+        // SAFETY: the caller's promise.
+        let (head, bytes) = unsafe { (bytes_at(head, head_count)?, bytes_at(bytes, count)?) };
+        Ok(channel.try_send_parts(target, head, bytes)?)
+    })
+}
+
+/// Looks for a message from the rank `*source`, or from any rank if that is negative. If there is
+/// one, it sets `*source` to its sender and `*count` to its size, copies its first bytes to `head`,
+/// which has `head_room` bytes, at most 64, and returns 1. The message remains in the channel.
+/// Returns 0 if there is none, and -1 for an error. Since `FARCALL_1.8`.
+///
+/// # Safety
+/// `channel` is from `farcall_channel_open`; `head` points to `head_room` bytes, `source` and
+/// `count` to a number each.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_peek(
+    channel: *mut Channel,
+    source: *mut i64,
+    head: *mut c_void,
+    head_room: usize,
+    count: *mut usize,
+) -> i32 {
+    attempt(channel, |channel| {
+        // SAFETY: the caller's promise.
+        unsafe {
+            into_buffer(source, head, head_room, count, |source, head| {
+                channel.peek(source, head)
+            })
+        }
+    })
+}
+
+/// Receives the next message from the rank `source` in two parts: its first bytes fill `head`, which
+/// has `head_room` bytes, at most 64, and the others go to `buffer`, which has `room` bytes. It
+/// sleeps until the whole message is there, and sets `*count` to its size. A message that is larger
+/// remains in the channel. Since `FARCALL_1.8`.
+///
+/// # Safety
+/// `channel` is from `farcall_channel_open`; `head` points to `head_room` bytes, `buffer` to `room`
+/// bytes, `count` to a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_receive_parts(
+    channel: *mut Channel,
+    source: usize,
+    head: *mut c_void,
+    head_room: usize,
+    buffer: *mut c_void,
+    room: usize,
+    count: *mut usize,
+) -> Status {
+    with(channel, |channel| {
+        // SAFETY: the caller's promise.
+        let count = unsafe { count.as_mut() }.ok_or_else(|| Problem::null("count"))?;
+        // SAFETY: the caller's promise.
+        let (head, buffer) = unsafe { (buffer_at(head, head_room)?, buffer_at(buffer, room)?) };
+        *count = channel.receive_parts(source, head, buffer)?.bytes;
+        Ok(())
+    })
+}
+
 /// Receives a message as `farcall_channel_receive` does, if there is one. Returns 1 if a message
 /// was received, 0 if there is none, and -1 for an error. If only the first part of a message has
 /// come, it sleeps until the rest has. Since `FARCALL_1.8`.
@@ -241,6 +316,19 @@ unsafe fn bytes_at<'a>(bytes: *const c_void, count: usize) -> Result<&'a [u8], P
     }
 }
 
+/// The buffer that a program passes.
+///
+/// # Safety
+/// `buffer` points to `room` bytes that live long enough.
+unsafe fn buffer_at<'a>(buffer: *mut c_void, room: usize) -> Result<&'a mut [u8], Problem> {
+    match room {
+        0 => Ok(&mut []),
+        _ if buffer.is_null() => Err(Problem::null("buffer")),
+        // SAFETY: the caller's promise.
+        _ => Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), room) }),
+    }
+}
+
 /// Receives into a buffer of a program. Returns whether there was a message.
 ///
 /// # Safety
@@ -253,15 +341,11 @@ unsafe fn into_buffer(
     receive: impl FnOnce(Option<usize>, &mut [u8]) -> Result<Option<Message>, ChannelError>,
 ) -> Result<bool, Problem> {
     // SAFETY: the caller's promise.
-    let source = unsafe { source.as_mut() }.ok_or(Problem::null("source"))?;
+    let source = unsafe { source.as_mut() }.ok_or_else(|| Problem::null("source"))?;
     // SAFETY: the caller's promise.
-    let count = unsafe { count.as_mut() }.ok_or(Problem::null("count"))?;
-    let buffer = match room {
-        0 => &mut [],
-        _ if buffer.is_null() => return Err(Problem::null("buffer")),
-        // SAFETY: the caller's promise.
-        _ => unsafe { std::slice::from_raw_parts_mut(buffer.cast(), room) },
-    };
+    let count = unsafe { count.as_mut() }.ok_or_else(|| Problem::null("count"))?;
+    // SAFETY: the caller's promise.
+    let buffer = unsafe { buffer_at(buffer, room) }?;
     let Some(message) = receive(usize::try_from(*source).ok(), buffer)? else {
         return Ok(false);
     };
@@ -277,7 +361,7 @@ fn attempt(
 ) -> i32 {
     guard(-1, || {
         // SAFETY: as in `with`.
-        let channel = unsafe { channel.as_mut() }.ok_or(Problem::null("channel"))?;
+        let channel = unsafe { channel.as_mut() }.ok_or_else(|| Problem::null("channel"))?;
         act(&mut channel.0).map(i32::from)
     })
 }
@@ -288,7 +372,7 @@ fn with(
 ) -> Status {
     let done = guard(None, || {
         // SAFETY: each caller of this has the promise that it is NULL or an open channel.
-        let channel = unsafe { channel.as_mut() }.ok_or(Problem::null("channel"))?;
+        let channel = unsafe { channel.as_mut() }.ok_or_else(|| Problem::null("channel"))?;
         act(&mut channel.0).map(|()| Some(Status::FarcallOk))
     });
     done.unwrap_or_else(|| error::farcall_error_status())

@@ -12,7 +12,7 @@
 /* Messages that one call of `endpoint_progress` receives. */
 #define BATCH 64
 /* Seconds of processor time for which `endpoint_close` tries to give away what was sent. */
-#define CLOSING 2
+#define CLOSING 1
 
 int broken(struct endpoint *endpoint, uint32_t rank, const char *why) {
   fprintf(stderr, "farcall: rank %u, messages with rank %u: %s\n", endpoint->rank, rank, why);
@@ -81,6 +81,9 @@ struct endpoint *endpoint_open(farcall_channel *channel, completed *completed, v
     endpoint->eager = EAGER_LONGEST;
   if (endpoint->eager > endpoint->window / 8)
     endpoint->eager = endpoint->window / 8;
+  endpoint->part = endpoint->longest - sizeof(struct wire_control);
+  if (endpoint->part > PART_BYTES)
+    endpoint->part = PART_BYTES;
   endpoint->min_multi = 1024;
   for (int is_tagged = 0; is_tagged < 2; is_tagged++) {
     queue_open(&endpoint->posted[is_tagged]);
@@ -89,9 +92,8 @@ struct endpoint *endpoint_open(farcall_channel *channel, completed *completed, v
   queue_open(&endpoint->claimed);
   queue_open(&endpoint->active);
   endpoint->inbox = malloc(endpoint->longest);
-  endpoint->outbox = malloc(endpoint->longest);
   endpoint->peers = calloc(endpoint->size, sizeof *endpoint->peers);
-  if (endpoint->inbox == NULL || endpoint->outbox == NULL || endpoint->peers == NULL ||
+  if (endpoint->inbox == NULL || endpoint->peers == NULL ||
       getrandom(&endpoint->proof, sizeof endpoint->proof, 0) != (ssize_t)sizeof endpoint->proof) {
     endpoint->size = 0;
     endpoint_close(endpoint);
@@ -141,23 +143,38 @@ void endpoint_close(struct endpoint *endpoint) {
   table_free(&endpoint->accepted);
   free(endpoint->peers);
   free(endpoint->inbox);
-  free(endpoint->outbox);
   free(endpoint);
 }
 
-int put(struct endpoint *endpoint, uint32_t rank, void *bytes, size_t count) {
+int put(struct endpoint *endpoint, uint32_t rank, void *head, size_t head_count, const void *bytes,
+        size_t count) {
   struct peer *peer = &endpoint->peers[rank];
-  struct wire_header *header = bytes;
+  struct wire_header *header = head;
   int done;
 
   header->unused = 0;
   header->freed = peer->freed;
-  done = farcall_channel_try_send(endpoint->channel, rank, bytes, count);
+  done = farcall_channel_try_send_parts(endpoint->channel, rank, head, head_count, bytes, count);
   if (done < 0)
     return broken(endpoint, rank, farcall_error_message());
   if (done > 0)
     peer->told = peer->freed;
   return done;
+}
+
+int take_bytes(struct endpoint *endpoint, void *target, size_t count) {
+  const struct arrival *arrival = &endpoint->arrival;
+  char head[sizeof(struct wire_offer)];
+  bool is_whole = count == arrival->count;
+  size_t got = 0;
+
+  if (farcall_channel_receive_parts(endpoint->channel, arrival->source, head, arrival->head,
+                                    is_whole ? target : endpoint->inbox, arrival->count,
+                                    &got) != FARCALL_OK)
+    return broken(endpoint, arrival->source, farcall_error_message());
+  if (!is_whole && count > 0)
+    memcpy(target, endpoint->inbox, count);
+  return 0;
 }
 
 void activate(struct endpoint *endpoint, struct peer *peer) {
@@ -173,7 +190,7 @@ int send_control(struct endpoint *endpoint, uint32_t rank, const struct wire_con
   struct control *control;
 
   if (peer->controls.first == NULL) {
-    int done = put(endpoint, rank, &now, sizeof now);
+    int done = put(endpoint, rank, &now, sizeof now, NULL, 0);
 
     if (done != 0)
       return done < 0 ? done : 0;
@@ -197,72 +214,93 @@ static int handle_freed(struct endpoint *endpoint, uint32_t rank, uint32_t freed
   return 0;
 }
 
-static int handle_of_program(struct endpoint *endpoint, uint32_t rank, size_t count) {
-  struct wire_header header;
-  struct message message = {.source = rank};
-  const char *bytes = endpoint->inbox + sizeof header;
+static int handle_of_program(struct endpoint *endpoint, uint32_t rank,
+                             const struct wire_offer *offer) {
+  const struct wire_header *header = &offer->header;
+  struct message message = {
+      .source = rank,
+      .is_tagged = (header->flags & WIRE_TAGGED) != 0,
+      .has_data = (header->flags & WIRE_HAS_DATA) != 0,
+      .is_offer = header->kind == WIRE_OFFER,
+      .tag = header->tag,
+      .data = header->data,
+      .count = endpoint->arrival.count,
+  };
 
-  memcpy(&header, endpoint->inbox, sizeof header);
-  message.is_tagged = (header.flags & WIRE_TAGGED) != 0;
-  message.has_data = (header.flags & WIRE_HAS_DATA) != 0;
-  message.tag = header.tag;
-  message.data = header.data;
-  message.count = count - sizeof header;
-  if (header.kind == WIRE_OFFER) {
-    if (count != sizeof message.offer)
-      return broken(endpoint, rank, "an offer of a wrong size");
-    memcpy(&message.offer, endpoint->inbox, sizeof message.offer);
-    message.is_offer = true;
-    message.count = message.offer.bytes;
+  if (message.is_offer) {
+    message.offer = *offer;
+    message.count = offer->bytes;
   }
-  return handle_message(endpoint, &message, bytes);
+  return handle_message(endpoint, &message);
 }
 
-/* Handles the message in the inbox. */
-static int handle(struct endpoint *endpoint, uint32_t rank, size_t count) {
-  struct wire_header header;
-  struct wire_control wire;
-
-  if (count < sizeof header)
-    return broken(endpoint, rank, "a message without a header");
-  memcpy(&header, endpoint->inbox, sizeof header);
-  if (handle_freed(endpoint, rank, header.freed) < 0)
-    return -endpoint->error;
-  switch (header.kind) {
+/* Bytes of the head of a message, and whether others follow. Returns 0 for an unknown kind. */
+static size_t head_of(uint8_t kind, bool *has_more) {
+  *has_more = kind == WIRE_EAGER || kind == WIRE_PART;
+  switch (kind) {
   case WIRE_EAGER:
-  case WIRE_OFFER:
-    return handle_of_program(endpoint, rank, count);
   case WIRE_CREDIT:
-    return 0;
+    return sizeof(struct wire_header);
+  case WIRE_OFFER:
+    return sizeof(struct wire_offer);
   case WIRE_ACCEPT:
   case WIRE_PART:
   case WIRE_TAKEN:
-    if (count < sizeof wire || (header.kind != WIRE_PART && count != sizeof wire))
-      return broken(endpoint, rank, "a control of a wrong size");
-    memcpy(&wire, endpoint->inbox, sizeof wire);
-    if (header.kind == WIRE_ACCEPT)
-      return handle_accept(endpoint, rank, &wire);
-    if (header.kind == WIRE_TAKEN)
-      return handle_taken(endpoint, rank, &wire);
-    return handle_part(endpoint, rank, &wire, endpoint->inbox + sizeof wire, count - sizeof wire);
+    return sizeof(struct wire_control);
   default:
-    return broken(endpoint, rank, "a message of an unknown kind");
+    return 0;
+  }
+}
+
+/* Handles a message of `count` bytes in the channel, whose first bytes are at `head`. */
+static int handle(struct endpoint *endpoint, uint32_t rank, const char *head, size_t count) {
+  struct wire_offer offer = {0};
+  struct wire_control wire = {0};
+  bool has_more;
+  size_t head_count = count < sizeof offer.header ? 0 : head_of((uint8_t)head[0], &has_more);
+
+  if (head_count == 0 || count < head_count || (!has_more && count != head_count) ||
+      count > endpoint->longest)
+    return broken(endpoint, rank, "a message of an unknown kind or a wrong size");
+  memcpy(&offer, head, head_count < sizeof offer ? head_count : sizeof offer);
+  memcpy(&wire, head, head_count < sizeof wire ? head_count : sizeof wire);
+  endpoint->arrival =
+      (struct arrival){.source = rank, .head = head_count, .count = count - head_count};
+  if (handle_freed(endpoint, rank, wire.header.freed) < 0 ||
+      (!has_more && take_bytes(endpoint, NULL, 0) < 0))
+    return -endpoint->error;
+  switch (wire.header.kind) {
+  case WIRE_EAGER:
+  case WIRE_OFFER:
+    return handle_of_program(endpoint, rank, &offer);
+  case WIRE_ACCEPT:
+    return handle_accept(endpoint, rank, &wire);
+  case WIRE_PART:
+    return handle_part(endpoint, rank, &wire);
+  case WIRE_TAKEN:
+    return handle_taken(endpoint, rank, &wire);
+  default:
+    return 0;
   }
 }
 
 int endpoint_progress(struct endpoint *endpoint) {
+  uint64_t before = endpoint->completions;
   struct queue active;
 
-  for (int received = 0; received < BATCH && endpoint->error == 0; received++) {
+  /* The program learns at once of an operation that has ended. */
+  for (int received = 0;
+       received < BATCH && endpoint->error == 0 && endpoint->completions == before; received++) {
+    char head[sizeof(struct wire_offer)];
     int64_t source = -1;
     size_t count = 0;
-    int done = farcall_channel_try_receive(endpoint->channel, &source, endpoint->inbox,
-                                           endpoint->longest, &count);
+    int done = farcall_channel_peek(endpoint->channel, &source, head, sizeof head, &count);
+
     if (done < 0)
       return broken(endpoint, endpoint->rank, farcall_error_message());
     if (done == 0)
       break;
-    handle(endpoint, (uint32_t)source, count);
+    handle(endpoint, (uint32_t)source, head, count);
   }
   if (endpoint->error != 0)
     return -endpoint->error;

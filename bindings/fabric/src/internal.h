@@ -11,6 +11,8 @@
 
 /* The longest eager message. Longer ones cost less as offers. */
 #define EAGER_LONGEST 16384
+/* Bytes of a part of an offer. The receiver copies one while the sender copies the next. */
+#define PART_BYTES 8000
 /* The most sends to one peer that wait or are offered. More must wait in the program. */
 #define HELD_MOST 65536
 /* The most bytes that all sends with copies hold. */
@@ -115,6 +117,13 @@ struct control {
   struct wire_control wire;
 };
 
+/* A message in the channel, of which only the head was read. */
+struct arrival {
+  uint32_t source;
+  size_t head;
+  size_t count;
+};
+
 /* What this end knows about another rank. */
 struct peer {
   /* Among the active peers. */
@@ -147,6 +156,8 @@ struct endpoint {
   uint32_t size;
   /* 0, or the error because of which nothing works any more. */
   int error;
+  /* Operations that have ended. */
+  uint64_t completions;
   struct peer *peers;
   struct queue active;
   /* By `is_tagged`. */
@@ -162,18 +173,29 @@ struct endpoint {
   uint32_t window;
   size_t longest;
   size_t eager;
-  /* The message that was just received, and the one to send. */
+  size_t part;
+  /* The message that is handled, if its bytes are still in the channel. */
+  struct arrival arrival;
+  /* For a message that does not fit where it should go. */
   char *inbox;
-  char *outbox;
   uint64_t proof;
 };
+
+static inline void report(struct endpoint *endpoint, const struct completion *completion) {
+  endpoint->completions++;
+  endpoint->completed(endpoint->owner, completion);
+}
 
 /* endpoint.c */
 
 /* Gives up: prints why, and returns a negative number. */
 int broken(struct endpoint *endpoint, uint32_t rank, const char *why);
-/* Returns 1 if a message is in the channel, 0 if it does not fit now, or a negative number. */
-int put(struct endpoint *endpoint, uint32_t rank, void *bytes, size_t count);
+/* Returns 1 if a message is in the channel, 0 if it does not fit now, or a negative number. `head`
+ * begins with a header. */
+int put(struct endpoint *endpoint, uint32_t rank, void *head, size_t head_count, const void *bytes,
+        size_t count);
+/* Takes the first `count` bytes after the head of the arrival, and forgets the others. */
+int take_bytes(struct endpoint *endpoint, void *target, size_t count);
 void activate(struct endpoint *endpoint, struct peer *peer);
 int send_control(struct endpoint *endpoint, uint32_t rank, const struct wire_control *wire);
 /* Returns false if there is not enough memory. */
@@ -193,10 +215,10 @@ void free_sends(struct queue *queue);
 
 /* receive.c */
 
-/* Handles a message whose bytes, if it is no offer, are at `bytes`. */
-int handle_message(struct endpoint *endpoint, struct message *message, const char *bytes);
-int handle_part(struct endpoint *endpoint, uint32_t rank, const struct wire_control *wire,
-                const char *bytes, size_t count);
+/* Handles a message whose bytes, if it is no offer, are those of the arrival. */
+int handle_message(struct endpoint *endpoint, const struct message *message);
+/* Handles a part whose bytes are those of the arrival. */
+int handle_part(struct endpoint *endpoint, uint32_t rank, const struct wire_control *wire);
 void free_receives(struct endpoint *endpoint);
 
 #endif

@@ -68,7 +68,7 @@ static void end(struct endpoint *endpoint, const struct incoming *what, int erro
       .tag = what->tag,
   };
 
-  endpoint->completed(endpoint->owner, &completion);
+  report(endpoint, &completion);
 }
 
 /* Completes a receive with a message. A receive that needs no more is no longer there afterwards.
@@ -80,7 +80,7 @@ static void finish(struct endpoint *endpoint, struct receive *receive,
   completion->is_released = receive->what.is_multi && is_over;
   if (is_over)
     spare(endpoint, receive);
-  endpoint->completed(endpoint->owner, completion);
+  report(endpoint, completion);
 }
 
 /* A buffer of `is_multi` that takes no more messages. It is no longer posted. */
@@ -169,7 +169,8 @@ static int accept_offer(struct endpoint *endpoint, const struct message *message
   return send_control(endpoint, message->source, &wire);
 }
 
-/* Gives a message to a receive that wants it. */
+/* Gives a message to a receive that wants it. Its bytes, if it is no offer, are at `bytes`, or
+ * those of the arrival if that is NULL. */
 static int deliver(struct endpoint *endpoint, struct receive *receive,
                    const struct message *message, const char *bytes) {
   struct completion completion = completion_of(&receive->what, message);
@@ -191,7 +192,9 @@ static int deliver(struct endpoint *endpoint, struct receive *receive,
     }
   }
   if (!message->is_offer) {
-    if (completion.count > 0)
+    if (bytes == NULL && take_bytes(endpoint, completion.buffer, completion.count) < 0)
+      return -endpoint->error;
+    if (bytes != NULL && completion.count > 0)
       memcpy(completion.buffer, bytes, completion.count);
     give_back(endpoint, message);
   } else if (completion.count > 0 &&
@@ -226,14 +229,14 @@ static struct receive *find_receive(struct endpoint *endpoint, const struct mess
   return NULL;
 }
 
-int handle_message(struct endpoint *endpoint, struct message *message, const char *bytes) {
+int handle_message(struct endpoint *endpoint, const struct message *message) {
   struct receive *receive = find_receive(endpoint, message);
   struct peer *peer = &endpoint->peers[message->source];
   size_t count = message->is_offer ? 0 : message->count;
   struct message *kept;
 
   if (receive != NULL)
-    return deliver(endpoint, receive, message, bytes);
+    return deliver(endpoint, receive, message, NULL);
   if (message->is_offer ? peer->offers >= HELD_MOST
                         : peer->kept + count + WIRE_COST > endpoint->window)
     return broken(endpoint, message->source, "it sends more than it can");
@@ -241,8 +244,10 @@ int handle_message(struct endpoint *endpoint, struct message *message, const cha
   if (kept == NULL)
     return broken(endpoint, message->source, "not enough memory");
   *kept = *message;
-  if (count > 0)
-    memcpy(kept->bytes, bytes, count);
+  if (!message->is_offer && take_bytes(endpoint, kept->bytes, count) < 0) {
+    free(kept);
+    return -endpoint->error;
+  }
   if (message->is_offer)
     peer->offers++;
   else
@@ -252,14 +257,15 @@ int handle_message(struct endpoint *endpoint, struct message *message, const cha
   return 0;
 }
 
-int handle_part(struct endpoint *endpoint, uint32_t rank, const struct wire_control *wire,
-                const char *bytes, size_t count) {
+int handle_part(struct endpoint *endpoint, uint32_t rank, const struct wire_control *wire) {
   struct stream *stream = table_get(&endpoint->accepted, wire->accepted);
+  size_t count = endpoint->arrival.count;
 
   if (stream == NULL || stream->completion.source != rank || count == 0 ||
       count > stream->wanted - stream->moved)
     return broken(endpoint, rank, "a part of what was not accepted");
-  memcpy((char *)stream->completion.buffer + stream->moved, bytes, count);
+  if (take_bytes(endpoint, (char *)stream->completion.buffer + stream->moved, count) < 0)
+    return -endpoint->error;
   stream->moved += count;
   if (stream->moved == stream->wanted) {
     table_remove(&endpoint->accepted, wire->accepted);
@@ -375,7 +381,7 @@ int endpoint_peek(struct endpoint *endpoint, const struct incoming *what, enum p
   } else if (peek == PEEK_DISCARD) {
     done = discard(endpoint, remove_message(endpoint, place));
   }
-  endpoint->completed(endpoint->owner, &completion);
+  report(endpoint, &completion);
   return done;
 }
 
@@ -399,7 +405,7 @@ int endpoint_receive_claimed(struct endpoint *endpoint, const struct incoming *w
   if (must_discard) {
     completion = completion_of(what, message);
     done = discard(endpoint, message);
-    endpoint->completed(endpoint->owner, &completion);
+    report(endpoint, &completion);
     return done;
   }
   done = deliver(endpoint, receive, message, message->bytes);

@@ -16,7 +16,7 @@ static void complete(struct endpoint *endpoint, const struct outgoing *what) {
   };
 
   if (!what->is_silent)
-    endpoint->completed(endpoint->owner, &completion);
+    report(endpoint, &completion);
 }
 
 static void fill(struct wire_header *header, enum wire_kind kind, const struct outgoing *what) {
@@ -36,13 +36,11 @@ static bool is_eager(const struct endpoint *endpoint, const struct outgoing *wha
 
 /* Sends an eager message. Returns what `put` returns. */
 static int put_eager(struct endpoint *endpoint, const struct outgoing *what) {
-  struct wire_header *header = (struct wire_header *)endpoint->outbox;
+  struct wire_header header = {0};
   int done;
 
-  fill(header, WIRE_EAGER, what);
-  if (what->count > 0)
-    memcpy(endpoint->outbox + sizeof *header, what->bytes, what->count);
-  done = put(endpoint, what->target, endpoint->outbox, sizeof *header + what->count);
+  fill(&header, WIRE_EAGER, what);
+  done = put(endpoint, what->target, &header, sizeof header, what->bytes, what->count);
   if (done > 0)
     endpoint->peers[what->target].sent += (uint32_t)what->count + WIRE_COST;
   return done;
@@ -63,7 +61,7 @@ static int put_offer(struct endpoint *endpoint, struct send *send) {
     return broken(endpoint, send->what.target, "not enough memory");
   offer.number = send->number;
   fill(&offer.header, WIRE_OFFER, &send->what);
-  done = put(endpoint, send->what.target, &offer, sizeof offer);
+  done = put(endpoint, send->what.target, &offer, sizeof offer, NULL, 0);
   if (done <= 0)
     table_remove(&endpoint->offered, send->number);
   return done;
@@ -129,7 +127,7 @@ static int push_controls(struct endpoint *endpoint, uint32_t rank) {
 
   while (controls->first != NULL) {
     struct control *control = (struct control *)controls->first;
-    int done = put(endpoint, rank, &control->wire, sizeof control->wire);
+    int done = put(endpoint, rank, &control->wire, sizeof control->wire, NULL, 0);
 
     if (done <= 0)
       return done;
@@ -159,20 +157,15 @@ static int push_sends(struct endpoint *endpoint, uint32_t rank) {
 
 static int push_streams(struct endpoint *endpoint, uint32_t rank) {
   struct queue *streams = &endpoint->peers[rank].streams;
-  struct wire_control *wire = (struct wire_control *)endpoint->outbox;
 
   while (streams->first != NULL) {
     struct send *send = (struct send *)streams->first;
-    size_t now = endpoint->longest - sizeof *wire, rest = send->wanted - send->moved;
-    int done;
+    size_t rest = send->wanted - send->moved, now = rest < endpoint->part ? rest : endpoint->part;
+    struct wire_control wire = {
+        .header.kind = WIRE_PART, .offer = send->number, .accepted = send->accepted};
+    const char *bytes = (const char *)send->what.bytes + send->moved;
+    int done = put(endpoint, rank, &wire, sizeof wire, bytes, now);
 
-    now = rest < now ? rest : now;
-    memset(wire, 0, sizeof *wire);
-    wire->header.kind = WIRE_PART;
-    wire->offer = send->number;
-    wire->accepted = send->accepted;
-    memcpy(endpoint->outbox + sizeof *wire, (const char *)send->what.bytes + send->moved, now);
-    done = put(endpoint, rank, wire, sizeof *wire + now);
     if (done <= 0)
       return done;
     send->moved += now;
@@ -196,7 +189,7 @@ int push(struct endpoint *endpoint, uint32_t rank) {
   if (done > 0 && peer->freed - peer->told > endpoint->window / 4) {
     struct wire_header header = {.kind = WIRE_CREDIT};
 
-    done = put(endpoint, rank, &header, sizeof header);
+    done = put(endpoint, rank, &header, sizeof header, NULL, 0);
   }
   return done;
 }

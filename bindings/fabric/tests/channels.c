@@ -84,35 +84,53 @@ int32_t farcall_channel_is_local(const farcall_channel *channel, uintptr_t rank)
   return now.is_local && rank < now.size;
 }
 
-int32_t farcall_channel_try_send(farcall_channel *channel, uintptr_t target, const void *bytes,
-                                 uintptr_t count) {
-  if (target >= now.size || count > EAGER_BYTES)
+int32_t farcall_channel_try_send_parts(farcall_channel *channel, uintptr_t target, const void *head,
+                                       uintptr_t head_count, const void *bytes, uintptr_t count) {
+  static char whole[EAGER_BYTES];
+  size_t all = head_count + count;
+
+  if (target >= now.size || head_count > 64 || all > EAGER_BYTES)
     return -1;
   if (below(100) < now.refused)
     return 0;
-  if (channels[target].waiting > 0 && channels[target].waiting + count > now.room)
+  if (channels[target].waiting > 0 && channels[target].waiting + all > now.room)
     return 0;
-  channels_forge(channel->rank, (uint32_t)target, bytes, count);
+  memcpy(whole, head, head_count);
+  if (count > 0)
+    memcpy(whole + head_count, bytes, count);
+  channels_forge(channel->rank, (uint32_t)target, whole, all);
   return 1;
 }
 
-int32_t farcall_channel_try_receive(farcall_channel *channel, int64_t *source, void *buffer,
-                                    uintptr_t room, uintptr_t *count) {
-  struct packet *packet = channel->first;
+int32_t farcall_channel_peek(farcall_channel *channel, int64_t *source, void *head, uintptr_t room,
+                             uintptr_t *count) {
+  const struct packet *packet = channel->first;
 
   if (packet == NULL)
     return 0;
-  if (packet->count > room)
-    return -1;
+  *source = packet->source;
+  *count = packet->count;
+  memcpy(head, packet->bytes, packet->count < room ? packet->count : room);
+  return 1;
+}
+
+farcall_status farcall_channel_receive_parts(farcall_channel *channel, uintptr_t source, void *head,
+                                             uintptr_t head_room, void *buffer, uintptr_t room,
+                                             uintptr_t *count) {
+  struct packet *packet = channel->first;
+
+  if (packet == NULL || packet->source != source || packet->count > head_room + room)
+    return FARCALL_ARGUMENT;
   channel->first = packet->next;
   if (channel->first == NULL)
     channel->end = &channel->first;
   channel->waiting -= packet->count;
-  *source = packet->source;
   *count = packet->count;
-  memcpy(buffer, packet->bytes, packet->count);
+  memcpy(head, packet->bytes, head_room < packet->count ? head_room : packet->count);
+  if (packet->count > head_room)
+    memcpy(buffer, packet->bytes + head_room, packet->count - head_room);
   free(packet);
-  return 1;
+  return FARCALL_OK;
 }
 
 const char *farcall_error_message(void) {
