@@ -172,6 +172,8 @@ int take_bytes(struct endpoint *endpoint, void *target, size_t count) {
                                     is_whole ? target : endpoint->inbox, arrival->count,
                                     &got) != FARCALL_OK)
     return broken(endpoint, arrival->source, farcall_error_message());
+  if (got != arrival->head + arrival->count)
+    return broken(endpoint, arrival->source, "a message that has changed");
   if (!is_whole && count > 0)
     memcpy(target, endpoint->inbox, count);
   return 0;
