@@ -18,6 +18,57 @@ static void receive(farcall_channel *channel, int64_t *source, int64_t *number) 
     check(got == FARCALL_OK && count == sizeof *number, "receive");
 }
 
+/* Rank 0 sends until there is no space, and the next rank receives it all. */
+static void try_both(farcall_channel *channel, size_t rank, size_t size) {
+    static char bytes[1 << 16];
+    size_t longest = farcall_channel_eager_bytes(channel), count = 0;
+    int64_t source = 0, sent = 0, received = 0;
+    check(longest > 1000 && longest < sizeof bytes, "eager_bytes");
+    check(farcall_channel_is_local(channel, size - 1) == 1, "a rank on this node");
+    check(farcall_channel_is_local(channel, size) == 0, "no rank");
+    check(farcall_channel_try_send(channel, 1, bytes, longest + 1) == -1, "a long message");
+    check(farcall_channel_try_receive(channel, &source, bytes, sizeof bytes, &count) == 0, "none");
+    check(farcall_channel_barrier(channel) == FARCALL_OK, "barrier");
+    if (rank == 0) {
+        for (;; sent++) {
+            bytes[0] = (char)sent;
+            int done = farcall_channel_try_send(channel, 1, bytes, longest);
+            check(done >= 0 && sent < 1000, "try_send");
+            if (done == 0) break;
+        }
+        check(sent > 0, "some space");
+    }
+    if (rank == 2) {
+        char part[5000];
+
+        memset(part, 7, sizeof part);
+        check(farcall_channel_try_send_parts(channel, 0, "head", 4, part, sizeof part) == 1, "parts");
+        check(farcall_channel_try_send_parts(channel, 0, bytes, 65, part, 1) == -1, "a long head");
+    }
+    double numbers[1] = {(double)sent};
+    check(farcall_channel_sum(channel, numbers, 1) == FARCALL_OK, "sum");
+    if (rank == 0) {
+        char head[4], part[5000];
+
+        source = -1;
+        check(farcall_channel_peek(channel, &source, head, 4, &count) == 1, "peek");
+        check(source == 2 && count == 5004 && memcmp(head, "head", 4) == 0, "what was peeked at");
+        int got = farcall_channel_receive_parts(channel, 2, head, 4, part, sizeof part, &count);
+        check(got == FARCALL_OK && count == 5004 && part[4999] == 7, "receive_parts");
+        check(farcall_channel_peek(channel, &source, head, 4, &count) == 0, "nothing to peek at");
+    }
+    if (rank == 1) {
+        check(farcall_channel_try_receive(channel, &source, bytes, 8, &count) == -1, "no room");
+        for (source = -1;; received++, source = -1) {
+            int done = farcall_channel_try_receive(channel, &source, bytes, sizeof bytes, &count);
+            check(done >= 0, "try_receive");
+            if (done == 0) break;
+            check(source == 0 && count == longest && bytes[0] == (char)received, "what came");
+        }
+        check(received == (int64_t)numbers[0], "all came");
+    }
+}
+
 int main(void) {
     farcall_channel *channel = farcall_channel_open(0);
     check(channel != NULL, "open");
@@ -38,6 +89,7 @@ int main(void) {
         check(source == 2 && sum == 3, "what came around");
     }
     check(farcall_channel_barrier(channel) == FARCALL_OK, "barrier");
+    try_both(channel, rank, size);
 
     char word[8] = "";
     if (rank == 1) strcpy(word, "hello");

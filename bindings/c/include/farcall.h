@@ -912,6 +912,77 @@ farcall_status farcall_channel_receive(farcall_channel *channel,
                                        size_t room,
                                        size_t *count);
 
+// Sends a message if it fits into the FIFO now, and never sleeps. Returns 1 if the message was
+// sent, 0 if there is no space for it now, and -1 for an error, such as a message of more than
+// `farcall_channel_eager_bytes`. Since `FARCALL_1.8`.
+//
+// `channel` is from `farcall_channel_open`; `bytes` points to `count` bytes.
+int32_t farcall_channel_try_send(farcall_channel *channel,
+                                 size_t target,
+                                 const void *bytes,
+                                 size_t count);
+
+// Receives a message as `farcall_channel_receive` does, if there is one. Returns 1 if a message
+// was received, 0 if there is none, and -1 for an error. If only the first part of a message has
+// come, it sleeps until the rest has. Since `FARCALL_1.8`.
+//
+// As for `farcall_channel_receive`.
+int32_t farcall_channel_try_receive(farcall_channel *channel,
+                                    int64_t *source,
+                                    void *buffer,
+                                    size_t room,
+                                    size_t *count);
+
+// The same for a message of two parts: `head_count` bytes at `head`, at most 64, and then `count`
+// bytes at `bytes`. Since `FARCALL_1.8`.
+//
+// As for `farcall_channel_try_send`; `head` points to `head_count` bytes.
+int32_t farcall_channel_try_send_parts(farcall_channel *channel,
+                                       size_t target,
+                                       const void *head,
+                                       size_t head_count,
+                                       const void *bytes,
+                                       size_t count);
+
+// Looks for a message from the rank `*source`, or from any rank if that is negative. If there is
+// one, it sets `*source` to its sender and `*count` to its size, copies its first bytes to `head`,
+// which has `head_room` bytes, at most 64, and returns 1. The message remains in the channel.
+// Returns 0 if there is none, and -1 for an error. Since `FARCALL_1.8`.
+//
+// `channel` is from `farcall_channel_open`; `head` points to `head_room` bytes, `source` and
+// `count` to a number each.
+int32_t farcall_channel_peek(farcall_channel *channel,
+                             int64_t *source,
+                             void *head,
+                             size_t head_room,
+                             size_t *count);
+
+// Receives the next message from the rank `source` in two parts: its first bytes fill `head`, which
+// has `head_room` bytes, at most 64, and the others go to `buffer`, which has `room` bytes. It
+// sleeps until the whole message is there, and sets `*count` to its size. A message that is larger
+// remains in the channel. Since `FARCALL_1.8`.
+//
+// `channel` is from `farcall_channel_open`; `head` points to `head_room` bytes, `buffer` to `room`
+// bytes, `count` to a number.
+farcall_status farcall_channel_receive_parts(farcall_channel *channel,
+                                             size_t source,
+                                             void *head,
+                                             size_t head_room,
+                                             void *buffer,
+                                             size_t room,
+                                             size_t *count);
+
+// The most bytes of a message that `farcall_channel_try_send` accepts. Since `FARCALL_1.8`.
+//
+// `channel` is from `farcall_channel_open`, or NULL.
+size_t farcall_channel_eager_bytes(const farcall_channel *channel);
+
+// Whether the process of a rank runs on this node: 1 or 0, and 0 if the rank does not exist. Since
+// `FARCALL_1.8`.
+//
+// `channel` is from `farcall_channel_open`, or NULL.
+int32_t farcall_channel_is_local(const farcall_channel *channel, size_t rank);
+
 // Whether a message from the rank `source`, or from any rank if that is negative, can be received
 // without sleeping: 1 or 0, or -1 for an error.
 //

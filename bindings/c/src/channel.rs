@@ -3,7 +3,7 @@
 
 use crate::Status;
 use crate::error::{self, Problem, guard};
-use farcall_channel::{ChannelError, Reduction};
+use farcall_channel::{ChannelError, Message, Reduction};
 use std::ffi::c_void;
 use std::ptr;
 
@@ -66,13 +66,150 @@ pub unsafe extern "C" fn farcall_channel_send(
     count: usize,
 ) -> Status {
     with(channel, |channel| {
-        let bytes = match count {
-            0 => &[],
-            _ if bytes.is_null() => return Err(Problem::null("bytes")),
-            // SAFETY: the caller's promise.
-            _ => unsafe { std::slice::from_raw_parts(bytes.cast(), count) },
-        };
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { bytes_at(bytes, count) }?;
         Ok(channel.send(target, bytes)?)
+    })
+}
+
+/// The most bytes of a message that `farcall_channel_try_send` accepts. Since `FARCALL_1.8`.
+///
+/// # Safety
+/// `channel` is from `farcall_channel_open`, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_eager_bytes(channel: *const Channel) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { channel.as_ref() }.map_or(0, |channel| channel.0.eager_bytes())
+}
+
+/// Whether the process of a rank runs on this node: 1 or 0, and 0 if the rank does not exist. Since
+/// `FARCALL_1.8`.
+///
+/// # Safety
+/// `channel` is from `farcall_channel_open`, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_is_local(channel: *const Channel, rank: usize) -> i32 {
+    // SAFETY: the caller's promise.
+    let channel = unsafe { channel.as_ref() };
+    channel.map_or(0, |channel| i32::from(channel.0.is_local(rank)))
+}
+
+/// Sends a message if it fits into the FIFO now, and never sleeps. Returns 1 if the message was
+/// sent, 0 if there is no space for it now, and -1 for an error, such as a message of more than
+/// `farcall_channel_eager_bytes`. Since `FARCALL_1.8`.
+///
+/// # Safety
+/// `channel` is from `farcall_channel_open`; `bytes` points to `count` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_try_send(
+    channel: *mut Channel,
+    target: usize,
+    bytes: *const c_void,
+    count: usize,
+) -> i32 {
+    attempt(channel, |channel| {
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { bytes_at(bytes, count) }?;
+        Ok(channel.try_send(target, bytes)?)
+    })
+}
+
+/// The same for a message of two parts: `head_count` bytes at `head`, at most 64, and then `count`
+/// bytes at `bytes`. Since `FARCALL_1.8`.
+///
+/// # Safety
+/// As for `farcall_channel_try_send`; `head` points to `head_count` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_try_send_parts(
+    channel: *mut Channel,
+    target: usize,
+    head: *const c_void,
+    head_count: usize,
+    bytes: *const c_void,
+    count: usize,
+) -> i32 {
+    attempt(channel, |channel| {
+        // SAFETY: the caller's promise.
+        let (head, bytes) = unsafe { (bytes_at(head, head_count)?, bytes_at(bytes, count)?) };
+        Ok(channel.try_send_parts(target, head, bytes)?)
+    })
+}
+
+/// Looks for a message from the rank `*source`, or from any rank if that is negative. If there is
+/// one, it sets `*source` to its sender and `*count` to its size, copies its first bytes to `head`,
+/// which has `head_room` bytes, at most 64, and returns 1. The message remains in the channel.
+/// Returns 0 if there is none, and -1 for an error. Since `FARCALL_1.8`.
+///
+/// # Safety
+/// `channel` is from `farcall_channel_open`; `head` points to `head_room` bytes, `source` and
+/// `count` to a number each.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_peek(
+    channel: *mut Channel,
+    source: *mut i64,
+    head: *mut c_void,
+    head_room: usize,
+    count: *mut usize,
+) -> i32 {
+    attempt(channel, |channel| {
+        // SAFETY: the caller's promise.
+        unsafe {
+            into_buffer(source, head, head_room, count, |source, head| {
+                channel.peek(source, head)
+            })
+        }
+    })
+}
+
+/// Receives the next message from the rank `source` in two parts: its first bytes fill `head`, which
+/// has `head_room` bytes, at most 64, and the others go to `buffer`, which has `room` bytes. It
+/// sleeps until the whole message is there, and sets `*count` to its size. A message that is larger
+/// remains in the channel. Since `FARCALL_1.8`.
+///
+/// # Safety
+/// `channel` is from `farcall_channel_open`; `head` points to `head_room` bytes, `buffer` to `room`
+/// bytes, `count` to a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_receive_parts(
+    channel: *mut Channel,
+    source: usize,
+    head: *mut c_void,
+    head_room: usize,
+    buffer: *mut c_void,
+    room: usize,
+    count: *mut usize,
+) -> Status {
+    with(channel, |channel| {
+        // SAFETY: the caller's promise.
+        let count = unsafe { count.as_mut() }.ok_or_else(|| Problem::null("count"))?;
+        // SAFETY: the caller's promise.
+        let (head, buffer) = unsafe { (buffer_at(head, head_room)?, buffer_at(buffer, room)?) };
+        *count = channel.receive_parts(source, head, buffer)?.bytes;
+        Ok(())
+    })
+}
+
+/// Receives a message as `farcall_channel_receive` does, if there is one. Returns 1 if a message
+/// was received, 0 if there is none, and -1 for an error. If only the first part of a message has
+/// come, it sleeps until the rest has. Since `FARCALL_1.8`.
+///
+/// # Safety
+/// As for `farcall_channel_receive`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_try_receive(
+    channel: *mut Channel,
+    source: *mut i64,
+    buffer: *mut c_void,
+    room: usize,
+    count: *mut usize,
+) -> i32 {
+    attempt(channel, |channel| {
+        // SAFETY: the caller's promise.
+        unsafe {
+            into_buffer(source, buffer, room, count, |source, buffer| {
+                channel.try_receive(source, buffer)
+            })
+        }
     })
 }
 
@@ -93,19 +230,12 @@ pub unsafe extern "C" fn farcall_channel_receive(
 ) -> Status {
     with(channel, |channel| {
         // SAFETY: the caller's promise.
-        let source = unsafe { source.as_mut() }.ok_or(Problem::null("source"))?;
-        // SAFETY: the caller's promise.
-        let count = unsafe { count.as_mut() }.ok_or(Problem::null("count"))?;
-        let buffer = match room {
-            0 => &mut [],
-            _ if buffer.is_null() => return Err(Problem::null("buffer")),
-            // SAFETY: the caller's promise.
-            _ => unsafe { std::slice::from_raw_parts_mut(buffer.cast(), room) },
-        };
-        let message = channel.receive(usize::try_from(*source).ok(), buffer)?;
-        *source = message.source as i64;
-        *count = message.bytes;
-        Ok(())
+        unsafe {
+            into_buffer(source, buffer, room, count, |source, buffer| {
+                channel.receive(source, buffer).map(Some)
+            })
+        }
+        .map(drop)
     })
 }
 
@@ -116,12 +246,9 @@ pub unsafe extern "C" fn farcall_channel_receive(
 /// `channel` is from `farcall_channel_open`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_channel_poll(channel: *mut Channel, source: i64) -> i32 {
-    let mut found = -1;
-    with(channel, |channel| {
-        found = i32::from(channel.poll(usize::try_from(source).ok())?.is_some());
-        Ok(())
-    });
-    found
+    attempt(channel, |channel| {
+        Ok(channel.poll(usize::try_from(source).ok())?.is_some())
+    })
 }
 
 /// Waits until every process has called this.
@@ -176,13 +303,76 @@ pub unsafe extern "C" fn farcall_channel_sum(
     })
 }
 
+/// The bytes that a program passes.
+///
+/// # Safety
+/// `bytes` points to `count` bytes that live long enough.
+unsafe fn bytes_at<'a>(bytes: *const c_void, count: usize) -> Result<&'a [u8], Problem> {
+    match count {
+        0 => Ok(&[]),
+        _ if bytes.is_null() => Err(Problem::null("bytes")),
+        // SAFETY: the caller's promise.
+        _ => Ok(unsafe { std::slice::from_raw_parts(bytes.cast(), count) }),
+    }
+}
+
+/// The buffer that a program passes.
+///
+/// # Safety
+/// `buffer` points to `room` bytes that live long enough.
+unsafe fn buffer_at<'a>(buffer: *mut c_void, room: usize) -> Result<&'a mut [u8], Problem> {
+    match room {
+        0 => Ok(&mut []),
+        _ if buffer.is_null() => Err(Problem::null("buffer")),
+        // SAFETY: the caller's promise.
+        _ => Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), room) }),
+    }
+}
+
+/// Receives into a buffer of a program. Returns whether there was a message.
+///
+/// # Safety
+/// `buffer` points to `room` bytes, `source` and `count` to a number each.
+unsafe fn into_buffer(
+    source: *mut i64,
+    buffer: *mut c_void,
+    room: usize,
+    count: *mut usize,
+    receive: impl FnOnce(Option<usize>, &mut [u8]) -> Result<Option<Message>, ChannelError>,
+) -> Result<bool, Problem> {
+    // SAFETY: the caller's promise.
+    let source = unsafe { source.as_mut() }.ok_or_else(|| Problem::null("source"))?;
+    // SAFETY: the caller's promise.
+    let count = unsafe { count.as_mut() }.ok_or_else(|| Problem::null("count"))?;
+    // SAFETY: the caller's promise.
+    let buffer = unsafe { buffer_at(buffer, room) }?;
+    let Some(message) = receive(usize::try_from(*source).ok(), buffer)? else {
+        return Ok(false);
+    };
+    *source = message.source as i64;
+    *count = message.bytes;
+    Ok(true)
+}
+
+/// Returns 1 or 0, or -1 for an error.
+fn attempt(
+    channel: *mut Channel,
+    act: impl FnOnce(&mut farcall_channel::Channel) -> Result<bool, Problem>,
+) -> i32 {
+    guard(-1, || {
+        // SAFETY: as in `with`.
+        let channel = unsafe { channel.as_mut() }.ok_or_else(|| Problem::null("channel"))?;
+        act(&mut channel.0).map(i32::from)
+    })
+}
+
 fn with(
     channel: *mut Channel,
     act: impl FnOnce(&mut farcall_channel::Channel) -> Result<(), Problem>,
 ) -> Status {
     let done = guard(None, || {
         // SAFETY: each caller of this has the promise that it is NULL or an open channel.
-        let channel = unsafe { channel.as_mut() }.ok_or(Problem::null("channel"))?;
+        let channel = unsafe { channel.as_mut() }.ok_or_else(|| Problem::null("channel"))?;
         act(&mut channel.0).map(|()| Some(Status::FarcallOk))
     });
     done.unwrap_or_else(|| error::farcall_error_status())

@@ -23,6 +23,9 @@ const SPINS: u32 = 4000;
 /// it.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// The most bytes that a message can have in a place of their own: see [`Channel::try_send_parts`].
+pub const HEAD_BYTES: usize = 64;
+
 /// A message that was received or can be received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
@@ -180,6 +183,12 @@ impl Channel {
         self.outbound.len()
     }
 
+    /// Whether the process of a rank runs on this node.
+    pub fn is_local(&self, rank: usize) -> bool {
+        let place = self.segment.layout.place.get(rank);
+        place.is_some_and(|place| *place != REMOTE)
+    }
+
     /// Length of the longest message that [`Channel::try_send`] accepts.
     pub fn eager_bytes(&self) -> usize {
         let shape = self.segment.shape();
@@ -203,16 +212,29 @@ impl Channel {
 
     /// Sends a message if it fits into the FIFO now. Returns whether it was sent.
     pub fn try_send(&mut self, target: usize, bytes: &[u8]) -> Result<bool, ChannelError> {
+        self.try_send_parts(target, &[], bytes)
+    }
+
+    /// The same for a message whose bytes are in two places. `head` is at most [`HEAD_BYTES`] long.
+    pub fn try_send_parts(
+        &mut self,
+        target: usize,
+        head: &[u8],
+        bytes: &[u8],
+    ) -> Result<bool, ChannelError> {
+        check_head(head)?;
         let mut transfer = self.outgoing(target, bytes)?;
-        if bytes.len() > self.eager_bytes() {
+        transfer.head = head;
+        let count = head.len() + bytes.len();
+        if count > self.eager_bytes() {
             return Err(ChannelError::TooLong {
-                bytes: bytes.len(),
+                bytes: count,
                 room: self.eager_bytes(),
             });
         }
         let part = self.segment.layout.part_bytes();
-        let records = bytes.len().div_ceil(part).max(1) as u64;
-        let last = bytes.len() - (records as usize - 1) * part;
+        let records = count.div_ceil(part).max(1) as u64;
+        let last = count - (records as usize - 1) * part;
         let span = (records - 1) * Record::span(part as u32) + Record::span(last as u32);
         let space = self.outbound[target].has_space(span)?;
         if !space || !self.reserve(target, records, span)? {
@@ -233,11 +255,17 @@ impl Channel {
         let wait = self.waits_for(source)?;
         let message = self.wait(wait, |channel| channel.poll(source))?;
         let mut arrival = Arrival::new(message, buffer)?;
-        let done = self.wait(Wait::Receive(message.source), |channel| {
-            Ok(channel.pull(&mut arrival)?.then_some(()))
+        self.wait_for_rest(&mut arrival)?;
+        Ok(message)
+    }
+
+    /// Receives the parts of a message that are missing, and sleeps until they are there.
+    fn wait_for_rest(&mut self, arrival: &mut Arrival<'_>) -> Result<(), ChannelError> {
+        let done = self.wait(Wait::Receive(arrival.source), |channel| {
+            Ok(channel.pull(arrival)?.then_some(()))
         });
         self.is_cut |= done.is_err() && arrival.filled > 0;
-        done.map(|()| message)
+        done
     }
 
     /// Receives a message of any length.
@@ -255,22 +283,63 @@ impl Channel {
         source: Option<usize>,
         buffer: &mut [u8],
     ) -> Result<Option<Message>, ChannelError> {
-        match self.poll(source)? {
-            None => Ok(None),
-            Some(message) => self.receive(Some(message.source), buffer).map(Some),
+        let Some(message) = self.poll(source)? else {
+            return Ok(None);
+        };
+        let mut arrival = Arrival::new(message, buffer)?;
+        // Mostly the whole message is there.
+        if !self.pull(&mut arrival)? {
+            self.wait_for_rest(&mut arrival)?;
         }
+        Ok(Some(message))
+    }
+
+    /// Receives a message of one rank into two places: its first bytes fill `head`, which is at
+    /// most [`HEAD_BYTES`] long.
+    pub fn receive_parts(
+        &mut self,
+        source: usize,
+        head: &mut [u8],
+        buffer: &mut [u8],
+    ) -> Result<Message, ChannelError> {
+        check_head(head)?;
+        let wait = self.waits_for(Some(source))?;
+        let message = self.wait(wait, |channel| channel.poll(Some(source)))?;
+        let mut arrival = Arrival::with_head(message, head, buffer)?;
+        self.wait_for_rest(&mut arrival)?;
+        Ok(message)
+    }
+
+    /// The message that would be received next, if there is one, and a copy of its first bytes.
+    /// `head` is at most [`HEAD_BYTES`] long. Bytes beyond the end of the message stay as they are.
+    pub fn peek(
+        &mut self,
+        source: Option<usize>,
+        head: &mut [u8],
+    ) -> Result<Option<Message>, ChannelError> {
+        check_head(head)?;
+        let Some(message) = self.poll(source)? else {
+            return Ok(None);
+        };
+        let inbound = &mut self.inbound[message.source];
+        let there = inbound.peek()?.map_or(0, |record| record.bytes as usize);
+        if there < head.len().min(message.bytes) {
+            return Err(Corrupt.into());
+        }
+        let count = head.len().min(there);
+        inbound.look(&mut head[..count]);
+        Ok(Some(message))
     }
 
     /// The message that would be received next, if there is one.
     pub fn poll(&mut self, source: Option<usize>) -> Result<Option<Message>, ChannelError> {
         self.waits_for(source)?;
         if let Some(source) = source {
-            return Ok(self.peek(source)?);
+            return Ok(self.next_from(source)?);
         }
         let size = self.size();
-        for step in 0..size {
-            let source = (self.turn + step) % size;
-            if let Some(message) = self.peek(source)? {
+        for source in (self.turn..size).chain(0..self.turn) {
+            if let Some(message) = self.next_from(source)? {
                 // The next search begins after this source, so that no source waits forever.
                 self.turn = source;
                 return Ok(Some(message));
@@ -299,7 +368,7 @@ impl Channel {
                 loop {
                     let before = left(&outgoing, &arrival);
                     let sent = channel.push(&mut outgoing)?;
-                    if let (None, Some(message)) = (&arrival, channel.peek(source)?)
+                    if let (None, Some(message)) = (&arrival, channel.next_from(source)?)
                         && let Some(buffer) = buffer.take()
                     {
                         arrival = Some(Arrival::new(message, buffer));
@@ -367,6 +436,7 @@ impl Channel {
         }
         Ok(Outgoing {
             target,
+            head: &[],
             bytes,
             is_done: false,
         })
@@ -432,7 +502,7 @@ impl Channel {
         }
     }
 
-    fn peek(&mut self, source: usize) -> Result<Option<Message>, Corrupt> {
+    fn next_from(&mut self, source: usize) -> Result<Option<Message>, Corrupt> {
         let record = self.inbound[source].peek()?;
         Ok(record.map(|record| Message {
             source,
@@ -448,11 +518,15 @@ impl Channel {
                 return Ok(false);
             };
             let (bytes, rest) = (record.bytes as usize, record.rest as usize);
-            if bytes + rest != arrival.buffer.len() - arrival.filled {
+            if bytes + rest != arrival.head.len() + arrival.buffer.len() - arrival.filled {
                 return Err(Corrupt);
             }
-            let target = &mut arrival.buffer[arrival.filled..][..bytes];
-            self.inbound[source].read(record, target);
+            let all_head = arrival.head.len();
+            let of_head = arrival.filled.min(all_head);
+            let now = (all_head - of_head).min(bytes);
+            let head = &mut arrival.head[of_head..][..now];
+            let target = &mut arrival.buffer[arrival.filled - of_head..][..bytes - now];
+            self.inbound[source].read_parts(record, head, target);
             arrival.filled += bytes;
             arrival.is_done = rest == 0;
             self.give_back(source, Record::span(record.bytes), arrival.is_done);
@@ -575,9 +649,21 @@ impl Drop for Channel {
     }
 }
 
+fn check_head(head: &[u8]) -> Result<(), ChannelError> {
+    match head.len() > HEAD_BYTES {
+        true => Err(ChannelError::TooLong {
+            bytes: head.len(),
+            room: HEAD_BYTES,
+        }),
+        false => Ok(()),
+    }
+}
+
 /// A message that is being sent.
 struct Outgoing<'a> {
     target: usize,
+    /// The first bytes, which are in the first record.
+    head: &'a [u8],
     /// The bytes that are not yet in the ring.
     bytes: &'a [u8],
     is_done: bool,
@@ -585,17 +671,20 @@ struct Outgoing<'a> {
 
 impl Outgoing<'_> {
     fn next(&self, part: usize) -> usize {
-        self.bytes.len().min(part)
+        (self.head.len() + self.bytes.len()).min(part)
     }
 
     /// Writes the next part. Returns true if more parts follow.
     fn put(&mut self, part: usize, ring: &mut Producer) -> bool {
-        let (now, rest) = self.bytes.split_at(self.next(part));
+        let head = std::mem::take(&mut self.head);
+        let (now, rest) = self
+            .bytes
+            .split_at((part - head.len()).min(self.bytes.len()));
         let record = Record {
-            bytes: now.len() as u32,
+            bytes: (head.len() + now.len()) as u32,
             rest: rest.len() as u32,
         };
-        ring.write(record, now);
+        ring.write_parts(record, head, now);
         self.bytes = rest;
         self.is_done = rest.is_empty();
         !self.is_done
@@ -605,6 +694,7 @@ impl Outgoing<'_> {
 /// A message that is being received.
 struct Arrival<'a> {
     source: usize,
+    head: &'a mut [u8],
     buffer: &'a mut [u8],
     filled: usize,
     is_done: bool,
@@ -612,10 +702,20 @@ struct Arrival<'a> {
 
 impl<'a> Arrival<'a> {
     fn new(message: Message, buffer: &'a mut [u8]) -> Result<Arrival<'a>, ChannelError> {
-        let room = buffer.len();
-        match buffer.get_mut(..message.bytes) {
+        Arrival::with_head(message, &mut [], buffer)
+    }
+
+    fn with_head(
+        message: Message,
+        head: &'a mut [u8],
+        buffer: &'a mut [u8],
+    ) -> Result<Arrival<'a>, ChannelError> {
+        let room = head.len() + buffer.len();
+        let in_head = head.len().min(message.bytes);
+        match buffer.get_mut(..message.bytes - in_head) {
             Some(buffer) => Ok(Arrival {
                 source: message.source,
+                head: &mut head[..in_head],
                 buffer,
                 filled: 0,
                 is_done: false,

@@ -21,7 +21,7 @@ mod layout;
 mod ring;
 mod segment;
 
-pub use channel::{Channel, Message, VARIABLE};
+pub use channel::{Channel, HEAD_BYTES, Message, VARIABLE};
 pub use collective::{Number, Reduction};
 pub use context::{ElementView, SavedContext, Waiting};
 pub use engine::{Engine, EngineError, Faults, Peer, Traffic};

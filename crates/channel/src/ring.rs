@@ -207,9 +207,16 @@ impl Producer {
     /// Writes a record for which [`Producer::fits`] returned true. The reader sees it after
     /// [`Producer::publish`].
     pub fn write(&mut self, record: Record, bytes: &[u8]) {
-        debug_assert_eq!(record.bytes as usize, bytes.len());
+        self.write_parts(record, &[], bytes);
+    }
+
+    /// The same for bytes in two places.
+    pub(crate) fn write_parts(&mut self, record: Record, head: &[u8], bytes: &[u8]) {
+        debug_assert_eq!(record.bytes as usize, head.len() + bytes.len());
         self.ring.copy_in(self.tail, &record.encode());
-        self.ring.copy_in(self.tail + RECORD_HEADER, bytes);
+        let start = self.tail + RECORD_HEADER;
+        self.ring.copy_in(start, head);
+        self.ring.copy_in(start + head.len() as u64, bytes);
         self.tail += Record::span(record.bytes);
     }
 
@@ -289,9 +296,22 @@ impl Consumer {
     /// Copies the record that [`Consumer::peek`] returned into a buffer of its length. It uses the
     /// header that `peek` returned, because the memory may have changed.
     pub fn read(&mut self, record: Record, target: &mut [u8]) {
-        debug_assert_eq!(record.bytes as usize, target.len());
-        self.ring.copy_out(self.head + RECORD_HEADER, target);
+        self.read_parts(record, &mut [], target);
+    }
+
+    /// The same into two places.
+    pub(crate) fn read_parts(&mut self, record: Record, head: &mut [u8], target: &mut [u8]) {
+        debug_assert_eq!(record.bytes as usize, head.len() + target.len());
+        self.look(head);
+        let start = self.head + RECORD_HEADER + head.len() as u64;
+        self.ring.copy_out(start, target);
         self.head += Record::span(record.bytes);
+    }
+
+    /// Copies the beginning of the record that [`Consumer::peek`] returned, which stays in the
+    /// ring. `target` is not longer than the record.
+    pub(crate) fn look(&self, target: &mut [u8]) {
+        self.ring.copy_out(self.head + RECORD_HEADER, target);
     }
 
     /// Bytes that were read but not released.

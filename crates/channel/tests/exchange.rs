@@ -505,3 +505,50 @@ fn switch(engines: &[Engine], how: Freeze, epoch: u32) {
         std::thread::yield_now();
     }
 }
+
+#[test]
+fn a_message_of_two_parts_arrives_as_one() {
+    let segment = segment(shape(2, 0..2));
+    let mut one = Channel::attach(segment.clone(), None, 0).expect("a rank");
+    let mut other = Channel::attach(segment, None, 1).expect("a rank");
+    assert!(one.is_local(1) && !one.is_local(2));
+    let most = one.eager_bytes();
+    for (head, bytes) in [
+        (0, 0),
+        (24, 0),
+        (24, 9),
+        (64, 8184),
+        (3, 20_000),
+        (64, most - 64),
+    ] {
+        let (head, bytes) = (pattern(0, 1, head), pattern(1, 0, bytes));
+        assert!(one.try_send_parts(1, &head, &bytes).expect("sound"));
+        let mut seen = vec![0; head.len()];
+        let message = other
+            .peek(None, &mut seen)
+            .expect("sound")
+            .expect("a message");
+        assert_eq!(
+            (message.source, message.bytes),
+            (0, head.len() + bytes.len())
+        );
+        assert_eq!(seen, head);
+        seen.fill(0);
+        let mut received = vec![0; bytes.len()];
+        let message = other.receive_parts(0, &mut seen, &mut received);
+        assert_eq!(message.expect("sound").bytes, head.len() + bytes.len());
+        assert!(seen == head && received == bytes);
+    }
+    assert!(one.try_send(1, &pattern(0, 1, 9000)).expect("sound"));
+    // The first bytes of an ordinary message are its head too, and a longer one stays.
+    let (mut head, mut buffer) = ([0; 64], vec![0; 9000 - 64]);
+    let error = other.receive_parts(0, &mut head, &mut buffer[1..]);
+    assert!(matches!(error, Err(ChannelError::TooLong { .. })));
+    other
+        .receive_parts(0, &mut head, &mut buffer)
+        .expect("sound");
+    assert_eq!([&head[..], &buffer].concat(), pattern(0, 1, 9000));
+    assert!(other.peek(None, &mut head).expect("sound").is_none());
+    let error = one.try_send_parts(1, &[0; 65], &[]);
+    assert!(matches!(error, Err(ChannelError::TooLong { .. })));
+}

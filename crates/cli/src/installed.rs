@@ -6,7 +6,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 /// Folders with libraries: where cargo puts them, where `make build` does, and of an installation.
-const LIBRARIES: [&str; 3] = ["deps", "offload", "../lib/farcall"];
+const LIBRARIES: [&str; 4] = [".", "deps", "offload", "../lib/farcall"];
 
 /// A library that comes with this program.
 pub(crate) fn library(name: &str) -> Result<PathBuf, Failure> {

@@ -79,6 +79,10 @@ pub struct JobSpec {
     /// processes: it only keeps its processors free of other gang jobs.
     #[n(13)]
     pub interactive: Option<bool>,
+    /// Whether MPI uses a further channel of the gang job as its network, instead of its own
+    /// transport.
+    #[n(14)]
+    pub fabric: Option<bool>,
 }
 
 /// The nodes and processors on which the processes of a gang job run.

@@ -66,8 +66,19 @@ pub struct Pmi {
 impl Pmi {
     /// Creates the store of a gang job, given the node of each rank. `node` is this one.
     pub fn new(network: u64, nodes: &[u16], node: u16) -> Pmi {
+        Pmi::with_mapping(network, nodes, node, mapping(nodes))
+    }
+
+    /// The same, but the processes are told that each of them is on a node of its own, so that they
+    /// share no memory.
+    pub fn apart(network: u64, nodes: &[u16], node: u16) -> Pmi {
+        let size = nodes.len();
+        Pmi::with_mapping(network, nodes, node, format!("(vector,(0,{size},1))"))
+    }
+
+    fn with_mapping(network: u64, nodes: &[u16], node: u16, mapping: String) -> Pmi {
         let ranks = (0..).zip(nodes).filter(|(_, other)| **other == node);
-        let mapping = ("PMI_process_mapping".to_string(), mapping(nodes));
+        let mapping = ("PMI_process_mapping".to_string(), mapping);
         Pmi {
             name: format!("farcall_{network:x}"),
             size: nodes.len() as u16,
@@ -298,6 +309,8 @@ mod tests {
         );
         let get = "cmd=get kvsname=farcall_1 key=PMI_process_mapping";
         assert!(answer(&mut one, 0, get).ends_with("value=(vector,(0,1,2),(1,1,1))"));
+        let mut apart = Pmi::apart(1, &nodes, 4);
+        assert!(answer(&mut apart, 1, get).ends_with("value=(vector,(0,3,1))"));
         let abort = ask(&mut one, 1, "cmd=abort exitcode=7");
         assert_eq!(abort, [PmiAction::Abort(1, 7)]);
     }

@@ -6,7 +6,7 @@ mod join;
 
 use crate::journal::Journal;
 use crate::link::{self, Link};
-use crate::node::Node;
+use crate::node::{ForMpi, Node};
 use crate::proof::Gate;
 use crate::start::Starter;
 use crate::trace::{Times, Trace};
@@ -51,8 +51,12 @@ fn server_program(config: &Config) -> io::Result<Option<Vec<String>>> {
 }
 
 fn make_node(config: &Config, engine: Engine, starter: Starter) -> io::Result<Node> {
-    let (name, interface) = (config.node.clone(), config.mpi_interface.clone());
-    let node = Node::new(name, engine, starter, server_program(config)?, interface);
+    let mpi = ForMpi {
+        pmix: server_program(config)?,
+        interface: config.mpi_interface.clone(),
+        fabric: config.fabric.clone(),
+    };
+    let node = Node::new(config.node.clone(), engine, starter, mpi);
     if !node.has_groups() {
         tracing::warn!(
             "no control groups (version 2): `gang run --tree` then stops each process group of the \

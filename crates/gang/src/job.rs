@@ -2,6 +2,8 @@
 //! stopped together and continue together. `node` has all gang jobs.
 
 use crate::cgroup::Group;
+use crate::fabric;
+use crate::node::ForMpi;
 use crate::own_memory::{self, OwnMemory};
 use crate::pmix::{self, Place};
 use crate::process::Process;
@@ -87,7 +89,10 @@ impl LocalJob {
         let node = ranks.first().map_or(0, |rank| usize::from(*rank));
         let node = placement.nodes.get(node).copied().unwrap_or_default();
         LocalJob {
-            pmi: Pmi::new(placement.network, &placement.nodes, node),
+            pmi: match spec.fabric {
+                Some(true) => Pmi::apart(placement.network, &placement.nodes, node),
+                _ => Pmi::new(placement.network, &placement.nodes, node),
+            },
             server: None,
             awaiting: None,
             server_is_ready: false,
@@ -117,8 +122,8 @@ impl LocalJob {
     /// The processes to start on this node.
     ///
     /// # Errors
-    /// Returns the cause in words if a descriptor cannot be copied.
-    pub(crate) fn births(&self, interface: Option<&str>) -> Result<Order, String> {
+    /// Returns the cause in words if a descriptor cannot be copied or the network is missing.
+    pub(crate) fn births(&self, mpi: &ForMpi) -> Result<Order, String> {
         let gate = self.gate.clone().ok_or("no gate")?;
         let of = |rank: u16| self.placement.processors.get(usize::from(rank)).copied();
         let all: BTreeSet<u16> = self.ranks.iter().filter_map(|rank| of(*rank)).collect();
@@ -130,6 +135,13 @@ impl LocalJob {
                 keep.push(copy);
             }
         }
+        let network = match self.spec.fabric {
+            Some(true) => {
+                let path = self.variable("FI_PROVIDER_PATH");
+                fabric::variables(mpi.fabric.as_deref(), path, self.spec.channels)?
+            }
+            _ => Vec::new(),
+        };
         let birth = |rank: &u16| {
             let processors = match of(*rank) {
                 Some(own) if self.placement.is_dedicated => vec![own],
@@ -144,7 +156,8 @@ impl LocalJob {
                 variables.push((farcall_channel::VARIABLE, place));
             }
             variables.extend(self.yielding());
-            variables.extend(self.interface(interface));
+            variables.extend(self.interface(mpi.interface.as_deref()));
+            variables.extend(network.iter().cloned());
             let variables = variables.into_iter();
             Birth {
                 rank: *rank,
@@ -165,11 +178,17 @@ impl LocalJob {
         })
     }
 
-    /// Whether the user has set an environment variable.
-    fn is_set(&self, name: &str) -> bool {
+    /// The value of an environment variable, if the user has set it.
+    fn variable(&self, name: &str) -> Option<&str> {
         let pairs = self.spec.environment.iter();
-        let mut names = pairs.filter_map(|pair| pair.split_once('='));
-        names.any(|(other, _)| other == name)
+        let mut pairs = pairs.filter_map(|pair| pair.split_once('='));
+        pairs
+            .find(|(other, _)| *other == name)
+            .map(|(_, value)| value)
+    }
+
+    fn is_set(&self, name: &str) -> bool {
+        self.variable(name).is_some()
     }
 
     /// The settings for processes of MPI that share processors, unless the user has chosen others.
@@ -439,7 +458,7 @@ pub(crate) fn shape(spec: &JobSpec, placement: &Placement, ranks: &[u16]) -> Sha
         job: placement.network,
         size: spec.processes,
         locals: ranks.to_vec(),
-        channels: spec.channels.max(1),
+        channels: spec.channels.max(1) + u8::from(spec.fabric == Some(true)),
         partitions,
         send: fifo(spec.send, Shape::SEND),
         receive: fifo(spec.receive, Shape::RECEIVE),

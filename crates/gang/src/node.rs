@@ -51,22 +51,24 @@ pub(crate) struct Node {
     stuck: Vec<JobId>,
     /// Messages for the root daemon.
     pub(crate) messages: Vec<Message>,
-    /// This program and its arguments as a PMIx server; none if there is no libpmix.
-    pmix: Option<Vec<String>>,
-    /// The network interface of processes of MPI, if they do not choose it.
-    mpi_interface: Option<String>,
+    mpi: ForMpi,
     /// Whether the wait for processes to stop may have consumed the signal that one has ended.
     may_have_ended: bool,
 }
 
+/// What processes of MPI get from this node.
+#[derive(Debug)]
+pub(crate) struct ForMpi {
+    /// This program and its arguments as a PMIx server; none if there is no libpmix.
+    pub(crate) pmix: Option<Vec<String>>,
+    /// The network interface that they use between nodes, if they do not choose it.
+    pub(crate) interface: Option<String>,
+    /// The folder with the provider that carries them over channels; none if it is not installed.
+    pub(crate) fabric: Option<PathBuf>,
+}
+
 impl Node {
-    pub(crate) fn new(
-        name: String,
-        engine: Engine,
-        starter: Starter,
-        pmix: Option<Vec<String>>,
-        mpi_interface: Option<String>,
-    ) -> Node {
+    pub(crate) fn new(name: String, engine: Engine, starter: Starter, mpi: ForMpi) -> Node {
         Node {
             name,
             number: 0,
@@ -79,8 +81,7 @@ impl Node {
             leftovers: Vec::new(),
             stuck: Vec::new(),
             messages: Vec::new(),
-            pmix,
-            mpi_interface,
+            mpi,
             may_have_ended: false,
         }
     }
@@ -126,7 +127,7 @@ impl Node {
         };
         let job = LocalJob::new(spec, placement, ranks, segment, is_spread, group, gate);
         let begun = match failure {
-            None => job.births(self.mpi_interface.as_deref()),
+            None => job.births(&self.mpi),
             Some(cause) => Err(cause),
         };
         self.jobs.insert(id, job);
@@ -140,7 +141,7 @@ impl Node {
     fn start(&mut self, id: JobId, order: Order) {
         let job = self.jobs.get_mut(&id);
         let job = job.filter(|job| job.spec.mpi != Some(false));
-        let (Some(job), Some(program)) = (job, &self.pmix) else {
+        let (Some(job), Some(program)) = (job, &self.mpi.pmix) else {
             return self.starter.start(order);
         };
         match job.server_birth(order, program) {
@@ -501,7 +502,7 @@ impl Node {
             };
             if ended.status == crate::pmix::NO_LIBRARY {
                 tracing::info!("no libpmix: processes of Open MPI cannot run");
-                self.pmix = None;
+                self.mpi.pmix = None;
                 let job = self.jobs.get_mut(&id);
                 if let Some(order) = job.and_then(LocalJob::take_awaiting) {
                     self.starter.start(order);

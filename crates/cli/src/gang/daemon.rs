@@ -3,6 +3,7 @@
 //! listens.
 
 use crate::failure::Failure;
+use crate::installed;
 use crate::log::Log;
 use crate::notify;
 use clap::{Args, ValueEnum};
@@ -10,7 +11,7 @@ use farcall_gang::{Config, DEFAULT_CONTROL, Daemon, Form, Freeze};
 use farcall_quantity::{bytes, duration};
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Run the gang daemon of a node
@@ -129,6 +130,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         trace: arguments.trace,
         mpi_interface: arguments.mpi_interface,
         pmix: Some(["gang", "pmix"].map(str::to_string).into()),
+        fabric: installed::library("libfarcall-fi.so")
+            .ok()
+            .and_then(|path| path.parent().map(Path::to_owned)),
     };
     let daemon = Daemon::bind(config).map_err(Failure::failed)?;
     let (address, control) = daemon.addresses();

@@ -10,6 +10,9 @@ use farcall_quantity::bytes;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
+/// The most channels of a gang job.
+const MAX_CHANNELS: u8 = 8;
+
 /// Run a program as a gang job
 ///
 /// The command prints the output of all processes. Ctrl-C, Ctrl-Z, fg and bg act on the whole job.
@@ -53,6 +56,10 @@ pub(crate) struct Arguments {
     /// libpmix is installed (any), or none
     #[arg(long, value_enum, default_value = "any")]
     mpi: Mpi,
+    /// Network of MPI: its own, or the channels of the job (farcall), which are saved and restored
+    /// with the job. This is for MPIs that use libfabric: MPICH 5, Intel MPI and Open MPI
+    #[arg(long, value_enum, default_value = "own", conflicts_with = "tree")]
+    network: Network,
     /// Run only while there is work, but then before other jobs (within --interactive-share of the
     /// daemon): this descriptor gives a `1` when there is work and a `0` when there is none, and
     /// the job ends with it. Without a program, the job only keeps its processors free of others
@@ -79,6 +86,12 @@ enum Mpi {
     #[value(alias = "pmi")]
     Any,
     None,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Network {
+    Own,
+    Farcall,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -140,6 +153,18 @@ fn spec(arguments: &Arguments) -> Result<JobSpec, Failure> {
             arguments.processes
         )));
     }
+    if arguments.network == Network::Farcall && arguments.channels == MAX_CHANNELS {
+        return Err(Failure::usage(format!(
+            "--network farcall takes one of the {MAX_CHANNELS} channels; set --channels to {} or \
+             less",
+            MAX_CHANNELS - 1
+        )));
+    }
+    if arguments.network == Network::Farcall && arguments.mpi == Mpi::None {
+        return Err(Failure::usage(
+            "--network farcall is for processes of MPI; leave out --mpi none",
+        ));
+    }
     let pair = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
         Some(format!("{name}={value}"))
@@ -160,6 +185,7 @@ fn spec(arguments: &Arguments) -> Result<JobSpec, Failure> {
         owner: (0, 0),
         mpi: Some(arguments.mpi == Mpi::Any),
         interactive: arguments.interactive.map(|_| true),
+        fabric: (arguments.network == Network::Farcall).then_some(true),
     })
 }
 

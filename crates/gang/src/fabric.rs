@@ -1,0 +1,68 @@
+//! The channels of a gang job as the network of MPI: the environment variables with which an MPI
+//! loads the provider of libfabric that comes with Farcall, and uses nothing else. The provider
+//! itself is in `bindings/fabric`.
+
+use std::path::Path;
+
+/// What makes each MPI take the provider and no transport of its own: libfabric in general, MPICH,
+/// Intel MPI, and Open MPI.
+const CHOICE: [(&str, &str); 8] = [
+    ("FI_PROVIDER", "farcall"),
+    ("MPIR_CVAR_CH4_NETMOD", "ofi"),
+    ("I_MPI_FABRICS", "ofi"),
+    ("I_MPI_OFI_PROVIDER", "farcall"),
+    ("OMPI_MCA_pml", "cm"),
+    ("OMPI_MCA_mtl", "ofi"),
+    ("OMPI_MCA_mtl_ofi_provider_include", "farcall"),
+    ("OMPI_MCA_btl", "self"),
+];
+
+/// The variable with the number of the channel that the provider opens.
+const CHANNEL: &str = "FARCALL_FABRIC_CHANNEL";
+
+/// The variables of a process whose program uses `channels` channels itself. `path` is the value of
+/// `FI_PROVIDER_PATH` that the user has set.
+///
+/// # Errors
+/// Returns the cause in words if this node does not have the provider.
+pub(crate) fn variables(
+    folder: Option<&Path>,
+    path: Option<&str>,
+    channels: u8,
+) -> Result<Vec<(&'static str, String)>, String> {
+    let folder = folder.ok_or(
+        "`--network farcall` needs libfarcall-fi.so, which is not installed on this node: it is \
+         beside the farcall command or in ../lib/farcall. `make build` makes it if the headers of \
+         libfabric are there (Debian: libfabric-dev)",
+    )?;
+    let folder = folder.display();
+    let path = match path {
+        Some(path) if !path.is_empty() => format!("{folder}:{path}"),
+        _ => folder.to_string(),
+    };
+    let choice = CHOICE.map(|(name, value)| (name, value.to_string()));
+    let mut variables = choice.to_vec();
+    variables.push(("FI_PROVIDER_PATH", path));
+    variables.push((CHANNEL, channels.max(1).to_string()));
+    Ok(variables)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_provider_comes_before_those_of_the_user() {
+        let folder = Some(Path::new("/lib/farcall"));
+        let found = variables(folder, Some("/opt/prov"), 2).expect("there is a folder");
+        let of = |name: &str| {
+            let mut pairs = found.iter().filter(|(other, _)| *other == name);
+            pairs.next().map(|(_, value)| value.as_str())
+        };
+        assert_eq!(of("FI_PROVIDER_PATH"), Some("/lib/farcall:/opt/prov"));
+        assert_eq!(of("FARCALL_FABRIC_CHANNEL"), Some("2"));
+        assert_eq!(of("FI_PROVIDER"), Some("farcall"));
+        let missing = variables(None, None, 1).expect_err("there is no folder");
+        assert!(missing.contains("libfarcall-fi.so"), "{missing}");
+    }
+}
