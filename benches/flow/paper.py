@@ -53,7 +53,7 @@ INTRODUCTION = """\
 This page repeats the experiments of Yazaki and Ishihata, *Development of a Message Flow Simulator
 for Evaluation of Communication Algorithms* (2010): the example of step 5, Figs. 2 to 6 and Table 2.
 `benches/flow/paper.py` wrote it. CPU times are those of one core of this processor: {machine}.
-
+{note}
 [The flow simulator](../flow.md) defines the terms. Mode N follows the text of the paper, because
 its Fig. 1 is lost. The packet model of `farcall flow run --mode packets` takes the place of
 BigSimulator, but it is not BigSimulator.
@@ -540,13 +540,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="mode N to the end on large trees")
     parser.add_argument("--figures", type=Path, help="folder for the figures")
+    parser.add_argument("--note", help="a sentence about the circumstances of this run")
     arguments = parser.parse_args()
     machine = platform.machine()
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             machine = line.split(":", 1)[1].strip()
             break
-    print(INTRODUCTION.format(machine=machine))
+    note = f"{arguments.note}\n" if arguments.note else ""
+    print(INTRODUCTION.format(machine=machine, note=note))
     print_step_5()
     trees = fat_trees(arguments.full)
     print_fat_trees(trees)
