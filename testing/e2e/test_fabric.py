@@ -14,6 +14,7 @@ MPIS = ROOT / "target" / "mpi"
 PROVIDER = BUILT / "libfarcall-fi.so"
 
 
+@pytest.mark.timeout(300)
 def test_endpoints():
     """Matching, bounds and forged messages, without an MPI."""
     made = subprocess.run(
