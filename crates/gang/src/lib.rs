@@ -16,6 +16,7 @@ pub mod pmix;
 mod process;
 mod proof;
 mod start;
+mod states;
 mod token;
 mod trace;
 
