@@ -289,13 +289,14 @@ fn a_state_of_other_arrays_is_refused() {
     head.extend([&[7, 0, 0, 0, 0, 0, 0, 0][..], &[0; 4], &[1, 0, 0, 0]].concat());
     head.extend(16u64.to_le_bytes());
     shared.write_state(0, 0, &head).expect("memory");
-    shared.set_state_bytes(0, head.len() as u64);
+    shared.set_state_bytes(0, head.len() as u64 + 16);
     shared
         .write_state(1, 0, b"something else that is long")
         .expect("memory");
     let open = |rank| Channel::attach(shared.clone(), None, rank).expect("a rank");
     let other = open(0).register(&mut [0.0; 3]).expect_err("24 bytes");
     assert!(other.to_string().contains("[16] bytes") && other.to_string().contains("[24]"));
+    shared.set_state_bytes(0, head.len() as u64);
     let cut = open(0).register(&mut [0.0; 2]).expect_err("no contents");
     assert!(cut.to_string().contains("cut off"), "{cut}");
     let foreign = open(1).register(&mut [0.0; 2]).expect_err("foreign");
