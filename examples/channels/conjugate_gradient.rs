@@ -1,9 +1,13 @@
 //! Conjugate gradients for the Laplacian of a chain, whose rows the elements share: neighbours
 //! exchange their edge values, and sums go over all. Prints steps and error against the solution.
+//! The vectors are registered, so the job can be moved and restarted.
 //!
 //!     farcall gang run -n 4 conjugate_gradient 2000
 
 use farcall_channel::{Channel, ChannelError, Reduction};
+
+/// The vectors x, residual and direction, the square of the residual's norm, and the steps.
+type State = (Vec<f64>, Vec<f64>, Vec<f64>, [f64; 1], [u64; 1]);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rows: usize = std::env::args()
@@ -13,36 +17,55 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (rank, size) = (channel.rank(), channel.size());
     let (first, last) = (rank * rows / size, (rank + 1) * rows / size);
     let exact: Vec<f64> = (first..last).map(|row| (row as f64 * 0.37).sin()).collect();
-    let right = apply(&mut channel, &exact)?;
-    let mut x = vec![0.0; last - first];
-    let (mut residual, mut direction) = (right.clone(), right);
-    let mut norm = dot(&mut channel, &residual, &residual)?;
-    let mut steps = 0;
-    while norm > 1e-24 && steps < 2 * rows {
-        let image = apply(&mut channel, &direction)?;
-        let length = norm / dot(&mut channel, &direction, &image)?;
-        for row in 0..x.len() {
-            x[row] += length * direction[row];
-            residual[row] -= length * image[row];
+    let zeros = || vec![0.0; last - first];
+    let mut state: State = (zeros(), zeros(), zeros(), [0.0], [0]);
+    channel.register(&mut state)?;
+    channel.run(&mut state, |channel, state, step| {
+        if step == 0 {
+            begin(channel, state, &exact)?;
+        } else {
+            improve(channel, state)?;
         }
-        let next = dot(&mut channel, &residual, &residual)?;
-        for row in 0..x.len() {
-            direction[row] = residual[row] + next / norm * direction[row];
-        }
-        norm = next;
-        steps += 1;
-    }
-    let errors = x.iter().zip(&exact).map(|(x, exact)| (x - exact).abs());
+        state.4[0] = step;
+        Ok::<bool, ChannelError>(state.3[0] > 1e-24 && step < 2 * rows as u64)
+    })?;
+    let errors = state.0.iter().zip(&exact);
+    let errors = errors.map(|(x, exact)| (x - exact).abs());
     let mut error = [errors.fold(0.0, f64::max)];
     channel.all_reduce(Reduction::Maximum, &mut error)?;
     if rank == 0 {
-        println!("{steps} steps, largest error {:.3e}", error[0]);
+        println!("{} steps, largest error {:.3e}", state.4[0], error[0]);
     }
     if error[0] < 1e-6 {
         Ok(())
     } else {
         Err("the solution is wrong".into())
     }
+}
+
+/// The residual of x = 0 is the right-hand side.
+fn begin(channel: &mut Channel, state: &mut State, exact: &[f64]) -> Result<(), ChannelError> {
+    let (_, residual, direction, norm, _) = state;
+    *residual = apply(channel, exact)?;
+    direction.clone_from(residual);
+    norm[0] = dot(channel, residual, residual)?;
+    Ok(())
+}
+
+fn improve(channel: &mut Channel, state: &mut State) -> Result<(), ChannelError> {
+    let (x, residual, direction, norm, _) = state;
+    let image = apply(channel, direction)?;
+    let length = norm[0] / dot(channel, direction, &image)?;
+    for row in 0..x.len() {
+        x[row] += length * direction[row];
+        residual[row] -= length * image[row];
+    }
+    let next = dot(channel, residual, residual)?;
+    for row in 0..x.len() {
+        direction[row] = residual[row] + next / norm[0] * direction[row];
+    }
+    norm[0] = next;
+    Ok(())
 }
 
 /// The matrix with 2.1 on its diagonal and -1 beside it.

@@ -1,5 +1,6 @@
 """Channels from C and Python, in gang jobs of a real daemon."""
 
+import json
 import os
 import signal
 import subprocess
@@ -71,6 +72,73 @@ def test_pi_of_the_examples(control):
     example = ROOT / "examples" / "channels" / "pi.py"
     ran = job(control, 3, sys.executable, example, "100000")
     assert (ran.returncode, ran.stdout) == (0, "pi is about 3.1415926536, 3 elements\n"), ran.stderr
+
+
+def moved(control, elements, *program):
+    """Runs a job and moves it all the time; checks that it prints what one prints that stays."""
+    stays = job(control, elements, *program)
+    assert stays.returncode == 0, stays.stderr
+    moves = 0
+    with subprocess.Popen(
+        command(control, elements, *program),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        while running.poll() is None:
+            listed = subprocess.run(
+                [FARCALL, "gang", "ps", "--json", "--control", control],
+                check=True,
+                capture_output=True,
+                timeout=60,
+            )
+            rows = json.loads(listed.stdout)["jobs"]
+            for row in rows:
+                move = subprocess.run(
+                    [FARCALL, "gang", "move", "--control", control, str(row["id"])],
+                    check=False,
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                )
+                moves += move.returncode == 0
+        output, errors = running.communicate(timeout=60)
+    assert running.returncode == 0, errors
+    assert sorted(output.splitlines()) == sorted(stays.stdout.splitlines())
+    assert moves > 0
+    return errors
+
+
+def test_a_program_in_c_moves(control, tmp_path):
+    program = compile_c(ROOT / "testing" / "e2e" / "steps.c", tmp_path / "steps")
+    ran = job(control, 1, program)
+    assert (ran.returncode, ran.stdout) == (0, "all is well\n"), ran.stderr
+    assert "was restored" in moved(control, 2, program, "50000")
+
+
+def test_a_program_in_python_moves(control):
+    moved(control, 2, sys.executable, ROOT / "examples" / "channels" / "heat.py", "5000")
+
+
+def test_python_registers_before_its_first_message(control):
+    program = """
+from farcall import ArgumentError
+from farcall.channel import Channel
+import numpy as np
+channel = Channel()
+try:
+    channel.run(lambda number: False)
+except ArgumentError as error:
+    assert "has not registered" in str(error), error
+channel.register(np.zeros(3))
+try:
+    channel.run(lambda number: None)
+except ArgumentError as error:
+    assert "step 0 returned None" in str(error), error
+    print("all is well")
+"""
+    ran = job(control, 1, sys.executable, "-c", program)
+    assert (ran.returncode, ran.stdout) == (0, "all is well\n"), ran.stderr
 
 
 def test_python_that_waits_can_be_interrupted(control):

@@ -265,6 +265,17 @@ typedef struct {
   double earliest;
 } farcall_reservation;
 
+// An array of a program: where it is, and its size in bytes.
+typedef struct {
+  void *data;
+  size_t bytes;
+} farcall_array;
+
+// One step of a program: its number, from 0, and what the program has passed to
+// `farcall_channel_run`. It returns 1 if another step follows, 0 if this was the last one, and
+// another number if it failed.
+typedef int32_t (*farcall_step)(farcall_channel *channel, uint64_t step, void *user);
+
 // The figures of a transaction.
 typedef struct {
   // Calls that were made, including those that were repeated after a fault.
@@ -1006,6 +1017,24 @@ farcall_status farcall_channel_broadcast(farcall_channel *channel,
 //
 // `channel` is from `farcall_channel_open`; `numbers` points to `count` numbers.
 farcall_status farcall_channel_sum(farcall_channel *channel, double *numbers, size_t count);
+
+// Registers the state of this process, `count` arrays, before it sends or receives the first
+// message. The arrays must exist until `farcall_channel_run` returns. If the job was restarted or
+// moved, this fills them and sets `*is_restored`, which may be NULL, to 1; otherwise to 0.
+//
+// `channel` is from `farcall_channel_open`; `arrays` points to `count` arrays, each with `bytes`
+// bytes at `data`.
+farcall_status farcall_channel_register(farcall_channel *channel,
+                                        const farcall_array *arrays,
+                                        size_t count,
+                                        int32_t *is_restored);
+
+// Does one step after another until `step` returns 0, then waits until all processes have done
+// theirs. Between two steps the job can be moved, and its state can be taken. What a step receives
+// should have been sent in a step with the same or a lower number.
+//
+// `channel` is from `farcall_channel_open`, and its arrays exist; `step` is a function.
+farcall_status farcall_channel_run(farcall_channel *channel, farcall_step step, void *user);
 
 /*
  * ---- Earlier names ----

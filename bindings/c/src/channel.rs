@@ -3,19 +3,20 @@
 
 use crate::Status;
 use crate::error::{self, Problem, guard};
+use crate::steps::Array;
 use farcall_channel::{ChannelError, Message, Reduction};
 use std::ffi::c_void;
 use std::ptr;
 
 /// The end of a channel in this process. Only one thread may use it at a time.
-pub struct Channel(farcall_channel::Channel);
+pub struct Channel(farcall_channel::Channel, pub(crate) Vec<Array>);
 
 /// Opens the channel of a number, from 0, in a process of a gang job. Returns NULL on failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_channel_open(number: u8) -> *mut Channel {
     guard(ptr::null_mut(), || {
         let channel = farcall_channel::Channel::open_number(number)?;
-        Ok(Box::into_raw(Box::new(Channel(channel))))
+        Ok(Box::into_raw(Box::new(Channel(channel, Vec::new()))))
     })
 }
 
@@ -366,7 +367,7 @@ fn attempt(
     })
 }
 
-fn with(
+pub(crate) fn with(
     channel: *mut Channel,
     act: impl FnOnce(&mut farcall_channel::Channel) -> Result<(), Problem>,
 ) -> Status {

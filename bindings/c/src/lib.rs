@@ -27,6 +27,7 @@ mod reservation;
 mod session;
 mod sessions;
 mod shape;
+mod steps;
 mod texts;
 mod transaction;
 /// cbindgen:ignore

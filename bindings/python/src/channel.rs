@@ -174,6 +174,53 @@ impl Channel {
         Ok(message.bytes)
     }
 
+    /// Registers arrays, and fills them if the job was restarted. Returns whether it was.
+    fn register(
+        &self,
+        py: Python<'_>,
+        mut arrays: Vec<PyReadwriteArray1<'_, u8>>,
+    ) -> PyResult<bool> {
+        let slices: Result<Vec<&mut [u8]>, _> = arrays
+            .iter_mut()
+            .map(|array| array.as_slice_mut())
+            .collect();
+        let slices = slices?;
+        self.with(py, |channel| {
+            let lengths = slices.iter().map(|slice| slice.len() as u64).collect();
+            let Some(mut reader) = channel.begin_register(lengths)? else {
+                return Ok(false);
+            };
+            for slice in slices {
+                reader.read(slice)?;
+            }
+            channel.end_register();
+            Ok(true)
+        })
+    }
+
+    /// The number of the next step, after a rest if it was asked for; None after the last step.
+    fn next_step(
+        &self,
+        py: Python<'_>,
+        mut arrays: Vec<PyReadwriteArray1<'_, u8>>,
+    ) -> PyResult<Option<u64>> {
+        let slices: Result<Vec<&mut [u8]>, _> = arrays
+            .iter_mut()
+            .map(|array| array.as_slice_mut())
+            .collect();
+        let mut slices = slices?;
+        self.with(py, |channel| {
+            channel.next_step(&mut |each| slices.iter_mut().for_each(|slice| each(slice)))
+        })
+    }
+
+    fn end_step(&self, py: Python<'_>, goes_on: bool) -> PyResult<()> {
+        self.with(py, |channel| {
+            channel.end_step(goes_on);
+            Ok(())
+        })
+    }
+
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |channel| channel.barrier())
     }

@@ -34,6 +34,7 @@ extern crate alloc;
 mod context;
 mod packet;
 mod receiver;
+pub mod saved;
 mod sender;
 
 pub use context::{PairContext, ReceiverContext, SenderContext};

@@ -7,13 +7,14 @@ use crate::error::{ChannelError, Corrupt};
 use crate::layout::REMOTE;
 use crate::ring::{Consumer, Producer, Record};
 use crate::segment::Segment;
+use farcall_channel_proto::saved::Arrays;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The environment variable from which a process learns its gang job: `SEGMENT,BELL,RANK`, two open
-/// descriptors and its rank.
+/// The environment variable from which a process learns its gang job: `SEGMENT,BELL,RANK,STATE`,
+/// its rank, and the descriptors of the segment, of the bell and of the memory for its state.
 pub const VARIABLE: &str = "FARCALL_CHANNEL";
 
 /// How often a waiting process with a processor of its own checks again before it sleeps.
@@ -57,6 +58,10 @@ pub struct Channel {
     is_cut: bool,
     /// The channel for the collective operations.
     pub(crate) twin: Option<Box<Channel>>,
+    /// The memory for the state of this process.
+    state: Option<Arc<OwnedFd>>,
+    /// The steps of the program, if it has registered its state.
+    pub(crate) steps: Option<Arrays>,
 }
 
 /// The gang job of this process.
@@ -64,6 +69,8 @@ struct Membership {
     segment: Arc<Segment>,
     bell: Arc<OwnedFd>,
     rank: u16,
+    /// None with a daemon of an earlier version.
+    state: Option<Arc<OwnedFd>>,
     /// The open channels, one bit each. A channel opens once, because a ring has one reader and one
     /// writer.
     open: AtomicU16,
@@ -101,6 +108,7 @@ impl Channel {
             )
         };
         let mut channel = make(number.into())?;
+        channel.state.clone_from(&membership.state);
         channel.twin = Some(Box::new(make(usize::from(number + channels))?));
         Ok(channel)
     }
@@ -116,6 +124,8 @@ impl Channel {
         let twin = usize::from(segment.shape().channels);
         let bell = bell.map(Arc::new);
         let mut channel = Channel::new(segment.clone(), bell.clone(), rank, 0)?;
+        let state = segment.state().map(|state| state.try_clone_to_owned());
+        channel.state = state.transpose()?.map(Arc::new);
         channel.twin = Some(Box::new(Channel::new(segment, bell, rank, twin)?));
         Ok(channel)
     }
@@ -161,6 +171,8 @@ impl Channel {
             interrupt: None,
             is_cut: false,
             twin: None,
+            state: None,
+            steps: None,
         })
     }
 
@@ -171,6 +183,26 @@ impl Channel {
         if let Some(twin) = &mut self.twin {
             twin.set_interrupt(interrupt);
         }
+    }
+
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupt.is_some_and(|interrupt| interrupt())
+    }
+
+    pub(crate) fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+
+    /// The place of this process among those of its node.
+    pub(crate) fn place(&self) -> usize {
+        self.place
+    }
+
+    pub(crate) fn state_memory(&self) -> std::io::Result<Arc<OwnedFd>> {
+        let missing = || {
+            std::io::Error::other("the gang daemon is of an earlier version, without checkpoints")
+        };
+        self.state.clone().ok_or_else(missing)
     }
 
     /// The rank of this process, from 0.
@@ -734,6 +766,7 @@ impl Membership {
         let mut fields = text.split(',').map(str::parse::<u16>);
         let mut field = || fields.next().and_then(Result::ok).ok_or(VARIABLE);
         let (segment, bell, rank) = (field()?, field()?, field()?);
+        let state = field().ok();
         // SAFETY: the daemon put the segment there for this process; it is only borrowed.
         let segment = unsafe { BorrowedFd::borrow_raw(RawFd::from(segment)) };
         let opened = Segment::open(segment).map_err(|_| VARIABLE)?;
@@ -743,10 +776,16 @@ impl Membership {
         // variable once.
         let bell = unsafe { OwnedFd::from_raw_fd(RawFd::from(bell)) };
         rustix::io::fcntl_setfd(&bell, flags).map_err(|_| VARIABLE)?;
+        // SAFETY: as for the bell.
+        let state = state.map(|state| unsafe { OwnedFd::from_raw_fd(RawFd::from(state)) });
+        if let Some(state) = &state {
+            rustix::io::fcntl_setfd(state, flags).map_err(|_| VARIABLE)?;
+        }
         Ok(Membership {
             segment: Arc::new(opened),
             bell: Arc::new(bell),
             rank,
+            state: state.map(Arc::new),
             open: AtomicU16::new(0),
         })
     }

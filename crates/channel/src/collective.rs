@@ -70,7 +70,7 @@ impl Number for i64 {
 }
 
 impl Channel {
-    fn collective(&mut self) -> &mut Channel {
+    pub(crate) fn collective(&mut self) -> &mut Channel {
         match &mut self.twin {
             Some(twin) => twin,
             // A twin has no twin of its own; it is never used here.

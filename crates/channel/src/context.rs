@@ -161,7 +161,7 @@ impl Segment {
         Ok(messages + u32::from(is_open))
     }
 
-    fn indices(&self, ring: (usize, usize)) -> Result<(u64, u64), Corrupt> {
+    pub(crate) fn indices(&self, ring: (usize, usize)) -> Result<(u64, u64), Corrupt> {
         let (head, tail) = indices(self.control(ring));
         let is_sound = (head | tail) & 7 == 0
             && tail.wrapping_sub(head) <= self.layout.ring_bytes as u64

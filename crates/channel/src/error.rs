@@ -1,6 +1,7 @@
 //! The errors of channels, and damage found in shared memory. An error that follows from wrong use
 //! says which rank or channel is meant and what exists.
 
+use farcall_channel_proto::saved::{MAX_ARRAYS, SavedError};
 use std::io;
 
 /// The segment holds contents that no correct process writes.
@@ -61,6 +62,35 @@ pub enum ChannelError {
     /// A message is longer than 4 GiB.
     #[error("a message of {0} bytes is too long: the limit is 4 GiB")]
     TooLarge(usize),
+    /// The process has registered its state already.
+    #[error("this process has registered its state already: do so once, with all arrays")]
+    Registered,
+    /// The process has no registered state.
+    #[error("this process has not registered its state: call `register` before `run`")]
+    Unregistered,
+    /// A message was sent or received before the state was registered.
+    #[error(
+        "this process has sent or received a message already: register the state before, because \
+         a process that is restarted finds the messages of the checkpoint in its channels"
+    )]
+    Late,
+    /// The program registers too many arrays.
+    #[error("{0} arrays are too many: at most {max} can be registered", max = MAX_ARRAYS)]
+    TooManyArrays(usize),
+    /// The checkpoint is of other arrays.
+    #[error(
+        "the checkpoint does not fit this program: it has arrays of {saved:?} bytes, and the \
+         program registers {given:?} bytes. Start the program with the same arguments"
+    )]
+    OtherArrays {
+        /// Bytes of each array in the checkpoint.
+        saved: Vec<u64>,
+        /// Bytes of each array of the program.
+        given: Vec<u64>,
+    },
+    /// The checkpoint is damaged.
+    #[error(transparent)]
+    Saved(#[from] SavedError),
     /// The segment is corrupt.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),

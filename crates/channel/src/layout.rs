@@ -33,6 +33,9 @@ pub struct Shape {
     /// Whether a waiting process may spin before it sleeps: true if each has a processor of its
     /// own.
     pub spin: bool,
+    /// Whether the gang job is restarted from a checkpoint. Its rings have space for what both
+    /// sides of a pair held.
+    pub is_restored: bool,
 }
 
 impl Shape {
@@ -126,6 +129,7 @@ impl Layout {
         let rings = channels * locals * (size + remotes) as u64;
         let fifo = shape.send.bytes.max(shape.receive.bytes);
         let ring_bytes = u64::from(fifo).next_power_of_two().max(PAGE);
+        let ring_bytes = ring_bytes << u32::from(shape.is_restored);
         let elements = (HEADER_BYTES as u64 + 4 * size as u64).next_multiple_of(256);
         let controls = elements + channels * locals * ELEMENT_BYTES as u64;
         let data = (controls + rings * CONTROL_BYTES as u64).next_multiple_of(PAGE);
@@ -163,6 +167,11 @@ impl Layout {
         let fifo = self.shape.send.bytes.min(self.shape.receive.bytes) as usize;
         let part = (fifo / 4).min(8 << 10) - RECORD_HEADER as usize;
         part & !7
+    }
+
+    /// The most bytes of a ring that are saved with its receiver.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.ring_bytes >> u32::from(self.shape.is_restored)
     }
 
     pub(crate) fn element(&self, channel: usize, place: usize) -> usize {
@@ -239,6 +248,7 @@ mod tests {
             send: Shape::SEND,
             receive: Shape::RECEIVE,
             spin: true,
+            is_restored: false,
         }
     }
 

@@ -12,6 +12,7 @@
 //! memory therefore grows with the square of the number of processes; [`Layout::bytes`] returns it.
 
 mod channel;
+mod checkpoint;
 mod collective;
 mod context;
 mod engine;
@@ -20,14 +21,17 @@ mod futex;
 mod layout;
 mod ring;
 mod segment;
+mod steps;
 
 pub use channel::{Channel, HEAD_BYTES, Message, VARIABLE};
+pub use checkpoint::{Command, Phase, Place};
 pub use collective::{Number, Reduction};
 pub use context::{ElementView, SavedContext, Waiting};
 pub use engine::{Engine, EngineError, Faults, Peer, Traffic};
 pub use error::{ChannelError, Corrupt};
 pub use layout::{Fifo, Layout, Shape, ShapeError};
 pub use segment::Segment;
+pub use steps::{Array, State};
 
 #[doc(hidden)]
 pub mod raw {

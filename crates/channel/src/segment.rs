@@ -8,6 +8,7 @@ use crate::layout::{ELEMENT_BYTES, Fifo, HEADER_BYTES, Layout, Shape, ShapeError
 use crate::ring::{Consumer, Control, Producer};
 use farcall_memory::{Mapping, sealed_memory};
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{MemfdFlags, memfd_create};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -26,9 +27,12 @@ struct Header {
     channels: u32,
     spin: u32,
     fifos: [u32; 4],
-    _pad: [u64; 9],
+    is_restored: u32,
+    _pad: [u32; 17],
     /// Nonzero when the engine sleeps and wants its bell rung.
     engine_asleep: AtomicU32,
+    /// Nonzero when the processes shall rest between two steps.
+    asked: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
@@ -43,6 +47,8 @@ pub(crate) struct Element {
     pub(crate) bell: Line<Bell>,
     /// What the process waits for, for an observer: see [`Element::waits_for`].
     wait: AtomicU64,
+    /// Where the process stands among its steps; on the first channel alone.
+    pub(crate) standing: Standing,
 }
 
 const _: () = assert!(size_of::<Element>() <= ELEMENT_BYTES);
@@ -65,6 +71,19 @@ impl Element {
         let is_rung = (word >> 48) as u16 != self.bell.0.count.load(Ordering::Acquire) as u16;
         if is_rung { 0 } else { word & 0xffff_ffff_ffff }
     }
+}
+
+/// Where a process stands among its steps, and what the daemon tells it while it rests between two
+/// of them. `steps` has the meaning of the numbers.
+#[repr(C)]
+pub(crate) struct Standing {
+    pub(crate) phase: AtomicU32,
+    /// What the daemon last said: see `Command`. A resting process sleeps on it.
+    pub(crate) command: AtomicU32,
+    /// Number of steps that are done.
+    pub(crate) steps: AtomicU64,
+    /// Bytes of the state that the process has last written.
+    pub(crate) bytes: AtomicU64,
 }
 
 #[repr(C, align(64))]
@@ -218,6 +237,7 @@ pub struct Segment {
     pub(crate) layout: Layout,
     fd: Option<OwnedFd>,
     bell: Option<OwnedFd>,
+    state: Option<OwnedFd>,
 }
 
 impl Segment {
@@ -227,11 +247,13 @@ impl Segment {
         let fd = sealed_memory("farcall-job", layout.bytes())?;
         let mapping = Mapping::new(fd.as_fd(), layout.bytes(), false)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let state = memfd_create("farcall-state", MemfdFlags::CLOEXEC)?;
         let segment = Segment {
             mapping,
             layout,
             fd: Some(fd),
             bell: Some(bell),
+            state: Some(state),
         };
         segment.write_header();
         Ok(segment)
@@ -254,6 +276,7 @@ impl Segment {
             layout,
             fd: None,
             bell: None,
+            state: None,
         })
     }
 
@@ -267,6 +290,12 @@ impl Segment {
     /// silence it.
     pub fn bell(&self) -> Option<BorrowedFd<'_>> {
         self.bell.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The memory into which its processes write their state, in the process that created the
+    /// segment. Its size is not sealed, so nobody maps it.
+    pub fn state(&self) -> Option<BorrowedFd<'_>> {
+        self.state.as_ref().map(AsFd::as_fd)
     }
 
     /// The shape for which the segment was created.
@@ -294,8 +323,10 @@ impl Segment {
                 shape.receive.bytes,
                 shape.receive.messages,
             ],
-            _pad: [0; 9],
+            is_restored: shape.is_restored.into(),
+            _pad: [0; 17],
             engine_asleep: AtomicU32::new(0),
+            asked: AtomicU32::new(0),
         };
         let tables = self.at::<u16>(HEADER_BYTES);
         // SAFETY: the header and two tables of `size` numbers lie within the mapping, and nobody
@@ -333,6 +364,16 @@ impl Segment {
         let flag = &self.header().engine_asleep;
         flag.store(u32::from(asleep), Ordering::Relaxed);
         fence(Ordering::SeqCst);
+    }
+
+    /// Whether the processes shall rest between two steps.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.header().asked.load(Ordering::Acquire) != 0
+    }
+
+    pub(crate) fn set_asked(&self, is_asked: bool) {
+        let flag = &self.header().asked;
+        flag.store(u32::from(is_asked), Ordering::Release);
     }
 
     pub(crate) fn element(&self, channel: usize, place: usize) -> &Element {
@@ -438,6 +479,7 @@ fn read_header(mapping: &Mapping) -> io::Result<Shape> {
             messages: receive_messages,
         },
         spin: header.spin != 0,
+        is_restored: header.is_restored != 0,
     })
 }
 

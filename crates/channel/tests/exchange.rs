@@ -22,6 +22,7 @@ fn shape(size: u16, locals: std::ops::Range<u16>) -> Shape {
         send: Shape::SEND,
         receive: Shape::RECEIVE,
         spin: false,
+        is_restored: false,
     }
 }
 

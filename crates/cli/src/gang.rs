@@ -1,6 +1,7 @@
 //! `farcall gang`: gang jobs that share a cluster. The modules below have its commands; this one
 //! connects to the root daemon, which decides everything.
 
+mod checkpoint;
 mod daemon;
 mod gantt;
 mod jobs;
@@ -29,6 +30,9 @@ enum Command {
     Cont(jobs::ContArguments),
     Kill(jobs::KillArguments),
     State(jobs::StateArguments),
+    Checkpoint(checkpoint::CheckpointArguments),
+    Restart(checkpoint::RestartArguments),
+    Move(checkpoint::MoveArguments),
     Gantt(gantt::Arguments),
     /// Serve the processes of a gang job by PMIx; the gang daemon starts this command
     #[command(hide = true)]
@@ -44,6 +48,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Cont(arguments) => jobs::cont(&arguments),
         Command::Kill(arguments) => jobs::kill(&arguments),
         Command::State(arguments) => jobs::state(&arguments),
+        Command::Checkpoint(arguments) => checkpoint::checkpoint(&arguments),
+        Command::Restart(arguments) => checkpoint::restart(arguments),
+        Command::Move(arguments) => checkpoint::move_job(&arguments),
         Command::Gantt(arguments) => gantt::run(&arguments),
         Command::Pmix => pmix(),
     }

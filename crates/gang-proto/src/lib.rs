@@ -4,6 +4,8 @@
 //! - [`QueueTree`]: which gang jobs run in which slice;
 //! - [`Switch`]: the protocol by which all nodes perform a gang switch;
 //! - [`Pmi`]: what processes of MPI ask of the one that started them;
+//! - [`rest`]: when the state of a gang job can be taken;
+//! - [`checkpoint`]: the file in which its state is kept;
 //! - [`judge`]: the state of a gang job, from its saved context;
 //! - [`Message`]: the messages between daemons and front ends.
 //!
@@ -12,17 +14,19 @@
 
 extern crate alloc;
 
+pub mod checkpoint;
 mod environment;
 mod message;
 mod pmi;
 mod queue;
+pub mod rest;
 mod root;
 mod state;
 mod switch;
 
 pub use message::{
-    Ended, Introduction, JobRow, JobSpec, MAX_MESSAGE, Message, MessageError, Placement, Report,
-    Usage, VERSION,
+    Ended, Introduction, JobRow, JobSpec, Lengths, MAX_MESSAGE, Message, MessageError, Piece,
+    Place, Placement, Report, Rest, Usage, VERSION,
 };
 pub use pmi::{PMIX, Pairs, Pmi, PmiAction, PmiError};
 pub use queue::{Admission, NoAdmission, Partition, QueueTree};

@@ -2,6 +2,7 @@
 //! frame, after a length of four bytes. `gang` sends them. A message is bounded, and one that
 //! cannot be read ends its connection.
 
+use crate::rest::Phase;
 use crate::{Behind, JobId, Pairs, Round, Step};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -12,7 +13,7 @@ pub const MAX_MESSAGE: usize = 4 << 20;
 
 /// The version of the messages between daemons. Daemons of different versions refuse each other.
 /// Those before version 2 do not say theirs.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// What a daemon that joins says about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
@@ -83,6 +84,12 @@ pub struct JobSpec {
     /// transport.
     #[n(14)]
     pub fabric: Option<bool>,
+    /// Whether its processes begin from saved states ([`Message::Fill`]).
+    #[n(15)]
+    pub restored: Option<bool>,
+    /// Names of the nodes that it must have; none if the root daemon chooses.
+    #[n(16)]
+    pub on: Option<Vec<String>>,
 }
 
 /// The nodes and processors on which the processes of a gang job run.
@@ -184,6 +191,80 @@ pub struct Report {
     /// A number that changes with every message that enters or leaves a FIFO on the node.
     #[n(4)]
     pub progress: u64,
+    /// Where each process stands among its steps.
+    #[n(5)]
+    pub places: Vec<Place>,
+}
+
+/// Where a process stands among the steps of its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Place {
+    /// Its rank.
+    #[n(0)]
+    pub rank: u16,
+    /// Where it stands.
+    #[n(1)]
+    pub phase: Phase,
+    /// Number of steps that it has done.
+    #[n(2)]
+    pub steps: u64,
+}
+
+/// Lengths of the saved state of a process: first the messages of its channels, then what its
+/// program has registered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Lengths {
+    /// Bytes of the messages.
+    #[n(0)]
+    pub network: u64,
+    /// Bytes of the registered state.
+    #[n(1)]
+    pub program: u64,
+}
+
+impl Lengths {
+    /// Bytes of both.
+    pub fn total(&self) -> u64 {
+        self.network.saturating_add(self.program)
+    }
+}
+
+/// A piece of the saved state of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Piece {
+    /// The rank of the process.
+    #[n(0)]
+    pub rank: u16,
+    /// Where the piece begins.
+    #[n(1)]
+    pub offset: u64,
+    /// The whole state.
+    #[n(2)]
+    pub lengths: Lengths,
+    /// The bytes.
+    #[cbor(n(3), with = "minicbor::bytes")]
+    pub bytes: Vec<u8>,
+}
+
+/// What the processes of a gang job that are between two steps, or come there, shall do.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Rest {
+    /// Rest between two steps.
+    #[n(0)]
+    Ask,
+    /// These ranks do another step.
+    #[n(1)]
+    Step(#[n(0)] Vec<u16>),
+    /// Write their states.
+    #[n(2)]
+    Save,
+    /// The daemon keeps a copy of the messages of their channels. Then the processes go on if this
+    /// is true.
+    #[n(3)]
+    Collect(#[n(0)] bool),
+    /// Go on. The daemon forgets the copies.
+    #[n(4)]
+    GoOn,
 }
 
 /// A message between daemons and front ends. Each comment begins with the sender or the direction:
@@ -297,6 +378,35 @@ pub enum Message {
     /// Up: the process of a rank has aborted the gang job with a code.
     #[n(29)]
     Aborted(#[n(0)] JobId, #[n(1)] u16, #[n(2)] i32),
+    /// Front end: take the state of a gang job, within this number of milliseconds. If the last is
+    /// true, its processes rest until [`Message::Release`] or [`Message::Replace`].
+    #[n(31)]
+    Checkpoint(#[n(0)] JobId, #[n(1)] u32, #[n(2)] bool),
+    /// To the front end: the state was taken, and can be fetched.
+    #[n(32)]
+    Taken(#[n(0)] JobId, #[n(1)] JobSpec),
+    /// Front end, and down to a node: send the piece of a state at an offset.
+    #[n(33)]
+    Fetch(#[n(0)] u16, #[n(1)] JobId, #[n(2)] u16, #[n(3)] u64),
+    /// Up, and to the front end: a piece of a state.
+    #[n(34)]
+    Fetched(#[n(0)] JobId, #[n(1)] Piece),
+    /// Front end: the state is not needed any more, and the gang job goes on.
+    #[n(35)]
+    Release(#[n(0)] JobId),
+    /// Front end: end the processes of a gang job whose state it has, and begin them again from it,
+    /// on the nodes with these names.
+    #[n(36)]
+    Replace(#[n(0)] JobId, #[n(1)] Vec<String>),
+    /// Front end, and down to a node: a piece of the state with which a process begins.
+    #[n(37)]
+    Fill(#[n(0)] u16, #[n(1)] JobId, #[n(2)] Piece),
+    /// Up, and to the front end: a node has the state of a rank up to this byte.
+    #[n(38)]
+    Filled(#[n(0)] JobId, #[n(1)] u16, #[n(2)] u64, #[n(3)] Lengths),
+    /// Down: what the processes of a gang job that have registered their state shall do.
+    #[n(39)]
+    Rest(#[n(0)] JobId, #[n(1)] Rest),
 }
 
 impl Message {

@@ -108,6 +108,28 @@ impl QueueTree {
         node.partition
     }
 
+    /// Queues a gang job in the smallest partition that has all these slots.
+    pub fn enter_over(&mut self, job: JobId, slots: &[usize]) -> Partition {
+        let mut place = 0;
+        while let Some((one, other)) = self.nodes[place].halves {
+            let has_all = |half: usize| {
+                let Partition { first, slots: own } = self.nodes[half].partition;
+                slots.iter().all(|slot| (first..first + own).contains(slot))
+            };
+            place = match (has_all(one), has_all(other)) {
+                (true, _) => one,
+                (false, true) => other,
+                (false, false) => break,
+            };
+        }
+        let node = &mut self.nodes[place];
+        node.jobs.push(Queued {
+            job,
+            is_runnable: true,
+        });
+        node.partition
+    }
+
     /// Removes a gang job.
     pub fn leave(&mut self, job: JobId) {
         for node in &mut self.nodes {
@@ -286,6 +308,17 @@ mod tests {
         let got = tree.enter_at(4, 2, Some(3));
         assert_eq!(got, Partition { first: 2, slots: 2 });
         let got = tree.enter_at(5, 9, Some(3));
+        assert_eq!(got, Partition { first: 0, slots: 4 });
+    }
+
+    #[test]
+    fn a_job_gets_the_smallest_partition_over_its_slots() {
+        let mut tree = QueueTree::new(4);
+        let got = tree.enter_over(1, &[2, 3]);
+        assert_eq!(got, Partition { first: 2, slots: 2 });
+        let got = tree.enter_over(2, &[3]);
+        assert_eq!(got, Partition { first: 3, slots: 1 });
+        let got = tree.enter_over(3, &[1, 2]);
         assert_eq!(got, Partition { first: 0, slots: 4 });
     }
 

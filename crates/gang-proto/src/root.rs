@@ -1,18 +1,22 @@
 //! The decisions of the root daemon: gang jobs, their placement and slices, and the messages to
 //! their front ends. The caller performs all I/O.
 
+mod checkpoint;
 mod interactive;
 mod judgement;
+mod moving;
+mod mpi;
 mod rows;
 
 use crate::{
     Admission, Behind, Ended, FARCALL_FAILED, Global, JobId, JobRow, JobSpec, Message, Nanos,
-    Pairs, Partition, Placement, QueueTree, Report, Turn, Usage,
+    Pairs, Placement, QueueTree, Report, Turn, Usage,
 };
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use checkpoint::Checkpoint;
 use interactive::Account;
 pub use rows::Counts;
 
@@ -60,6 +64,13 @@ struct NodeEntry {
 #[derive(Debug)]
 struct Job {
     spec: JobSpec,
+    /// Its number at the nodes: another one after each move, so that nothing that comes late from
+    /// its former processes counts.
+    local: JobId,
+    /// Taking its state, or moving it.
+    checkpoint: Option<Checkpoint>,
+    /// Ranks whose processes have not begun, because their states have not arrived.
+    unfilled: BTreeSet<u16>,
     placement: Placement,
     /// Its nodes.
     nodes: BTreeSet<u16>,
@@ -93,7 +104,7 @@ impl Job {
     /// Whether the gang job may run. It rests as long as it is being judged, one of its nodes does
     /// not answer, or it pays for a gang switch that had to wait for it.
     fn may_run(&self) -> bool {
-        let is_free = self.behind.is_empty() && self.sits_out == 0;
+        let is_free = self.behind.is_empty() && self.sits_out == 0 && self.unfilled.is_empty();
         !self.is_stopped && self.has_work && self.inspection.is_none() && is_free
     }
 
@@ -121,6 +132,8 @@ struct Inspection {
 pub enum Order {
     /// Send to all nodes.
     Nodes(Message),
+    /// Send to one node.
+    Node(u16, Message),
     /// Send to a front end.
     Front(u64, Message),
 }
@@ -138,6 +151,8 @@ pub struct Root {
     settings: Settings,
     nodes: Vec<NodeEntry>,
     jobs: BTreeMap<JobId, Job>,
+    /// The gang jobs that have another number at the nodes, by that number.
+    moved: BTreeMap<JobId, JobId>,
     tree: QueueTree,
     admission: Admission,
     /// Node and processor of each slot.
@@ -165,6 +180,8 @@ struct Turns {
     /// When the slice ends; none before the first slice.
     slice_ends: Option<Nanos>,
     watch_at: Nanos,
+    /// The time of the last call that has said it.
+    now: Nanos,
     /// Whether something has changed, so that other gang jobs may have to run before the slice
     /// ends.
     is_wanted: bool,
@@ -184,6 +201,7 @@ impl Root {
         Root {
             nodes: Vec::new(),
             jobs: BTreeMap::new(),
+            moved: BTreeMap::new(),
             tree: QueueTree::new(1),
             admission: Admission::new(settings.memory),
             slots: Vec::new(),
@@ -212,6 +230,7 @@ impl Root {
     /// Returns the gang jobs to switch out and in, if a gang switch is due now. The caller must
     /// start it at once.
     pub fn poll_switch(&mut self, now: Nanos) -> Option<Turn> {
+        self.turns.now = now;
         let is_over = self.turns.slice_ends.is_none_or(|end| now >= end);
         let is_due = self.turns.is_wanted || is_over && !self.is_idle();
         if self.turns.is_switching || !is_due {
@@ -226,23 +245,25 @@ impl Root {
             Some(_) => self.turns.is_switching = true,
             None => self.begin_slice(now),
         }
-        switch
+        switch.map(|turn| self.to_nodes(turn))
     }
 
     /// Handles the end of a gang switch that took `took`. Gang jobs that were to come in, and are
     /// not in `into`, do not run.
     pub fn handle_switched(&mut self, (out, into): (&[JobId], &[JobId]), took: Nanos, now: Nanos) {
+        self.turns.now = now;
+        let (out, into) = (self.known(out), self.known(into));
         let coming = core::mem::take(&mut self.turns.coming);
         self.running
             .retain(|id| into.contains(id) || !coming.contains(id));
-        for id in into {
+        for id in &into {
             if let Some(job) = self.jobs.get_mut(id) {
                 job.slices += 1;
                 // An interactive one also pays for the gang switches to it and back.
                 job.since = Some(now.saturating_sub(took.saturating_mul(2)));
             }
         }
-        for id in out {
+        for id in &out {
             if let Some(job) = self.jobs.get_mut(id) {
                 job.lost.0 += took;
                 job.lost.1 += 1;
@@ -273,6 +294,8 @@ impl Root {
 
     /// Does all work that is due at `now`.
     pub fn handle_timeout(&mut self, now: Nanos) {
+        self.turns.now = now;
+        self.look_when_due();
         if now >= self.turns.watch_at {
             self.turns.watch_at = now.saturating_add(self.settings.watch);
             self.watch();
@@ -282,8 +305,12 @@ impl Root {
     /// The time of the next work. Call [`Root::handle_timeout`] and [`Root::poll_switch`] then.
     pub fn next_deadline(&self) -> Option<Nanos> {
         let is_waiting = !self.turns.is_switching && !self.is_idle();
-        let end = self.turns.slice_ends.filter(|_| is_waiting)?;
-        Some(end.min(self.turns.watch_at))
+        let end = self.turns.slice_ends.filter(|_| is_waiting);
+        let end = end.map(|end| end.min(self.turns.watch_at));
+        match (end, self.next_look()) {
+            (Some(end), Some(look)) => Some(end.min(look)),
+            (end, look) => end.or(look),
+        }
     }
 
     /// Adds a node, or takes one back that was lost, and returns its number. `user` is the one that
@@ -349,6 +376,9 @@ impl Root {
         let hit = self.jobs.iter();
         let hit = hit.filter(|(_, job)| job.nodes.contains(&number));
         for id in hit.map(|(id, _)| *id).collect::<Vec<_>>() {
+            if self.lose_place(id, &name) {
+                continue;
+            }
             let Some(job) = self.jobs.get(&id) else {
                 continue;
             };
@@ -366,7 +396,7 @@ impl Root {
                     cause: Some(format!("rank {rank}: node {name} is gone")),
                     usage: Usage::default(),
                 };
-                self.handle_process_ended(id, rank, ended);
+                self.end_process(id, rank, ended);
             }
         }
         self.await_no_longer(number);
@@ -377,6 +407,7 @@ impl Root {
     /// slice, and as many as the others lost.
     pub fn handle_behind(&mut self, behind: &Behind) {
         let turns = self.jobs.len();
+        let stuck = self.known(&behind.jobs);
         // A node that is lost meanwhile does not come back, and nothing is awaited from it.
         let mut late = behind.nodes.clone();
         late.retain(|number| {
@@ -390,7 +421,7 @@ impl Root {
         for (id, job) in &mut self.jobs {
             let late = late.iter().filter(|node| job.nodes.contains(*node));
             job.behind.extend(late);
-            if behind.jobs.contains(id) {
+            if stuck.contains(id) {
                 // The others have their slices, then it misses its own.
                 job.sits_out = turns;
                 self.turns.stuck.push(*id);
@@ -440,6 +471,8 @@ impl Root {
         if self.slots.is_empty() {
             return Err("no node has joined".to_string());
         }
+        let places = spec.on.as_deref().map(|names| self.slots_on(names));
+        let places = places.transpose()?;
         let bytes = spec.memory.saturating_mul(spec.processes.into());
         self.admission
             .enter(bytes)
@@ -454,31 +487,16 @@ impl Root {
         // rank 0.
         let here = self.slots.iter().position(|(node, _)| *node == 0);
         let here = here.filter(|_| is_interactive);
-        let partition = self.tree.enter_at(id, spec.processes.into(), here);
-        let placement = self.place(id, partition, spec.processes, is_interactive);
-        let prepare = Message::Prepare(spec.clone(), placement.clone());
-        let nodes: BTreeSet<u16> = placement.nodes.iter().copied().collect();
-        let is_behind = |node: &&u16| self.nodes[usize::from(**node)].is_behind;
-        let job = Job {
-            behind: nodes.iter().filter(is_behind).copied().collect(),
-            spec,
-            placement,
-            nodes,
-            sits_out: 0,
-            fences: BTreeMap::new(),
-            front,
-            ended: BTreeSet::new(),
-            outcome: Ended::default(),
-            is_stopped: false,
-            is_ending: false,
-            has_work: !has_no_processes,
-            since: None,
-            slices: 0,
-            lost: (0, 0),
-            bytes,
-            inspection: None,
-            last_judgement: None,
+        let (partition, placement) = match &places {
+            None => {
+                let partition = self.tree.enter_at(id, spec.processes.into(), here);
+                let slots = self.slots_of(partition, is_interactive);
+                (partition, self.place(id, &slots, spec.processes))
+            }
+            Some(places) => self.place_over(id, places, spec.processes),
         };
+        let prepare = Message::Prepare(spec.clone(), placement.clone());
+        let job = self.new_job((id, front, bytes), spec, placement);
         self.tree.set_runnable(id, job.may_run());
         let shared = (!job.placement.is_dedicated).then_some(partition.slots as u16);
         self.jobs.insert(id, job);
@@ -491,25 +509,39 @@ impl Root {
         Ok(())
     }
 
-    /// Assigns the slots of a partition to the ranks, in order and as evenly as possible.
-    fn place(&self, job: JobId, partition: Partition, processes: u16, here: bool) -> Placement {
-        let mut slots = self.slots[partition.first..][..partition.slots].to_vec();
-        if here {
-            slots.sort_by_key(|(node, _)| *node != 0);
-        }
-        let processes = usize::from(processes);
-        let is_dedicated = processes <= slots.len();
-        let slot = |rank: usize| match is_dedicated {
-            true => slots[rank],
-            false => slots[rank * slots.len() / processes],
-        };
-        Placement {
-            job,
-            network: self.settings.epoch << 24 | job,
-            nodes: (0..processes).map(|rank| slot(rank).0).collect(),
-            processors: (0..processes).map(|rank| slot(rank).1).collect(),
-            engines: self.nodes.iter().map(|node| node.engine.clone()).collect(),
-            is_dedicated,
+    fn new_job(
+        &self,
+        (id, front, bytes): (JobId, u64, u64),
+        spec: JobSpec,
+        placement: Placement,
+    ) -> Job {
+        let nodes: BTreeSet<u16> = placement.nodes.iter().copied().collect();
+        let is_behind = |node: &&u16| self.nodes[usize::from(**node)].is_behind;
+        Job {
+            behind: nodes.iter().filter(is_behind).copied().collect(),
+            local: id,
+            checkpoint: None,
+            unfilled: match spec.restored {
+                Some(true) => (0..spec.processes).collect(),
+                _ => BTreeSet::new(),
+            },
+            has_work: !spec.command.is_empty(),
+            spec,
+            placement,
+            nodes,
+            sits_out: 0,
+            fences: BTreeMap::new(),
+            front,
+            ended: BTreeSet::new(),
+            outcome: Ended::default(),
+            is_stopped: false,
+            is_ending: false,
+            since: None,
+            slices: 0,
+            lost: (0, 0),
+            bytes,
+            inspection: None,
+            last_judgement: None,
         }
     }
 
@@ -548,9 +580,10 @@ impl Root {
                 self.turns.is_wanted = true;
             }
             SIGKILL => self.kill(id),
-            1..=64 => self
-                .orders
-                .push_back(Order::Nodes(Message::Deliver(id, signal))),
+            1..=64 => {
+                let deliver = Message::Deliver(job.local, signal);
+                self.orders.push_back(Order::Nodes(deliver));
+            }
             _ => return Err(format!("no signal {signal}")),
         }
         Ok(())
@@ -558,6 +591,7 @@ impl Root {
 
     /// Handles the loss of a front end: its gang jobs end.
     pub fn handle_front_lost(&mut self, front: u64) {
+        self.lose_taker(front);
         let mut mine = Vec::new();
         for (id, job) in &mut self.jobs {
             if job.front == front {
@@ -575,10 +609,17 @@ impl Root {
 
     /// Kills the processes of a gang job. One without processes ends at once.
     fn kill(&mut self, id: JobId) {
-        match self.jobs.get(&id).is_some_and(Job::has_no_processes) {
+        let Some(job) = self.jobs.get_mut(&id) else {
+            return;
+        };
+        if job.nodes.is_empty() {
+            // Its processes have ended for a move, and there are no others yet.
+            job.outcome.status = job.outcome.status.max(128 + SIGKILL as u8);
+        }
+        match job.has_no_processes() || job.nodes.is_empty() {
             true => self.finish(id),
             false => {
-                let kill = Message::Deliver(id, SIGKILL);
+                let kill = Message::Deliver(job.local, SIGKILL);
                 self.orders.push_back(Order::Nodes(kill));
             }
         }
@@ -588,19 +629,25 @@ impl Root {
     /// gang jobs.
     pub fn handle_hold(&mut self, front: u64, is_held: bool) {
         let mine = self.jobs.iter().filter(|(_, job)| job.front == front);
-        let holds = mine.map(|(id, _)| Order::Nodes(Message::Hold(*id, is_held)));
+        let holds = mine.map(|(_, job)| Order::Nodes(Message::Hold(job.local, is_held)));
         self.orders.extend(holds);
     }
 
     /// Passes the output of a process to its front end.
-    pub fn handle_output(&mut self, id: JobId, message: Message) {
-        if let Some(job) = self.jobs.get(&id) {
+    pub fn handle_output(&mut self, local: JobId, message: Message) {
+        if let Some(job) = self.known_one(local).and_then(|id| self.jobs.get(&id)) {
             self.orders.push_back(Order::Front(job.front, message));
         }
     }
 
     /// Handles the end of a process.
-    pub fn handle_process_ended(&mut self, id: JobId, rank: u16, ended: Ended) {
+    pub fn handle_process_ended(&mut self, local: JobId, rank: u16, ended: Ended) {
+        if let Some(id) = self.known_one(local) {
+            self.end_process(id, rank, ended);
+        }
+    }
+
+    fn end_process(&mut self, id: JobId, rank: u16, ended: Ended) {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
         };
@@ -620,41 +667,12 @@ impl Root {
         }
         if ended.status >= FARCALL_FAILED && !job.is_ending {
             job.is_ending = true;
-            let kill = Message::Deliver(id, SIGKILL);
+            let kill = Message::Deliver(job.local, SIGKILL);
             self.orders.push_back(Order::Nodes(kill));
         }
         if job.ended.len() == usize::from(job.spec.processes) {
             self.finish(id);
         }
-    }
-
-    /// Handles a node whose processes of a gang job have reached a barrier of MPI.
-    pub fn handle_fence(&mut self, id: JobId, node: u16, pairs: Pairs) {
-        let Some(job) = self
-            .jobs
-            .get_mut(&id)
-            .filter(|job| job.nodes.contains(&node))
-        else {
-            return;
-        };
-        job.fences.insert(node, pairs);
-        if job.fences.len() == job.nodes.len() {
-            let all = core::mem::take(&mut job.fences).into_values();
-            let fenced = Message::Fenced(id, all.flatten().collect());
-            self.orders.push_back(Order::Nodes(fenced));
-        }
-    }
-
-    /// Handles a process that has aborted its gang job: all others end.
-    pub fn handle_aborted(&mut self, id: JobId, rank: u16, code: i32) {
-        let Some(job) = self.jobs.get_mut(&id).filter(|job| !job.is_ending) else {
-            return;
-        };
-        job.is_ending = true;
-        job.outcome.status = u8::try_from(code).unwrap_or(u8::MAX).max(1);
-        job.outcome.cause = Some(format!("rank {rank} has called MPI_Abort with {code}"));
-        let kill = Message::Deliver(id, SIGKILL);
-        self.orders.push_back(Order::Nodes(kill));
     }
 
     fn finish(&mut self, id: JobId) {
@@ -663,14 +681,18 @@ impl Root {
         };
         self.tree.leave(id);
         self.admission.leave(job.bytes);
-        self.orders.push_back(Order::Nodes(Message::Forget(id)));
+        self.moved.remove(&job.local);
+        self.orders
+            .push_back(Order::Nodes(Message::Forget(job.local)));
         match job.outcome.status {
             0 => self.past.0 += 1,
             _ => self.past.1 += 1,
         }
         let ended = Message::JobEnded(id, job.outcome);
         self.orders.push_back(Order::Front(job.front, ended));
-        for front in job.inspection.into_iter().flat_map(|it| it.fronts) {
+        let taker = job.checkpoint.map(|checkpoint| checkpoint.front());
+        let inspectors = job.inspection.into_iter().flat_map(|it| it.fronts);
+        for front in inspectors.chain(taker) {
             let gone = Message::Refused(format!("gang job {id} has ended"));
             self.orders.push_back(Order::Front(front, gone));
         }

@@ -286,6 +286,11 @@ impl Switch {
         self.gather()
     }
 
+    /// The child through which a node is reached.
+    pub fn child(&self, node: u16) -> Option<u64> {
+        self.below.get(&node).copied()
+    }
+
     /// The nodes that are reached through a child.
     pub fn nodes_below(&self, child: u64) -> Vec<u16> {
         let nodes = self.below.iter();

@@ -2,6 +2,13 @@
 //! it. The root daemon decides whether and where the gang job runs. Output is written in whole
 //! lines, unless a line is very long.
 
+mod checkpoint;
+mod saved;
+
+use checkpoint::WINDOW;
+pub use checkpoint::{Progress, Taken};
+pub use saved::{FileError, SavedJob};
+
 use crate::link::{self, Link};
 use crate::proof::{self, Failure};
 use crate::token;
@@ -9,7 +16,7 @@ use farcall_gang_proto::{Ended, JobId, JobRow, JobSpec, Message};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use rustix::event::{PollFd, PollFlags, poll};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -54,6 +61,9 @@ pub enum ClientError {
         /// The system's error.
         source: io::Error,
     },
+    /// A checkpoint cannot be written or read.
+    #[error(transparent)]
+    File(FileError),
     /// Another system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
@@ -62,6 +72,8 @@ pub enum ClientError {
 /// A connection to the root daemon.
 pub struct Client {
     link: Link,
+    /// Messages that have arrived and were not handled.
+    arrived: VecDeque<Message>,
 }
 
 impl Client {
@@ -73,6 +85,7 @@ impl Client {
         })?;
         Ok(Client {
             link: Link::unix(stream)?,
+            arrived: VecDeque::new(),
         })
     }
 
@@ -92,7 +105,10 @@ impl Client {
             Failure::Lost(error) => ClientError::Lost(error),
         })?;
         link.send(&Message::Hello(String::new()));
-        Ok(Client { link })
+        Ok(Client {
+            link,
+            arrived: VecDeque::new(),
+        })
     }
 
     /// Returns the current gang jobs.
@@ -121,14 +137,20 @@ impl Client {
 
     fn ask(&mut self, message: &Message) -> Result<Message, ClientError> {
         self.link.send(message);
+        self.next()
+    }
+
+    /// The next message of the daemon.
+    fn next(&mut self) -> Result<Message, ClientError> {
         loop {
-            self.wait(&[])?;
-            let received = self.link.receive().map_err(ClientError::Lost)?;
-            match received.into_iter().next() {
+            match self.arrived.pop_front() {
                 None => {}
                 Some(Message::Refused(text)) => return Err(ClientError::Refused(text)),
                 Some(message) => return Ok(message),
             }
+            self.wait(&[])?;
+            let received = self.link.receive().map_err(ClientError::Lost)?;
+            self.arrived.extend(received);
         }
     }
 
@@ -158,8 +180,34 @@ impl Client {
     /// interactive gang job has work after a `1` from `work`, and none after a `0`; it ends when
     /// `work` ends.
     pub fn run(
+        self,
+        spec: JobSpec,
+        work: Option<OwnedFd>,
+        started: impl FnMut(JobId, Option<u16>),
+    ) -> Result<Ended, ClientError> {
+        self.run_from(spec, None, work, started)
+    }
+
+    /// Runs a gang job that begins from a checkpoint, on nodes with these names if there are any,
+    /// as [`Client::run`] does.
+    pub fn restart(
+        self,
+        saved: SavedJob,
+        on: Option<Vec<String>>,
+        started: impl FnMut(JobId, Option<u16>),
+    ) -> Result<Ended, ClientError> {
+        let spec = JobSpec {
+            restored: Some(true),
+            on,
+            ..saved.spec().clone()
+        };
+        self.run_from(spec, Some(saved), None, started)
+    }
+
+    fn run_from(
         mut self,
         spec: JobSpec,
+        mut saved: Option<SavedJob>,
         work: Option<OwnedFd>,
         mut started: impl FnMut(JobId, Option<u16>),
     ) -> Result<Ended, ClientError> {
@@ -199,6 +247,14 @@ impl Client {
                     Message::Started(id, shared) => {
                         job = Some(id);
                         started(id, shared);
+                        if let Some(saved) = &mut saved {
+                            self.feed(id, saved, WINDOW)?;
+                        }
+                    }
+                    Message::Filled(id, ..) => {
+                        if let Some(saved) = &mut saved {
+                            self.feed(id, saved, 1)?;
+                        }
                     }
                     Message::Output(_, rank, stream, bytes) => {
                         lines.write((stream, rank), &bytes)?;

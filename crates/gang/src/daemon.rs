@@ -305,6 +305,16 @@ impl Daemon {
         self.do_here(message);
     }
 
+    /// Sends a message to one node.
+    fn pass(&mut self, node: u16, message: Message) {
+        if node == self.node.number {
+            return self.do_here(message);
+        }
+        if let Some(child) = self.switch.child(node) {
+            self.send(child, &message);
+        }
+    }
+
     fn do_here(&mut self, message: Message) {
         match message {
             Message::Prepare(spec, placement) => self.node.prepare(spec, placement),
@@ -313,6 +323,9 @@ impl Daemon {
             Message::Inspect(job) => self.node.inspect(job),
             Message::Hold(job, is_held) => self.node.hold(job, is_held),
             Message::Fenced(job, pairs) => self.node.pass_fence(job, pairs),
+            Message::Rest(job, rest) => self.node.rest(job, &rest),
+            Message::Fetch(_, job, rank, offset) => self.node.fetch(job, rank, offset),
+            Message::Fill(_, job, piece) => self.node.fill(job, &piece),
             _ => {}
         }
     }
@@ -333,6 +346,10 @@ impl Daemon {
             Message::Back(nodes) => root.handle_back(&nodes),
             Message::Fence(job, node, pairs) => root.handle_fence(job, node, pairs),
             Message::Aborted(job, rank, code) => root.handle_aborted(job, rank, code),
+            Message::Fetched(job, piece) => root.handle_fetched(job, piece),
+            Message::Filled(job, rank, offset, lengths) => {
+                root.handle_filled(job, rank, offset, lengths);
+            }
             _ => {}
         }
     }
@@ -351,7 +368,11 @@ impl Daemon {
                         self.record(&message);
                         self.broadcast(message);
                     }
-                    Order::Front(front, message) => self.send(front, &message),
+                    Order::Node(node, message) => self.pass(node, message),
+                    Order::Front(front, message) => {
+                        self.record(&message);
+                        self.send(front, &message);
+                    }
                 }
             }
             if !was_told && self.node.messages.is_empty() {
@@ -369,9 +390,15 @@ impl Daemon {
             Message::Prepare(spec, placement) => {
                 let root = self.root.as_ref();
                 let names = root.map(|root| root.nodes_of(&[placement.job]));
-                journal.begun(placement.job, spec, names.unwrap_or_default());
+                let id = root.and_then(|root| root.known_one(placement.job));
+                let id = id.unwrap_or(placement.job);
+                if id != placement.job {
+                    // It was moved.
+                    journal.ended(id);
+                }
+                journal.begun(id, spec, names.unwrap_or_default());
             }
-            Message::Forget(job) => journal.ended(*job),
+            Message::JobEnded(job, _) => journal.ended(*job),
             _ => {}
         }
     }
@@ -471,12 +498,13 @@ impl Daemon {
         self.times.run = self.now();
         let round = self.switch.round().clone();
         if let Some(root) = &mut self.root {
+            let (gone, into) = (root.known(&round.out), root.known(&round.into));
             let mut out = root.take_ended();
-            out.retain(|id| !round.out.contains(id));
-            out.extend_from_slice(&round.out);
+            out.retain(|id| !gone.contains(id));
+            out.extend(gone);
             let nodes = root.nodes_of(&round.into);
             if let Some(trace) = &mut self.trace {
-                trace.write(round.number, &self.times, (&out, &round.into), &nodes);
+                trace.write(round.number, &self.times, (&out, &into), &nodes);
             }
         }
         for (sum, step) in self.spent.0.iter_mut().zip(self.times.steps()) {

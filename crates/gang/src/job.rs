@@ -8,6 +8,7 @@ use crate::own_memory::{self, OwnMemory};
 use crate::pmix::{self, Place};
 use crate::process::Process;
 use crate::start::{Birth, Gate, Order};
+use crate::states::States;
 use farcall_channel::{Fifo, SavedContext, Segment, Shape};
 use farcall_gang_proto::{
     Ended, FARCALL_FAILED, JobSpec, Message, PMIX, Placement, Pmi, PmiAction, Usage,
@@ -57,6 +58,8 @@ pub(crate) struct LocalJob {
     awaiting: Option<Order>,
     /// Whether the PMIx server accepts processes.
     pub(crate) server_is_ready: bool,
+    /// The saved states of its processes.
+    pub(crate) states: States,
     own_memory: Option<Arc<OwnMemory>>,
 }
 
@@ -96,6 +99,7 @@ impl LocalJob {
             server: None,
             awaiting: None,
             server_is_ready: false,
+            states: States::default(),
             own_memory: (spec.mpi != Some(false)).then(Arc::default),
             spec,
             placement,
@@ -129,7 +133,8 @@ impl LocalJob {
         let all: BTreeSet<u16> = self.ranks.iter().filter_map(|rank| of(*rank)).collect();
         let mut keep = Vec::new();
         if let Some(segment) = &self.segment {
-            for fd in [segment.fd(), segment.bell()].into_iter().flatten() {
+            let fds = [segment.fd(), segment.bell(), segment.state()];
+            for fd in fds.into_iter().flatten() {
                 let copy = fd.try_clone_to_owned();
                 let copy = copy.map_err(|error| format!("cannot copy a descriptor: {error}"))?;
                 keep.push(copy);
@@ -151,8 +156,9 @@ impl LocalJob {
                 ("FARCALL_RANK", rank.to_string()),
                 ("FARCALL_SIZE", self.spec.processes.to_string()),
             ];
-            if let [segment, bell] = &keep[..] {
-                let place = format!("{},{},{rank}", segment.as_raw_fd(), bell.as_raw_fd());
+            if let [segment, bell, state] = &keep[..] {
+                let [segment, bell, state] = [segment, bell, state].map(AsRawFd::as_raw_fd);
+                let place = format!("{segment},{bell},{rank},{state}");
                 variables.push((farcall_channel::VARIABLE, place));
             }
             variables.extend(self.yielding());
@@ -463,5 +469,6 @@ pub(crate) fn shape(spec: &JobSpec, placement: &Placement, ranks: &[u16]) -> Sha
         send: fifo(spec.send, Shape::SEND),
         receive: fifo(spec.receive, Shape::RECEIVE),
         spin: placement.is_dedicated,
+        is_restored: spec.restored == Some(true),
     }
 }

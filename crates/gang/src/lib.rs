@@ -17,6 +17,7 @@ pub mod pmix;
 mod process;
 mod proof;
 mod start;
+mod states;
 mod token;
 mod trace;
 

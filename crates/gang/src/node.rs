@@ -2,6 +2,8 @@
 //! has one of them, `process` makes the system calls, and the root daemon decides which gang job
 //! runs. No message is lost in a gang switch, because each sender keeps what is not acknowledged.
 
+mod state;
+
 use crate::cgroup::{Group, Groups};
 use crate::job::{self, LocalJob};
 use crate::process::{Process, Ticks};
@@ -130,8 +132,10 @@ impl Node {
             None => job.births(&self.mpi),
             Some(cause) => Err(cause),
         };
+        let is_restored = job.spec.restored == Some(true);
         self.jobs.insert(id, job);
         match begun {
+            Ok(order) if is_restored => self.await_states(id, order),
             Ok(order) => self.start(id, order),
             Err(cause) => self.refuse(id, &cause),
         }
@@ -221,23 +225,30 @@ impl Node {
         }
         let segment = Arc::new(Segment::create(job::shape(spec, placement, ranks))?);
         let is_spread = ranks.len() < usize::from(spec.processes);
-        if is_spread {
-            let peer = |node: &u16| -> io::Result<Option<SocketAddr>> {
-                if *node == self.number {
-                    return Ok(None);
-                }
-                let address = placement.engines.get(usize::from(*node));
-                let address = address.and_then(|address| address.parse().ok());
-                address.map(Some).ok_or_else(|| {
-                    io::Error::other(format!(
-                        "the address of node {node} for messages is missing"
-                    ))
-                })
-            };
-            let peers: io::Result<Vec<_>> = placement.nodes.iter().map(peer).collect();
-            self.engine.attach(segment.clone(), &peers?, 0);
+        // The engine must not use the rings before the saved messages are in them.
+        if is_spread && spec.restored != Some(true) {
+            self.attach(&segment, placement)?;
         }
         Ok((Some(segment), is_spread))
+    }
+
+    /// Lets the engine carry the messages of a gang job.
+    fn attach(&self, segment: &Arc<Segment>, placement: &Placement) -> io::Result<()> {
+        let peer = |node: &u16| -> io::Result<Option<SocketAddr>> {
+            if *node == self.number {
+                return Ok(None);
+            }
+            let address = placement.engines.get(usize::from(*node));
+            let address = address.and_then(|address| address.parse().ok());
+            address.map(Some).ok_or_else(|| {
+                io::Error::other(format!(
+                    "the address of node {node} for messages is missing"
+                ))
+            })
+        };
+        let peers: io::Result<Vec<_>> = placement.nodes.iter().map(peer).collect();
+        self.engine.attach(segment.clone(), &peers?, 0);
+        Ok(())
     }
 
     /// Begins a step of a gang switch. Returns true if it is done already; otherwise
@@ -384,8 +395,11 @@ impl Node {
 
     /// Lets the processes of a killed gang job count as ended that wait for their PMIx server.
     fn start_killed(&mut self, id: JobId) {
-        let job = self.jobs.get_mut(&id).filter(|job| job.is_killed);
-        if let Some(order) = job.and_then(LocalJob::take_awaiting) {
+        let Some(job) = self.jobs.get_mut(&id).filter(|job| job.is_killed) else {
+            return;
+        };
+        let orders = [job.take_awaiting(), job.states.take_waiting()];
+        for order in orders.into_iter().flatten() {
             self.starter.start(order);
         }
     }
@@ -581,7 +595,10 @@ impl Node {
         };
         report.ended = job.ended.iter().copied().collect();
         let views = job.segment.as_ref().map(|segment| segment.view());
-        report.progress = job.segment.as_ref().map_or(0, |segment| segment.progress());
+        if let Some(segment) = &job.segment {
+            report.progress = segment.progress();
+            report.places = state::places(segment);
+        }
         for view in views.and_then(Result::ok).unwrap_or_default() {
             let (kind, one, other) = match view.waiting {
                 Waiting::No => (0, 0, 0),

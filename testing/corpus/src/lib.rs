@@ -11,6 +11,7 @@ pub mod flow_goal;
 pub mod flow_pattern;
 pub mod flow_platform;
 pub mod flow_schedule;
+pub mod gang_checkpoint;
 pub mod gang_message;
 pub mod gang_pmi;
 pub mod gateway_arguments;
@@ -34,7 +35,7 @@ pub mod trunk_frame;
 pub type Body = fn(&[u8]);
 
 /// Every fuzz target: its name, which is also the name of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 25] = [
+pub const TARGETS: [(&str, Body); 26] = [
     ("channel_packet", channel_packet::run),
     ("directory_message", directory_message::run),
     ("flow_chakra", flow_chakra::run),
@@ -42,6 +43,7 @@ pub const TARGETS: [(&str, Body); 25] = [
     ("flow_pattern", flow_pattern::run),
     ("flow_platform", flow_platform::run),
     ("flow_schedule", flow_schedule::run),
+    ("gang_checkpoint", gang_checkpoint::run),
     ("gang_message", gang_message::run),
     ("gang_pmi", gang_pmi::run),
     ("gateway_arguments", gateway_arguments::run),

@@ -185,7 +185,12 @@ impl Node {
 
     /// The nodes of a job that fills four slots, once it is listed.
     pub fn nodes(&self) -> usize {
-        let mut job = self.submit(&["-n", "4", "--", "sleep", "1000"]);
+        self.nodes_of("4")
+    }
+
+    /// The nodes of a job with this many processes, once it is listed.
+    pub fn nodes_of(&self, processes: &str) -> usize {
+        let mut job = self.submit(&["-n", processes, "--", "sleep", "1000"]);
         let mut nodes = 0;
         wait_until("it is listed", || {
             let rows = self.jobs();

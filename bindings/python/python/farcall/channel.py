@@ -8,6 +8,7 @@ total = channel.all_reduce(np.array([x]))
 """
 
 import types
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -43,6 +44,7 @@ class Channel:
         Raises ChannelError if this process does not belong to a gang job.
         """
         self._channel = _native.Channel(number)
+        self._arrays: list[npt.NDArray[np.uint8]] = []
 
     @property
     def rank(self) -> int:
@@ -125,6 +127,32 @@ class Channel:
     ) -> npt.NDArray[Any]:
         """The same, for every element."""
         return self._reduced(None, numbers, op)
+
+    def register(self, *arrays: npt.NDArray[Any]) -> bool:
+        """Registers the state of this process before its first message, for `run`.
+
+        If the job was restarted or moved, this fills the arrays, and returns True.
+        """
+        writable = [_writable(array) for array in arrays]
+        is_restored = self._channel.register(writable)
+        self._arrays = writable
+        return is_restored
+
+    def run(self, step: Callable[[int], bool]) -> None:
+        """Calls `step(number)` until it returns False, then waits until all have done their steps.
+
+        Between two steps the job can be moved, and its state can be taken: the registered arrays
+        are all that a step may need of those before it. What a step receives should have been sent
+        in a step with the same or a lower number.
+        """
+        while (number := self._channel.next_step(self._arrays)) is not None:
+            goes_on = step(number)
+            if not isinstance(goes_on, bool | np.bool_):
+                raise ArgumentError(
+                    f"step {number} returned {goes_on!r}; return True if another step follows, "
+                    "and False if this was the last one"
+                )
+            self._channel.end_step(bool(goes_on))
 
     def close(self) -> None:
         """Closes the channel, which can be opened again."""

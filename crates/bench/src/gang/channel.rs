@@ -64,6 +64,7 @@ pub(super) fn shape(size: u16, locals: std::ops::Range<u16>) -> Shape {
         send: Shape::SEND,
         receive: Shape::RECEIVE,
         spin: true,
+        is_restored: false,
     }
 }
 

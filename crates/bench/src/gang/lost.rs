@@ -84,6 +84,7 @@ impl Load {
             send: Shape::SEND,
             receive: Shape::RECEIVE,
             spin,
+            is_restored: false,
         };
         let segment = Segment::create(shape)?;
         let fd = segment.fd().map(|fd| fd.as_raw_fd()).unwrap_or_default();

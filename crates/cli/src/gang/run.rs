@@ -5,7 +5,7 @@
 use super::Control;
 use crate::failure::{self, Failure};
 use clap::{Args, ValueEnum};
-use farcall_gang::{FARCALL_FAILED, JobSpec};
+use farcall_gang::{Ended, FARCALL_FAILED, JobSpec};
 use farcall_quantity::bytes;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -101,23 +101,32 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         farcall_gang::become_user(user)
             .map_err(|error| Failure::usage(format!("--user: {error}; only root can do this")))?;
     }
+    let client = arguments.control.connect();
+    watch(arguments.quiet, |started| {
+        let mut told = |job, shared: Option<u16>| {
+            started(job, shared);
+            let is_told = !arguments.quiet && arguments.mpi == Mpi::Any;
+            if let Some(processors) = shared.filter(|_| is_told) {
+                eprintln!(
+                    "farcall: gang job {job}: {} processes share {processors} processors; those \
+                     of MPI yield while they wait",
+                    arguments.processes
+                );
+            }
+        };
+        Ok(client?.run(spec, work, &mut told)?)
+    })
+}
+
+/// Runs a gang job, tells how it ended, and exits with its status. `run` passes on its number when
+/// it has one.
+pub(super) fn watch(
+    is_quiet: bool,
+    run: impl FnOnce(&mut dyn FnMut(u64, Option<u16>)) -> Result<Ended, Failure>,
+) -> Result<(), Failure> {
     let start = Instant::now();
     let mut number = 0;
-    let started = |job, shared: Option<u16>| {
-        number = job;
-        if let Some(processors) = shared.filter(|_| !arguments.quiet && arguments.mpi == Mpi::Any) {
-            eprintln!(
-                "farcall: gang job {job}: {} processes share {processors} processors; those of MPI \
-                 yield while they wait",
-                arguments.processes
-            );
-        }
-    };
-    let ended = arguments
-        .control
-        .connect()
-        .and_then(|client| Ok(client.run(spec, work, started)?));
-    let ended = match ended {
+    let ended = match run(&mut |job, _| number = job) {
         Ok(ended) => ended,
         Err(failure) => {
             failure::print(&failure);
@@ -127,7 +136,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     if let Some(cause) = &ended.cause {
         eprintln!("farcall: gang job {number}: {cause}");
     }
-    if !arguments.quiet {
+    if !is_quiet {
         let usage = ended.usage;
         eprintln!(
             "farcall: gang job {number}: {:.2} s; user {:.2} s, system {:.2} s, \
@@ -186,6 +195,8 @@ fn spec(arguments: &Arguments) -> Result<JobSpec, Failure> {
         mpi: Some(arguments.mpi == Mpi::Any),
         interactive: arguments.interactive.map(|_| true),
         fabric: (arguments.network == Network::Farcall).then_some(true),
+        restored: None,
+        on: None,
     })
 }
 

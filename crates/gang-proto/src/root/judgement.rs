@@ -26,6 +26,11 @@ impl Root {
                  for"
             ));
         }
+        if !job.unfilled.is_empty() {
+            return Err(format!(
+                "gang job {id} has not begun yet: its state is on its way"
+            ));
+        }
         let inspection = job.inspection.get_or_insert_with(Inspection::new);
         inspection.fronts.push(front);
         self.tree.set_runnable(id, false);
@@ -37,7 +42,8 @@ impl Root {
     pub(super) fn watch(&mut self) {
         let mut any = false;
         for (id, job) in &mut self.jobs {
-            if job.spec.detect_termination && !job.is_stopped && job.inspection.is_none() {
+            let is_free = job.inspection.is_none() && job.unfilled.is_empty();
+            if job.spec.detect_termination && !job.is_stopped && is_free {
                 job.inspection = Some(Inspection::new());
                 self.tree.set_runnable(*id, false);
                 any = true;
@@ -58,13 +64,17 @@ impl Root {
                 let nodes = job.placement.nodes.iter().copied();
                 let is_there = |node: &u16| !self.nodes[usize::from(*node)].is_lost;
                 inspection.awaited = Some(nodes.filter(is_there).collect());
-                self.orders.push_back(Order::Nodes(Message::Inspect(*id)));
+                self.orders
+                    .push_back(Order::Nodes(Message::Inspect(job.local)));
             }
         }
     }
 
     /// Handles a node's report about a gang job at rest.
-    pub fn handle_inspected(&mut self, id: JobId, node: u16, report: Report) {
+    pub fn handle_inspected(&mut self, local: JobId, node: u16, report: Report) {
+        let Some(id) = self.known_one(local) else {
+            return;
+        };
         let job = self.jobs.get_mut(&id);
         if let Some(inspection) = job.and_then(|job| job.inspection.as_mut()) {
             inspection.reports.push(report);
@@ -122,9 +132,13 @@ impl Root {
                 job.outcome.status = FARCALL_FAILED;
                 job.outcome.cause = Some(text);
             }
-            let kill = Message::Deliver(id, SIGKILL);
+            let kill = Message::Deliver(job.local, SIGKILL);
             self.orders.push_back(Order::Nodes(kill));
         }
+        self.look(id, processes, &inspection.reports);
+        let Some(job) = self.jobs.get(&id) else {
+            return;
+        };
         let may_run = job.may_run();
         self.tree.set_runnable(id, may_run);
         self.turns.is_wanted = true;
@@ -132,7 +146,7 @@ impl Root {
 }
 
 impl Inspection {
-    fn new() -> Inspection {
+    pub(super) fn new() -> Inspection {
         Inspection {
             fronts: Vec::new(),
             awaited: None,

@@ -99,6 +99,7 @@ impl Root {
     /// ended.
     pub fn nodes_of(&self, jobs: &[JobId]) -> Vec<String> {
         let names = |id: &JobId| {
+            let id = &self.known_one(*id).unwrap_or(*id);
             let nodes = self.jobs.get(id).into_iter().flat_map(|job| &job.nodes);
             let names = nodes.map(|node| &self.nodes[usize::from(*node)].name);
             // A name in the trace must not contain the characters that separate names, gang jobs

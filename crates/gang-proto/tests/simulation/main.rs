@@ -1,20 +1,25 @@
 //! Simulates a whole gang in virtual time: the root, a switch at each daemon, processes that work
 //! in their slices, and front ends. Daemons join late, are lost, fall silent, or answer slowly.
-//! Gang jobs start, end, are stopped, judged and killed. A seed reproduces a failure.
+//! Gang jobs start, end, are stopped, judged, moved and killed. A seed reproduces a failure.
 
 mod world;
 
 use world::{Faults, World};
 
-/// Runs the seeds, and says which one failed.
+/// Runs the seeds, and says which one failed. Gang jobs must have been moved in some of them.
 fn run(seeds: std::ops::Range<u64>, faults: Faults) {
+    let mut moved = 0;
     for seed in seeds {
         let result = std::panic::catch_unwind(|| World::new(seed, faults).run());
-        if let Err(cause) = result {
-            eprintln!("seed {seed} of {faults:?}");
-            std::panic::resume_unwind(cause);
+        match result {
+            Ok(count) => moved += count,
+            Err(cause) => {
+                eprintln!("seed {seed} of {faults:?}");
+                std::panic::resume_unwind(cause);
+            }
         }
     }
+    assert!(moved > 5, "{moved} gang jobs were moved");
 }
 
 #[test]

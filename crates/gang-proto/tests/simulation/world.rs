@@ -3,10 +3,12 @@
 //! each gang job that ended well has done all its work.
 
 mod fronts;
+mod moves;
 
+use farcall_gang_proto::rest::Phase;
 use farcall_gang_proto::{
-    Action, Ended, Form, JobId, JobSpec, Message, Nanos, Order, Placement, Report, Root, Round,
-    Settings, Step, Switch, Usage,
+    Action, Ended, Form, JobId, JobSpec, Lengths, Message, Nanos, Order, Place, Placement, Report,
+    Rest, Root, Round, Settings, Step, Switch, Usage,
 };
 use farcall_random::SplitMix64;
 use std::cmp::Reverse;
@@ -53,12 +55,14 @@ struct Process {
     /// Since when it runs, if it does.
     since: Option<Nanos>,
     has_ended: bool,
+    /// Where it stands for a checkpoint; it does not work while it rests.
+    phase: Phase,
 }
 
 /// A gang job on one node.
 struct Local {
     processes: Vec<Process>,
-    is_started: bool,
+    is_running: bool,
 }
 
 struct Daemon {
@@ -127,6 +131,9 @@ pub struct World {
     done: BTreeMap<(JobId, u16), Nanos>,
     killed: BTreeSet<JobId>,
     looked: BTreeMap<u64, JobId>,
+    /// The moves that front ends perform, and how many have succeeded.
+    moves: BTreeMap<u64, moves::Move>,
+    moved: usize,
 }
 
 impl World {
@@ -171,6 +178,8 @@ impl World {
             done: BTreeMap::new(),
             killed: BTreeSet::new(),
             looked: BTreeMap::new(),
+            moves: BTreeMap::new(),
+            moved: 0,
         };
         world.join(0);
         for index in 1..faults.nodes {
@@ -210,8 +219,8 @@ impl World {
         }
     }
 
-    /// Runs until nothing happens any more.
-    pub fn run(mut self) {
+    /// Runs until nothing happens any more. Returns the number of gang jobs that were moved.
+    pub fn run(mut self) -> usize {
         while let Some(Reverse((time, _, event))) = self.events.pop() {
             assert!(time < LIMIT, "jobs do not end: {:?}", self.root.rows(0));
             self.now = time;
@@ -233,10 +242,17 @@ impl World {
         }
         let open: Vec<_> = self.looked.values().collect();
         assert!(open.is_empty(), "nobody answers about {open:?}");
+        let open: Vec<_> = self.moves.values().map(|one| one.job).collect();
+        assert!(
+            open.is_empty(),
+            "nobody tells how the moves of {open:?} ended"
+        );
+        self.moved
     }
 
     fn is_over(&self) -> bool {
-        self.now > 2 * BUSY && self.root.is_idle() && self.looked.is_empty()
+        let is_told = self.looked.is_empty() && self.moves.is_empty();
+        self.now > 2 * BUSY && self.root.is_idle() && is_told
     }
 
     /// Checks that a gang job that ended well has finished all its work.
@@ -313,6 +329,7 @@ impl World {
         while let Some(order) = self.root.poll_order() {
             match order {
                 Order::Nodes(message) => self.broadcast(0, message),
+                Order::Node(node, message) => self.pass(0, node, message),
                 Order::Front(front, message) => self.tell(front, message),
             }
         }
@@ -357,6 +374,10 @@ impl World {
             Message::Inspected(job, node, report) => self.root.handle_inspected(job, node, report),
             Message::Lost(node) => self.root.handle_lost(node),
             Message::Back(nodes) => self.root.handle_back(&nodes),
+            Message::Fetched(job, piece) => self.root.handle_fetched(job, piece),
+            Message::Filled(job, rank, offset, lengths) => {
+                self.root.handle_filled(job, rank, offset, lengths);
+            }
             other => panic!("{other:?} at the root"),
         }
     }
@@ -372,6 +393,7 @@ impl World {
                 let actions = daemon.switch.handle_down(round, step);
                 self.act(to, actions);
             }
+            Message::Fetch(node, ..) | Message::Fill(node, ..) => self.pass(to, node, message),
             other => self.broadcast(to, other),
         }
     }
@@ -442,13 +464,16 @@ impl World {
     }
 
     fn stop(&mut self, index: usize, id: JobId) {
-        let now = self.now;
-        let job = self.daemons[index].jobs.get_mut(&id);
-        for process in job.into_iter().flat_map(|job| &mut job.processes) {
+        let (now, number) = (self.now, self.user_number(id));
+        let Some(job) = self.daemons[index].jobs.get_mut(&id) else {
+            return;
+        };
+        job.is_running = false;
+        for process in &mut job.processes {
             if let Some(since) = process.since.take()
                 && let Some(left) = &mut process.left
             {
-                *self.done.entry((id, process.rank)).or_default() += now - since;
+                *self.done.entry((number, process.rank)).or_default() += now - since;
                 *left -= now - since;
             }
         }
@@ -458,8 +483,9 @@ impl World {
         let now = self.now;
         let mut ends = Vec::new();
         if let Some(job) = self.daemons[index].jobs.get_mut(&id) {
-            job.is_started = true;
-            for process in job.processes.iter_mut().filter(|one| !one.has_ended) {
+            job.is_running = true;
+            let works = |one: &&mut Process| !one.has_ended && one.phase == Phase::InStep;
+            for process in job.processes.iter_mut().filter(works) {
                 process.since.get_or_insert(now);
                 ends.extend(process.left.map(|left| (now + left, process.rank)));
             }
@@ -484,7 +510,9 @@ impl World {
         }
         process.since = None;
         process.has_ended = true;
-        *self.done.entry((id, rank)).or_default() += process.left.unwrap_or_default();
+        let left = process.left.unwrap_or_default();
+        let number = self.user_number(id);
+        *self.done.entry((number, rank)).or_default() += left;
         let ended = Message::ProcessEnded(id, rank, Ended::default());
         self.report(index, ended);
     }
@@ -495,6 +523,9 @@ impl World {
             Message::Deliver(job, signal) => self.deliver(index, job, signal),
             Message::Forget(job) => drop(self.daemons[index].jobs.remove(&job)),
             Message::Inspect(job) => self.inspect(index, job),
+            Message::Rest(job, rest) => self.rest(index, job, &rest),
+            Message::Fetch(_, job, rank, offset) => self.fetch(index, job, rank, offset),
+            Message::Fill(_, job, piece) => self.fill(index, job, &piece),
             _ => {}
         }
     }
@@ -507,16 +538,21 @@ impl World {
             .map(|((_, processor), rank)| Process {
                 rank,
                 slot: (index, *processor),
-                left: self.work[&(placement.job, rank)],
+                left: match spec.restored {
+                    // Its state says how much is left.
+                    Some(true) => None,
+                    _ => self.work[&(placement.job, rank)],
+                },
                 since: None,
                 has_ended: false,
+                phase: Phase::InStep,
             })
             .collect();
         assert_eq!(spec.processes as usize, placement.nodes.len());
         if !processes.is_empty() {
             let job = Local {
                 processes,
-                is_started: false,
+                is_running: false,
             };
             daemon.jobs.insert(placement.job, job);
         }
@@ -559,8 +595,14 @@ impl World {
                 process.since.is_none(),
                 "job {id} is looked at while it runs"
             );
+            report.places.push(Place {
+                rank: process.rank,
+                phase: process.phase,
+                steps: 0,
+            });
             match (process.has_ended, process.left) {
                 (true, _) => report.ended.push(process.rank),
+                (false, None) if process.phase != Phase::InStep => {}
                 (false, None) => report.waits.push((process.rank, 0, 1, 0, 0)),
                 (false, Some(_)) => {}
             }

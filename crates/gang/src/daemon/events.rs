@@ -344,6 +344,7 @@ impl Daemon {
 
     fn handle_request(&mut self, front: u64, message: Message, owner: (u32, u32)) {
         let is_foreign = self.links.get(&front).is_some_and(|peer| peer.is_foreign);
+        let now = self.now();
         let Some(root) = &mut self.root else {
             let parent = self.config.parent.map(|parent| parent.to_string());
             let parent = parent.unwrap_or_default();
@@ -371,6 +372,19 @@ impl Daemon {
                 .handle_signal(job, signal, owner.0)
                 .map(|()| Some(Message::Done)),
             Message::State(job) => root.handle_inspect(job, front, owner.0).map(|()| None),
+            Message::Checkpoint(job, within, holds) => root
+                .handle_checkpoint(job, (front, owner.0), (within, holds), now)
+                .map(|()| None),
+            Message::Fetch(_, job, rank, offset) => {
+                root.handle_fetch(job, front, rank, offset).map(|()| None)
+            }
+            Message::Release(job) => root
+                .handle_release(job, front)
+                .map(|()| Some(Message::Done)),
+            Message::Replace(job, names) => root
+                .handle_replace(job, front, &names)
+                .map(|()| Some(Message::Done)),
+            Message::Fill(_, job, piece) => root.handle_fill(job, front, piece).map(|()| None),
             Message::Work(job, has_work) => {
                 // A front end says so often, and learns of an ended gang job in another way.
                 let _ = root.handle_work(job, front, has_work);
@@ -466,6 +480,7 @@ impl Daemon {
                 tracing::error!("the parent daemon refused: {text}");
                 self.is_ending = true;
             }
+            Message::Fetch(node, ..) | Message::Fill(node, ..) => self.pass(node, message),
             other => self.broadcast(other),
         }
     }

@@ -23,6 +23,9 @@ impl World {
         let KnownJob { front, user, .. } = self.told[&id];
         let other = self.random.below(10) == 0;
         let user = if other { user + 1 } else { user };
+        if self.random.below(4) == 0 {
+            return self.begin_move(id, user);
+        }
         match self.random.below(15) {
             0 => {
                 self.root.handle_front_lost(front);
@@ -74,26 +77,31 @@ impl World {
             interactive: Some(self.random.below(4) == 0),
             ..JobSpec::default()
         };
-        let id = self.started + 1;
+        if self.root.handle_run(front, spec).is_err() {
+            return;
+        }
+        self.started += 1;
+        let rows = self.root.rows(0);
+        let id = rows.iter().map(|row| row.id).max().expect("it has begun");
+        let is_long = self.random.below(2) == 0;
         for rank in 0..processes {
             let most = [MS, 100 * MS, 2 * SECOND][self.below(3)];
-            let work = Some(1 + self.random.below(most)).filter(|_| !waits);
+            let least = if is_long { 3 * SECOND } else { 1 };
+            let work = Some(least + self.random.below(most)).filter(|_| !waits);
             self.work.insert((id, rank), work);
         }
-        if self.root.handle_run(front, spec).is_ok() {
-            self.started = id;
-            let told = KnownJob {
-                front,
-                user,
-                ended: None,
-            };
-            self.told.insert(id, told);
-        } else {
-            self.work.retain(|(job, _), _| *job != id);
-        }
+        let told = KnownJob {
+            front,
+            user,
+            ended: None,
+        };
+        self.told.insert(id, told);
     }
 
     pub(super) fn tell(&mut self, front: u64, message: Message) {
+        if self.moves.contains_key(&front) {
+            return self.tell_mover(front, message);
+        }
         match message {
             Message::Started(id, _) => assert_eq!(self.told[&id].front, front),
             Message::JobEnded(id, ended) => {
@@ -107,6 +115,8 @@ impl World {
             Message::JobState(..) | Message::Refused(_) => {
                 self.looked.remove(&front).expect("it was asked for");
             }
+            // The front end of a move is gone.
+            Message::Fetched(..) | Message::Filled(..) | Message::Taken(..) => {}
             other => panic!("{other:?} for a front end"),
         }
     }
