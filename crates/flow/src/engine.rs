@@ -193,6 +193,18 @@ macro_rules! each_mode {
 use each_mode as each;
 
 impl Rates {
+    fn new(config: &Config, bandwidth: impl Iterator<Item = f64>, hops: usize) -> Self {
+        match config.mode {
+            Mode::Exact => {
+                Self::Exact(MaxMin::new(bandwidth, hops).with_tolerance(config.tolerance))
+            }
+            Mode::EqualSplit => Self::EqualSplit(EqualSplit::new(bandwidth, hops)),
+            Mode::Iterated { threshold } => {
+                Self::Iterated(Iterated::new(bandwidth, hops, threshold))
+            }
+        }
+    }
+
     /// The links of an active flow.
     fn path(&self, slot: Slot) -> &[LinkId] {
         each!(self, r => r.path(slot))
@@ -267,15 +279,7 @@ impl<'a> Simulation<'a> {
         let bandwidth = (0..platform.links() as LinkId).map(|l| platform.bandwidth(l));
         let router = Router::new(platform, config.routing, !config.failures.is_empty());
         let hops = router.max_hops();
-        let rates = match config.mode {
-            Mode::Exact => {
-                Rates::Exact(MaxMin::new(bandwidth, hops).with_tolerance(config.tolerance))
-            }
-            Mode::EqualSplit => Rates::EqualSplit(EqualSplit::new(bandwidth, hops)),
-            Mode::Iterated { threshold } => {
-                Rates::Iterated(Iterated::new(bandwidth, hops, threshold))
-            }
-        };
+        let rates = Rates::new(&config, bandwidth, hops);
         let latency = workload.latency() + config.overhead;
         let driver = Driver::new(
             workload,

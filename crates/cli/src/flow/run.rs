@@ -1,7 +1,7 @@
 //! `farcall flow run`: simulates a pattern on a platform, prints its times, and writes tables of
 //! links and messages. The simulator itself is the crate `flow`.
 
-use super::workload::{Options, Outcome};
+use super::workload::{Options, Outcome, Plan};
 use crate::failure::Failure;
 use clap::Args;
 use farcall_flow::{MessageRecord, Platform, Record, Sink, Trace};
@@ -57,13 +57,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         .transpose()?;
     let mut trace = None;
     if let Some(file) = &arguments.perfetto {
-        let hottest = match plan.is_of_packets() {
-            true => Vec::new(),
-            false => plan.hottest(COUNTERS)?,
-        };
-        let names = hottest.iter().map(|&l| (l, plan.platform.link_name(l)));
-        trace = Some(Perfetto::create(file, Trace::new(plan.ranks(), names))?);
-        plan = plan.watching(&hottest);
+        let (watching, made) = with_trace(plan, file)?;
+        (plan, trace) = (watching, Some(made));
     }
     let start = Instant::now();
     let wanted = table.is_some() || trace.is_some();
@@ -123,6 +118,17 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         std::io::stdout().write_all((text + &jobs).as_bytes())?;
     }
     Ok(())
+}
+
+/// A trace of a simulation, and the simulation, which then watches the links with counters.
+fn with_trace(plan: Plan, file: &Path) -> Result<(Plan, Perfetto), Failure> {
+    let hottest = match plan.is_of_packets() {
+        true => Vec::new(),
+        false => plan.hottest(COUNTERS)?,
+    };
+    let names = hottest.iter().map(|&l| (l, plan.platform.link_name(l)));
+    let trace = Perfetto::create(file, Trace::new(plan.ranks(), names))?;
+    Ok((plan.watching(&hottest), trace))
 }
 
 /// The most memory that this process has used; 0 if the system does not tell.

@@ -63,10 +63,7 @@ pub(super) fn parse(spec: &str, ranks: u32, size: f64) -> Result<Pattern, SpecEr
             let (layers, seed) = rest.split_once(':').unwrap_or((rest, "1"));
             match (layers.parse(), seed.parse()) {
                 (Ok(layers), Ok(seed)) => Kind::MixtureOfExperts { layers, seed },
-                _ => {
-                    let reason = "expected layers and perhaps a seed, `moe:4` or `moe:4:1`";
-                    return Err(fail(reason.to_owned()));
-                }
+                _ => return Err(fail("expected layers, `moe:4` or `moe:4:SEED`".to_owned())),
             }
         }
         ("pipeline", batches) => match batches.parse() {
