@@ -32,7 +32,8 @@ static int is_filled(const unsigned char *bytes, int count, int seed) {
 
 /* All sizes around a ring, so that eager and offered messages take turns. */
 static void ring(int round) {
-    static const int sizes[] = {0, 1, 8, 100, 4000, 4096, 4097, 16000, 16384, 16385, 70000, LONGEST};
+    static const int sizes[] = {0,     1,     8,     100,   4000,  4096,
+                                4097,  16000, 16384, 16385, 70000, LONGEST};
     int next = (rank + 1) % size, before = (rank + size - 1) % size;
 
     for (size_t step = 0; step < sizeof sizes / sizeof *sizes; step++) {
@@ -130,12 +131,14 @@ static void flood(int messages) {
 
 static void collectives(int round) {
     int count = 50000, sum = 0, one = rank + round;
-    int *all = malloc((size_t)(size * 1000) * sizeof *all), *mine = malloc((size_t)count * sizeof *mine);
+    int *all = malloc((size_t)(size * 1000) * sizeof *all);
+    int *mine = malloc((size_t)count * sizeof *mine);
 
     check(all != NULL && mine != NULL, "memory");
     MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     check(sum == size * (size - 1) / 2 + size * round, "a sum");
-    for (int place = 0; place < count; place++) mine[place] = rank == round % size ? place + round : 0;
+    for (int place = 0; place < count; place++)
+        mine[place] = rank == round % size ? place + round : 0;
     MPI_Bcast(mine, count, MPI_INT, round % size, MPI_COMM_WORLD);
     for (int place = 0; place < count; place++) check(mine[place] == place + round, "a broadcast");
     for (int place = 0; place < 1000 * size; place++) all[place] = rank * size + place / 1000;

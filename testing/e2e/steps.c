@@ -57,7 +57,8 @@ int main(int argc, char **argv) {
         puts("all is well");
         return 0;
     }
-    farcall_array arrays[] = {{mine.numbers, sizeof mine.numbers}, {&mine.count, sizeof mine.count}};
+    farcall_array arrays[] = {{mine.numbers, sizeof mine.numbers},
+                              {&mine.count, sizeof mine.count}};
     int32_t is_restored = 7;
     check(farcall_channel_register(channel, arrays, 2, &is_restored) == FARCALL_OK, "register");
     check(is_restored == 0 || is_restored == 1, "whether it was restored");

@@ -968,10 +968,10 @@ int32_t farcall_channel_peek(farcall_channel *channel,
                              size_t head_room,
                              size_t *count);
 
-// Receives the next message from the rank `source` in two parts: its first bytes fill `head`, which
-// has `head_room` bytes, at most 64, and the others go to `buffer`, which has `room` bytes. It
-// sleeps until the whole message is there, and sets `*count` to its size. A message that is larger
-// remains in the channel. Since `FARCALL_1.8`.
+// Receives the next message from the rank `source` in two parts: its first bytes fill `head`, of
+// `head_room` bytes, at most 64, and the others go to `buffer`, which has `room` bytes. It sleeps
+// until the whole message is there, and sets `*count` to its size. A larger message remains in the
+// channel. Since `FARCALL_1.8`.
 //
 // `channel` is from `farcall_channel_open`; `head` points to `head_room` bytes, `buffer` to `room`
 // bytes, `count` to a number.

@@ -162,10 +162,10 @@ pub unsafe extern "C" fn farcall_channel_peek(
     })
 }
 
-/// Receives the next message from the rank `source` in two parts: its first bytes fill `head`, which
-/// has `head_room` bytes, at most 64, and the others go to `buffer`, which has `room` bytes. It
-/// sleeps until the whole message is there, and sets `*count` to its size. A message that is larger
-/// remains in the channel. Since `FARCALL_1.8`.
+/// Receives the next message from the rank `source` in two parts: its first bytes fill `head`, of
+/// `head_room` bytes, at most 64, and the others go to `buffer`, which has `room` bytes. It sleeps
+/// until the whole message is there, and sets `*count` to its size. A larger message remains in the
+/// channel. Since `FARCALL_1.8`.
 ///
 /// # Safety
 /// `channel` is from `farcall_channel_open`; `head` points to `head_room` bytes, `buffer` to `room`

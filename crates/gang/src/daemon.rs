@@ -6,7 +6,8 @@ mod join;
 
 use crate::journal::Journal;
 use crate::link::{self, Link};
-use crate::node::{ForMpi, Node};
+use crate::mpi::ForMpi;
+use crate::node::Node;
 use crate::proof::Gate;
 use crate::start::Starter;
 use crate::trace::{Times, Trace};

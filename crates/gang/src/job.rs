@@ -2,8 +2,7 @@
 //! stopped together and continue together. `node` has all gang jobs.
 
 use crate::cgroup::Group;
-use crate::fabric;
-use crate::node::ForMpi;
+use crate::mpi::{self, ForMpi};
 use crate::own_memory::{self, OwnMemory};
 use crate::pmix::{self, Place};
 use crate::process::Process;
@@ -127,7 +126,7 @@ impl LocalJob {
     ///
     /// # Errors
     /// Returns the cause in words if a descriptor cannot be copied or the network is missing.
-    pub(crate) fn births(&self, mpi: &ForMpi) -> Result<Order, String> {
+    pub(crate) fn births(&self, for_mpi: &ForMpi) -> Result<Order, String> {
         let gate = self.gate.clone().ok_or("no gate")?;
         let of = |rank: u16| self.placement.processors.get(usize::from(rank)).copied();
         let all: BTreeSet<u16> = self.ranks.iter().filter_map(|rank| of(*rank)).collect();
@@ -143,7 +142,7 @@ impl LocalJob {
         let network = match self.spec.fabric {
             Some(true) => {
                 let path = self.variable("FI_PROVIDER_PATH");
-                fabric::variables(mpi.fabric.as_deref(), path, self.spec.channels)?
+                mpi::variables(for_mpi.fabric.as_deref(), path, self.spec.channels)?
             }
             _ => Vec::new(),
         };
@@ -162,7 +161,7 @@ impl LocalJob {
                 variables.push((farcall_channel::VARIABLE, place));
             }
             variables.extend(self.yielding());
-            variables.extend(self.interface(mpi.interface.as_deref()));
+            variables.extend(self.interface(for_mpi.interface.as_deref()));
             variables.extend(network.iter().cloned());
             let variables = variables.into_iter();
             Birth {

@@ -7,10 +7,10 @@
 mod cgroup;
 pub mod client;
 mod daemon;
-mod fabric;
 mod job;
 mod journal;
 mod link;
+mod mpi;
 mod node;
 mod own_memory;
 pub mod pmix;
@@ -80,7 +80,7 @@ pub struct Config {
     pub mpi_interface: Option<String>,
     /// The arguments with which this program calls [`pmix::serve`]; `None` if it does not.
     pub pmix: Option<Vec<String>>,
-    /// The folder with the provider of libfabric that carries MPI over channels; `None` if it is not
-    /// installed.
+    /// The folder with the provider of libfabric that carries MPI over channels; `None` if it is
+    /// not installed.
     pub fabric: Option<PathBuf>,
 }

@@ -6,6 +6,7 @@ mod state;
 
 use crate::cgroup::{Group, Groups};
 use crate::job::{self, LocalJob};
+use crate::mpi::ForMpi;
 use crate::process::{Process, Ticks};
 use crate::start::{Begun, Gate, NOT_STARTED, Order, Starter};
 use farcall_channel::{Engine, Segment, Waiting};
@@ -56,17 +57,6 @@ pub(crate) struct Node {
     mpi: ForMpi,
     /// Whether the wait for processes to stop may have consumed the signal that one has ended.
     may_have_ended: bool,
-}
-
-/// What processes of MPI get from this node.
-#[derive(Debug)]
-pub(crate) struct ForMpi {
-    /// This program and its arguments as a PMIx server; none if there is no libpmix.
-    pub(crate) pmix: Option<Vec<String>>,
-    /// The network interface that they use between nodes, if they do not choose it.
-    pub(crate) interface: Option<String>,
-    /// The folder with the provider that carries them over channels; none if it is not installed.
-    pub(crate) fabric: Option<PathBuf>,
 }
 
 impl Node {

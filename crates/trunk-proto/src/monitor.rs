@@ -17,7 +17,7 @@ const DRIFT: i64 = 1000;
 /// A link is silent only after so many heartbeats on another link. A sender that got no processor
 /// time for a while sends one at once, and that on the other links just after it.
 const BEATS: usize = 4;
-/// With each heartbeat, so much of what is known of late ones is forgotten: half of it in 7 s.
+/// With each heartbeat, a link's lateness shrinks by this part: by half in 7 s.
 const FORGET: Nanos = 1024;
 /// On links that are often late, the longest silence that counts as a failure.
 const MOST: Nanos = 120 * MILLISECOND;

@@ -85,9 +85,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(file) = &arguments.links {
         write_links(file, &platform, &outcome)?;
     }
-    let summary = outcome.summary;
+    print(&outcome, arguments.json, wall, cpu)
+}
+
+/// Prints what a simulation gave, and what it cost.
+fn print(outcome: &Outcome, as_json: bool, wall: f64, cpu: f64) -> Result<(), Failure> {
+    let summary = &outcome.summary;
     let memory = peak_rss_bytes();
-    if arguments.json {
+    if as_json {
         println!(
             "{}",
             json!({

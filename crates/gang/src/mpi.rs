@@ -1,8 +1,19 @@
-//! The channels of a gang job as the network of MPI: the environment variables with which an MPI
-//! loads the provider of libfabric that comes with Farcall, and uses nothing else. The provider
-//! itself is in `bindings/fabric`.
+//! What processes of MPI get from their node. With the channels of a gang job as their network,
+//! environment variables let an MPI load the provider of libfabric that comes with Farcall, and use
+//! nothing else. The provider itself is in `bindings/fabric`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// What processes of MPI get from this node.
+#[derive(Debug)]
+pub(crate) struct ForMpi {
+    /// This program and its arguments as a PMIx server; none if there is no libpmix.
+    pub(crate) pmix: Option<Vec<String>>,
+    /// The network interface that they use between nodes, if they do not choose it.
+    pub(crate) interface: Option<String>,
+    /// The folder with the provider that carries them over channels; none if it is not installed.
+    pub(crate) fabric: Option<PathBuf>,
+}
 
 /// What makes each MPI take the provider and no transport of its own: libfabric in general, MPICH,
 /// Intel MPI, and Open MPI.
