@@ -14,9 +14,16 @@ fn visit(command: &Command, name: &str, found: &mut impl FnMut(&Command, &str)) 
     }
 }
 
+/// The words of a line. Those in single quotes can contain spaces.
 fn words(line: &str) -> Vec<OsString> {
-    let words = line.split_whitespace();
-    words.map(|word| word.trim_matches('\'').into()).collect()
+    let mut words = Vec::new();
+    for (place, part) in line.split('\'').enumerate() {
+        match place % 2 {
+            0 => words.extend(part.split_whitespace().map(OsString::from)),
+            _ => words.push(part.into()),
+        }
+    }
+    words
 }
 
 #[test]

@@ -92,11 +92,17 @@ impl Root {
         if let Some(why) = cannot {
             return Err(format!("cannot take the state of gang job {id}: {why}"));
         }
+        let until = now.saturating_add(Nanos::from(within) * MS);
+        let registers = match job.spec.restored {
+            // It has registered before, and is only beginning again.
+            Some(true) => until,
+            _ => until.min(now.saturating_add(REGISTERS)),
+        };
         job.checkpoint = Some(Checkpoint {
             front,
             holds,
-            until: now.saturating_add(Nanos::from(within) * MS),
-            registers: now.saturating_add(REGISTERS),
+            until,
+            registers,
             look_at: Some(now.saturating_add(SHORTEST_PAUSE)),
             pause: SHORTEST_PAUSE,
             stage: Stage::Resting,
