@@ -95,6 +95,7 @@ fn a_job_that_moves_again_and_again_computes_the_same() {
         let words = ["-n", "5", &program, "late", "6000"];
         let control = said(&gang.root.run(&words));
         let mut beside = gang.root.submit(&["-n", "6", "--", "sleep", "1000"]);
+        gang.root.last_job(1);
         let job = gang.root.submit(&words);
         let id = gang.root.last_job(2);
         let mut moves = 0;
