@@ -52,7 +52,8 @@ impl Gang {
 
     fn nodes_of(&self, job: &str) -> Vec<String> {
         let rows = self.root.jobs();
-        let row = rows.iter().find(|row| row["id"].to_string() == job);
+        let id: u64 = job.parse().expect("a number");
+        let row = rows.iter().find(|row| row["id"].as_u64() == Some(id));
         let nodes = row.expect("it is listed")["nodes"].as_array().cloned();
         let name = |node: &serde_json::Value| node.as_str().expect("a name").to_string();
         nodes.expect("nodes").iter().map(name).collect()
