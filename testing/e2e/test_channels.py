@@ -75,7 +75,7 @@ def test_pi_of_the_examples(control):
 
 
 def moved(control, elements, *program):
-    """Runs a job and moves it all the time; checks that it prints what one prints that stays."""
+    """Runs a job and moves it a few times; checks that it prints what one prints that stays."""
     stays = job(control, elements, *program)
     assert stays.returncode == 0, stays.stderr
     moves = 0
@@ -85,7 +85,8 @@ def moved(control, elements, *program):
         stderr=subprocess.PIPE,
         text=True,
     ) as running:
-        while running.poll() is None:
+        # A job that is moved again and again hardly computes.
+        while running.poll() is None and moves < 3:
             listed = subprocess.run(
                 [FARCALL, "gang", "ps", "--json", "--control", control],
                 check=True,
