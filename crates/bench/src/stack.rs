@@ -75,6 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         folder: folder.path(),
         interfaces: &interfaces,
         allow_code: false,
+        secret: "bench",
         log: &arguments.log,
     };
     let quiet = arguments.json;

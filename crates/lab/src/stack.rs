@@ -9,6 +9,7 @@ use crate::sites::{LineShape, SITE_END, end};
 use crate::{Daemon, Direction, Lab, LabError, TrunkProcess, until};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +55,8 @@ pub struct StackShape<'a> {
     pub interfaces: &'a [String],
     /// Whether servers run C code of interface files.
     pub allow_code: bool,
+    /// The secret that the daemons of a gang share.
+    pub secret: &'a str,
     /// What the parts log.
     pub log: &'a str,
 }
@@ -157,30 +160,29 @@ impl Stack {
         Ok(())
     }
 
+    /// A daemon on a host. Its state is in a folder of the stack, so that nothing stays and several
+    /// stacks can run at the same time.
+    fn daemon(&self, shape: &StackShape, host: usize) -> Command {
+        let mut command = self.lab.command(host, &shape.farcall.to_string_lossy());
+        command.env("XDG_STATE_HOME", self.folder.join(self.lab.host(host)));
+        command.env_remove("FARCALL_TOKEN");
+        command
+    }
+
     fn start_gangs(&mut self, shape: &StackShape) -> Result<(), LabError> {
-        let secret = secret()?;
         for host in 0..META {
-            let (site, node) = (host / NODES, host % NODES);
-            let state = self.folder.join(node_name(host));
-            std::fs::create_dir_all(&state)?;
-            let own = self.lab.trunk_address(host);
-            let mut command = self.lab.command(host, &shape.farcall.to_string_lossy());
+            let own = format!("{}:3717", self.lab.trunk_address(host));
+            let mut command = self.daemon(shape, host);
             command
+                .env("FARCALL_TOKEN", shape.secret)
                 .args(["gang", "daemon", "--slots", "2", "--silence", SILENCE])
-                .args(["--interactive-share", "50", "--log", shape.log])
-                .args([
-                    "--node",
-                    &node_name(host),
-                    "--listen",
-                    &format!("{own}:3717"),
-                ])
-                .env("FARCALL_TOKEN", &secret)
-                .args(["--mpi-interface", "fc0"])
-                .env("XDG_STATE_HOME", &state);
-            match node {
-                0 => command.arg("--trace").arg(self.trace(site)),
+                .args(["--interactive-share", "50", "--mpi-interface", "fc0"])
+                .args(["--node", &node_name(host), "--listen", &own])
+                .args(["--log", shape.log]);
+            match host % NODES {
+                0 => command.arg("--trace").arg(self.trace(host / NODES)),
                 _ => {
-                    let root = self.lab.trunk_address(head(site));
+                    let root = self.lab.trunk_address(head(host / NODES));
                     command.args(["--parent", &format!("{root}:3717")])
                 }
             };
@@ -190,7 +192,7 @@ impl Stack {
     }
 
     fn start_meta(&mut self, shape: &StackShape) -> Result<(), LabError> {
-        let mut command = self.lab.command(META, &shape.farcall.to_string_lossy());
+        let mut command = self.daemon(shape, META);
         command.args(["meta", "--store", "none", "--log", shape.log, "--listen"]);
         command.arg(format!("{}:3718", self.lab.link_address(META, MIDDLE)));
         self.meta.push(Daemon::start(command)?);
@@ -200,17 +202,16 @@ impl Stack {
     fn start_server(&mut self, shape: &StackShape, site: usize) -> Result<(), LabError> {
         let config = self.folder.join(format!("site-{}.toml", name_of(site)));
         std::fs::write(&config, "[parallel]\nengine = \"gang\"\n")?;
-        let mut command = self
-            .lab
-            .command(head(site), &shape.farcall.to_string_lossy());
-        command.arg("serve").args(shape.interfaces);
-        command.args(shape.allow_code.then_some("--allow-code"));
-        command.args(["--pes", &NODES.to_string(), "--log", shape.log, "--config"]);
-        command
-            .arg(&config)
-            .args(["--metaserver", self.metaserver()]);
         let own = self.lab.link_address(head(site), MIDDLE);
-        command.args(["--listen", &format!("{own}:3717")]);
+        let mut command = self.daemon(shape, head(site));
+        command
+            .args(["serve", "--pes", &NODES.to_string(), "--log", shape.log])
+            .args(["--metaserver", self.metaserver(), "--listen"])
+            .arg(format!("{own}:3717"))
+            .arg("--config")
+            .arg(&config)
+            .args(shape.allow_code.then_some("--allow-code"))
+            .args(shape.interfaces);
         self.servers.push(Daemon::start(command)?);
         Ok(())
     }
@@ -340,12 +341,4 @@ fn links_of(host: usize) -> Vec<usize> {
 
 fn client_side(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 79, LONG as u8, last)
-}
-
-/// A word that nobody guesses.
-fn secret() -> Result<String, LabError> {
-    let mut random = [0; 16];
-    let flags = rustix::rand::GetRandomFlags::empty();
-    rustix::rand::getrandom(&mut random, flags).map_err(std::io::Error::from)?;
-    Ok(format!("{:032x}", u128::from_ne_bytes(random)))
 }

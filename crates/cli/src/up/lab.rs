@@ -4,7 +4,7 @@
 
 use super::Arguments;
 use crate::failure::Failure;
-use farcall_lab::stack::{Stack, StackShape, client, head, name_of};
+use farcall_lab::stack::{SITES, Stack, StackShape, client, head, name_of};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
@@ -22,22 +22,20 @@ pub(super) fn run(arguments: &Arguments, signals: &UnixStream) -> Result<(), Fai
         folder: folder.path(),
         interfaces: &interfaces,
         allow_code: arguments.allow_code,
+        secret: &super::key()?,
         log: arguments.log(),
     };
-    let mut stack = Stack::start(&shape, &mut |line| println!("{line}")).map_err(failed)?;
+    let mut stack =
+        Stack::start(&shape, &mut |line| println!("{line}")).map_err(Failure::failed)?;
     println!("{}", directions(&stack));
     std::io::stdout().flush()?;
     while !super::signalled(signals)? {
-        if let Some(what) = stack.ended().map_err(failed)? {
+        if let Some(what) = stack.ended().map_err(Failure::failed)? {
             let text = format!("{what} has ended; the lab ends with it");
             return Err(Failure::failed(text));
         }
     }
     Ok(())
-}
-
-fn failed(error: farcall_lab::LabError) -> Failure {
-    Failure::failed(error)
 }
 
 /// What the user can do now.
@@ -51,7 +49,7 @@ fn directions(stack: &Stack) -> String {
             stack.metaserver()
         ),
     ];
-    for (site, name) in [0, 1].map(|site| (site, name_of(site))) {
+    for (site, name) in (0..SITES).map(|site| (site, name_of(site))) {
         lines.push(format!(
             "on the first node of site {name}, the gang and the trunk:"
         ));
