@@ -86,37 +86,27 @@ impl QueueTree {
 
     /// Queues a gang job in a partition that has this slot, if one is given.
     pub fn enter_at(&mut self, job: JobId, processes: usize, slot: Option<usize>) -> Partition {
-        let mut place = 0;
-        while let Some((one, other)) = self.nodes[place].halves {
-            let fits = |half: usize| {
-                let Partition { first, slots } = self.nodes[half].partition;
-                let has = |slot: usize| (first..first + slots).contains(&slot);
-                slots >= processes && slot.is_none_or(has)
-            };
-            place = match (fits(one), fits(other)) {
-                (true, true) if self.depth(other) < self.depth(one) => other,
-                (true, _) => one,
-                (false, true) => other,
-                (false, false) => break,
-            };
-        }
-        let node = &mut self.nodes[place];
-        node.jobs.push(Queued {
-            job,
-            is_runnable: true,
-        });
-        node.partition
+        self.enter_where(job, |Partition { first, slots }| {
+            let has = |slot: usize| (first..first + slots).contains(&slot);
+            slots >= processes && slot.is_none_or(has)
+        })
     }
 
     /// Queues a gang job in the smallest partition that has all these slots.
     pub fn enter_over(&mut self, job: JobId, slots: &[usize]) -> Partition {
+        self.enter_where(job, |Partition { first, slots: own }| {
+            slots.iter().all(|slot| (first..first + own).contains(slot))
+        })
+    }
+
+    /// Queues a gang job in the smallest partition that it fits into; of two alike, in that with
+    /// fewer gang jobs.
+    fn enter_where(&mut self, job: JobId, fits: impl Fn(Partition) -> bool) -> Partition {
         let mut place = 0;
         while let Some((one, other)) = self.nodes[place].halves {
-            let has_all = |half: usize| {
-                let Partition { first, slots: own } = self.nodes[half].partition;
-                slots.iter().all(|slot| (first..first + own).contains(slot))
-            };
-            place = match (has_all(one), has_all(other)) {
+            let fits = |half: usize| fits(self.nodes[half].partition);
+            place = match (fits(one), fits(other)) {
+                (true, true) if self.depth(other) < self.depth(one) => other,
                 (true, _) => one,
                 (false, true) => other,
                 (false, false) => break,

@@ -139,13 +139,13 @@ impl LocalJob {
                 keep.push(copy);
             }
         }
-        let network = match self.spec.fabric {
-            Some(true) => {
-                let path = self.variable("FI_PROVIDER_PATH");
-                mpi::variables(for_mpi.fabric.as_deref(), path, self.spec.channels)?
-            }
-            _ => Vec::new(),
-        };
+        let mut common = self.yielding();
+        common.extend(self.interface(for_mpi.interface.as_deref()));
+        if self.spec.fabric == Some(true) {
+            let path = self.variable("FI_PROVIDER_PATH");
+            let network = mpi::variables(for_mpi.fabric.as_deref(), path, self.spec.channels)?;
+            common.extend(network);
+        }
         let birth = |rank: &u16| {
             let processors = match of(*rank) {
                 Some(own) if self.placement.is_dedicated => vec![own],
@@ -160,9 +160,7 @@ impl LocalJob {
                 let place = format!("{segment},{bell},{rank},{state}");
                 variables.push((farcall_channel::VARIABLE, place));
             }
-            variables.extend(self.yielding());
-            variables.extend(self.interface(for_mpi.interface.as_deref()));
-            variables.extend(network.iter().cloned());
+            variables.extend(common.iter().cloned());
             let variables = variables.into_iter();
             Birth {
                 rank: *rank,

@@ -388,7 +388,7 @@ impl Node {
         let Some(job) = self.jobs.get_mut(&id).filter(|job| job.is_killed) else {
             return;
         };
-        let orders = [job.take_awaiting(), job.states.take_waiting()];
+        let orders = [job.take_awaiting(), job.states.waiting.take()];
         for order in orders.into_iter().flatten() {
             self.starter.start(order);
         }

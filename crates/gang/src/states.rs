@@ -23,10 +23,3 @@ pub(crate) struct Arriving {
     pub(crate) lengths: Lengths,
     pub(crate) offset: u64,
 }
-
-impl States {
-    /// The processes to start, if they have not been.
-    pub(crate) fn take_waiting(&mut self) -> Option<Order> {
-        self.waiting.take()
-    }
-}

@@ -242,6 +242,20 @@ impl Root {
             .push_back(Order::Front(checkpoint.front, refused));
     }
 
+    /// The gang job whose state is taken for this front end, if it has come this far.
+    pub(super) fn taken_for(
+        &mut self,
+        id: JobId,
+        front: u64,
+        is_far: impl Fn(Stage) -> bool,
+    ) -> Result<&mut Job, String> {
+        let job = self.jobs.get_mut(&id).filter(|job| {
+            let checkpoint = job.checkpoint.as_ref();
+            checkpoint.is_some_and(|it| it.front == front && is_far(it.stage))
+        });
+        job.ok_or_else(|| format!("no state of gang job {id} was taken for this command"))
+    }
+
     /// Passes a request for a piece of the state to the node that has it.
     ///
     /// # Errors
@@ -253,14 +267,7 @@ impl Root {
         rank: u16,
         offset: u64,
     ) -> Result<(), String> {
-        let job = self.jobs.get_mut(&id);
-        let job = job.filter(|job| {
-            let checkpoint = job.checkpoint.as_ref();
-            checkpoint.is_some_and(|it| (it.front, it.stage) == (front, Stage::Taken))
-        });
-        let job = job.ok_or(format!(
-            "no state of gang job {id} was taken for this command"
-        ))?;
+        let job = self.taken_for(id, front, |stage| stage == Stage::Taken)?;
         let node = job.placement.nodes.get(usize::from(rank)).copied();
         let node = node.ok_or(format!("gang job {id} has no rank {rank}"))?;
         let fetch = Message::Fetch(node, job.local, rank, offset);
@@ -287,14 +294,7 @@ impl Root {
     /// # Errors
     /// Returns the reason for the front end.
     pub fn handle_release(&mut self, id: JobId, front: u64) -> Result<(), String> {
-        let job = self.jobs.get_mut(&id);
-        let job = job.filter(|job| {
-            let checkpoint = job.checkpoint.as_ref();
-            checkpoint.is_some_and(|it| it.front == front && it.stage != Stage::Placing)
-        });
-        let job = job.ok_or(format!(
-            "no state of gang job {id} was taken for this command"
-        ))?;
+        let job = self.taken_for(id, front, |stage| stage != Stage::Placing)?;
         job.checkpoint = None;
         let go_on = Message::Rest(job.local, Rest::GoOn);
         self.orders.push_back(Order::Nodes(go_on));

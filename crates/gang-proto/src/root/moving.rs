@@ -116,15 +116,8 @@ impl Root {
         front: u64,
         names: &[String],
     ) -> Result<(), String> {
-        let job = self.jobs.get(&id);
-        let job = job.filter(|job| {
-            let is_ready = |stage| matches!(stage, Stage::Taken | Stage::Placing);
-            let checkpoint = job.checkpoint.as_ref();
-            checkpoint.is_some_and(|it| it.front() == front && is_ready(it.stage))
-        });
-        let job = job.ok_or(format!(
-            "no state of gang job {id} was taken for this command"
-        ))?;
+        let is_ready = |stage| matches!(stage, Stage::Taken | Stage::Placing);
+        let job = self.taken_for(id, front, is_ready)?;
         let (processes, old) = (job.spec.processes, job.local);
         if self.slots.is_empty() {
             return Err("no node has joined".to_string());

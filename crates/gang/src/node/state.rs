@@ -142,7 +142,7 @@ impl Node {
             attached.map_err(|error| error.to_string())?;
         }
         let order = self.jobs.get_mut(&id);
-        if let Some(order) = order.and_then(|job| job.states.take_waiting()) {
+        if let Some(order) = order.and_then(|job| job.states.waiting.take()) {
             self.start(id, order);
         }
         Ok(())
