@@ -530,14 +530,8 @@ impl<'a> Simulation<'a> {
                     self.set_timer(self.now + delay, Timer::Wake(token));
                 }
                 Action::Compute { rank, cpu, seconds } => {
-                    let (start, end) = (self.now, self.now + seconds);
                     if let Some(sink) = &mut self.sink {
-                        sink(&Record::Computation(Computation {
-                            rank,
-                            cpu,
-                            start,
-                            end,
-                        }));
+                        sink(&Record::computation(rank, cpu, self.now, seconds));
                     }
                 }
                 Action::Send {

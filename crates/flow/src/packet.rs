@@ -17,8 +17,7 @@
 //! fill up and block.
 
 use crate::engine::{
-    Action, Completion, Computation, Driver, MessageRecord, Record, RunError, Sending, Sink,
-    Summary, Workload,
+    Action, Completion, Driver, MessageRecord, Record, RunError, Sending, Sink, Summary, Workload,
 };
 use crate::placement::Placement;
 use crate::platform::{LinkId, Platform};
@@ -250,14 +249,8 @@ impl<'a> PacketSimulation<'a> {
             match action {
                 Action::Wake { delay, token } => self.set(self.now + delay, Event::Wake(token)),
                 Action::Compute { rank, cpu, seconds } => {
-                    let (start, end) = (self.now, self.now + seconds);
                     if let Some(sink) = &mut self.sink {
-                        sink(&Record::Computation(Computation {
-                            rank,
-                            cpu,
-                            start,
-                            end,
-                        }));
+                        sink(&Record::computation(rank, cpu, self.now, seconds));
                     }
                 }
                 Action::Send {

@@ -54,5 +54,17 @@ pub enum Record {
     LinkLoad(LinkLoad),
 }
 
+impl Record {
+    /// A computation that starts now and takes this many seconds.
+    pub(crate) fn computation(rank: u32, cpu: u8, now: f64, seconds: f64) -> Record {
+        Record::Computation(Computation {
+            rank,
+            cpu,
+            start: now,
+            end: now + seconds,
+        })
+    }
+}
+
 /// A function that receives every record as it happens.
 pub type Sink<'a> = Box<dyn FnMut(&Record) + Send + 'a>;
