@@ -5,17 +5,15 @@
 use crate::context::{Wait, Waiting};
 use crate::error::{ChannelError, Corrupt};
 use crate::layout::REMOTE;
+use crate::membership::{MEMBERSHIP, Membership};
+use crate::message::{Arrival, Message, Outgoing, check_head};
 use crate::ring::{Consumer, Producer, Record};
 use crate::segment::Segment;
 use farcall_channel_proto::saved::Arrays;
-use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// The environment variable from which a process learns its gang job: `SEGMENT,BELL,RANK,STATE`,
-/// its rank, and the descriptors of the segment, of the bell and of the memory for its state.
-pub const VARIABLE: &str = "FARCALL_CHANNEL";
 
 /// How often a waiting process with a processor of its own checks again before it sleeps.
 const SPINS: u32 = 4000;
@@ -23,18 +21,6 @@ const SPINS: u32 = 4000;
 /// The longest sleep of a process that can be interrupted: a signal may have arrived just before
 /// it.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// The most bytes that a message can have in a place of their own: see [`Channel::try_send_parts`].
-pub const HEAD_BYTES: usize = 64;
-
-/// A message that was received or can be received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message {
-    /// The rank of the sender.
-    pub source: usize,
-    /// Length of the message in bytes.
-    pub bytes: usize,
-}
 
 /// The end of one channel at one process. Messages between two processes arrive in order, each
 /// exactly once, even if the gang job is preempted.
@@ -63,20 +49,6 @@ pub struct Channel {
     /// The steps of the program, if it has registered its state.
     pub(crate) steps: Option<Arrays>,
 }
-
-/// The gang job of this process.
-struct Membership {
-    segment: Arc<Segment>,
-    bell: Arc<OwnedFd>,
-    rank: u16,
-    /// None with a daemon of an earlier version.
-    state: Option<Arc<OwnedFd>>,
-    /// The open channels, one bit each. A channel opens once, because a ring has one reader and one
-    /// writer.
-    open: AtomicU16,
-}
-
-static MEMBERSHIP: OnceLock<Result<Membership, &'static str>> = OnceLock::new();
 
 impl Channel {
     /// Opens the first channel of the gang job.
@@ -247,7 +219,8 @@ impl Channel {
         self.try_send_parts(target, &[], bytes)
     }
 
-    /// The same for a message whose bytes are in two places. `head` is at most [`HEAD_BYTES`] long.
+    /// The same for a message whose bytes are in two places. `head` is at most
+    /// [`crate::HEAD_BYTES`] long.
     pub fn try_send_parts(
         &mut self,
         target: usize,
@@ -327,7 +300,7 @@ impl Channel {
     }
 
     /// Receives a message of one rank into two places: its first bytes fill `head`, which is at
-    /// most [`HEAD_BYTES`] long.
+    /// most [`crate::HEAD_BYTES`] long.
     pub fn receive_parts(
         &mut self,
         source: usize,
@@ -343,7 +316,8 @@ impl Channel {
     }
 
     /// The message that would be received next, if there is one, and a copy of its first bytes.
-    /// `head` is at most [`HEAD_BYTES`] long. Bytes beyond the end of the message stay as they are.
+    /// `head` is at most [`crate::HEAD_BYTES`] long. Bytes beyond the end of the message stay as
+    /// they are.
     pub fn peek(
         &mut self,
         source: Option<usize>,
@@ -550,14 +524,10 @@ impl Channel {
                 return Ok(false);
             };
             let (bytes, rest) = (record.bytes as usize, record.rest as usize);
-            if bytes + rest != arrival.head.len() + arrival.buffer.len() - arrival.filled {
+            if bytes + rest != arrival.missing() {
                 return Err(Corrupt);
             }
-            let all_head = arrival.head.len();
-            let of_head = arrival.filled.min(all_head);
-            let now = (all_head - of_head).min(bytes);
-            let head = &mut arrival.head[of_head..][..now];
-            let target = &mut arrival.buffer[arrival.filled - of_head..][..bytes - now];
+            let (head, target) = arrival.places(bytes);
             self.inbound[source].read_parts(record, head, target);
             arrival.filled += bytes;
             arrival.is_done = rest == 0;
@@ -678,115 +648,5 @@ impl Drop for Channel {
                 .open
                 .fetch_and(!(1 << self.number), Ordering::Relaxed);
         }
-    }
-}
-
-fn check_head(head: &[u8]) -> Result<(), ChannelError> {
-    match head.len() > HEAD_BYTES {
-        true => Err(ChannelError::TooLong {
-            bytes: head.len(),
-            room: HEAD_BYTES,
-        }),
-        false => Ok(()),
-    }
-}
-
-/// A message that is being sent.
-struct Outgoing<'a> {
-    target: usize,
-    /// The first bytes, which are in the first record.
-    head: &'a [u8],
-    /// The bytes that are not yet in the ring.
-    bytes: &'a [u8],
-    is_done: bool,
-}
-
-impl Outgoing<'_> {
-    fn next(&self, part: usize) -> usize {
-        (self.head.len() + self.bytes.len()).min(part)
-    }
-
-    /// Writes the next part. Returns true if more parts follow.
-    fn put(&mut self, part: usize, ring: &mut Producer) -> bool {
-        let head = std::mem::take(&mut self.head);
-        let (now, rest) = self
-            .bytes
-            .split_at((part - head.len()).min(self.bytes.len()));
-        let record = Record {
-            bytes: (head.len() + now.len()) as u32,
-            rest: rest.len() as u32,
-        };
-        ring.write_parts(record, head, now);
-        self.bytes = rest;
-        self.is_done = rest.is_empty();
-        !self.is_done
-    }
-}
-
-/// A message that is being received.
-struct Arrival<'a> {
-    source: usize,
-    head: &'a mut [u8],
-    buffer: &'a mut [u8],
-    filled: usize,
-    is_done: bool,
-}
-
-impl<'a> Arrival<'a> {
-    fn new(message: Message, buffer: &'a mut [u8]) -> Result<Arrival<'a>, ChannelError> {
-        Arrival::with_head(message, &mut [], buffer)
-    }
-
-    fn with_head(
-        message: Message,
-        head: &'a mut [u8],
-        buffer: &'a mut [u8],
-    ) -> Result<Arrival<'a>, ChannelError> {
-        let room = head.len() + buffer.len();
-        let in_head = head.len().min(message.bytes);
-        match buffer.get_mut(..message.bytes - in_head) {
-            Some(buffer) => Ok(Arrival {
-                source: message.source,
-                head: &mut head[..in_head],
-                buffer,
-                filled: 0,
-                is_done: false,
-            }),
-            None => Err(ChannelError::TooLong {
-                bytes: message.bytes,
-                room,
-            }),
-        }
-    }
-}
-
-impl Membership {
-    fn find() -> Result<Membership, &'static str> {
-        let text = std::env::var(VARIABLE).map_err(|_| VARIABLE)?;
-        let mut fields = text.split(',').map(str::parse::<u16>);
-        let mut field = || fields.next().and_then(Result::ok).ok_or(VARIABLE);
-        let (segment, bell, rank) = (field()?, field()?, field()?);
-        let state = field().ok();
-        // SAFETY: the daemon put the segment there for this process; it is only borrowed.
-        let segment = unsafe { BorrowedFd::borrow_raw(RawFd::from(segment)) };
-        let opened = Segment::open(segment).map_err(|_| VARIABLE)?;
-        let flags = rustix::io::FdFlags::CLOEXEC;
-        rustix::io::fcntl_setfd(segment, flags).map_err(|_| VARIABLE)?;
-        // SAFETY: the daemon put the engine's bell there for this process, which reads the
-        // variable once.
-        let bell = unsafe { OwnedFd::from_raw_fd(RawFd::from(bell)) };
-        rustix::io::fcntl_setfd(&bell, flags).map_err(|_| VARIABLE)?;
-        // SAFETY: as for the bell.
-        let state = state.map(|state| unsafe { OwnedFd::from_raw_fd(RawFd::from(state)) });
-        if let Some(state) = &state {
-            rustix::io::fcntl_setfd(state, flags).map_err(|_| VARIABLE)?;
-        }
-        Ok(Membership {
-            segment: Arc::new(opened),
-            bell: Arc::new(bell),
-            rank,
-            state: state.map(Arc::new),
-            open: AtomicU16::new(0),
-        })
     }
 }

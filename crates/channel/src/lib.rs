@@ -19,17 +19,21 @@ mod engine;
 mod error;
 mod futex;
 mod layout;
+mod membership;
+mod message;
 mod ring;
 mod segment;
 mod steps;
 
-pub use channel::{Channel, HEAD_BYTES, Message, VARIABLE};
+pub use channel::Channel;
 pub use checkpoint::{Command, Phase, Place};
 pub use collective::{Number, Reduction};
 pub use context::{ElementView, SavedContext, Waiting};
 pub use engine::{Engine, EngineError, Faults, Peer, Traffic};
 pub use error::{ChannelError, Corrupt};
 pub use layout::{Fifo, Layout, Shape, ShapeError};
+pub use membership::VARIABLE;
+pub use message::{HEAD_BYTES, Message};
 pub use segment::Segment;
 pub use steps::{Array, State};
 
