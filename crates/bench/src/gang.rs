@@ -62,6 +62,8 @@ enum Part {
     Nodes,
     /// Two MPI jobs on the same cores
     Mpi,
+    /// Messages of MPI over channels, beside the shared memory of the MPI
+    Network,
     /// Calls of a server beside a batch job on all cores
     Calls,
     /// Two jobs of barriers: as gang jobs, one after the other, and under the kernel alone
@@ -107,6 +109,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if wants(Part::Mpi) {
         all.extend(mpi::rows(arguments.seconds)?);
+    }
+    if wants(Part::Network) {
+        all.extend(mpi::network_rows()?);
     }
     if wants(Part::Calls) {
         all.extend(calls::rows(arguments.seconds, arguments.peers)?);

@@ -256,11 +256,21 @@ impl BenchDaemon {
 
     /// The same for another program.
     pub(super) fn run_program(&self, elements: u16, program: &Path) -> Result<Command, Failure> {
+        self.run_over("own", elements, program)
+    }
+
+    /// The same with the messages of MPI over this network (`--network`).
+    pub(super) fn run_over(
+        &self,
+        network: &str,
+        elements: u16,
+        program: &Path,
+    ) -> Result<Command, Failure> {
         let mut command = Command::new(program::farcall()?);
         command
             .args(["gang", "run", "--quiet", "--memory", "1MB", "--control"])
             .arg(&self.control)
-            .args(["-n", &elements.to_string(), "--"])
+            .args(["--network", network, "-n", &elements.to_string(), "--"])
             .arg(program);
         Ok(command)
     }

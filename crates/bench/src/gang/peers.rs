@@ -8,11 +8,11 @@ use crate::failure::Failure;
 use std::path::Path;
 use std::process::Command;
 
-const MPI: &str = "benches/gang/mpi.c";
+pub(super) const MPI: &str = "benches/gang/mpi.c";
 const SLURM: &str = "benches/gang/slurm.py";
 
 /// Runs a command to its end. Returns its output, or the reason why there is none.
-fn told(command: Command) -> Result<String, String> {
+pub(super) fn told(command: Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = farcall_lab::output_of(command).map_err(|error| format!("{program}: {error}"))?;
     match output.status.success() {
@@ -61,6 +61,11 @@ fn run_mpich() -> Result<[f64; 3], String> {
 
 /// A program of MPICH, built from a source of the project. Its file is removed with it.
 pub(super) fn built(source: &str) -> Result<tempfile::TempPath, String> {
+    built_by(Command::new("mpicc.mpich"), source)
+}
+
+/// The same with the compiler of another MPI.
+pub(super) fn built_by(mut build: Command, source: &str) -> Result<tempfile::TempPath, String> {
     if !Path::new(source).is_file() {
         return Err(format!(
             "cannot find {source}: run the benchmark in the project's folder"
@@ -70,7 +75,6 @@ pub(super) fn built(source: &str) -> Result<tempfile::TempPath, String> {
     let program = tempfile::NamedTempFile::new()
         .map_err(failed)?
         .into_temp_path();
-    let mut build = Command::new("mpicc.mpich");
     build.args(["-O2", "-o"]).arg(&program).arg(source);
     told(build)?;
     Ok(program)
