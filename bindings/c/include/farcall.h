@@ -186,6 +186,18 @@ typedef struct {
   double ends_high;
 } farcall_call_status;
 
+// What a process looks for that never sleeps: a message, or that a process takes a message from
+// it. Since `FARCALL_1.8`.
+typedef struct {
+  // 1 for a message that this process wants to send, 0 for one that it wants to receive.
+  int32_t is_send;
+  // Whether the tag is known: 1 or 0.
+  int32_t has_tag;
+  // The rank of the other process; negative for any, of a message to receive.
+  int64_t rank;
+  uint32_t tag;
+} farcall_wanted;
+
 // Options of a connection. Zeros are the defaults.
 typedef struct {
   // `sizeof(farcall_options)`: later versions may have more members.
@@ -993,6 +1005,23 @@ size_t farcall_channel_eager_bytes(const farcall_channel *channel);
 //
 // `channel` is from `farcall_channel_open`, or NULL.
 int32_t farcall_channel_is_local(const farcall_channel *channel, size_t rank);
+
+// Says what this process looks for, `count` things, to those who judge the state of the job. Each
+// of them lets it go on, and so does something else if `has_others` is not 0. It holds until the
+// next call: call this with nothing (`NULL, 0, 0`) as soon as it may have changed. Since
+// `FARCALL_1.8`.
+//
+// `channel` is from `farcall_channel_open`; `wanted` points to `count` things.
+farcall_status farcall_channel_say_wanted(farcall_channel *channel,
+                                          const farcall_wanted *wanted,
+                                          size_t count,
+                                          int32_t has_others);
+
+// Says how often this process has looked for what it wants and has found nothing, in all. Since
+// `FARCALL_1.8`.
+//
+// `channel` is from `farcall_channel_open`.
+farcall_status farcall_channel_say_polls(farcall_channel *channel, uint64_t polls);
 
 // Whether a message from the rank `source`, or from any rank if that is negative, can be received
 // without sleeping: 1 or 0, or -1 for an error.

@@ -252,6 +252,75 @@ pub unsafe extern "C" fn farcall_channel_poll(channel: *mut Channel, source: i64
     })
 }
 
+/// What a process looks for that never sleeps: a message, or that a process takes a message from
+/// it. Since `FARCALL_1.8`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// 1 for a message that this process wants to send, 0 for one that it wants to receive.
+    pub is_send: i32,
+    /// Whether the tag is known: 1 or 0.
+    pub has_tag: i32,
+    /// The rank of the other process; negative for any, of a message to receive.
+    pub rank: i64,
+    pub tag: u32,
+}
+
+/// Says what this process looks for, `count` things, to those who judge the state of the job. Each
+/// of them lets it go on, and so does something else if `has_others` is not 0. It holds until the
+/// next call: call this with nothing (`NULL, 0, 0`) as soon as it may have changed. Since
+/// `FARCALL_1.8`.
+///
+/// # Safety
+/// `channel` is from `farcall_channel_open`; `wanted` points to `count` things.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_say_wanted(
+    channel: *mut Channel,
+    wanted: *const Wanted,
+    count: usize,
+    has_others: i32,
+) -> Status {
+    with(channel, |channel| {
+        let wanted = match count {
+            0 => &[],
+            _ if wanted.is_null() => return Err(Problem::null("wanted")),
+            // SAFETY: the caller's promise.
+            _ => unsafe { std::slice::from_raw_parts(wanted, count) },
+        };
+        let most = wanted.len().min(farcall_channel::WANTED);
+        let all: Option<Vec<_>> = wanted[..most].iter().map(Wanted::checked).collect();
+        let all = all.ok_or_else(|| Problem::argument("a rank is out of its range".to_string()))?;
+        channel.say_wanted(&all, has_others != 0 || most < count);
+        Ok(())
+    })
+}
+
+/// Says how often this process has looked for what it wants and has found nothing, in all. Since
+/// `FARCALL_1.8`.
+///
+/// # Safety
+/// `channel` is from `farcall_channel_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_say_polls(channel: *mut Channel, polls: u64) -> Status {
+    with(channel, |channel| {
+        channel.say_polls(polls);
+        Ok(())
+    })
+}
+
+impl Wanted {
+    /// The same for the channel, or none if the rank is impossible.
+    fn checked(&self) -> Option<farcall_channel::Wanted> {
+        let rank = u16::try_from(self.rank).ok();
+        let tag = (self.has_tag != 0).then_some(self.tag);
+        match (self.is_send != 0, rank) {
+            (true, rank) => Some(farcall_channel::Wanted::Receive { target: rank?, tag }),
+            (false, None) if self.rank >= 0 => None,
+            (false, source) => Some(farcall_channel::Wanted::Message { source, tag }),
+        }
+    }
+}
+
 /// Waits until every process has called this.
 ///
 /// # Safety

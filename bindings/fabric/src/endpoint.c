@@ -108,6 +108,7 @@ struct endpoint *endpoint_open(farcall_channel *channel, completed *completed, v
     queue_open(&peer->sends);
     queue_open(&peer->streams);
   }
+  say_nothing(endpoint);
   return endpoint;
 }
 
@@ -128,6 +129,7 @@ void endpoint_close(struct endpoint *endpoint) {
     if (endpoint_progress(endpoint) == 0)
       sched_yield();
   }
+  changed(endpoint);
   for (uint32_t number = 0; number < endpoint->offered.room; number++)
     free(endpoint->offered.items[number]);
   for (uint32_t rank = 0; rank < endpoint->size; rank++) {
@@ -157,8 +159,10 @@ int put(struct endpoint *endpoint, uint32_t rank, void *head, size_t head_count,
   done = farcall_channel_try_send_parts(endpoint->channel, rank, head, head_count, bytes, count);
   if (done < 0)
     return broken(endpoint, rank, farcall_error_message());
-  if (done > 0)
+  if (done > 0) {
     peer->told = peer->freed;
+    changed(endpoint);
+  }
   return done;
 }
 
@@ -302,10 +306,12 @@ int endpoint_progress(struct endpoint *endpoint) {
       return broken(endpoint, endpoint->rank, farcall_error_message());
     if (done == 0)
       break;
+    changed(endpoint);
     handle(endpoint, (uint32_t)source, head, count);
   }
   if (endpoint->error != 0)
     return -endpoint->error;
+  count_poll(endpoint);
   if (endpoint->active.first == NULL)
     return 0;
   active = endpoint->active;

@@ -1,5 +1,6 @@
 /* What the files of the endpoint share: `send.c` has messages that go, `receive.c` has messages
- * that come and their receives, and `endpoint.c` has the channel. */
+ * that come and their receives, `waits.c` says what the process waits for, and `endpoint.c` has the
+ * channel. */
 #ifndef FARCALL_FABRIC_INTERNAL_H
 #define FARCALL_FABRIC_INTERNAL_H
 
@@ -17,6 +18,9 @@
 #define HELD_MOST 65536
 /* The most bytes that all sends with copies hold. */
 #define COPIES_MOST (64u << 20)
+/* The most things that a process says it looks for, and the polls after which it says them. */
+#define SAID_MOST 16
+#define QUIET_POLLS 256
 /* The memory for eager messages from all peers that no receive has matched. */
 #define UNEXPECTED_MOST (64u << 20)
 
@@ -179,11 +183,48 @@ struct endpoint {
   /* For a message that does not fit where it should go. */
   char *inbox;
   uint64_t proof;
+  /* Polls since anything changed, and those in all that the channel was told. */
+  uint32_t quiet;
+  uint64_t polls;
+  /* Whether the channel was told what this process looks for, and nothing has changed since. */
+  bool is_said;
+  /* The last peek that found nothing, if nothing has changed since. */
+  bool has_peeked;
+  struct incoming peeked;
 };
 
-static inline void report(struct endpoint *endpoint, const struct completion *completion) {
+/* waits.c */
+
+/* The channel was told what this process looks for, and that may be wrong now. */
+void say_nothing(struct endpoint *endpoint);
+/* Tells the channel how often this process has polled, and what it looks for. */
+void say_polls(struct endpoint *endpoint);
+/* A peek has found nothing. */
+void note_peek(struct endpoint *endpoint, const struct incoming *what);
+
+/* Call this whenever what the process looks for may have changed. */
+static inline void changed(struct endpoint *endpoint) {
+  endpoint->quiet = 0;
+  endpoint->has_peeked = false;
+  if (endpoint->is_said)
+    say_nothing(endpoint);
+}
+
+/* Call this after each look for messages. */
+static inline void count_poll(struct endpoint *endpoint) {
+  if (++endpoint->quiet % QUIET_POLLS == 0)
+    say_polls(endpoint);
+}
+
+/* Reports the end of an operation that changes nothing else. */
+static inline void tell(struct endpoint *endpoint, const struct completion *completion) {
   endpoint->completions++;
   endpoint->completed(endpoint->owner, completion);
+}
+
+static inline void report(struct endpoint *endpoint, const struct completion *completion) {
+  changed(endpoint);
+  tell(endpoint, completion);
 }
 
 /* endpoint.c */

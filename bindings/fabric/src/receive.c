@@ -57,8 +57,7 @@ static struct completion completion_of(const struct incoming *what, const struct
   return completion;
 }
 
-/* Completes a receive without a message. */
-static void end(struct endpoint *endpoint, const struct incoming *what, int error) {
+static struct completion completion_without(const struct incoming *what, int error) {
   struct completion completion = {
       .context = what->context,
       .flags = what->flags,
@@ -67,6 +66,13 @@ static void end(struct endpoint *endpoint, const struct incoming *what, int erro
       .error = error,
       .tag = what->tag,
   };
+
+  return completion;
+}
+
+/* Completes a receive without a message. */
+static void end(struct endpoint *endpoint, const struct incoming *what, int error) {
+  struct completion completion = completion_without(what, error);
 
   report(endpoint, &completion);
 }
@@ -320,6 +326,7 @@ int endpoint_receive(struct endpoint *endpoint, const struct incoming *what) {
 
   if (endpoint->error != 0)
     return -endpoint->error;
+  changed(endpoint);
   receive = make_receive(endpoint, what);
   if (receive == NULL)
     return -ENOMEM;
@@ -368,9 +375,12 @@ int endpoint_peek(struct endpoint *endpoint, const struct incoming *what, enum p
     place = find_message(endpoint, what);
   }
   if (place == NULL) {
-    end(endpoint, what, ENOMSG);
+    completion = completion_without(what, ENOMSG);
+    note_peek(endpoint, what);
+    tell(endpoint, &completion);
     return 0;
   }
+  changed(endpoint);
   message = (struct message *)*place;
   completion = completion_of(what, message);
   completion.buffer = NULL;

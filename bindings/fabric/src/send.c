@@ -99,6 +99,7 @@ int endpoint_send(struct endpoint *endpoint, const struct outgoing *what) {
 
   if (endpoint->error != 0)
     return -endpoint->error;
+  changed(endpoint);
   if (what->target >= endpoint->size)
     return -EINVAL;
   peer = &endpoint->peers[what->target];

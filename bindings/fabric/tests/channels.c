@@ -16,6 +16,7 @@ struct farcall_channel {
   struct packet *first;
   struct packet **end;
   size_t waiting;
+  struct said said;
 };
 
 static struct farcall_channel channels[MOST_RANKS];
@@ -63,6 +64,28 @@ void channels_forge(uint32_t source, uint32_t target, const void *bytes, size_t 
 
 size_t channels_waiting(uint32_t rank) {
   return channels[rank].waiting;
+}
+
+const struct said *channels_said(uint32_t rank) {
+  return &channels[rank].said;
+}
+
+farcall_status farcall_channel_say_wanted(farcall_channel *channel, const farcall_wanted *wanted,
+                                          uintptr_t count, int32_t has_others) {
+  struct said *said = &channel->said;
+
+  if (count > sizeof said->wanted / sizeof *said->wanted)
+    return FARCALL_ARGUMENT;
+  said->count = count;
+  said->has_others = has_others != 0;
+  if (count > 0)
+    memcpy(said->wanted, wanted, count * sizeof *wanted);
+  return FARCALL_OK;
+}
+
+farcall_status farcall_channel_say_polls(farcall_channel *channel, uint64_t polls) {
+  channel->said.polls = polls;
+  return FARCALL_OK;
 }
 
 uintptr_t farcall_channel_rank(const farcall_channel *channel) {

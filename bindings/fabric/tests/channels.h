@@ -23,6 +23,14 @@ struct settings {
   uint64_t seed;
 };
 
+/* What a rank has said that it looks for. */
+struct said {
+  farcall_wanted wanted[16];
+  size_t count;
+  bool has_others;
+  uint64_t polls;
+};
+
 /* Ends all channels, and begins others. */
 void channels_begin(const struct settings *settings);
 farcall_channel *channel_of(uint32_t rank);
@@ -30,6 +38,7 @@ farcall_channel *channel_of(uint32_t rank);
 void channels_forge(uint32_t source, uint32_t target, const void *bytes, size_t count);
 /* Bytes that wait for a rank. */
 size_t channels_waiting(uint32_t rank);
+const struct said *channels_said(uint32_t rank);
 /* The next random number, which depends on the seed alone. */
 uint64_t below(uint64_t bound);
 

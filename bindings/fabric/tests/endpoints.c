@@ -485,6 +485,114 @@ static void forged_messages_do_no_harm(uint64_t seed) {
   }
 }
 
+/* ---- What a rank says that it looks for ---- */
+
+static void poll_quietly(uint32_t rank, int polls) {
+  for (int poll = 0; poll < polls; poll++)
+    CHECK(endpoint_progress(ranks[rank].endpoint) == 0);
+}
+
+static bool says(uint32_t rank, size_t place, farcall_wanted wanted) {
+  const struct said *said = channels_said(rank);
+  const farcall_wanted *found = &said->wanted[place];
+
+  return place < said->count && found->is_send == wanted.is_send && found->rank == wanted.rank &&
+         found->has_tag == wanted.has_tag && (wanted.has_tag == 0 || found->tag == wanted.tag);
+}
+
+static void a_rank_says_what_it_looks_for_while_it_is_quiet(void) {
+  static char here[3][8];
+  struct incoming any = receive_of(here[1], 8, ANY_RANK, 0);
+  const struct said *said = channels_said(1);
+
+  begin("said receives", &near);
+  receive_at(1, here[0], 8, 0, 7);
+  any.ignore = UINT64_MAX;
+  CHECK(endpoint_receive(ranks[1].endpoint, &any) == 0);
+  poll_quietly(1, QUIET_POLLS - 1);
+  CHECK(said->count == 0 && said->polls == 0);
+  poll_quietly(1, 1);
+  CHECK(said->count == 2 && !said->has_others && said->polls == QUIET_POLLS);
+  CHECK(says(1, 0, (farcall_wanted){.rank = 0, .has_tag = 1, .tag = 7}));
+  CHECK(says(1, 1, (farcall_wanted){.rank = -1}));
+  poll_quietly(1, 3 * QUIET_POLLS);
+  CHECK(said->count == 2 && said->polls == 4 * QUIET_POLLS);
+  /* Another receive, and a message that comes, end the silence at once. */
+  receive_at(1, here[2], 8, 0, 9);
+  CHECK(said->count == 0);
+  poll_quietly(1, QUIET_POLLS);
+  CHECK(said->count == 3 && says(1, 2, (farcall_wanted){.rank = 0, .has_tag = 1, .tag = 9}));
+  CHECK(inject_to(0, 1, "x", 2, 7) == 0);
+  poll_quietly(1, 1);
+  CHECK(said->count == 0 && here[0][0] == 'x');
+  poll_quietly(1, QUIET_POLLS);
+  CHECK(said->count == 2 && endpoint_cancel(ranks[1].endpoint, here[2]) == 0 && said->count == 0);
+  finish();
+  CHECK(said->count == 0 && !said->has_others);
+}
+
+static void sends_that_nobody_takes_are_said(void) {
+  static char bytes[LONGEST], here[LONGEST];
+  const struct settings full = {.size = 2, .room = 65536, .refused = 100, .seed = 1};
+  farcall_wanted send = {.is_send = 1, .rank = 1, .has_tag = 1, .tag = 5};
+
+  begin("said sends", &far);
+  CHECK(send_to(0, 1, bytes, sizeof bytes, 5) == 0);
+  poll_quietly(0, QUIET_POLLS);
+  CHECK(channels_said(0)->count == 1 && says(0, 0, send));
+  /* Its receiver has accepted it, and waits for its parts. */
+  receive_at(1, here, sizeof here, 0, 5);
+  poll_quietly(1, QUIET_POLLS + 1);
+  CHECK(says(1, 0, (farcall_wanted){.rank = 0, .has_tag = 1, .tag = 5}));
+  settle();
+  CHECK(last(1)->count == sizeof bytes && channels_said(0)->count == 0);
+  finish();
+  begin("said without space", &full);
+  CHECK(inject_to(0, 1, bytes, 8, 5) == 0);
+  poll_quietly(0, QUIET_POLLS);
+  CHECK(channels_said(0)->count == 1 && says(0, 0, send));
+  for (uint32_t rank = 0; rank < size; rank++)
+    endpoint_close(ranks[rank].endpoint);
+}
+
+static void a_rank_that_peeks_says_so(void) {
+  struct incoming peeks[] = {receive_of(NULL, 0, 0, 3), receive_of(NULL, 0, ANY_RANK, 4)};
+  const struct said *said = channels_said(1);
+
+  begin("said peeks", &near);
+  for (int poll = 0; poll < 2 * QUIET_POLLS; poll++)
+    CHECK(endpoint_peek(ranks[1].endpoint, &peeks[0], PEEK_LOOK) == 0);
+  CHECK(said->count == 1 && says(1, 0, (farcall_wanted){.rank = 0, .has_tag = 1, .tag = 3}));
+  /* Who looks for one message and another is not quiet. */
+  for (int poll = 0; poll < 2 * QUIET_POLLS; poll++)
+    CHECK(endpoint_peek(ranks[1].endpoint, &peeks[poll % 2], PEEK_LOOK) == 0);
+  CHECK(said->count == 0);
+  finish();
+}
+
+static void what_a_rank_says_is_bounded(void) {
+  static char here[8];
+  struct incoming multi = {
+      .buffer = here, .room = 8, .source = ANY_RANK, .is_multi = true, .ignore = UINT64_MAX};
+  const struct said *said = channels_said(1);
+
+  begin("said others", &near);
+  endpoint_set_min_multi(ranks[1].endpoint, 1);
+  CHECK(endpoint_receive(ranks[1].endpoint, &multi) == 0);
+  poll_quietly(1, QUIET_POLLS);
+  CHECK(said->count == 0 && said->has_others);
+  finish();
+  begin("said too many", &near);
+  for (int number = 0; number < SAID_MOST; number++)
+    receive_at(1, here, 8, 0, (uint64_t)number);
+  poll_quietly(1, QUIET_POLLS);
+  CHECK(said->count == SAID_MOST && !said->has_others);
+  receive_at(1, here, 8, 0, SAID_MOST);
+  poll_quietly(1, QUIET_POLLS);
+  CHECK(said->count == SAID_MOST && said->has_others);
+  finish();
+}
+
 int main(void) {
   uint64_t seeds =
       getenv("FARCALL_SEEDS") != NULL ? strtoull(getenv("FARCALL_SEEDS"), NULL, 10) : 20;
@@ -498,6 +606,10 @@ int main(void) {
   a_flood_is_bounded(&near);
   a_flood_is_bounded(&far);
   the_last_messages_arrive();
+  a_rank_says_what_it_looks_for_while_it_is_quiet();
+  sends_that_nobody_takes_are_said();
+  a_rank_that_peeks_says_so();
+  what_a_rank_says_is_bounded();
   for (uint64_t seed = 1; seed <= seeds; seed++) {
     struct settings settings = {.size = 1 + (uint32_t)(seed % MOST_RANKS),
                                 .room = seed % 3 == 0 ? 100 : 65536,

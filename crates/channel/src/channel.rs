@@ -7,6 +7,7 @@ use crate::error::{ChannelError, Corrupt};
 use crate::layout::REMOTE;
 use crate::membership::{MEMBERSHIP, Membership};
 use crate::message::{Arrival, Message, Outgoing, check_head};
+use crate::polling::Wanted;
 use crate::ring::{Consumer, Producer, Record};
 use crate::segment::Segment;
 use farcall_channel_proto::saved::Arrays;
@@ -168,6 +169,20 @@ impl Channel {
     /// The place of this process among those of its node.
     pub(crate) fn place(&self) -> usize {
         self.place
+    }
+
+    /// Says what this process looks for, for those who judge the state of the gang job: each of
+    /// `wanted` lets it go on, and so does something else if `has_others` is true. It holds until
+    /// the next call. Say nothing (`&[]`, `false`) as soon as this may have changed.
+    pub fn say_wanted(&mut self, wanted: &[Wanted], has_others: bool) {
+        let element = self.segment.element(self.number, self.place);
+        element.said.say(wanted, has_others);
+    }
+
+    /// Says how often this process has looked for what it wants and found nothing, in all.
+    pub fn say_polls(&mut self, polls: u64) {
+        let element = self.segment.element(self.number, self.place);
+        element.said.say_polls(polls);
     }
 
     pub(crate) fn state_memory(&self) -> std::io::Result<Arc<OwnedFd>> {

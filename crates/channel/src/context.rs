@@ -2,6 +2,7 @@
 //! for. The node's daemon saves and restores it at a gang switch.
 
 use crate::error::Corrupt;
+use crate::polling::Polling;
 use crate::ring::{RECORD_HEADER, Record, indices, set_indices};
 use crate::segment::Segment;
 
@@ -69,6 +70,8 @@ pub struct ElementView {
     pub received_bytes: u32,
     /// Bytes in its send FIFO.
     pub sent_bytes: u32,
+    /// What the process says of itself if it never sleeps.
+    pub polling: Polling,
 }
 
 /// A copy of everything that a process's channels hold.
@@ -139,6 +142,7 @@ impl Segment {
             outbound: counted(&mut targets)?,
             received_bytes: element.inbound.bytes(),
             sent_bytes: element.outbound.bytes(),
+            polling: element.said.read(size),
         })
     }
 

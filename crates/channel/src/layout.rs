@@ -83,7 +83,7 @@ const MAX_FIFO: u64 = 1 << 30;
 const MIN_FIFO: u64 = 1 << 10;
 
 pub(crate) const HEADER_BYTES: usize = 256;
-pub(crate) const ELEMENT_BYTES: usize = 384;
+pub(crate) const ELEMENT_BYTES: usize = 512;
 /// Marks a rank on another node.
 pub(crate) const REMOTE: u16 = u16::MAX;
 const PAGE: u64 = 4096;

@@ -21,6 +21,7 @@ mod futex;
 mod layout;
 mod membership;
 mod message;
+mod polling;
 mod ring;
 mod segment;
 mod steps;
@@ -34,6 +35,7 @@ pub use error::{ChannelError, Corrupt};
 pub use layout::{Fifo, Layout, Shape, ShapeError};
 pub use membership::VARIABLE;
 pub use message::{HEAD_BYTES, Message};
+pub use polling::{Polling, WANTED, Wanted};
 pub use segment::Segment;
 pub use steps::{Array, State};
 

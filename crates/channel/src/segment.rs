@@ -5,6 +5,7 @@
 use crate::error::Corrupt;
 use crate::futex;
 use crate::layout::{ELEMENT_BYTES, Fifo, HEADER_BYTES, Layout, Shape, ShapeError};
+use crate::polling::Said;
 use crate::ring::{Consumer, Control, Producer};
 use farcall_memory::{Mapping, sealed_memory};
 use rustix::event::{EventfdFlags, eventfd};
@@ -15,7 +16,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-const MAGIC: u64 = 0x6661_7263_616c_6c31;
+const MAGIC: u64 = 0x6661_7263_616c_6c32;
 
 /// The header of a segment. Each side copies it once and uses only its copy.
 #[repr(C)]
@@ -49,6 +50,8 @@ pub(crate) struct Element {
     wait: AtomicU64,
     /// Where the process stands among its steps; on the first channel alone.
     pub(crate) standing: Standing,
+    /// What the process says of itself if it never sleeps.
+    pub(crate) said: Said,
 }
 
 const _: () = assert!(size_of::<Element>() <= ELEMENT_BYTES);

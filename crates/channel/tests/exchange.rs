@@ -3,7 +3,8 @@
 //! switches, and that a corrupt segment causes an error and no crash.
 
 use farcall_channel::{
-    Channel, ChannelError, Engine, Faults, Fifo, Reduction, SavedContext, Segment, Shape, Waiting,
+    Channel, ChannelError, Engine, Faults, Fifo, Polling, Reduction, SavedContext, Segment, Shape,
+    Waiting, Wanted,
 };
 use farcall_channel_proto::Freeze;
 use std::net::{IpAddr, Ipv4Addr};
@@ -175,6 +176,32 @@ fn a_full_receiver_does_not_block_another() {
     let full = full.expect("rank 1");
     assert_eq!(full.inbound, [(0, count)]);
     assert_eq!(full.waiting, Waiting::No);
+}
+
+/// Each process speaks for itself on each of its channels.
+#[test]
+fn what_a_process_says_of_itself_is_in_the_view() {
+    let segment = segment(shape(3, 0..3));
+    let wanted = [Wanted::Receive {
+        target: 2,
+        tag: Some(7),
+    }];
+    let mut channel = Channel::attach(segment.clone(), None, 1).expect("a rank");
+    channel.say_wanted(&wanted, true);
+    channel.say_polls(1 << 40);
+    let expected = Polling {
+        polls: 1 << 40,
+        version: 1,
+        wanted: wanted.to_vec(),
+        has_others: true,
+    };
+    for view in segment.view().expect("sound") {
+        let expected = match (view.rank, view.channel) {
+            (1, 0) => expected.clone(),
+            _ => Polling::default(),
+        };
+        assert_eq!(view.polling, expected, "{view:?}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! - [`rest`]: when the state of a gang job can be taken;
 //! - [`checkpoint`]: the file in which its state is kept;
 //! - [`judge`]: the state of a gang job, from its saved context;
+//! - [`suspect`]: a deadlock of processes that poll and never sleep;
 //! - [`Message`]: the messages between daemons and front ends.
 //!
 //! The caller provides time and events. This crate reads no clock and draws no random numbers.
@@ -22,16 +23,18 @@ mod queue;
 pub mod rest;
 mod root;
 mod state;
+mod suspicion;
 mod switch;
 
 pub use message::{
     Ended, Introduction, JobRow, JobSpec, Lengths, MAX_MESSAGE, Message, MessageError, Piece,
-    Place, Placement, Report, Rest, Usage, VERSION,
+    Place, Placement, Polling, Report, Rest, Usage, VERSION, Wanted,
 };
 pub use pmi::{PMIX, Pairs, Pmi, PmiAction, PmiError};
 pub use queue::{Admission, NoAdmission, Partition, QueueTree};
 pub use root::{Counts, Order, Root, Settings};
 pub use state::{Blocked, Global, Process, Waits, judge};
+pub use suspicion::{Poller, Pollers, suspect};
 pub use switch::{Action, Behind, Form, Round, Step, Switch, Turn};
 
 /// Nanoseconds of any monotonic clock.

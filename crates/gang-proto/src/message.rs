@@ -194,6 +194,43 @@ pub struct Report {
     /// Where each process stands among its steps.
     #[n(5)]
     pub places: Vec<Place>,
+    /// What the processes of MPI over channels say of themselves.
+    #[n(6)]
+    pub polling: Option<Vec<Polling>>,
+    /// Whether a process has met others through the interface for MPI.
+    #[n(7)]
+    pub uses_mpi: Option<bool>,
+}
+
+/// What a process that never sleeps says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Polling {
+    /// Its rank.
+    #[n(0)]
+    pub rank: u16,
+    /// How often it has looked and found nothing, in all.
+    #[n(1)]
+    pub polls: u64,
+    /// Another number whenever it says something else; 0 if it has never said anything.
+    #[n(2)]
+    pub version: u32,
+    /// What it looks for: each of these lets it go on.
+    #[n(3)]
+    pub wanted: Vec<Wanted>,
+    /// Whether it also looks for what `wanted` does not say.
+    #[n(4)]
+    pub has_others: bool,
+}
+
+/// What a process that polls looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Wanted {
+    /// A message from a rank, or from any, with a tag, or with any.
+    #[n(0)]
+    Message(#[n(0)] Option<u16>, #[n(1)] Option<u32>),
+    /// That a rank takes a message with this tag.
+    #[n(1)]
+    Receive(#[n(0)] u16, #[n(1)] Option<u32>),
 }
 
 /// Where a process stands among the steps of its program.

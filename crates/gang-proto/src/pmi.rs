@@ -60,6 +60,7 @@ pub struct Pmi {
     /// What was put since the last barrier.
     new: Pairs,
     waiting: BTreeSet<u16>,
+    is_used: bool,
     actions: VecDeque<PmiAction>,
 }
 
@@ -91,6 +92,7 @@ impl Pmi {
             bytes: 0,
             new: Vec::new(),
             waiting: BTreeSet::new(),
+            is_used: false,
             actions: VecDeque::new(),
         }
     }
@@ -98,6 +100,11 @@ impl Pmi {
     /// The name of the store, which no other gang job has.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether a process of this node has begun to use MPI.
+    pub fn is_used(&self) -> bool {
+        self.is_used
     }
 
     /// Returns the next action, in sequence.
@@ -130,6 +137,7 @@ impl Pmi {
         let field = |name: &str| fields.get(name).copied();
         let answer = match field("cmd").ok_or(PmiError)? {
             "init" => {
+                self.is_used = true;
                 let is_known = field("pmi_version") == Some("1");
                 let result = if is_known { 0 } else { -1 };
                 format!("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc={result}")
@@ -152,6 +160,10 @@ impl Pmi {
                 Some(value) => format!("cmd=get_result rc=0 msg=success value={value}"),
                 None => "cmd=get_result rc=-1 msg=key_not_found value=unknown".to_string(),
             },
+            "connected" if rank == PMIX => {
+                self.is_used = true;
+                return Ok(());
+            }
             "barrier_in" => {
                 self.waiting.insert(rank);
                 let ranks = self.waiting.iter().filter(|rank| **rank != PMIX);
@@ -259,6 +271,7 @@ mod tests {
     #[test]
     fn a_process_begins_and_ends() {
         let mut pmi = Pmi::new(0x1f, &[0, 0], 0);
+        assert!(!pmi.is_used());
         let mut answer = |line: &str| answer(&mut pmi, 1, line);
         let begun = answer("cmd=init pmi_version=1 pmi_subversion=1");
         assert_eq!(
@@ -276,6 +289,7 @@ mod tests {
         assert_eq!(answer("cmd=get_universe_size"), "cmd=universe_size size=2");
         assert_eq!(answer("cmd=get_appnum"), "cmd=appnum appnum=0");
         assert_eq!(answer("cmd=finalize"), "cmd=finalize_ack");
+        assert!(pmi.is_used());
     }
 
     #[test]
@@ -320,6 +334,9 @@ mod tests {
     fn the_barrier_of_a_pmix_server_is_that_of_its_node() {
         let mut pmi = Pmi::new(1, &[0, 0, 1], 0);
         let ready = ask(&mut pmi, PMIX, "cmd=ready value=A=1\tB=x=y z");
+        assert!(!pmi.is_used());
+        assert_eq!(ask(&mut pmi, PMIX, "cmd=connected"), []);
+        assert!(pmi.is_used());
         let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
         assert_eq!(
             ready,
@@ -342,6 +359,7 @@ mod tests {
         // It does not stand for a process that waits in a barrier of its own.
         assert_eq!(ask(&mut pmi, 0, "cmd=barrier_in"), []);
         assert!(pmi.handle_bytes(0, b"cmd=ready value=A=1\n").is_err());
+        assert!(pmi.handle_bytes(0, b"cmd=connected\n").is_err());
         assert!(pmi.handle_bytes(PMIX, b"cmd=ready value=A\n").is_err());
     }
 

@@ -4,6 +4,7 @@
 mod checkpoint;
 mod interactive;
 mod judgement;
+mod looks;
 mod moving;
 mod mpi;
 mod rows;
@@ -18,6 +19,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use checkpoint::Checkpoint;
 use interactive::Account;
+use looks::Looks;
 pub use rows::Counts;
 
 /// The largest number of processes of a gang job.
@@ -98,6 +100,7 @@ struct Job {
     /// The result of the last judgement for `Root::watch`, and the gang job's progress and slices
     /// at that time.
     last_judgement: Option<(Global, u64, u64)>,
+    looks: Looks,
 }
 
 impl Job {
@@ -123,6 +126,8 @@ impl Job {
 struct Inspection {
     /// Front ends that wait for it; none if the daemon itself requested it.
     fronts: Vec<u64>,
+    /// Those for which it is the second look.
+    again: Vec<u64>,
     awaited: Option<BTreeSet<u16>>,
     reports: Vec<Report>,
 }
@@ -542,6 +547,7 @@ impl Root {
             bytes,
             inspection: None,
             last_judgement: None,
+            looks: Looks::default(),
         }
     }
 
@@ -598,9 +604,7 @@ impl Root {
                 job.is_ending = true;
                 mine.push(*id);
             }
-            if let Some(inspection) = &mut job.inspection {
-                inspection.fronts.retain(|other| *other != front);
-            }
+            job.forget_asking(front);
         }
         for id in mine {
             self.kill(id);
@@ -676,9 +680,10 @@ impl Root {
     }
 
     fn finish(&mut self, id: JobId) {
-        let Some(job) = self.jobs.remove(&id) else {
+        let Some(mut job) = self.jobs.remove(&id) else {
             return;
         };
+        let asking = job.take_asking();
         self.tree.leave(id);
         self.admission.leave(job.bytes);
         self.moved.remove(&job.local);
@@ -691,8 +696,7 @@ impl Root {
         let ended = Message::JobEnded(id, job.outcome);
         self.orders.push_back(Order::Front(job.front, ended));
         let taker = job.checkpoint.map(|checkpoint| checkpoint.front());
-        let inspectors = job.inspection.into_iter().flat_map(|it| it.fronts);
-        for front in inspectors.chain(taker) {
+        for front in asking.into_iter().chain(taker) {
             let gone = Message::Refused(format!("gang job {id} has ended"));
             self.orders.push_back(Order::Front(front, gone));
         }

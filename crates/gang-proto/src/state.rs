@@ -59,11 +59,14 @@ pub enum Global {
     Deadlocked(Vec<Blocked>),
     /// A deadlock in which at least one process waits for a full receive FIFO.
     Stalled(Vec<Blocked>),
+    /// These processes poll, and can never continue unless they do something else than it seems.
+    Suspected(Vec<u16>),
 }
 
-/// Judges a gang job by its processes, in the order of their ranks.
+/// Judges a gang job by its processes, in the order of their ranks. Those that poll count as
+/// running.
 pub fn judge(processes: &[Process]) -> Global {
-    let live = live(processes);
+    let live = live(processes, &|_, _| true);
     let is_dead = |rank: usize| !live.contains(&rank);
     if let Some(circle) = circle(processes, &is_dead) {
         let stalled = circle.iter().any(|blocked| blocked.wants_room);
@@ -82,7 +85,11 @@ pub fn judge(processes: &[Process]) -> Global {
 }
 
 /// The processes that might continue: those that can now, and those that wait for such processes.
-fn live(processes: &[Process]) -> BTreeSet<usize> {
+/// `runs` says of one that waits for nothing whether it might, if these others might.
+pub(crate) fn live(
+    processes: &[Process],
+    runs: &dyn Fn(usize, &BTreeSet<usize>) -> bool,
+) -> BTreeSet<usize> {
     let mut live = BTreeSet::new();
     loop {
         let before = live.len();
@@ -91,7 +98,7 @@ fn live(processes: &[Process]) -> BTreeSet<usize> {
             let comes = |source: u16| process.pending.contains(&source) || lives(&source);
             let fits = |target: u16| process.room.contains(&target) || lives(&target);
             let goes_on = match process.waits {
-                Waits::No => true,
+                Waits::No => runs(rank, &live),
                 Waits::Ended => false,
                 Waits::Any => {
                     !process.pending.is_empty() || live.iter().any(|other| *other != rank)

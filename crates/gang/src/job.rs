@@ -190,6 +190,11 @@ impl LocalJob {
             .map(|(_, value)| value)
     }
 
+    /// The channel with which MPI sends: it is the one after those of the program.
+    pub(crate) fn channel_of_mpi(&self) -> Option<u8> {
+        (self.spec.fabric == Some(true)).then(|| self.spec.channels.max(1))
+    }
+
     fn is_set(&self, name: &str) -> bool {
         self.variable(name).is_some()
     }

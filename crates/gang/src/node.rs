@@ -584,12 +584,19 @@ impl Node {
             return;
         };
         report.ended = job.ended.iter().copied().collect();
+        report.uses_mpi = Some(job.pmi.is_used());
         let views = job.segment.as_ref().map(|segment| segment.view());
         if let Some(segment) = &job.segment {
             report.progress = segment.progress();
             report.places = state::places(segment);
         }
-        for view in views.and_then(Result::ok).unwrap_or_default() {
+        let views = views.and_then(Result::ok).unwrap_or_default();
+        report.polling = job.channel_of_mpi().map(|channel| {
+            let of_mpi = views.iter().filter(|view| view.channel == channel);
+            let alive = of_mpi.filter(|view| !job.ended.contains(&view.rank));
+            alive.map(state::polling).collect()
+        });
+        for view in views {
             let (kind, one, other) = match view.waiting {
                 Waiting::No => (0, 0, 0),
                 Waiting::ReceiveAny => (1, 0, 0),

@@ -231,6 +231,7 @@ fn answer(
     // The other end lives as long as libpmix, which ends with this process.
     for asked in asked {
         match asked {
+            Asked::Connected => daemon.write("cmd=connected\n")?,
             Asked::Fence(fence) if !fence.is_whole(size) => library.refuse(fence),
             Asked::Fence(fence) => {
                 round += 1;

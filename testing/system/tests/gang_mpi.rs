@@ -190,6 +190,26 @@ fn programs_of_open_mpi_share_two_nodes() {
     }
 }
 
+/// What processes wait for that send over the transport of their MPI cannot be seen.
+#[test]
+fn the_state_of_a_program_with_its_own_transport_is_unknown() {
+    for program in [compiled(), compiled_for_open_mpi()] {
+        let Some((_folder, program)) = program else {
+            continue;
+        };
+        let daemon = Node::start(&["--slice", "20ms", "--slots", "2"]);
+        let state = || {
+            let output = daemon.gang(&["state", "1"]).output().expect("runs");
+            text(&output.stdout)
+        };
+        let mut job = daemon.submit(&["-n", "2", &program, "100000000"]);
+        wait_until("it uses MPI", || state().starts_with("unknown: "));
+        assert!(state().contains("Run the job with `--network farcall`"));
+        job.kill().expect("it runs");
+        job.wait().expect("it ends");
+    }
+}
+
 #[test]
 fn more_processes_than_processors_yield_and_the_command_says_so() {
     let daemon = Node::start(&["--slots", "2"]);

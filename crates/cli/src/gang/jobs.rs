@@ -56,6 +56,9 @@ pub(crate) struct KillArguments {
 }
 
 /// Show the state of a gang job as a whole: running, idle, terminated, deadlocked or stalled
+///
+/// MPI programs with `--network farcall` can also be in a suspected deadlock, which takes about a
+/// second to see. What MPI programs with their own transport wait for is unknown.
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall gang state 3")]
 pub(crate) struct StateArguments {

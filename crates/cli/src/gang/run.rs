@@ -49,7 +49,8 @@ pub(crate) struct Arguments {
     /// Memory that each process may need
     #[arg(long, value_name = "BYTES", default_value = "64MB", value_parser = bytes)]
     memory: u64,
-    /// End the job when it has terminated as a whole, or is in a deadlock
+    /// End the job when it has terminated as a whole, or is in a deadlock. A deadlock of MPI
+    /// processes is only suspected, and printed
     #[arg(long)]
     detect_termination: bool,
     /// Interfaces for processes of MPI: PMI-1 for MPICH and Intel MPI, and PMIx for Open MPI if

@@ -1,14 +1,22 @@
 //! Judges the global state of a gang job from the reports of all nodes, which are made when the
 //! gang job is at rest. `state` has the rules; this module asks for the reports and combines them.
 //! With `detect_termination`, it ends a gang job only if the same state holds twice, with a slice
-//! in between in which no message moved.
+//! in between in which no message moved. A deadlock that is only suspected ends no gang job: its
+//! front end learns of it.
 
+use super::looks::{unseen, waits};
 use super::{Inspection, Job, Order, Root, SIGKILL};
-use crate::{Blocked, FARCALL_FAILED, Global, JobId, Message, Process, Report, Waits, judge};
+use crate::{
+    Blocked, FARCALL_FAILED, Global, JobId, JobSpec, Message, Pollers, Process, Report, Waits,
+    judge, suspect,
+};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+
+/// Stands for no rank, in output that is of no process.
+const NOBODY: u16 = u16::MAX;
 
 /// A receive FIFO with less free space than this counts as full: the longest part of a message.
 const PART: u32 = 8 << 10;
@@ -38,13 +46,23 @@ impl Root {
         Ok(())
     }
 
-    /// Judges the gang jobs with `detect_termination`.
+    /// Judges the gang jobs with `detect_termination`, and those that need a second look.
     pub(super) fn watch(&mut self) {
+        let now = self.turns.now;
         let mut any = false;
         for (id, job) in &mut self.jobs {
             let is_free = job.inspection.is_none() && job.unfilled.is_empty();
-            if job.spec.detect_termination && !job.is_stopped && is_free {
-                job.inspection = Some(Inspection::new());
+            let is_watched = job.spec.detect_termination && !job.is_stopped;
+            let is_due = job.is_due_again(now);
+            if is_free && (is_watched || is_due) {
+                let inspection = job.inspection.insert(Inspection::new());
+                if is_due {
+                    inspection.again = job
+                        .looks
+                        .again
+                        .take()
+                        .map_or(Vec::new(), |again| again.fronts);
+                }
                 self.tree.set_runnable(*id, false);
                 any = true;
             }
@@ -108,32 +126,31 @@ impl Root {
             0 => self.settings.receive,
             bytes => bytes,
         };
-        let processes = processes(job.spec.processes, &inspection.reports, receive);
-        let state = judge(&processes);
-        let (word, text) = describe(&state);
-        for front in inspection.fronts {
-            let told = Message::JobState(word.to_string(), text.clone());
-            self.orders.push_back(Order::Front(front, told));
+        let processes = processes(&job.spec, &inspection.reports, receive);
+        let pollers = job.pollers(&inspection.reports);
+        let state = match judge(&processes) {
+            Global::Running => of_pollers(&processes, &pollers),
+            certain => certain,
+        };
+        let (word, text) = describe(&state, &pollers);
+        let told = match unseen(&job.spec, &inspection.reports) {
+            Some(why) if state == Global::Running => ("unknown", why),
+            _ => (word, &text[..]),
+        };
+        let told = Message::JobState(told.0.to_string(), told.1.to_string());
+        let mut later = Vec::new();
+        let (mut fronts, again) = (inspection.fronts, inspection.again);
+        if !is_over(&state) && job.needs_second_look(&inspection.reports) {
+            later.append(&mut fronts);
         }
-        let is_over = !matches!(state, Global::Running | Global::Idle);
-        // A state that holds twice, with a slice in between in which no message moved, holds
-        // forever.
+        for front in fronts.into_iter().chain(again) {
+            self.orders.push_back(Order::Front(front, told.clone()));
+        }
         let progress = inspection.reports.iter().map(|report| report.progress);
-        let progress = progress.fold(0, u64::wrapping_add);
-        let last = job.last_judgement.take();
-        let holds = last.is_some_and(|(before, moved, slices)| {
-            (&before, moved) == (&state, progress) && slices < job.slices
-        });
-        let now = (state, progress, job.slices);
-        let state = &job.last_judgement.insert(now).0;
-        if job.spec.detect_termination && is_over && holds && !job.is_ending {
-            job.is_ending = true;
-            if *state != Global::Terminated {
-                job.outcome.status = FARCALL_FAILED;
-                job.outcome.cause = Some(text);
-            }
-            let kill = Message::Deliver(job.local, SIGKILL);
-            self.orders.push_back(Order::Nodes(kill));
+        let order = job.follow(id, state, progress.fold(0, u64::wrapping_add), text);
+        self.orders.extend(order);
+        if !later.is_empty() {
+            self.look_again(id, later);
         }
         self.look(id, processes, &inspection.reports);
         let Some(job) = self.jobs.get(&id) else {
@@ -149,14 +166,84 @@ impl Inspection {
     pub(super) fn new() -> Inspection {
         Inspection {
             fronts: Vec::new(),
+            again: Vec::new(),
             awaited: None,
             reports: Vec::new(),
         }
     }
 }
 
+impl Job {
+    /// What follows from a state, if the daemon watches the gang job.
+    fn follow(&mut self, id: JobId, state: Global, progress: u64, text: String) -> Option<Order> {
+        // A state that holds twice, with a slice in between in which no message moved, holds
+        // forever.
+        let holds = self
+            .last_judgement
+            .as_ref()
+            .is_some_and(|last| (&last.0, last.1) == (&state, progress) && last.2 < self.slices);
+        let is_suspected = matches!(state, Global::Suspected(_));
+        let is_terminated = state == Global::Terminated;
+        let is_over = is_over(&state);
+        self.last_judgement = Some((state, progress, self.slices));
+        self.looks.is_told &= is_suspected;
+        if !self.spec.detect_termination || !holds || self.is_ending {
+            return None;
+        }
+        if is_suspected && !self.looks.is_told {
+            self.looks.is_told = true;
+            let line = format!("farcall: gang job {id}: suspected {text}\n");
+            let told = Message::Output(id, NOBODY, 2, line.into_bytes());
+            return Some(Order::Front(self.front, told));
+        }
+        if !is_over {
+            return None;
+        }
+        self.is_ending = true;
+        if !is_terminated {
+            self.outcome.status = FARCALL_FAILED;
+            self.outcome.cause = Some(text);
+        }
+        Some(Order::Nodes(Message::Deliver(self.local, SIGKILL)))
+    }
+
+    /// Forgets a front end that has asked for the state.
+    pub(super) fn forget_asking(&mut self, front: u64) {
+        if let Some(inspection) = &mut self.inspection {
+            inspection.fronts.retain(|other| *other != front);
+            inspection.again.retain(|other| *other != front);
+        }
+        if let Some(again) = &mut self.looks.again {
+            again.fronts.retain(|other| *other != front);
+        }
+    }
+}
+
+/// Whether nothing can ever happen again, for certain.
+fn is_over(state: &Global) -> bool {
+    matches!(
+        state,
+        Global::Terminated | Global::Deadlocked(_) | Global::Stalled(_)
+    )
+}
+
+/// The state of a gang job of which a process seems to run.
+fn of_pollers(processes: &[Process], pollers: &Pollers) -> Global {
+    let suspected = suspect(processes, pollers);
+    if !suspected.is_empty() {
+        return Global::Suspected(suspected);
+    }
+    let computes = |(process, rank): (&Process, u16)| {
+        process.waits == Waits::No && !pollers.contains_key(&rank)
+    };
+    match processes.iter().zip(0..).any(computes) {
+        true => Global::Running,
+        false => Global::Idle,
+    }
+}
+
 /// Combines the reports of the nodes.
-fn processes(count: u16, reports: &[Report], receive: u32) -> Vec<Process> {
+fn processes(spec: &JobSpec, reports: &[Report], receive: u32) -> Vec<Process> {
     let ended: BTreeSet<u16> = reports
         .iter()
         .flat_map(|report| &report.ended)
@@ -167,7 +254,8 @@ fn processes(count: u16, reports: &[Report], receive: u32) -> Vec<Process> {
         let found = waits.clone().find(|(other, ..)| *other == rank);
         let (channel, waits) = match (ended.contains(&rank), found) {
             (true, _) => (0, Waits::Ended),
-            (false, None) => (0, Waits::No),
+            // What is on its way to a process of MPI is on the channel after those of the program.
+            (false, None) => (spec.channels.max(1), Waits::No),
             (false, Some((_, channel, kind, one, other))) => {
                 let waits = match kind {
                     1 => Waits::Any,
@@ -189,17 +277,23 @@ fn processes(count: u16, reports: &[Report], receive: u32) -> Vec<Process> {
             room: room.map(|(rank, ..)| *rank).collect(),
         }
     };
-    (0..count).map(process).collect()
+    (0..spec.processes).map(process).collect()
 }
 
 /// The state as one word and a description for the user.
-fn describe(state: &Global) -> (&'static str, String) {
+fn describe(state: &Global, pollers: &Pollers) -> (&'static str, String) {
+    let all: Vec<u16> = pollers.keys().copied().collect();
+    let with_waits = |text: &str| match all.is_empty() {
+        true => text.to_string(),
+        false => format!("{text}; {}", waits(&all, pollers)),
+    };
     match state {
-        Global::Running => ("running", "processes run".to_string()),
+        Global::Running => ("running", with_waits("processes run")),
         Global::Idle => (
             "idle",
-            "all processes wait, and messages are on their way".to_string(),
+            with_waits("all processes wait, and messages are on their way"),
         ),
+        Global::Suspected(ranks) => ("suspected", format!("deadlock: {}", waits(ranks, pollers))),
         Global::Terminated => (
             "terminated",
             "all processes have ended, or wait for any message and there is none".to_string(),

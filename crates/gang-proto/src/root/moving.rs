@@ -3,6 +3,7 @@
 //! another number after each move. So nothing that comes late from its former processes counts.
 
 use super::checkpoint::Stage;
+use super::looks::Looks;
 use super::{Order, Root};
 use crate::{FARCALL_FAILED, JobId, Lengths, Message, Partition, Piece, Placement, Turn};
 use alloc::collections::BTreeSet;
@@ -159,13 +160,13 @@ impl Root {
         job.unfilled = (0..job.spec.processes).collect();
         job.ended.clear();
         job.fences.clear();
-        let inspection = job.inspection.take();
-        for front in inspection.into_iter().flat_map(|it| it.fronts) {
+        for front in job.take_asking() {
             let text = format!("gang job {id} is being moved: ask again");
             let refused = Message::Refused(text);
             self.orders.push_back(Order::Front(front, refused));
         }
         job.last_judgement = None;
+        job.looks = Looks::default();
         job.spec.restored = Some(true);
         if let Some(checkpoint) = &mut job.checkpoint {
             checkpoint.stage = Stage::Placing;

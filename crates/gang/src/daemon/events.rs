@@ -172,11 +172,8 @@ impl Daemon {
             self.show_metrics();
         }
         for id in silent {
-            tracing::warn!(
-                "a daemon was silent for {:?}: it counts as lost",
-                self.config.silence
-            );
-            self.handle_lost(id);
+            let why = format!("it was silent for {:?}", self.config.silence);
+            self.handle_lost(id, &why);
         }
     }
 
@@ -302,11 +299,14 @@ impl Daemon {
                     self.handle_message(id, message);
                 }
             }
-            Err(_) => self.handle_lost(id),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                self.handle_lost(id, "it closed the connection");
+            }
+            Err(error) => self.handle_lost(id, &error.to_string()),
         }
     }
 
-    fn handle_lost(&mut self, id: u64) {
+    fn handle_lost(&mut self, id: u64, why: &str) {
         let Some(peer) = self.links.remove(&id) else {
             return;
         };
@@ -317,10 +317,12 @@ impl Daemon {
                 }
             }
             Party::Stranger | Party::Proved => {}
-            Party::Parent => self.lose_parent("the parent daemon is lost"),
+            Party::Parent => self.lose_parent(&format!("the parent daemon is lost ({why})")),
             Party::Child => {
                 self.joining.retain(|_, link| *link != id);
-                for node in self.switch.nodes_below(id) {
+                let nodes = self.switch.nodes_below(id);
+                tracing::warn!("the daemon of the nodes {nodes:?} is lost: {why}");
+                for node in nodes {
                     self.report(Message::Lost(node));
                 }
                 let actions = self.switch.handle_lost(id);

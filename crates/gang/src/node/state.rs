@@ -5,11 +5,11 @@
 use super::{LocalJob, Node};
 use crate::start::Order;
 use crate::states::Arriving;
-use farcall_channel::{Command, Segment};
+use farcall_channel::{Command, ElementView, Segment};
 use farcall_channel_proto::saved::Saved;
 use farcall_gang_proto::checkpoint::MAX_NETWORK;
 use farcall_gang_proto::rest::Phase;
-use farcall_gang_proto::{JobId, Lengths, Message, Piece, Place, Rest};
+use farcall_gang_proto::{JobId, Lengths, Message, Piece, Place, Polling, Rest, Wanted};
 use std::sync::Arc;
 
 /// Bytes of a piece of a state.
@@ -30,6 +30,22 @@ pub(super) fn places(segment: &Segment) -> Vec<Place> {
         steps: place.steps,
     };
     segment.places().into_iter().map(place).collect()
+}
+
+/// What a process of MPI over channels says of itself.
+pub(super) fn polling(view: &ElementView) -> Polling {
+    let wanted = |wanted: &farcall_channel::Wanted| match *wanted {
+        farcall_channel::Wanted::Message { source, tag } => Wanted::Message(source, tag),
+        farcall_channel::Wanted::Receive { target, tag } => Wanted::Receive(target, tag),
+    };
+    let said = &view.polling;
+    Polling {
+        rank: view.rank,
+        polls: said.polls,
+        version: said.version,
+        wanted: said.wanted.iter().map(wanted).collect(),
+        has_others: said.has_others,
+    }
 }
 
 impl Node {

@@ -150,6 +150,8 @@ impl Fence {
 
 /// What libpmix asks for.
 pub(super) enum Asked {
+    /// Nothing: a process has connected.
+    Connected,
     Fence(Fence),
     /// A process has aborted the gang job with this code.
     Abort {
@@ -196,6 +198,20 @@ unsafe extern "C" fn fence(
     }
 }
 
+/// Passes on that a process has connected (`pmix_server_client_connected_fn_t`).
+unsafe extern "C" fn connected(
+    _process: *const Process,
+    _object: *mut c_void,
+    _done: Option<Done>,
+    _context: *mut c_void,
+) -> c_int {
+    let told = ASKED.get().map(|asked| asked.send(Asked::Connected));
+    match told {
+        Some(Ok(())) => OPERATION_SUCCEEDED,
+        _ => ERROR,
+    }
+}
+
 /// Passes an abort on (`pmix_server_abort_fn_t`).
 unsafe extern "C" fn abort(
     process: *const Process,
@@ -222,6 +238,7 @@ unsafe extern "C" fn abort(
 struct Module([*const c_void; 64]);
 
 /// The places of the functions in the module.
+const CONNECTED: usize = 0;
 const ABORT: usize = 2;
 const FENCE: usize = 3;
 
@@ -284,6 +301,7 @@ impl Library {
     pub(super) fn start(&self, about: &[Info], sender: Sender<Asked>) -> Result<(), PmixError> {
         let _ = ASKED.set(sender);
         let mut functions = [ptr::null(); 64];
+        functions[CONNECTED] = connected as *const c_void;
         functions[ABORT] = abort as *const c_void;
         functions[FENCE] = fence as *const c_void;
         let module = Box::leak(Box::new(Module(functions)));

@@ -1,0 +1,273 @@
+"""The states of gang jobs whose MPI sends over channels: who waits for whom."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from programs import BUILT
+from servers import FARCALL, ROOT, wait_until
+
+PROGRAM = ROOT / "testing" / "e2e" / "states.c"
+MPIS = ROOT / "target" / "mpi"
+PROVIDER = BUILT / "libfarcall-fi.so"
+
+# What the program needs of Open MPI's header. Its own header comes with a compiler that would
+# become the default one of the machine.
+OPEN_MPI = """
+#include <stddef.h>
+typedef struct handle *MPI_Comm, *MPI_Datatype, *MPI_Op, *MPI_Request;
+typedef struct { int MPI_SOURCE, MPI_TAG, MPI_ERROR, cancelled; size_t count; } MPI_Status;
+extern char ompi_mpi_comm_world[], ompi_mpi_int[], ompi_mpi_byte[], ompi_mpi_op_sum[];
+#define MPI_COMM_WORLD ((MPI_Comm)ompi_mpi_comm_world)
+#define MPI_INT ((MPI_Datatype)ompi_mpi_int)
+#define MPI_BYTE ((MPI_Datatype)ompi_mpi_byte)
+#define MPI_SUM ((MPI_Op)ompi_mpi_op_sum)
+#define MPI_STATUS_IGNORE ((MPI_Status *)0)
+#define MPI_ANY_SOURCE (-1)
+int MPI_Init(int *, char ***), MPI_Finalize(void), MPI_Abort(MPI_Comm, int);
+int MPI_Comm_rank(MPI_Comm, int *), MPI_Comm_size(MPI_Comm, int *);
+int MPI_Send(const void *, int, MPI_Datatype, int, int, MPI_Comm);
+int MPI_Ssend(const void *, int, MPI_Datatype, int, int, MPI_Comm);
+int MPI_Recv(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status *);
+int MPI_Irecv(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+int MPI_Probe(int, int, MPI_Comm, MPI_Status *), MPI_Wait(MPI_Request *, MPI_Status *);
+int MPI_Bcast(void *, int, MPI_Datatype, int, MPI_Comm);
+int MPI_Allreduce(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
+"""
+
+
+def is_set_up(what):
+    ran = subprocess.run([ROOT / "scripts" / "setup", what], check=False, timeout=300)
+    return ran.returncode == 0
+
+
+def compile_with(words, made, environment=None):
+    words = [*words, "-O1", "-Wall", "-Wextra", "-o", made, PROGRAM]
+    words += ["-l:libmpi.so.40"] if words[0] == "cc" else []
+    environment = {**os.environ, **(environment or {})}
+    subprocess.run(words, check=True, timeout=120, env=environment)
+    return made
+
+
+@pytest.fixture(scope="module", params=["openmpi", "mpich", "impi"])
+def program(request, tmp_path_factory):
+    """The program, compiled for an MPI."""
+    if not PROVIDER.is_file():
+        pytest.skip("no libfarcall-fi.so: the headers of libfabric were missing at `make build`")
+    folder = tmp_path_factory.mktemp("states")
+    made = folder / request.param
+    if request.param == "openmpi":
+        if not is_set_up("openmpi"):
+            pytest.skip("Open MPI is missing: `scripts/setup openmpi` installs it")
+        (folder / "mpi.h").write_text(OPEN_MPI)
+        return compile_with(["cc", f"-I{folder}"], made)
+    mpi = MPIS / request.param
+    if not is_set_up("mpi") or not mpi.is_dir():
+        pytest.skip(f"{request.param} is missing: `scripts/setup mpi` installs it")
+    return compile_with([mpi / "bin" / "mpicc"], made, {"I_MPI_ROOT": str(mpi)})
+
+
+class Gang:
+    """A gang daemon, or one for each node, and its commands."""
+
+    def __init__(self, name, *options, nodes=1):
+        self.control = f"@farcall-states-{name}-{os.getpid()}"
+        self.daemons = []
+        parent = ()
+        for node in range(nodes):
+            control = self.control if node == 0 else f"{self.control}-{node}"
+            words = [FARCALL, "gang", "daemon", "--listen", "127.0.0.1:0", "--control", control]
+            words += ["--node", f"node{node}", "--slice", "20ms", *options, *parent]
+            daemon = subprocess.Popen(
+                words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
+            self.daemons.append(daemon)
+            line = daemon.stdout.readline()
+            assert line.startswith("listening on farcall://"), line
+            parent = parent or ("--parent", line.split()[2].removeprefix("farcall://"))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for daemon in reversed(self.daemons):
+            daemon.terminate()
+            daemon.wait(10)
+            daemon.stdout.close()
+
+    def start(self, size, *words, options=("--network", "farcall")):
+        run = [FARCALL, "gang", "run", "--control", self.control, "--quiet", *options]
+        return subprocess.Popen(
+            [*run, "-n", str(size), "--", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, *words):
+        ran = subprocess.run(
+            [FARCALL, "gang", words[0], "--control", self.control, *words[1:], "--json"],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return json.loads(ran.stdout) if ran.returncode == 0 else {}
+
+    def jobs(self):
+        return [str(job["id"]) for job in self.ask("ps").get("jobs", [])]
+
+    def state(self, job):
+        """The state of a job and its description; nothing if the job has ended."""
+        told = self.ask("state", job)
+        return told.get("state", ""), told.get("detail", "")
+
+    def until(self, job, wanted):
+        """Waits for a state, and returns its description."""
+        last = []
+
+        def is_there():
+            last[:] = self.state(job)
+            return last[0] == wanted
+
+        try:
+            wait_until(is_there, what=wanted)
+        except TimeoutError as error:
+            raise AssertionError(f"{wanted} did not come: {last}") from error
+        return last[1]
+
+    def kill(self, job):
+        words = [FARCALL, "gang", "kill", job, "--control", self.control]
+        subprocess.run(words, check=True, timeout=30)
+
+
+def suspected(name, program, what, size, *more, nodes=1):
+    """The description of a suspected deadlock of a program, which is killed then."""
+    slots = str(size // nodes)
+    with Gang(name, "--slots", slots, nodes=nodes) as gang:
+        if nodes > 1:
+            wait_until(lambda: has_nodes(gang, size, nodes), what="the other node")
+        with gang.start(size, program, what, *more) as front:
+            job = wait_until(gang.jobs, what="the job")[0]
+            text = gang.until(job, "suspected")
+            gang.kill(job)
+            assert front.wait(30) == 128 + signal.SIGKILL
+    return text
+
+
+def has_nodes(gang, size, nodes):
+    with gang.start(size, "sleep", "1000", options=()) as front:
+        job = wait_until(lambda: gang.ask("ps").get("jobs"), what="the job")[0]
+        front.kill()
+    wait_until(lambda: not gang.jobs(), what="its end")
+    return len(job["nodes"]) == nodes
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_ring_of_receives(program, nodes):
+    text = suspected(f"ring{nodes}", program, "ring", 3, nodes=nodes)
+    assert text.startswith("deadlock: ")
+    for rank in range(3):
+        step = f"rank {rank} waits for a message from rank {(rank + 1) % 3} (tag 7)"
+        assert step in text
+
+
+@pytest.mark.timeout(120)
+def test_receives_from_anybody(program):
+    text = suspected("any", program, "any", 2)
+    assert "rank 0 waits for a message from any rank (tag 7)" in text
+
+
+@pytest.mark.timeout(120)
+def test_probes(program):
+    text = suspected("probe", program, "probe", 2)
+    assert "rank 0 waits for a message from rank 1 (tag 7)" in text
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("what", ["ssend", "large"])
+def test_sends_that_nobody_receives(program, what):
+    text = suspected(what, program, what, 2)
+    for rank in range(2):
+        other = 1 - rank
+        # The acknowledgement of MPI_Ssend can be a message.
+        receive = f"rank {rank} waits for rank {other} to receive a message (tag 3)"
+        message = f"rank {rank} waits for a message from rank {other} (tag 3)"
+        assert receive in text or message in text
+
+
+@pytest.mark.timeout(120)
+def test_a_deadlock_of_some_while_others_compute(program):
+    """MPICH and Intel MPI can always get a message of their own from a rank that computes."""
+    if program.name != "openmpi":
+        pytest.skip("only Open MPI says all that it looks for")
+    text = suspected("partial", program, "partial", 3, "1000")
+    assert text.startswith("deadlock: rank 0 waits for a message from rank 1 (tag 7)")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("what", ["computes", "sleeps"])
+def test_ranks_that_wait_for_one_that_does_something_else(program, what):
+    with Gang(what, "--slots", "3") as gang:
+        options = ("--network", "farcall", "--detect-termination")
+        with gang.start(3, program, what, "3", options=options) as front:
+            job = wait_until(gang.jobs, what="the job")[0]
+            words = set()
+            while True:
+                word, text = gang.state(job)
+                words.add(word)
+                if "waits for a message from rank 0 (tag 7)" in text:
+                    break
+                assert front.poll() is None, f"nobody was seen to wait: {words}"
+            assert "rank 1 waits" in text
+            assert "rank 0 waits" not in text
+            while front.poll() is None:
+                words.add(gang.state(job)[0])
+            out, err = front.communicate()
+            assert (front.returncode, out) == (0, ""), err
+            assert "suspected" not in words
+            assert "suspected" not in err
+
+
+@pytest.mark.timeout(120)
+def test_a_program_that_goes_on_is_never_suspected(program):
+    """Two jobs take turns, each with more processes than processors."""
+    seconds = os.environ.get("FARCALL_SOAK_SECONDS", "5")
+    with Gang("exchanges", "--slots", "2", "--switch-alone") as gang:
+        options = ("--network", "farcall", "--detect-termination")
+        words = [program, "exchanges", seconds]
+        fronts = [gang.start(3, *words, options=options) for _ in range(2)]
+        seen = []
+        while any(front.poll() is None for front in fronts):
+            seen += [gang.state(job) for job in gang.jobs()]
+        for front in fronts:
+            out, err = front.communicate()
+            assert (front.returncode, out, err) == (0, "", "")
+        assert seen
+        assert [state for state in seen if state[0] == "suspected"] == []
+
+
+@pytest.mark.timeout(120)
+def test_a_suspected_job_goes_on_and_its_command_says_so(program):
+    with Gang("told", "--slots", "2") as gang:
+        options = ("--network", "farcall", "--detect-termination")
+        with gang.start(2, program, "ssend", options=options) as front:
+            line = front.stderr.readline()
+            assert line.startswith("farcall: gang job 1: suspected deadlock: rank 0 waits for ")
+            for _ in range(3):
+                gang.until("1", "suspected")
+            assert front.poll() is None
+            gang.kill("1")
+            assert "suspected" not in front.communicate()[1]
+
+
+@pytest.mark.timeout(120)
+def test_mpi_over_its_own_transport(program):
+    with Gang("own", "--slots", "2") as gang, gang.start(2, program, "ring", options=()) as front:
+        job = wait_until(gang.jobs, what="the job")[0]
+        text = gang.until(job, "unknown")
+        assert "`--network farcall`" in text
+        front.kill()
