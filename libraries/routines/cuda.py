@@ -84,7 +84,7 @@ def functions(p):
            "C = alpha op(A) op(B) + beta C; op is N, T or C (conjugate transpose)",
            "2 * m * n * k", None)
     info = "OUT int *info"
-    solve = f"IN int n, IN int nrhs, IN {{T}} a[n][n], IN {{T}} b[nrhs][n], OUT {{T}} x[nrhs][n]"
+    solve = "IN int n, IN int nrhs, IN {T} a[n][n], IN {T} b[nrhs][n], OUT {T} x[nrhs][n]"
     yield ("gesv", "gesv", f"{solve}, {info}",
            "Solve A X = B; each row of b and x is a right-hand side and its solution",
            "2 / 3 * n^3 + 2 * n^2 * nrhs", "info")
@@ -113,11 +113,11 @@ def routines():
     """All functions in the order of LAPACK's precisions."""
     for p, (element, real) in PRECISIONS.items():
         for name, function, params, description, cost, value in functions(p):
-            params = split_params(params.replace("{T}", element).replace("{R}", real))
-            first = params[0].split("[")[0].split()[-1]
+            filled = split_params(params.replace("{T}", element).replace("{R}", real))
+            first = filled[0].split("[")[0].split()[-1]
             yield Routine(
                 name=p + name,
-                params=params,
+                params=filled,
                 description=description,
                 cost=f"4 * ({cost})" if p in "cz" else cost,
                 cases=[],

@@ -102,7 +102,8 @@ def test_objects_keep_their_gpus(serve):
 def test_a_call_that_needs_more_gpus_than_there_are_is_refused(serve):
     server = serve("--gpus", "1").connect()
     assert gpus(server.call("gpus/one", 0)) == [0]
-    with pytest.raises(farcall.Error, match=r"gpus/two needs 2 GPUs, and this server has 1; .*--gpus"):
+    refused = r"gpus/two needs 2 GPUs, and this server has 1; .*--gpus"
+    with pytest.raises(farcall.Error, match=refused):
         server.call("gpus/two", 0)
     without = serve("--gpus", "0").connect()
     with pytest.raises(farcall.Error, match=r"needs 1 GPU, and this server has 0"):
@@ -123,17 +124,18 @@ def test_the_status_shows_gpus_and_calls_that_wait_for_them(serve):
     reason = wait_until(lambda: "GPU" in (text := str(calls[1].status())) and text)
     assert "it needs 1, and 0 of 1 are free" in reason
     check_alone([call.result(timeout=60) for call in calls])
-    assert "(1 GPU)" in subprocess.run(
-        [FARCALL, "describe", "gpus/one", process.address], check=True, capture_output=True, text=True
-    ).stdout
+    words = [FARCALL, "describe", "gpus/one", process.address]
+    described = subprocess.run(words, check=True, capture_output=True, text=True)
+    assert "(1 GPU)" in described.stdout
 
 
 def test_more_gpus_than_cuda_may_see_are_refused(tmp_path):
     file = tmp_path / "gpus.idl"
     file.write_text(IDL)
     words = [FARCALL, "serve", file, "--allow-code", "--gpus", "3", "--listen", "127.0.0.1:0"]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "4,5"}
     done = subprocess.run(
-        words, capture_output=True, text=True, env=os.environ | {"CUDA_VISIBLE_DEVICES": "4,5"}, timeout=30
+        words, check=False, capture_output=True, text=True, env=environment, timeout=30
     )
     assert done.returncode != 0
     assert "3 GPUs are wanted, and there are 2" in done.stderr
@@ -157,7 +159,8 @@ def test_without_a_driver_the_functions_of_cuda_say_what_is_missing():
             lambda: server.call("cuda/dgesv", n=2, nrhs=2, a=matrix, b=matrix),
             lambda: cuda.Device(server).put(matrix),
         ):
-            with pytest.raises(farcall.Error, match=r"no NVIDIA driver: libcuda\.so\.1.*nvidia-smi"):
+            missing = r"no NVIDIA driver: libcuda\.so\.1.*nvidia-smi"
+            with pytest.raises(farcall.Error, match=missing):
                 call()
     finally:
         process.stop()

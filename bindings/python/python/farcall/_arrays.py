@@ -10,7 +10,8 @@ import numpy.typing as npt
 def from_other(value: Any, is_written: bool) -> npt.NDArray[Any] | None:
     """The array of another library, or None for other values.
 
-    An array with DLPack is used in place, or copied from the memory of a device. A sparse matrix becomes dense, and cannot be written to.
+    An array with DLPack is used in place, or copied from the memory of a device. A sparse matrix
+    becomes dense, and cannot be written to.
     """
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
         return _from_dlpack(value, is_written)

@@ -175,8 +175,9 @@ def library(
     call fails with the text of the exception.
 
     `calc_order` (the operations of a call) and `processor_elements` are expressions of the
-    parameters. A call has `gpus` GPUs for itself. `repeatable` says that the server may run a call again after a failure. The
-    decorator does not change the function itself. Each processor element has its own interpreter.
+    parameters. A call has `gpus` GPUs for itself. `repeatable` says that the server may run a call
+    again after a failure. The decorator does not change the function itself. Each processor element
+    has its own interpreter.
     """
     options = [
         f" CalcOrder {calc_order}" if calc_order else "",

@@ -31,14 +31,16 @@ class Array:
     """An array of a device. It is released when nothing refers to it."""
 
     def __init__(self, device: "Device", number: int, shape: tuple[int, ...], letter: str) -> None:
+        """An array of the device that has this number there."""
         self._device, self._number, self._letter = device, number, letter
         self.shape, self.dtype = shape, _TYPES[letter]
 
     def __repr__(self) -> str:
+        """The shape and the type."""
         return f"<farcall.cuda.Array of {self.shape}, {self.dtype}>"
 
     def __del__(self) -> None:
-        # The next call of the device releases it: this one may be made at any moment.
+        """Lets the next call of the device release it: this one may be made at any moment."""
         self._device._unused.append(self._number)
 
     def get(self) -> "npt.NDArray[Any]":
@@ -49,12 +51,14 @@ class Array:
         return array.reshape(self.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> "npt.NDArray[Any]":
+        """The same as `get`, for NumPy."""
         if copy is False:
             raise ValueError("an array of a device cannot be used without a copy: use its get()")
         array = self.get()
         return array if dtype is None else array.astype(dtype)
 
     def __matmul__(self, other: "Array") -> "Array":
+        """The product of two matrices."""
         return self._device.gemm(self, other)
 
 
@@ -65,13 +69,16 @@ class Device:
     """
 
     def __init__(self, server: Server | None = None) -> None:
+        """Makes an object at the server, which gets a GPU."""
         self._unused: list[int] = []
         self._object = (server or current_server()).new("cuda/Device")
 
     def __enter__(self) -> "Device":
+        """Closes the device at the end of a `with` block."""
         return self
 
     def __exit__(self, *_exception: object) -> None:
+        """Closes the device."""
         self.close()
 
     def close(self) -> None:
