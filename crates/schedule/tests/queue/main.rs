@@ -63,7 +63,7 @@ fn a_given_number_of_processor_elements_lies_in_the_range_asked_for() {
             ..loads(seed)
         };
         let done = run(&load, Queue::new(settings(Policy::Fpfs, load.pes)));
-        let mut shapes = std::collections::BTreeSet::new();
+        let mut shapes = BTreeSet::new();
         for job in &done.ended {
             let (fewest, most) = (job.request.fewest, job.request.most.min(load.pes));
             assert!((fewest..=most.max(fewest)).contains(&job.pes));
