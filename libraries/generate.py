@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write blas.idl, lapack.idl, fft.idl and linalg.idl, and the cases their tests run.
+"""Write blas.idl, lapack.idl, fft.idl, linalg.idl and cuda.idl, and the cases their tests run.
 
 Each routine is described once, in `routines/*.py`, for all precisions. Usage:
 
@@ -14,7 +14,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from routines import blas, fft, lapack, linalg  # noqa: E402
+from routines import blas, cuda, fft, lapack, linalg  # noqa: E402
 
 CASES = HERE.parent / "testing" / "conformance" / "cases.json"
 
@@ -22,13 +22,15 @@ CASES = HERE.parent / "testing" / "conformance" / "cases.json"
 def files():
     """Path and text of every generated file."""
     cases = {}
-    for module in (blas, lapack, fft, linalg):
+    for module in (blas, lapack, fft, linalg, cuda):
         name = module.__name__.rpartition(".")[2]
         routines = list(module.routines())
         blocks = [module.HEADER.strip()] + [routine.idl() for routine in routines]
+        blocks += [module.FOOTER.strip()] if hasattr(module, "FOOTER") else []
         yield HERE / f"{name}.idl", "\n\n".join(blocks) + "\n"
-        # The tests of stacks compare them with NumPy: bindings/python/tests/test_linalg.py.
-        if module is not linalg:
+        # The tests of stacks compare them with NumPy: bindings/python/tests/test_linalg.py. Those
+        # of CUDA need a GPU: testing/e2e/test_cuda.py.
+        if module not in (linalg, cuda):
             cases[name] = {routine.name: routine.cases for routine in routines}
     yield CASES, cases_text(cases)
 

@@ -37,6 +37,10 @@ class Routine:
     convention: str = "FORTRAN"
     size: str = None
     elements: str = None
+    # GPUs of a call.
+    gpus: int = 0
+    # The function of the library, if it has another name.
+    function: str = None
     # Constant arguments by the parameter that they precede.
     constants: dict = dataclasses.field(default_factory=dict)
 
@@ -50,7 +54,8 @@ class Routine:
 
     def idl(self):
         value = f"{self.value} = " if self.value else ""
-        call = f'Calls "{self.convention}" {value}{self.name}({", ".join(self.passed())});'
+        function = self.function or self.name
+        call = f'Calls "{self.convention}" {value}{function}({", ".join(self.passed())});'
         lines = [f"Define {self.name}("]
         lines += packed([param + "," for param in self.params[:-1]] + [self.params[-1] + ")"])
         lines += [f'    "{text}"' for text in sentence(self.description)]
@@ -62,6 +67,8 @@ class Routine:
             elements = f"1 + {self.size} / {ROWS_PER_ELEMENT}"
         if elements:
             lines += [f"    ProcessorElements 1, {elements}"]
+        if self.gpus:
+            lines += [f"    Gpus {self.gpus}"]
         lines += ['    Repeatable "yes"']
         lines += textwrap.wrap(call, 96, initial_indent="    ", subsequent_indent="        ")
         return "\n".join(lines)

@@ -58,6 +58,27 @@ def test_a_tensor_on_a_device_is_refused_with_a_remedy(server):
         server.call("dnrm2", 3, Tensor(np.ones(3), (2, 0)), 1)
 
 
+class OnDevice(Tensor):
+    """An array of a device that copies itself to the host on request, by the newer protocol."""
+
+    def __init__(self, array):
+        super().__init__(array, (2, 0))
+
+    def __dlpack__(self, *, dl_device=None, copy=None, **_options):
+        if dl_device != (1, 0) or not copy:
+            raise BufferError("memory of device 2")
+        return self._array.copy().__dlpack__()
+
+
+def test_a_tensor_on_a_device_is_copied_to_the_host(server):
+    assert server.call("dnrm2", 3, OnDevice(np.array([2.0, 3.0, 6.0])), 1).r == 7
+
+
+def test_a_tensor_on_a_device_is_not_filled(server):
+    with pytest.raises(farcall.ArgumentError, match=r"`x`.*device 2, which a call cannot fill"):
+        server.call("dscal", 3, 2.0, OnDevice(np.ones(3)), 1)
+
+
 def test_a_sparse_matrix_is_made_dense(server):
     dense = np.diag([2.0, 4.0])
     result = server.call("dgemv", "N", 2, 2, 1.0, Sparse(dense), 2, [1, 2], 1, 0.0, np.zeros(2), 1)

@@ -31,6 +31,7 @@ use std::thread::JoinHandle;
   farcall serve lapack fftw gsl --listen 0.0.0.0:3717 --workers 4
   farcall serve libraries/lapack.idl --listen 0.0.0.0:3717 --tls certificates --tokens tokens
   farcall serve my.idl --policy sjf --pes 8 --threads 2
+  farcall serve cuda --gpus 2 --no-sandbox        # each call has a GPU for itself
   farcall serve --pickled --tokens tokens --listen 0.0.0.0:3717   # for farcall.Executor
   farcall serve my.idl --metaserver meta://host:3718 --listen 0.0.0.0:0
   farcall serve my.idl --takeover --state DIR     # replaces the server that runs there
@@ -86,6 +87,10 @@ pub(crate) struct Arguments {
     /// Processor elements that calls share [default: the number of processor cores]
     #[arg(long, value_name = "N")]
     pes: Option<u32>,
+    /// GPUs that calls share, for functions that need some. Other functions see none then [default:
+    /// those that CUDA_VISIBLE_DEVICES names, or else those of the machine]
+    #[arg(long, value_name = "N")]
+    gpus: Option<u32>,
     /// Calls that compute at the same time, not counting those of reservations [default: as many as
     /// the processor elements allow]
     #[arg(long, value_name = "N")]
@@ -345,6 +350,7 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     config.takeover |= arguments.takeover;
     config.queue.policy = arguments.policy.unwrap_or(config.queue.policy);
     config.queue.pes = arguments.pes.unwrap_or(config.queue.pes);
+    config.queue.gpus = arguments.gpus.or(config.queue.gpus);
     let workers = &mut config.workers;
     workers.count = arguments.workers.unwrap_or(workers.count);
     workers.threads = arguments.threads.unwrap_or(workers.threads);

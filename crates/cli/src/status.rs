@@ -174,6 +174,13 @@ fn print(status: &Value) {
         text("pes_used"),
         text("pes")
     );
+    if status["gpus"].as_u64() > Some(0) {
+        println!(
+            "GPUs         {} of {} in use",
+            text("gpus_used"),
+            text("gpus")
+        );
+    }
     let jobs = ["receiving", "queued", "running", "sending"];
     let jobs = jobs.map(|state| format!("{} {state}", plain(&status["jobs"][state])));
     println!("calls        {}", jobs.join(", "));

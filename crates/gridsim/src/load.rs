@@ -356,6 +356,7 @@ impl<'a> Simulation<'a> {
             user: 0,
             fewest: 1,
             most: self.load.repeated.threads,
+            gpus: 0,
             seconds: Some(self.load.repeated.seconds),
             priority: 0,
             reservation: None,

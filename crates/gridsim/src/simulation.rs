@@ -336,6 +336,7 @@ impl<'a> Simulation<'a> {
             user: arrival.user,
             fewest: arrival.fewest,
             most: arrival.most,
+            gpus: 0,
             seconds: self.view.predicted(server, arrival),
             priority: 0,
             reservation: None,

@@ -12,6 +12,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+/// Most GPUs of a call, and of a server.
+pub const MOST_GPUS: u32 = 64;
+
 /// The contents of an interface file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
@@ -119,6 +122,8 @@ pub struct Interface {
     pub processor_elements: Option<Expr>,
     /// `ProcessorElements 1, n`: the smallest number of processor elements that one call can use.
     pub fewest_elements: Option<Expr>,
+    /// `Gpus 1`: the number of GPUs that a call has for itself, at most [`MOST_GPUS`].
+    pub gpus: u32,
     /// `Repeatable "yes"`: a call can run again after a failure.
     pub repeatable: bool,
     /// `Release "free"`: the function of the library that releases the memory of its results.
@@ -567,6 +572,7 @@ impl Callback {
             comm_order: None,
             processor_elements: None,
             fewest_elements: None,
+            gpus: 0,
             repeatable: false,
             release: None,
             element_refs: Vec::new(),

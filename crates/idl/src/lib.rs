@@ -35,7 +35,7 @@ pub use diagnostic::{Diagnostic, Position, Severity, position, render};
 pub use expr::{EvalError, Expr, ExprError, MAX_DEPTH, MAX_OPS, Op, Values};
 pub use interface::{
     Body, Callback, Class, Code, Constant, Convention, Dim, Document, ElementRef, Interface,
-    Library, Mode, Order, Param, Passed, Range, ScalarError, StringLengths, Type,
+    Library, MOST_GPUS, Mode, Order, Param, Passed, Range, ScalarError, StringLengths, Type,
 };
 pub use layout::{
     ArrayLayout, Axis, DimensionPart, ElementError, Layout, LayoutError, MAX_RANK, MOST_TEXTS,

@@ -53,6 +53,7 @@ pub(crate) struct Options {
     pub(crate) comm_order: Option<Expression>,
     pub(crate) processor_elements: Option<Expression>,
     pub(crate) fewest_elements: Option<Expression>,
+    pub(crate) gpus: Option<u32>,
 }
 
 #[derive(Debug)]

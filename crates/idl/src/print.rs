@@ -7,6 +7,7 @@ use crate::{
     Body, Class, Constant, Dim, Document, Expr, Interface, Library, Param, Passed, Range,
     StringLengths,
 };
+use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt::{self, Write};
 
@@ -36,7 +37,8 @@ impl Interface {
     }
 
     /// The text for a caller: [`Interface::text`] without the C text of a body, the names of object
-    /// files, and what only the library sees. The value of a callback is an OUT parameter.
+    /// files, and what only the library or the server sees. The value of a callback is an OUT
+    /// parameter, and the description is the [public one](Interface::public_description).
     pub fn public_text(&self) -> String {
         let mut public = self.clone();
         match &mut public.body {
@@ -47,11 +49,26 @@ impl Interface {
             Body::Calls { args, .. } => args.retain(|arg| arg.param().is_some()),
         }
         public.release = None;
+        public.description = self.public_description();
+        public.gpus = 0;
         for callback in &mut public.callbacks {
             callback.args = (0..callback.passed()).map(Passed::Param).collect();
             callback.returns = None;
         }
         public.text()
+    }
+
+    /// The description for a caller. It ends with the number of GPUs that a call needs, if any.
+    pub fn public_description(&self) -> Option<String> {
+        let gpus = match self.gpus {
+            0 => return self.description.clone(),
+            1 => "(1 GPU)".to_string(),
+            gpus => format!("({gpus} GPUs)"),
+        };
+        Some(match &self.description {
+            Some(text) => format!("{text} {gpus}"),
+            None => gpus,
+        })
     }
 
     /// An expression of this interface as text.
@@ -139,6 +156,9 @@ impl Interface {
                 scope.write(f, expr)?;
                 f.write_str("\n")?;
             }
+        }
+        if self.gpus > 0 {
+            writeln!(f, "    Gpus {}", self.gpus)?;
         }
         if self.repeatable {
             f.write_str("    Repeatable \"yes\"\n")?;

@@ -300,3 +300,20 @@ fn a_callback_returns_a_value_and_takes_a_pointer_of_the_library() {
         "{error}"
     );
 }
+
+#[test]
+fn gpus_are_in_the_description_that_a_caller_sees() {
+    let parsed = parse_interface("Define f(IN int n) \"Solve\" Gpus 2 Calls \"C\" f(n);").unwrap();
+    assert_eq!(parsed.gpus, 2);
+    // Clients of earlier versions do not know the option.
+    let public = parse_interface(&parsed.public_text()).unwrap();
+    assert_eq!(public.gpus, 0);
+    assert_eq!(public.description.as_deref(), Some("Solve (2 GPUs)"));
+    for number in ["0", "65", "n", "-1", ""] {
+        let text = format!("Define f(IN int n) Gpus {number} Calls \"C\" f(n);");
+        let error = parse_interface(&text).unwrap_err().to_string();
+        assert!(error.contains("a number of GPUs from 1 to 64"), "{error}");
+    }
+    let twice = "Define f(IN int n) Gpus 1 Gpus 2 Calls \"C\" f(n);";
+    assert!(parse_interface(twice).is_err());
+}

@@ -2,8 +2,8 @@
 //! parses back to an equal interface. No text and no scalars cause a panic.
 
 use farcall_idl::{
-    Body, Constant, Convention, Dim, Expr, Interface, Mode, Op, Param, Passed, Range, Scalar,
-    Severity, Type, parse_document, parse_interface,
+    Body, Constant, Convention, Dim, Expr, Interface, MOST_GPUS, Mode, Op, Param, Passed, Range,
+    Scalar, Severity, Type, parse_document, parse_interface,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -138,6 +138,7 @@ fn interface() -> impl Strategy<Value = Interface> {
         any::<bool>(),
         prop::option::of("m[a-z]{1,8}"),
         convention,
+        0..=MOST_GPUS,
     );
     (
         vec(prop_oneof![4 => array(), 1 => fixed_texts()], 0..5),
@@ -173,17 +174,14 @@ fn interface() -> impl Strategy<Value = Interface> {
                 callbacks: vec![],
                 required: texts.3,
                 // Elsewhere, `allocate` asks for more than these arrays have.
-                backend: if allocates {
-                    Some("MPI".into())
-                } else {
-                    texts.1
-                },
+                backend: allocates.then(|| "MPI".into()).or(texts.1),
                 shrink: flags.0,
                 language: texts.2,
                 calc_order: costs.0,
                 comm_order: costs.1,
                 processor_elements: costs.2.as_ref().map(|elements| elements.0.clone()),
                 fewest_elements: costs.2.and_then(|elements| elements.1),
+                gpus: flags.4,
                 repeatable: flags.1,
                 release: texts.0,
                 element_refs: vec![],

@@ -6,6 +6,7 @@ use crate::Binding;
 use crate::allocated;
 use crate::bind::callback::{Activation, Caller};
 use crate::bind::{Argument, Fixed, Function, Returns};
+use crate::failure;
 use crate::texts::{FixedTexts, TextArray, ended};
 use crate::xerbla::{self, WrongArgument};
 use farcall_idl::{Layout, Mode, Scalar, Type};
@@ -31,7 +32,8 @@ pub enum InvokeError {
     /// A scalar is missing or does not have the type of the interface.
     #[error("argument {0} is missing or has another type")]
     Scalar(usize),
-    /// A result that the library has allocated does not fit the interface.
+    /// The library has failed the call, or a result that it has allocated does not fit the
+    /// interface.
     #[error("{0}")]
     Result(String),
     /// The stream on a file cannot be opened.
@@ -285,7 +287,11 @@ impl Binding {
         drop(kept);
         // SAFETY: the function has returned its results with the promise of the caller.
         let results = unsafe { results(function, &storage, value, layout, starts) };
-        finished.and(results).map_err(InvokeError::Result)?;
+        let failed = failure::take().map_or(Ok(()), Err);
+        failed
+            .and(finished)
+            .and(results)
+            .map_err(InvokeError::Result)?;
         match xerbla::take() {
             Some(wrong) if function.has_info => {
                 // The caller gets the number in `info`.

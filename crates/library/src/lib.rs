@@ -15,6 +15,7 @@ mod allocated;
 mod bind;
 mod catalog;
 mod compile;
+mod failure;
 mod identity;
 mod invoke;
 mod loader;

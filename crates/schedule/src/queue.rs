@@ -74,6 +74,8 @@ pub struct Settings {
     pub policy: Policy,
     /// Number of processor elements, at least 1.
     pub pes: u32,
+    /// Number of GPUs.
+    pub gpus: u32,
     /// Most calls that compute at once. Calls with a reservation start even beyond it.
     pub most_running: usize,
     /// Seconds after which a user's past use counts half. With `None`, all users count as one.
@@ -92,6 +94,7 @@ impl Settings {
         Settings {
             policy: Policy::default(),
             pes: pes.max(1),
+            gpus: 0,
             most_running: usize::MAX,
             half_life_s: Some(3600.0),
             patience: Patience::default(),
@@ -131,6 +134,9 @@ pub struct Request {
     pub fewest: u32,
     /// Most processor elements that it can use.
     pub most: u32,
+    /// GPUs that it has for itself while it computes. One that wants more than the server has
+    /// waits for ever.
+    pub gpus: u32,
     /// Predicted seconds; `None` if nothing is known yet.
     pub seconds: Option<f64>,
     /// Calls of a higher priority go first, of any user.
@@ -175,6 +181,9 @@ pub struct UserShare {
 /// user with the least recent use; then the policy's choice among that user's calls. A call gets an
 /// equal part of the free elements among all that wait, between its fewest and its most.
 ///
+/// A call can want GPUs, too. It starts when as many are free, and keeps them to its end. The
+/// policies treat a call without free GPUs as one that does not fit.
+///
 /// Processor elements can be booked ahead of time ([`reserve`](Queue::reserve)). A call with a
 /// booking starts as soon as the booking has begun, on at most its elements. The calls of one
 /// booking go by priority, then in the order of arrival. No other call starts if it would probably
@@ -192,6 +201,8 @@ pub struct Queue {
     paused: usize,
     /// Processor elements of running calls.
     used: u32,
+    /// GPUs of running calls. A paused call keeps its own.
+    used_gpus: u32,
     arrivals: u64,
     starts: u64,
     calendar: Calendar,
@@ -215,6 +226,7 @@ struct Waiting {
 struct Running {
     user: u64,
     pes: u32,
+    gpus: u32,
     since: Nanos,
     /// When it was paused, if it is.
     paused: Option<Nanos>,
@@ -266,6 +278,7 @@ impl Queue {
             running: BTreeMap::new(),
             paused: 0,
             used: 0,
+            used_gpus: 0,
             arrivals: 0,
             starts: 0,
         }
@@ -336,6 +349,7 @@ impl Queue {
                 return;
             };
             self.used -= running.pes;
+            self.used_gpus -= running.gpus;
             let computed = now
                 .saturating_sub(running.since)
                 .saturating_sub(running.away);
@@ -424,7 +438,8 @@ impl Queue {
         let limit = held_back.map_or(Nanos::MAX, |id| self.could_start(id, now));
         let fits = |id| {
             let ends = predicted_end(self.waiting[&id].request.seconds, now);
-            ends <= limit && !self.is_held_back(id, now)
+            let has_gpus = self.waiting[&id].request.gpus <= self.free_gpus();
+            has_gpus && ends <= limit && !self.is_held_back(id, now)
         };
         match policy {
             Policy::AtOnce | Policy::Fcfs | Policy::Sjf => {
@@ -439,6 +454,7 @@ impl Queue {
         let request = self.within_booking(request);
         let at_once = self.settings.policy == Policy::AtOnce;
         let fits = at_once || request.fewest <= self.room(&request, now);
+        let fits = fits && request.gpus <= self.free_gpus();
         let is_booked = self.claimed(&request, now).is_some();
         fits && (is_booked || self.computing() < self.settings.most_running)
     }
@@ -452,11 +468,13 @@ impl Queue {
         };
         self.starts += 1;
         self.used += pes;
+        self.used_gpus += request.gpus;
         let paid = request.seconds.unwrap_or(UNKNOWN_S).max(0.0) * f64::from(pes);
         self.users.charge(request.user, paid, now);
         let running = Running {
             user: request.user,
             pes,
+            gpus: request.gpus,
             since: now,
             paused: None,
             away: 0,
@@ -503,6 +521,16 @@ impl Queue {
     /// Processor elements in use. With [`Policy::AtOnce`], more than there are.
     pub fn used(&self) -> u32 {
         self.used
+    }
+
+    /// GPUs without a call.
+    fn free_gpus(&self) -> u32 {
+        self.settings.gpus - self.used_gpus
+    }
+
+    /// GPUs of calls that compute.
+    pub fn used_gpus(&self) -> u32 {
+        self.used_gpus
     }
 
     /// The settings.

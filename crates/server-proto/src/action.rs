@@ -2,6 +2,7 @@
 //!
 //! The shell performs actions in order and reports results as events.
 
+use crate::gpus::Gpus;
 use crate::keys::{CallKey, ConnectionKey, MemoryKey, WorkerKey};
 use crate::names::DataFile;
 use crate::record::{Content, Entry, Record, Stored};
@@ -103,6 +104,8 @@ pub enum Action {
         library: usize,
         /// Number of processes.
         processes: u32,
+        /// The GPUs that it can see.
+        gpus: Gpus,
     },
     /// Give a call to a worker, behind its other calls.
     /// [`Overview::request`](crate::Overview::request) describes the call.

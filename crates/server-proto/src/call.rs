@@ -5,6 +5,7 @@
 
 use crate::action::{Action, Actions, Segment};
 use crate::arrays::Use;
+use crate::gpus::Gpus;
 use crate::ids::Ids;
 use crate::keys::{ConnectionKey, MemoryKey, WorkerKey};
 use crate::record::Record;
@@ -175,6 +176,8 @@ pub(crate) struct CallMemory {
 pub(crate) struct Run {
     /// Processor elements of the call, when it may start.
     pub(crate) pes: u32,
+    /// GPUs of the call, when it may start and they are free.
+    pub(crate) gpus: Gpus,
     /// The worker of the object, if the call is of a method.
     pub(crate) object: Option<WorkerKey>,
     /// The reservation whose processor elements it uses.
@@ -308,6 +311,7 @@ impl ActiveCall {
             state: State::Receiving,
             run: Run {
                 pes: 0,
+                gpus: Gpus::default(),
                 object: None,
                 reservation: None,
                 is_promised: false,

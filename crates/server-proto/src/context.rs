@@ -169,6 +169,21 @@ impl Context {
         Some(Failure::new(kind, text))
     }
 
+    /// Checks that the server has so many GPUs. The text of the failure follows the name of what
+    /// needs them.
+    pub(crate) fn has_gpus(&self, wanted: u32) -> Result<(), Failure> {
+        let all = self.settings.queue.gpus;
+        if wanted <= all {
+            return Ok(());
+        }
+        let text = format!(
+            "needs {wanted} GPU{}, and this server has {all}; call a server with GPUs, or set \
+             their number with `farcall serve --gpus`",
+            if wanted == 1 { "" } else { "s" }
+        );
+        Err(Failure::new(FailureKind::TooLarge, text))
+    }
+
     /// The failure that tells a client why there is no memory.
     pub(crate) fn no_room(&self, bytes: u64, refusal: NoMemory) -> Failure {
         let limit = self.memory.limit();

@@ -7,6 +7,7 @@
 mod ahead;
 mod callbacks;
 mod dispatch;
+mod gpus;
 mod object;
 mod workers;
 

@@ -180,7 +180,7 @@ impl Engine {
             Event::Folder(files) => self.data.folder_changed(cx, files),
             Event::Library(checked) => {
                 if let Some(library) = self.libraries.checked(cx, checked) {
-                    self.elements.workers.start(cx, library, 1);
+                    self.elements.workers.start(cx, library);
                 }
             }
             Event::Replaced(library) => self.elements.workers.try_again(cx, library),

@@ -64,10 +64,11 @@ impl Function {
         Some(exec as Nanos)
     }
 
-    /// Whether its calls only compute, on one worker.
+    /// Whether its calls only compute, on one worker and no GPU.
     pub(crate) fn only_computes(&self) -> bool {
         let interface = &self.interface;
-        interface.callbacks.is_empty() && !interface.moves_files() && !interface.is_parallel()
+        let is_plain = interface.callbacks.is_empty() && !interface.moves_files();
+        is_plain && !interface.is_parallel() && interface.gpus == 0
     }
 
     /// The interface as clients receive it.
@@ -295,6 +296,17 @@ impl Functions {
         }
     }
 
+    /// GPUs of an object of a class: as many as the method uses that uses most.
+    pub(crate) fn gpus_of(&self, file: usize, class: &str) -> u32 {
+        let functions = self.functions.iter();
+        let methods = functions.filter(|function| {
+            let of = function.interface.class.as_deref();
+            function.entry.file == file && of == Some(class)
+        });
+        let gpus = methods.map(|function| function.interface.gpus);
+        gpus.max().unwrap_or(0)
+    }
+
     /// `module/class`.
     pub(crate) fn qualified_class(&self, file: usize, class: &str) -> String {
         let is_of = |function: &&Function| {
@@ -369,7 +381,7 @@ fn plain(name: &str) -> &str {
 
 /// The first line of the description.
 fn title(interface: &Interface) -> String {
-    let description = interface.description.as_deref().unwrap_or("");
+    let description = interface.public_description().unwrap_or_default();
     description
         .lines()
         .next()

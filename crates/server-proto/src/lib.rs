@@ -23,6 +23,7 @@ mod engine;
 mod event;
 mod flaw;
 mod functions;
+mod gpus;
 mod ids;
 mod keys;
 mod lanes;
@@ -59,6 +60,7 @@ pub use event::{
 };
 pub use flaw::Flaw;
 pub use functions::{Counts, Entry, Function, Functions};
+pub use gpus::Gpus;
 pub use keys::{Beside, CallKey, ConnectionKey, Key, MemoryKey, Table, WorkerKey};
 pub use lanes::Lanes;
 pub use links::Links;

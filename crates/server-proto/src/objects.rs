@@ -5,6 +5,7 @@ use crate::connection::{Object, Offer};
 use crate::context::Context;
 use crate::elements::Elements;
 use crate::flaw::{Flaw, has};
+use crate::gpus::Gpus;
 use crate::keys::{ConnectionKey, WorkerKey};
 use crate::worker::ObjectState;
 use farcall_rpc_proto::{
@@ -172,7 +173,13 @@ impl Objects {
                 limits.objects
             ));
         }
-        let worker = elements.workers.start(cx, file, 1);
+        let wanted = cx.functions.gpus_of(file, &class);
+        cx.has_gpus(wanted).map_err(|failure| Failure {
+            message: format!("{name} {}", failure.message),
+            ..failure
+        })?;
+        let gpus = elements.least_bound_gpus(wanted, Gpus::default());
+        let worker = elements.workers.start_with(cx, file, 1, gpus);
         elements.workers[worker].user = Some(cx.clients[key].user.clone());
         elements.workers[worker].object = Some(ObjectState {
             owner: Some((key, request)),

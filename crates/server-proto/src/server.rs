@@ -126,7 +126,7 @@ impl Server {
         } = &mut self.engine;
         let libraries = 0..libraries.len();
         libraries
-            .map(|library| elements.workers.start(cx, library, 1))
+            .map(|library| elements.workers.start(cx, library))
             .collect()
     }
 

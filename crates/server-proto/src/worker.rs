@@ -3,6 +3,7 @@
 //! nothing in its memory reaches another one.
 
 use crate::flaw::{Flaw, has};
+use crate::gpus::Gpus;
 use crate::keys::{CallKey, ConnectionKey};
 use farcall_rpc_proto::{CallId, HandleId, Nanos, User};
 use std::collections::VecDeque;
@@ -58,6 +59,8 @@ pub(crate) struct Need<'n> {
     pub(crate) library: usize,
     pub(crate) user: &'n User,
     pub(crate) processes: u32,
+    /// The GPUs that the call has.
+    pub(crate) gpus: Gpus,
 }
 
 /// The object that a worker holds.
@@ -105,6 +108,8 @@ pub(crate) struct Worker {
     /// Number of workers that were killed while they started in its place.
     pub(crate) tries: u32,
     pub(crate) processes: u32,
+    /// The GPUs that it can see.
+    pub(crate) gpus: Gpus,
     /// Its calls, the running one first.
     posted: VecDeque<Posted>,
     /// Whether no other call may be posted behind the running one.
@@ -125,7 +130,7 @@ pub(crate) struct Posting {
 }
 
 impl Worker {
-    pub(crate) fn new(library: usize, processes: u32, now: Nanos) -> Worker {
+    pub(crate) fn new(library: usize, processes: u32, gpus: Gpus, now: Nanos) -> Worker {
         Worker {
             library,
             user: None,
@@ -138,6 +143,7 @@ impl Worker {
             function: None,
             tries: 0,
             processes,
+            gpus,
             posted: VecDeque::new(),
             alone: true,
             time_limit: None,
@@ -166,9 +172,11 @@ impl Worker {
             library,
             user,
             processes,
+            gpus,
         } = *need;
         let for_user = self.user.as_ref().is_none_or(|bound| bound == user);
-        let fits = (self.library, self.processes) == (library, processes);
+        let own = (self.library, self.processes, self.gpus);
+        let fits = own == (library, processes, gpus);
         fits && self.version != Version::Old
             && (for_user || has(Flaw::SharesWorkers))
             && self.object.is_none()

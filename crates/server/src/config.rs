@@ -4,6 +4,7 @@
 use crate::disk::StateSettings;
 use crate::sources::{Connectors, Source, Sources};
 use farcall_access as access;
+use farcall_idl::MOST_GPUS;
 use farcall_record::Budget;
 use farcall_schedule::Policy;
 use farcall_schedule::queue::{Patience, Settings};
@@ -94,6 +95,9 @@ pub struct Queue {
     /// Processor elements that calls share; 0 means the threads of all calls that
     /// [`Workers::count`] allows, or else the processor cores.
     pub pes: u32,
+    /// GPUs that calls share. Without a number, those that `CUDA_VISIBLE_DEVICES` names, or else
+    /// those of the machine. With 0, functions see the same GPUs as the server.
+    pub gpus: Option<u32>,
     /// Seconds after which a user's past use counts half; 0 turns fair shares off, so that all
     /// users count as one.
     pub half_life_s: f64,
@@ -289,6 +293,7 @@ impl Default for Queue {
         Queue {
             policy: Policy::default(),
             pes: 0,
+            gpus: None,
             half_life_s: 3600.0,
             patience_s: 600.0,
             passes: 10_000,
@@ -398,6 +403,7 @@ impl Config {
             },
             queue: Settings {
                 bandwidth: reservable(&self.limits),
+                gpus: u32::try_from(self.queue.gpus()?.len()).unwrap_or(MOST_GPUS),
                 ..self.queue.settings(&self.workers)
             },
             priorities: self.queue.priorities.clone(),
@@ -430,6 +436,12 @@ impl Config {
 }
 
 impl Queue {
+    /// The names of the GPUs that calls share, as CUDA knows them.
+    pub(crate) fn gpus(&self) -> io::Result<Vec<String>> {
+        let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+        gpus(self.gpus, visible.as_deref(), gpus_of_machine())
+    }
+
     /// The settings for the queue.
     pub(crate) fn settings(&self, workers: &Workers) -> Settings {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -465,6 +477,50 @@ impl Queue {
             ..Settings::new(pes)
         }
     }
+}
+
+/// The first `wanted` GPUs, or all, of those that `CUDA_VISIBLE_DEVICES` names or the machine has.
+/// A machine may have more than can be seen here.
+fn gpus(wanted: Option<u32>, visible: Option<&str>, found: usize) -> io::Result<Vec<String>> {
+    let most = MOST_GPUS as usize;
+    let wanted = wanted.map(|wanted| usize::try_from(wanted).unwrap_or(usize::MAX));
+    let mut names: Vec<String> = match visible {
+        Some(names) => {
+            let names = names.split(',').map(str::trim);
+            names
+                .filter(|name| !name.is_empty())
+                .map(str::to_string)
+                .collect()
+        }
+        None => (0..wanted.unwrap_or(found).min(most))
+            .map(|number| number.to_string())
+            .collect(),
+    };
+    names.truncate(wanted.unwrap_or(most).min(most));
+    match wanted {
+        Some(wanted) if wanted > names.len() => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "{wanted} GPUs are wanted, and there are {} (the variable CUDA_VISIBLE_DEVICES \
+                 limits them, and a server has at most {most}); use a smaller `--gpus`",
+                names.len()
+            ),
+        )),
+        _ => Ok(names),
+    }
+}
+
+/// Number of NVIDIA's GPUs on this machine, by their device files.
+fn gpus_of_machine() -> usize {
+    let devices = std::fs::read_dir("/dev").into_iter().flatten().flatten();
+    let is_gpu = |name: &str| {
+        let number = name.strip_prefix("nvidia");
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    let names = devices.map(|device| device.file_name());
+    names
+        .filter(|name| name.to_str().is_some_and(is_gpu))
+        .count()
 }
 
 /// Bandwidth that can be reserved. A tenth always remains for others.
@@ -558,6 +614,28 @@ mod tests {
         assert!(Config::parse("[queue]\npolicy = \"sjf\"").is_ok());
         let error = Config::parse("[queue]\npolicy = \"lifo\"").unwrap_err();
         assert!(error.to_string().contains("fmpfs"), "{error}");
+    }
+
+    #[test]
+    fn gpus_are_those_that_cuda_would_see() {
+        let names = |wanted, visible, found| gpus(wanted, visible, found).unwrap().join(" ");
+        assert_eq!(names(None, None, 0), "");
+        assert_eq!(names(None, None, 2), "0 1");
+        assert_eq!(names(Some(1), None, 2), "0");
+        assert_eq!(
+            names(Some(3), None, 0),
+            "0 1 2",
+            "the device files may be elsewhere"
+        );
+        assert_eq!(names(None, Some("2, GPU-8a"), 8), "2 GPU-8a");
+        assert_eq!(names(Some(1), Some("2,3"), 8), "2");
+        assert_eq!(names(None, Some(""), 8), "");
+        let error = gpus(Some(3), Some("2,3"), 8).unwrap_err().to_string();
+        assert!(
+            error.starts_with("3 GPUs are wanted, and there are 2"),
+            "{error}"
+        );
+        assert!(gpus(Some(65), None, 65).is_err());
     }
 
     #[test]

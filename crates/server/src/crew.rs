@@ -10,7 +10,8 @@ use farcall_idl::Document;
 use farcall_library::{Catalog, CompileError, Source as Interfaces};
 use farcall_rpc_proto::{CallbackAnswer, Failure, FailureKind};
 use farcall_server_proto::{
-    Action, Beside, CallKey, Death, Event, Key, MemoryKey, Server, Withdrawal as Known, WorkerKey,
+    Action, Beside, CallKey, Death, Event, Gpus, Key, MemoryKey, Server, Withdrawal as Known,
+    WorkerKey,
 };
 use farcall_worker::{
     FileStamp, Gang, Launcher, LibrarySource, Nursery, Ready, Run, SharedSlices, Walls, Withdrawal,
@@ -112,8 +113,9 @@ impl Crew {
                 worker,
                 library,
                 processes,
+                gpus,
             } => {
-                let started = self.start((worker, library, processes), poll, doorbell);
+                let started = self.start((worker, library), (processes, gpus), poll, doorbell);
                 return started.err().map(|error| {
                     let death = Death {
                         kind: FailureKind::Internal,
@@ -145,13 +147,16 @@ impl Crew {
 
     fn start(
         &mut self,
-        (key, library, processes): (WorkerKey, usize, u32),
+        (key, library): (WorkerKey, usize),
+        (processes, gpus): (u32, Gpus),
         poll: &Poll,
         doorbell: BorrowedFd<'_>,
     ) -> io::Result<()> {
         let source = self.libraries.get(library);
         let source = source.ok_or(io::ErrorKind::NotFound)?;
-        let worker = self.launcher.start(source, processes, doorbell)?;
+        let worker = self
+            .launcher
+            .start(source, processes, gpus.numbers(), doorbell)?;
         self.bound_to.insert(key, library);
         poll.watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)?;
         poll.watch(worker.output(), Source::WorkerOutput(key), EventFlags::IN)?;
@@ -331,6 +336,7 @@ fn launcher(config: &Config, command: WorkerCommand) -> io::Result<Launcher> {
         memory: config.workers.memory,
         files: config.limits.files,
         environment: config.workers.environment.clone(),
+        gpus: config.queue.gpus()?,
         sandbox: config.sandbox(&walls)?,
         groups: walls.groups,
         processes: config.workers.processes,

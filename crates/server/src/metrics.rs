@@ -106,7 +106,7 @@ fn text(server: Overview<'_>, state: Option<&DiskUse>) -> Text {
 }
 
 /// Single values: name, help, value.
-fn gauges(server: Overview<'_>) -> [(&'static str, &'static str, f64); 11] {
+fn gauges(server: Overview<'_>) -> [(&'static str, &'static str, f64); 13] {
     let figures = server.figures();
     let [pes, used] = [figures.pes, figures.pes_used].map(f64::from);
     let (connections, workers) = (figures.connections as f64, figures.workers as f64);
@@ -120,6 +120,12 @@ fn gauges(server: Overview<'_>) -> [(&'static str, &'static str, f64); 11] {
         ("workers", "Worker processes.", workers),
         ("pes", "Processor elements.", pes),
         ("pes_used", "Processor elements of running calls.", used),
+        ("gpus", "GPUs.", f64::from(figures.gpus)),
+        (
+            "gpus_used",
+            "GPUs of running calls.",
+            f64::from(figures.gpus_used),
+        ),
         (
             "memory_limit_bytes",
             "Limit of the memory of call buffers, in bytes.",

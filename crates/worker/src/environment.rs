@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 /// Variables that every worker gets.
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "PATH",
     "LANG",
     "LANGUAGE",
@@ -25,6 +25,7 @@ const NAMES: [&str; 15] = [
     "TSAN_OPTIONS",
     "UBSAN_OPTIONS",
     "CUDA_VISIBLE_DEVICES",
+    "FARCALL_CUDA",
 ];
 /// First parts of the names of variables that every worker gets.
 const FAMILIES: [&str; 8] = [
@@ -53,6 +54,8 @@ pub(crate) struct Environment<'e> {
     pub(crate) threads: u32,
     /// The worker's folder.
     pub(crate) folder: &'e Path,
+    /// The names of its GPUs. `None` if the server does not share out GPUs.
+    pub(crate) gpus: Option<String>,
 }
 
 impl Environment<'_> {
@@ -80,7 +83,12 @@ impl Environment<'_> {
         let folders = ["HOME", "TMPDIR"].map(|name| (name, self.folder.as_os_str().to_owned()));
         // Fortran's own buffer would hold lines back until the process ends.
         let unbuffered = ("GFORTRAN_UNBUFFERED_PRECONNECTED", "y".into());
-        for (name, value) in own.into_iter().chain(folders).chain([unbuffered]) {
+        let gpus = self
+            .gpus
+            .iter()
+            .map(|names| ("CUDA_VISIBLE_DEVICES", names.into()));
+        let own = own.into_iter().chain(folders).chain([unbuffered]);
+        for (name, value) in own.chain(gpus) {
             chosen.retain(|(known, _)| known != name);
             chosen.push((name.into(), value));
         }
@@ -111,6 +119,7 @@ mod tests {
             is_parallel: false,
             threads: 3,
             folder: Path::new("/folder"),
+            gpus: Some("1".to_string()),
         };
         let of_server = [
             ("PATH", "/bin"),
@@ -122,6 +131,7 @@ mod tests {
             ("FARCALL_KEY", "/keys/alice.key"),
             ("AWS_SECRET_ACCESS_KEY", "secret"),
             ("SLURM_JOB_ID", "7"),
+            ("CUDA_VISIBLE_DEVICES", "0,1"),
             ("LICENSE_SERVER", "host"),
         ];
         let of_server = of_server.map(|(name, value)| (name.into(), value.into()));
@@ -135,6 +145,7 @@ mod tests {
         assert_eq!(value("OMP_SCHEDULE"), Some("static"));
         assert_eq!(value("LICENSE_SERVER"), Some("host"));
         assert_eq!(value("OMP_NUM_THREADS"), Some("3"));
+        assert_eq!(value("CUDA_VISIBLE_DEVICES"), Some("1"));
         assert_eq!(value("HOME"), Some("/folder"));
         assert_eq!(value("PYTHONUSERBASE"), Some("/home/alice/.local"));
         for name in [

@@ -212,11 +212,14 @@ fn find(
         if !known.split_whitespace().any(|one| one == controller) {
             continue;
         }
-        let enabled = fs::write(
-            folder.join("cgroup.subtree_control"),
-            format!("+{controller}"),
-        );
-        match enabled.and_then(|()| try_place(folder)) {
+        let control = folder.join("cgroup.subtree_control");
+        let before = fs::read_to_string(&control).unwrap_or_default();
+        let enabled = fs::write(&control, format!("+{controller}"));
+        let tried = enabled.and_then(|()| try_place(folder));
+        if tried.is_err() && !before.split_whitespace().any(|one| one == controller) {
+            let _ = fs::write(&control, format!("-{controller}"));
+        }
+        match tried {
             Ok(()) => {
                 let folder = folder.to_path_buf();
                 return Ok(Place {
@@ -235,11 +238,20 @@ fn below(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
 
-/// Makes a group, to see whether it can be made.
+/// Makes a group, to see whether it can be made and have processes. Below a group that has processes
+/// itself, some controllers can be enabled, but no group can have any.
 fn try_place(folder: &Path) -> io::Result<()> {
     let group = folder.join(new_name());
     fs::create_dir(&group)?;
-    fs::remove_dir(group)
+    let kind = fs::read_to_string(group.join("cgroup.type")).unwrap_or_default();
+    fs::remove_dir(group)?;
+    match kind.trim() {
+        "domain invalid" => Err(io::Error::other(format!(
+            "the group {} has processes itself",
+            folder.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Where a file system of control groups is mounted.

@@ -10,10 +10,11 @@ import numpy.typing as npt
 def from_other(value: Any, is_written: bool) -> npt.NDArray[Any] | None:
     """The array of another library, or None for other values.
 
-    An array with DLPack is used in place. A sparse matrix becomes dense, and cannot be written to.
+    An array with DLPack is used in place, or copied from the memory of a device. A sparse matrix
+    becomes dense, and cannot be written to.
     """
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
-        return _from_dlpack(value)
+        return _from_dlpack(value, is_written)
     if hasattr(value, "toarray") and hasattr(value, "nnz"):
         if is_written:
             raise ValueError("a sparse matrix, which cannot be filled: pass its toarray()")
@@ -22,9 +23,22 @@ def from_other(value: Any, is_written: bool) -> npt.NDArray[Any] | None:
     return None
 
 
-def _from_dlpack(value: Any) -> npt.NDArray[Any]:
+# Memory that the host can read, by the numbers of DLPack: its own, and pinned or managed memory.
+_OF_HOST = (1, 3, 11, 13)
+
+
+def _from_dlpack(value: Any, is_written: bool) -> npt.NDArray[Any]:
+    device = int(value.__dlpack_device__()[0])
+    if is_written and device not in _OF_HOST:
+        raise ValueError(
+            f"an array in the memory of device {device}, which a call cannot fill; pass an array "
+            "in the memory of this host"
+        )
     try:
-        array = np.from_dlpack(value)
+        if device in _OF_HOST:
+            array = np.from_dlpack(value)
+        else:
+            array = np.from_dlpack(value, device="cpu", copy=True)
     except (BufferError, RuntimeError, TypeError) as error:
         raise ValueError(
             f"an array that NumPy cannot use in place ({error}); move it to the memory of this "

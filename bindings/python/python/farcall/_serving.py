@@ -143,6 +143,7 @@ def library(
     *,
     calc_order: str | None = None,
     processor_elements: str | None = None,
+    gpus: int = 0,
     repeatable: bool = False,
 ) -> Callable[[_Served], _Served]: ...
 def library(
@@ -150,6 +151,7 @@ def library(
     *,
     calc_order: str | None = None,
     processor_elements: str | None = None,
+    gpus: int = 0,
     repeatable: bool = False,
 ) -> Any:
     """Makes a function of a module one that `farcall serve module.py` serves.
@@ -173,12 +175,14 @@ def library(
     call fails with the text of the exception.
 
     `calc_order` (the operations of a call) and `processor_elements` are expressions of the
-    parameters. `repeatable` says that the server may run a call again after a failure. The
-    decorator does not change the function itself. Each processor element has its own interpreter.
+    parameters. A call has `gpus` GPUs for itself. `repeatable` says that the server may run a call
+    again after a failure. The decorator does not change the function itself. Each processor element
+    has its own interpreter.
     """
     options = [
         f" CalcOrder {calc_order}" if calc_order else "",
         f" ProcessorElements {processor_elements}" if processor_elements else "",
+        f" Gpus {gpus}" if gpus else "",
         ' Repeatable "yes"' if repeatable else "",
     ]
 

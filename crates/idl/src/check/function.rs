@@ -68,6 +68,7 @@ impl Checker<'_> {
             comm_order,
             processor_elements,
             fewest_elements,
+            gpus: options.gpus.unwrap_or(0),
             repeatable: options.repeatable.unwrap_or(false),
             release: options.release,
             element_refs,

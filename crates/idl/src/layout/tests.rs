@@ -62,6 +62,7 @@ fn interface(params: Vec<Param>) -> Interface {
         comm_order: None,
         processor_elements: None,
         fewest_elements: None,
+        gpus: 0,
         repeatable: false,
         release: None,
         element_refs: vec![],

@@ -4,12 +4,12 @@
 use super::{Body, Function, MAX_PARAMS, Options, Parse, Parser, Passed, Span};
 use crate::diagnostic::Diagnostic;
 use crate::lexer::Kind;
-use crate::{Constant, Convention};
+use crate::{Constant, Convention, MOST_GPUS};
 use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Words that start an option or a body.
-const OPTIONS: [&str; 11] = [
+const OPTIONS: [&str; 12] = [
     "Required",
     "Backend",
     "Shrink",
@@ -17,6 +17,7 @@ const OPTIONS: [&str; 11] = [
     "CommOrder",
     "Language",
     "ProcessorElements",
+    "Gpus",
     "Repeatable",
     "Release",
     "Calls",
@@ -151,9 +152,25 @@ impl Parser<'_> {
                 }
                 self.once(&mut options.processor_elements, expression, word, span)?;
             }
+            "Gpus" => {
+                let gpus = self.gpus()?;
+                self.once(&mut options.gpus, gpus, word, span)?;
+            }
             other => return self.unknown_option(other, span),
         }
         Ok(())
+    }
+
+    fn gpus(&mut self) -> Parse<u32> {
+        let number = match self.token(0).kind {
+            Kind::Integer(number) => u32::try_from(number).ok(),
+            _ => None,
+        };
+        let Some(number) = number.filter(|number| (1..=MOST_GPUS).contains(number)) else {
+            return self.expected("a number of GPUs from 1 to 64");
+        };
+        self.advance();
+        Ok(number)
     }
 
     /// Reports the word and continues at the next option.

@@ -18,6 +18,13 @@ pub enum Reason {
         /// Free ones.
         free: u32,
     },
+    /// It is next, and too few GPUs are free.
+    Gpus {
+        /// GPUs that it wants.
+        wanted: u32,
+        /// Free ones.
+        free: u32,
+    },
     /// It is next, and [most calls](super::Settings::most_running) compute already.
     Running(usize),
     /// Its own booking has not begun.
@@ -63,9 +70,13 @@ impl Queue {
             return Some(Reason::Turn);
         }
         let (wanted, free) = (request.fewest, self.room(&request, now));
+        if free < wanted {
+            return Some(Reason::Elements { wanted, free });
+        }
+        let (wanted, free) = (request.gpus, self.free_gpus());
         Some(match free >= wanted {
             true => Reason::Running(self.computing()),
-            false => Reason::Elements { wanted, free },
+            false => Reason::Gpus { wanted, free },
         })
     }
 

@@ -201,6 +201,7 @@ impl Machine {
             user: id % 3,
             fewest,
             most,
+            gpus: 0,
             seconds: is_known.then_some(predicted as f64 * 1e-9),
             priority: self.random.below(3) as i32 - 1,
             reservation,

@@ -63,6 +63,7 @@ fn request(id: u64, pes: u32, seconds: f64) -> Request {
         user: id % 3,
         fewest: pes,
         most: pes,
+        gpus: 0,
         seconds: Some(seconds),
         priority: 0,
         reservation: None,

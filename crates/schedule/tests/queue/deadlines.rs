@@ -16,6 +16,7 @@ fn request(id: u64, pes: u32, seconds: f64, reservation: Option<u64>) -> Request
         user: 0,
         fewest: pes,
         most: pes,
+        gpus: 0,
         seconds: Some(seconds),
         priority: 0,
         reservation,

@@ -19,6 +19,7 @@ fn request(id: u64, user: u64, fewest: u32) -> Request {
         user,
         fewest,
         most: fewest,
+        gpus: 0,
         seconds: Some(1.0),
         priority: 0,
         reservation: None,
@@ -34,6 +35,7 @@ fn filled(queue: &mut Queue, load: &Load) -> BTreeMap<u64, f64> {
         let request = Request {
             seconds: Some(seconds),
             most: if load.moldable { load.pes } else { pes },
+            gpus: 0,
             ..request(id, random.next_u64() % load.users, pes.min(load.pes))
         };
         queue.push(request, 0);

@@ -6,9 +6,11 @@ mod deadlines;
 mod expected;
 mod simulation;
 
+use farcall_random::SplitMix64;
 use farcall_schedule::Policy;
-use farcall_schedule::queue::{Patience, Queue, Request, Settings, Start};
+use farcall_schedule::queue::{Patience, Queue, Reason, Request, Settings, Start};
 use simulation::{Load, Run, run};
+use std::collections::{BTreeMap, BTreeSet};
 
 const SEEDS: u64 = 60;
 
@@ -61,7 +63,7 @@ fn a_given_number_of_processor_elements_lies_in_the_range_asked_for() {
             ..loads(seed)
         };
         let done = run(&load, Queue::new(settings(Policy::Fpfs, load.pes)));
-        let mut shapes = std::collections::BTreeSet::new();
+        let mut shapes = BTreeSet::new();
         for job in &done.ended {
             let (fewest, most) = (job.request.fewest, job.request.most.min(load.pes));
             assert!((fewest..=most.max(fewest)).contains(&job.pes));
@@ -221,6 +223,7 @@ fn a_user_who_has_computed_recently_lets_others_go_first() {
         user,
         fewest: 1,
         most: 1,
+        gpus: 0,
         seconds: Some(1.0),
         priority: 0,
         reservation: None,
@@ -254,6 +257,7 @@ fn a_paused_job_lets_others_compute() {
         user: 5,
         fewest: 2,
         most: 2,
+        gpus: 0,
         seconds: Some(1.0),
         priority: 0,
         reservation: None,
@@ -290,6 +294,7 @@ fn the_policy_at_once_starts_each_job_on_all_elements() {
             user: 0,
             fewest: 1,
             most: 1,
+            gpus: 0,
             seconds: None,
             priority: 0,
             reservation: None,
@@ -297,4 +302,91 @@ fn the_policy_at_once_starts_each_job_on_all_elements() {
         assert_eq!(queue.push(request, 0), Some(Start { id, pes: 4 }));
     }
     assert_eq!(queue.used(), 4 * load.jobs as u32);
+}
+
+#[test]
+fn no_gpu_is_given_to_two_calls() {
+    const GPUS: u32 = 3;
+    for (name, policy) in Policy::NAMES {
+        for seed in 0..20 {
+            let mut queue = Queue::new(Settings {
+                gpus: GPUS,
+                ..settings(policy, 4)
+            });
+            let mut random = SplitMix64::new(seed);
+            let mut wanted = BTreeMap::new();
+            let mut running = BTreeSet::new();
+            for id in 0..400 {
+                let gpus = random.below(u64::from(GPUS) + 1) as u32;
+                wanted.insert(id, gpus);
+                let request = Request {
+                    id,
+                    user: id % 3,
+                    fewest: 1 + random.below(4) as u32,
+                    most: 4,
+                    gpus,
+                    seconds: None,
+                    priority: 0,
+                    reservation: None,
+                };
+                let now = id * 1_000_000;
+                running.extend(queue.push(request, now).map(|start| start.id));
+                while running.len() > random.below(4) as usize {
+                    let ended = *running
+                        .iter()
+                        .nth(random.below(running.len() as u64) as usize)
+                        .expect("one of them");
+                    // A call that waits for its caller keeps its GPUs.
+                    queue.pause(ended, now);
+                    running.extend(queue.next(now).map(|start| start.id));
+                    let used: u32 = running.iter().map(|id| wanted[id]).sum();
+                    assert!(used <= GPUS, "{name}, seed {seed}: {used} of {GPUS} GPUs");
+                    assert_eq!(queue.used_gpus(), used);
+                    queue.remove(ended, now);
+                    running.remove(&ended);
+                    running.extend(queue.next(now).map(|start| start.id));
+                }
+            }
+            let mut left = 400;
+            while let Some(ended) = running.pop_first().filter(|_| left > 0) {
+                queue.remove(ended, 400_000_000);
+                running.extend(std::iter::from_fn(|| queue.next(400_000_000)).map(|one| one.id));
+                left -= 1;
+            }
+            assert!(
+                queue.is_empty() && queue.used_gpus() == 0,
+                "{name}, seed {seed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn calls_that_fit_pass_one_that_waits_for_a_gpu() {
+    let request = |id, gpus| Request {
+        id,
+        user: 0,
+        fewest: 1,
+        most: 1,
+        gpus,
+        seconds: None,
+        priority: 0,
+        reservation: None,
+    };
+    for (policy, passes) in [(Policy::Fcfs, false), (Policy::Fpfs, true)] {
+        let mut queue = Queue::new(Settings {
+            gpus: 1,
+            ..settings(policy, 4)
+        });
+        assert!(queue.push(request(1, 1), 0).is_some());
+        assert_eq!(queue.push(request(2, 1), 0), None);
+        assert_eq!(
+            queue.reason(2, 0),
+            Some(Reason::Gpus { wanted: 1, free: 0 })
+        );
+        assert_eq!(queue.push(request(3, 0), 0), None);
+        assert_eq!(queue.next(0).map(|start| start.id), passes.then_some(3));
+        queue.remove(1, 0);
+        assert_eq!(queue.next(0).map(|start| start.id), Some(2));
+    }
 }

@@ -70,6 +70,7 @@ fn jobs(load: &Load) -> VecDeque<(f64, Request)> {
             user: random.below(load.users),
             fewest: if load.moldable { 1 } else { width },
             most: width,
+            gpus: 0,
             seconds: Some(seconds),
             priority: if load.priorities {
                 random.below(3) as i32
@@ -244,6 +245,7 @@ pub fn saturate(queue: &mut Queue, lengths: &[f64], until: f64, seed: u64) -> Ve
                 user: user as u64,
                 fewest: 1,
                 most: 1,
+                gpus: 0,
                 seconds: (user % 2 == 0).then_some(seconds),
                 priority: 0,
                 reservation: None,

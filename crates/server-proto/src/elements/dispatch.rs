@@ -9,6 +9,7 @@ use crate::call::ActiveCall;
 use crate::context::{Context, Step};
 use crate::flaw::{Flaw, has};
 use crate::functions::Function;
+use crate::gpus::Gpus;
 use crate::keys::{CallKey, Key, WorkerKey};
 use crate::lifecycle::Change;
 use crate::map::Set;
@@ -38,6 +39,10 @@ impl Elements {
             return;
         }
         let request = self.queued(cx, call);
+        // A durable call may have come to a server with more GPUs.
+        if let Err(failure) = cx.has_gpus(request.gpus) {
+            return cx.fail(call, failure.kind, &failure.message);
+        }
         cx.calls[call].run.predicted = request.seconds;
         if cx.totals.notes.is_some() && request.seconds.is_some() {
             cx.calls[call].run.range = cx.interval(call, request.fewest.min(cx.settings.queue.pes));
@@ -64,6 +69,7 @@ impl Elements {
             user: share_of(cx, call),
             fewest,
             most: elements(most),
+            gpus: self.wanted_gpus(cx, call),
             seconds: function
                 .and_then(|function| Some(function.predict(&call.layout, on)?.seconds)),
             priority: function.map_or(0, |function| function.priority),
@@ -94,6 +100,7 @@ impl Elements {
         if let Some(Start { id, pes }) = start {
             let call = CallKey::of_number(id);
             cx.calls[call].run.pes = pes;
+            cx.calls[call].run.gpus = Gpus::default();
             self.admitted.push_back(call);
         }
         start.is_some()
@@ -119,6 +126,10 @@ impl Elements {
         let mut starting: Vec<WorkerKey> = starting.map(|(key, _)| key).collect();
         let mut waiting = VecDeque::new();
         while let Some(call) = self.admitted.pop_front() {
+            if !self.takes_gpus(cx, call) {
+                waiting.push_back(call);
+                continue;
+            }
             if let Some(worker) = cx.calls[call]
                 .run
                 .object
@@ -154,10 +165,8 @@ impl Elements {
             if let Some(index) = starting.iter().position(serves) {
                 starting.swap_remove(index);
             } else {
-                let Need {
-                    library, processes, ..
-                } = need;
-                self.start_one_more(cx, library, processes);
+                let (library, processes, gpus) = (need.library, need.processes, need.gpus);
+                self.start_one_more(cx, library, processes, gpus);
             }
             waiting.push_back(call);
         }
@@ -167,7 +176,7 @@ impl Elements {
 
     /// Starts a worker. If there are too many idle workers of other users and libraries, the one
     /// that was unused for the longest time ends.
-    fn start_one_more(&mut self, cx: &mut Context, library: usize, processes: u32) {
+    fn start_one_more(&mut self, cx: &mut Context, library: usize, processes: u32, gpus: Gpus) {
         let now = cx.now();
         let most = (4 * self.queue.settings().pes as usize).max(LEAST_IDLE);
         let is_shared = |worker: &Worker| worker.user.is_some() && worker.object.is_none();
@@ -179,7 +188,7 @@ impl Elements {
             let text = "was ended to make room for another";
             self.workers.end(cx, key, FailureKind::Internal, text);
         }
-        self.workers.start(cx, library, processes);
+        self.workers.start_with(cx, library, processes, gpus);
     }
 
     fn hand_over(&mut self, cx: &mut Context, key: CallKey, worker: WorkerKey) {
@@ -315,6 +324,7 @@ pub(super) fn need<'n>(call: &'n ActiveCall, function: &Function) -> Need<'n> {
             true => call.run.pes,
             false => 1,
         },
+        gpus: call.run.gpus,
     }
 }
 

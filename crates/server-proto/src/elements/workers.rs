@@ -87,7 +87,7 @@ impl Elements {
         let is_spare = |w: &Worker| w.library == library && w.object.is_none();
         let has_spare = self.workers.values().any(is_spare);
         if !has_spare && cx.stopping.is_none() {
-            self.workers.start(cx, library, 1);
+            self.workers.start(cx, library);
         }
         Loss::Worker
     }

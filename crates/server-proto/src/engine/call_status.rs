@@ -140,6 +140,10 @@ fn of_queued(engine: &mut Engine, key: CallKey, starts: Starts) -> CallStatus {
             elements(wanted),
             if free == 1 { "is" } else { "are" }
         ),
+        Reason::Gpus { wanted, free } => format!(
+            "is next, and waits for GPUs: it needs {wanted}, and {free} of {} are free",
+            engine.elements.queue.settings().gpus
+        ),
         Reason::Running(most) => format!(
             "is next, and waits until one of {most} calls has ended: no more may compute at once"
         ),

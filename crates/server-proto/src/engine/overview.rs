@@ -40,6 +40,10 @@ pub struct Figures {
     pub pes: u32,
     /// Processor elements of running calls.
     pub pes_used: u32,
+    /// GPUs.
+    pub gpus: u32,
+    /// GPUs of running calls.
+    pub gpus_used: u32,
     /// Bound on all memory, in bytes.
     pub memory_limit: u64,
     /// Limit on all memory, in bytes.
@@ -73,6 +77,8 @@ impl<'s> Overview<'s> {
             workers: self.0.elements.workers.len(),
             pes: self.0.elements.queue.settings().pes,
             pes_used: self.0.elements.queue.used(),
+            gpus: self.0.elements.queue.settings().gpus,
+            gpus_used: self.0.elements.queue.used_gpus(),
             memory_limit: self.0.cx.memory.limit(),
             memory: self.0.cx.memory.used(),
             draining: self.0.cx.draining,
@@ -159,6 +165,8 @@ impl<'s> Overview<'s> {
             "policy": settings.policy.name(),
             "pes": settings.pes,
             "pes_used": self.0.elements.queue.used(),
+            "gpus": settings.gpus,
+            "gpus_used": self.0.elements.queue.used_gpus(),
             "connections": self.0.cx.clients.len(),
             "workers": self.0.elements.workers.len(),
             "jobs": calls,

@@ -82,7 +82,10 @@ fn check(
     own: usize,
 ) -> Result<Wanted, Failure> {
     let call = &cx.calls[key];
-    let reason = if call.run.object.is_some() {
+    let function = cx.functions.get(call.function)?;
+    let reason = if function.interface.gpus > 0 {
+        "a call that needs a GPU has no deadline, because GPUs are not reserved"
+    } else if call.run.object.is_some() {
         "a method of an object waits for its object, so it has no deadline"
     } else if !matches!(call.durability, Durability::None) {
         "a durable call has no deadline"

@@ -67,6 +67,7 @@ fn waiting(calls: u64, users: &[User]) -> Engine {
             user: number % users.len() as u64,
             fewest: 1,
             most: 1,
+            gpus: 0,
             seconds: Some(1.0),
             priority: 0,
             reservation: None,
