@@ -502,6 +502,35 @@ mod tests {
         assert!(matches!(read(welcome), Message::Welcome(_, 1, None)));
     }
 
+    fn polling() -> Report {
+        let wanted = [
+            Wanted::Message(Some(1), Some(7)),
+            Wanted::Message(None, None),
+            Wanted::Receive(2, None),
+        ];
+        let polling = Polling {
+            rank: 1,
+            polls: 1000,
+            version: 2,
+            wanted: wanted.to_vec(),
+            has_others: true,
+        };
+        Report {
+            polling: Some([polling].into()),
+            uses_mpi: Some(true),
+            ..Report::default()
+        }
+    }
+
+    /// A daemon before MPI over channels was seen says nothing of it.
+    #[test]
+    fn reports_of_the_same_version_without_polling_can_be_read() {
+        let body = b"\x82\x14\x83\x01\x00\x86\x80\x80\x80\x80\x00\x80";
+        let frame = [&12u32.to_le_bytes()[..], body].concat();
+        let (read, _) = Message::decode(&frame).unwrap().unwrap();
+        assert_eq!(read, Message::Inspected(1, 0, Report::default()));
+    }
+
     #[test]
     fn messages_travel() {
         let sent = [
@@ -512,6 +541,7 @@ mod tests {
             }),
             Message::Output(1, 2, 1, [0, 255].into()),
             Message::Down(Round::default(), Step::Run),
+            Message::Inspected(1, 0, polling()),
         ];
         let mut bytes = Vec::new();
         for message in &sent {

@@ -11,7 +11,7 @@ mod rows;
 
 use crate::{
     Admission, Behind, Ended, FARCALL_FAILED, Global, JobId, JobRow, JobSpec, Message, Nanos,
-    Pairs, Placement, QueueTree, Report, Turn, Usage,
+    Pairs, Placement, QueueTree, Turn, Usage,
 };
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -19,6 +19,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use checkpoint::Checkpoint;
 use interactive::Account;
+use judgement::Inspection;
 use looks::Looks;
 pub use rows::Counts;
 
@@ -119,17 +120,6 @@ impl Job {
     fn has_no_processes(&self) -> bool {
         self.spec.command.is_empty()
     }
-}
-
-/// A judgement that was requested.
-#[derive(Debug)]
-struct Inspection {
-    /// Front ends that wait for it; none if the daemon itself requested it.
-    fronts: Vec<u64>,
-    /// Those for which it is the second look.
-    again: Vec<u64>,
-    awaited: Option<BTreeSet<u16>>,
-    reports: Vec<Report>,
 }
 
 /// A message that the root wants to send.

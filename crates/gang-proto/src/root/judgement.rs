@@ -5,7 +5,7 @@
 //! front end learns of it.
 
 use super::looks::{unseen, waits};
-use super::{Inspection, Job, Order, Root, SIGKILL};
+use super::{Job, Order, Root, SIGKILL};
 use crate::{
     Blocked, FARCALL_FAILED, Global, JobId, JobSpec, Message, Pollers, Process, Report, Waits,
     judge, suspect,
@@ -20,6 +20,17 @@ const NOBODY: u16 = u16::MAX;
 
 /// A receive FIFO with less free space than this counts as full: the longest part of a message.
 const PART: u32 = 8 << 10;
+
+/// A judgement that was requested.
+#[derive(Debug)]
+pub(super) struct Inspection {
+    /// Front ends that wait for it; none if the daemon itself requested it.
+    pub(super) fronts: Vec<u64>,
+    /// Those for which it is the second look.
+    pub(super) again: Vec<u64>,
+    pub(super) awaited: Option<BTreeSet<u16>>,
+    pub(super) reports: Vec<Report>,
+}
 
 impl Root {
     /// Judges a gang job as soon as it is at rest. The gang job misses its next slice for this.
