@@ -9,6 +9,7 @@ mod argument;
 mod call;
 mod call_status;
 mod callback;
+#[cfg(target_os = "linux")]
 mod channel;
 mod connect;
 mod error;
@@ -27,6 +28,7 @@ mod reservation;
 mod session;
 mod sessions;
 mod shape;
+#[cfg(target_os = "linux")]
 mod steps;
 mod texts;
 mod transaction;

@@ -2,6 +2,7 @@
 //! `SystemExit` in a callback reaches the caller unchanged.
 
 use crate::server::take_interrupt;
+#[cfg(target_os = "linux")]
 use farcall_channel::ChannelError;
 use farcall_client::{Error, FailureKind, Fault};
 use pyo3::exceptions::{PyDeprecationWarning, PyException, PyKeyboardInterrupt, PyRuntimeError};
@@ -120,6 +121,7 @@ fn file(py: Python<'_>, error: &Error, path: &Path, source: &io::Error) -> PyErr
 }
 
 /// The exception for a failed operation on a channel.
+#[cfg(target_os = "linux")]
 pub(crate) fn from_channel(py: Python<'_>, error: &ChannelError) -> PyErr {
     let (class, fault) = match error {
         ChannelError::Interrupted => {
@@ -137,12 +139,14 @@ pub(crate) fn from_channel(py: Python<'_>, error: &ChannelError) -> PyErr {
 }
 
 /// Another thread uses the channel.
+#[cfg(target_os = "linux")]
 pub(crate) fn channel_in_use(py: Python<'_>) -> PyErr {
     let text = "another thread uses the channel: only one thread may use it at a time".to_owned();
     raise(py, "ChannelError", text, Some("caller"))
 }
 
 /// The channel is closed.
+#[cfg(target_os = "linux")]
 pub(crate) fn channel_closed(py: Python<'_>) -> PyErr {
     raise(
         py,

@@ -6,6 +6,7 @@
 mod array;
 mod call_status;
 mod callback;
+#[cfg(target_os = "linux")]
 mod channel;
 mod completion;
 mod durable_call;
@@ -39,6 +40,7 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use crate::call_status::{CallStatus, Expected};
+    #[cfg(target_os = "linux")]
     #[pymodule_export]
     use crate::channel::Channel;
     #[pymodule_export]

@@ -1,8 +1,11 @@
 """Python functions on servers, as `concurrent.futures` has them."""
 
 import concurrent.futures
+import math
 import os
+import pickle
 import subprocess
+import sys
 import threading
 import time
 
@@ -12,6 +15,7 @@ import joblib
 import numpy as np
 import pytest
 from farcall import _executor
+from farcall._functions import FunctionPickles
 from servers import FARCALL, ServerProcess, metaserver, wait_until
 
 
@@ -37,6 +41,82 @@ def test_functions_and_lambdas_run_at_the_server(executor):
     assert list(squares) == [x * x + offset for x in range(50)]
     assert executor.submit(dict, a=1, b=[2, "three"]).result() == {"a": 1, "b": [2, "three"]}
     assert isinstance(executor, concurrent.futures.Executor) and executor._max_workers == 2
+
+
+scale = 1
+listed = []
+counted = 0
+
+
+def scaled(x, add=0):
+    return scale * x + add
+
+
+def length():
+    return len(listed)
+
+
+def count():
+    global counted  # noqa: PLW0603
+    counted += 1
+    return counted
+
+
+def test_functions_run_as_they_were_when_they_were_submitted(executor, monkeypatch):
+    module = sys.modules[__name__]
+    inner = 0
+
+    def closure():
+        return inner
+
+    futures = []
+    for n in range(10):
+        monkeypatch.setattr(module, "scale", n // 2)
+        monkeypatch.setattr(module, "listed", [0] * n)
+        monkeypatch.setattr(scaled, "__defaults__", (n // 5,))
+        inner = n // 3
+        tasks = [(scaled, 10), (length,), (closure,)]
+        futures.append([executor.submit(*task) for task in tasks])
+        listed.append(1)
+        futures[-1].append(executor.submit(length))
+    told = [tuple(future.result() for future in row) for row in futures]
+    assert told == [(n // 2 * 10 + n // 5, n, n // 3, n + 1) for n in range(10)]
+
+
+def test_tasks_do_not_see_what_others_have_changed(executor):
+    futures = [executor.submit(count) for _ in range(50)]
+    assert {future.result() for future in futures} == {1}
+
+
+def test_a_function_is_pickled_again_only_if_it_may_have_changed(monkeypatch):
+    module = sys.modules[__name__]
+    made = []
+
+    def dumps(function):
+        made.append(function)
+        return pickle.dumps(len(made))
+
+    pickles = FunctionPickles(dumps)
+    first = pickles.of(scaled)
+    assert pickles.of(scaled) is first and len(made) == 1
+    for name, value in [("scale", 2), ("scale", math), ("scale", (math.sin, os.path.join, "x"))]:
+        monkeypatch.setattr(module, name, value)
+        assert pickles.of(scaled) is pickles.of(scaled) is not None
+    monkeypatch.setattr(scaled, "__defaults__", (1,))
+    assert pickles.of(scaled) is not None
+    monkeypatch.setattr(scaled, "__code__", (lambda x, add=0: math.sin(x) + add).__code__)
+    assert pickles.of(scaled) is not None
+    assert len(made) == 6
+    monkeypatch.undo()
+    # What these refer to can change without a trace.
+    for changing in [[], {}, count, module, RefusedError, (1, []), [].append]:
+        monkeypatch.setattr(module, "scale", changing)
+        assert pickles.of(scaled) is None
+    monkeypatch.setattr(module, "scale", 1)
+    monkeypatch.setattr(scaled, "seen", [], raising=False)
+    assert pickles.of(scaled) is None
+    assert pickles.of(length) is pickles.of(abs) is pickles.of([].append) is None
+    assert len(made) == 6
 
 
 def test_wait_and_as_completed_know_its_futures(executor):

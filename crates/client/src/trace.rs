@@ -64,7 +64,7 @@ pub(crate) fn of_environment() -> Option<TraceContext> {
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     // The system always has random bytes after its start. Without them, there is no trace.
-    let _ = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
+    let _ = getrandom::fill(&mut bytes);
     bytes
 }
 

@@ -3,14 +3,19 @@
 //! If a memory object shrinks, every process that touches the missing part ends with a signal. The
 //! process that creates an object therefore seals its size, and a process that receives one checks
 //! the seal.
+//!
+//! Only Linux has seals. On other systems this crate makes no memory object and trusts none.
 
+#[cfg(target_os = "linux")]
 use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use rustix::param::page_size;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
+#[cfg(target_os = "linux")]
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
 /// A shared mapping of a whole memory object, unmapped on drop.
@@ -31,16 +36,17 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `bytes` bytes of `fd` for reading and writing. The system allocates all pages at once
-    /// if `present` is true, else each page at its first use.
+    /// Maps `bytes` bytes of `fd` for reading and writing. Linux allocates all pages at once if
+    /// `present` is true, else each page at its first use.
     ///
     /// # Errors
     /// The system has not enough memory or address space.
     pub fn new(fd: BorrowedFd<'_>, bytes: usize, present: bool) -> io::Result<Mapping> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = match present {
+            #[cfg(target_os = "linux")]
             true => MapFlags::SHARED | MapFlags::POPULATE,
-            false => MapFlags::SHARED,
+            _ => MapFlags::SHARED,
         };
         let page = page_size();
         let pages = bytes
@@ -92,6 +98,7 @@ impl Drop for Mapping {
 ///
 /// # Errors
 /// The system has not enough memory.
+#[cfg(target_os = "linux")]
 pub fn sealed_memory(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&fd, bytes as u64)?;
@@ -103,12 +110,22 @@ pub fn sealed_memory(name: &str, bytes: usize) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// The descriptor is not a memory object.
+#[cfg(target_os = "linux")]
 pub fn is_sealed(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<bool> {
     let size = usize::try_from(fstat(fd)?.st_size).unwrap_or(0);
     Ok(size >= bytes && fcntl_get_seals(fd)?.contains(SealFlags::SHRINK))
 }
 
-#[cfg(test)]
+/// Whether a memory object of another process has a sealed size: this system cannot seal it.
+///
+/// # Errors
+/// None.
+#[cfg(not(target_os = "linux"))]
+pub fn is_sealed(_: BorrowedFd<'_>, _: usize) -> io::Result<bool> {
+    Ok(false)
+}
+
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
     use std::os::fd::AsFd;

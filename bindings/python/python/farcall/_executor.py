@@ -13,9 +13,11 @@ from typing import Any
 
 from ._errors import ConnectionError as LostError
 from ._errors import Error, LibraryError, UnknownFunction
+from ._functions import FunctionPickles
 from ._group import Cost, next_group, share
 from ._native import Function, Future, Handle, Server, connect
 from ._pickled import (
+    CONSTANTS,
     LEAST_BLOCK,
     MOST_BLOCKS,
     RemoteTraceback,
@@ -28,9 +30,12 @@ from ._pickled import (
 )
 
 # Most tasks of a call, and the seconds that they take at least: a call costs this process and the
-# server together about half a millisecond.
+# server together about a millisecond.
 _MOST_TASKS = 256
 _LEAST_S = 0.02
+# Where many tasks wait, a call takes this part of those for its server, but not more seconds than
+# this: results come at the end of a call.
+_PART, _MOST_S = 0.125, 0.1
 # Seconds from which tasks count as long: the time between two of them does not matter then, and a
 # server without work can take them.
 _LONG_S = 0.05
@@ -65,6 +70,7 @@ class Executor(concurrent.futures.Executor):
     ) -> None:
         """Connects to the servers, and compares their versions of Python and packages."""
         self._pickler = _cloudpickle()
+        self._functions = FunctionPickles(lambda function: self._dump(function, None))
         self._modules = 0
         self._retries = retries
         self._changed = threading.Condition()
@@ -94,7 +100,9 @@ class Executor(concurrent.futures.Executor):
                 raise self._broken()
             self._waiting.append(work)
             self._unfinished += 1
-            self._changed.notify_all()
+            # A server that ends a call looks for the next one by itself.
+            if any(site.is_free for site in self._sites):
+                self._changed.notify_all()
         return work.future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -116,6 +124,10 @@ class Executor(concurrent.futures.Executor):
             self._thread.join()
 
     def _work(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> "_Work":
+        self._know_modules()
+        function = self._functions.of(fn)
+        if function is not None and not kwargs and all(type(arg) in CONSTANTS for arg in args):
+            return _Work(Task(function, dump((args, kwargs)), ()), [])
         blocks: list[_Block] = []
 
         def is_small(buffer: pickle.PickleBuffer) -> bool:
@@ -125,12 +137,20 @@ class Executor(concurrent.futures.Executor):
                 blocks.append(_Block(view))
             return False
 
+        value = (fn, args, kwargs) if function is None else (args, kwargs)
+        pickled = self._dump(value, is_small)
+        return _Work(Task(function, pickled, tuple(block.digest for block in blocks)), blocks)
+
+    def _dump(self, value: Any, buffer_callback: Callable[[Any], bool] | None) -> bytes:
+        pickled: bytes = self._pickler.dumps(value, protocol=5, buffer_callback=buffer_callback)
+        return pickled
+
+    def _know_modules(self) -> None:
+        """Has the modules of the program pickled with what is in them."""
         if len(sys.modules) != self._modules:
             self._modules = len(sys.modules)
             for module in own_modules():
                 self._pickler.register_pickle_by_value(module)
-        pickled = self._pickler.dumps((fn, args, kwargs), protocol=5, buffer_callback=is_small)
-        return _Work(Task(pickled, tuple(block.digest for block in blocks)), blocks)
 
     def _serve(self) -> None:
         """Hands the tasks to the servers."""
@@ -144,7 +164,7 @@ class Executor(concurrent.futures.Executor):
 
     def _next(self) -> "_Call | None":
         """The next call, if a server is free."""
-        free = [site for site in self._sites if site.under_way < site.limit]
+        free = [site for site in self._sites if site.is_free]
         if not free or not self._waiting:
             return None
         site = min(free, key=lambda site: site.under_way / site.pes)
@@ -168,8 +188,9 @@ class Executor(concurrent.futures.Executor):
         return _Call(site, works, list(blocks.values()), alone=site.under_way == 1)
 
     def _size(self, site: "_Site") -> int:
-        group = site.cost.group(_MOST_TASKS)
         part = share(site.cost, [other.cost for other in self._sites]) / site.pes
+        waiting_s = len(self._waiting) * part * (site.cost.entry_s or 0.0)
+        group = site.cost.group(_MOST_TASKS, min(_PART * waiting_s, _MOST_S))
         return next_group(group, len(self._waiting), part)
 
     def _start(self, call: "_Call") -> None:
@@ -286,10 +307,11 @@ class _Site:
         self._kept: collections.OrderedDict[bytes, Handle] = collections.OrderedDict()
 
     @property
-    def limit(self) -> int:
-        """Calls under way: one for each processor element, and as many that travel."""
+    def is_free(self) -> bool:
+        """Whether it takes a call: one for each processor element, and as many that travel."""
         entry_s = self.cost.entry_s
-        return self.pes if entry_s is None or entry_s >= _LONG_S else 2 * self.pes
+        is_long = entry_s is None or entry_s >= _LONG_S
+        return self.under_way < (self.pes if is_long else 2 * self.pes)
 
     def keep(self, block: _Block) -> Handle:
         """The block at the server, which gets it once."""
@@ -320,7 +342,7 @@ class _Call:
         """Starts the call, and has `ended` called when it is done."""
         self._handles = [self.site.keep(block) for block in self._blocks]
         digests = [block.digest for block in self._blocks]
-        tasks = dump(([work.task for work in self.works], digests))
+        tasks = dump(([tuple(work.task) for work in self.works], digests))
         arguments = _arguments(tasks, self._handles)
         future = self.site.function.call_async(**arguments, reply=self._take)
         future.add_done_callback(lambda future: ended(self, future))

@@ -37,15 +37,15 @@ class Cost:
         self.entry_s = entry_s if self.entry_s is None else (self.entry_s + entry_s) / 2
         self.most = min(2 * self.most, _MOST)
 
-    def group(self, limit: int) -> int:
-        """The number of entries that a server takes at a time.
+    def group(self, limit: int, busy_s: float = 0.0) -> int:
+        """The number of entries that a server takes at a time, which compute at least `busy_s`.
 
         A server has two groups: one computes while the other travels. So it always has work if a
         group computes at least as long as the fixed time of a call. Twice that leaves a margin.
         """
         if self.entry_s is None:
             return 1
-        enough = math.ceil(max(2 * self.fixed_s, self._least_s) / self.entry_s)
+        enough = math.ceil(max(2 * self.fixed_s, self._least_s, busy_s) / self.entry_s)
         return max(1, min(enough, self.most, limit))
 
 

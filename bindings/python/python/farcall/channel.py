@@ -7,6 +7,7 @@ source, data = channel.receive()
 total = channel.all_reduce(np.array([x]))
 """
 
+import sys
 import types
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from ._errors import ArgumentError
+from ._errors import ArgumentError, ChannelError
 
 __all__ = ["Channel", "Message"]
 
@@ -41,8 +42,10 @@ class Channel:
     def __init__(self, number: int = 0) -> None:
         """Opens the channel of that number; `farcall gang run --channels` sets how many there are.
 
-        Raises ChannelError if this process does not belong to a gang job.
+        Raises ChannelError if this process does not belong to a gang job, which only Linux has.
         """
+        if sys.platform != "linux":
+            raise ChannelError("gang jobs and their channels need Linux: run the program there")
         self._channel = _native.Channel(number)
         self._arrays: list[npt.NDArray[np.uint8]] = []
 

@@ -8,8 +8,6 @@ use crate::error::Error;
 use crate::progress::Progress;
 use farcall_idl::{Interface, Mode, Scalar};
 use farcall_rpc_proto::{self as proto, CallbackAnswer, FileRequest};
-use rustix::fs::FallocateFlags;
-use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -317,7 +315,11 @@ impl Drop for Target {
 
 /// Allocates disk space for a part of a file. Pieces are then written faster. It also saves a file
 /// system such as ext4 from writing the whole file when it replaces another one.
+#[cfg(target_os = "linux")]
 fn reserve(file: &File, from: u64, to: u64) -> io::Result<()> {
+    use rustix::fs::FallocateFlags;
+    use rustix::io::Errno;
+
     if to <= from {
         return Ok(());
     }
@@ -326,6 +328,12 @@ fn reserve(file: &File, from: u64, to: u64) -> io::Result<()> {
         Err(Errno::NOSPC) => Err(Errno::NOSPC.into()),
         _ => Ok(()),
     }
+}
+
+/// This system has no such call: it allocates the space as the pieces are written.
+#[cfg(not(target_os = "linux"))]
+fn reserve(_: &File, _: u64, _: u64) -> io::Result<()> {
+    Ok(())
 }
 
 /// Creates a new file in the folder of `path`.

@@ -2,20 +2,25 @@
 //!
 //! A socket never blocks; only [`wait`] does.
 
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(not(target_os = "linux"))]
+mod other;
+
 use super::inherited;
 use crate::address::Address;
 use crate::options::Options;
 use crate::remote::tunnel::Tunnel;
 use farcall_tls::Session;
+#[cfg(target_os = "linux")]
+use linux as system;
+#[cfg(not(target_os = "linux"))]
+use other as system;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendFlags, SocketAddrUnix, SocketFlags, SocketType, recv, recvmsg, sendmsg, socket_with,
-};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SocketAddrUnix, recv, sendmsg};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -61,13 +66,13 @@ impl Socket {
                 Socket::Ssh(stream, tunnel)
             }
         };
+        system::silence(socket.fd())?;
         Ok(inherited::opened(socket))
     }
 
-    /// Connects to an abstract Unix socket.
+    /// Connects to an abstract Unix socket, which only Linux has.
     pub(crate) fn connect_local(name: &str, timeout: Duration) -> io::Result<Socket> {
-        let name = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
-        let stream = connect_unix(&name, timeout)?;
+        let stream = connect_unix(&system::abstract_name(name)?, timeout)?;
         Ok(inherited::opened(Socket::Unix(stream)))
     }
 
@@ -76,9 +81,14 @@ impl Socket {
         self.fd().as_raw_fd()
     }
 
-    /// Whether descriptors can be passed on it.
+    /// Whether it is a Unix socket.
     pub(crate) fn is_unix(&self) -> bool {
         matches!(self, Socket::Unix(_))
+    }
+
+    /// Whether memory of the server can arrive on it. Only Linux has memory that is safe to share.
+    pub(crate) fn passes_memory(&self) -> bool {
+        cfg!(target_os = "linux") && self.is_unix()
     }
 
     /// Whether ssh carries it.
@@ -141,7 +151,7 @@ impl Socket {
         match self {
             Socket::Tcp(stream) => (&mut &*stream).read_vectored(places),
             Socket::Tls(stream, session) => lock(session).read(&mut Silent(stream), places),
-            Socket::Unix(stream) => receive(stream, places, handed_over),
+            Socket::Unix(stream) => system::receive(stream, places, handed_over),
             Socket::Ssh(stream, _) => (&mut &*stream).read_vectored(places),
         }
     }
@@ -153,7 +163,7 @@ impl Socket {
             return lock(session).write(&mut Silent(stream), sources);
         }
         let nothing = &mut SendAncillaryBuffer::default();
-        Ok(sendmsg(self.fd(), sources, nothing, SendFlags::NOSIGNAL)?)
+        Ok(sendmsg(self.fd(), sources, nothing, system::SILENT)?)
     }
 
     /// Writes what TLS still holds. Fails with `WouldBlock` if the socket has no room for all of
@@ -238,34 +248,10 @@ fn is_within_host(stream: &TcpStream) -> io::Result<bool> {
     Ok(stream.local_addr()?.ip() == stream.peer_addr()?.ip())
 }
 
-/// Bounds the bytes in the system's buffers, which nothing can overtake. On a network these are
-/// unsent bytes. Within a host, bytes pass to the other side at once and wait there to be read.
-fn bound_queue(stream: &TcpStream, is_within_host: bool) -> io::Result<()> {
-    let (option, bytes): (_, libc::c_int) = match is_within_host {
-        true => (libc::TCP_WINDOW_CLAMP, 1 << 20),
-        false => (libc::TCP_NOTSENT_LOWAT, 64 << 10),
-    };
-    // SAFETY: the value lives in this stack frame and has the given size.
-    let set = unsafe {
-        libc::setsockopt(
-            stream.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            option,
-            (&raw const bytes).cast(),
-            size_of_val(&bytes) as libc::socklen_t,
-        )
-    };
-    match set {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 fn connect_unix(address: &SocketAddrUnix, timeout: Duration) -> io::Result<UnixStream> {
     /// Time between two tries while the server has no room for another connection.
     const NAP: Duration = Duration::from_millis(2);
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let socket = system::unix_socket()?;
     let end = Instant::now() + timeout;
     loop {
         match rustix::net::connect(&socket, address) {
@@ -276,25 +262,6 @@ fn connect_unix(address: &SocketAddrUnix, timeout: Duration) -> io::Result<UnixS
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-/// Most descriptors that the system passes with one read.
-const MAX_DESCRIPTORS: usize = 253;
-
-fn receive(
-    stream: &UnixStream,
-    places: &mut [IoSliceMut<'_>],
-    handed_over: &mut VecDeque<OwnedFd>,
-) -> io::Result<usize> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received = recvmsg(stream, places, &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-            handed_over.extend(descriptors);
-        }
-    }
-    Ok(received.bytes)
 }
 
 fn connect_tcp(
@@ -313,7 +280,7 @@ fn connect_tcp(
             Ok(stream) => {
                 stream.set_nodelay(true)?;
                 stream.set_nonblocking(true)?;
-                bound_queue(&stream, is_within_host(&stream)?)?;
+                system::bound_queue(&stream, is_within_host(&stream)?)?;
                 return Ok(stream);
             }
             Err(error) => last = error,

@@ -30,18 +30,18 @@ PARAMETERS = ", ".join(
 )
 
 
+# Values of these types cannot change, and the plain pickle of one is that of cloudpickle.
+CONSTANTS = frozenset({type(None), bool, int, float, complex, str, bytes})
+
+
 class Task(NamedTuple):
-    """A function with its arguments, pickled, and the digests of its blocks in their order."""
+    """A function with its arguments, and the digests of its blocks in their order."""
 
+    function: bytes | None
+    """The pickled function. In a call, tasks of the same function have the same object here."""
     pickled: bytes
+    """The pickled positional and named arguments; the function before them if it is not above."""
     blocks: tuple[bytes, ...]
-
-
-class Result(NamedTuple):
-    """What a task has returned, or the error that it has raised and its traceback; pickled."""
-
-    is_error: bool
-    pickled: bytes
 
 
 class RemoteTraceback(Exception):  # noqa: N818
@@ -88,6 +88,12 @@ def used_packages() -> list[str]:
     packages = _installed()
     modules = {name.partition(".")[0] for name in list(sys.modules)}
     return sorted({package for name in modules for package in packages.get(name, ())})
+
+
+def is_installed(module: str) -> bool:
+    """Whether a module belongs to Python or to an installed package, so that servers import it."""
+    first = module.partition(".")[0]
+    return first in sys.stdlib_module_names or first in _installed()
 
 
 def own_modules() -> list[ModuleType]:

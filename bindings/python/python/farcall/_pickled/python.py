@@ -14,7 +14,16 @@ import cloudpickle
 import numpy as np
 
 import farcall
-from farcall._pickled import MOST_BLOCKS, PARAMETERS, PIECE, Result, Task, dump, load, versions
+from farcall._pickled import (
+    CONSTANTS,
+    MOST_BLOCKS,
+    PARAMETERS,
+    PIECE,
+    Task,
+    dump,
+    load,
+    versions,
+)
 
 # The blocks that this process keeps for later tasks; the last one used is at the end.
 _KEPT_BYTES = 1 << 30
@@ -30,7 +39,7 @@ def _versions(packages: str, tell: Callable[[str], None]) -> None:
 def _run(tasks: Any, *rest: Any) -> None:
     """Run pickled functions."""
     *blocks, reply = rest
-    listed, digests = load(tasks.tobytes())
+    listed, digests = load(tasks)
     for digest, block in zip(digests, blocks, strict=False):
         _keep(digest, block)
     results = np.frombuffer(dump([_result(Task(*task)) for task in listed]), np.uint8)
@@ -56,16 +65,28 @@ def _keep(digest: bytes, block: np.ndarray[Any, Any]) -> None:
         _kept.popitem(last=False)
 
 
-def _result(task: Task) -> Result:
+def _result(task: Task) -> tuple[bool, bytes]:
+    """What a task returns, pickled; or True, and the error that it raises with its traceback."""
     try:
         blocks = [_kept[digest] for digest in task.blocks]
-        function, args, kwargs = load(task.pickled, blocks)
-        return Result(False, cloudpickle.dumps(function(*args, **kwargs), protocol=5))
+        if task.function is None:
+            function, args, kwargs = load(task.pickled, blocks)
+        else:
+            function = load(task.function)
+            args, kwargs = load(task.pickled, blocks)
+        return False, _pickled(function(*args, **kwargs))
     except BaseException as error:
         text = "".join(traceback.format_exception(error))
         # The objects in the frames of the task must not outlive it.
         traceback.clear_frames(error.__traceback__)
-        return Result(True, _pickled_error(error, text))
+        return True, _pickled_error(error, text)
+
+
+def _pickled(value: Any) -> bytes:
+    if type(value) in CONSTANTS:
+        return dump(value)
+    pickled: bytes = cloudpickle.dumps(value, protocol=5)
+    return pickled
 
 
 def _pickled_error(error: BaseException, text: str) -> bytes:

@@ -88,7 +88,7 @@ impl Connection {
             | DEADLINES
             | WRITES
             | ROWS;
-        if socket.is_unix() {
+        if socket.passes_memory() {
             hello.features |= SHARED_MEMORY;
         }
         if options.credentials.is_strict() && !socket.is_private() {

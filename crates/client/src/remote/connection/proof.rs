@@ -6,7 +6,6 @@
 use crate::address::Address;
 use crate::error::Error;
 use farcall_scram::{Binding, Client, Expected, Salted, ScramError, Secret};
-use rustix::rand::{GetRandomFlags, getrandom};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -31,7 +30,7 @@ impl Proof {
     /// Begins to prove a token. Returns the first message.
     pub(super) fn begin(token: &str, is_tls: bool) -> io::Result<(Proof, String)> {
         let mut nonce = [0; NONCE_BYTES];
-        getrandom(&mut nonce, GetRandomFlags::empty())?;
+        getrandom::fill(&mut nonce)?;
         let secret = Secret::of_token(token);
         let (client, first) = Client::new(&secret.name, &nonce, is_tls);
         let proof = Proof {
