@@ -19,7 +19,7 @@ cd "$1"
 shift
 pivot_root . mnt
 cd /
-umount --lazy /mnt
+umount --lazy --no-mtab /mnt
 exec "$@"
 """
 
