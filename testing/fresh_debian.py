@@ -12,6 +12,16 @@ from servers import ROOT
 # What a newcomer has.
 PACKAGES = ["ca-certificates", "openssh-client", "python3", "python3-pip"]
 CACHE = ROOT / "target" / "fresh-debian"
+# A new root of the mount namespace, which also a process that enters the namespace again has.
+ENTER = """
+mount --rbind "$1" "$1"
+cd "$1"
+shift
+pivot_root . mnt
+cd /
+umount --lazy --no-mtab /mnt
+exec "$@"
+"""
 
 
 def sources():
@@ -84,7 +94,8 @@ class FreshDebian:
         }
         variables |= environment
         words = [*before, "unshare", "--mount", "--pid", "--fork", "--kill-child"]
-        words += [f"--mount-proc={self.root}/proc", "chroot", self.root, "env", "-i"]
+        words += [f"--mount-proc={self.root}/proc", "sh", "-ec", ENTER, "sh", self.root]
+        words += ["env", "-i"]
         words += [f"{name}={value}" for name, value in variables.items()]
         return subprocess.run(
             [*words, "sh", "-ec", command],

@@ -2,9 +2,9 @@
 //! and LAPACK, failures with a text, and temporary files. Libraries are bound to these before their
 //! own. No other symbol is exported, or libraries would be bound to the command's SQLite.
 //!
-//! zig's linker cannot export single symbols by name. But it exports those to which a shared library
-//! on its command line refers. For it, `FARCALL_EXPORTS` names `exports.c` as a shared library, on
-//! which the command does not depend afterwards.
+//! zig's linker cannot export single symbols by name. But it exports those to which a shared
+//! library on its command line refers. For it, `FARCALL_EXPORTS` names `exports.c` as a shared
+//! library, on which the command does not depend afterwards.
 
 use std::env;
 

@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import os
+import pathlib
+import re
 import shutil
 import subprocess
 import zipfile
@@ -118,17 +120,35 @@ def hosts(tmp_path):
         made.remove()
 
 
-@pytest.fixture
-def wheels(fresh):
-    """The folder of the fresh Debian with the wheel and that of NumPy."""
-    made = sorted((ROOT / "target" / "wheels").glob("farcall-*.whl"), key=os.path.getmtime)
-    assert made, "there is no wheel: `make build` makes it"
-    fresh.copy(made[-1], "wheels")
+def put_wheels(fresh, wheel):
+    """Puts a wheel and that of NumPy into a folder of the fresh Debian."""
+    fresh.copy(wheel, "wheels")
     told = fresh.run("python3 -c 'import sys; print(\"%d.%d\" % sys.version_info[:2])'")
     words = [ROOT / ".venv" / "bin" / "python", "-m", "pip", "download", "--quiet", "--no-deps"]
     words += ["--only-binary=:all:", "--python-version", told.stdout.strip()]
     host([*words, "--dest", fresh.root / "wheels", "numpy"])
     return "/wheels"
+
+
+def newest(folder):
+    """The newest wheel of a folder of target, if there is one."""
+    made = sorted((ROOT / "target" / folder).glob("farcall-*.whl"), key=os.path.getmtime)
+    return made[-1] if made else None
+
+
+def install(fresh, wheels, *before):
+    """Installs the wheel, as with a package index that has it."""
+    index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": wheels, "PIP_BREAK_SYSTEM_PACKAGES": "1"}
+    ran = fresh.run("pip install farcall", *before, PIP_ROOT_USER_ACTION="ignore", **index)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.fixture
+def wheels(fresh):
+    """The folder of the fresh Debian with the wheel and that of NumPy."""
+    made = newest("wheels")
+    assert made, "there is no wheel: `make build` makes it"
+    return put_wheels(fresh, made)
 
 
 def test_a_newcomer_solves_a_system_on_another_host_in_two_commands(fresh, wheels, hosts):
@@ -139,11 +159,8 @@ def test_a_newcomer_solves_a_system_on_another_host_in_two_commands(fresh, wheel
         "Host far\nHostName 10.9.0.2\nUser root\nIdentityFile /root/.ssh/id\n"
         "StrictHostKeyChecking accept-new\nLogLevel ERROR\nBatchMode yes\n"
     )
-    # As with a package index that has the wheel.
-    index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": wheels, "PIP_BREAK_SYSTEM_PACKAGES": "1"}
     near = ["ip", "netns", "exec", hosts.near]
-    first = fresh.run("pip install farcall", *near, PIP_ROOT_USER_ACTION="ignore", **index)
-    assert first.returncode == 0, first.stdout + first.stderr
+    install(fresh, wheels, *near)
     server = f"ssh://far?serve=lapack&farcall={FARCALL}"
     system = "n=2 nrhs=1 a=2,1,1,3 lda=2 b=1,1 ldb=2"
     second = fresh.run(f"farcall call dgesv {system} --server '{server}'", *near)
@@ -162,6 +179,112 @@ print(numpy.round(solved.b, 12).ravel().tolist())
     (fresh.root / "tmp" / "program.py").write_text(program)
     third = fresh.run("python3 /tmp/program.py && ls /usr/local/lib/libfarcall.so.1", *near)
     assert third.stdout == "[0.4, 0.2]\n/usr/local/lib/libfarcall.so.1\n", third.stderr
+
+
+@pytest.fixture
+def manylinux():
+    """The wheel for every Linux with glibc 2.28 or newer, which a release has."""
+    made = newest("manylinux")
+    if made is None:
+        pytest.skip("there is no manylinux wheel: `scripts/manylinux` makes it")
+    assert "-manylinux_2_28_" in made.name
+    return made
+
+
+def test_the_manylinux_wheel_needs_glibc_2_28_and_nothing_else(manylinux, tmp_path):
+    with zipfile.ZipFile(manylinux) as made:
+        made.extractall(tmp_path)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    programs = [path for path in files if path.read_bytes()[:4] == b"\x7fELF"]
+    glibc = {"c", "dl", "m", "pthread", "rt", "util"}
+    versions = set()
+    for program in programs:
+        told = host(["readelf", "--dynamic", "--version-info", "--wide", program])
+        needed = set(re.findall(r"\(NEEDED\).*\[lib(\w+)\.so", told))
+        own = {"farcall_offload"} if "offload" in told else set()
+        assert needed <= glibc | own, program
+        versions |= {int(minor) for minor in re.findall(r"Name: GLIBC_2\.(\d+)", told)}
+    assert max(versions) == 28, sorted(versions)
+    names = {path.name for path in programs}
+    assert {"farcall", "libfarcall.so.1", "libfarcall_lapack.so", "_native.abi3.so"} <= names
+
+
+# A function in Python that calls back, and OpenBLAS.
+SERVED = """
+import farcall
+
+
+@farcall.library("total(IN int n, OUT double *sum, f(IN double x, OUT double *y))")
+def total(n, f):
+    return sum(f(float(i)) for i in range(n))
+"""
+CALLER = """
+import os
+
+import farcall
+import numpy
+
+server = farcall.connect(os.environ["SERVER"])
+print(server.call("total", 4, f=lambda x: x * x).sum)
+a = numpy.array([[2.0, 1], [1, 3]], order="F")
+solved = server.call("dgesv", 2, 1, a, 2, numpy.zeros(2, "i4"), numpy.ones(2), 2)
+print(solved.info, numpy.round(solved.b, 12).ravel().tolist())
+try:
+    server.call("dgemv", "X", 2, 2, 1.0, a, 2, numpy.ones(2), 1, 0.0, numpy.ones(2), 1)
+except farcall.Error as error:
+    print(error)
+"""
+JOB = """
+import numpy
+from farcall.channel import Channel
+
+channel = Channel()
+total = channel.all_reduce(numpy.array([channel.rank + 1.0]))
+if channel.rank == 0:
+    print(total[0])
+"""
+USE = """
+farcall serve /tmp/served.py lapack blas --listen 127.0.0.1:0 >/tmp/told 2>/tmp/log &
+server=$!
+farcall gang daemon --listen 127.0.0.1:0 --control @farcall-manylinux >/tmp/gang 2>>/tmp/log &
+daemon=$!
+for i in $(seq 300); do
+    grep -q listening /tmp/told && grep -q listening /tmp/gang && break
+    sleep 0.1
+done
+status=0
+SERVER="$(cut -d' ' -f3 /tmp/told)" python3 /tmp/caller.py || status=$?
+farcall gang run --control @farcall-manylinux --quiet -n 2 -- python3 /root/job.py || status=$?
+kill $server $daemon
+wait $server $daemon || true
+[ $status = 0 ] || { cat /tmp/log >&2; exit $status; }
+"""
+
+
+def test_the_manylinux_wheel_serves_functions_and_runs_gangs(fresh, manylinux):
+    wheels = put_wheels(fresh, manylinux)
+    install(fresh, wheels)
+    # What `apt install libopenblas0-pthread` brings.
+    for library in ["libopenblas.so.0", "libgfortran.so.5", "libquadmath.so.0"]:
+        found = host([os.environ.get("CC", "cc"), f"-print-file-name={library}"]).strip()
+        if not pathlib.Path(found).is_file():
+            pytest.skip(f"{library} is missing: `scripts/setup system` installs OpenBLAS")
+        fresh.copy(found, "usr/local/lib")
+    (fresh.root / "tmp" / "served.py").write_text(SERVED)
+    (fresh.root / "tmp" / "caller.py").write_text(CALLER)
+    # Jobs have a /tmp of their own.
+    (fresh.root / "root" / "job.py").write_text(JOB)
+    assert fresh.run("ldconfig").returncode == 0
+    simple = fresh.run(CALL)
+    assert simple.stdout.startswith("sums [2] = ["), simple.stdout + simple.stderr
+    used = fresh.run(USE)
+    assert used.returncode == 0, used.stdout + used.stderr
+    total, solved, wrong, job = used.stdout.splitlines()
+    assert total == "14.0"
+    assert solved == "0 [0.4, 0.2]"
+    # The command exports the error handler of BLAS to the library.
+    assert "argument 1 (`trans`) of DGEMV has an illegal value" in wrong
+    assert job == "3.0"
 
 
 def test_a_release_writes_the_addresses_of_the_project_into_the_wheel(tmp_path):

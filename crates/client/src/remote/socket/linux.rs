@@ -1,5 +1,5 @@
 //! What sockets do on Linux alone: descriptors that come with bytes, abstract names, and a bound on
-//! the bytes in the buffers of TCP.
+//! the bytes in the buffers of TCP. `other.rs` has the same functions for other systems.
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
