@@ -1,5 +1,6 @@
-//! Exports symbols of the command to the libraries that its workers load: the error handler of BLAS
-//! and LAPACK, failures with a text, and temporary files. Libraries are bound to these before their own.
+//! Exports symbols of the command to the libraries that its workers load: the error handler of
+//! BLAS and LAPACK, failures with a text, and temporary files. Libraries are bound to these before
+//! their own.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

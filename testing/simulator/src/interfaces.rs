@@ -43,7 +43,7 @@ pub(crate) const NAMES: [&str; 7] = [
 pub(crate) const ONCE: usize = 0;
 /// As `ONCE`, and declared repeatable.
 pub(crate) const AGAIN: usize = 1;
-/// Fills only the first half of the array that it returns.
+/// Fills only the first half of the array that it returns, on a GPU.
 pub(crate) const MAKE: usize = 2;
 /// Reads its array, and returns the beginning of it.
 pub(crate) const LOOK: usize = 3;
@@ -67,7 +67,7 @@ pub(crate) const ASKED: usize = 64;
 pub(crate) fn gpus(function: usize) -> u32 {
     match function {
         WIDE => 2,
-        ASK | ADD => 1,
+        MAKE => 1,
         _ => 0,
     }
 }
@@ -81,17 +81,16 @@ pub(crate) fn document() -> Document {
         Define again(IN long tag, IN int n, INOUT char x[n])
             Repeatable "yes" Calls "C" again(tag, n, x);
         Define make(IN long tag, IN int n, OUT char y[n])
-            Repeatable "yes" Calls "C" make(tag, n, y);
+            Gpus 1 Repeatable "yes" Calls "C" make(tag, n, y);
         Define look(IN long tag, IN int n, IN char x[n], OUT char y[8])
             Calls "C" look(tag, n, x, y);
         Define ask(IN long tag, IN int n, INOUT char x[n], change(IN int k, INOUT char x[k]))
-            Gpus 1 Calls "C" ask(tag, n, x, change);
+            Calls "C" ask(tag, n, x, change);
         Define wide(IN long tag, IN int n, INOUT char x[n])
             ProcessorElements 2, 3 Gpus 2 Calls "C" wide(tag, n, x);
         DefClass Counter "Counts"
         {
-            DefMethod add(IN long tag, IN int n, OUT char y[16])
-                Gpus 1 Calls "C" add(tag, n, y);
+            DefMethod add(IN long tag, IN int n, OUT char y[16]) Calls "C" add(tag, n, y);
         }
         "#,
     )
