@@ -13,7 +13,7 @@ Module cuda;
 Library "libfarcall_cuda.so";"""
 
 METHODS = """
-DefClass Device "Arrays that stay in the memory of a GPU, each with a number"
+DefClass Device "Arrays in the memory of a GPU, each with a number"
 {{
 {typed}
     DefMethod drop(IN int count, IN long ids[count])

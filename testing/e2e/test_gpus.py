@@ -102,7 +102,7 @@ def test_objects_keep_their_gpus(serve):
 def test_a_call_that_needs_more_gpus_than_there_are_is_refused(serve):
     server = serve("--gpus", "1").connect()
     assert gpus(server.call("gpus/one", 0)) == [0]
-    refused = r"gpus/two needs 2 GPUs, and this server has 1; .*--gpus"
+    refused = r"gpus/two: needs 2 GPUs, and this server has 1; .*--gpus"
     with pytest.raises(farcall.Error, match=refused):
         server.call("gpus/two", 0)
     without = serve("--gpus", "0").connect()

@@ -1,5 +1,5 @@
-//! How a library fails a call with a text of its own. A shim calls `farcall_fail`, which the program
-//! that runs workers exports, and returns. The results of the call are then dropped.
+//! How a library fails a call with a text of its own. A shim calls `farcall_fail`, which the
+//! program that runs workers exports, and returns. The results of the call are then dropped.
 
 use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, PoisonError};

@@ -7,7 +7,7 @@
 mod ahead;
 mod callbacks;
 mod dispatch;
-mod gpus;
+pub(crate) mod gpus;
 mod object;
 mod workers;
 

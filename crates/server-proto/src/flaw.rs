@@ -16,8 +16,6 @@ pub enum Flaw {
     StartsEarly,
     /// Processor elements of a running call are given to others.
     BooksTwice,
-    /// A call gets GPUs that another call has.
-    SharesGpus,
     /// A call may write an array while others use it.
     MixesWriters,
     /// Memory of calls that were given up is not freed.
@@ -72,14 +70,13 @@ pub enum Flaw {
 
 impl Flaw {
     /// All deliberate faults.
-    pub const ALL: [Flaw; 32] = [
+    pub const ALL: [Flaw; 31] = [
         Flaw::SharesBuffers,
         Flaw::SharesWorkers,
         Flaw::RunsAgain,
         Flaw::AcknowledgesEarly,
         Flaw::StartsEarly,
         Flaw::BooksTwice,
-        Flaw::SharesGpus,
         Flaw::MixesWriters,
         Flaw::LeaksMemory,
         Flaw::ForgetsStarved,

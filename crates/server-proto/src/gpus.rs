@@ -7,6 +7,23 @@ use farcall_idl::MOST_GPUS;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gpus(u64);
 
+/// What of the machine a worker has for its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resources {
+    /// Its processes, which compute together.
+    pub(crate) processes: u32,
+    /// The GPUs that it can see.
+    pub(crate) gpus: Gpus,
+}
+
+impl Resources {
+    /// One process without GPUs.
+    pub(crate) const ONE: Resources = Resources {
+        processes: 1,
+        gpus: Gpus(0),
+    };
+}
+
 impl Gpus {
     /// Those GPUs of a server with `all` that are not in `used`, and at most `count` of them. `key`
     /// says which ones come first: those with the least.

@@ -3,9 +3,9 @@
 
 use crate::connection::{Object, Offer};
 use crate::context::Context;
-use crate::elements::Elements;
+use crate::elements::{Elements, gpus};
 use crate::flaw::{Flaw, has};
-use crate::gpus::Gpus;
+use crate::gpus::{Gpus, Resources};
 use crate::keys::{ConnectionKey, WorkerKey};
 use crate::worker::ObjectState;
 use farcall_rpc_proto::{
@@ -178,8 +178,9 @@ impl Objects {
             message: format!("{name} {}", failure.message),
             ..failure
         })?;
-        let gpus = elements.least_bound_gpus(wanted, Gpus::default());
-        let worker = elements.workers.start_with(cx, file, 1, gpus);
+        let gpus = gpus::least_bound(elements, wanted, Gpus::default());
+        let resources = Resources { processes: 1, gpus };
+        let worker = elements.workers.start_with(cx, file, resources);
         elements.workers[worker].user = Some(cx.clients[key].user.clone());
         elements.workers[worker].object = Some(ObjectState {
             owner: Some((key, request)),

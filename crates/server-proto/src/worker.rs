@@ -3,7 +3,7 @@
 //! nothing in its memory reaches another one.
 
 use crate::flaw::{Flaw, has};
-use crate::gpus::Gpus;
+use crate::gpus::Resources;
 use crate::keys::{CallKey, ConnectionKey};
 use farcall_rpc_proto::{CallId, HandleId, Nanos, User};
 use std::collections::VecDeque;
@@ -58,9 +58,7 @@ pub(crate) struct Need<'n> {
     /// Index of the library.
     pub(crate) library: usize,
     pub(crate) user: &'n User,
-    pub(crate) processes: u32,
-    /// The GPUs that the call has.
-    pub(crate) gpus: Gpus,
+    pub(crate) resources: Resources,
 }
 
 /// The object that a worker holds.
@@ -107,9 +105,7 @@ pub(crate) struct Worker {
     pub(crate) function: Option<u64>,
     /// Number of workers that were killed while they started in its place.
     pub(crate) tries: u32,
-    pub(crate) processes: u32,
-    /// The GPUs that it can see.
-    pub(crate) gpus: Gpus,
+    pub(crate) resources: Resources,
     /// Its calls, the running one first.
     posted: VecDeque<Posted>,
     /// Whether no other call may be posted behind the running one.
@@ -130,7 +126,7 @@ pub(crate) struct Posting {
 }
 
 impl Worker {
-    pub(crate) fn new(library: usize, processes: u32, gpus: Gpus, now: Nanos) -> Worker {
+    pub(crate) fn new(library: usize, resources: Resources, now: Nanos) -> Worker {
         Worker {
             library,
             user: None,
@@ -142,8 +138,7 @@ impl Worker {
             version: Version::Current,
             function: None,
             tries: 0,
-            processes,
-            gpus,
+            resources,
             posted: VecDeque::new(),
             alone: true,
             time_limit: None,
@@ -171,12 +166,10 @@ impl Worker {
         let Need {
             library,
             user,
-            processes,
-            gpus,
+            resources,
         } = *need;
         let for_user = self.user.as_ref().is_none_or(|bound| bound == user);
-        let own = (self.library, self.processes, self.gpus);
-        let fits = own == (library, processes, gpus);
+        let fits = (self.library, self.resources) == (library, resources);
         fits && self.version != Version::Old
             && (for_user || has(Flaw::SharesWorkers))
             && self.object.is_none()

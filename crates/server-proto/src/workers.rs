@@ -5,7 +5,7 @@
 use crate::action::Action;
 use crate::context::Context;
 use crate::flaw::{Flaw, has};
-use crate::gpus::Gpus;
+use crate::gpus::Resources;
 use crate::keys::{Table, WorkerKey};
 use crate::worker::{Found, Need, Version, Worker};
 use farcall_rpc_proto::{Failure, FailureKind, Nanos};
@@ -19,7 +19,7 @@ pub(crate) type Workers = Table<WorkerKey, Worker>;
 impl Workers {
     /// Starts a worker of one process without GPUs, and returns its key.
     pub(crate) fn start(&mut self, cx: &mut Context, library: usize) -> WorkerKey {
-        self.start_with(cx, library, 1, Gpus::default())
+        self.start_with(cx, library, Resources::ONE)
     }
 
     /// Starts a worker, and returns its key.
@@ -27,17 +27,16 @@ impl Workers {
         &mut self,
         cx: &mut Context,
         library: usize,
-        processes: u32,
-        gpus: Gpus,
+        resources: Resources,
     ) -> WorkerKey {
-        let worker = Worker::new(library, processes, gpus, cx.now());
+        let worker = Worker::new(library, resources, cx.now());
         self.start_one(cx, worker)
     }
 
     /// Starts a worker in place of one that something else has killed while it started. Returns
     /// whether there was a worker to start: after some tries, there is none.
     pub(crate) fn start_again(&mut self, cx: &mut Context, killed: &Worker) -> bool {
-        let mut worker = Worker::new(killed.library, killed.processes, killed.gpus, cx.now());
+        let mut worker = Worker::new(killed.library, killed.resources, cx.now());
         worker.tries = killed.tries + 1;
         let may_start = worker.tries < MOST_TRIES && cx.stopping.is_none();
         if may_start {
@@ -47,7 +46,8 @@ impl Workers {
     }
 
     fn start_one(&mut self, cx: &mut Context, worker: Worker) -> WorkerKey {
-        let (library, processes, gpus) = (worker.library, worker.processes, worker.gpus);
+        let library = worker.library;
+        let Resources { processes, gpus } = worker.resources;
         let worker = self.insert(worker);
         cx.out.push(Action::StartWorker {
             worker,

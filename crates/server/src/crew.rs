@@ -26,6 +26,8 @@ pub(crate) struct Crew {
     launcher: Launcher,
     catalog: Catalog,
     libraries: Vec<LibrarySource>,
+    /// The names of the GPUs that calls share, as CUDA knows them.
+    gpus: Vec<String>,
     pub(crate) workers: Beside<WorkerKey, Worker>,
     /// The library of each worker.
     bound_to: Beside<WorkerKey, usize>,
@@ -46,6 +48,7 @@ impl Crew {
             launcher: launcher(config, command)?,
             catalog,
             libraries,
+            gpus: config.queue.gpus()?,
             workers: Beside::default(),
             bound_to: Beside::default(),
             files: Vec::new(),
@@ -156,12 +159,19 @@ impl Crew {
         let source = source.ok_or(io::ErrorKind::NotFound)?;
         let worker = self
             .launcher
-            .start(source, processes, gpus.numbers(), doorbell)?;
+            .start(source, processes, self.names(gpus), doorbell)?;
         self.bound_to.insert(key, library);
         poll.watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)?;
         poll.watch(worker.output(), Source::WorkerOutput(key), EventFlags::IN)?;
         self.workers.insert(key, worker);
         Ok(())
+    }
+
+    /// The names of GPUs, as CUDA knows them. `None` if calls share none.
+    fn names(&self, gpus: Gpus) -> Option<String> {
+        let names = gpus.numbers().filter_map(|number| self.gpus.get(number));
+        let names: Vec<&str> = names.map(String::as_str).collect();
+        (!self.gpus.is_empty()).then(|| names.join(","))
     }
 
     fn run(
@@ -336,7 +346,6 @@ fn launcher(config: &Config, command: WorkerCommand) -> io::Result<Launcher> {
         memory: config.workers.memory,
         files: config.limits.files,
         environment: config.workers.environment.clone(),
-        gpus: config.queue.gpus()?,
         sandbox: config.sandbox(&walls)?,
         groups: walls.groups,
         processes: config.workers.processes,

@@ -238,8 +238,8 @@ fn below(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
 
-/// Makes a group, to see whether it can be made and have processes. Below a group that has processes
-/// itself, some controllers can be enabled, but no group can have any.
+/// Makes a group, to see whether it can be made and have processes. Below a group that has
+/// processes itself, some controllers can be enabled, but no group can have any.
 fn try_place(folder: &Path) -> io::Result<()> {
     let group = folder.join(new_name());
     fs::create_dir(&group)?;

@@ -201,9 +201,6 @@ pub struct Launcher {
     pub files: u64,
     /// Names of variables of the server's environment that functions see besides the usual ones.
     pub environment: Vec<String>,
-    /// The names of the GPUs that workers share, as CUDA knows them. Without any, a worker sees
-    /// those that the server sees.
-    pub gpus: Vec<String>,
     /// What workers may reach; `None` if they are not confined.
     pub sandbox: Option<Sandbox>,
     /// The control groups that bound workers.
@@ -219,14 +216,14 @@ pub struct Launcher {
 pub struct SharedSlices(OnceLock<Arc<Mutex<Slices>>>);
 
 impl Launcher {
-    /// Starts a worker with this many processes for a library, and with these of the GPUs that
-    /// workers share. It rings `doorbell` when the server sleeps. If its process cannot be started,
-    /// its sockets are closed.
+    /// Starts a worker with this many processes for a library. It sees the GPUs with these names,
+    /// or without names those of the server. It rings `doorbell` when the server sleeps. If its
+    /// process cannot be started, its sockets are closed.
     pub fn start(
         &self,
         source: &LibrarySource,
         processes: u32,
-        gpus: impl Iterator<Item = usize>,
+        gpus: Option<String>,
         doorbell: BorrowedFd<'_>,
     ) -> io::Result<Worker> {
         let (output, child_output) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
@@ -238,16 +235,12 @@ impl Launcher {
             true => self.make_work_folder(folder.path())?,
             false => folder.path().to_path_buf(),
         };
-        let gpus: Vec<&str> = gpus
-            .filter_map(|gpu| Some(self.gpus.get(gpu)?.as_str()))
-            .collect();
         let start = self.start_of(source, processes, &work);
         let text = serde_json::to_vec(&start).map_err(io::Error::other)?;
-        let user = self.sandbox.as_ref().and_then(|sandbox| sandbox.user);
-        let user = user.map(|(user, _)| user);
+        let user = (self.sandbox.as_ref()).and_then(|sandbox| Some(sandbox.user?.0));
         let welcome = Welcome::new(&text, doorbell, user)?;
         let sandbox = start.sandbox.as_ref();
-        let mut variables = self.variables(is_parallel, &work, &gpus);
+        let mut variables = self.variables(is_parallel, &work, gpus);
         let (group, groups) = match sandbox {
             Some(_) => self
                 .groups
@@ -338,14 +331,14 @@ impl Launcher {
         &self,
         is_parallel: bool,
         folder: &Path,
-        gpus: &[&str],
+        gpus: Option<String>,
     ) -> Vec<(OsString, OsString)> {
         let environment = Environment {
             named: &self.environment,
             is_parallel,
             threads: self.threads,
             folder,
-            gpus: (!self.gpus.is_empty()).then(|| gpus.join(",")),
+            gpus,
         };
         environment.variables(std::env::vars_os())
     }

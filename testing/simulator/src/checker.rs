@@ -16,7 +16,7 @@ pub(crate) use sources::{SOURCES, contents, says_version};
 
 use crate::interfaces::Tag;
 use farcall_rpc_proto::{FailureKind, JobId};
-use farcall_server_proto::{CallKey, Gpus, MemoryKey, WorkerKey};
+use farcall_server_proto::{CallKey, MemoryKey, WorkerKey};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -74,7 +74,6 @@ struct Running {
     call: CallKey,
     tag: Tag,
     pes: u32,
-    gpus: Gpus,
     reservation: Option<u64>,
     /// It has waited for a callback. Processor elements that it has beyond others were not reserved
     /// for it.
@@ -101,9 +100,6 @@ pub(crate) struct Handed {
     pub(crate) call: CallKey,
     pub(crate) tag: Tag,
     pub(crate) pes: u32,
-    /// GPUs of its worker.
-    pub(crate) gpus: Gpus,
-    pub(crate) wanted_gpus: u32,
     pub(crate) reservation: Option<u64>,
     /// Memory, and whether it is written.
     pub(crate) memory: Vec<(MemoryKey, bool)>,
@@ -179,12 +175,10 @@ impl Checker {
                 }
             }
         }
-        self.check_gpus(worker, &handed);
         let running = Running {
             call,
             tag,
             pes,
-            gpus: handed.gpus,
             reservation: handed.reservation,
             has_waited: false,
             has_company: false,
@@ -205,23 +199,6 @@ impl Checker {
             ));
         }
         self.check_booked((host, life), (tag, handed.reservation), most_pes);
-    }
-
-    /// Whether a call has the GPUs that it wants, and has them for itself.
-    fn check_gpus(&mut self, (host, worker): AtHost, handed: &Handed) {
-        let Handed { tag, gpus, .. } = handed;
-        if gpus.count() != handed.wanted_gpus {
-            let text = format!("call {tag} has {gpus:?}, and wants {}", handed.wanted_gpus);
-            return self.fail(text);
-        }
-        let other = self.workers.iter().find(|((at, other), running)| {
-            let meets = running.iter().any(|one| one.gpus.meets(*gpus));
-            *at == host && *other != worker && meets
-        });
-        if let Some(((_, other), _)) = other {
-            let text = format!("call {tag} has {gpus:?}, and a call at worker {other:?} has some");
-            self.fail(text);
-        }
     }
 
     /// Processor elements of the calls that `counts` selects. Calls of one worker share theirs.

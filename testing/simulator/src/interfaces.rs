@@ -49,7 +49,7 @@ pub(crate) const MAKE: usize = 2;
 pub(crate) const LOOK: usize = 3;
 /// Lets a callback change the beginning of its array first.
 pub(crate) const ASK: usize = 4;
-/// Needs several processor elements and GPUs.
+/// Needs several processor elements.
 pub(crate) const WIDE: usize = 5;
 /// The method of an object, which returns the new state.
 pub(crate) const ADD: usize = 6;
@@ -62,15 +62,6 @@ pub(crate) const LOOKED: usize = 8;
 pub(crate) const STATE: usize = 16;
 /// Most bytes that the callback of `ASK` changes.
 pub(crate) const ASKED: usize = 64;
-
-/// GPUs of a call.
-pub(crate) fn gpus(function: usize) -> u32 {
-    match function {
-        WIDE => 2,
-        ASK | ADD => 1,
-        _ => 0,
-    }
-}
 
 /// The interfaces that are served from the start.
 pub(crate) fn document() -> Document {
@@ -85,13 +76,12 @@ pub(crate) fn document() -> Document {
         Define look(IN long tag, IN int n, IN char x[n], OUT char y[8])
             Calls "C" look(tag, n, x, y);
         Define ask(IN long tag, IN int n, INOUT char x[n], change(IN int k, INOUT char x[k]))
-            Gpus 1 Calls "C" ask(tag, n, x, change);
+            Calls "C" ask(tag, n, x, change);
         Define wide(IN long tag, IN int n, INOUT char x[n])
-            ProcessorElements 2, 3 Gpus 2 Calls "C" wide(tag, n, x);
+            ProcessorElements 2, 3 Calls "C" wide(tag, n, x);
         DefClass Counter "Counts"
         {
-            DefMethod add(IN long tag, IN int n, OUT char y[16])
-                Gpus 1 Calls "C" add(tag, n, y);
+            DefMethod add(IN long tag, IN int n, OUT char y[16]) Calls "C" add(tag, n, y);
         }
         "#,
     )

@@ -14,7 +14,7 @@ use farcall_schedule::Policy;
 use farcall_schedule::queue::{self, Patience};
 use farcall_schedule::reservation::Bandwidth;
 use farcall_server_proto::{
-    ArrayLimits, CallKey, ConnectionKey, DataFile, Direction, DurableLimits, Gpus, Key, Limits,
+    ArrayLimits, CallKey, ConnectionKey, DataFile, Direction, DurableLimits, Key, Limits,
     MemoryKey, Now, Server, Settings, WorkerKey,
 };
 use std::cell::RefCell;
@@ -27,8 +27,6 @@ const MEMORY: u64 = 3 << 20;
 const SCARCE_MEMORY: u64 = 7 << 18;
 /// Processor elements of a simulated server.
 pub(crate) const PES: u32 = 3;
-/// GPUs of a server.
-pub(crate) const GPUS: u32 = 2;
 /// Bytes per second of its link, each way.
 pub(crate) const BANDWIDTH: u64 = 4_000_000;
 /// Most reservations of one user.
@@ -99,8 +97,6 @@ pub(crate) struct Worker {
     pub(crate) is_outdated: bool,
     /// It has a call that it was not handed yet. It gets this one.
     pub(crate) is_booked: bool,
-    /// The GPUs that it can see.
-    pub(crate) gpus: Gpus,
     /// Methods that were applied to the object that it holds.
     pub(crate) applied: Vec<Tag>,
 }
@@ -199,7 +195,6 @@ fn settings(random: &mut SplitMix64, options: &Options) -> Settings {
                 up: bandwidth / 10 * 9,
                 down: bandwidth / 10 * 9,
             },
-            gpus: GPUS,
             ..queue::Settings::new(PES)
         },
         priorities: BTreeMap::new(),

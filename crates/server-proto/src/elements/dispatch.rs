@@ -2,14 +2,14 @@
 //! `schedule`, decides which call is next. A durable call starts only after the journal has
 //! recorded that it runs.
 
-use super::Elements;
+use super::{Elements, gpus};
 use crate::action::Action;
 use crate::call;
 use crate::call::ActiveCall;
 use crate::context::{Context, Step};
 use crate::flaw::{Flaw, has};
 use crate::functions::Function;
-use crate::gpus::Gpus;
+use crate::gpus::{Gpus, Resources};
 use crate::keys::{CallKey, Key, WorkerKey};
 use crate::lifecycle::Change;
 use crate::map::Set;
@@ -69,7 +69,7 @@ impl Elements {
             user: share_of(cx, call),
             fewest,
             most: elements(most),
-            gpus: self.wanted_gpus(cx, call),
+            gpus: gpus::wanted(self, cx, call),
             seconds: function
                 .and_then(|function| Some(function.predict(&call.layout, on)?.seconds)),
             priority: function.map_or(0, |function| function.priority),
@@ -126,7 +126,7 @@ impl Elements {
         let mut starting: Vec<WorkerKey> = starting.map(|(key, _)| key).collect();
         let mut waiting = VecDeque::new();
         while let Some(call) = self.admitted.pop_front() {
-            if !self.takes_gpus(cx, call) {
+            if !gpus::take(self, cx, call) {
                 waiting.push_back(call);
                 continue;
             }
@@ -165,8 +165,8 @@ impl Elements {
             if let Some(index) = starting.iter().position(serves) {
                 starting.swap_remove(index);
             } else {
-                let (library, processes, gpus) = (need.library, need.processes, need.gpus);
-                self.start_one_more(cx, library, processes, gpus);
+                let (library, resources) = (need.library, need.resources);
+                self.start_one_more(cx, library, resources);
             }
             waiting.push_back(call);
         }
@@ -176,7 +176,7 @@ impl Elements {
 
     /// Starts a worker. If there are too many idle workers of other users and libraries, the one
     /// that was unused for the longest time ends.
-    fn start_one_more(&mut self, cx: &mut Context, library: usize, processes: u32, gpus: Gpus) {
+    fn start_one_more(&mut self, cx: &mut Context, library: usize, resources: Resources) {
         let now = cx.now();
         let most = (4 * self.queue.settings().pes as usize).max(LEAST_IDLE);
         let is_shared = |worker: &Worker| worker.user.is_some() && worker.object.is_none();
@@ -188,7 +188,7 @@ impl Elements {
             let text = "was ended to make room for another";
             self.workers.end(cx, key, FailureKind::Internal, text);
         }
-        self.workers.start_with(cx, library, processes, gpus);
+        self.workers.start_with(cx, library, resources);
     }
 
     fn hand_over(&mut self, cx: &mut Context, key: CallKey, worker: WorkerKey) {
@@ -247,7 +247,7 @@ impl Elements {
             let call = &cx.calls[*call];
             cx.functions.get(call.function).is_ok_and(|function| {
                 let need = need(call, function);
-                need.library == library && (processes == 1 || need.processes == processes)
+                need.library == library && (processes == 1 || need.resources.processes == processes)
             })
         };
         let queued = self.queue.waiting().map(CallKey::of_number);
@@ -320,11 +320,13 @@ pub(super) fn need<'n>(call: &'n ActiveCall, function: &Function) -> Need<'n> {
     Need {
         library: function.entry.file,
         user: &call.user,
-        processes: match function.interface.is_parallel() {
-            true => call.run.pes,
-            false => 1,
+        resources: Resources {
+            processes: match function.interface.is_parallel() {
+                true => call.run.pes,
+                false => 1,
+            },
+            gpus: call.run.gpus,
         },
-        gpus: call.run.gpus,
     }
 }
 

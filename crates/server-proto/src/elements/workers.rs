@@ -72,8 +72,8 @@ impl Elements {
                 if death.is_foreign && self.workers.start_again(cx, &killed) {
                     return Loss::Worker;
                 }
-                self.fail_waiting(cx, library, killed.processes, cause);
-                return match killed.processes {
+                self.fail_waiting(cx, library, killed.resources.processes, cause);
+                return match killed.resources.processes {
                     1 => Loss::Library(library),
                     // One process may well bind it.
                     _ => Loss::Worker,

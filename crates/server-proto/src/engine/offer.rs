@@ -188,14 +188,7 @@ impl Engine {
             return Err(bad(text.to_string()));
         }
         let has_gpus = cx.has_gpus(function.interface.gpus);
-        has_gpus.map_err(|failure| Failure {
-            message: format!(
-                "{} {}",
-                function.interface.qualified_name(),
-                failure.message
-            ),
-            ..failure
-        })?;
+        has_gpus.map_err(|failure| bad(failure.message))?;
         let layout = function.interface.layout(&call.scalars, &call.elements);
         let mut layout = layout.map_err(|error| bad(error.to_string()))?;
         let placed = places(&function.interface, &layout, call, &connection.segments);

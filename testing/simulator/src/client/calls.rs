@@ -4,8 +4,7 @@
 use super::{Client, Purpose, Scene};
 use crate::checker::Checker;
 use crate::interfaces::{
-    ADD, AGAIN, ASK, ASKED, Contents, LOOK, LOOKED, MAKE, NAMES, ONCE, Tag, WIDE, gpus, look, next,
-    state,
+    ADD, AGAIN, ASK, ASKED, Contents, LOOK, LOOKED, MAKE, NAMES, ONCE, Tag, WIDE, look, next, state,
 };
 use farcall_idl::{Scalar, SharedRange};
 use farcall_rpc_proto::{Call, CallId, Failure, FailureKind, HandleId};
@@ -215,7 +214,6 @@ impl Client {
         made.reservation = call.reservation;
         if call.reservation.is_none() && scene.options.subjects.reservations {
             call.before = scene.random.chance(0.2).then(|| scene.random.below(2000));
-            call.before = call.before.filter(|_| gpus(function) == 0);
             made.has_deadline = call.before.is_some();
         }
         if !matches!(place, Where::Travels) {

@@ -6,7 +6,7 @@ use super::services::blank;
 use super::{MS, S, World};
 use crate::checker::Handed;
 use crate::client::OPERATOR;
-use crate::interfaces::{self, ADD, ASK, user_name};
+use crate::interfaces::{ADD, ASK, user_name};
 use crate::machine::{PES, Worker};
 use farcall_rpc_proto::User;
 use farcall_server_proto::{
@@ -101,15 +101,11 @@ impl World {
                 }
             }
             Action::StartWorker {
-                worker,
-                library,
-                gpus,
-                ..
+                worker, library, ..
             } => {
                 let files = machine.files.entry(library).or_default();
                 let started = Worker {
                     library,
-                    gpus,
                     version: files.version,
                     is_trial: std::mem::take(&mut files.awaits_trial),
                     ..Worker::default()
@@ -233,8 +229,6 @@ impl World {
             call,
             tag: posted.tag,
             pes,
-            gpus: known.gpus,
-            wanted_gpus: interfaces::gpus(posted.function),
             reservation: posted.reservation,
             memory: memory
                 .map(|array| (array.memory, array.is_written))
