@@ -56,6 +56,7 @@ DefClass Other
 }
 Define pid(OUT long *pid) { *pid = getpid(); }
 Define nap(IN int ms, OUT int *slept) { usleep(ms * 1000); *slept = ms; }
+Define fill(INOUT double x[n], IN int n, IN int ms) { usleep(ms * 1000); x[0] = n; }
 """
 
 
@@ -202,6 +203,23 @@ def test_they_end_with_the_connection(process):
     wait_until(lambda: not running(int(ran.stdout)), what="the end of the object")
     assert counter.pid().pid == pid, "that of another connection goes on"
     counter.close()
+
+
+@pytest.mark.parametrize("ends", ["process", "object"])
+def test_an_object_ends_while_the_arguments_of_a_call_come(server, ends):
+    counter = server.new("Counter")
+    pid = worker_in(counter.pid().pid)
+    x = server.put(np.ones(5))
+    fill = server.function("fill").call_async(x, 5, 1000)
+    waiting = counter.add.call_async(5, x)
+    if ends == "process":
+        os.kill(pid, signal.SIGKILL)
+    else:
+        counter.close()
+    with pytest.raises(farcall.LibraryError, match="before the call could start"):
+        waiting.result(timeout=30)
+    fill.result(timeout=30)
+    assert server.call("pid").pid > 0
 
 
 def test_a_lost_object_says_so(server):

@@ -9,10 +9,17 @@ use farcall_rpc_proto::{Failure, FailureKind};
 
 impl Elements {
     /// Whether the call may ask for processor elements. Otherwise it waits behind the object's
-    /// other calls, without elements.
+    /// other calls, without elements. It fails if the object has ended while its arguments came.
     pub(crate) fn takes_turn(&mut self, cx: &mut Context, key: CallKey) -> bool {
-        let Some(held) = self.held(cx, key) else {
+        let Some(worker) = cx.calls[key].run.object else {
             return true;
+        };
+        let held = self.workers.get_mut(worker);
+        let Some(held) = held.and_then(|worker| worker.object.as_mut()) else {
+            let text = "was called on an object that was released, or whose process has ended, \
+                        before the call could start";
+            cx.fail(key, FailureKind::ObjectLost, text);
+            return false;
         };
         match held.turn {
             None => held.turn = Some(key),
@@ -35,12 +42,6 @@ impl Elements {
         if let Some(next) = held.turn {
             self.enqueue(cx, next);
         }
-    }
-
-    /// The state of the call's object.
-    fn held(&mut self, cx: &Context, key: CallKey) -> Option<&mut ObjectState> {
-        let worker = cx.calls[key].run.object?;
-        self.workers.get_mut(worker)?.object.as_mut()
     }
 
     /// Fails the calls that wait for an object whose process has ended. Returns the failure of
