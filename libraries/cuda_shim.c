@@ -81,8 +81,8 @@ static bool start(void)
                     "and `farcall serve --gpus N` sets it");
     if (status == REFUSED_BY_SYSTEM)
         return fail("CUDA cannot start, because the system refuses something to it (CUDA error "
-                    "%d): the walls around functions do so. Start the server for GPUs with "
-                    "`--no-sandbox`", status);
+                    "%d). Look at `dmesg`, or start the server with `--no-sandbox` to see "
+                    "whether the walls around functions do it", status);
     return is_done(status, "cudaGetDeviceCount") &&
            is_computed(cuda.cublasCreate_v2(&own.blas), "cuBLAS") &&
            is_computed(cuda.cusolverDnCreate(&own.solver), "cuSOLVER") &&

@@ -18,7 +18,7 @@ TYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128
 
 @pytest.fixture(scope="module")
 def server():
-    process = ServerProcess("cuda", options=["--gpus", "1", "--no-sandbox"])
+    process = ServerProcess("cuda", options=["--gpus", "1"])
     try:
         yield process.connect()
     finally:

@@ -4,6 +4,7 @@ driver is installed.
 """
 
 import ctypes
+import errno
 import itertools
 import json
 import os
@@ -18,9 +19,13 @@ from servers import FARCALL, ServerProcess, wait_until
 IDL = """
 Module gpus;
 Globals {
+    #include <errno.h>
+    #include <fcntl.h>
     #include <stdio.h>
     #include <stdlib.h>
+    #include <sys/socket.h>
     #include <time.h>
+    #include <unistd.h>
     static double now(void) {
         struct timespec time;
         clock_gettime(CLOCK_MONOTONIC, &time);
@@ -35,7 +40,20 @@ Globals {
         nanosleep(&time, 0);
         span[1] = now();
     }
+    /* What CUDA needs, then what nobody may have: 0 or the error. */
+    static void try_walls(int *errors) {
+        const int sockets[4][2] = {{AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC}, {AF_UNIX, SOCK_STREAM},
+                                   {AF_UNIX, SOCK_DGRAM}, {AF_INET, SOCK_STREAM}};
+        char name[64];
+        snprintf(name, sizeof name, "/proc/self/task/%d/comm", (int)getpid());
+        int file = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        errors[0] = file >= 0 ? 0 : errno;
+        for (int i = 0; i < 4; i++)
+            errors[i + 1] = socket(sockets[i][0], sockets[i][1], 0) >= 0 ? 0 : errno;
+    }
 }
+Define walls(OUT int errors[5]) { try_walls(errors); }
+Define walls_of_gpu(OUT int errors[5]) Gpus 1 { try_walls(errors); }
 Define none(IN int ms, OUT int seen[2], OUT double span[2]) { look(ms, seen, span); }
 Define one(IN int ms, OUT int seen[2], OUT double span[2]) Gpus 1 { look(ms, seen, span); }
 Define two(IN int ms, OUT int seen[2], OUT double span[2]) Gpus 2 { look(ms, seen, span); }
@@ -72,6 +90,13 @@ def check_alone(results):
     for one, other in itertools.combinations(results, 2):
         together = max(one.span[0], other.span[0]) < min(one.span[1], other.span[1])
         assert not (together and set(gpus(one)) & set(gpus(other))), (one, other)
+
+
+def test_a_worker_with_gpus_can_do_what_cuda_needs_and_no_more(serve):
+    server = serve("--gpus", "1").connect()
+    denied = [errno.EPERM] * 3
+    assert server.call("walls").errors.tolist() == [errno.EACCES, errno.EPERM, *denied]
+    assert server.call("walls_of_gpu").errors.tolist() == [0, 0, *denied]
 
 
 def test_each_call_has_its_gpus_for_itself(serve):

@@ -31,7 +31,7 @@ use std::thread::JoinHandle;
   farcall serve lapack fftw gsl --listen 0.0.0.0:3717 --workers 4
   farcall serve libraries/lapack.idl --listen 0.0.0.0:3717 --tls certificates --tokens tokens
   farcall serve my.idl --policy sjf --pes 8 --threads 2
-  farcall serve cuda --gpus 2 --no-sandbox        # each call has a GPU for itself
+  farcall serve cuda --gpus 2                     # each call has a GPU for itself
   farcall serve --pickled --tokens tokens --listen 0.0.0.0:3717   # for farcall.Executor
   farcall serve my.idl --metaserver meta://host:3718 --listen 0.0.0.0:0
   farcall serve my.idl --takeover --state DIR     # replaces the server that runs there

@@ -351,6 +351,7 @@ impl Config {
             write: workers.write.clone(),
             secrets: own.collect(),
             network: workers.network,
+            gpus: false,
             user: self.worker_user()?,
         }))
     }

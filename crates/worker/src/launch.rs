@@ -235,7 +235,8 @@ impl Launcher {
             true => self.make_work_folder(folder.path())?,
             false => folder.path().to_path_buf(),
         };
-        let start = self.start_of(source, processes, &work);
+        let has_gpus = gpus.as_ref().is_some_and(|names| !names.is_empty());
+        let start = self.start_of(source, processes, &work, has_gpus);
         let text = serde_json::to_vec(&start).map_err(io::Error::other)?;
         let user = (self.sandbox.as_ref()).and_then(|sandbox| Some(sandbox.user?.0));
         let welcome = Welcome::new(&text, doorbell, user)?;
@@ -388,7 +389,7 @@ impl Launcher {
     }
 
     /// The parameters of the worker's start.
-    fn start_of(&self, source: &LibrarySource, processes: u32, folder: &Path) -> Start {
+    fn start_of(&self, source: &LibrarySource, processes: u32, folder: &Path, gpus: bool) -> Start {
         let is_by_mpiexec = self.parallel.is_empty() && self.engine().is_none();
         let reach = match (source.parallel, is_by_mpiexec) {
             (false, _) => Reach::Alone,
@@ -405,10 +406,11 @@ impl Launcher {
             folder: folder.to_owned(),
             files: self.files,
             on_disk: self.on_disk,
-            sandbox: self
-                .sandbox
-                .clone()
-                .map(|sandbox| Sandbox { reach, ..sandbox }),
+            sandbox: self.sandbox.clone().map(|sandbox| Sandbox {
+                reach,
+                gpus,
+                ..sandbox
+            }),
             words: self.words(source, processes),
         }
     }

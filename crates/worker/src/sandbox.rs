@@ -55,6 +55,9 @@ pub struct Sandbox {
     pub secrets: Vec<PathBuf>,
     /// Whether it may have sockets.
     pub network: bool,
+    /// Whether it computes on GPUs. CUDA names the threads that it starts, and makes a socket by
+    /// which processes could give each other memory of a GPU.
+    pub gpus: bool,
     /// User and group of the worker.
     pub user: Option<(u32, u32)>,
     /// The namespaces that the system allows.
@@ -316,6 +319,7 @@ impl Sandbox {
     fn writable(&self, folder: &Path) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> = self.write.clone();
         paths.push(folder.to_path_buf());
+        paths.extend(self.gpus.then(|| "/proc/self/task".into()));
         match self.namespaces().mounts {
             true => paths.extend([mounts::temporary(folder), "/dev".into()]),
             false => open_all_but(Path::new("/dev"), &[Path::new("/dev/shm")], &mut paths),
@@ -386,7 +390,7 @@ impl Sandbox {
         let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
             calls.map(|number| (*number, Vec::new())).collect();
         if !self.network && self.is_alone() {
-            refused.insert(libc::SYS_socket, Vec::new());
+            refused.insert(libc::SYS_socket, self.refused_sockets()?);
         }
         let flags = |argument: u8, flags: libc::c_int| {
             let flags = u64::from(flags.unsigned_abs());
@@ -405,7 +409,27 @@ impl Sandbox {
         }
         Ok(refused)
     }
+
+    /// The sockets that are refused where the network is: all of them, or all but those of CUDA. An
+    /// empty list of rules refuses every use.
+    fn refused_sockets(&self) -> Result<Vec<SeccompRule>, BackendError> {
+        let rule = |argument: u8, compare: SeccompCmpOp, value: u64| {
+            let condition =
+                SeccompCondition::new(argument, SeccompCmpArgLen::Dword, compare, value)?;
+            SeccompRule::new(vec![condition])
+        };
+        if !self.gpus {
+            return Ok(Vec::new());
+        }
+        let family = rule(0, SeccompCmpOp::Ne, libc::AF_UNIX as u64);
+        let types = (0..=SOCKET_TYPE).filter(|kind| *kind != libc::SOCK_SEQPACKET as u64);
+        let types = types.map(|kind| rule(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), kind));
+        [family].into_iter().chain(types).collect()
+    }
 }
+
+/// The bits of a socket's type that are not flags.
+const SOCKET_TYPE: u64 = 0xf;
 
 /// Flags of `clone` that make namespaces.
 const NAMESPACES: [libc::c_int; 7] = [
