@@ -70,6 +70,18 @@ static void try_both(farcall_channel *channel, size_t rank, size_t size) {
     }
 }
 
+/* What a process says that polls. */
+static void say(farcall_channel *channel, size_t size) {
+    farcall_wanted wanted[2] = {
+        {.rank = -1}, {.is_send = 1, .has_tag = 1, .rank = (int64_t)size - 1, .tag = 7}};
+    check(farcall_channel_say_wanted(channel, wanted, 2, 0) == FARCALL_OK, "say_wanted");
+    check(farcall_channel_say_polls(channel, 1000) == FARCALL_OK, "say_polls");
+    wanted[1].rank = -1;
+    check(farcall_channel_say_wanted(channel, wanted, 2, 0) != FARCALL_OK, "a send to no rank");
+    check(farcall_channel_say_wanted(channel, NULL, 1, 0) != FARCALL_OK, "no memory");
+    check(farcall_channel_say_wanted(channel, NULL, 0, 0) == FARCALL_OK, "nothing");
+}
+
 int main(void) {
     farcall_channel *channel = farcall_channel_open(0);
     check(channel != NULL, "open");
@@ -91,6 +103,7 @@ int main(void) {
     }
     check(farcall_channel_barrier(channel) == FARCALL_OK, "barrier");
     try_both(channel, rank, size);
+    say(channel, size);
 
     char word[8] = "";
     if (rank == 1) strcpy(word, "hello");

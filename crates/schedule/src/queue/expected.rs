@@ -66,7 +66,9 @@ impl Queue {
         if self.is_held_back(id, now) {
             return Some(Reason::Booked);
         }
-        if self.choose(now) != Some(id) {
+        let chosen = self.choose(now);
+        // If none of them fits, the first one says what is missing.
+        if chosen.or_else(|| self.users.first()) != Some(id) {
             return Some(Reason::Turn);
         }
         let (wanted, free) = (request.fewest, self.room(&request, now));
@@ -74,9 +76,10 @@ impl Queue {
             return Some(Reason::Elements { wanted, free });
         }
         let (wanted, free) = (request.gpus, self.free_gpus());
-        Some(match free >= wanted {
-            true => Reason::Running(self.computing()),
-            false => Reason::Gpus { wanted, free },
+        Some(match (free >= wanted, chosen) {
+            (false, _) => Reason::Gpus { wanted, free },
+            (true, Some(_)) => Reason::Running(self.computing()),
+            (true, None) => Reason::Turn,
         })
     }
 

@@ -158,6 +158,25 @@ impl Objects {
         }
     }
 
+    /// The server ends a worker because nobody wants its call or its object any more. Fails if the
+    /// worker has a persistent object that nobody has given up.
+    pub(crate) fn ends(
+        &self,
+        (life, worker): (u64, WorkerKey),
+        now: u64,
+        options: &Options,
+    ) -> Result<(), String> {
+        let mut objects = self.objects.iter().enumerate();
+        let wanted = objects.find(|(index, object)| {
+            let is_it = (object.life, object.worker) == (life, Some(worker));
+            is_it && object.id.is_some() && !self.may_be_lost(*index, now, options)
+        });
+        match wanted {
+            Some((_, object)) => Err(format!("the persistent object {:?} is ended", object.id)),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn life_ended(&mut self, life: u64) {
         for object in &mut self.objects {
             object.is_gone |= object.life == life;

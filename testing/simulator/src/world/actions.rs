@@ -8,7 +8,7 @@ use crate::checker::Handed;
 use crate::client::OPERATOR;
 use crate::interfaces::{ADD, ASK, user_name};
 use crate::machine::{PES, Worker};
-use farcall_rpc_proto::User;
+use farcall_rpc_proto::{FailureKind, User};
 use farcall_server_proto::{
     Action, CallKey, ConnectionKey, DiskError, Event, Finished, Identity, Shown, Stored, Transfer,
     Withdrawal, WorkerKey,
@@ -119,15 +119,28 @@ impl World {
             Action::Withdraw { worker, call } => return Some(self.withdraw(host, worker, call)),
             Action::EndWorker { worker, reason } => {
                 if let Some(known) = machine.workers.get_mut(&worker) {
+                    let is_unwanted = reason.kind == FailureKind::Cancelled;
                     known.ended.get_or_insert(reason);
                     known.step += 1;
                     let delay = self.random.below(2 * MS);
                     self.after(host, delay, ToLife::Dies(worker));
+                    if is_unwanted {
+                        self.unwanted(host, worker);
+                    }
                 }
             }
             other => return self.execute_service(host, other),
         }
         None
+    }
+
+    /// The server ends a worker because nobody wants its call or its object any more.
+    fn unwanted(&mut self, host: usize, worker: WorkerKey) {
+        let of = (self.life(host), worker);
+        let objects = &self.checker.objects;
+        if let Err(text) = objects.ends(of, self.now, &self.options) {
+            self.checker.fail(text);
+        }
     }
 
     pub(super) fn execute_on_disk(&mut self, host: usize, action: Action) {
