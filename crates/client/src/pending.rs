@@ -118,6 +118,11 @@ impl Pending {
         self.current().request.status()
     }
 
+    /// The address of the server that has the call, or had it last.
+    pub fn server(&self) -> String {
+        self.current().request.server()
+    }
+
     /// Waits for the end of the call, for at most `timeout` from now. After a timeout error the
     /// call is still under way.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), Error> {

@@ -99,14 +99,6 @@ pub fn serving(address: &str) -> Vec<String> {
     addresses.collect()
 }
 
-/// The address of the server that has the most calls.
-pub fn busiest(address: &str) -> String {
-    let status = status(address);
-    let servers = status["servers"].as_array().unwrap().iter();
-    let busiest = servers.max_by_key(|one| one["calls"].as_u64());
-    busiest.unwrap()["address"].as_str().unwrap().to_string()
-}
-
 /// Waits until this many servers have joined a metaserver.
 pub fn wait_for_servers(address: &str, count: usize) {
     wait_until("the servers have joined", || {

@@ -114,6 +114,11 @@ impl Request {
         self.connection.lock().has_ended(self.id)
     }
 
+    /// The address of its server.
+    pub(crate) fn server(&self) -> String {
+        self.connection.address.to_string()
+    }
+
     /// How many bytes of the arrays have travelled; `None` after the end.
     pub(crate) fn progress(&self) -> Option<Progress> {
         let mut progress = self.connection.lock().transfer_progress(self.id)?;
