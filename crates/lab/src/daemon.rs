@@ -62,6 +62,8 @@ impl Daemon {
             Ok(Err(error)) => format!("its output cannot be read: {error}"),
             Err(_) => format!("it printed nothing within {START:?}"),
         };
+        let ended = child.try_wait()?.map(|status| format!("; {status}"));
+        let said = format!("{said}{}", ended.unwrap_or_default());
         let _ = child.kill();
         let _ = child.wait();
         let mut log = String::new();

@@ -91,9 +91,12 @@ impl Compiled {
     fn new() -> io::Result<Compiled> {
         loop {
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
-            let lock = File::open(folder.path())?;
+            // Until it is locked, another process may take it for an abandoned one and delete it.
+            let lock = match File::open(folder.path()) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened?,
+            };
             lock.lock_shared()?;
-            // Another process may have taken it for an abandoned one before it was locked.
             if folder.path().exists() {
                 return Ok(Compiled {
                     folder,
@@ -474,4 +477,22 @@ fn declaration(param: &Param, has_members: bool) -> String {
     let ty = c_type(param.ty, has_members);
     let pointer = if param.is_scalar() { "" } else { "*" };
     format!("{ty} {pointer}{}", param.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Servers that start at the same time delete the folders of killed ones.
+    #[test]
+    fn nobody_deletes_a_folder_in_use() {
+        let make = || {
+            for _ in 0..200 {
+                let compiled = Compiled::new().unwrap();
+                delete_abandoned(&compiled.path());
+                assert!(compiled.path().exists());
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(make))));
+    }
 }
