@@ -1,7 +1,7 @@
 //! Trunks between network namespaces, for tests. They need root and `/dev/net/tun`. Without these,
 //! [`lab`] prints SKIPPED with the reason, and the test ends.
 
-use crate::farcall_path;
+use crate::{farcall_path, wait_until};
 use farcall_lab::{Flow, FlowKind, Lab, LabError, Shape, TOPOLOGIES, TrunkProcess};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -34,20 +34,11 @@ pub fn status(lab: &Lab, host: usize) -> serde_json::Value {
     serde_json::from_str(&text.expect("it answers")).expect("JSON")
 }
 
-/// Waits for a condition, at most ten seconds.
-pub fn wait(what: &str, mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
-    while !condition() {
-        assert!(Instant::now() < end, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// A flow over the trunk to host 0 that has carried some bytes.
 pub fn flow(lab: &Lab, from: usize) -> Flow {
     let now = Instant::now();
     let kind = FlowKind::Tcp(lab.trunk_address(0));
     let flow = Flow::start(lab, (from, 0), kind, now, now).expect("it starts");
-    wait("data", || flow.bytes(Duration::ZERO, flow.now()) > 1 << 20);
+    wait_until("data", || flow.bytes(Duration::ZERO, flow.now()) > 1 << 20);
     flow
 }

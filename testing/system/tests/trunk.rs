@@ -2,8 +2,8 @@
 //! SKIPPED without them.
 
 use farcall_lab::{Direction, Lab, Shape, TrunkProcess};
-use farcall_system::trunk::{flow, lab, status, trunks, wait};
-use farcall_system::{farcall, farcall_path};
+use farcall_system::trunk::{flow, lab, status, trunks};
+use farcall_system::{farcall, farcall_path, wait_until};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
@@ -47,7 +47,7 @@ fn ordinary_programs_work_and_the_end_is_clean() {
     assert!(trunks[0].stop());
     assert!(lab.output(0, "ip", &["link", "show", "fc0"]).is_err());
     lab.output(1, farcall_path(), &["trunk", "down"]).unwrap();
-    wait("the end", || {
+    wait_until("the end", || {
         lab.output(1, "ip", &["link", "show", "fc0"]).is_err()
     });
 }
@@ -61,7 +61,7 @@ fn peers_come_and_go_and_the_mtu_follows_the_smallest_link() {
         .unwrap();
     let mut trunks = trunks(&lab, &[]);
     let mtu = |host| lab.output(host, "ip", &["link", "show", "fc0"]).unwrap();
-    wait("the MTU of both", || {
+    wait_until("the MTU of both", || {
         (0..2).all(|host| mtu(host).contains(" mtu 1388 "))
     });
     let peers = || status(&lab, 1)["peers"].as_array().map_or(0, Vec::len);
@@ -75,7 +75,7 @@ fn peers_come_and_go_and_the_mtu_follows_the_smallest_link() {
         let server = trunks.remove(0);
         if gently {
             drop(server);
-            wait("the goodbye", || peers() == 0);
+            wait_until("the goodbye", || peers() == 0);
         } else {
             let pid = rustix::process::Pid::from_raw(server.id().cast_signed()).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
@@ -85,7 +85,7 @@ fn peers_come_and_go_and_the_mtu_follows_the_smallest_link() {
             0,
             TrunkProcess::start(&lab, 0, Path::new(farcall_path()), &[]).unwrap(),
         );
-        wait("the links", || peers() == 1 && usable() == 2);
+        wait_until("the links", || peers() == 1 && usable() == 2);
         flow(&lab, 1).stop().unwrap();
     }
     let events = status(&lab, 1)["events"].to_string();
@@ -104,7 +104,7 @@ fn speeds_that_no_interface_tells_are_learned() {
     let told = status(&lab, 0)["links"][0]["line_rate"].as_f64().unwrap();
     assert!(told > 1e9, "{told}");
     let flow = flow(&lab, 1);
-    wait("the rates of both links", || {
+    wait_until("the rates of both links", || {
         let status = status(&lab, 0);
         let links = status["peers"][0]["links"].as_array().unwrap();
         let near = |rate: f64| (85e6..110e6).contains(&rate);
@@ -190,12 +190,12 @@ fn a_silent_failure_is_bridged_and_repaired() {
     let state = |host| status(&lab, host)["peers"][0]["links"][1]["state"].clone();
     for direction in [Direction::In, Direction::Out, Direction::Both] {
         lab.fail(1, 1, direction).unwrap();
-        wait("the failure", || state(0) != "up" && state(1) != "up");
+        wait_until("the failure", || state(0) != "up" && state(1) != "up");
         let failed = flow.now();
         let more = || flow.bytes(failed, flow.now()) > 1 << 20;
-        wait("data over the other link", more);
+        wait_until("data over the other link", more);
         lab.repair(1, 1, direction).unwrap();
-        wait("the repair", || state(0) == "up" && state(1) == "up");
+        wait_until("the repair", || state(0) == "up" && state(1) == "up");
     }
     assert!(flow.is_alive());
     flow.stop().unwrap();
@@ -280,7 +280,7 @@ fn strangers_without_the_key_stay_out() {
     let options = ["--key-file", &key.to_string_lossy()];
     let _with = TrunkProcess::start(&lab, 0, Path::new(farcall_path()), &options).unwrap();
     let _without = TrunkProcess::start(&lab, 1, Path::new(farcall_path()), &[]).unwrap();
-    wait("the refusal", || {
+    wait_until("the refusal", || {
         status(&lab, 0)["dropped"]["unauthentic"].as_u64() > Some(3)
     });
     assert_eq!(status(&lab, 0)["peers"].as_array().map(Vec::len), Some(0));
@@ -360,7 +360,7 @@ fn operators_see_metrics_a_live_view_and_a_log() {
             series && line.contains(&format!("link=\"{link}\"")) && line.ends_with("} 1")
         })
     };
-    wait("the links", || up("link0") && up("link1"));
+    wait_until("the links", || up("link0") && up("link1"));
     let page = get(&lab, 0, address, "/metrics");
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
     assert!(
@@ -387,7 +387,7 @@ fn operators_see_metrics_a_live_view_and_a_log() {
     view.kill().unwrap();
     view.wait().unwrap();
     lab.repair(1, 1, Direction::Both).unwrap();
-    wait("the repair", || up("link1"));
+    wait_until("the repair", || up("link1"));
     lab.output(0, farcall_path(), &["trunk", "down"]).unwrap();
     assert!(server.wait().unwrap().success());
     let text = std::fs::read_to_string(&log).unwrap();

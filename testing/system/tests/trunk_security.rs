@@ -3,8 +3,8 @@
 //! them.
 
 use farcall_lab::{Flow, Lab, Shape, TrunkProcess};
-use farcall_system::farcall_path;
-use farcall_system::trunk::{flow, lab, status, trunks, wait};
+use farcall_system::trunk::{flow, lab, status, trunks};
+use farcall_system::{farcall_path, wait_until};
 use farcall_trunk_device::{Form, Interface, LinkDevice, PacketSocket, now};
 use farcall_trunk_proto::{Kind, Mac, Shim, Transmit};
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Waits until a flow has carried more bytes than what can be on its way.
 fn assert_goes_on(flow: &Flow) {
     let from = flow.now();
-    wait("more data", || flow.bytes(from, flow.now()) > 4 << 20);
+    wait_until("more data", || flow.bytes(from, flow.now()) > 4 << 20);
     assert!(flow.is_alive());
 }
 
@@ -97,8 +97,8 @@ fn forged_frames_from_a_links_address_end_no_connection() {
         let before = status(&lab, 0)["dropped"]["unauthentic"].as_u64();
         send(&lab, 1, destination, forged.to_vec());
         match options.is_empty() {
-            true => wait("the refusal", || peer()["refused"].as_u64() > Some(0)),
-            false => wait("the refusal", || {
+            true => wait_until("the refusal", || peer()["refused"].as_u64() > Some(0)),
+            false => wait_until("the refusal", || {
                 status(&lab, 0)["dropped"]["unauthentic"].as_u64() >= before.map(|n| n + 7)
             }),
         }
@@ -119,7 +119,7 @@ fn another_host_with_the_address_of_a_link_ends_no_peering() {
     let farcall = Path::new(farcall_path());
     let _trunks = [0, 1].map(|host| TrunkProcess::start(&lab, host, farcall, &[]).unwrap());
     let links = || status(&lab, 0)["peers"][0]["links"].to_string();
-    wait("the link", || links().contains("\"up\""));
+    wait_until("the link", || links().contains("\"up\""));
     let flow = flow(&lab, 1);
     let address = lab
         .output(1, "cat", &["/sys/class/net/link0/address"])
@@ -127,7 +127,7 @@ fn another_host_with_the_address_of_a_link_ends_no_peering() {
     let set = ["link", "set", "link0", "address", address.trim()];
     lab.output(2, "ip", &set).unwrap();
     let other = TrunkProcess::start(&lab, 2, farcall, &[]).unwrap();
-    wait("the report of the conflict", || {
+    wait_until("the report of the conflict", || {
         let status = status(&lab, 0);
         let events = status["events"].to_string();
         events.contains("address conflict on link link0") && !status["conflicts"].is_null()
@@ -173,7 +173,7 @@ fn a_second_trunk_on_a_link_is_refused() {
     again.args(["trunk", "up", "--name", "fc1", "--link", "link1"]);
     again.stdout(std::process::Stdio::null());
     let mut again = again.spawn().unwrap();
-    wait("the second trunk", || {
+    wait_until("the second trunk", || {
         let up = ["trunk", "status", "--name", "fc1"];
         lab.output(0, farcall_path(), &up).is_ok()
     });
@@ -196,7 +196,7 @@ fn a_node_that_cannot_join_is_explained() {
         (0, "it has no key"),
         (1, "it has a key and this node has none"),
     ] {
-        wait(reason, || {
+        wait_until(reason, || {
             status(&lab, host)["events"].to_string().contains(reason)
         });
         assert_eq!(status(&lab, host)["peers"], serde_json::json!([]));

@@ -44,21 +44,21 @@ pub struct Figures {
     pub gpus: u32,
     /// GPUs of running calls.
     pub gpus_used: u32,
-    /// Bound on all memory, in bytes.
-    pub memory_limit: u64,
     /// Limit on all memory, in bytes.
-    pub memory: u64,
-    /// Whether it takes no more calls.
-    pub draining: bool,
+    pub memory_limit: u64,
     /// Bytes of memory, including idle buffers.
-    pub arrays: usize,
+    pub memory: u64,
     /// Whether the server takes no more calls.
-    pub array_bytes: u64,
+    pub draining: bool,
     /// Stored arrays.
-    pub array_resident_bytes: u64,
+    pub arrays: usize,
     /// Their bytes.
-    pub calls: [usize; 6],
+    pub array_bytes: u64,
     /// Their bytes in memory.
+    pub array_resident_bytes: u64,
+    /// Calls under way in each of the [`STATES`].
+    pub calls: [usize; 6],
+    /// Recorded durable calls in each state.
     pub submitted: [usize; DurableState::ALL.len()],
     /// Seconds until processor elements are free for one more call.
     pub backlog_s: f64,
