@@ -32,7 +32,8 @@ static void test_functions(void) {
   double a[4] = {1, 2, 3, 4}, b[4] = {0};
   char *in[] = {"one", "two", "three"}, *out[2] = {NULL, NULL}, *first = NULL;
   char *texts[] = {NULL, "text"};
-  int seen[5] = {0};
+  char pair[2] = "ab";
+  int seen[5] = {0}, none[5] = {0};
   scomplex c = {1, 2}, swapped;
   dcomplex d[2] = {{1, 2}, {3, 4}}, e[2];
 
@@ -55,6 +56,14 @@ static void test_functions(void) {
   CHECK(grpc_function_handle_default(&handle, "ninfg/nothing") == GRPC_NO_ERROR);
   CHECK(grpc_call(&handle, 0, NULL, texts, NULL, NULL, NULL, seen) == GRPC_NO_ERROR);
   CHECK(seen[0] && seen[1] && seen[2]);
+  grpc_function_handle_destruct(&handle);
+
+  CHECK(grpc_function_handle_default(&handle, "ninfg/empty") == GRPC_NO_ERROR);
+  CHECK(grpc_call(&handle, 0, a, NULL, texts, texts, NULL, none) == GRPC_NO_ERROR);
+  CHECK(none[0] && none[1] && none[2] && none[3] && none[4] && a[0] == 1);
+  CHECK(grpc_call(&handle, 1, a, pair, texts + 1, out, a, none) == GRPC_NO_ERROR);
+  CHECK(!none[0] && !none[1] && !none[2] && !none[3] && none[4]);
+  free(out[0]);
   grpc_function_handle_destruct(&handle);
 
   CHECK(grpc_function_handle_default(&handle, "ninfg/numbers") == GRPC_NO_ERROR);

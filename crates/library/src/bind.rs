@@ -84,6 +84,8 @@ pub(crate) struct Function {
     pub(crate) arrays: usize,
     /// Whether an OUT argument `info` reports errors to the caller.
     pub(crate) has_info: bool,
+    /// Whether it is a body of the interface file.
+    pub(crate) is_body: bool,
     /// The functions that the library calls for the callbacks of the interface.
     pub(crate) callbacks: Vec<*mut c_void>,
     /// Index into [`Binding::libraries`].
@@ -367,6 +369,7 @@ impl Binding {
             params: interface.params.len(),
             arrays: ordinal.count,
             has_info: has_info(interface),
+            is_body: matches!(interface.body, Body::Code(_)),
             callbacks,
             library,
         }))

@@ -238,8 +238,7 @@ impl Site {
                         scalars[param] = Some(Scalar::Text(text));
                     }
                     Argument::Texts { param } => {
-                        let start = not_null(value.cast::<*const c_void>().read(), param, self)?;
-                        lists.push((param, start.cast::<*const c_char>()));
+                        lists.push((param, value.cast::<*const *const c_char>().read()));
                     }
                     Argument::Array { .. } => starts.push(value.cast::<*mut u8>().read()),
                     Argument::Constant(_)
@@ -290,6 +289,9 @@ impl Site {
         for (param, start) in lists {
             let count = self.interface.text_count(param, scalars);
             let count = count.map_err(|error| error.to_string())?;
+            if count > 0 {
+                not_null(start.cast(), param, self)?;
+            }
             // SAFETY: the caller's promise.
             let list = unsafe { list(start, count) };
             bytes += list.iter().map(|text| text.len() as u64).sum::<u64>();
