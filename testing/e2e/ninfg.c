@@ -58,7 +58,7 @@ static void test_functions(void) {
   CHECK(seen[0] && seen[1] && seen[2]);
   grpc_function_handle_destruct(&handle);
 
-  CHECK(grpc_function_handle_default(&handle, "ninfg/empty") == GRPC_NO_ERROR);
+  CHECK(grpc_function_handle_init(&handle, "127.0.0.1", "ninfg/empty") == GRPC_NO_ERROR);
   CHECK(grpc_call(&handle, 0, a, NULL, texts, texts, NULL, none) == GRPC_NO_ERROR);
   CHECK(none[0] && none[1] && none[2] && none[3] && none[4] && a[0] == 1);
   CHECK(grpc_call(&handle, 1, a, pair, texts + 1, out, a, none) == GRPC_NO_ERROR);

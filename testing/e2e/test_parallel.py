@@ -114,6 +114,38 @@ def folder(tmp_path_factory):
     return folder
 
 
+BODIES = r"""
+Module bodies;
+Compiler "mpicc.mpich";
+FortranFormat "%s__";
+Define sum(IN int n, OUT int *s) Backend "MPI" ProcessorElements n
+{
+    int rank;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    rank++;
+    MPI_Reduce(&rank, s, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+}
+Define size(IN int n, OUT int *s) Backend "MPI" ProcessorElements n Required "size.o"
+    Calls "FORTRAN" size(s);
+"""
+
+
+def test_bodies_and_objects_are_found_within_the_walls(tmp_path):
+    """As interface files of Ninf-G have them: MPI without an `#include`."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "bodies.idl").write_text(BODIES)
+    (tmp_path / "size.c").write_text(
+        "#include <mpi.h>\nvoid size__(int *s) { MPI_Comm_size(MPI_COMM_WORLD, s); }\n"
+    )
+    words = [MPICC, "-c", "-fPIC", "size.c"]
+    subprocess.run(words, check=True, timeout=60, cwd=tmp_path)
+    process = ServerProcess(tmp_path / "bodies.idl", options=["--pes", "3", "--allow-code"])
+    server = process.connect()
+    assert server.call("sum", n=3).s == 6
+    assert server.call("size", n=2).s == 2
+    process.stop()
+
+
 @pytest.fixture
 def process(folder):
     process = ServerProcess(folder / "parallel.idl", options=["--pes", "3"])

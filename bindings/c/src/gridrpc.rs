@@ -115,7 +115,7 @@ impl Grid {
     /// The server with this name, or the default server; the client connects to it once.
     fn server(&self, name: Option<&str>) -> Result<Arc<Server>, Fault> {
         let name = match name {
-            Some(name) => name.to_owned(),
+            Some(name) => self.config.address(name).to_owned(),
             None => self.config.default_server(),
         };
         let lock = || self.servers.lock().unwrap_or_else(PoisonError::into_inner);

@@ -42,6 +42,13 @@ const STANDARD: &str = "\
 #include <unistd.h>
 ";
 
+/// What the bodies of functions of several processes find besides, as in Ninf-G.
+const MPI: &str = "\
+#if __has_include(<mpi.h>)
+#include <mpi.h>
+#endif
+";
+
 /// The complex numbers of Ninf and Ninf-G, for bodies that use their members.
 const STRUCTURES: &str = "\
 typedef struct { float r, i; } scomplex;
@@ -353,6 +360,10 @@ fn text(document: &Document, unit: &Unit<'_>, file: &Source) -> String {
     let mut text = String::new();
     if !has_headers(file) {
         text.push_str(STANDARD);
+    }
+    let mut functions = unit.functions.iter();
+    if functions.any(|(_, interface)| interface.is_parallel()) {
+        text.push_str(MPI);
     }
     let bodies = unit
         .functions

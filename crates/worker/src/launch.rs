@@ -35,7 +35,7 @@ pub(crate) struct Start {
     /// The interface file: its path and its text after the preprocessor.
     pub(crate) path: PathBuf,
     pub(crate) text: String,
-    /// The shared library compiled from its C text.
+    /// The folder of the shared libraries compiled from its C text.
     pub(crate) compiled: Option<PathBuf>,
     pub(crate) spin_us: u64,
     /// Threads that the library may use at the start.
@@ -81,11 +81,11 @@ impl Start {
     }
 }
 
-/// What a worker binds: an interface file, and the shared library compiled from its C text.
+/// What a worker binds: an interface file, and the shared libraries compiled from its C text.
 pub struct LibrarySource {
     /// The interface file.
     pub source: Source,
-    /// The shared library compiled from its C text.
+    /// The shared libraries compiled from its C text.
     pub compiled: Option<Compiled>,
     /// Whether some functions have a `Backend` of several processes.
     pub parallel: bool,

@@ -161,7 +161,7 @@ pub(crate) fn launch(folder: &Path) -> io::Result<Infallible> {
     process::limit(start.memory, start.files)?;
     if let Some(sandbox) = &start.sandbox {
         let source = start.source();
-        let compiled = start.compiled.iter().filter_map(|path| path.parent());
+        let compiled = start.compiled.as_deref();
         let libraries = source.parse().document.libraries;
         let libraries = libraries.iter().filter_map(Library::folder).map(Path::new);
         // The launcher starts the worker's program after the walls are there.

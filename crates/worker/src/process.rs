@@ -126,9 +126,9 @@ pub fn run_worker() -> io::Result<()> {
     })
 }
 
-/// Runs a worker for what `load` makes of a source, its interfaces and the shared library compiled
-/// from their C text. If `load` fails, its error says why the server cannot start. Returns when the
-/// server is gone.
+/// Runs a worker for what `load` makes of a source, its interfaces and the folder of the libraries
+/// compiled from their C text. If `load` fails, its error says why the server cannot start. Returns
+/// when the server is gone.
 pub fn run_worker_for<C: Callee>(
     load: impl FnOnce(&Source, &Document, Option<&Path>) -> Result<C, String>,
 ) -> io::Result<()> {

@@ -1,6 +1,6 @@
-//! The configuration file of GridRPC: the table `[client]` of a TOML file, or a file of Ninf-G, of
-//! which only the first server counts. The environment comes
-//! before the file. An unknown key or a time that makes no sense is an error that names the file.
+//! The configuration file of GridRPC: the table `[client]` of a TOML file, or a file of Ninf-G with
+//! its servers, of which the first one is the default. The environment comes before the file. An
+//! unknown key or a time that makes no sense is an error that names the file.
 
 use super::{CONFIGFILE_ERROR, CONFIGFILE_NOT_FOUND, Fault};
 use farcall_client::{address_from_environment, default_address};
@@ -17,6 +17,9 @@ pub(super) struct Config {
     pub(super) connect_timeout: f64,
     /// Seconds; 0 for no limit.
     pub(super) timeout: f64,
+    /// The servers of a file of Ninf-G: names of hosts, and addresses.
+    #[serde(skip)]
+    hosts: Vec<(String, String)>,
 }
 
 /// The file may have tables for other programs.
@@ -69,6 +72,13 @@ impl Config {
         let named = environment.or_else(|| self.server.clone());
         named.unwrap_or_else(default_address)
     }
+
+    /// The address of a server that a program names. A file of Ninf-G may state the port of a host.
+    pub(super) fn address<'a>(&'a self, name: &'a str) -> &'a str {
+        let mut hosts = self.hosts.iter();
+        let found = hosts.find(|(host, _)| host.eq_ignore_ascii_case(name));
+        found.map_or(name, |(_, address)| address)
+    }
 }
 
 fn is_setting(line: &str) -> bool {
@@ -76,28 +86,56 @@ fn is_setting(line: &str) -> bool {
     !line.is_empty() && !line.starts_with('#')
 }
 
-/// The settings in a file of Ninf-G: `hostname` and `port` in the first section `<SERVER>`.
+/// The settings in a file of Ninf-G: `hostname` and `port` in each section `<SERVER>`.
 fn of_ninfg(text: &str) -> Config {
     let lines = text.lines().filter(|line| is_setting(line)).map(str::trim);
-    let server = lines.skip_while(|line| !line.eq_ignore_ascii_case("<SERVER>"));
-    let server = server.take_while(|line| !line.eq_ignore_ascii_case("</SERVER>"));
-    let settings: Vec<(&str, &str)> = server
-        .filter_map(|line| {
-            let (name, value) = line.split_once(char::is_whitespace)?;
-            Some((name, value.trim().trim_matches('"')))
-        })
-        .collect();
+    let mut hosts = Vec::new();
+    let mut section: Option<Vec<(&str, &str)>> = None;
+    for line in lines {
+        if line.eq_ignore_ascii_case("<SERVER>") {
+            section = Some(Vec::new());
+        } else if line.starts_with('<') {
+            hosts.extend(section.take().and_then(|settings| host(&settings)));
+        } else if let Some(settings) = &mut section {
+            settings.extend(line.split_once(char::is_whitespace));
+        }
+    }
+    Config {
+        server: hosts.first().map(|(_, address)| address.clone()),
+        hosts,
+        ..Config::default()
+    }
+}
+
+/// The host of a section `<SERVER>`, and its address.
+fn host(settings: &[(&str, &str)]) -> Option<(String, String)> {
     let named = |wanted: &str| {
         let mut settings = settings.iter();
-        let found = settings.find(|(name, _)| name.eq_ignore_ascii_case(wanted))?;
-        Some(found.1)
+        let (_, value) = settings.find(|(name, _)| name.eq_ignore_ascii_case(wanted))?;
+        let value = value.split(" #").next().unwrap_or_default();
+        Some(value.trim().trim_matches('"'))
     };
-    let server = named("hostname").map(|host| match named("port") {
+    let host = named("hostname")?.to_owned();
+    let address = match named("port") {
         Some(port) => format!("{host}:{port}"),
-        None => host.to_owned(),
-    });
-    Config {
-        server,
-        ..Config::default()
+        None => host.clone(),
+    };
+    Some((host, address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_server_of_a_file_of_ninf_g_has_its_port() {
+        let config = of_ninfg(
+            "# servers\n<CLIENT>\n  loglevel 1\n</CLIENT>\n<SERVER>\n  hostname \"a.org\"\n\
+             port 4000 # ours\n</SERVER>\n<server>\n hostname b.org\n</server>\n\
+             <SERVER>\n port 7\n</SERVER>\n",
+        );
+        assert_eq!(config.server.as_deref(), Some("a.org:4000"));
+        let addresses = ["A.org", "b.org", "c.org"].map(|name| config.address(name));
+        assert_eq!(addresses, ["a.org:4000", "b.org", "c.org"]);
     }
 }
