@@ -1,8 +1,9 @@
 //! Compiles `variadic.c`, which has the functions with a list of arguments. Rust can call such
-//! functions but cannot define them. `ninfg.c` has the names of Ninf-G that need only others.
+//! functions but cannot define them. `ninf.c` and `ninfg.c` have the names of Ninf and of Ninf-G that
+//! need only others.
 
 fn main() {
-    let files = ["src/variadic.c", "src/ninfg.c"];
+    let files = ["src/variadic.c", "src/ninf.c", "src/ninfg.c"];
     for file in files.into_iter().chain(["include"]) {
         println!("cargo::rerun-if-changed={file}");
     }

@@ -65,6 +65,20 @@ def test_ninf_names(languages, tmp_path, checked):
     assert "argument `x`: expected an array of double, given NULL" in ran.stderr
 
 
+def test_more_names_of_ninf(tmp_path, checked):
+    """Groups use the hosts of a file, of which one is away."""
+    servers = [ServerProcess(E2E / "ninf_more.idl", options=["--allow-code"]) for _ in range(2)]
+    ports = [server.address.rsplit(":", 1)[1] for server in servers]
+    hosts = [f"127.0.0.1 {port}\n" for port in [*ports, "1"]]
+    (tmp_path / "map").write_text("# hosts and ports\n" + "".join(hosts))
+    program = compile_c(E2E / "ninf_more.c", tmp_path / "ninf_more")
+    options = ["-server", "127.0.0.1", "-port", ports[0], "-map", tmp_path / "map"]
+    ran = run(*checked, program, *options)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    for server in servers:
+        server.stop()
+
+
 def test_the_ninf_environment_is_honoured(languages, tmp_path):
     program = compile_c(E2E / "ninf.c", tmp_path / "ninf")
     address = languages.address.removeprefix("farcall://")

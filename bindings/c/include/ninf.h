@@ -10,7 +10,8 @@
  * environment: FARCALL_SERVER, or NINF_SERVER and NINF_SERVER_PORT. The default port is 3717. The
  * protocol is that of Farcall, not the old one of Ninf.
  *
- * Pass arguments as to farcall_call() of farcall.h. Any number of threads may call these functions
+ * Pass arguments as to farcall_call() of farcall.h, and a `FILE *` for a `filepointer`: the call
+ * reads it from where it is to its end, or writes to it where it is. Any number of threads may call these functions
  * at the same time, except Ninf_parse_arg().
  */
 #ifndef FARCALL_NINF_H
@@ -21,6 +22,13 @@ extern "C" {
 #endif
 
 enum { NINF_OK = 0, NINF_ERROR = -1 };
+
+#ifndef TRUE
+#define TRUE 1
+#endif
+#ifndef FALSE
+#define FALSE 0
+#endif
 
 /* Calls a function. Returns NINF_OK or NINF_ERROR. */
 int Ninf_call(const char *name, ...);
@@ -44,12 +52,12 @@ int Ninf_wait_and(const int *sessions, int count);
 int Ninf_wait_or(const int *sessions, int count);
 
 /* The forms of Ninf: the session goes to `*session`, 0 if there is none. They return NINF_ERROR if
- * it failed. */
+ * it failed. Otherwise the first returns the session, and the second NINF_OK. */
 static inline int ninf_wait_any_into(int *session) {
   int id = Ninf_wait_any();
   if (session)
     *session = id > 0 ? id : 0;
-  return id > 0 ? Ninf_wait(id) : id;
+  return id > 0 && Ninf_wait(id) != NINF_OK ? NINF_ERROR : id;
 }
 static inline int ninf_wait_or_into(const int *sessions, int count, int *session) {
   int id = Ninf_wait_or(sessions, count);
@@ -68,6 +76,32 @@ static inline int ninf_wait_or_into(const int *sessions, int count, int *session
 int Ninf_cancel(int session);
 int Ninf_cancel_all(void);
 
+/* Whether a session is under way: 1 or 0. */
+int Ninf_session_probe(int session);
+
+/* Gives up a session; the second also forgets it, so that no wait reports it. They return 1. */
+int Ninf_session_cancel(int session);
+int Ninf_session_remove(int session);
+
+/* A function that has been looked up. NULL if there is none; Ninf_perror() says why. The call
+ * finds the session of the last call of an executable. */
+typedef struct Ninf_executable Ninf_executable_t;
+Ninf_executable_t *Ninf_get_executable(const char *name);
+int Ninf_call_executable(Ninf_executable_t *executable, ...);
+int Ninf_call_executable_async(Ninf_executable_t *executable, ...);
+int Ninf_executable_finalize(Ninf_executable_t *executable);
+Ninf_executable_t *Ninf_get_executable_from_session(int session);
+
+/* Calls of one function that belong together. A call whose function crashes, or whose server is
+ * lost, runs again, up to ten times, so the function must be one that may. Arrays and texts must
+ * stay as they are until Ninf_group_wait_all() has returned, which returns NINF_ERROR if a call
+ * failed. Ninf_parse_arg() takes `-map FILE`: a file with a host and a port in each line, over
+ * which the calls of a name without a server go in turn. */
+typedef struct Ninf_group Ninf_group_t;
+Ninf_group_t *Ninf_group_init(const char *name);
+int Ninf_group_call_async(Ninf_group_t *group, ...);
+int Ninf_group_wait_all(Ninf_group_t *group);
+
 /* A transaction. Ninf_transaction_begin() records the calls of this thread, which return at once.
  * Ninf_transaction_end() runs them as a data-flow graph on the servers of their functions: calls
  * that do not depend on each other run at the same time, and arrays go from server to server. The
@@ -75,12 +109,18 @@ int Ninf_cancel_all(void);
 int Ninf_transaction_begin(void);
 int Ninf_transaction_end(void);
 
-/* Removes `-server HOST` and `-port NUMBER` from the arguments of the program, uses them for all
+/* Uses this server and port for all later calls of names without a server. NULL changes nothing. */
+void Ninf_set_server(const char *server, const char *port);
+
+/* Removes `-server HOST`, `-port NUMBER` and `-map FILE` from the arguments of the program, uses them for all
  * later calls, and returns the number of arguments that are left. */
 int Ninf_parse_arg(int argc, char **argv);
 
 /* Prints `what`, a colon, and the error of the last function of this thread that failed. */
 void Ninf_perror(const char *what);
+
+/* That error, in memory of the library: valid until the next error of this thread. */
+const char *Ninf_perror_string(void);
 
 /* The farcall_status of that error; see farcall.h. */
 int Ninf_error_code(void);

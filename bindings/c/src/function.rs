@@ -122,7 +122,7 @@ impl Function {
         });
     }
 
-    fn param(&self, index: usize) -> Option<&Param> {
+    pub(crate) fn param(&self, index: usize) -> Option<&Param> {
         self.interface().params.get(self.place(index)?)
     }
 

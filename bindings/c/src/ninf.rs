@@ -1,20 +1,35 @@
 //! The names of the Ninf client library: what `include/ninf.h` declares. They call the same code as
 //! the names of `farcall.h`. Numbers and return values are those of Ninf, and unknown sessions are
-//! ignored.
+//! ignored. `ninf.c` has what needs only other names of Ninf.
+
+mod streams;
 
 use crate::connect::Server;
-use crate::error::{Problem, fail, farcall_error_message, farcall_error_status, guard};
+use crate::error::{self, Problem, farcall_error_message, farcall_error_status};
 use crate::function::Function;
 use crate::session::{array, remember_failed};
 use crate::sessions::{Any, End, Sessions};
-use crate::{call, text};
+use crate::{call, text, transaction};
 use farcall_client::Options;
-use std::collections::HashMap;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use streams::Streams;
 
 const OK: c_int = 0;
 const ERROR: c_int = -1;
+
+unsafe extern "C" {
+    /// Reads a file with a host and a port in each line; 0 if there is none (`ninf.c`).
+    fn farcall_internal_ninf_map(file: *const c_char) -> c_int;
+    /// Sets `ninf_error_code`.
+    fn farcall_internal_ninf_failed(status: c_int, message: *const c_char);
+}
+
+thread_local! {
+    static IS_CALLING: Cell<bool> = const { Cell::new(false) };
+}
 
 static SESSIONS: Sessions = Sessions::new(c_int::MAX as u64);
 static NINF: LazyLock<Mutex<Ninf>> = LazyLock::new(Mutex::default);
@@ -25,6 +40,38 @@ struct Ninf {
     server: Option<String>,
     port: Option<String>,
     servers: HashMap<String, Arc<Server>>,
+    /// The streams of sessions that are under way.
+    streams: BTreeMap<u64, Streams>,
+}
+
+/// Runs a function of Ninf. A failure is the last error, and sets `ninf_error_code`.
+fn guard<T>(failed: T, body: impl FnOnce() -> Result<T, Problem>) -> T {
+    IS_CALLING.set(true);
+    let result = error::guard(None, || body().map(Some));
+    IS_CALLING.set(false);
+    result.unwrap_or_else(|| {
+        note();
+        failed
+    })
+}
+
+/// Whether this thread is in a function of Ninf, which makes the memory of texts that a call
+/// returns where the caller has none.
+pub(crate) fn is_calling() -> bool {
+    IS_CALLING.get()
+}
+
+fn fail(problem: Problem) {
+    error::fail(problem);
+    note();
+}
+
+/// Tells the last error to `ninf.c`.
+fn note() {
+    // SAFETY: the message is a string of this thread.
+    unsafe {
+        farcall_internal_ninf_failed(farcall_error_status() as c_int, farcall_error_message())
+    }
 }
 
 fn ninf() -> MutexGuard<'static, Ninf> {
@@ -111,8 +158,14 @@ pub unsafe extern "C" fn farcall_internal_ninf_call(
     // SAFETY: the caller's promise.
     guard(ERROR, || unsafe {
         let function = Arc::from_raw(function);
+        let streams = Streams::open(&function, call::list(arguments, count)?)?;
+        if !streams.is_empty() && transaction::is_open() {
+            let text = "a transaction takes no `FILE *`: declare a filename";
+            return Err(Problem::argument(text.to_owned()));
+        }
         let given = call::unchecked(arguments, count)?;
         call::call(&function, &given)?;
+        streams.deliver()?;
         Ok(OK)
     })
 }
@@ -130,8 +183,14 @@ pub unsafe extern "C" fn farcall_internal_ninf_start(
     // SAFETY: the caller's promise.
     guard(ERROR, || unsafe {
         let function = Arc::from_raw(function);
+        let streams = Streams::open(&function, call::list(arguments, count)?)?;
         let given = call::unchecked(arguments, count)?;
+        // A wait in another thread can see the end of the session only together with its streams.
+        let ninf = (!streams.is_empty()).then(ninf);
         let id = call::start(&SESSIONS, function, &given, 0)?;
+        if let Some(mut ninf) = ninf {
+            ninf.streams.insert(id, streams);
+        }
         Ok(id as c_int)
     })
 }
@@ -202,6 +261,30 @@ pub unsafe extern "C" fn Ninf_wait_or(sessions: *const c_int, count: c_int) -> c
     })
 }
 
+/// Whether a session is under way: 1 or 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn Ninf_session_probe(session: c_int) -> c_int {
+    guard(0, || {
+        let known = known(&[session]);
+        let ended = known.first().map(|&id| SESSIONS.probe(id)).transpose()?;
+        deliver();
+        Ok(c_int::from(matches!(ended, Some(None))))
+    })
+}
+
+/// Gives a session up and forgets it, so that no wait reports it. Returns 1.
+#[unsafe(no_mangle)]
+pub extern "C" fn Ninf_session_remove(session: c_int) -> c_int {
+    guard(0, || {
+        for id in known(&[session]) {
+            SESSIONS.cancel(id)?;
+            SESSIONS.wait(id, None)?;
+        }
+        deliver();
+        Ok(1)
+    })
+}
+
 /// Gives a session up; ignores an unknown one.
 #[unsafe(no_mangle)]
 pub extern "C" fn Ninf_cancel(session: c_int) -> c_int {
@@ -222,8 +305,28 @@ pub extern "C" fn Ninf_cancel_all() -> c_int {
     })
 }
 
-/// Takes `-server NAME` and `-port NUMBER` out of the arguments of a program, and returns how many
-/// are left.
+/// Sets the server of names without one; NULL leaves it as it is.
+///
+/// # Safety
+/// `server` and `port` are NULL or strings ended by NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Ninf_set_server(server: *const c_char, port: *const c_char) {
+    guard((), || {
+        // SAFETY: the caller's promise.
+        let given = |what: *const c_char, name| match what.is_null() {
+            true => Ok(None),
+            false => unsafe { text(what, name) }.map(|text| Some(text.to_owned())),
+        };
+        let (server, port) = (given(server, "server")?, given(port, "port")?);
+        let mut ninf = ninf();
+        ninf.server = server.or_else(|| ninf.server.take());
+        ninf.port = port.or_else(|| ninf.port.take());
+        Ok(())
+    });
+}
+
+/// Takes `-server NAME`, `-port NUMBER` and `-map FILE` out of the arguments of a program, and
+/// returns how many are left.
 ///
 /// # Safety
 /// `argv` points to `argc` strings, each ended by NUL, and one NULL.
@@ -246,7 +349,8 @@ pub unsafe extern "C" fn Ninf_parse_arg(argc: c_int, argv: *mut *mut c_char) -> 
             let option = option(given[index], index, value);
             match option {
                 Some(("-server", value)) => ninf().server = Some(value),
-                Some((_, value)) => ninf().port = Some(value),
+                Some(("-port", value)) => ninf().port = Some(value),
+                Some((_, value)) => read_map(value)?,
                 None => {
                     given[kept] = given[index];
                     kept += 1;
@@ -261,6 +365,17 @@ pub unsafe extern "C" fn Ninf_parse_arg(argc: c_int, argv: *mut *mut c_char) -> 
         }
         Ok(kept as c_int)
     })
+}
+
+/// Reads the hosts of groups.
+fn read_map(file: String) -> Result<(), Problem> {
+    let failed = || Problem::argument(format!("-map {file}: it cannot be read"));
+    let name = CString::new(file.as_str()).map_err(|_| failed())?;
+    // SAFETY: the name ends with NUL.
+    match unsafe { farcall_internal_ninf_map(name.as_ptr()) } {
+        0 => Err(failed()),
+        _ => Ok(()),
+    }
 }
 
 /// The option at an index, and its value.
@@ -279,6 +394,7 @@ unsafe fn option(
     let name = match unsafe { CStr::from_ptr(name) }.to_bytes() {
         b"-server" => "-server",
         b"-port" => "-port",
+        b"-map" => "-map",
         _ => return None,
     };
     // SAFETY: the caller's promise.
@@ -318,7 +434,25 @@ fn report(id: u64, end: End) -> c_int {
     report_all(end.err().map(|problem| (id, problem)).into_iter().collect())
 }
 
+/// Gives the files of sessions that have ended well to the streams of the caller.
+fn deliver() {
+    let ids: Vec<u64> = ninf().streams.keys().copied().collect();
+    for id in ids {
+        let ended = SESSIONS.end(id);
+        if matches!(ended, Ok(None)) {
+            continue;
+        }
+        let streams = ninf().streams.remove(&id);
+        if let (Ok(Some(Ok(_))), Some(streams)) = (ended, streams)
+            && let Err(problem) = streams.deliver()
+        {
+            fail(problem);
+        }
+    }
+}
+
 fn report_all(failed: Vec<(u64, Problem)>) -> c_int {
+    deliver();
     remember_failed(failed.iter().map(|(id, _)| *id));
     match failed.into_iter().next() {
         Some((_, problem)) => {

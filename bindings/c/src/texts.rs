@@ -5,6 +5,7 @@
 use crate::Kind;
 use crate::argument::{Value, mismatch};
 use crate::gridrpc::ninfg;
+use crate::ninf;
 use farcall_client::Argument;
 use farcall_idl::{ArrayLayout, Mode, Param, read_texts};
 use std::ffi::{CStr, c_char};
@@ -152,6 +153,7 @@ unsafe fn place(
                 unsafe { pointers.add(*index).read_unaligned() }.is_null()
             };
             match (0..count).find(is_null) {
+                Some(_) if ninf::is_calling() && mode != Mode::In => Ok(TextMemory::Made(pointers)),
                 Some(index) => Err(format!("NULL as string {index}")),
                 None => Ok(TextMemory::Room(pointers)),
             }

@@ -1,10 +1,9 @@
 /* The functions with a list of arguments, which they read by the interface of the function. */
-#include "farcall.h"
+#include "ninf_parts.h"
+
 #include "ninfg/grpc.h"
-#include "ninf.h"
 
 /* Functions of the Rust part for this file only. */
-farcall_status farcall_internal_out_of_memory(void);
 grpc_error_t farcall_internal_grpc_function(const grpc_function_handle_t *handle,
                                             const farcall_function **function);
 grpc_error_t farcall_internal_grpc_call(const farcall_function *function, void *const *arguments,
@@ -13,12 +12,10 @@ grpc_error_t farcall_internal_grpc_start(const farcall_function *function,
                                          const grpc_function_handle_t *handle,
                                          grpc_sessionid_t *session, void *const *arguments,
                                          size_t count);
-const farcall_function *farcall_internal_ninf_function(const char *name);
 int farcall_internal_ninf_call(const farcall_function *function, void *const *arguments,
                                size_t count);
 int farcall_internal_ninf_start(const farcall_function *function, void *const *arguments,
                                 size_t count);
-void farcall_internal_give_back(const farcall_function *function);
 void farcall_internal_ninfg_begin(void);
 int farcall_internal_placeholder(const farcall_function *function, size_t position);
 grpc_error_t farcall_internal_grpc_method(const grpc_object_handle_t_np *handle, const char *name,
@@ -311,4 +308,73 @@ int Ninf_call_async(const char *name, ...) {
     return NINF_ERROR;
   RUN(int, va_start(list, name), function, farcall_internal_ninf_start(function, GIVEN),
       GIVEN_BACK(function, NINF_ERROR));
+}
+
+int Ninf_call_executable(Ninf_executable_t *executable, ...) {
+  const farcall_function *function =
+      farcall_internal_ninf_function(farcall_internal_ninf_name(executable));
+
+  if (function == NULL)
+    return NINF_ERROR;
+  RUN(int, va_start(list, executable), function, farcall_internal_ninf_call(function, GIVEN),
+      GIVEN_BACK(function, NINF_ERROR));
+}
+
+int Ninf_call_executable_async(Ninf_executable_t *executable, ...) {
+  const farcall_function *function =
+      farcall_internal_ninf_function(farcall_internal_ninf_name(executable));
+
+  if (function == NULL)
+    return NINF_ERROR;
+  RUN(int, va_start(list, executable), function,
+      farcall_internal_ninf_called(executable, farcall_internal_ninf_start(function, GIVEN)),
+      GIVEN_BACK(function, NINF_ERROR));
+}
+
+/* A call of a group, which keeps its arguments until it succeeds. */
+typedef struct {
+  farcall_internal_member member;
+  arguments_t arguments;
+} kept_t;
+
+int farcall_internal_ninf_again(const farcall_function *function, farcall_internal_member *member) {
+  arguments_t *arguments = &((kept_t *)member)->arguments;
+
+  return farcall_internal_ninf_start(function, arguments->pointers, arguments->count);
+}
+
+void farcall_internal_ninf_leave(farcall_internal_member *member) {
+  release(&((kept_t *)member)->arguments);
+  free(member);
+}
+
+int Ninf_group_call_async(Ninf_group_t *group, ...) {
+  const farcall_function *function =
+      farcall_internal_ninf_on_next_host(farcall_internal_ninf_group_name(group));
+  kept_t *kept;
+  va_list list;
+  int read, session;
+
+  if (function == NULL)
+    return NINF_ERROR;
+  kept = calloc(1, sizeof *kept);
+  if (kept == NULL) {
+    farcall_internal_out_of_memory();
+    return GIVEN_BACK(function, NINF_ERROR);
+  }
+  va_start(list, group);
+  read = collect(&kept->arguments, function, &list);
+  va_end(list);
+  if (!read) {
+    free(kept);
+    return GIVEN_BACK(function, NINF_ERROR);
+  }
+  session = farcall_internal_ninf_again(function, &kept->member);
+  if (session == NINF_ERROR) {
+    farcall_internal_ninf_leave(&kept->member);
+    return NINF_ERROR;
+  }
+  kept->member.session = session;
+  farcall_internal_ninf_join(group, &kept->member);
+  return session;
 }

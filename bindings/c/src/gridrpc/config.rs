@@ -122,20 +122,3 @@ fn host(settings: &[(&str, &str)]) -> Option<(String, String)> {
     };
     Some((host, address))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_server_of_a_file_of_ninf_g_has_its_port() {
-        let config = of_ninfg(
-            "# servers\n<CLIENT>\n  loglevel 1\n</CLIENT>\n<SERVER>\n  hostname \"a.org\"\n\
-             port 4000 # ours\n</SERVER>\n<server>\n hostname b.org\n</server>\n\
-             <SERVER>\n port 7\n</SERVER>\n",
-        );
-        assert_eq!(config.server.as_deref(), Some("a.org:4000"));
-        let addresses = ["A.org", "b.org", "c.org"].map(|name| config.address(name));
-        assert_eq!(addresses, ["a.org:4000", "b.org", "c.org"]);
-    }
-}

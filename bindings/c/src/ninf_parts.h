@@ -1,0 +1,36 @@
+/* What ninf.c, variadic.c and the Rust part have in common for the names of Ninf. */
+#ifndef NINF_PARTS_H
+#define NINF_PARTS_H
+
+#include "farcall.h"
+#include "ninf.h"
+
+/* A call of a group, and the next one of it. variadic.c has its arguments. */
+typedef struct farcall_internal_member {
+  int session;
+  struct farcall_internal_member *next;
+} farcall_internal_member;
+
+farcall_status farcall_internal_out_of_memory(void);
+void farcall_internal_give_back(const farcall_function *function);
+
+/* A share of a function, which a call takes over; NULL if there is no such function. The second
+ * looks at the next host of `-map`, if the name has no server. */
+const farcall_function *farcall_internal_ninf_function(const char *name);
+const farcall_function *farcall_internal_ninf_on_next_host(const char *name);
+
+/* Reads the hosts of `-map`; 0 if there is no such file. */
+int farcall_internal_ninf_map(const char *file);
+
+/* The name of the function, or NULL; remembers the session of the last call. */
+const char *farcall_internal_ninf_name(const Ninf_executable_t *executable);
+int farcall_internal_ninf_called(Ninf_executable_t *executable, int session);
+
+const char *farcall_internal_ninf_group_name(const Ninf_group_t *group);
+void farcall_internal_ninf_join(Ninf_group_t *group, farcall_internal_member *member);
+
+/* Starts the call of a member again, and returns its session; frees a member. */
+int farcall_internal_ninf_again(const farcall_function *function, farcall_internal_member *member);
+void farcall_internal_ninf_leave(farcall_internal_member *member);
+
+#endif
