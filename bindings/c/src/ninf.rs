@@ -312,9 +312,9 @@ pub extern "C" fn Ninf_cancel_all() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Ninf_set_server(server: *const c_char, port: *const c_char) {
     guard((), || {
-        // SAFETY: the caller's promise.
         let given = |what: *const c_char, name| match what.is_null() {
             true => Ok(None),
+            // SAFETY: the caller's promise.
             false => unsafe { text(what, name) }.map(|text| Some(text.to_owned())),
         };
         let (server, port) = (given(server, "server")?, given(port, "port")?);
