@@ -7,7 +7,7 @@ import subprocess
 import farcall
 import numpy as np
 import pytest
-from programs import INCLUDE, compile_c
+from programs import INCLUDE, LINK, compile_c
 from servers import FARCALL, ROOT, ServerProcess
 
 HERE = ROOT / "testing" / "e2e"
@@ -23,6 +23,26 @@ def server(tmp_path_factory):
     process = ServerProcess(folder / "ninfg.idl", options=map(str, options))
     yield process
     assert process.process.poll() is None, process.log()
+    process.stop()
+
+
+@pytest.mark.skipif(shutil.which("gfortran") is None, reason="gfortran is not installed")
+def test_a_client_in_fortran(tmp_path):
+    process = ServerProcess(HERE / "ninfg_fortran.idl", options=["--allow-code"])
+    # One name is called with arguments of different types.
+    compiler = ["gfortran", "-O1", "-fallow-argument-mismatch", "-w", f"-I{INCLUDE / 'ninfg'}"]
+    program = tmp_path / "client"
+    subprocess.run([*compiler, HERE / "ninfg.f", *LINK, "-o", program], check=True, timeout=60)
+    port = process.address.rsplit(":", 1)[1]
+    # The first server is the default one, and each has its port.
+    (tmp_path / "client.conf").write_text(
+        f"<SERVER>\n  hostname 127.0.0.1\n  port {port} # ours\n</SERVER>\n"
+        "<SERVER>\n  hostname example.org\n  port 1\n</SERVER>\n"
+    )
+    ran = subprocess.run(
+        [program, tmp_path / "client.conf"], text=True, capture_output=True, timeout=60
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
     process.stop()
 
 

@@ -1,0 +1,285 @@
+/* GridRPC for Fortran, with the names and arguments of Ninf-G 5, as gfortran calls them: everything
+ * by reference, and the lengths of texts after all other arguments. A handle is an INTEGER(8), which
+ * holds the address of the handle of C. */
+#define _DEFAULT_SOURCE
+#include "ninf_parts.h"
+
+#include "ninfg/grpc.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int farcall_internal_placeholder(const farcall_function *function, size_t position);
+grpc_error_t farcall_internal_grpc_function(const grpc_function_handle_t *handle,
+                                            const farcall_function **function);
+grpc_error_t farcall_internal_grpc_call(const farcall_function *function, void *const *arguments,
+                                        size_t count);
+grpc_error_t farcall_internal_grpc_start(const farcall_function *function,
+                                         const grpc_function_handle_t *handle,
+                                         grpc_sessionid_t *session, void *const *arguments,
+                                         size_t count);
+
+enum { MOST_ARGUMENTS = 256 };
+
+/* A text of C without the blanks at the end, in memory that the caller frees. */
+static char *c_text(const char *text, size_t length) {
+  char *made;
+
+  while (length > 0 && (text[length - 1] == ' ' || text[length - 1] == '\0'))
+    length--;
+  made = malloc(length + 1);
+  if (made != NULL) {
+    memcpy(made, text, length);
+    made[length] = '\0';
+  }
+  return made;
+}
+
+static grpc_function_handle_t *handle_of(const int64_t *handle) {
+  return (grpc_function_handle_t *)(intptr_t)*handle;
+}
+
+/* Calls. */
+
+typedef struct {
+  size_t count;
+  void *pointers[MOST_ARGUMENTS];
+  char *texts[MOST_ARGUMENTS];
+} fortran_t;
+
+static void release(fortran_t *given) {
+  size_t index;
+
+  for (index = 0; index < given->count; index++)
+    free(given->texts[index]);
+}
+
+/* Reads the arguments by the interface of the function. 0 if there is one that Fortran cannot pass,
+ * or no memory. */
+static int collect(fortran_t *given, const farcall_function *function, va_list *list) {
+  farcall_kind kinds[MOST_ARGUMENTS];
+  size_t index, position = 0, length;
+
+  given->count = farcall_argument_count(function);
+  if (given->count > MOST_ARGUMENTS) {
+    given->count = 0;
+    return 0;
+  }
+  memset(given->texts, 0, given->count * sizeof *given->texts);
+  for (index = 0; index < given->count; index++, position++) {
+    for (; farcall_internal_placeholder(function, position) >= 0; position++)
+      (void)va_arg(*list, void *);
+    kinds[index] = farcall_argument_kind(function, index);
+    given->pointers[index] = va_arg(*list, void *);
+    if (kinds[index] == FARCALL_FUNCTION)
+      return 0;
+  }
+  for (; farcall_internal_placeholder(function, position) >= 0; position++)
+    (void)va_arg(*list, void *);
+  for (index = 0; index < given->count; index++) {
+    if (kinds[index] == FARCALL_TEXT) {
+      length = va_arg(*list, size_t);
+      given->texts[index] = c_text(given->pointers[index], length);
+      if (given->texts[index] == NULL)
+        return 0;
+      given->pointers[index] = &given->texts[index];
+    } else if (farcall_argument_type(function, index) == FARCALL_CHAR) {
+      (void)va_arg(*list, size_t);
+    }
+  }
+  return 1;
+}
+
+grpc_error_t grpc_call_(int64_t *handle, ...) {
+  const farcall_function *function;
+  grpc_error_t error = farcall_internal_grpc_function(handle_of(handle), &function);
+  fortran_t given;
+  va_list list;
+
+  if (error != GRPC_NO_ERROR)
+    return error;
+  va_start(list, handle);
+  if (collect(&given, function, &list)) {
+    error = farcall_internal_grpc_call(function, given.pointers, given.count);
+  } else {
+    farcall_internal_give_back(function);
+    error = GRPC_OTHER_ERROR_CODE;
+  }
+  va_end(list);
+  release(&given);
+  return error;
+}
+
+grpc_error_t grpc_call_async_(int64_t *handle, int *session, ...) {
+  const farcall_function *function;
+  grpc_error_t error = farcall_internal_grpc_function(handle_of(handle), &function);
+  fortran_t given;
+  va_list list;
+
+  if (error != GRPC_NO_ERROR)
+    return error;
+  va_start(list, session);
+  if (collect(&given, function, &list)) {
+    error = farcall_internal_grpc_start(function, handle_of(handle), session, given.pointers,
+                                        given.count);
+  } else {
+    farcall_internal_give_back(function);
+    error = GRPC_OTHER_ERROR_CODE;
+  }
+  va_end(list);
+  release(&given);
+  return error;
+}
+
+/* Handles. */
+
+/* Makes `*count` handles. The texts have been made for this function, which frees them. */
+static grpc_error_t bind_all(int64_t *handles, int count, char *server, char *name) {
+  grpc_error_t error = name == NULL ? GRPC_OTHER_ERROR_CODE : GRPC_NO_ERROR;
+  grpc_function_handle_t *made;
+  int index;
+
+  for (index = 0; index < count; index++)
+    handles[index] = 0;
+  for (index = 0; error == GRPC_NO_ERROR && index < count; index++) {
+    made = malloc(sizeof *made);
+    if (made == NULL) {
+      error = GRPC_OTHER_ERROR_CODE;
+      break;
+    }
+    error = server == NULL ? grpc_function_handle_default(made, name)
+                           : grpc_function_handle_init(made, server, name);
+    if (error == GRPC_NO_ERROR)
+      handles[index] = (int64_t)(intptr_t)made;
+    else
+      free(made);
+  }
+  free(server);
+  free(name);
+  return error;
+}
+
+static grpc_error_t drop_all(int64_t *handles, int count) {
+  grpc_error_t error, result = GRPC_NO_ERROR;
+  int index;
+
+  for (index = 0; index < count; index++) {
+    error = grpc_function_handle_destruct(handle_of(handles + index));
+    if (error == GRPC_NO_ERROR) {
+      free(handle_of(handles + index));
+      handles[index] = 0;
+    } else {
+      result = error;
+    }
+  }
+  return result;
+}
+
+grpc_error_t grpc_function_handle_default_(int64_t *handle, const char *name, size_t length) {
+  return bind_all(handle, 1, NULL, c_text(name, length));
+}
+
+grpc_error_t grpc_function_handle_init_(int64_t *handle, const char *server, const char *name,
+                                        size_t server_length, size_t length) {
+  return bind_all(handle, 1, c_text(server, server_length), c_text(name, length));
+}
+
+grpc_error_t grpc_function_handle_destruct_(int64_t *handle) { return drop_all(handle, 1); }
+
+grpc_error_t grpc_function_handle_array_default_np_(int64_t *handles, const int *count,
+                                                    const char *name, size_t length) {
+  return bind_all(handles, *count, NULL, c_text(name, length));
+}
+
+grpc_error_t grpc_function_handle_array_init_np_(int64_t *handles, const int *count,
+                                                 const char *server, const char *name,
+                                                 size_t server_length, size_t length) {
+  return bind_all(handles, *count, c_text(server, server_length), c_text(name, length));
+}
+
+grpc_error_t grpc_function_handle_array_destruct_np_(int64_t *handles, const int *count) {
+  return drop_all(handles, *count);
+}
+
+grpc_error_t grpc_function_handle_is_ready_np_(int64_t *handle) {
+  return grpc_function_handle_is_ready_np(handle_of(handle));
+}
+
+grpc_error_t grpc_function_handle_get_error_np_(int64_t *handle) {
+  return grpc_function_handle_get_error_np(handle_of(handle));
+}
+
+grpc_error_t grpc_function_handle_perror_np_(int64_t *handle, const char *text, size_t length) {
+  char *made = c_text(text, length);
+  grpc_error_t error = grpc_function_handle_perror_np(handle_of(handle), made);
+
+  free(made);
+  return error;
+}
+
+grpc_error_t grpc_get_handle_(int64_t *handle, const int *session) {
+  grpc_function_handle_t *found = NULL;
+  grpc_error_t error = grpc_get_handle(&found, *session);
+
+  *handle = (int64_t)(intptr_t)found;
+  return error;
+}
+
+/* The rest has no texts, but for the configuration and the errors. */
+
+grpc_error_t grpc_initialize_(const char *file, size_t length) {
+  char *made = c_text(file, length);
+  grpc_error_t error = grpc_initialize_np(made == NULL || *made == '\0' ? NULL : made);
+
+  free(made);
+  return error;
+}
+
+grpc_error_t grpc_config_file_read_np_(const char *file, size_t length) {
+  char *made = c_text(file, length);
+  grpc_error_t error = grpc_config_file_read_np(made);
+
+  free(made);
+  return error;
+}
+
+grpc_error_t grpc_finalize_(void) { return grpc_finalize(); }
+
+void grpc_error_string_(const int *error, char *text, size_t length) {
+  const char *words = grpc_error_string(*error);
+  size_t used = strlen(words);
+
+  if (used > length)
+    used = length;
+  memcpy(text, words, used);
+  memset(text + used, ' ', length - used);
+}
+
+grpc_error_t grpc_get_error_(const int *session) { return grpc_get_error(*session); }
+
+grpc_error_t grpc_get_failed_sessionid_(int *session) { return grpc_get_failed_sessionid(session); }
+
+grpc_error_t grpc_probe_(const int *session) { return grpc_probe(*session); }
+
+grpc_error_t grpc_probe_or_(int *sessions, const int *count, int *session) {
+  return grpc_probe_or(sessions, (size_t)*count, session);
+}
+
+grpc_error_t grpc_cancel_(const int *session) { return grpc_cancel(*session); }
+
+grpc_error_t grpc_cancel_all_(void) { return grpc_cancel_all(); }
+
+grpc_error_t grpc_wait_(const int *session) { return grpc_wait(*session); }
+
+grpc_error_t grpc_wait_and_(int *sessions, const int *count) {
+  return grpc_wait_and(sessions, (size_t)*count);
+}
+
+grpc_error_t grpc_wait_or_(int *sessions, const int *count, int *session) {
+  return grpc_wait_or(sessions, (size_t)*count, session);
+}
+
+grpc_error_t grpc_wait_all_(void) { return grpc_wait_all(); }
+
+grpc_error_t grpc_wait_any_(int *session) { return grpc_wait_any(session); }
