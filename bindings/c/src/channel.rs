@@ -452,7 +452,9 @@ impl From<ChannelError> for Problem {
     fn from(error: ChannelError) -> Problem {
         let text = error.to_string();
         match error {
-            ChannelError::Corrupt(_) | ChannelError::System(_) => Problem::internal(text),
+            ChannelError::Corrupt(_) | ChannelError::System(_) => {
+                Problem::new(Status::FarcallInternal, text)
+            }
             _ => Problem::argument(text),
         }
     }

@@ -36,13 +36,6 @@ impl Problem {
         Problem { message, ..self }
     }
 
-    pub(crate) fn internal(message: String) -> Problem {
-        Problem {
-            status: Status::FarcallInternal,
-            message,
-        }
-    }
-
     pub(crate) fn null(what: &str) -> Problem {
         Problem::argument(format!("{what} is NULL"))
     }

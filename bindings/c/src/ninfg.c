@@ -319,7 +319,7 @@ static struct timeval time_of(double seconds) {
   struct timeval time;
 
   time.tv_sec = (time_t)seconds;
-  time.tv_usec = (suseconds_t)((seconds - (double)time.tv_sec) * 1e6);
+  time.tv_usec = (int)((seconds - (double)time.tv_sec) * 1e6);
   return time;
 }
 

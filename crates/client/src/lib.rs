@@ -104,9 +104,11 @@ pub use output::Output;
 pub use pending::{Pending, wait_any};
 pub use playback::{Load, Playback};
 pub use progress::Progress;
+#[cfg(unix)]
+pub use remote::close_inherited;
 pub use remote::{
     DurableCall, DurableStatus, Handle, HandleStatus, Object, ObjectStatus, RELAY_READY,
-    SharedMemory, SubmittedCall, close_inherited,
+    SharedMemory, SubmittedCall,
 };
 pub use reservation::{Reservation, ReservationName, ReservationSpec};
 pub use server::Server;

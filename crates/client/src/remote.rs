@@ -14,6 +14,7 @@ mod durable;
 mod files;
 mod function;
 mod handle;
+#[cfg(unix)]
 mod inherited;
 mod object;
 pub(crate) mod pages;
@@ -34,6 +35,7 @@ pub(crate) use connection::{Connection, Key, Request, Watch, wait_for_any};
 pub use durable::{DurableCall, DurableStatus, SubmittedCall};
 pub(crate) use function::Function;
 pub use handle::{Handle, HandleStatus};
+#[cfg(unix)]
 pub use inherited::close_inherited;
 pub use object::{Object, ObjectStatus};
 pub(crate) use requests::names::check_names;

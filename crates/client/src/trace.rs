@@ -10,10 +10,12 @@ use crate::outcome::Outcome;
 use farcall_otlp::{Endpoint, Exporter, Role, Settings, Span, part_id};
 use farcall_rpc_proto::TraceContext;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// How long the end of the program waits for the last spans.
-const LAST: Duration = Duration::from_secs(2);
+/// How long the end of the program waits for the last spans. On Windows it does not wait, because
+/// the exporter's thread has ended by then.
+#[cfg(unix)]
+const LAST: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// The exporter that the environment asks for, and the process that has started it.
 static EXPORTER: OnceLock<Option<(Exporter<Span>, u32)>> = OnceLock::new();

@@ -4,94 +4,27 @@
 //! process that creates an object therefore seals its size, and a process that receives one checks
 //! the seal.
 //!
-//! Only Linux has seals. On other systems this crate makes no memory object and trusts none.
+//! Only Linux has seals. On other systems this crate makes no memory object and trusts none, and on
+//! Windows it maps none either.
 
+#[cfg(unix)]
+mod mapping;
+#[cfg(windows)]
+mod no_mapping;
+
+#[cfg(unix)]
+pub use mapping::Mapping;
+#[cfg(windows)]
+pub use no_mapping::Mapping;
+
+use rustix::fd::BorrowedFd;
+#[cfg(target_os = "linux")]
+use rustix::fd::OwnedFd;
 #[cfg(target_os = "linux")]
 use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
-use rustix::param::page_size;
 use std::io;
-use std::os::fd::BorrowedFd;
-#[cfg(target_os = "linux")]
-use std::os::fd::OwnedFd;
-use std::ptr::NonNull;
-
-/// A shared mapping of a whole memory object, unmapped on drop.
-///
-/// A private page of zeros follows it. Libraries read past the end of arrays when they load whole
-/// vectors, and the last array of an object may end with the object.
-#[derive(Debug)]
-pub struct Mapping {
-    start: NonNull<u8>,
-    bytes: usize,
-    /// The pages of the object and the page behind them.
-    reserved: usize,
-}
-
-// SAFETY: a mapping is plain memory; the code that dereferences `start` must synchronise.
-unsafe impl Send for Mapping {}
-// SAFETY: as above; the mapping itself never changes.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    /// Maps `bytes` bytes of `fd` for reading and writing. Linux allocates all pages at once if
-    /// `present` is true, else each page at its first use.
-    ///
-    /// # Errors
-    /// The system has not enough memory or address space.
-    pub fn new(fd: BorrowedFd<'_>, bytes: usize, present: bool) -> io::Result<Mapping> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = match present {
-            #[cfg(target_os = "linux")]
-            true => MapFlags::SHARED | MapFlags::POPULATE,
-            _ => MapFlags::SHARED,
-        };
-        let page = page_size();
-        let pages = bytes
-            .checked_next_multiple_of(page)
-            .filter(|pages| *pages <= isize::MAX as usize - page)
-            .ok_or(io::ErrorKind::OutOfMemory)?;
-        let reserved = pages + page;
-        let private = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        let anywhere = std::ptr::null_mut();
-        // Memory without access does not count as private memory of the process, which is limited.
-        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
-        let start = unsafe { mmap_anonymous(anywhere, reserved, ProtFlags::empty(), private)? };
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mapping = Mapping {
-            start,
-            bytes,
-            reserved,
-        };
-        // SAFETY: both replace parts of the mapping above, which nobody else knows yet.
-        unsafe {
-            let object = start.as_ptr().cast();
-            mmap(object, bytes, protection, flags | MapFlags::FIXED, fd, 0)?;
-            let behind = start.as_ptr().add(pages).cast();
-            mmap_anonymous(behind, page, protection, private | MapFlags::FIXED)?;
-        }
-        Ok(mapping)
-    }
-
-    /// Address of the first byte.
-    pub fn start(&self) -> NonNull<u8> {
-        self.start
-    }
-
-    /// Length in bytes.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: start and length are those of a live mapping that nobody else unmaps.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.reserved) };
-    }
-}
 
 /// Creates a memory object whose size can no longer change, so that no process can make another one
 /// fault. The system allocates each page at its first use.
@@ -128,7 +61,8 @@ pub fn is_sealed(_: BorrowedFd<'_>, _: usize) -> io::Result<bool> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
+    use rustix::fd::AsFd;
+    use rustix::param::page_size;
 
     #[test]
     fn zeros_follow_a_mapping() {

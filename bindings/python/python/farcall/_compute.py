@@ -3,6 +3,7 @@
 import contextlib
 import contextvars
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -43,7 +44,8 @@ def _after_fork() -> None:
         _for_all = None
 
 
-os.register_at_fork(after_in_child=_after_fork)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextlib.contextmanager

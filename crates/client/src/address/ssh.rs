@@ -98,14 +98,8 @@ impl SshAddress {
     /// In the line, `$FARCALL` is the program there. `FARCALL_SSH` may name another program than
     /// `ssh`, with options.
     pub fn command(&self, options: &[&str], line: &str) -> Command {
-        // The shell keeps Ctrl-C away from ssh, so that the program itself can end its calls.
-        let mut command = Command::new("sh");
-        command.args([
-            "-c",
-            "trap '' INT; exec ${FARCALL_SSH:-ssh} \"$@\"",
-            "ssh",
-            "-T",
-        ]);
+        let mut command = ssh();
+        command.arg("-T");
         command.args(options);
         if let Some(port) = self.port {
             command.args(["-p", &port.to_string()]);
@@ -131,6 +125,28 @@ impl SshAddress {
     pub fn to(&self) -> &str {
         &self.to
     }
+}
+
+/// The program of ssh, which Ctrl-C does not end: the program itself can then end its calls.
+#[cfg(unix)]
+fn ssh() -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' INT; exec ${FARCALL_SSH:-ssh} \"$@\"", "ssh"]);
+    command
+}
+
+/// The program of ssh, which Ctrl-C does not end: the program itself can then end its calls.
+#[cfg(windows)]
+fn ssh() -> Command {
+    use std::os::windows::process::CommandExt;
+
+    /// Ctrl-C at the console does not reach the process.
+    const CREATE_NEW_PROCESS_GROUP: u32 = 0x200;
+    let named = std::env::var("FARCALL_SSH").unwrap_or_default();
+    let mut words = named.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or("ssh"));
+    command.args(words).creation_flags(CREATE_NEW_PROCESS_GROUP);
+    command
 }
 
 fn is_plain(text: &str) -> bool {
@@ -180,8 +196,9 @@ mod tests {
             let command = SshAddress::parse(text).unwrap().relay(7);
             let words = command
                 .get_args()
-                .skip(4)
-                .map(|word| word.to_str().unwrap());
+                .map(|word| word.to_str().unwrap())
+                .skip_while(|word| *word != "-T")
+                .skip(1);
             words.collect::<Vec<_>>().join(" ")
         };
         let relay = |program: &str, end: &str| {

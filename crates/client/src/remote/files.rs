@@ -29,8 +29,10 @@ struct NamedFile {
     argument: String,
     /// The path as the caller wrote it.
     given: PathBuf,
-    /// The input file and its length.
-    source: Option<(File, u64)>,
+    /// The input file, until the output file replaces it.
+    source: Option<File>,
+    /// The length of the input file.
+    source_bytes: u64,
     /// Bytes sent to the server.
     sent: u64,
     target: Option<Target>,
@@ -109,7 +111,7 @@ impl Files {
     pub(crate) fn add_to(&self, progress: &mut Progress) {
         for file in &*self.lock() {
             progress.sent += file.sent;
-            progress.to_send += file.source.as_ref().map_or(0, |(_, length)| *length);
+            progress.to_send += file.source_bytes;
             if let Some(target) = &file.target {
                 progress.received += target.received;
                 progress.to_receive += target.total.unwrap_or(0);
@@ -154,6 +156,8 @@ impl Files {
             }
         }
         for file in &mut *files {
+            // Windows may refuse to replace a file that is open.
+            file.source = None;
             let placed = file.target.as_mut().map_or(Ok(()), Target::place);
             placed.map_err(|error| file.problem(error).of(function))?;
         }
@@ -173,12 +177,14 @@ impl NamedFile {
             argument: argument.to_string(),
             given: given.to_owned(),
             source: None,
+            source_bytes: 0,
             sent: 0,
             target: None,
         };
         let opened = (|| {
             if mode.is_sent() {
-                file.source = Some(source(given)?);
+                let (source, length) = source(given)?;
+                (file.source, file.source_bytes) = (Some(source), length);
             }
             if mode.is_returned() {
                 file.target = Some(Target::new(given)?);
@@ -201,8 +207,8 @@ impl NamedFile {
 
     fn handle(&mut self, request: FileRequest) -> io::Result<Vec<u8>> {
         match (request, &mut self.source, &mut self.target) {
-            (FileRequest::Length, Some((_, length)), _) => Ok(length.to_le_bytes().into()),
-            (FileRequest::Read { offset, length }, Some((file, _)), _) => {
+            (FileRequest::Length, Some(_), _) => Ok(self.source_bytes.to_le_bytes().into()),
+            (FileRequest::Read { offset, length }, Some(file), _) => {
                 if offset != self.sent {
                     return Err(refused("it asks for pieces in the wrong order"));
                 }

@@ -4,7 +4,6 @@
 //! The list has no lock, because a lock could be held at the moment of the fork. It has a place for
 //! each of the first connections only; a child keeps those without a place until it ends.
 
-use super::socket::Socket;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -21,9 +20,8 @@ fn exchange(from: RawFd, to: RawFd) {
 }
 
 /// The socket is open.
-pub(super) fn opened(socket: Socket) -> Socket {
-    exchange(FREE, socket.number());
-    socket
+pub(super) fn opened(number: RawFd) {
+    exchange(FREE, number);
 }
 
 /// The socket is about to be closed.
@@ -48,8 +46,8 @@ pub unsafe fn close_inherited() {
 
 #[cfg(test)]
 mod tests {
+    use super::super::socket::{Socket, pair};
     use super::*;
-    use std::os::unix::net::UnixStream;
 
     fn is_listed(number: RawFd) -> bool {
         OPEN.iter()
@@ -58,9 +56,10 @@ mod tests {
 
     #[test]
     fn a_socket_is_listed_as_long_as_it_is_open() {
-        let (stream, _peer) = UnixStream::pair().unwrap();
-        let socket = opened(Socket::Unix(stream));
+        let (stream, _peer) = pair().unwrap();
+        let socket = Socket::Unix(stream);
         let number = socket.number();
+        opened(number);
         assert!(is_listed(number));
         drop(socket);
         assert!(!is_listed(number));

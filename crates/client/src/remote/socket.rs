@@ -2,39 +2,43 @@
 //!
 //! A socket never blocks; only [`wait`] does.
 
-#[cfg(target_os = "linux")]
-mod linux;
-#[cfg(not(target_os = "linux"))]
-mod other;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
 
+#[cfg(unix)]
 use super::inherited;
 use crate::address::Address;
 use crate::options::Options;
 use crate::remote::tunnel::Tunnel;
 use farcall_tls::Session;
-#[cfg(target_os = "linux")]
-use linux as system;
-#[cfg(not(target_os = "linux"))]
-use other as system;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SocketAddrUnix, recv, sendmsg};
+use rustix::net::recv;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixStream;
+#[cfg(unix)]
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+#[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
+
+pub(crate) use system::{Stream, pair};
 
 /// A connected stream socket that never blocks; [`wait`] does.
 pub(crate) enum Socket {
     Tcp(TcpStream),
     /// One thread at a time uses the session: the one that holds the connection's state.
     Tls(TcpStream, Mutex<Session>),
-    Unix(UnixStream),
+    Unix(Stream),
     /// A process of ssh is at the other end.
-    Ssh(UnixStream, Tunnel),
+    Ssh(Stream, Tunnel),
 }
 
 impl Socket {
@@ -53,13 +57,7 @@ impl Socket {
                 let session = Session::client(&trust, host)?;
                 Socket::Tls(connect_tcp(host, *port, way, timeout)?, Mutex::new(session))
             }
-            Address::Unix(path) => {
-                let known = SocketAddrUnix::new(path.as_path()).map_err(|_| {
-                    let text = "the path of a Unix socket must have at most 107 bytes";
-                    io::Error::new(io::ErrorKind::InvalidInput, text)
-                })?;
-                Socket::Unix(connect_unix(&known, timeout)?)
-            }
+            Address::Unix(path) => Socket::Unix(system::connect_path(path, timeout)?),
             Address::Ssh(there) => {
                 let give_up = options.on_interrupt.as_deref();
                 let (stream, tunnel) = Tunnel::open(there, timeout, give_up)?;
@@ -67,16 +65,17 @@ impl Socket {
             }
         };
         system::silence(socket.fd())?;
-        Ok(inherited::opened(socket))
+        Ok(opened(socket))
     }
 
     /// Connects to an abstract Unix socket, which only Linux has.
     pub(crate) fn connect_local(name: &str, timeout: Duration) -> io::Result<Socket> {
-        let stream = connect_unix(&system::abstract_name(name)?, timeout)?;
-        Ok(inherited::opened(Socket::Unix(stream)))
+        let stream = system::connect_abstract(name, timeout)?;
+        Ok(opened(Socket::Unix(stream)))
     }
 
     /// The number of its descriptor.
+    #[cfg(unix)]
     pub(super) fn number(&self) -> RawFd {
         self.fd().as_raw_fd()
     }
@@ -159,11 +158,11 @@ impl Socket {
     /// Writes without raising a signal if the connection is closed. The signal ends programs that
     /// do not ignore it.
     pub(crate) fn write(&self, sources: &[IoSlice<'_>]) -> io::Result<usize> {
-        if let Socket::Tls(stream, session) = self {
-            return lock(session).write(&mut Silent(stream), sources);
+        match self {
+            Socket::Tls(stream, session) => lock(session).write(&mut Silent(stream), sources),
+            Socket::Tcp(stream) => system::send(stream, sources),
+            Socket::Unix(stream) | Socket::Ssh(stream, _) => system::send(stream, sources),
         }
-        let nothing = &mut SendAncillaryBuffer::default();
-        Ok(sendmsg(self.fd(), sources, nothing, system::SILENT)?)
     }
 
     /// Writes what TLS still holds. Fails with `WouldBlock` if the socket has no room for all of
@@ -177,10 +176,7 @@ impl Socket {
 
     /// Bytes that the system of the peer has not accepted yet, if this system can tell.
     pub(crate) fn unsent(&self) -> Option<usize> {
-        let mut bytes: libc::c_int = 0;
-        // SAFETY: the request writes one integer, which lives in this stack frame.
-        let told = unsafe { libc::ioctl(self.fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-        (told == 0).then_some(usize::try_from(bytes).ok()?)
+        system::unsent(self.fd())
     }
 
     /// Whether accepted bytes wait for room.
@@ -208,12 +204,19 @@ impl Socket {
             let read = lock(session).read(&mut Silent(stream), places);
             return !matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
         }
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let peeked = recv(self.fd(), std::slice::from_mut(&mut byte), flags);
+        let peeked = recv(self.fd(), std::slice::from_mut(&mut byte), system::LOOK);
         !matches!(peeked, Err(Errno::WOULDBLOCK))
     }
 }
 
+/// Notes an open socket for children of this process. Only Unix has forks.
+fn opened(socket: Socket) -> Socket {
+    #[cfg(unix)]
+    inherited::opened(socket.number());
+    socket
+}
+
+#[cfg(unix)]
 impl Drop for Socket {
     fn drop(&mut self) {
         inherited::closes(self.number());
@@ -248,22 +251,6 @@ fn is_within_host(stream: &TcpStream) -> io::Result<bool> {
     Ok(stream.local_addr()?.ip() == stream.peer_addr()?.ip())
 }
 
-fn connect_unix(address: &SocketAddrUnix, timeout: Duration) -> io::Result<UnixStream> {
-    /// Time between two tries while the server has no room for another connection.
-    const NAP: Duration = Duration::from_millis(2);
-    let socket = system::unix_socket()?;
-    let end = Instant::now() + timeout;
-    loop {
-        match rustix::net::connect(&socket, address) {
-            Ok(()) => return Ok(socket.into()),
-            Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) if Instant::now() < end => std::thread::sleep(NAP),
-            Err(Errno::WOULDBLOCK) => return Err(io::ErrorKind::TimedOut.into()),
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
 fn connect_tcp(
     host: &str,
     port: u16,
@@ -291,13 +278,13 @@ fn connect_tcp(
 
 /// Interrupts a [`wait`] in another thread.
 pub(crate) struct Waker {
-    ring: UnixStream,
-    heard: UnixStream,
+    ring: Stream,
+    heard: Stream,
 }
 
 impl Waker {
     pub(crate) fn new() -> io::Result<Waker> {
-        let (ring, heard) = UnixStream::pair()?;
+        let (ring, heard) = pair()?;
         ring.set_nonblocking(true)?;
         heard.set_nonblocking(true)?;
         Ok(Waker { ring, heard })
@@ -362,6 +349,9 @@ fn entry(socket: &Socket, writing: bool) -> PollFd<'_> {
 }
 
 fn wait_ready(entries: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<bool> {
+    // Windows takes at most 24 days. The caller looks at the clock, and waits again.
+    #[cfg(windows)]
+    let timeout = timeout.map(|time| time.min(Duration::from_millis(i32::MAX as u64)));
     // A timeout that the clock cannot represent is for ever.
     let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
     Ok(poll(entries, timeout.as_ref())? > 0)

@@ -5,15 +5,22 @@
 //! Invariant: the stream begins with the server's first byte. What the login scripts of the other
 //! host print comes before the relay's line, and is dropped.
 
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+use super::socket::{Stream, pair};
 use crate::address::SshAddress;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::ioctl_fionbio;
-use std::io::{self, PipeReader, Read};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::process::{Child, ExitStatus, Stdio};
+use std::io::{self, Read};
+use std::process::{Child, ExitStatus};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+#[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
 
 /// What `farcall relay` prints before the first byte of the server.
 pub const RELAY_READY: &str = "farcall relay ready\n";
@@ -32,8 +39,8 @@ static LEFT: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 /// A process of `ssh` that carries a connection.
 pub(crate) struct Tunnel {
     child: Option<Child>,
-    /// What the process says, without waiting for more.
-    said: PipeReader,
+    /// What the process says, besides the bytes of the connection.
+    said: system::Said,
 }
 
 impl Tunnel {
@@ -42,20 +49,10 @@ impl Tunnel {
         address: &SshAddress,
         timeout: Duration,
         give_up: Option<&(dyn Fn() -> bool + Send + Sync)>,
-    ) -> io::Result<(UnixStream, Tunnel)> {
+    ) -> io::Result<(Stream, Tunnel)> {
         collect();
-        let (ours, theirs) = UnixStream::pair()?;
-        let (said, says) = io::pipe()?;
-        // A process that says much goes on: what nobody reads in time is lost.
-        ioctl_fionbio(&said, true)?;
-        ioctl_fionbio(&says, true)?;
-        let theirs = OwnedFd::from(theirs);
-        let child = address
-            .relay(timeout.as_secs().max(1))
-            .stdin(theirs.try_clone()?)
-            .stdout(theirs)
-            .stderr(Stdio::from(says))
-            .spawn()?;
+        let (ours, theirs) = pair()?;
+        let (child, said) = system::start(address.relay(timeout.as_secs().max(1)), theirs)?;
         let mut tunnel = Tunnel {
             child: Some(child),
             said,
@@ -68,7 +65,7 @@ impl Tunnel {
     /// Reads up to the end of the relay's line.
     fn await_relay(
         &mut self,
-        stream: &UnixStream,
+        stream: &Stream,
         address: &SshAddress,
         give_up: Option<&(dyn Fn() -> bool + Send + Sync)>,
     ) -> io::Result<()> {
@@ -126,9 +123,7 @@ impl Tunnel {
 
     /// The last line that the process has said.
     pub(crate) fn words(&self) -> String {
-        let mut said = Vec::new();
-        // It ends with an error where nothing more can be read at once.
-        let _ = (&self.said).read_to_end(&mut said);
+        let said = self.said.take();
         let said = String::from_utf8_lossy(&said);
         let lines = said.lines().map(str::trim);
         let last = lines.rev().find(|line| !line.is_empty()).unwrap_or("");
@@ -141,7 +136,8 @@ impl Tunnel {
         let end = Instant::now() + LAST_WORDS;
         loop {
             match child.try_wait() {
-                Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
+                Ok(status) if status.is_some() && self.said.is_complete() => return status,
+                Ok(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
                 Ok(status) => return status,
                 Err(_) => return None,
             }

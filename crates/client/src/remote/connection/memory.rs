@@ -7,9 +7,9 @@ use super::Connection;
 use crate::error::Error;
 use farcall_memory::{Mapping, is_sealed};
 use farcall_rpc_proto::{CallId, SHARED_MEMORY};
+use rustix::fd::{AsFd, OwnedFd};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 /// Most idle segments that are kept for later arrays.

@@ -21,9 +21,9 @@ use crate::remote::socket::Socket;
 use farcall_rpc_proto::client::{self, Answer};
 use farcall_rpc_proto::{Call, CallId, Callback, Failure, Hello, Limits, ProtocolError};
 use farcall_spin::Seat;
+use rustix::fd::OwnedFd;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -120,11 +120,14 @@ fn errors_name_the_argument_before_anything_is_sent() {
     let missing = folder.0.join("missing").to_str().unwrap().to_string();
     let nowhere = folder.0.join("no/where").to_str().unwrap().to_string();
     let here = folder.0.to_str().unwrap().to_string();
+    // The system's own words.
+    let [no_file, no_folder] =
+        [&missing, &nowhere].map(|path| fs::File::open(path).unwrap_err().to_string());
     for (paths, argument, cause) in [
-        ([&missing, &b, &missing], "`a`", "No such file"),
+        ([&missing, &b, &missing], "`a`", &*no_file),
         ([&here, &b, &missing], "`a`", "not a regular file"),
-        ([&a, &missing, &missing], "`b`", "No such file"),
-        ([&a, &b, &nowhere], "`c`", "No such file"),
+        ([&a, &missing, &missing], "`b`", &*no_file),
+        ([&a, &b, &nowhere], "`c`", &*no_folder),
         ([&a, &b, &here], "`c`", "not a regular file"),
     ] {
         let (files, _) = open(paths.map(String::as_str));

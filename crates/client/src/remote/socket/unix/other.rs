@@ -12,16 +12,16 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 /// Nothing: [`silence`] says it once for each socket.
-pub(super) const SILENT: SendFlags = SendFlags::empty();
+pub(crate) const SILENT: SendFlags = SendFlags::empty();
 
 /// Writes to the socket raise no signal if the connection is closed.
-pub(super) fn silence(socket: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn silence(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(set_socket_nosigpipe(socket, true)?)
 }
 
 /// A Unix socket that does not block. A program that another thread starts at this moment may
 /// inherit it.
-pub(super) fn unix_socket() -> io::Result<OwnedFd> {
+pub(crate) fn unix_socket() -> io::Result<OwnedFd> {
     let made = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
     fcntl_setfd(&made, FdFlags::CLOEXEC)?;
     ioctl_fionbio(&made, true)?;
@@ -29,17 +29,17 @@ pub(super) fn unix_socket() -> io::Result<OwnedFd> {
 }
 
 /// Fails: only Linux has abstract names.
-pub(super) fn abstract_name(_: &str) -> io::Result<SocketAddrUnix> {
+pub(crate) fn abstract_name(_: &str) -> io::Result<SocketAddrUnix> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Leaves the size of the buffers to the system.
-pub(super) fn bound_queue(_: &TcpStream, _is_within_host: bool) -> io::Result<()> {
+pub(crate) fn bound_queue(_: &TcpStream, _is_within_host: bool) -> io::Result<()> {
     Ok(())
 }
 
 /// Reads bytes.
-pub(super) fn receive(
+pub(crate) fn receive(
     stream: &UnixStream,
     places: &mut [IoSliceMut<'_>],
     _handed_over: &mut VecDeque<OwnedFd>,

@@ -13,18 +13,18 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 /// Sends without raising a signal if the connection is closed.
-pub(super) const SILENT: SendFlags = SendFlags::NOSIGNAL;
+pub(crate) const SILENT: SendFlags = SendFlags::NOSIGNAL;
 
 /// Most descriptors that the system passes with one read.
 const MAX_DESCRIPTORS: usize = 253;
 
 /// Nothing: [`SILENT`] says it with each write.
-pub(super) fn silence(_: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn silence(_: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
 /// A Unix socket that does not block and that no other program inherits.
-pub(super) fn unix_socket() -> io::Result<OwnedFd> {
+pub(crate) fn unix_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     Ok(socket_with(
         AddressFamily::UNIX,
@@ -35,13 +35,13 @@ pub(super) fn unix_socket() -> io::Result<OwnedFd> {
 }
 
 /// The address of an abstract Unix socket.
-pub(super) fn abstract_name(name: &str) -> io::Result<SocketAddrUnix> {
+pub(crate) fn abstract_name(name: &str) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
 /// Bounds the bytes in the system's buffers, which nothing can overtake. On a network these are
 /// unsent bytes. Within a host, bytes pass to the other side at once and wait there to be read.
-pub(super) fn bound_queue(stream: &TcpStream, is_within_host: bool) -> io::Result<()> {
+pub(crate) fn bound_queue(stream: &TcpStream, is_within_host: bool) -> io::Result<()> {
     let (option, bytes): (_, libc::c_int) = match is_within_host {
         true => (libc::TCP_WINDOW_CLAMP, 1 << 20),
         false => (libc::TCP_NOTSENT_LOWAT, 64 << 10),
@@ -63,7 +63,7 @@ pub(super) fn bound_queue(stream: &TcpStream, is_within_host: bool) -> io::Resul
 }
 
 /// Reads bytes. Descriptors that arrive with them are appended to `handed_over`.
-pub(super) fn receive(
+pub(crate) fn receive(
     stream: &UnixStream,
     places: &mut [IoSliceMut<'_>],
     handed_over: &mut VecDeque<OwnedFd>,
