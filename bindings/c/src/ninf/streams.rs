@@ -8,7 +8,6 @@ use farcall_idl::{Mode, Type};
 use std::ffi::{CString, c_char, c_void};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -65,7 +64,7 @@ impl Streams {
                 // SAFETY: the caller's promise.
                 unsafe { save(stream, &path) }.map_err(failed)?;
             }
-            let name = CString::new(path.as_os_str().as_bytes());
+            let name = CString::new(path.as_os_str().as_encoded_bytes());
             let stream = Stream {
                 mode: param.mode,
                 argument: param.name.clone(),
