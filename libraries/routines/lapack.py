@@ -6,7 +6,13 @@ of LAPACK, there is one element, and the best size is not returned. The descript
 sizes.
 """
 
-from . import lapack_factors, lapack_schur, lapack_spectra, lapack_systems
+from . import (
+    lapack_factors,
+    lapack_packed,
+    lapack_schur,
+    lapack_spectra,
+    lapack_systems,
+)
 from .description import is_one, matrix, routine
 from .parts import A_IN, A_MN, INFO, MAX, MIN, SQUARE, TALL, UPLO, WIDE, A, B, only, work
 
@@ -34,6 +40,7 @@ def routines():
     yield from lapack_factors.routines()
     yield from lapack_spectra.routines()
     yield from lapack_schur.routines()
+    yield from lapack_packed.routines()
 
 
 def general():
