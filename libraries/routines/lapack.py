@@ -7,6 +7,7 @@ sizes.
 """
 
 from . import (
+    lapack_band,
     lapack_factors,
     lapack_packed,
     lapack_schur,
@@ -41,6 +42,7 @@ def routines():
     yield from lapack_spectra.routines()
     yield from lapack_schur.routines()
     yield from lapack_packed.routines()
+    yield from lapack_band.routines()
 
 
 def general():
