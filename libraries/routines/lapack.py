@@ -13,6 +13,7 @@ from . import (
     lapack_schur,
     lapack_spectra,
     lapack_systems,
+    lapack_tridiagonal,
 )
 from .description import is_one, matrix, routine
 from .parts import A_IN, A_MN, INFO, MAX, MIN, SQUARE, TALL, UPLO, WIDE, A, B, only, work
@@ -43,6 +44,7 @@ def routines():
     yield from lapack_schur.routines()
     yield from lapack_packed.routines()
     yield from lapack_band.routines()
+    yield from lapack_tridiagonal.routines()
 
 
 def general():
