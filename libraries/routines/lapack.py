@@ -10,6 +10,7 @@ from . import (
     lapack_band,
     lapack_factors,
     lapack_packed,
+    lapack_pivots,
     lapack_schur,
     lapack_spectra,
     lapack_systems,
@@ -45,6 +46,7 @@ def routines():
     yield from lapack_packed.routines()
     yield from lapack_band.routines()
     yield from lapack_tridiagonal.routines()
+    yield from lapack_pivots.routines()
 
 
 def general():
