@@ -8,6 +8,7 @@ sizes.
 
 from . import (
     lapack_band,
+    lapack_blocks,
     lapack_factors,
     lapack_packed,
     lapack_pivots,
@@ -47,6 +48,7 @@ def routines():
     yield from lapack_band.routines()
     yield from lapack_tridiagonal.routines()
     yield from lapack_pivots.routines()
+    yield from lapack_blocks.routines()
 
 
 def general():
