@@ -11,6 +11,7 @@ from . import (
     lapack_blocks,
     lapack_factors,
     lapack_packed,
+    lapack_pairs,
     lapack_pivots,
     lapack_schur,
     lapack_spectra,
@@ -49,6 +50,7 @@ def routines():
     yield from lapack_tridiagonal.routines()
     yield from lapack_pivots.routines()
     yield from lapack_blocks.routines()
+    yield from lapack_pairs.routines()
 
 
 def general():
