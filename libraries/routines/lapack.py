@@ -14,6 +14,7 @@ from . import (
     lapack_pairs,
     lapack_pivots,
     lapack_schur,
+    lapack_singular,
     lapack_spectra,
     lapack_systems,
     lapack_tridiagonal,
@@ -51,6 +52,7 @@ def routines():
     yield from lapack_pivots.routines()
     yield from lapack_blocks.routines()
     yield from lapack_pairs.routines()
+    yield from lapack_singular.routines()
 
 
 def general():
