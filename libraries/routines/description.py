@@ -4,6 +4,7 @@ A description is text with these stand-ins:
 
     {T}  element type of the precision       {R}  its real type
     {p}  prefix of the name                  {sy} `sy` or `he`, {or} `or` or `un`
+                                             {h}  `s` or `h`, {o} `o` or `u`
 
 Costs are operations of real arithmetic as LAPACK Working Note 41 counts them; a complex
 multiplication and addition count four times a real pair.
@@ -125,6 +126,8 @@ def routine(name, params, description, cost, cases, precisions="sdcz", value=Non
             "R": real,
             "sy": "he" if is_complex else "sy",
             "or": "un" if is_complex else "or",
+            "h": "h" if is_complex else "s",
+            "o": "u" if is_complex else "o",
         }
 
         def fill(text):

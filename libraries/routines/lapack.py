@@ -6,7 +6,19 @@ of LAPACK, there is one element, and the best size is not returned. The descript
 sizes.
 """
 
-from . import lapack_factors, lapack_schur, lapack_spectra, lapack_systems
+from . import (
+    lapack_band,
+    lapack_blocks,
+    lapack_factors,
+    lapack_packed,
+    lapack_pairs,
+    lapack_pivots,
+    lapack_schur,
+    lapack_singular,
+    lapack_spectra,
+    lapack_systems,
+    lapack_tridiagonal,
+)
 from .description import is_one, matrix, routine
 from .parts import A_IN, A_MN, INFO, MAX, MIN, SQUARE, TALL, UPLO, WIDE, A, B, only, work
 
@@ -34,6 +46,13 @@ def routines():
     yield from lapack_factors.routines()
     yield from lapack_spectra.routines()
     yield from lapack_schur.routines()
+    yield from lapack_packed.routines()
+    yield from lapack_band.routines()
+    yield from lapack_tridiagonal.routines()
+    yield from lapack_pivots.routines()
+    yield from lapack_blocks.routines()
+    yield from lapack_pairs.routines()
+    yield from lapack_singular.routines()
 
 
 def general():

@@ -20,7 +20,7 @@ PAIRS = forms(only(UPLO, "n", "lda", "ldb", "uplo"), jobz="NV")
 RANGE = "IN {R} vl, IN {R} vu, IN int il, IN int iu, IN {R} abstol, OUT int *m, OUT {R} w[n]"
 COUNT = f"({BY_INDEX} ? iu - il + 1 : n)"
 Z = (f"OUT {{T}} z[{VECTORS} ? {COUNT} : 0][ldz : {VECTORS} ? n : 0], IN int ldz")
-IFAIL = f"OUT int ifail[{VECTORS} ? {COUNT} : 0]"
+IFAIL = f"INOUT int ifail[{VECTORS} ? {COUNT} : 0]"
 
 
 def routines():

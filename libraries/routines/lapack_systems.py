@@ -47,14 +47,14 @@ def general():
     yield from refined("{p}gerfs", head, more(SQUARE, trans="N", ldaf=8, ldx=8))
 
 
-def refined(name, head, cases, precisions="sdcz"):
+def refined(name, head, cases, precisions="sdcz", cost="18 * n^2 * nrhs"):
     """Iterative refinement. A solution that is no solution yet is one that is refined much."""
     words = "Refine the solution X of A X = B, and bound its errors"
     tail = f"{matrix('INOUT', 'x', 'n', 'nrhs', 'ldx')}, {ERRORS}"
     for kinds, size, last in (("sd", 3, INTEGERS), ("cz", 2, REALS)):
         kind = "".join(p for p in kinds if p in precisions)
         yield from routine(name, f"{head}, {tail}, {work(size=f'{size} * n')}, {last}, {INFO}",
-                           words, "18 * n^2 * nrhs", cases, kind)
+                           words, cost, cases, kind)
 
 
 def triangular():

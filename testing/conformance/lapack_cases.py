@@ -38,6 +38,8 @@ TYPES = {
 }
 # Matrices that are factored or inverted.
 DIAGONAL = ("a", "b", "af", "t")
+# The same in packed storage and with bands.
+PACKED, BANDS = ("a", "ap", "afp", "bp", "arf"), ("ab", "bb", "afb")
 # The value of unused rows of a matrix, which must not change.
 UNUSED = 7.5
 PARAM = re.compile(r"(IN|OUT|INOUT|WORK) (\w+) (\*?)(\w+)((?:\[.*\])?)$")
@@ -136,15 +138,21 @@ class Case:
             # The triangle of a pair has a real diagonal.
             if np.iscomplexobj(array) and param.name != "p":
                 part.imag = random.uniform(-1, 1, part.shape)
-            if param.name == "ab":
-                # The diagonal of a band matrix, if it is the first row.
-                part[0] += 20
-            elif param.name == "d" and part.ndim == 1:
+            if param.name in BANDS:
+                # The diagonal of a triangular band matrix is its first or its last row.
+                part[-1 if self.scalars.get("uplo") == "U" else 0] += 20
+            elif param.name in ("d", "df") and part.ndim == 1:
                 part += 20
             elif param.name in DIAGONAL and part.ndim == 2:
                 # Heavy enough for every solver, positive definite seen from either triangle.
                 diagonal = np.arange(min(part.shape))
                 part[diagonal, diagonal] += 20
+            elif param.name in PACKED and part.ndim == 1 and "uplo" in self.scalars:
+                part[packed_diagonal(part.size, self.scalars)] += 20
+        # A case may say how an array, or its first column, begins.
+        if param.name in self.scalars and part.size:
+            first = self.scalars[param.name][: len(part)]
+            part[(slice(len(first)), *[0] * (part.ndim - 1))] = first
         return array
 
     def reference(self):
@@ -178,7 +186,12 @@ class Case:
                 word = ctypes.c_long(value) if param.type == "long" else ctypes.c_int(value)
             words.append(word)
         self.call(words + lengths, arguments)
-        return {name: arguments[name] for name in self.returned()}
+        # What does not travel stays as it is.
+        results = self.arguments()
+        for name in self.returned():
+            part = self.section(params[name])
+            results[name][part] = arguments[name][part]
+        return {name: results[name] for name in self.returned()}
 
     def call(self, words, arguments):
         function = getattr(shared(self.library), self.name + ("_" if self.fortran else ""))
@@ -200,6 +213,26 @@ class Case:
             pair = [np.ascontiguousarray(one[:count]) for one in (arguments[name], array)]
             if pair[0].tobytes() != pair[1].tobytes():
                 raise AssertionError(f"{self}: {name} differs")
+
+
+def packed_diagonal(size, scalars):
+    """Where the diagonal of a matrix is in packed storage or, if there is a TRANSR, in rectangular
+    full packed form, of which rows are columns unless TRANSR is N.
+    """
+    n = int((2 * size) ** 0.5)
+    upper = scalars["uplo"] == "U"
+    if "transr" not in scalars:
+        return [j * (j + 3) // 2 if upper else j * n - j * (j - 1) // 2 for j in range(n)]
+    odd, half = n % 2, n // 2
+    # Two triangles share the rectangle.
+    order = half if upper else n - half
+    first, second, column = (half + 1, half, 0) if upper else (1 - odd, 0, odd)
+    places = [(first + k, k) for k in range(order)]
+    places += [(second + k, column + k) for k in range(n - order)]
+    rows = n + 1 - odd
+    plain = scalars["transr"] == "N"
+    return [row + column * rows if plain else column + row * ((n + 1) // 2)
+            for row, column in places]
 
 
 def spacious(shape, value, kind, order):

@@ -5,6 +5,7 @@ pub(crate) mod callback;
 
 use crate::allocated::Allocated;
 use crate::compile::{bodies, symbol};
+use crate::identity::Identity;
 use crate::loader::{LoadError, Loaded};
 use crate::texts::ended;
 use farcall_idl::{
@@ -15,6 +16,7 @@ use libffi::middle::{Cif, Type as FfiType};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::path::Path;
+use std::sync::OnceLock;
 use thiserror::Error;
 
 /// The functions of one interface file, ready to be called.
@@ -23,6 +25,8 @@ pub struct Binding {
     libraries: Vec<Loaded>,
     /// Prepared calls by index of the interface. `None` if another engine runs it.
     pub(crate) functions: Vec<Option<Function>>,
+    /// What the libraries are, once it was asked.
+    pub(crate) identities: OnceLock<Vec<Identity>>,
 }
 
 /// A symbol that none of the libraries has.
@@ -246,6 +250,7 @@ impl Binding {
         let mut binding = Binding {
             libraries,
             functions: Vec::new(),
+            identities: OnceLock::new(),
         };
         let mut missing = Vec::new();
         for (index, interface) in document.functions().enumerate() {

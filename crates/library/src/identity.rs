@@ -46,15 +46,16 @@ const TEXTS: [&str; 3] = ["fftw_version", "fftwf_version", "farcall_library_vers
 
 impl Binding {
     /// The libraries that provide the functions.
-    pub fn identities(&self) -> Vec<Identity> {
+    pub fn identities(&self) -> &[Identity] {
         let libraries = self.libraries().iter();
-        libraries.map(|library| self.identify(library)).collect()
+        self.identities
+            .get_or_init(|| libraries.map(|library| self.identify(library)).collect())
     }
 
     /// The library that provides the function with this index.
-    pub fn identity(&self, function: usize) -> Option<Identity> {
+    pub fn identity(&self, function: usize) -> Option<&Identity> {
         let function = self.functions.get(function)?.as_ref()?;
-        Some(self.identify(&self.libraries()[function.library]))
+        self.identities().get(function.library)
     }
 
     fn identify(&self, library: &Loaded) -> Identity {

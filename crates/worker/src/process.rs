@@ -108,8 +108,10 @@ impl Callee for Binding {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let identities = self.identities().into_iter();
-        identities.filter_map(|identity| identity.path).collect()
+        let identities = self.identities().iter();
+        identities
+            .filter_map(|identity| identity.path.clone())
+            .collect()
     }
 
     fn join(&self) -> Result<Processes, String> {
