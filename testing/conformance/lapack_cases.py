@@ -185,13 +185,15 @@ class Case:
             else:
                 word = ctypes.c_long(value) if param.type == "long" else ctypes.c_int(value)
             words.append(word)
-        self.call(words + lengths, arguments)
+        results = {name: arguments[name] for name in self.returned()}
+        parts = [name for name in results if any(end for _, end in params[name].dims)]
         # What does not travel stays as it is.
-        results = self.arguments()
-        for name in self.returned():
+        results |= {name: arguments[name].copy() for name in parts}
+        self.call(words + lengths, arguments)
+        for name in parts:
             part = self.section(params[name])
             results[name][part] = arguments[name][part]
-        return {name: results[name] for name in self.returned()}
+        return results
 
     def call(self, words, arguments):
         function = getattr(shared(self.library), self.name + ("_" if self.fortran else ""))
