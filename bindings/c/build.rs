@@ -1,6 +1,6 @@
 //! Compiles `variadic.c`, which has the functions with a list of arguments. Rust can call such
-//! functions but cannot define them. `ninf.c` and `ninfg.c` have the names of Ninf and of Ninf-G that
-//! need only others, and `grpc_fortran.c` those of Ninf-G for Fortran.
+//! functions but cannot define them. `ninf.c` and `ninfg.c` have the names of Ninf and of Ninf-G
+//! that need only others, and `grpc_fortran.c` those of Ninf-G for Fortran.
 
 fn main() {
     let files = [

@@ -7,7 +7,7 @@ import subprocess
 import farcall
 import numpy as np
 import pytest
-from programs import INCLUDE, LINK, compile_c
+from programs import INCLUDE, LINK, compile_c, run
 from servers import FARCALL, ROOT, ServerProcess
 
 HERE = ROOT / "testing" / "e2e"
@@ -39,9 +39,7 @@ def test_a_client_in_fortran(tmp_path):
         f"<SERVER>\n  hostname 127.0.0.1\n  port {port} # ours\n</SERVER>\n"
         "<SERVER>\n  hostname example.org\n  port 1\n</SERVER>\n"
     )
-    ran = subprocess.run(
-        [program, tmp_path / "client.conf"], text=True, capture_output=True, timeout=60
-    )
+    ran = run(program, tmp_path / "client.conf")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     process.stop()
 

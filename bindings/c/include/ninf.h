@@ -11,8 +11,8 @@
  * protocol is that of Farcall, not the old one of Ninf.
  *
  * Pass arguments as to farcall_call() of farcall.h, and a `FILE *` for a `filepointer`: the call
- * reads it from where it is to its end, or writes to it where it is. Any number of threads may call these functions
- * at the same time, except Ninf_parse_arg().
+ * reads it from where it is to its end, or writes to it where it is. Any number of threads may call
+ * these functions at the same time, except Ninf_parse_arg().
  */
 #ifndef FARCALL_NINF_H
 #define FARCALL_NINF_H
@@ -112,8 +112,8 @@ int Ninf_transaction_end(void);
 /* Uses this server and port for all later calls of names without a server. NULL changes nothing. */
 void Ninf_set_server(const char *server, const char *port);
 
-/* Removes `-server HOST`, `-port NUMBER` and `-map FILE` from the arguments of the program, uses them for all
- * later calls, and returns the number of arguments that are left. */
+/* Removes `-server HOST`, `-port NUMBER` and `-map FILE` from the arguments of the program, uses
+ * them for all later calls, and returns the number of arguments that are left. */
 int Ninf_parse_arg(int argc, char **argv);
 
 /* Prints `what`, a colon, and the error of the last function of this thread that failed. */

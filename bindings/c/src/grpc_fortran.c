@@ -1,6 +1,6 @@
 /* GridRPC for Fortran, with the names and arguments of Ninf-G 5, as gfortran calls them: everything
- * by reference, and the lengths of texts after all other arguments. A handle is an INTEGER(8), which
- * holds the address of the handle of C. */
+ * by reference, and the lengths of texts after all other arguments. A handle is an INTEGER(8),
+ * which holds the address of the handle of C. */
 #define _DEFAULT_SOURCE
 #include "ninf_parts.h"
 

@@ -1,6 +1,6 @@
 //! Arguments `filepointer` of Ninf: the caller passes a `FILE *`. A call reads and writes files by
-//! their names, so a stream is copied to a private file before the call or from one after it. A call
-//! that fails writes to no stream.
+//! their names, so a stream is copied to a private file before the call or from one after it. A
+//! call that fails writes to no stream.
 
 use crate::error::Problem;
 use crate::function::Function;
