@@ -122,7 +122,7 @@ fn errors_name_the_argument_before_anything_is_sent() {
     let here = folder.0.to_str().unwrap().to_string();
     // The system's own words.
     let [no_file, no_folder] =
-        [&missing, &nowhere].map(|path| fs::File::open(path).unwrap_err().to_string());
+        [&missing, &nowhere].map(|path| File::open(path).unwrap_err().to_string());
     for (paths, argument, cause) in [
         ([&missing, &b, &missing], "`a`", &*no_file),
         ([&here, &b, &missing], "`a`", "not a regular file"),
