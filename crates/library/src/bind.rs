@@ -26,7 +26,7 @@ pub struct Binding {
     /// Prepared calls by index of the interface. `None` if another engine runs it.
     pub(crate) functions: Vec<Option<Function>>,
     /// What the libraries are, once it was asked.
-    pub(crate) identities: OnceLock<Vec<Identity>>,
+    identities: OnceLock<Vec<Identity>>,
 }
 
 /// A symbol that none of the libraries has.
@@ -288,19 +288,27 @@ impl Binding {
         self.functions.get(function).is_some_and(Option::is_some)
     }
 
-    pub(crate) fn libraries(&self) -> &[Loaded] {
-        &self.libraries
+    /// The libraries that provide the functions.
+    pub fn identities(&self) -> &[Identity] {
+        self.identities.get_or_init(|| {
+            let libraries = self.libraries.iter().enumerate();
+            libraries
+                .map(|(index, library)| Identity::of(library, self.address_in(index)))
+                .collect()
+        })
     }
 
-    /// The address of any bound function of a library.
-    pub(crate) fn symbol_of(&self, library: &Loaded) -> Option<*mut c_void> {
-        let index = self
-            .libraries
-            .iter()
-            .position(|known| std::ptr::eq(known, library))?;
+    /// The library that provides the function with this index.
+    pub fn identity(&self, function: usize) -> Option<&Identity> {
+        let function = self.functions.get(function)?.as_ref()?;
+        self.identities().get(function.library)
+    }
+
+    /// The address of any bound function of the library with this index.
+    fn address_in(&self, library: usize) -> Option<*mut c_void> {
         let mut functions = self.functions.iter().flatten();
         functions
-            .find(|function| function.library == index)
+            .find(|function| function.library == library)
             .map(|function| function.address)
     }
 

@@ -1,7 +1,6 @@
 //! Identifies the loaded libraries: path, version and kernel. The answer comes from the library
 //! itself, or from the build id of its file. It is for people, and nothing is decided by it.
 
-use crate::Binding;
 use crate::loader::Loaded;
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
@@ -44,22 +43,10 @@ const KERNELS: [&str; 1] = ["openblas_get_corename"];
 /// Variables that hold a version as text.
 const TEXTS: [&str; 3] = ["fftw_version", "fftwf_version", "farcall_library_version"];
 
-impl Binding {
-    /// The libraries that provide the functions.
-    pub fn identities(&self) -> &[Identity] {
-        let libraries = self.libraries().iter();
-        self.identities
-            .get_or_init(|| libraries.map(|library| self.identify(library)).collect())
-    }
-
-    /// The library that provides the function with this index.
-    pub fn identity(&self, function: usize) -> Option<&Identity> {
-        let function = self.functions.get(function)?.as_ref()?;
-        self.identities().get(function.library)
-    }
-
-    fn identify(&self, library: &Loaded) -> Identity {
-        let (address, version) = (self.symbol_of(library), version(library));
+impl Identity {
+    /// What a library is. `address` is a function of it, if there is one.
+    pub(crate) fn of(library: &Loaded, address: Option<*mut c_void>) -> Identity {
+        let version = version(library);
         let build = address.filter(|_| version.is_none()).and_then(build_of);
         Identity {
             name: library.name.clone(),

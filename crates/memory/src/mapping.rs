@@ -1,4 +1,4 @@
-//! Mappings on Unix.
+//! Mappings on Unix. Who makes one answers for the object behind it, whose size must not change.
 
 use rustix::fd::BorrowedFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};

@@ -1,4 +1,4 @@
-//! Mappings on Windows: there are none.
+//! Mappings on Windows: there are none. The type exists, so that its users compile there.
 
 use rustix::fd::BorrowedFd;
 use std::convert::Infallible;

@@ -125,8 +125,8 @@ fn fill(interface: &Interface, case: &Value, layout: &farcall_idl::Layout, buffe
     }
 }
 
-/// Where the diagonal of a matrix of so many elements is in packed storage or, if there is a TRANSR,
-/// in rectangular full packed form, of which rows are columns unless TRANSR is N.
+/// Where the diagonal of a matrix of so many elements is in packed storage or, if there is a
+/// TRANSR, in rectangular full packed form, of which rows are columns unless TRANSR is N.
 fn packed_diagonal(size: usize, case: &Value) -> Vec<usize> {
     let n = (2 * size).isqrt();
     let is_upper = case["uplo"] == "U";

@@ -1,4 +1,5 @@
-//! The process of a tunnel on Unix: its input and output are one socket.
+//! The process of a tunnel on Unix: its input and output are one socket. What it says on standard
+//! error goes through a pipe, and nobody waits for it.
 
 use super::Stream;
 use rustix::io::ioctl_fionbio;
