@@ -1,4 +1,5 @@
-//! Mappings on Windows: there are none. The type exists, so that its users compile there.
+//! Mappings on Windows: there are none. The client offers no shared memory there, so that it asks for
+//! none.
 
 use rustix::fd::BorrowedFd;
 use std::convert::Infallible;
