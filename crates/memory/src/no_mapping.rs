@@ -1,5 +1,5 @@
-//! Mappings on Windows: there are none. The client offers no shared memory there, so that it asks for
-//! none.
+//! Mappings on Windows: there are none. The client offers no shared memory there, so that it asks
+//! for none.
 
 use rustix::fd::BorrowedFd;
 use std::convert::Infallible;
