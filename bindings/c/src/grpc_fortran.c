@@ -2,23 +2,11 @@
  * by reference, and the lengths of texts after all other arguments. A handle is an INTEGER(8),
  * which holds the address of the handle of C. */
 #define _DEFAULT_SOURCE
-#include "ninf_parts.h"
-
-#include "ninfg/grpc.h"
+#include "internal.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-int farcall_internal_placeholder(const farcall_function *function, size_t position);
-grpc_error_t farcall_internal_grpc_function(const grpc_function_handle_t *handle,
-                                            const farcall_function **function);
-grpc_error_t farcall_internal_grpc_call(const farcall_function *function, void *const *arguments,
-                                        size_t count);
-grpc_error_t farcall_internal_grpc_start(const farcall_function *function,
-                                         const grpc_function_handle_t *handle,
-                                         grpc_sessionid_t *session, void *const *arguments,
-                                         size_t count);
 
 enum { MOST_ARGUMENTS = 256 };
 
@@ -91,44 +79,44 @@ static int collect(fortran_t *given, const farcall_function *function, va_list *
   return 1;
 }
 
-grpc_error_t grpc_call_(int64_t *handle, ...) {
+/* Makes a call with the rest of the list, or starts one if there is a place for its session. */
+static grpc_error_t call(const int64_t *handle, int *session, va_list *list) {
   const farcall_function *function;
   grpc_error_t error = farcall_internal_grpc_function(handle_of(handle), &function);
   fortran_t given;
-  va_list list;
 
   if (error != GRPC_NO_ERROR)
     return error;
-  va_start(list, handle);
-  if (collect(&given, function, &list)) {
-    error = farcall_internal_grpc_call(function, given.pointers, given.count);
-  } else {
+  if (!collect(&given, function, list)) {
     farcall_internal_give_back(function);
     error = GRPC_OTHER_ERROR_CODE;
+  } else if (session == NULL) {
+    error = farcall_internal_grpc_call(function, given.pointers, given.count);
+  } else {
+    error = farcall_internal_grpc_start(function, handle_of(handle), session, given.pointers,
+                                        given.count);
   }
-  va_end(list);
   release(&given);
   return error;
 }
 
-grpc_error_t grpc_call_async_(int64_t *handle, int *session, ...) {
-  const farcall_function *function;
-  grpc_error_t error = farcall_internal_grpc_function(handle_of(handle), &function);
-  fortran_t given;
+grpc_error_t grpc_call_(int64_t *handle, ...) {
   va_list list;
+  grpc_error_t error;
 
-  if (error != GRPC_NO_ERROR)
-    return error;
-  va_start(list, session);
-  if (collect(&given, function, &list)) {
-    error = farcall_internal_grpc_start(function, handle_of(handle), session, given.pointers,
-                                        given.count);
-  } else {
-    farcall_internal_give_back(function);
-    error = GRPC_OTHER_ERROR_CODE;
-  }
+  va_start(list, handle);
+  error = call(handle, NULL, &list);
   va_end(list);
-  release(&given);
+  return error;
+}
+
+grpc_error_t grpc_call_async_(int64_t *handle, int *session, ...) {
+  va_list list;
+  grpc_error_t error;
+
+  va_start(list, session);
+  error = call(handle, session, &list);
+  va_end(list);
   return error;
 }
 

@@ -1,7 +1,7 @@
 /* The names of Ninf that need only other names of Ninf: sets of sessions, executables and groups.
  * `variadic.c` makes the calls of executables and groups. */
 #define _DEFAULT_SOURCE
-#include "ninf_parts.h"
+#include "internal.h"
 
 #include "ninf_stub.h"
 

@@ -1,23 +1,12 @@
 /* The functions with a list of arguments, which they read by the interface of the function. */
-#include "ninf_parts.h"
-
-#include "ninfg/grpc.h"
+#include "internal.h"
 
 /* Functions of the Rust part for this file only. */
-grpc_error_t farcall_internal_grpc_function(const grpc_function_handle_t *handle,
-                                            const farcall_function **function);
-grpc_error_t farcall_internal_grpc_call(const farcall_function *function, void *const *arguments,
-                                        size_t count);
-grpc_error_t farcall_internal_grpc_start(const farcall_function *function,
-                                         const grpc_function_handle_t *handle,
-                                         grpc_sessionid_t *session, void *const *arguments,
-                                         size_t count);
 int farcall_internal_ninf_call(const farcall_function *function, void *const *arguments,
                                size_t count);
 int farcall_internal_ninf_start(const farcall_function *function, void *const *arguments,
                                 size_t count);
 void farcall_internal_ninfg_begin(void);
-int farcall_internal_placeholder(const farcall_function *function, size_t position);
 grpc_error_t farcall_internal_grpc_method(const grpc_object_handle_t_np *handle, const char *name,
                                           const farcall_function **function);
 

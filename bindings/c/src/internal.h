@@ -1,9 +1,10 @@
-/* What ninf.c, variadic.c and the Rust part have in common for the names of Ninf. */
-#ifndef NINF_PARTS_H
-#define NINF_PARTS_H
+/* What the C files and the Rust part have in common. No other program calls these functions. */
+#ifndef FARCALL_INTERNAL_H
+#define FARCALL_INTERNAL_H
 
 #include "farcall.h"
 #include "ninf.h"
+#include "ninfg/grpc.h"
 
 /* A call of a group, and the next one of it. variadic.c has its arguments. */
 typedef struct farcall_internal_member {
@@ -12,7 +13,23 @@ typedef struct farcall_internal_member {
 } farcall_internal_member;
 
 farcall_status farcall_internal_out_of_memory(void);
+
+/* Drops a share of a function that a call does not take over. */
 void farcall_internal_give_back(const farcall_function *function);
+
+/* The kind of the placeholder that a caller of Ninf-G passes at a position of the interface, or
+ * -1. */
+int farcall_internal_placeholder(const farcall_function *function, size_t position);
+
+/* A share of the function of a handle, and the calls that take it over. */
+grpc_error_t farcall_internal_grpc_function(const grpc_function_handle_t *handle,
+                                            const farcall_function **function);
+grpc_error_t farcall_internal_grpc_call(const farcall_function *function, void *const *arguments,
+                                        size_t count);
+grpc_error_t farcall_internal_grpc_start(const farcall_function *function,
+                                         const grpc_function_handle_t *handle,
+                                         grpc_sessionid_t *session, void *const *arguments,
+                                         size_t count);
 
 /* A share of a function, which a call takes over; NULL if there is no such function. The second
  * looks at the next host of `-map`, if the name has no server. */
