@@ -128,7 +128,8 @@ def test_a_right_server_is_served(program, languages):
 
 @pytest.mark.parametrize("after", [0, 10, 100, 1000, 300_000, 900_000])
 def test_a_server_that_dies(program, languages, peer, after):
-    steps, text = statuses(program, peer(through(languages, after, die)))
+    # Nobody waits for a server that dies, but for the first answer on a busy machine.
+    steps, text = statuses(program, peer(through(languages, after, die)), patience=BOUND / 2)
     assert CONNECTION in steps.values(), text
     assert set(steps.values()) <= {0, CONNECTION}, text
 

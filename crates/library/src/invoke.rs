@@ -261,7 +261,7 @@ impl Binding {
             // The storage does not move after this line.
             let own = &mut storage[place];
             values[place] = match *argument {
-                _ if function.is_body && is_empty(argument, scalars, layout) => Slot::default(),
+                _ if function.is_body && is_empty(argument, layout) => Slot::default(),
                 Argument::Array { array } => Slot::address(starts[array].cast_const().cast()),
                 Argument::Allocated { .. } => Slot::address(ptr::from_mut(own).cast()),
                 Argument::Function { callback } => {
@@ -305,19 +305,15 @@ impl Binding {
     }
 }
 
-/// Whether this is an array without elements, which is NULL in a body, as in Ninf-G. Work space is
-/// not: LAPACK returns its best size there.
-fn is_empty(argument: &Argument, scalars: &[Option<Scalar>], layout: &Layout) -> bool {
-    match *argument {
-        Argument::Array { array } | Argument::FixedTexts { array, .. } => {
-            let array = &layout.arrays[array];
-            array.mode != Mode::Work && array.axes.iter().any(|axis| axis.size == 0)
-        }
-        Argument::Texts { param } => {
-            matches!(&scalars[param], Some(Scalar::Texts(texts)) if texts.is_empty())
-        }
-        _ => false,
-    }
+/// Whether this is an array of numbers without elements, which is NULL in a body, as in Ninf-G. Work
+/// space is not: LAPACK returns its best size there. A list of texts is not either: it ends with
+/// NULL, and functions walk it.
+fn is_empty(argument: &Argument, layout: &Layout) -> bool {
+    let Argument::Array { array } = *argument else {
+        return false;
+    };
+    let array = &layout.arrays[array];
+    array.mode != Mode::Work && array.axes.iter().any(|axis| axis.size == 0)
 }
 
 /// # Safety
