@@ -305,9 +305,9 @@ impl Binding {
     }
 }
 
-/// Whether this is an array of numbers without elements, which is NULL in a body, as in Ninf-G. Work
-/// space is not: LAPACK returns its best size there. A list of texts is not either: it ends with
-/// NULL, and functions walk it.
+/// Whether this is an array of numbers without elements, which is NULL in a body, as in Ninf-G.
+/// Work space is not: LAPACK returns its best size there. A list of texts is not either: it ends
+/// with NULL, and functions walk it.
 fn is_empty(argument: &Argument, layout: &Layout) -> bool {
     let Argument::Array { array } = *argument else {
         return false;
