@@ -129,6 +129,9 @@ static void test_streams(void) {
     CHECK(fgets(text, sizeof text, out[i]) != NULL && strcmp(text, "<REST>") == 0);
   }
   CHECK(Ninf_call("upper", NULL, out[0]) == NINF_ERROR);
+  /* A call that runs again would find the stream at its end. */
+  CHECK(Ninf_group_call_async(Ninf_group_init("upper"), in, out[0]) == NINF_ERROR);
+  CHECK(strstr(Ninf_perror_string(), "a group takes no `FILE *`") != NULL);
   Ninf_transaction_begin();
   CHECK(Ninf_call("upper", in, out[0]) == NINF_ERROR);
   Ninf_transaction_end();

@@ -122,7 +122,8 @@ grpc_error_t grpc_call_async_(int64_t *handle, int *session, ...) {
 
 /* Handles. */
 
-/* Makes `*count` handles. The texts have been made for this function, which frees them. */
+/* Makes handles, for the default server if `server` is NULL. The texts have been made for this
+ * function, which frees them. */
 static grpc_error_t bind_all(int64_t *handles, int count, char *server, char *name) {
   grpc_error_t error = name == NULL ? GRPC_OTHER_ERROR_CODE : GRPC_NO_ERROR;
   grpc_function_handle_t *made;
@@ -148,6 +149,15 @@ static grpc_error_t bind_all(int64_t *handles, int count, char *server, char *na
   return error;
 }
 
+/* The same at a server that is named. */
+static grpc_error_t bind_at(int64_t *handles, int count, char *server, char *name) {
+  if (server == NULL) {
+    free(name);
+    return GRPC_OTHER_ERROR_CODE;
+  }
+  return bind_all(handles, count, server, name);
+}
+
 static grpc_error_t drop_all(int64_t *handles, int count) {
   grpc_error_t error, result = GRPC_NO_ERROR;
   int index;
@@ -170,7 +180,7 @@ grpc_error_t grpc_function_handle_default_(int64_t *handle, const char *name, si
 
 grpc_error_t grpc_function_handle_init_(int64_t *handle, const char *server, const char *name,
                                         size_t server_length, size_t length) {
-  return bind_all(handle, 1, c_text(server, server_length), c_text(name, length));
+  return bind_at(handle, 1, c_text(server, server_length), c_text(name, length));
 }
 
 grpc_error_t grpc_function_handle_destruct_(int64_t *handle) { return drop_all(handle, 1); }
@@ -183,7 +193,7 @@ grpc_error_t grpc_function_handle_array_default_np_(int64_t *handles, const int 
 grpc_error_t grpc_function_handle_array_init_np_(int64_t *handles, const int *count,
                                                  const char *server, const char *name,
                                                  size_t server_length, size_t length) {
-  return bind_all(handles, *count, c_text(server, server_length), c_text(name, length));
+  return bind_at(handles, *count, c_text(server, server_length), c_text(name, length));
 }
 
 grpc_error_t grpc_function_handle_array_destruct_np_(int64_t *handles, const int *count) {

@@ -36,9 +36,6 @@ grpc_error_t farcall_internal_grpc_start(const farcall_function *function,
 const farcall_function *farcall_internal_ninf_function(const char *name);
 const farcall_function *farcall_internal_ninf_on_next_host(const char *name);
 
-/* Reads the hosts of `-map`; 0 if there is no such file. */
-int farcall_internal_ninf_map(const char *file);
-
 /* The name of the function, or NULL; remembers the session of the last call. */
 const char *farcall_internal_ninf_name(const Ninf_executable_t *executable);
 int farcall_internal_ninf_called(Ninf_executable_t *executable, int session);

@@ -143,19 +143,32 @@ struct Ninf_executable {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Ninf_executable_t *executables;
 
-Ninf_executable_t *Ninf_get_executable(const char *name) {
-  const farcall_function *function = farcall_internal_ninf_function(name);
-  Ninf_executable_t *made;
+/* Takes a share over, and copies the name of its function: NULL if there is no such function. */
+static char *name_of(const farcall_function *function, const char *name) {
+  char *copy;
 
   if (function == NULL)
     return NULL;
   farcall_internal_give_back(function);
+  copy = strdup(name);
+  if (copy == NULL)
+    farcall_internal_out_of_memory();
+  return copy;
+}
+
+Ninf_executable_t *Ninf_get_executable(const char *name) {
+  char *copy = name_of(farcall_internal_ninf_function(name), name);
+  Ninf_executable_t *made;
+
+  if (copy == NULL)
+    return NULL;
   made = calloc(1, sizeof *made);
-  if (made == NULL || (made->name = strdup(name)) == NULL) {
-    free(made);
+  if (made == NULL) {
+    free(copy);
     farcall_internal_out_of_memory();
     return NULL;
   }
+  made->name = copy;
   pthread_mutex_lock(&lock);
   made->next = executables;
   executables = made;
@@ -203,7 +216,7 @@ int Ninf_executable_finalize(Ninf_executable_t *executable) {
 
 /* Groups. */
 
-enum { MOST_RUNS = 11, MOST_HOSTS = 1000 };
+enum { MOST_RUNS = 11 };
 
 /* Ninf has no function that frees a group. */
 static Ninf_group_t *groups;
@@ -215,76 +228,25 @@ struct Ninf_group {
   pthread_mutex_t lock;
 };
 
-/* The hosts of `-map`, over which groups go in turn. */
-static char **hosts;
-static int host_count, next_host;
-
 Ninf_group_t *Ninf_group_init(const char *name) {
-  const farcall_function *function = farcall_internal_ninf_on_next_host(name);
+  char *copy = name_of(farcall_internal_ninf_on_next_host(name), name);
   Ninf_group_t *group;
 
-  if (function == NULL)
+  if (copy == NULL)
     return NULL;
-  farcall_internal_give_back(function);
   group = calloc(1, sizeof *group);
-  if (group == NULL || (group->name = strdup(name)) == NULL) {
-    free(group);
+  if (group == NULL) {
+    free(copy);
     farcall_internal_out_of_memory();
     return NULL;
   }
+  group->name = copy;
   pthread_mutex_init(&group->lock, NULL);
   pthread_mutex_lock(&lock);
   group->next = groups;
   groups = group;
   pthread_mutex_unlock(&lock);
   return group;
-}
-
-int farcall_internal_ninf_map(const char *file) {
-  char line[300], host[250], **more;
-  int port;
-  FILE *map = fopen(file, "r");
-
-  if (map == NULL)
-    return 0;
-  while (host_count < MOST_HOSTS && fgets(line, sizeof line, map) != NULL) {
-    if (sscanf(line, "%249s %d", host, &port) != 2 || host[0] == '#')
-      continue;
-    more = realloc(hosts, ((size_t)host_count + 1) * sizeof *hosts);
-    if (more == NULL)
-      break;
-    hosts = more;
-    sprintf(line, "ninf://%s:%d", host, port);
-    if ((hosts[host_count] = strdup(line)) == NULL)
-      break;
-    host_count++;
-  }
-  fclose(map);
-  return 1;
-}
-
-const farcall_function *farcall_internal_ninf_on_next_host(const char *name) {
-  const farcall_function *function = NULL;
-  char *whole;
-  int tries, host;
-
-  if (name == NULL || host_count == 0 || strstr(name, "://") != NULL)
-    return farcall_internal_ninf_function(name);
-  /* A host that is away is passed over. */
-  for (tries = 0; tries < host_count && function == NULL; tries++) {
-    pthread_mutex_lock(&lock);
-    host = next_host++ % host_count;
-    pthread_mutex_unlock(&lock);
-    whole = malloc(strlen(hosts[host]) + strlen(name) + 2);
-    if (whole == NULL) {
-      farcall_internal_out_of_memory();
-      return NULL;
-    }
-    sprintf(whole, "%s/%s", hosts[host], name);
-    function = farcall_internal_ninf_function(whole);
-    free(whole);
-  }
-  return function;
 }
 
 const char *farcall_internal_ninf_group_name(const Ninf_group_t *group) {

@@ -12,18 +12,18 @@ use crate::sessions::{Any, End, Sessions};
 use crate::{call, text, transaction};
 use farcall_client::Options;
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use streams::Streams;
 
 const OK: c_int = 0;
 const ERROR: c_int = -1;
+/// Most servers that a file of `-map` names.
+const MOST_HOSTS: usize = 1000;
 
 unsafe extern "C" {
-    /// Reads a file with a host and a port in each line; 0 if there is none (`ninf.c`).
-    fn farcall_internal_ninf_map(file: *const c_char) -> c_int;
-    /// Sets `ninf_error_code`.
+    /// Sets `ninf_error_code` (`ninf.c`).
     fn farcall_internal_ninf_failed(status: c_int, message: *const c_char);
 }
 
@@ -40,6 +40,8 @@ struct Ninf {
     server: Option<String>,
     port: Option<String>,
     servers: HashMap<String, Arc<Server>>,
+    /// The servers of `-map`, the next one first.
+    hosts: VecDeque<String>,
     /// The streams of sessions that are under way.
     streams: BTreeMap<u64, Streams>,
 }
@@ -79,6 +81,13 @@ fn ninf() -> MutexGuard<'static, Ninf> {
 }
 
 impl Ninf {
+    /// The servers of `-map`, the next one first; another call begins with the one after it.
+    fn next_hosts(&mut self) -> Vec<String> {
+        let hosts = self.hosts.iter().cloned().collect();
+        self.hosts.rotate_left(self.hosts.len().min(1));
+        hosts
+    }
+
     /// The server of a function's name that names no server.
     fn default_address(&self) -> String {
         let environment = std::env::var("NINF_SERVER").ok();
@@ -145,6 +154,33 @@ pub unsafe extern "C" fn farcall_internal_ninf_function(name: *const c_char) -> 
     })
 }
 
+/// The same for `ninf.c`, for a call of a group: at the next host of `-map` that can be reached, if
+/// the name has no server.
+///
+/// # Safety
+/// As for `farcall_internal_ninf_function`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_internal_ninf_on_next_host(
+    name: *const c_char,
+) -> *const Function {
+    guard(std::ptr::null(), || {
+        // SAFETY: the caller's promise.
+        let name = unsafe { text(name, "Ninf_group_init: name") }?;
+        let hosts = match name.contains("://") {
+            true => Vec::new(),
+            false => ninf().next_hosts(),
+        };
+        let mut found = None;
+        for host in hosts {
+            found = Some(function(&format!("{host}/{name}")));
+            if matches!(found, Some(Ok(_))) {
+                break;
+            }
+        }
+        Ok(Arc::into_raw(found.unwrap_or_else(|| function(name))?))
+    })
+}
+
 /// For `variadic.c`: calls the function, and drops the share.
 ///
 /// # Safety
@@ -158,11 +194,9 @@ pub unsafe extern "C" fn farcall_internal_ninf_call(
     // SAFETY: the caller's promise.
     guard(ERROR, || unsafe {
         let function = Arc::from_raw(function);
-        let streams = Streams::open(&function, call::list(arguments, count)?)?;
-        if !streams.is_empty() && transaction::is_open() {
-            let text = "a transaction takes no `FILE *`: declare a filename";
-            return Err(Problem::argument(text.to_owned()));
-        }
+        let refusal = "a transaction takes no `FILE *`: declare a filename";
+        let refusal = transaction::is_open().then_some(refusal);
+        let streams = Streams::open(&function, call::list(arguments, count)?, refusal)?;
         let given = call::unchecked(arguments, count)?;
         call::call(&function, &given)?;
         streams.deliver()?;
@@ -170,7 +204,8 @@ pub unsafe extern "C" fn farcall_internal_ninf_call(
     })
 }
 
-/// For `variadic.c`: starts the call, and drops the share of the function.
+/// For `variadic.c`: starts the call, and drops the share of the function. The call of a group may
+/// run again with the same arguments, when a stream is at its end.
 ///
 /// # Safety
 /// As for `farcall_call_array_async`; `function` is from `farcall_internal_ninf_function`.
@@ -179,11 +214,14 @@ pub unsafe extern "C" fn farcall_internal_ninf_start(
     function: *const Function,
     arguments: *const *mut c_void,
     count: usize,
+    is_in_group: c_int,
 ) -> c_int {
     // SAFETY: the caller's promise.
     guard(ERROR, || unsafe {
         let function = Arc::from_raw(function);
-        let streams = Streams::open(&function, call::list(arguments, count)?)?;
+        let refusal = "a group takes no `FILE *`: declare a filename";
+        let refusal = (is_in_group != 0).then_some(refusal);
+        let streams = Streams::open(&function, call::list(arguments, count)?, refusal)?;
         let given = call::unchecked(arguments, count)?;
         // A wait in another thread can see the end of the session only together with its streams.
         let ninf = (!streams.is_empty()).then(ninf);
@@ -350,7 +388,7 @@ pub unsafe extern "C" fn Ninf_parse_arg(argc: c_int, argv: *mut *mut c_char) -> 
             match option {
                 Some(("-server", value)) => ninf().server = Some(value),
                 Some(("-port", value)) => ninf().port = Some(value),
-                Some((_, value)) => read_map(value)?,
+                Some((_, value)) => read_map(&value)?,
                 None => {
                     given[kept] = given[index];
                     kept += 1;
@@ -367,15 +405,18 @@ pub unsafe extern "C" fn Ninf_parse_arg(argc: c_int, argv: *mut *mut c_char) -> 
     })
 }
 
-/// Reads the hosts of groups.
-fn read_map(file: String) -> Result<(), Problem> {
-    let failed = || Problem::argument(format!("-map {file}: it cannot be read"));
-    let name = CString::new(file.as_str()).map_err(|_| failed())?;
-    // SAFETY: the name ends with NUL.
-    match unsafe { farcall_internal_ninf_map(name.as_ptr()) } {
-        0 => Err(failed()),
-        _ => Ok(()),
-    }
+/// Reads the hosts of groups: a host and a port in each line.
+fn read_map(file: &str) -> Result<(), Problem> {
+    let text = std::fs::read_to_string(file);
+    let text = text.map_err(|error| Problem::argument(format!("-map {file}: {error}")))?;
+    let hosts = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let host = words.next().filter(|host| !host.starts_with('#'))?;
+        let port: u16 = words.next()?.parse().ok()?;
+        Some(format!("ninf://{host}:{port}"))
+    });
+    ninf().hosts.extend(hosts.take(MOST_HOSTS));
+    Ok(())
 }
 
 /// The option at an index, and its value.

@@ -5,7 +5,7 @@
 int farcall_internal_ninf_call(const farcall_function *function, void *const *arguments,
                                size_t count);
 int farcall_internal_ninf_start(const farcall_function *function, void *const *arguments,
-                                size_t count);
+                                size_t count, int is_in_group);
 void farcall_internal_ninfg_begin(void);
 grpc_error_t farcall_internal_grpc_method(const grpc_object_handle_t_np *handle, const char *name,
                                           const farcall_function **function);
@@ -295,7 +295,7 @@ int Ninf_call_async(const char *name, ...) {
 
   if (function == NULL)
     return NINF_ERROR;
-  RUN(int, va_start(list, name), function, farcall_internal_ninf_start(function, GIVEN),
+  RUN(int, va_start(list, name), function, farcall_internal_ninf_start(function, GIVEN, 0),
       GIVEN_BACK(function, NINF_ERROR));
 }
 
@@ -316,7 +316,7 @@ int Ninf_call_executable_async(Ninf_executable_t *executable, ...) {
   if (function == NULL)
     return NINF_ERROR;
   RUN(int, va_start(list, executable), function,
-      farcall_internal_ninf_called(executable, farcall_internal_ninf_start(function, GIVEN)),
+      farcall_internal_ninf_called(executable, farcall_internal_ninf_start(function, GIVEN, 0)),
       GIVEN_BACK(function, NINF_ERROR));
 }
 
@@ -329,7 +329,7 @@ typedef struct {
 int farcall_internal_ninf_again(const farcall_function *function, farcall_internal_member *member) {
   arguments_t *arguments = &((kept_t *)member)->arguments;
 
-  return farcall_internal_ninf_start(function, arguments->pointers, arguments->count);
+  return farcall_internal_ninf_start(function, arguments->pointers, arguments->count, 1);
 }
 
 void farcall_internal_ninf_leave(farcall_internal_member *member) {

@@ -32,13 +32,15 @@ unsafe impl Send for Streams {}
 
 impl Streams {
     /// Copies input streams, from where they are to their ends, and replaces each stream among the
-    /// arguments by the name of a file.
+    /// arguments by the name of a file. If there is a `refusal`, a stream is an error with that
+    /// text.
     ///
     /// # Safety
     /// As for `farcall_call_array`; an argument `filepointer` points to a `FILE *`.
     pub(super) unsafe fn open(
         function: &Function,
         arguments: &[*mut c_void],
+        refusal: Option<&str>,
     ) -> Result<Streams, Problem> {
         let mut streams = Streams {
             streams: Vec::new(),
@@ -49,6 +51,9 @@ impl Streams {
             let Some(param) = param.filter(|p| p.ty == Type::FilePointer && p.is_scalar()) else {
                 continue;
             };
+            if let Some(text) = refusal {
+                return Err(Problem::argument(text.to_owned()));
+            }
             // SAFETY: the caller's promise.
             let stream = unsafe { argument.cast::<*mut libc::FILE>().read_unaligned() };
             if stream.is_null() {
