@@ -312,6 +312,19 @@ fn a_suspected_job_goes_on_and_its_front_end_is_told_once() {
 }
 
 #[test]
+fn a_process_that_gets_little_time_does_not_make_it_another_deadlock() {
+    let mut world = World::new(&ring(), watched());
+    world.run(10 * WATCH);
+    assert_eq!(world.lines().len(), 1);
+    world.ranks[1].0 = Does::Polls(1);
+    assert_eq!(world.state().0, "running");
+    world.ranks[1].0 = Does::Polls(100);
+    world.run(10 * WATCH);
+    assert_eq!(world.state().0, "suspected");
+    assert_eq!(world.lines().len(), 1);
+}
+
+#[test]
 fn nobody_is_told_of_processes_that_go_on() {
     let mut all = ring();
     all[2].0 = Does::Exchanges;

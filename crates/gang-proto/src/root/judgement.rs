@@ -157,8 +157,7 @@ impl Root {
         for front in fronts.into_iter().chain(again) {
             self.orders.push_back(Order::Front(front, told.clone()));
         }
-        let progress = inspection.reports.iter().map(|report| report.progress);
-        let order = job.follow(id, state, progress.fold(0, u64::wrapping_add), text);
+        let order = job.follow(id, state, progress(&inspection.reports), text);
         self.orders.extend(order);
         if !later.is_empty() {
             self.look_again(id, later);
@@ -197,12 +196,11 @@ impl Job {
         let is_terminated = state == Global::Terminated;
         let is_over = is_over(&state);
         self.last_judgement = Some((state, progress, self.slices));
-        self.looks.is_told &= is_suspected;
         if !self.spec.detect_termination || !holds || self.is_ending {
             return None;
         }
-        if is_suspected && !self.looks.is_told {
-            self.looks.is_told = true;
+        if is_suspected && self.looks.told_at != Some(progress) {
+            self.looks.told_at = Some(progress);
             let line = format!("farcall: gang job {id}: suspected {text}\n");
             let told = Message::Output(id, NOBODY, 2, line.into_bytes());
             return Some(Order::Front(self.front, told));
@@ -228,6 +226,14 @@ impl Job {
             again.fronts.retain(|other| *other != front);
         }
     }
+}
+
+/// Changes when a message moves, or when a process looks for something else.
+fn progress(reports: &[Report]) -> u64 {
+    let polling = reports.iter().filter_map(|report| report.polling.as_ref());
+    let versions = polling.flatten().map(|one| u64::from(one.version));
+    let messages = reports.iter().map(|report| report.progress);
+    messages.chain(versions).fold(0, u64::wrapping_add)
 }
 
 /// Whether nothing can ever happen again, for certain.

@@ -38,8 +38,10 @@ pub(super) struct Looks {
     pub(super) last: Option<Look>,
     /// The front ends that wait for a second look.
     pub(super) again: Option<Again>,
-    /// Whether the front end of the gang job knows of the deadlock that is suspected now.
-    pub(super) is_told: bool,
+    /// The progress of the gang job when its front end was told of a suspected deadlock. Without
+    /// progress it is the same deadlock, even if a process had so little processor time in a slice
+    /// that it did not look like one that polls.
+    pub(super) told_at: Option<u64>,
 }
 
 /// Front ends that wait for a second look.
