@@ -96,15 +96,13 @@ class Site:
 
     def servers(self):
         """The servers that were started for `ssh://`."""
-        found = {}
+        found = []
         for entry in pathlib.Path("/proc").iterdir():
             with contextlib.suppress(OSError):
                 words = (entry / "cmdline").read_text().split("\0")
                 if "serve" in words and any(str(self.runtime) in word for word in words):
-                    status = (entry / "stat").read_text()
-                    found[int(entry.name)] = int(status.rsplit(") ", 1)[1].split()[1])
-        # A worker has the command line of its server until it runs its own program.
-        return [pid for pid, parent in found.items() if parent not in found]
+                    found.append(int(entry.name))
+        return found
 
     @property
     def ssh(self):
