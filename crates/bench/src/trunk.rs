@@ -9,6 +9,7 @@ mod questions;
 mod secrecy;
 mod shares;
 mod single;
+mod tcp;
 
 use super::table::{Better, Row, report_beside};
 use crate::failure::Failure;
@@ -41,7 +42,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     trials: u32,
     /// Run only measurements whose name contains this text: (a) to (h), learned a to learned h,
-    /// change, ping, loss, speed, key, busy, failure in, failure out, failure both ways, each
+    /// change, ping, loss, speed, beside TCP, key, busy, failure in, failure out, failure both ways, each
     /// failure also with ", MPTCP", small packets, sparse, stages, weights, nodes, NFS, MPI
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -66,6 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let machine = Machine::watch();
     let mut rows = shares::measure(arguments, &farcall)?;
     rows.extend(single::measure(arguments, &farcall)?);
+    rows.extend(tcp::measure(arguments, &farcall)?);
     rows.extend(secrecy::measure(arguments, &farcall)?);
     rows.extend(failures::measure(arguments, &farcall)?);
     rows.extend(questions::measure(arguments, &farcall)?);

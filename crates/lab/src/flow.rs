@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const SLOT: u64 = 5;
 /// Number of slots: two minutes.
 const SLOTS: usize = 24_000;
-/// Congestion control of all flows, so that they are comparable.
+/// Congestion control of flows that name none, so that they are comparable.
 const CONGESTION_CONTROL: &str = "cubic";
 const START: Duration = Duration::from_secs(5);
 const CHUNK: usize = 128 << 10;
@@ -24,6 +24,8 @@ const CHUNK: usize = 128 << 10;
 pub enum FlowKind {
     /// TCP to this address of the receiver.
     Tcp(Ipv4Addr),
+    /// The same, with this congestion control.
+    TcpBy(Ipv4Addr, &'static str),
     /// Multipath TCP of the kernel, first to this address.
     Mptcp(Ipv4Addr),
 }
@@ -139,19 +141,24 @@ impl Drop for Flow {
 
 fn socket(kind: FlowKind) -> io::Result<OwnedFd> {
     let protocol = match kind {
-        FlowKind::Tcp(_) => ipproto::TCP,
+        FlowKind::Tcp(_) | FlowKind::TcpBy(..) => ipproto::TCP,
         FlowKind::Mptcp(_) => ipproto::MPTCP,
     };
     let protocol: Option<Protocol> = Some(protocol);
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, protocol)?;
-    // If it is not available, all flows use the default of the machine.
-    let _ = sockopt::set_tcp_congestion(&socket, CONGESTION_CONTROL);
+    match kind {
+        FlowKind::TcpBy(_, control) => sockopt::set_tcp_congestion(&socket, control)?,
+        // If it is not available, all flows use the default of the machine.
+        _ => drop(sockopt::set_tcp_congestion(&socket, CONGESTION_CONTROL)),
+    }
     Ok(socket)
 }
 
 fn address(kind: FlowKind, port: u16) -> SocketAddrV4 {
     match kind {
-        FlowKind::Tcp(address) | FlowKind::Mptcp(address) => SocketAddrV4::new(address, port),
+        FlowKind::Tcp(address) | FlowKind::TcpBy(address, _) | FlowKind::Mptcp(address) => {
+            SocketAddrV4::new(address, port)
+        }
     }
 }
 
@@ -159,7 +166,7 @@ fn listen(kind: FlowKind) -> io::Result<OwnedFd> {
     let socket = socket(kind)?;
     // Multipath TCP connects to the other addresses as well.
     let any = match kind {
-        FlowKind::Tcp(_) => address(kind, 0),
+        FlowKind::Tcp(_) | FlowKind::TcpBy(..) => address(kind, 0),
         FlowKind::Mptcp(_) => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
     };
     rustix::net::bind(&socket, &any)?;

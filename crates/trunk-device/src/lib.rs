@@ -7,12 +7,14 @@ mod coalesce;
 mod fault;
 mod interface;
 mod packet;
+mod priority;
 mod segment;
 mod tap;
 
 pub use fault::{FaultInjector, FaultPlan};
 pub use interface::{Carrier, Interface, InterfaceError};
 pub use packet::{Form, PacketSocket};
+pub use priority::{set_priority, thread_time};
 pub use tap::{Tap, TapError};
 
 use bytes::Bytes;
@@ -59,6 +61,15 @@ pub trait LinkDevice {
 /// Nanoseconds of the monotonic clock.
 pub fn now() -> Nanos {
     clock(rustix::time::ClockId::Monotonic)
+}
+
+/// Sleeps until this time of the monotonic clock, or until a signal comes.
+pub fn sleep_until(at: Nanos) {
+    let time = rustix::time::Timespec {
+        tv_sec: (at / 1_000_000_000) as i64,
+        tv_nsec: (at % 1_000_000_000) as i64,
+    };
+    let _ = rustix::thread::clock_nanosleep_absolute(rustix::time::ClockId::Monotonic, &time);
 }
 
 /// Nanoseconds of one of the machine's clocks.

@@ -3,9 +3,11 @@
 
 use crate::control::{Request, Requests, serve};
 use crate::device::{BATCH, Link};
+use crate::load::{Traffic, Use};
 use crate::report::{self, Log};
 use crate::{Config, Error};
-use farcall_trunk_device::{Carrier, Tap, now};
+use bytes::Bytes;
+use farcall_trunk_device::{Carrier, Tap, now, set_priority, sleep_until, thread_time};
 use farcall_trunk_proto::{Event, Limits, LinkConfig, Mac, Nanos, Policy, Trunk};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -22,6 +24,9 @@ use std::os::unix::net::UnixStream;
 const READS: usize = 16;
 /// The most packets read from the virtual interface before the links are served.
 const PACKETS: usize = 16;
+
+/// The lowest real-time priority.
+const PRIORITY: u8 = 1;
 
 const TIMER: u64 = 0x100;
 const TAP: u64 = 0x101;
@@ -42,6 +47,9 @@ pub struct Daemon {
     epoll: OwnedFd,
     timer: OwnedFd,
     armed: Nanos,
+    traffic: Traffic,
+    load: Use,
+    may_hurry: bool,
     log: Log,
     end: bool,
 }
@@ -106,6 +114,9 @@ impl Daemon {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?,
             timer: timerfd_create(TimerfdClockId::Monotonic, flags).map_err(io::Error::from)?,
             armed: 0,
+            traffic: Traffic::default(),
+            load: Use::default(),
+            may_hurry: true,
             log: Log::default(),
             end: false,
         };
@@ -147,6 +158,8 @@ impl Daemon {
         while !self.end {
             let ready = self.wait(more)?;
             let mut at = now();
+            self.hurry(at);
+            let next = self.traffic.next(at);
             if ready.carrier && self.carrier.take() {
                 self.look_at_links();
             }
@@ -169,10 +182,31 @@ impl Daemon {
             self.drain(at)?;
             self.report_events();
             self.arm(at)?;
+            if next > at && !more {
+                sleep_until(next);
+            }
         }
         self.trunk.close();
         self.drain(now())?;
         Ok(())
+    }
+
+    /// Takes the priority that fits the use of the processor.
+    fn hurry(&mut self, at: Nanos) {
+        let Some(first) = self.load.judge(at, thread_time).filter(|_| self.may_hurry) else {
+            return;
+        };
+        match set_priority(first.then_some(PRIORITY)) {
+            Ok(()) => tracing::debug!("real-time priority: {first}"),
+            Err(error) => {
+                self.may_hurry = false;
+                tracing::warn!(
+                    "no real-time priority ({error}): on a busy machine the links may stay idle \
+                     at times. Run as root, or grant it with `sudo setcap \
+                     cap_net_admin,cap_net_raw,cap_sys_nice+ep $(command -v farcall)`."
+                );
+            }
+        }
     }
 
     fn wait(&mut self, more: bool) -> Result<Ready, Error> {
@@ -227,8 +261,9 @@ impl Daemon {
             }
             for round in 0..READS {
                 let Some(device) = link.device() else { break };
-                let trunk = &mut self.trunk;
+                let (trunk, traffic) = (&mut self.trunk, &mut self.traffic);
                 let result = device.receive(at, &mut |frame| {
+                    traffic.count(frame.payload.len());
                     trunk.handle_frame(at, index, frame.source, &frame.payload, frame.at);
                 });
                 match result {
@@ -247,11 +282,12 @@ impl Daemon {
 
     fn read_tap(&mut self, at: Nanos) -> Result<bool, Error> {
         for _ in 0..PACKETS {
-            let trunk = &mut self.trunk;
-            if !self
-                .tap
-                .receive(|frame| trunk.handle_outgoing(at, &frame))?
-            {
+            let (trunk, traffic) = (&mut self.trunk, &mut self.traffic);
+            let take = |frame: Bytes| {
+                traffic.count(frame.len());
+                trunk.handle_outgoing(at, &frame);
+            };
+            if !self.tap.receive(take)? {
                 return Ok(false);
             }
         }

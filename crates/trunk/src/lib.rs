@@ -7,6 +7,7 @@
 mod control;
 mod daemon;
 mod device;
+mod load;
 mod report;
 
 pub use control::{AskError, ask, running};
