@@ -38,7 +38,7 @@ pub(crate) struct Log {
 
 /// What to log: levels, or targets with levels.
 #[derive(Clone, Debug)]
-pub(crate) struct Filter(Targets);
+pub(crate) struct Filter(Box<Targets>);
 
 impl FromStr for Filter {
     type Err = String;
@@ -49,7 +49,7 @@ impl FromStr for Filter {
         let is_level = |word: &str| word.parse::<LevelFilter>().is_ok();
         let other = |word: &&str| !word.contains(['=', '[']) && !is_level(word);
         match text.split(',').find(other) {
-            None => Ok(Filter(targets)),
+            None => Ok(Filter(Box::new(targets))),
             Some(word) => Err(format!(
                 "`{word}` is not a level: write error, warn, info, debug, trace, or TARGET=LEVEL"
             )),
