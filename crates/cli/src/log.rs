@@ -2,16 +2,17 @@
 //! chosen where something happens. A message cannot begin a new line: control characters, which can
 //! come from peers, are escaped.
 
-use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use std::fmt::{self, Debug, Write};
 use std::io::{IsTerminal, Stderr};
 use std::str::FromStr;
 use tracing::field::Field;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::SubscriberBuilder;
 use tracing_subscriber::fmt::format::{self, DefaultFields, Format, Full, Writer};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry};
 
 /// What to log, and how.
 #[derive(Args)]
@@ -37,18 +38,18 @@ pub(crate) struct Log {
 
 /// What to log: levels, or targets with levels.
 #[derive(Clone, Debug)]
-pub(crate) struct Filter(String);
+pub(crate) struct Filter(Box<Targets>);
 
 impl FromStr for Filter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Filter, String> {
-        EnvFilter::try_new(text).map_err(|error| error.to_string())?;
+        let targets = text.parse::<Targets>().map_err(|error| error.to_string())?;
         // The filter takes an unknown level for a target, and would log nothing.
         let is_level = |word: &str| word.parse::<LevelFilter>().is_ok();
         let other = |word: &&str| !word.contains(['=', '[']) && !is_level(word);
         match text.split(',').find(other) {
-            None => Ok(Filter(text.to_owned())),
+            None => Ok(Filter(Box::new(targets))),
             Some(word) => Err(format!(
                 "`{word}` is not a level: write error, warn, info, debug, trace, or TARGET=LEVEL"
             )),
@@ -56,22 +57,22 @@ impl FromStr for Filter {
     }
 }
 
-type Plain = SubscriberBuilder<DefaultFields, Format<Full>, EnvFilter, fn() -> Stderr>;
+type Plain = SubscriberBuilder<DefaultFields, Format<Full>, LevelFilter, fn() -> Stderr>;
 
 impl Filter {
     /// Logs as text from now on.
-    pub(crate) fn init(&self) -> Result<(), Failure> {
-        self.log()?.fmt_fields(format::debug_fn(write_field)).init();
-        Ok(())
+    pub(crate) fn init(&self) {
+        let log = self.log().fmt_fields(format::debug_fn(write_field));
+        log.finish().with(self.0.clone()).init();
     }
 
-    fn log(&self) -> Result<Plain, Failure> {
-        let filter = EnvFilter::try_new(&self.0).map_err(Failure::usage)?;
-        Ok(tracing_subscriber::fmt()
-            .with_env_filter(filter)
+    fn log(&self) -> Plain {
+        let most = Layer::<Registry>::max_level_hint(&self.0);
+        tracing_subscriber::fmt()
+            .with_max_level(most.unwrap_or(LevelFilter::TRACE))
             .with_target(false)
             .with_ansi(std::io::stderr().is_terminal())
-            .with_writer(std::io::stderr as fn() -> Stderr))
+            .with_writer(std::io::stderr as fn() -> Stderr)
     }
 }
 
@@ -107,13 +108,12 @@ enum LogFormat {
 
 impl Log {
     /// Logs from now on.
-    pub(crate) fn init(&self) -> Result<(), Failure> {
+    pub(crate) fn init(&self) {
         match self.log_format {
             LogFormat::Text => self.log.init(),
             LogFormat::Json => {
-                let log = self.log.log()?.json().flatten_event(true);
-                log.init();
-                Ok(())
+                let log = self.log.log().json().flatten_event(true);
+                log.finish().with(self.log.0.clone()).init();
             }
         }
     }

@@ -82,7 +82,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    arguments.log.init()?;
+    arguments.log.init();
     let config = configuration(arguments)?;
     let page = web::bind(arguments.web, config.tls.as_ref())?;
     let metaserver = Metaserver::bind(config).map_err(Failure::failed)?;

@@ -147,7 +147,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
-    arguments.log.init()?;
+    arguments.log.init();
     let config = configuration(&arguments)?;
     let metrics = config.metrics;
     let readings = Arc::new(OnceLock::<Readings>::new());

@@ -11,6 +11,11 @@ const PATH: &str = "/v1/traces";
 pub struct Endpoint {
     /// The whole address.
     pub(crate) url: String,
+    /// The host, and the port if the address has one.
+    pub(crate) authority: String,
+    pub(crate) port: u16,
+    /// What follows the authority.
+    pub(crate) path: String,
     /// Headers of each request.
     pub(crate) headers: Vec<(String, String)>,
 }
@@ -36,11 +41,36 @@ impl FromStr for Endpoint {
 impl Endpoint {
     fn of(url: String) -> Option<Endpoint> {
         let rest = url.strip_prefix("http://")?;
-        let is_plain = url.bytes().all(|byte| byte.is_ascii_graphic());
-        (is_plain && !rest.starts_with('/')).then_some(Endpoint {
-            url,
+        let (rest, _) = rest.split_once('#').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        // An address of IPv6 has colons of its own, in brackets.
+        let after_host = authority.rfind(']').map_or(0, |end| end + 1);
+        let port = match authority[after_host..].rsplit_once(':') {
+            Some((_, port)) => port.parse().ok()?,
+            None => 80,
+        };
+        let path = match path.starts_with('/') {
+            true => path.to_owned(),
+            false => format!("/{path}"),
+        };
+        let endpoint = Endpoint {
+            authority: authority.to_owned(),
+            port,
+            path,
             headers: Vec::new(),
-        })
+            url: url.clone(),
+        };
+        let is_plain = url.bytes().all(|byte| byte.is_ascii_graphic());
+        let is_host = !endpoint.host().is_empty() && !authority.contains('@');
+        (is_plain && is_host).then_some(endpoint)
+    }
+
+    /// The host as a resolver takes it: an address of IPv6 without brackets.
+    pub(crate) fn host(&self) -> &str {
+        match self.authority.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or_default(),
+            None => self.authority.split(':').next().unwrap_or_default(),
+        }
     }
 
     /// What the environment asks for, as OpenTelemetry defines its variables:
@@ -104,6 +134,21 @@ mod tests {
     }
 
     #[test]
+    fn an_address_has_a_host_a_port_and_a_path() {
+        for (text, host, port, path) in [
+            ("http://a", "a", 80, "/v1/traces"),
+            ("http://a:4318/x", "a", 4318, "/x/v1/traces"),
+            ("http://[::1]:4318", "::1", 4318, "/v1/traces"),
+            ("http://[::1]/", "::1", 80, "/v1/traces"),
+            ("http://a:1?key=b", "a", 1, "/?key=b/v1/traces"),
+        ] {
+            let endpoint: Endpoint = text.parse().unwrap();
+            let found = (endpoint.host(), endpoint.port, endpoint.path.as_str());
+            assert_eq!(found, (host, port, path), "{text}");
+        }
+    }
+
+    #[test]
     fn other_addresses_are_refused() {
         for text in [
             "",
@@ -112,6 +157,10 @@ mod tests {
             "http://",
             "http:///x",
             "http://a b",
+            "http://:4318",
+            "http://a:b",
+            "http://a:70000",
+            "http://user:secret@a",
         ] {
             let error = text.parse::<Endpoint>().unwrap_err().to_string();
             assert!(error.contains(&format!("`{text}`")), "{error}");

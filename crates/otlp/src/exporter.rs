@@ -3,13 +3,13 @@
 use crate::Span;
 use crate::endpoint::Endpoint;
 use crate::message;
+use crate::post::post;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use ureq::Agent;
 
 /// Things that can wait for the thread.
 const WAITING: usize = 2048;
@@ -72,15 +72,8 @@ impl<T: Send + 'static> Exporter<T> {
         let (items, from) = sync_channel(WAITING);
         let counters = Arc::new(Counters::default());
         let counted = Arc::clone(&counters);
-        let agent = Agent::config_builder()
-            .timeout_global(Some(PATIENCE))
-            .max_redirects(0)
-            .proxy(None)
-            .build()
-            .new_agent();
         let sender = Sender {
             settings,
-            agent,
             counters: counted,
             fails: false,
         };
@@ -128,7 +121,6 @@ impl<T: Send + 'static> Exporter<T> {
 /// The state of the thread.
 struct Sender {
     settings: Settings,
-    agent: Agent,
     counters: Arc<Counters>,
     /// Whether the last request failed, so that the log says so once.
     fails: bool,
@@ -166,15 +158,8 @@ impl Sender {
         let count = spans.len() as u64;
         let body = message::request(&self.settings.resource, spans);
         let endpoint = &self.settings.endpoint;
-        let mut request = self
-            .agent
-            .post(&endpoint.url)
-            .content_type("application/x-protobuf");
-        for (name, value) in &endpoint.headers {
-            request = request.header(name, value);
-        }
-        match request.send(&body[..]) {
-            Ok(_) => {
+        match post(endpoint, &body, PATIENCE) {
+            Ok(()) => {
                 self.counters.sent.fetch_add(count, Ordering::Relaxed);
                 self.fails = false;
             }

@@ -7,6 +7,7 @@
 mod endpoint;
 mod exporter;
 mod message;
+mod post;
 
 use farcall_random::SplitMix64;
 

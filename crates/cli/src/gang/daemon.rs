@@ -96,7 +96,7 @@ enum FreezeName {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
-    arguments.log.init()?;
+    arguments.log.init();
     if arguments.slice < Duration::from_millis(20) {
         return Err(Failure::usage("--slice must be at least 20ms"));
     }

@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
-    arguments.log.init()?;
+    arguments.log.init();
     let config = arguments.place.config(PORT, MOST_BYTES)?;
     let gateway = Gateway::bind(Config {
         origins: arguments.allow_origin,

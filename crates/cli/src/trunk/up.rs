@@ -70,7 +70,7 @@ enum PolicyName {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    arguments.log.init()?;
+    arguments.log.init();
     let config = configuration(arguments)?;
     let daemon = Daemon::start(&config).map_err(Failure::failed)?;
     let mut out = std::io::stdout().lock();
