@@ -109,8 +109,6 @@ pub(crate) struct Durable {
     usage: Map<User, Usage>,
     /// Calls that are being submitted.
     inserting: Map<JobId, CallKey>,
-    /// Calls that are being forgotten and have results.
-    forgetting: Set<JobId>,
     /// Number of entries that the journal has not confirmed.
     unrecorded: usize,
     /// Bytes of memory that waiting calls hold.
@@ -147,7 +145,6 @@ impl Durable {
             expiries: BTreeSet::new(),
             usage: Map::default(),
             inserting: Map::default(),
-            forgetting: Set::default(),
             unrecorded: 0,
             held: 0,
             clients: Set::default(),
@@ -563,16 +560,7 @@ impl Durable {
             self.expiries.remove(&(expires, id));
         }
         self.unreserve(&durable_call.user, &durable_call.record, disk);
-        let record = &durable_call.record;
-        if record.state == DurableState::Done && record.result.bytes > 0 {
-            self.forgetting.insert(id);
-        }
         self.record(Entry::Forget(id), out);
-    }
-
-    /// Handles the recorded end of a record. Returns whether the call had results.
-    pub(crate) fn forgotten(&mut self, id: JobId) -> bool {
-        self.forgetting.remove(&id)
     }
 
     /// Lets a client wait for the end of a call.

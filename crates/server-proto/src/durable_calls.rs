@@ -284,10 +284,9 @@ impl DurableCalls {
     pub(crate) fn forgotten(&mut self, cx: &mut Context, id: JobId) {
         if let Some(durable) = &mut self.durable {
             durable.recorded();
-            if durable.forgotten(id) {
-                cx.out.push(Action::RemoveFile(id, Content::Result));
-            }
         }
+        // Its arguments went when it ended.
+        cx.out.push(Action::RemoveFile(id, Content::Result));
     }
 
     pub(crate) fn arguments_written(

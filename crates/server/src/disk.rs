@@ -389,8 +389,8 @@ impl State {
         None
     }
 
-    /// Passes what nobody waits for to the journal. Otherwise it goes there with the next entry that
-    /// something waits for, so that the journal's thread wakes up once.
+    /// Passes what nobody waits for to the journal. Otherwise it goes there with the next entry
+    /// that something waits for, so that the journal's thread wakes up once.
     pub(crate) fn rest(&mut self) {
         if !self.entries.is_empty() {
             self.record(false);

@@ -1,5 +1,6 @@
 //! A model of a disk: two logs of bytes, and files. A kill can lose any sector that was not synced,
-//! and a disk that lies can lose what it said was synced. Between two servers, one log can be damaged.
+//! and a disk that lies can lose what it said was synced. Between two servers, one log can be
+//! damaged.
 
 use farcall_random::SplitMix64;
 use farcall_rpc_proto::JobId;
@@ -11,8 +12,8 @@ use std::collections::BTreeMap;
 /// Longer arrays have files. The real limit is greater than most arrays of the simulation.
 const MOST_SHORT: usize = 1000;
 
-/// Bytes that a disk has all of, or none of, after it lost power. Real sectors are greater than most
-/// records, so that few writes would have several parts.
+/// Bytes that a disk has all of, or none of, after it lost power. Real sectors are greater than
+/// most records, so that few writes would have several parts.
 const SECTOR: usize = 64;
 /// Most entries of a write that is torn.
 const TORN: usize = 6;
@@ -158,8 +159,8 @@ impl Disk {
     }
 
     /// The server is killed. The first `committed` entries in the queue are committed nevertheless.
-    /// The next ones are torn: each log has other sectors of them, and zeros elsewhere. Files that a
-    /// lying disk forgets are truncated.
+    /// The next ones are torn: each log has other sectors of them, and zeros elsewhere. Files that
+    /// a lying disk forgets are truncated.
     pub(crate) fn killed(
         &mut self,
         committed: usize,

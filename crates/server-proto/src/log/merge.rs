@@ -1,7 +1,7 @@
 //! Merges the frames of two logs into one sequence, even if both are damaged. It decides which
 //! frames are needed, which ones neither log has, and how sound each log is. It does not look at
-//! what a frame says; `ledger` does. A log that lacks only frames of the last write, which was never
-//! confirmed, is torn and not damaged: the server was killed.
+//! what a frame says; `ledger` does. A log that lacks only frames of the last write, which was
+//! never confirmed, is torn and not damaged: the server was killed.
 //!
 //! A write has many frames, and a disk that loses power may have any part of it. The next write
 //! begins after this one is confirmed. So if neither log has a frame that no later write confirms,
