@@ -156,6 +156,13 @@ impl Context {
         self.has_room = true;
     }
 
+    /// Takes back the memory of an array that only its user's calls have used, and lets requests
+    /// that wait for some continue.
+    pub(crate) fn retire(&mut self, memory: MemoryKey) {
+        self.memory.retire(memory, &mut self.out);
+        self.has_room = true;
+    }
+
     /// Why the server takes nothing new, if it is about to end.
     pub(crate) fn is_ending(&self) -> Option<Failure> {
         let (kind, text) = match (self.stopping, self.draining) {

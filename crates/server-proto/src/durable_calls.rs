@@ -280,14 +280,13 @@ impl DurableCalls {
         }
     }
 
-    /// Removes the data of a call that was forgotten.
+    /// Removes the results of a call that was forgotten.
     pub(crate) fn forgotten(&mut self, cx: &mut Context, id: JobId) {
         if let Some(durable) = &mut self.durable {
             durable.recorded();
         }
-        for content in [Content::Arguments, Content::Result] {
-            cx.out.push(Action::RemoveFile(id, content));
-        }
+        // Its arguments went when it ended.
+        cx.out.push(Action::RemoveFile(id, Content::Result));
     }
 
     pub(crate) fn arguments_written(
@@ -552,6 +551,8 @@ impl DurableCalls {
         let (fetches, asked) = durable.changed(id, changed, &mut cx.disk);
         let Some(kept) = durable.get(id) else { return };
         let (state, stage) = (kept.record.state, kept.stage);
+        let [arguments, result] = [Content::Arguments, Content::Result]
+            .map(|content| kept.record.stored(content).bytes > 0);
         if changed.change == Change::Start && changed.applied {
             return match stage {
                 Stage::Memory(call) => cx.step(Step::Begin(call)),
@@ -568,8 +569,10 @@ impl DurableCalls {
             return;
         }
         if state.is_over() && changed.applied {
-            cx.out.push(Action::RemoveFile(id, Content::Arguments));
-            if state != DurableState::Done || has(Flaw::RemovesResults) {
+            if arguments {
+                cx.out.push(Action::RemoveFile(id, Content::Arguments));
+            }
+            if result && (state != DurableState::Done || has(Flaw::RemovesResults)) {
                 cx.out.push(Action::RemoveFile(id, Content::Result));
             }
             durable.leave_backlog(id);

@@ -200,7 +200,8 @@ pub enum Found {
     Newer(Newer),
 }
 
-/// Finds the frames of a log. After a damaged stretch it finds the next whole frame.
+/// Finds the frames of a log. After a damaged stretch it finds the next whole frame. Zeros at the
+/// end are no damage: a log has room for its next frames.
 #[derive(Debug, Default)]
 pub struct Scanner {
     buffer: Vec<u8>,
@@ -210,6 +211,8 @@ pub struct Scanner {
     offset: u64,
     /// Where the damaged stretch began.
     damaged: Option<u64>,
+    /// Whether it has only zeros so far.
+    is_blank: bool,
 }
 
 impl Scanner {
@@ -230,10 +233,16 @@ impl Scanner {
                 return None;
             }
             let head = match decode(rest) {
-                None if rest.is_empty() => return self.end_damage(here),
+                None if rest.is_empty() => {
+                    self.damaged = self.damaged.filter(|_| !self.is_blank);
+                    return self.end_damage(here);
+                }
                 None => {
+                    let skipped = next_magic(rest);
+                    self.is_blank |= self.damaged.is_none();
+                    self.is_blank &= rest[..skipped].iter().all(|byte| *byte == 0);
                     self.damaged.get_or_insert(here);
-                    self.start += next_magic(rest);
+                    self.start += skipped;
                     continue;
                 }
                 Some(Err(newer)) => {
@@ -254,7 +263,7 @@ impl Scanner {
             // Whole frames may lie behind the head of a damaged one.
             self.start += HEAD_BYTES + if is_whole { length } else { 0 };
             if !is_whole {
-                self.damaged = Some(here);
+                (self.damaged, self.is_blank) = (Some(here), false);
             }
             return Some(Found::Frame(head, here, is_whole));
         }

@@ -51,7 +51,7 @@ struct Piece {
     is_buffer: bool,
 }
 
-/// All memory: pieces in use, and idle call buffers. Buffers are reused because fresh pages are
+/// All memory: pieces in use, and idle ones. Memory is reused because fresh pages are
 /// slow: filling a fresh 64 MiB takes twenty times as long as filling a warm one.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -61,7 +61,7 @@ pub(crate) struct Memory {
     /// Bytes of `total` that clients hold as segments.
     shared: u64,
     pieces: Table<MemoryKey, Piece>,
-    /// Idle buffers, the oldest first.
+    /// Idle buffers, and memory of arrays that were dropped, the oldest first.
     idle: Vec<MemoryKey>,
     /// Bytes of the buffers in use of each user.
     held: Map<User, u64>,
@@ -71,6 +71,8 @@ pub(crate) struct Memory {
 const GRAIN: u64 = 64 << 10;
 /// Sizes of segments and arrays are multiples of this.
 const PAGE: u64 = 4096;
+/// The memory of a dropped array is kept up to this part of all memory.
+const MOST_RETIRED: u64 = 8;
 /// The buffers of one user may have this many times the memory that they leave free. So one user
 /// alone has three quarters of the memory, and two users have three sevenths each.
 const SHARE: u64 = 3;
@@ -254,6 +256,35 @@ impl Memory {
         Ok(self.create(bytes, Some(user.clone()), out))
     }
 
+    /// Memory for a stored array whose bytes all arrive before anybody reads it. Warm memory of the
+    /// same user and size is reused.
+    pub(crate) fn hold_for_arrival(
+        &mut self,
+        bytes: u64,
+        user: &User,
+        out: &mut Actions,
+    ) -> Result<MemoryKey, NoMemory> {
+        let wanted = bytes.max(1).next_multiple_of(PAGE);
+        let fits = |key: &MemoryKey| {
+            let piece = &self.pieces[*key];
+            piece.bytes == wanted && piece.user.as_ref() == Some(user)
+        };
+        match self.idle.iter().position(fits) {
+            Some(index) => Ok(self.idle.remove(index)),
+            None => self.hold(bytes, user, out),
+        }
+    }
+
+    /// Takes back the memory of an array that only its user's calls have used. It will serve the
+    /// next array of its size, unless it is a large part of all memory.
+    pub(crate) fn retire(&mut self, memory: MemoryKey, out: &mut Actions) {
+        let piece = self.pieces.get(memory);
+        match piece.is_some_and(|piece| piece.bytes <= self.limit / MOST_RETIRED) {
+            true => self.idle.push(memory),
+            false => self.free(memory, out),
+        }
+    }
+
     /// Frees idle buffers until `bytes` more fit within a limit.
     fn make_room_within(
         &mut self,
@@ -354,6 +385,27 @@ mod tests {
         assert_ne!(memory.take(1 << 19, &bob, &mut out), Ok(buffer));
         assert_eq!(memory.take(1 << 20, &bob, &mut out), Err(NoMemory::Wait));
         assert_eq!(freed(&mut out), [buffer]);
+    }
+
+    #[test]
+    fn memory_of_a_dropped_array_serves_the_next_one_of_its_user() {
+        let (mut memory, mut out) = (Memory::new(16 << 20), Actions::default());
+        let [alice, bob] = ["alice", "bob"].map(User::named);
+        let array = memory.hold_for_arrival(100_000, &alice, &mut out).unwrap();
+        memory.retire(array, &mut out);
+        // Memory that must be zeroed is new.
+        let zeroed = memory.hold(100_000, &alice, &mut out).unwrap();
+        let of_bob = memory.hold_for_arrival(100_000, &bob, &mut out).unwrap();
+        let longer = memory.hold_for_arrival(200_000, &alice, &mut out).unwrap();
+        assert!(![zeroed, of_bob, longer].contains(&array));
+        assert_eq!(
+            memory.hold_for_arrival(100_001, &alice, &mut out),
+            Ok(array)
+        );
+        assert_eq!(freed(&mut out), []);
+        let large = memory.hold_for_arrival(4 << 20, &alice, &mut out).unwrap();
+        memory.retire(large, &mut out);
+        assert_eq!(freed(&mut out), [large], "it would keep much of all memory");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use farcall_server_proto::{
 use farcall_worker::{MemoryObject, temporary_folder};
 use files::{Files, Folder, Stream, Task};
 use journal::{Journal, Recorder, Served};
-use logs::{Book, Logs, Mirror, Shelf, new_identity};
+use logs::{Book, Logs, Shelf, new_identity};
 use quarantine::Quarantine;
 use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
@@ -36,6 +36,9 @@ use trouble::Trouble;
 
 /// The folder with long arguments and results, and with stored arrays that left memory.
 pub(crate) const ARRAYS: &str = "arrays";
+
+/// Most entries that wait for another one on their way to the journal.
+const MOST_ENTRIES: usize = 64;
 
 /// A result of the threads.
 pub(crate) enum Reply {
@@ -175,7 +178,6 @@ impl Disk {
         let data = data.with_logs(shelf.clone(), folder);
         let recorder = Recorder {
             shelf,
-            mirror: Mirror::start()?,
             served,
             quarantine,
             keep_s: settings.keep_s,
@@ -300,6 +302,8 @@ pub(crate) struct State {
     /// Where the temporary folder is made when the first array leaves memory.
     temporary: PathBuf,
     settings: StateSettings,
+    /// Entries that the journal does not have yet, because nobody waits for them.
+    entries: Vec<Entry>,
     doorbell: OwnedFd,
 }
 
@@ -310,6 +314,7 @@ impl State {
             is_awaited: false,
             temporary,
             settings,
+            entries: Vec::new(),
             doorbell,
         }
     }
@@ -374,13 +379,29 @@ impl State {
                 }
             }
             Action::Record { entry, is_awaited } => {
-                if let Some(journal) = self.disk.as_ref().and_then(|disk| disk.journal.as_ref()) {
-                    journal.record(entry, is_awaited);
+                self.entries.push(entry);
+                if is_awaited || self.entries.len() >= MOST_ENTRIES {
+                    self.record(is_awaited);
                 }
             }
             _ => {}
         }
         None
+    }
+
+    /// Passes what nobody waits for to the journal. Otherwise it goes there with the next entry
+    /// that something waits for, so that the journal's thread wakes up once.
+    pub(crate) fn rest(&mut self) {
+        if !self.entries.is_empty() {
+            self.record(false);
+        }
+    }
+
+    fn record(&mut self, is_awaited: bool) {
+        let entries = std::mem::take(&mut self.entries);
+        if let Some(journal) = self.disk.as_ref().and_then(|disk| disk.journal.as_ref()) {
+            journal.record(entries, is_awaited);
+        }
     }
 
     /// Passes a transfer to a thread. Fails if that is impossible.
@@ -415,7 +436,8 @@ impl State {
     }
 
     /// The next result for a server that ends. Waits until the deadline.
-    pub(crate) fn last(&self, deadline: Instant, memories: &mut Memories) -> Option<Event> {
+    pub(crate) fn last(&mut self, deadline: Instant, memories: &mut Memories) -> Option<Event> {
+        self.rest();
         let left = deadline.saturating_duration_since(Instant::now());
         let reply = self.disk.as_ref()?.replies.recv_timeout(left).ok()?;
         Some(reply.into_event(memories))

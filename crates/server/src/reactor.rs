@@ -327,8 +327,11 @@ impl Reactor {
         while !self.is_stopped() {
             let waits = self.sockets.ready.is_empty() && !self.server.has_work();
             let sleeps = !looks && waits && self.crew.ask_for_doorbells();
-            if sleeps && let Some(audit) = &mut self.operator.logs.audit {
-                audit.flush();
+            if sleeps {
+                self.state.rest();
+                if let Some(audit) = &mut self.operator.logs.audit {
+                    audit.flush();
+                }
             }
             let timeout = if sleeps {
                 self.next_deadline()

@@ -1,5 +1,6 @@
-//! A model of a disk: two logs of bytes, and files. A kill can lose what was not synced, and a disk
-//! that lies can lose what it said was synced. Between two servers, one log can be damaged.
+//! A model of a disk: two logs of bytes, and files. A kill can lose any sector that was not synced,
+//! and a disk that lies can lose what it said was synced. Between two servers, one log can be
+//! damaged.
 
 use farcall_random::SplitMix64;
 use farcall_rpc_proto::JobId;
@@ -10,6 +11,12 @@ use std::collections::BTreeMap;
 
 /// Longer arrays have files. The real limit is greater than most arrays of the simulation.
 const MOST_SHORT: usize = 1000;
+
+/// Bytes that a disk has all of, or none of, after it lost power. Real sectors are greater than
+/// most records, so that few writes would have several parts.
+const SECTOR: usize = 64;
+/// Most entries of a write that is torn.
+const TORN: usize = 6;
 
 /// Identity of the folder.
 const FOLDER: u64 = 0x5EED;
@@ -77,7 +84,9 @@ impl Disk {
             .iter()
             .map(|entry| self.ledger.record(entry, now))
             .collect();
+        let end = self.ledger.length() as usize;
         for log in &mut self.logs {
+            log.truncate(end);
             log.extend_from_slice(self.ledger.batch());
         }
         self.ledger.commit();
@@ -150,15 +159,21 @@ impl Disk {
     }
 
     /// The server is killed. The first `committed` entries in the queue are committed nevertheless.
-    /// The next one is torn: each log has another part of it. Files that a lying disk forgets are
-    /// truncated.
+    /// The next ones are torn: each log has other sectors of them, and zeros elsewhere. Files that
+    /// a lying disk forgets are truncated.
     pub(crate) fn killed(
         &mut self,
         committed: usize,
         (calendar, now): (u64, u64),
         random: &mut SplitMix64,
     ) {
-        let torn: Vec<JournalEntry> = self.queue.iter().skip(committed).take(2).cloned().collect();
+        let torn: Vec<JournalEntry> = self
+            .queue
+            .iter()
+            .skip(committed)
+            .take(TORN)
+            .cloned()
+            .collect();
         self.queue.truncate(committed);
         self.commit(calendar, now);
         self.served = self.moment(calendar, now).served;
@@ -167,10 +182,18 @@ impl Disk {
         for entry in &torn {
             self.ledger.record(entry, moment);
         }
+        let end = self.ledger.length() as usize;
         for log in &mut self.logs {
-            let batch = self.ledger.batch();
-            let part = random.below(batch.len() as u64 + 1) as usize;
-            log.extend_from_slice(&batch[..part]);
+            log.truncate(end);
+            log.extend_from_slice(self.ledger.batch());
+            let room = log.len() + random.below(10 * SECTOR as u64) as usize;
+            log.resize(room, 0);
+            let starts = (0..room).step_by(SECTOR);
+            for start in starts.filter(|start| start + SECTOR > end) {
+                if random.chance(0.3) {
+                    log[start.max(end)..room.min(start + SECTOR)].fill(0);
+                }
+            }
         }
         self.ledger.roll_back();
         for file in self.files.values_mut() {

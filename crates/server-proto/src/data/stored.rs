@@ -138,7 +138,11 @@ impl Data {
             );
             return MemoryGrant::Never(Failure::new(FailureKind::Busy, text));
         }
-        let grant = room::grant(self, cx, bytes, |memory, out| memory.hold(bytes, user, out));
+        let arrives = put.data_bytes > 0;
+        let grant = room::grant(self, cx, bytes, |memory, out| match arrives {
+            true => memory.hold_for_arrival(bytes, user, out),
+            false => memory.hold(bytes, user, out),
+        });
         grant.map(|memory| (bytes, memory))
     }
 
@@ -427,16 +431,29 @@ impl Data {
         match self.arrays.of_user(id, user) {
             Ok(_) => {
                 self.tell_of_array(cx, (key, request), id, false);
-                self.end_array(cx, id);
+                self.end_own(cx, id);
             }
             Err(failure) => cx.clients[key].proto.fail(request, &failure),
         }
     }
 
     pub(crate) fn end_array(&mut self, cx: &mut Context, id: HandleId) {
+        self.end(cx, id, Context::free);
+    }
+
+    /// Ends an array for its user. Workers of other users may have mapped the memory of an array
+    /// with a name.
+    fn end_own(&mut self, cx: &mut Context, id: HandleId) {
+        match self.names.is_named(id) {
+            true => self.end(cx, id, Context::free),
+            false => self.end(cx, id, Context::retire),
+        }
+    }
+
+    fn end(&mut self, cx: &mut Context, id: HandleId, give: impl Fn(&mut Context, MemoryKey)) {
         self.names.forget(id);
         if let Some(memory) = self.arrays.drop_array(id) {
-            cx.free(memory);
+            give(cx, memory);
         }
         if self.arrays.get(id).is_none() {
             self.remove_array_file(cx, id);
@@ -446,7 +463,7 @@ impl Data {
     /// Ends the arrays of a connection that has ended, except those that stay.
     pub(crate) fn end_arrays_of(&mut self, cx: &mut Context, key: ConnectionKey) {
         for id in self.arrays.of_connection(key) {
-            self.end_array(cx, id);
+            self.end_own(cx, id);
         }
     }
 

@@ -1,7 +1,11 @@
 //! Merges the frames of two logs into one sequence, even if both are damaged. It decides which
 //! frames are needed, which ones neither log has, and how sound each log is. It does not look at
-//! what a frame says; `ledger` does. A log that lacks only the last frames, which were never
-//! confirmed, is torn and not damaged: the server was killed.
+//! what a frame says; `ledger` does. A log that lacks only frames of the last write, which was
+//! never confirmed, is torn and not damaged: the server was killed.
+//!
+//! A write has many frames, and a disk that loses power may have any part of it. The next write
+//! begins after this one is confirmed. So if neither log has a frame that no later write confirms,
+//! the frames behind it are not confirmed either, and count no more than it.
 
 use super::{Found, Head, Kind};
 use crate::flaw::{Flaw, has};
@@ -83,13 +87,21 @@ pub fn merge(folder: u64, logs: [&[Found]; 2]) -> Merged {
     let heads = known.values().map(|place| &place.head);
     let acked = heads.clone().map(|head| head.acked).max().unwrap_or(0);
     let served = heads.map(|head| head.served).max().unwrap_or(0);
+    let confirmed = confirmed(&known, acked);
+    drop_torn(&mut known, confirmed);
     let last = known.keys().next_back().copied().unwrap_or(0);
     let (frames, absent) = needed(&known, last.max(acked));
     let missing = absent.into_iter().map(|seq| Missing {
         seq,
         head: broken.get(&seq).copied(),
     });
-    let verdicts = [0, 1].map(|log| verdict(folder, log, logs[log], &frames, acked));
+    let known = Known {
+        folder,
+        frames: &frames,
+        acked,
+        confirmed,
+    };
+    let verdicts = [0, 1].map(|log| known.verdict(log, logs[log]));
     Merged {
         missing: missing.collect(),
         verdicts,
@@ -97,6 +109,30 @@ pub fn merge(folder: u64, logs: [&[Found]; 2]) -> Merged {
         served,
         frames,
     }
+}
+
+/// The last frame that was certainly confirmed. A snapshot is: a log that was written anew gets its
+/// name when it is whole.
+fn confirmed(known: &BTreeMap<u64, Place>, acked: u64) -> u64 {
+    let heads = known.values().map(|place| &place.head);
+    let snapshots = heads.filter(|head| head.kind == Kind::Snapshot);
+    let whole = snapshots.map(|head| head.seq.saturating_add(head.count()));
+    match whole.max() {
+        Some(whole) => whole.max(acked),
+        // Without a snapshot, nothing can be said.
+        None => u64::MAX,
+    }
+}
+
+/// Drops the frames of the last write that lie behind one that neither log has.
+fn drop_torn(known: &mut BTreeMap<u64, Place>, confirmed: u64) {
+    let mut torn = confirmed.saturating_add(1);
+    while known.contains_key(&torn)
+        && let Some(next) = torn.checked_add(1)
+    {
+        torn = next;
+    }
+    known.split_off(&torn);
 }
 
 /// The frames from the best snapshot on, and the numbers of those that are absent.
@@ -143,38 +179,54 @@ fn gaps(frames: &[Place], last: u64) -> impl Iterator<Item = u64> {
         .flat_map(|(seq, next)| seq.saturating_add(1)..next)
 }
 
-fn verdict(folder: u64, log: usize, found: &[Found], frames: &[Place], acked: u64) -> Verdict {
-    let is_ours =
-        |found: &Found| matches!(found, Found::Frame(head, _, true) if head.folder == folder);
-    let ours = found.iter().filter(|found| is_ours(found)).count();
-    let foreign = found
-        .iter()
-        .any(|found| matches!(found, Found::Frame(head, _, true) if head.folder != folder));
-    if foreign {
-        return Verdict::Damaged("it has records of another state folder".to_string());
-    }
-    if ours == 0 && !frames.is_empty() {
-        return Verdict::Damaged("it has no records".to_string());
-    }
-    let lacks = frames.iter().filter(|place| place.at[log].is_none());
-    let confirmed = lacks
-        .clone()
-        .filter(|place| place.head.seq <= acked)
-        .count();
-    if confirmed > 0 {
-        return Verdict::Damaged(format!(
-            "it lacks {confirmed} records that the other log has"
-        ));
-    }
-    let end = found.iter().rposition(is_ours).unwrap_or(0);
-    let damage = found[..end]
-        .iter()
-        .find(|found| matches!(found, Found::Damaged(..)));
-    if let Some(Found::Damaged(from, to)) = damage {
-        return Verdict::Damaged(format!("bytes {from} to {to} are damaged"));
-    }
-    match lacks.count() == 0 && end + 1 == found.len() {
-        true => Verdict::Whole,
-        false => Verdict::Torn,
+/// What is known when the logs are judged.
+struct Known<'f> {
+    folder: u64,
+    /// The frames that are needed.
+    frames: &'f [Place],
+    acked: u64,
+    confirmed: u64,
+}
+
+impl Known<'_> {
+    fn verdict(&self, log: usize, found: &[Found]) -> Verdict {
+        let ours = |found: &Found| match found {
+            Found::Frame(head, _, true) if head.folder == self.folder => Some(head.seq),
+            _ => None,
+        };
+        let foreign = found.iter().any(
+            |found| matches!(found, Found::Frame(head, _, true) if head.folder != self.folder),
+        );
+        if foreign {
+            return Verdict::Damaged("it has records of another state folder".to_string());
+        }
+        if !found.iter().any(|found| ours(found).is_some()) && !self.frames.is_empty() {
+            return Verdict::Damaged("it has no records".to_string());
+        }
+        let frames = self.frames.iter();
+        let lacks = frames.filter(|place| place.at[log].is_none());
+        let confirmed = lacks
+            .clone()
+            .filter(|place| place.head.seq <= self.acked)
+            .count();
+        if confirmed > 0 {
+            return Verdict::Damaged(format!(
+                "it lacks {confirmed} records that the other log has"
+            ));
+        }
+        // What lies behind belongs to a write that was not confirmed.
+        let is_confirmed = |found: &Found| ours(found).is_some_and(|seq| seq <= self.confirmed);
+        let end = found.iter().rposition(is_confirmed).unwrap_or(0);
+        let damage = found[..end]
+            .iter()
+            .find(|found| matches!(found, Found::Damaged(..)));
+        if let Some(Found::Damaged(from, to)) = damage {
+            return Verdict::Damaged(format!("bytes {from} to {to} are damaged"));
+        }
+        let is_whole = !found.is_empty() && found.iter().all(|found| ours(found).is_some());
+        match is_whole && lacks.count() == 0 {
+            true => Verdict::Whole,
+            false => Verdict::Torn,
+        }
     }
 }

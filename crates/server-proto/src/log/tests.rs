@@ -53,6 +53,18 @@ fn a_log_is_read_in_parts_of_any_size() {
     }
 }
 
+/// Logs without a snapshot are written anew.
+#[test]
+fn empty_logs_are_not_whole() {
+    for room in [0, 100] {
+        let empty = vec![0; room];
+        assert_eq!(
+            merged(&empty, &empty).verdicts,
+            [Verdict::Torn, Verdict::Torn]
+        );
+    }
+}
+
 #[test]
 fn a_log_of_another_folder_is_told_apart() {
     let log = log_of(&[vec![1; 10]]);
@@ -136,6 +148,49 @@ proptest! {
         let end = before + ((log.len() - before) as f64 * part) as usize;
         let merged = merged(&log[..end], &log[..before]);
         prop_assert!(merged.missing.is_empty());
+        for verdict in &merged.verdicts {
+            prop_assert!(!matches!(verdict, Verdict::Damaged(_)), "{:?}", verdict);
+        }
+    }
+
+    /// Room for the next frames is no damage, in one log or both.
+    #[test]
+    fn zeros_at_the_end_are_no_damage(payloads in payloads(), rooms in [0..1000usize, 0..1000]) {
+        let logs = rooms.map(|room| [log_of(&payloads), vec![0; room]].concat());
+        let merged = merged(&logs[0], &logs[1]);
+        prop_assert_eq!(merged.frames.len(), payloads.len() + 1);
+        prop_assert_eq!(merged.verdicts, [Verdict::Whole, Verdict::Whole]);
+    }
+
+    /// A machine that loses power has any sectors of the last write. What was confirmed is there,
+    /// and nothing is missing.
+    #[test]
+    fn a_write_of_which_any_sectors_are_lost_is_no_damage(
+        payloads in payloads(),
+        last in payloads(),
+        lost in prop::collection::vec(any::<[bool; 2]>(), 30),
+    ) {
+        let whole = log_of(&payloads);
+        let mut written = whole.clone();
+        let first = payloads.len() as u64 + 2;
+        for (payload, seq) in last.iter().zip(first..) {
+            let head = Head { acked: first - 1, ..head(Kind::Call, seq, JobId([seq as u8; 16])) };
+            encode(&head, payload, &mut written);
+        }
+        let logs = [0, 1].map(|log| {
+            let mut torn = written.clone();
+            for (sector, lost) in torn[whole.len()..].chunks_mut(200).zip(&lost) {
+                if lost[log] {
+                    sector.fill(0);
+                }
+            }
+            torn
+        });
+        let merged = merged(&logs[0], &logs[1]);
+        prop_assert!(merged.missing.is_empty());
+        prop_assert!(merged.frames.len() > payloads.len());
+        let seqs = merged.frames.iter().map(|place| place.head.seq);
+        prop_assert!(seqs.eq(1..=merged.last));
         for verdict in &merged.verdicts {
             prop_assert!(!matches!(verdict, Verdict::Damaged(_)), "{:?}", verdict);
         }

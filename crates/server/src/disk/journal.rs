@@ -3,7 +3,7 @@
 //! The thread applies all entries in order, many in one write, and confirms each after both logs
 //! have it on the disk. An entry that nobody waits for is written with the next one.
 
-use super::logs::{Mirror, Shelf};
+use super::logs::Shelf;
 use super::quarantine::Quarantine;
 use super::{Reply, Trouble, unix_ms};
 use farcall_server_proto::JournalEntry as Entry;
@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Most entries of one write.
+/// Most messages of one write.
 const BATCH: usize = 1024;
 /// How long an entry that nobody waits for may wait for another one.
 const LINGERS: Duration = Duration::from_millis(20);
@@ -52,15 +52,14 @@ pub(super) struct Journal {
 
 /// What the thread is told.
 struct Message {
-    entry: Entry,
-    /// Whether something waits until it is on the disk.
+    entries: Vec<Entry>,
+    /// Whether something waits until they are on the disk.
     is_awaited: bool,
 }
 
 /// What the thread works with.
 pub(super) struct Recorder {
     pub(super) shelf: Shelf,
-    pub(super) mirror: Mirror,
     pub(super) served: Served,
     pub(super) quarantine: Quarantine,
     /// Seconds for which files remain in quarantine.
@@ -82,11 +81,14 @@ impl Journal {
         })
     }
 
-    /// Records an entry, at once if something waits for it.
-    pub(super) fn record(&self, entry: Entry, is_awaited: bool) {
-        if let Some(entries) = &self.entries {
+    /// Records entries, at once if something waits for them.
+    pub(super) fn record(&self, entries: Vec<Entry>, is_awaited: bool) {
+        if let Some(queue) = &self.entries {
             // The thread lives as long as this does.
-            let _ = entries.send(Message { entry, is_awaited });
+            let _ = queue.send(Message {
+                entries,
+                is_awaited,
+            });
         }
     }
 }
@@ -118,7 +120,7 @@ impl Recorder {
                     let more = queue.try_iter().take(BATCH);
                     for message in std::iter::once(message).chain(more) {
                         is_due |= message.is_awaited;
-                        batch.push(message.entry);
+                        batch.extend(message.entries);
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => is_due = true,
@@ -133,6 +135,7 @@ impl Recorder {
         }
         self.write(&mut batch);
         let _ = self.tell_time();
+        let _ = self.shelf.lock().trim();
     }
 
     /// Writes entries. Returns whether the disk took them.
@@ -140,7 +143,7 @@ impl Recorder {
         let start = Instant::now();
         let written = match batch.is_empty() {
             true => self.tell_time().map(|()| Vec::new()),
-            false => self.shelf.record(batch, self.served.now(), &self.mirror),
+            false => self.shelf.record(batch, self.served.now()),
         };
         self.trouble.took(start, 0);
         let told = match written {

@@ -2,6 +2,9 @@
 //!
 //! Both logs have the same bytes. A record is confirmed after both have it on the disk. A damaged
 //! log is kept in the quarantine, and written anew from the other one.
+//!
+//! While a server runs, a log has zeros behind its records, which the next records overwrite. So a
+//! sync writes only data: a file that grows would make it write the file's length as well.
 
 use super::guard::{private_file, sync_folder};
 use super::quarantine::Quarantine;
@@ -13,9 +16,9 @@ use farcall_server_proto::{Content, Event, JournalEntry as Entry, Record};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Names of the logs.
@@ -26,6 +29,8 @@ const IDENTITY: &str = "identity";
 const CHUNK: usize = 1 << 20;
 /// Bytes of a sector: after an error, reading continues behind it.
 const SECTOR: usize = 4096;
+/// Bytes that a log gets for its next records at a time.
+pub(super) const ROOM: usize = 1 << 20;
 
 /// What the logs of a folder say, before anything was changed.
 pub(crate) struct Logs {
@@ -269,6 +274,8 @@ pub(crate) struct Book {
     path: PathBuf,
     pub(crate) ledger: Ledger,
     files: [Arc<File>; 2],
+    /// Length of both files: the records, and zeros.
+    room: u64,
     /// Whether the logs may have bytes behind their end, after an error.
     is_dirty: bool,
 }
@@ -288,10 +295,12 @@ impl Book {
             file.map(Arc::new)
         };
         let files = [open(NAMES[0])?, open(NAMES[1])?];
+        let room = files[0].metadata()?.len().min(files[1].metadata()?.len());
         Ok(Book {
             path,
             ledger,
             files,
+            room,
             is_dirty: false,
         })
     }
@@ -322,20 +331,33 @@ impl Book {
             files: self.files.clone(),
             at: self.ledger.length(),
             bytes: self.ledger.batch().to_vec(),
+            room: self.room,
             is_dirty: std::mem::take(&mut self.is_dirty),
         }
     }
 
-    /// Takes the end of a batch: after an error, nothing of it was recorded.
-    fn settle(&mut self, written: io::Result<()>) -> io::Result<()> {
-        match &written {
-            Ok(()) => self.ledger.commit(),
-            Err(_) => {
+    /// Takes the end of a batch, and the length of the files after it. After an error, nothing of
+    /// it was recorded.
+    fn settle(&mut self, written: io::Result<u64>) -> io::Result<()> {
+        match written {
+            Ok(room) => {
+                self.room = room;
+                self.ledger.commit();
+                Ok(())
+            }
+            Err(error) => {
                 self.is_dirty = true;
                 self.ledger.roll_back();
+                Err(error)
             }
         }
-        written
+    }
+
+    /// Gives back the room for records that will not come.
+    pub(super) fn trim(&mut self) -> io::Result<()> {
+        self.room = self.ledger.length();
+        let mut files = self.files.iter();
+        files.try_for_each(|file| file.set_len(self.room))
     }
 
     /// Writes the logs anew if most of their bytes are no longer needed.
@@ -351,6 +373,7 @@ impl Book {
             self.ledger.length(),
             ledger.length()
         );
+        self.room = ledger.length();
         self.ledger = ledger;
         self.files = files.map(Arc::new);
         Ok(())
@@ -363,27 +386,16 @@ struct Batch {
     /// Offset in both logs.
     at: u64,
     bytes: Vec<u8>,
+    /// Length of both files.
+    room: u64,
     /// Whether the logs may have bytes behind the offset.
     is_dirty: bool,
 }
 
 impl Batch {
-    /// Appends to one log, and syncs it.
-    fn append(&self, file: &File) -> io::Result<()> {
-        if self.is_dirty {
-            file.set_len(self.at)?;
-        }
-        file.write_all_at(&self.bytes, self.at)?;
-        file.sync_data()
-    }
-
-    /// Appends to both logs, one after the other.
-    fn write(&self) -> io::Result<()> {
-        let written = self.files.iter().try_for_each(|file| self.append(file));
-        self.ends(written)
-    }
-
-    fn ends(&self, written: io::Result<()>) -> io::Result<()> {
+    /// Appends to both logs, and syncs them. Returns the length of the files.
+    fn write(&self) -> io::Result<u64> {
+        let written = self.append();
         if written.is_err() {
             // What is refused must not be there after a restart. If this fails, it is tried again
             // before the next write.
@@ -391,40 +403,51 @@ impl Batch {
         }
         written
     }
-}
 
-/// A thread that appends to the second log while its owner appends to the first.
-pub(super) struct Mirror {
-    batches: Sender<Arc<Batch>>,
-    written: Receiver<io::Result<()>>,
-}
-
-impl Mirror {
-    /// Starts the thread, which ends with this.
-    pub(super) fn start() -> io::Result<Mirror> {
-        let (batches, queue) = channel::<Arc<Batch>>();
-        let (sender, written) = channel();
-        std::thread::Builder::new()
-            .name("farcall-mirror".into())
-            .spawn(move || {
-                for batch in queue {
-                    if sender.send(batch.append(&batch.files[1])).is_err() {
-                        break;
-                    }
-                }
-            })?;
-        Ok(Mirror { batches, written })
+    /// Both logs travel to the disk together, so that the second sync finds little to do.
+    fn append(&self) -> io::Result<u64> {
+        let end = self.at + self.bytes.len() as u64;
+        let mut room = self.room;
+        if self.is_dirty {
+            room = self.at;
+            let mut files = self.files.iter();
+            files.try_for_each(|file| file.set_len(self.at))?;
+        }
+        for file in &self.files {
+            file.write_all_at(&self.bytes, self.at)?;
+        }
+        if end > room {
+            room = self.make_room(end);
+        }
+        for file in &self.files {
+            begin_to_write(file, self.at, self.bytes.len() as u64);
+        }
+        self.files.iter().try_for_each(|file| file.sync_data())?;
+        Ok(room)
     }
 
-    /// Appends to both logs, and syncs them, both at the same time.
-    fn write(&self, batch: Batch) -> io::Result<()> {
-        let batch = Arc::new(batch);
-        let ended = || io::Error::other("the thread of the second log ended");
-        self.batches.send(batch.clone()).map_err(|_| ended())?;
-        let first = batch.append(&batch.files[0]);
-        let second = self.written.recv().unwrap_or_else(|_| Err(ended()));
-        batch.ends(first.and(second))
+    /// Writes zeros behind the records. A disk that has no room for them keeps what it has for the
+    /// records themselves.
+    fn make_room(&self, end: u64) -> u64 {
+        let zeros = vec![0; ROOM];
+        let mut files = self.files.iter();
+        match files.try_for_each(|file| file.write_all_at(&zeros, end)) {
+            Ok(()) => end + ROOM as u64,
+            Err(_) => {
+                let _ = self.files.each_ref().map(|file| file.set_len(end));
+                end
+            }
+        }
     }
+}
+
+/// Lets the system begin to write a part of a file to the disk. It is only a hint: the sync that
+/// follows waits for the disk, and has the errors.
+fn begin_to_write(file: &File, at: u64, bytes: u64) {
+    let (at, bytes) = (at as libc::off64_t, bytes as libc::off64_t);
+    // SAFETY: the descriptor is open, and the call has no pointers.
+    let _ =
+        unsafe { libc::sync_file_range(file.as_raw_fd(), at, bytes, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
 fn read_spot(files: &[Arc<File>; 2], spot: Spot) -> io::Result<Vec<u8>> {
@@ -449,17 +472,12 @@ impl Shelf {
     }
 
     /// Records entries. The logs can be read and short arrays put down meanwhile.
-    pub(super) fn record(
-        &self,
-        entries: &[Entry],
-        now: Moment,
-        mirror: &Mirror,
-    ) -> io::Result<Vec<Event>> {
+    pub(super) fn record(&self, entries: &[Entry], now: Moment) -> io::Result<Vec<Event>> {
         let mut book = self.lock();
         let told = book.record(entries, now);
         let batch = book.batch();
         drop(book);
-        let written = mirror.write(batch);
+        let written = batch.write();
         self.lock().settle(written)?;
         Ok(told)
     }

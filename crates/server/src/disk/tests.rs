@@ -97,7 +97,7 @@ impl Disk {
         self.journal
             .as_ref()
             .expect("a state folder")
-            .record(entry, true);
+            .record(vec![entry], true);
         assert!(matches!(self.reply(), Reply::Recorded(_)));
     }
 

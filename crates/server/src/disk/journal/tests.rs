@@ -1,6 +1,7 @@
 //! Tests of a state folder: what it keeps over a restart, and what the server makes of damage. One
 //! damaged file loses no call.
 
+use super::super::logs::{Logs, ROOM};
 use super::super::{Disk, DiskError, StateSettings};
 use super::*;
 use farcall_random::SplitMix64;
@@ -60,7 +61,11 @@ fn open(folder: &Path) -> Result<Opened, DiskError> {
 
 impl Opened {
     fn write(&self, entry: Entry) -> Event {
-        self.disk.journal.as_ref().unwrap().record(entry, true);
+        self.disk
+            .journal
+            .as_ref()
+            .unwrap()
+            .record(vec![entry], true);
         match self.disk.replies.recv().unwrap() {
             Reply::Recorded(event) => event,
             _ => panic!("no answer of the journal"),
@@ -110,15 +115,18 @@ fn an_entry_that_nobody_waits_for_is_written_soon_or_with_the_next_one() {
     let folder = tempfile::tempdir().unwrap();
     let opened = open(folder.path()).unwrap();
     let log = folder.path().join(LOGS[0]);
-    let length = || fs::metadata(&log).unwrap().len();
+    let length = || {
+        let log = fs::read(&log).unwrap();
+        log.iter().rposition(|byte| *byte != 0)
+    };
     let journal = opened.disk.journal.as_ref().unwrap();
     let answer = || opened.disk.replies.recv_timeout(Duration::from_secs(30));
     let before = length();
-    journal.record(Entry::Insert(Box::new(record(1))), false);
+    journal.record(vec![Entry::Insert(Box::new(record(1)))], false);
     assert!(matches!(answer(), Ok(Reply::Recorded(Event::Inserted(..)))));
     assert!(length() > before);
-    journal.record(Entry::Insert(Box::new(record(2))), false);
-    journal.record(Entry::Insert(Box::new(record(3))), true);
+    journal.record(vec![Entry::Insert(Box::new(record(2)))], false);
+    journal.record(vec![Entry::Insert(Box::new(record(3)))], true);
     for byte in [2, 3] {
         let Ok(Reply::Recorded(Event::Inserted(id, Ok(_)))) = answer() else {
             panic!("{byte} was not recorded");
@@ -126,9 +134,38 @@ fn an_entry_that_nobody_waits_for_is_written_soon_or_with_the_next_one() {
         assert_eq!(id, JobId([byte; 16]), "entries stay in order");
     }
     // The last ones are written when the server ends.
-    journal.record(Entry::Insert(Box::new(record(4))), false);
+    journal.record(vec![Entry::Insert(Box::new(record(4)))], false);
     drop(opened);
     assert_eq!(open(folder.path()).unwrap().records.len(), 4);
+}
+
+/// A log of a server has zeros behind its records. After a clean end they are gone; after a kill
+/// they are no damage.
+#[test]
+fn room_for_the_next_records_is_no_damage() {
+    let folders = [1, 2].map(|_| tempfile::tempdir().unwrap());
+    let [running, killed] = folders.each_ref().map(|folder| folder.path());
+    let opened = open(running).unwrap();
+    opened.insert(1);
+    opened.insert(2);
+    open(killed).unwrap().insert(7);
+    fs::copy(running.join("identity"), killed.join("identity")).unwrap();
+    for name in LOGS {
+        let log = fs::read(running.join(name)).unwrap();
+        assert!(log.len() > ROOM && log.ends_with(&[0; ROOM / 2]));
+        fs::write(killed.join(name), log).unwrap();
+    }
+    let logs = Logs::read(killed).unwrap().unwrap();
+    assert!(logs.problems.is_empty() && logs.rebuilt.is_sound);
+    let next = open(killed).unwrap();
+    assert_eq!((next.records.len(), next.insert(3)), (2, 3));
+    drop((opened, next));
+    for (folder, count) in [(running, 2), (killed, 3)] {
+        for name in LOGS {
+            assert_ne!(fs::read(folder.join(name)).unwrap().last(), Some(&0));
+        }
+        assert_eq!(open(folder).unwrap().records.len(), count);
+    }
 }
 
 #[test]
