@@ -1,5 +1,5 @@
-//! The priority of the thread that moves frames, and what it uses. A link does not wait for a daemon
-//! that waits for a processor: what is not sent in time is lost rate.
+//! The priority of the thread that moves frames, and its processor time. A link does not wait for a
+//! daemon that waits for a processor: what is not sent in time is lost rate.
 
 use crate::interface::check;
 use crate::{Nanos, clock};

@@ -3,8 +3,8 @@
 
 use farcall_trunk_proto::Nanos;
 
-/// While there is much traffic, what came in this time is handled at once: each time that the daemon
-/// wakes costs as much as a frame.
+/// While there is much traffic, what came in this time is handled at once: each time that the
+/// daemon wakes costs as much as a frame.
 const PAUSE: Nanos = 250_000;
 /// It is much traffic if so many bytes come in that time.
 const MUCH: u64 = 3000;

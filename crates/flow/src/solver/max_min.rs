@@ -253,6 +253,11 @@ impl MaxMin {
     /// Updates all rates. Returns each flow whose rate was set, once. A rate can be the same as
     /// before.
     pub fn solve(&mut self) -> &[Slot] {
+        self.solve_within(64 * (self.links.len() as u64 + 64))
+    }
+
+    /// The same. After so many steps it starts afresh, because many small changes can cost more.
+    pub(super) fn solve_within(&mut self, steps: u64) -> &[Slot] {
         self.changed.clear();
         self.round = self.round.wrapping_add(1);
         if self.bulk {
@@ -262,7 +267,7 @@ impl MaxMin {
             }
             self.rebuild();
         }
-        if !self.repair(64 * (self.links.len() as u64 + 64)) {
+        if !self.repair(steps) {
             self.rebuild();
             self.repair(u64::MAX);
         }
@@ -311,6 +316,7 @@ impl MaxMin {
     /// Discards all rates and lists and makes every active flow an arrival.
     fn rebuild(&mut self) {
         self.changed.clear();
+        self.round = self.round.wrapping_add(1);
         self.arrived.clear();
         self.heap.clear();
         for (link, entry) in self.links.iter_mut().zip(&mut self.entries) {

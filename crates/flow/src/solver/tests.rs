@@ -47,6 +47,21 @@ fn closed_forms() {
     );
 }
 
+/// A solver that starts afresh in the middle reports the flows that it had changed before.
+#[test]
+fn a_fresh_start_forgets_no_flow() {
+    let paths: [&[LinkId]; 6] = [&[0, 1], &[1, 2], &[2, 3], &[3, 0], &[0, 2], &[1, 3]];
+    for steps in 0..100 {
+        let mut solver = MaxMin::new([1.0, 2.0, 3.5, 5.0].into_iter(), 2);
+        for (slot, path) in (0..).zip(paths) {
+            solver.add(slot, path);
+        }
+        let mut changed = solver.solve_within(steps).to_vec();
+        changed.sort_unstable();
+        assert_eq!(changed, [0, 1, 2, 3, 4, 5], "{steps}");
+    }
+}
+
 struct Trial {
     bandwidth: Vec<f64>,
     solver: MaxMin,

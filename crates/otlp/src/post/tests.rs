@@ -1,4 +1,5 @@
-//! Requests to a listener that answers wrongly, slowly or not at all.
+//! Requests to a listener that answers wrongly, slowly or not at all. Each of them ends in time,
+//! with a reason.
 
 use super::*;
 use std::net::TcpListener;
