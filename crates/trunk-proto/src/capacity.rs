@@ -7,12 +7,16 @@
 //! queue are ambiguous. The rate is then cut for a trial: if the losses fall with the rate, a
 //! buffer overflowed; if they do not, they are random.
 
+use crate::distributor::CREDIT;
 use crate::{MILLISECOND, Nanos};
 
 /// The queue to keep, as waiting time: just long enough that the link is never idle.
 const TARGET: Nanos = 2 * MILLISECOND;
 /// A waiting time at or below this might be chance and does not count as a queue.
 const QUEUED: Nanos = MILLISECOND;
+/// Before a lower rate is believed, a queue must be longer than this. A sender that was late
+/// catches up with its credit, and what it then sends at once waits at its own link.
+const SUSPECT: Nanos = CREDIT + MILLISECOND;
 /// Time in which a queue above the target drains, approximately.
 const DRAIN: f64 = 100.0 * MILLISECOND as f64;
 /// The smallest and the largest factor applied to the rate to reach the target queue.
@@ -151,7 +155,7 @@ impl Capacity {
     fn is_full(&self, queue: Nanos, arrived: f64) -> bool {
         match self.is_learned() {
             true => queue > QUEUED,
-            false => queue > TARGET && arrived > FAINT * self.line,
+            false => queue > SUSPECT && arrived > FAINT * self.line,
         }
     }
 
@@ -313,6 +317,22 @@ mod tests {
             }
         }
         (carried, longest as Nanos)
+    }
+
+    /// Frames that a sender sends at once after a pause wait at its own link. Their rate says
+    /// nothing about the link: the sender has little to send yet.
+    #[test]
+    fn what_waits_after_a_pause_of_the_sender_proves_nothing() {
+        let mut capacity = Capacity::new(1000.0, SURE_ALONE);
+        for tick in 0..100 {
+            capacity.update(&Tick {
+                arrived: 10.0 * f64::from(tick),
+                queue: Some(CREDIT),
+                lost: 0,
+                frames: 100,
+            });
+            assert!(!capacity.is_learned(), "{tick}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::ring::Ring;
 use crate::{MICROSECOND, MILLISECOND, Nanos};
 
 /// The most credit that a quiet sender saves, as time at the granted rate.
-const CREDIT: Nanos = 4 * MILLISECOND;
+pub(crate) const CREDIT: Nanos = 4 * MILLISECOND;
 /// The same bound in bytes: a quarter of the smallest switch buffer, 128 KB.
 const CREDIT_BYTES: f64 = 32.0 * 1024.0;
 /// The least credit, in time: a sleeping process needs this long to wake.

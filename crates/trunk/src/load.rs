@@ -88,7 +88,7 @@ mod tests {
         // One in each 100 us is not, after the first quarter of a millisecond.
         for frame in 0..20 {
             let next = traffic.next(now);
-            assert_eq!(next > now, frame >= 4, "{frame}");
+            assert_eq!(next > now, frame >= 3, "{frame}");
             traffic.count(1500);
             now += 100_000;
         }
