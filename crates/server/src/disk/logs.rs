@@ -30,7 +30,7 @@ const CHUNK: usize = 1 << 20;
 /// Bytes of a sector: after an error, reading continues behind it.
 const SECTOR: usize = 4096;
 /// Bytes that a log gets for its next records at a time.
-pub(super) const ROOM: usize = 1 << 20;
+pub(super) const ROOM: usize = 256 << 10;
 
 /// What the logs of a folder say, before anything was changed.
 pub(crate) struct Logs {

@@ -108,15 +108,15 @@ fn a_disk_that_fills_while_the_server_runs_loses_nothing() {
     let nap = connection.function("nap").unwrap();
     let filler = server.state().join("filler");
     // Its end comes when nothing can be recorded.
-    let running = nap.submit(&mut [int(400_000)], None).unwrap();
+    let running = nap.submit(&mut [int(3_000_000)], None).unwrap();
     wait_until("it runs", || {
         running.status().unwrap().state == DurableState::Running
     });
     let mut file = std::fs::File::create(&filler).unwrap();
     let full = std::iter::repeat_with(|| file.write_all(&[1; 4096])).find_map(Result::err);
     assert_eq!(full.unwrap().kind(), std::io::ErrorKind::StorageFull);
-    // The present page of the logs may have room for a few records.
-    let failure = (0..1000).find_map(|_| match nap.submit(&mut [int(1)], None) {
+    // The logs have room for a few thousand records.
+    let failure = (0..20_000).find_map(|_| match nap.submit(&mut [int(1)], None) {
         Ok(_) => None,
         Err(Error::Failed(failure)) => Some(failure),
         Err(error) => panic!("{error}"),
