@@ -48,6 +48,7 @@ pub struct Daemon {
     timer: OwnedFd,
     armed: Nanos,
     traffic: Traffic,
+    may_pause: bool,
     load: Use,
     may_hurry: bool,
     log: Log,
@@ -92,6 +93,8 @@ impl Daemon {
             _ => error.into(),
         })?;
         links.iter_mut().try_for_each(Link::reserve)?;
+        // On fast links the processor is the limit, so no time may pass without work.
+        let may_pause = !links.iter().any(Link::is_fast);
         let trunk = Trunk::new(core_config(config, &links)?, now())?;
         let mtu = trunk.mtu();
         let tap = Tap::create(&config.name, trunk.status().node, mtu)?;
@@ -115,6 +118,7 @@ impl Daemon {
             timer: timerfd_create(TimerfdClockId::Monotonic, flags).map_err(io::Error::from)?,
             armed: 0,
             traffic: Traffic::default(),
+            may_pause,
             load: Use::default(),
             may_hurry: true,
             log: Log::default(),
@@ -182,7 +186,7 @@ impl Daemon {
             self.drain(at)?;
             self.report_events();
             self.arm(at)?;
-            if next > at && !more {
+            if next > at && !more && self.may_pause {
                 sleep_until(next);
             }
         }

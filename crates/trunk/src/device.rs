@@ -73,6 +73,11 @@ impl Link {
         Ok(self.interface.mtu()?.saturating_sub(overhead))
     }
 
+    /// Whether the processor is the limit of the link, and not its rate.
+    pub(crate) fn is_fast(&self) -> bool {
+        form(&self.config, &self.interface) == Form::Datagram
+    }
+
     pub(crate) fn device(&mut self) -> Option<&mut dyn LinkDevice> {
         Some(&mut **self.device.as_mut()?)
     }
