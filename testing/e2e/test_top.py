@@ -46,7 +46,7 @@ class Screen:
             os.kill(self.process.pid, signal.SIGWINCH)
             self.text = ""
             with contextlib.suppress(TimeoutError):
-                return wait_until(lambda: all(text in self.read() for text in texts), 0.5)
+                return wait_until(lambda: all(text in self.read() for text in texts), 2.0)
 
         wait_until(is_drawn, what=f"{texts}")
 
