@@ -65,11 +65,16 @@ pub fn now() -> Nanos {
 
 /// Sleeps until this time of the monotonic clock, or until a signal comes.
 pub fn sleep_until(at: Nanos) {
-    let time = rustix::time::Timespec {
+    let clock = rustix::time::ClockId::Monotonic;
+    let _ = rustix::thread::clock_nanosleep_absolute(clock, &timespec(at));
+}
+
+/// A time of the monotonic clock as the system takes it.
+pub fn timespec(at: Nanos) -> rustix::time::Timespec {
+    rustix::time::Timespec {
         tv_sec: (at / 1_000_000_000) as i64,
         tv_nsec: (at % 1_000_000_000) as i64,
-    };
-    let _ = rustix::thread::clock_nanosleep_absolute(rustix::time::ClockId::Monotonic, &time);
+    }
 }
 
 /// Nanoseconds of one of the machine's clocks.

@@ -7,9 +7,8 @@ use crate::load::{Traffic, Use};
 use crate::report::{self, Log};
 use crate::{Config, Error};
 use bytes::Bytes;
-use farcall_trunk_device::{Carrier, Tap, now, set_priority, sleep_until, thread_time};
+use farcall_trunk_device::{Carrier, Tap, now, set_priority, sleep_until, thread_time, timespec};
 use farcall_trunk_proto::{Event, Limits, LinkConfig, Mac, Nanos, Policy, Trunk};
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
@@ -48,7 +47,6 @@ pub struct Daemon {
     timer: OwnedFd,
     armed: Nanos,
     traffic: Traffic,
-    may_pause: bool,
     load: Use,
     may_hurry: bool,
     log: Log,
@@ -94,7 +92,7 @@ impl Daemon {
         })?;
         links.iter_mut().try_for_each(Link::reserve)?;
         // On fast links the processor is the limit, so no time may pass without work.
-        let may_pause = !links.iter().any(Link::is_fast);
+        let traffic = Traffic::new(!links.iter().any(Link::is_fast));
         let trunk = Trunk::new(core_config(config, &links)?, now())?;
         let mtu = trunk.mtu();
         let tap = Tap::create(&config.name, trunk.status().node, mtu)?;
@@ -117,8 +115,7 @@ impl Daemon {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?,
             timer: timerfd_create(TimerfdClockId::Monotonic, flags).map_err(io::Error::from)?,
             armed: 0,
-            traffic: Traffic::default(),
-            may_pause,
+            traffic,
             load: Use::default(),
             may_hurry: true,
             log: Log::default(),
@@ -186,7 +183,7 @@ impl Daemon {
             self.drain(at)?;
             self.report_events();
             self.arm(at)?;
-            if next > at && !more && self.may_pause {
+            if next > at && !more {
                 sleep_until(next);
             }
         }
@@ -218,10 +215,7 @@ impl Daemon {
             flags: EventFlags::empty(),
             data: EventData::new_u64(0),
         }; 32];
-        let none = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let none = timespec(0);
         let count = match epoll::wait(&self.epoll, &mut events[..], more.then_some(&none)) {
             Ok(count) => count,
             Err(rustix::io::Errno::INTR) => 0,
@@ -344,17 +338,9 @@ impl Daemon {
             return Ok(());
         }
         self.armed = deadline;
-        let value = Timespec {
-            tv_sec: (deadline / 1_000_000_000) as i64,
-            tv_nsec: (deadline % 1_000_000_000) as i64,
-        };
-        let interval = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
         let spec = Itimerspec {
-            it_interval: interval,
-            it_value: value,
+            it_interval: timespec(0),
+            it_value: timespec(deadline),
         };
         timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &spec)?;
         Ok(())

@@ -10,8 +10,9 @@ const PAUSE: Nanos = 250_000;
 const MUCH: u64 = 3000;
 
 /// How much traffic there is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Traffic {
+    may_pause: bool,
     /// When counting began, and the bytes that have come since then.
     since: Nanos,
     bytes: u64,
@@ -19,6 +20,16 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
+    /// Without `may_pause`, no traffic is too much to be handled at once.
+    pub(crate) fn new(may_pause: bool) -> Traffic {
+        Traffic {
+            may_pause,
+            since: 0,
+            bytes: 0,
+            is_much: false,
+        }
+    }
+
     /// Counts bytes that have come.
     pub(crate) fn count(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
@@ -31,7 +42,7 @@ impl Traffic {
             self.is_much = self.bytes.saturating_mul(PAUSE) >= MUCH.saturating_mul(elapsed);
             (self.since, self.bytes) = (now, 0);
         }
-        match self.is_much {
+        match self.is_much && self.may_pause {
             true => self.since + PAUSE,
             false => now,
         }
@@ -77,7 +88,7 @@ mod tests {
 
     #[test]
     fn much_traffic_is_handled_together() {
-        let mut traffic = Traffic::default();
+        let mut traffic = Traffic::new(true);
         let mut now = 1_000_000_000;
         // A frame of full length in each millisecond is handled at once.
         for _ in 0..10 {
@@ -93,13 +104,16 @@ mod tests {
             now += 100_000;
         }
         assert!(traffic.next(now) <= now + PAUSE);
+        traffic.may_pause = false;
+        assert_eq!(traffic.next(now), now);
+        traffic.may_pause = true;
         now += 10 * PAUSE;
         assert_eq!(traffic.next(now), now);
     }
 
     #[test]
     fn small_frames_are_not_delayed() {
-        let mut traffic = Traffic::default();
+        let mut traffic = Traffic::new(true);
         for frame in 0..1000 {
             let now = 1_000_000_000 + frame * 50_000;
             assert_eq!(traffic.next(now), now);

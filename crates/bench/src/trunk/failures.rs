@@ -2,6 +2,7 @@
 //! repaired link. `farcall_lab` breaks and repairs the links. A link that carries no traffic in
 //! time counts with the longest wait.
 
+use super::tcp::Disturbance;
 use super::{Arguments, Program, at_most, row};
 use crate::failure::Failure;
 use crate::table::Row;
@@ -159,17 +160,10 @@ fn while_busy(farcall: &Program) -> Result<Row, Failure> {
     let origin = Instant::now();
     let kind = FlowKind::Tcp(lab.trunk_address(0));
     let flow = Flow::start(&lab, (1, 0), kind, origin, origin)?;
-    let cores = std::thread::available_parallelism()?.get();
-    std::thread::scope(|scope| {
-        for _ in 0..2 * cores {
-            scope.spawn(|| {
-                let mut sum = 0_u64;
-                while origin.elapsed() < BUSY {
-                    (0..10_000_u64).for_each(|n| sum = std::hint::black_box(sum ^ n));
-                }
-            });
-        }
-    });
+    Disturbance::Loops.during(2, || {
+        std::thread::sleep(BUSY);
+        Ok(())
+    })?;
     flow.stop()?;
     let mut failures = 0.0;
     for host in 0..2 {

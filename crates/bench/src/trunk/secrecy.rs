@@ -8,8 +8,8 @@ use crate::failure::Failure;
 use crate::table::{Better, Row};
 use bytes::Bytes;
 use farcall_lab::{Lab, Shape, TOPOLOGIES};
+use farcall_trunk_device::thread_time;
 use farcall_trunk_proto::{Config, Limits, LinkConfig, Mac, Nanos, Policy, Trunk};
-use rustix::time::{ClockId, clock_gettime};
 use std::io::Write;
 
 /// Number of measurements with a key, and of those without one.
@@ -163,18 +163,14 @@ fn in_memory(key: Option<&[u8]>) -> Result<f64, Failure> {
     for _ in 0..100_000 {
         pair.step();
     }
-    let processor = || {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
-    };
-    let before = processor();
+    let before = thread_time();
     let mut delivered = 0;
     for _ in 0..FRAMES {
         let now = pair.now;
         pair.trunks[0].handle_outgoing(now, &frame);
         delivered += pair.step();
     }
-    let used = processor() - before;
+    let used = (thread_time() - before) as f64 / 1e9;
     if delivered != FRAMES {
         let text = format!("{delivered} of {FRAMES} frames were delivered");
         return Err(Failure::failed(text));

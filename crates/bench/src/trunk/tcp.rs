@@ -27,9 +27,9 @@ const HIGH: u8 = 50;
 
 /// What else happens on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Disturbance {
+pub(super) enum Disturbance {
     None,
-    /// A thread on each core that never waits.
+    /// Threads that never wait.
     Loops,
     /// A thread on each core that takes a fifth of its time in bursts, before all others.
     Bursts,
@@ -44,15 +44,19 @@ impl Disturbance {
         }
     }
 
-    /// Measures while it lasts.
-    fn during<T>(self, measure: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    /// Measures while it lasts, with a thread or more for each core.
+    pub(super) fn during<T>(
+        self,
+        for_each: usize,
+        measure: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let over = AtomicBool::new(false);
         let cores = std::thread::available_parallelism()?.get();
         std::thread::scope(|scope| {
             let over = &over;
-            let threads: Vec<_> = (0..cores)
+            let threads: Vec<_> = (0..for_each * cores)
                 .filter(|_| self != Disturbance::None)
-                .map(|core| scope.spawn(move || self.disturb(core, over)))
+                .map(|thread| scope.spawn(move || self.disturb(thread % cores, over)))
                 .collect();
             let measured = measure();
             over.store(true, Ordering::Relaxed);
@@ -141,7 +145,7 @@ fn compare(
     let links = [0, 1].map(|switch| FlowKind::TcpBy(lab.link_address(0, switch), control));
     let duration = arguments.duration().min(Duration::from_secs(3));
     let mut rounds = [Vec::new(), Vec::new()];
-    disturbance.during(|| {
+    disturbance.during(1, || {
         for _ in 0..ROUNDS {
             rounds[0].push(round(&lab, &trunk, duration)?);
             rounds[1].push(round(&lab, &links, duration)?);
