@@ -143,32 +143,28 @@ struct Ninf_executable {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Ninf_executable_t *executables;
 
-/* Takes a share over, and copies the name of its function: NULL if there is no such function. */
-static char *name_of(const farcall_function *function, const char *name) {
-  char *copy;
+/* Takes a share over, and makes a structure of `size` bytes whose first member is the name of the
+ * function: NULL if there is no such function. */
+static void *named(const farcall_function *function, const char *name, size_t size) {
+  char **made;
 
   if (function == NULL)
     return NULL;
   farcall_internal_give_back(function);
-  copy = strdup(name);
-  if (copy == NULL)
-    farcall_internal_out_of_memory();
-  return copy;
-}
-
-Ninf_executable_t *Ninf_get_executable(const char *name) {
-  char *copy = name_of(farcall_internal_ninf_function(name), name);
-  Ninf_executable_t *made;
-
-  if (copy == NULL)
-    return NULL;
-  made = calloc(1, sizeof *made);
-  if (made == NULL) {
-    free(copy);
+  made = calloc(1, size);
+  if (made == NULL || (*made = strdup(name)) == NULL) {
+    free(made);
     farcall_internal_out_of_memory();
     return NULL;
   }
-  made->name = copy;
+  return made;
+}
+
+Ninf_executable_t *Ninf_get_executable(const char *name) {
+  Ninf_executable_t *made = named(farcall_internal_ninf_function(name), name, sizeof *made);
+
+  if (made == NULL)
+    return NULL;
   pthread_mutex_lock(&lock);
   made->next = executables;
   executables = made;
@@ -229,18 +225,10 @@ struct Ninf_group {
 };
 
 Ninf_group_t *Ninf_group_init(const char *name) {
-  char *copy = name_of(farcall_internal_ninf_on_next_host(name), name);
-  Ninf_group_t *group;
+  Ninf_group_t *group = named(farcall_internal_ninf_on_next_host(name), name, sizeof *group);
 
-  if (copy == NULL)
+  if (group == NULL)
     return NULL;
-  group = calloc(1, sizeof *group);
-  if (group == NULL) {
-    free(copy);
-    farcall_internal_out_of_memory();
-    return NULL;
-  }
-  group->name = copy;
   pthread_mutex_init(&group->lock, NULL);
   pthread_mutex_lock(&lock);
   group->next = groups;
