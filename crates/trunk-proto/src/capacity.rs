@@ -7,7 +7,7 @@
 //! queue are ambiguous. The rate is then cut for a trial: if the losses fall with the rate, a
 //! buffer overflowed; if they do not, they are random.
 
-use crate::distributor::CREDIT;
+use crate::distributor::{CREDIT_SHARED, CREDIT_WHOLE};
 use crate::{MILLISECOND, Nanos};
 
 /// The queue to keep, as waiting time: just long enough that the link is never idle.
@@ -15,8 +15,12 @@ const TARGET: Nanos = 2 * MILLISECOND;
 /// A waiting time at or below this might be chance and does not count as a queue.
 const QUEUED: Nanos = MILLISECOND;
 /// Before a lower rate is believed, a queue must be longer than this. A sender that was late
-/// catches up with its credit, and what it then sends at once waits at its own link.
-const SUSPECT: Nanos = CREDIT + MILLISECOND;
+/// catches up with its credit, and what it then sends at once waits at its own link. The second
+/// value applies if at least the share `NEARLY` of the line rate arrives: such a sender may have the
+/// whole link, and then it catches up with more.
+const SUSPECT: Nanos = CREDIT_SHARED + MILLISECOND;
+const SUSPECT_WHOLE: Nanos = CREDIT_WHOLE + MILLISECOND;
+const NEARLY: f64 = 0.9;
 /// Time in which a queue above the target drains, approximately.
 const DRAIN: f64 = 100.0 * MILLISECOND as f64;
 /// The smallest and the largest factor applied to the rate to reach the target queue.
@@ -153,10 +157,14 @@ impl Capacity {
     /// Whether the arrivals filled the queue. Before a rate is learned, a longer queue and a
     /// minimum of arrivals are required.
     fn is_full(&self, queue: Nanos, arrived: f64) -> bool {
-        match self.is_learned() {
-            true => queue > QUEUED,
-            false => queue > SUSPECT && arrived > FAINT * self.line,
+        if self.is_learned() {
+            return queue > QUEUED;
         }
+        let suspect = match self.carried(RECENT_LONG) < NEARLY * self.line {
+            true => SUSPECT,
+            false => SUSPECT_WHOLE,
+        };
+        queue > suspect && arrived > FAINT * self.line
     }
 
     /// Lets the rate grow slowly in a tick without information, because the capacity may have
@@ -169,13 +177,17 @@ impl Capacity {
         self.line * 1e-3
     }
 
-    fn follow(&mut self, queue: Nanos) {
-        let ticks = if queue > LONG { RECENT_LONG } else { RECENT };
-        // Frames that are late for one tick are counted in the next: average two ticks.
+    /// The largest rate of arrivals in so many ticks. Frames that are late for one tick are counted
+    /// in the next, so two ticks are averaged.
+    fn carried(&self, ticks: usize) -> f64 {
         let pairs = self.recent[..ticks].windows(2);
-        let arrived = pairs
+        pairs
             .map(|pair| (pair[0] + pair[1]) / 2.0)
-            .fold(0.0, f64::max);
+            .fold(0.0, f64::max)
+    }
+
+    fn follow(&mut self, queue: Nanos) {
+        let arrived = self.carried(if queue > LONG { RECENT_LONG } else { RECENT });
         let far = self.rate > FAR * arrived || FAR * self.rate < arrived;
         let weight = if far { 1.0 } else { FOLLOW };
         let rate = self.rate + (arrived - self.rate) * weight;
@@ -320,14 +332,23 @@ mod tests {
     }
 
     /// Frames that a sender sends at once after a pause wait at its own link. Their rate says
-    /// nothing about the link: the sender has little to send yet.
+    /// nothing about the link: the sender has little to send yet, or the link is full.
     #[test]
     fn what_waits_after_a_pause_of_the_sender_proves_nothing() {
         let mut capacity = Capacity::new(1000.0, SURE_ALONE);
         for tick in 0..100 {
             capacity.update(&Tick {
                 arrived: 10.0 * f64::from(tick),
-                queue: Some(CREDIT),
+                queue: Some(CREDIT_SHARED),
+                lost: 0,
+                frames: 100,
+            });
+            assert!(!capacity.is_learned(), "{tick}");
+        }
+        for tick in 0..100 {
+            capacity.update(&Tick {
+                arrived: 950.0,
+                queue: Some(CREDIT_WHOLE),
                 lost: 0,
                 frames: 100,
             });

@@ -394,16 +394,17 @@ impl Trunk {
         }
         peer.grants_made = heartbeat.grants_made;
         for report in &heartbeat.paths {
-            let Some(path) = &mut peer.paths.get_mut(usize::from(report.link)) else {
+            let link = usize::from(report.link);
+            let Some(Some(path)) = peer.paths.get_mut(link) else {
                 continue;
             };
-            let Some(path) = path else { continue };
             path.sender.heard = report.heard;
             let received = extend(report.received, path.sender.next);
             if received <= path.sender.next {
                 path.sender.ring.acknowledge(received);
             }
-            path.sender.set_grant(now, report.grant as f64);
+            let line = self.links[link].config.rate;
+            path.sender.set_grant(now, report.grant as f64, line);
         }
         self.wake = now;
     }

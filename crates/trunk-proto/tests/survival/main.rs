@@ -292,6 +292,28 @@ fn a_starved_node_takes_no_link_for_dead() {
     }
 }
 
+/// Other work takes 5 of every 25 ms from both nodes, at the same time or not.
+#[test]
+fn nodes_that_are_often_late_lose_no_rate() {
+    for apart in [0, 2, 5, 12] {
+        let mut network = settled(15, Policy::MaxMin, TOPOLOGIES[1].1);
+        saturate(&mut network, 1);
+        let seconds = |network: &mut Network, seconds: u64| {
+            for _ in 0..40 * seconds {
+                network.starve(0, 5 * MILLISECOND);
+                network.run(apart * MILLISECOND);
+                network.starve(1, 5 * MILLISECOND);
+                network.run((25 - apart) * MILLISECOND);
+            }
+        };
+        seconds(&mut network, 1);
+        network.reset_counts();
+        seconds(&mut network, 3);
+        let shares = network.shares(3 * SECOND);
+        assert!(shares[0] > 1.97, "{apart} ms apart: {shares:.3?}");
+    }
+}
+
 /// Seconds from the failure of one of two links until its receiver takes it out, if it does so
 /// within six seconds. The sender sends this many bytes a second.
 fn detection(mut network: Network, rate: f64, phase: u64) -> Option<f64> {

@@ -79,8 +79,8 @@ pub struct Port {
     reached: Nanos,
     /// The switch's queue towards the host.
     down: Wire,
-    /// Frames that came while the host was asleep.
-    waiting: Vec<(Mac, Bytes)>,
+    /// Frames that came while the host was asleep, and when.
+    waiting: Vec<(Nanos, Mac, Bytes)>,
     /// Frames that the switch dropped towards the host.
     pub overflows: u64,
 }
@@ -373,6 +373,14 @@ impl Network {
     fn step(&mut self) {
         let now = self.now;
         let mut touched: VecDeque<usize> = VecDeque::new();
+        for host in self.hosts.iter_mut().filter(|host| now >= host.asleep) {
+            for (link, port) in host.ports.iter_mut().enumerate() {
+                for (came, source, payload) in port.waiting.drain(..) {
+                    let trunk = &mut host.trunk;
+                    trunk.handle_frame(now, link, source, &payload, came);
+                }
+            }
+        }
         while let Some(&Reverse((at, serial))) = self.arrivals.peek().filter(|a| a.0.0 <= now) {
             self.arrivals.pop();
             debug_assert!(at <= now);
@@ -381,7 +389,7 @@ impl Network {
                 End::Switch { .. } => self.switch(&frame),
                 End::Host(host, port) if now < self.hosts[host].asleep => {
                     let waiting = &mut self.hosts[host].ports[port].waiting;
-                    waiting.push((frame.source, frame.payload));
+                    waiting.push((at, frame.source, frame.payload));
                 }
                 End::Host(host, port) => {
                     let trunk = &mut self.hosts[host].trunk;
@@ -404,12 +412,6 @@ impl Network {
         for host in 0..self.hosts.len() {
             if now < self.hosts[host].asleep {
                 continue;
-            }
-            let Host { ports, trunk, .. } = &mut self.hosts[host];
-            for (link, port) in ports.iter_mut().enumerate() {
-                for (source, payload) in port.waiting.drain(..) {
-                    trunk.handle_frame(now, link, source, &payload, now);
-                }
             }
             for link in 0..self.hosts[host].ports.len() {
                 let port = &mut self.hosts[host].ports[link];
