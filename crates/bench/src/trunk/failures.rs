@@ -10,9 +10,11 @@ use farcall_lab::{Direction, Flow, FlowKind, Lab, LabError, Shape, TOPOLOGIES};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// Bars in milliseconds: median and 95th percentile of the stall, and the recovery.
+/// Bars in milliseconds: median and 95th percentile of the stall, the latter also beside other work,
+/// and the recovery.
 const STALL: f64 = 60.0;
 const STALL_LONG: f64 = 100.0;
+const STALL_LONG_DISTURBED: f64 = 120.0;
 const RECOVERY: f64 = 200.0;
 
 const DIRECTIONS: [(&str, Direction); 3] = [
@@ -31,17 +33,29 @@ const PATIENCE: Duration = Duration::from_secs(6);
 
 pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    if arguments.wants("busy") {
-        rows.push(while_busy(farcall)?);
+    for disturbance in [Disturbance::Loops, Disturbance::Bursts] {
+        let name = format!("working links taken out {}", disturbance.name());
+        if arguments.wants(&name) {
+            rows.push(links_taken_out(name, farcall, disturbance)?);
+        }
     }
-    for (name, direction) in DIRECTIONS {
-        for (name, ours) in [
-            (format!("failure {name}"), true),
-            (format!("failure {name}, MPTCP"), false),
-        ] {
-            if arguments.wants(&name) && (ours || arguments.peers) {
-                let times = measure_direction(arguments, farcall, direction, ours)?;
-                rows.extend(rows_of(&name, &times, ours));
+    for disturbance in Disturbance::ALL {
+        for (name, direction) in DIRECTIONS {
+            let name = match disturbance {
+                Disturbance::None => format!("failure {name}"),
+                other => format!("failure {name} {}", other.name()),
+            };
+            let peer = format!("{name}, MPTCP");
+            let mut measure = |name: &str, ours| -> Result<(), Failure> {
+                let times = measure_direction(arguments, farcall, direction, disturbance, ours)?;
+                rows.extend(rows_of(name, &times, disturbance, ours));
+                Ok(())
+            };
+            if arguments.wants(&name) {
+                measure(&name, true)?;
+            }
+            if arguments.peers && arguments.wants(&peer) {
+                measure(&peer, false)?;
             }
         }
     }
@@ -54,7 +68,7 @@ struct Times {
     recoveries: Vec<f64>,
 }
 
-fn rows_of(name: &str, times: &Times, ours: bool) -> Vec<Row> {
+fn rows_of(name: &str, times: &Times, disturbance: Disturbance, ours: bool) -> Vec<Row> {
     let mut sorted = times.stalls.clone();
     sorted.sort_by(f64::total_cmp);
     let last = sorted.len().saturating_sub(1);
@@ -62,9 +76,13 @@ fn rows_of(name: &str, times: &Times, ours: bool) -> Vec<Row> {
         .get((last as f64 * 0.95).ceil() as usize)
         .copied()
         .unwrap_or(f64::NAN);
+    let long = match disturbance {
+        Disturbance::None => STALL_LONG,
+        _ => STALL_LONG_DISTURBED,
+    };
     let figures = [
         ("stall, median", sorted.clone(), STALL),
-        ("stall, 95 %", vec![late], STALL_LONG),
+        ("stall, 95 %", vec![late], long),
         (
             "repaired link used after",
             times.recoveries.clone(),
@@ -88,10 +106,10 @@ fn measure_direction(
     arguments: &Arguments,
     farcall: &Program,
     direction: Direction,
+    disturbance: Disturbance,
     ours: bool,
 ) -> Result<Times, Failure> {
-    let shape = Shape::FAST_ETHERNET;
-    let lab = Lab::build(TOPOLOGIES[1].links, Some(shape))?;
+    let lab = Lab::build(TOPOLOGIES[1].links, Some(Shape::FAST_ETHERNET))?;
     let (_trunks, kind) = match ours {
         true => (
             lab.start_trunks(farcall, &[])?,
@@ -102,8 +120,21 @@ fn measure_direction(
             FlowKind::Mptcp(lab.link_address(0, 0)),
         ),
     };
-    let origin = Instant::now();
-    let mut flow = Flow::start(&lab, (1, 0), kind, origin, origin)?;
+    disturbance.during(1, || break_and_repair(arguments, &lab, kind, direction))
+}
+
+fn break_and_repair(
+    arguments: &Arguments,
+    lab: &Lab,
+    kind: FlowKind,
+    direction: Direction,
+) -> Result<Times, Failure> {
+    let shape = Shape::FAST_ETHERNET;
+    let start = || {
+        let origin = Instant::now();
+        Flow::start(lab, (1, 0), kind, origin, origin)
+    };
+    let mut flow = start()?;
     let mut times = Times {
         stalls: Vec::new(),
         recoveries: Vec::new(),
@@ -111,8 +142,7 @@ fn measure_direction(
     for trial in 0..arguments.trials {
         if flow.now() > Duration::from_secs(90) {
             flow.stop()?;
-            let origin = Instant::now();
-            flow = Flow::start(&lab, (1, 0), kind, origin, origin)?;
+            flow = start()?;
         }
         std::thread::sleep(SETTLE + Duration::from_millis(trial as u64 * 7 % 13));
         lab.fail(1, 1, direction)?;
@@ -150,18 +180,27 @@ fn recovery(flow: &Flow, shape: Shape) -> Result<Duration, LabError> {
     }
 }
 
-/// Time during which other work keeps every core busy.
-const BUSY: Duration = Duration::from_secs(60);
+/// Time beside each kind of other work.
+const BESIDE: Duration = Duration::from_secs(300);
 
 /// Measures whether the trunk declares links dead while other work uses the processors.
-fn while_busy(farcall: &Program) -> Result<Row, Failure> {
+fn links_taken_out(
+    name: String,
+    farcall: &Program,
+    disturbance: Disturbance,
+) -> Result<Row, Failure> {
     let lab = Lab::build(TOPOLOGIES[1].links, Some(Shape::FAST_ETHERNET))?;
     let _trunks = lab.start_trunks(farcall, &[])?;
     let origin = Instant::now();
     let kind = FlowKind::Tcp(lab.trunk_address(0));
     let flow = Flow::start(&lab, (1, 0), kind, origin, origin)?;
-    Disturbance::Loops.during(2, || {
-        std::thread::sleep(BUSY);
+    let threads = if disturbance == Disturbance::Loops {
+        2
+    } else {
+        1
+    };
+    disturbance.during(threads, || {
+        std::thread::sleep(BESIDE);
         Ok(())
     })?;
     flow.stop()?;
@@ -179,11 +218,5 @@ fn while_busy(farcall: &Program) -> Result<Row, Failure> {
     }
     // The limit is half a failure, because a ratio needs a limit above 0.
     let (limit, bar) = at_most(0.5);
-    Ok(row(
-        "busy for a minute: false failures".into(),
-        "",
-        vec![failures],
-        limit,
-        bar,
-    ))
+    Ok(row(name, "", vec![failures], limit, bar))
 }

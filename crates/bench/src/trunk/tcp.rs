@@ -36,7 +36,10 @@ pub(super) enum Disturbance {
 }
 
 impl Disturbance {
-    fn name(self) -> &'static str {
+    pub(super) const ALL: [Disturbance; 3] =
+        [Disturbance::None, Disturbance::Loops, Disturbance::Bursts];
+
+    pub(super) fn name(self) -> &'static str {
         match self {
             Disturbance::None => "undisturbed",
             Disturbance::Loops => "beside busy loops",
@@ -90,7 +93,7 @@ impl Disturbance {
 
 pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    for disturbance in [Disturbance::None, Disturbance::Loops, Disturbance::Bursts] {
+    for disturbance in Disturbance::ALL {
         for control in CONGESTION_CONTROLS {
             let name = format!("beside TCP, {}, {control}", disturbance.name());
             if arguments.wants(&name) {
