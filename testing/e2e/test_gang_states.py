@@ -1,13 +1,13 @@
 """The states of gang jobs whose MPI sends over channels: who waits for whom."""
 
-import json
 import os
 import signal
 import subprocess
 
 import pytest
+from gangs import MPI, Gang
 from programs import BUILT
-from servers import FARCALL, ROOT, wait_until
+from servers import ROOT, wait_until
 
 PROGRAM = ROOT / "testing" / "e2e" / "states.c"
 MPIS = ROOT / "target" / "mpi"
@@ -69,100 +69,17 @@ def program(request, tmp_path_factory):
     return compile_with([mpi / "bin" / "mpicc"], made, {"I_MPI_ROOT": str(mpi)})
 
 
-class Gang:
-    """A gang daemon, or one for each node, and its commands."""
-
-    def __init__(self, name, *options, nodes=1):
-        self.control = f"@farcall-states-{name}-{os.getpid()}"
-        self.daemons = []
-        parent = ()
-        for node in range(nodes):
-            control = self.control if node == 0 else f"{self.control}-{node}"
-            words = [FARCALL, "gang", "daemon", "--listen", "127.0.0.1:0", "--control", control]
-            words += ["--node", f"node{node}", "--slice", "20ms", *options, *parent]
-            daemon = subprocess.Popen(
-                words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-            )
-            self.daemons.append(daemon)
-            line = daemon.stdout.readline()
-            assert line.startswith("listening on farcall://"), line
-            parent = parent or ("--parent", line.split()[2].removeprefix("farcall://"))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        for daemon in reversed(self.daemons):
-            daemon.terminate()
-            daemon.wait(10)
-            daemon.stdout.close()
-
-    def start(self, size, *words, options=("--network", "farcall")):
-        run = [FARCALL, "gang", "run", "--control", self.control, "--quiet", *options]
-        return subprocess.Popen(
-            [*run, "-n", str(size), "--", *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def ask(self, *words):
-        ran = subprocess.run(
-            [FARCALL, "gang", words[0], "--control", self.control, *words[1:], "--json"],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        return json.loads(ran.stdout) if ran.returncode == 0 else {}
-
-    def jobs(self):
-        return [str(job["id"]) for job in self.ask("ps").get("jobs", [])]
-
-    def state(self, job):
-        """The state of a job and its description; nothing if the job has ended."""
-        told = self.ask("state", job)
-        return told.get("state", ""), told.get("detail", "")
-
-    def until(self, job, wanted):
-        """Waits for a state, and returns its description."""
-        last = []
-
-        def is_there():
-            last[:] = self.state(job)
-            return last[0] == wanted
-
-        try:
-            wait_until(is_there, what=wanted)
-        except TimeoutError as error:
-            raise AssertionError(f"{wanted} did not come: {last}") from error
-        return last[1]
-
-    def kill(self, job):
-        words = [FARCALL, "gang", "kill", job, "--control", self.control]
-        subprocess.run(words, check=True, timeout=30)
-
-
 def suspected(name, program, what, size, *more, nodes=1):
     """The description of a suspected deadlock of a program, which is killed then."""
-    slots = str(size // nodes)
-    with Gang(name, "--slots", slots, nodes=nodes) as gang:
-        if nodes > 1:
-            wait_until(lambda: has_nodes(gang, size, nodes), what="the other node")
-        with gang.start(size, program, what, *more) as front:
-            job = wait_until(gang.jobs, what="the job")[0]
-            text = gang.until(job, "suspected")
-            gang.kill(job)
-            assert front.wait(30) == 128 + signal.SIGKILL
+    with (
+        Gang(name, slots=size // nodes, nodes=nodes) as gang,
+        gang.start(size, program, what, *more, options=MPI) as front,
+    ):
+        job = wait_until(gang.jobs, what="the job")[0]
+        text = gang.until(job, "suspected")
+        gang.kill(job)
+        assert front.wait(30) == 128 + signal.SIGKILL
     return text
-
-
-def has_nodes(gang, size, nodes):
-    with gang.start(size, "sleep", "1000", options=()) as front:
-        job = wait_until(lambda: gang.ask("ps").get("jobs"), what="the job")[0]
-        front.kill()
-    wait_until(lambda: not gang.jobs(), what="its end")
-    return len(job["nodes"]) == nodes
 
 
 @pytest.mark.timeout(120)
@@ -211,8 +128,8 @@ def test_a_deadlock_of_some_while_others_compute(program):
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("what", ["computes", "sleeps"])
 def test_ranks_that_wait_for_one_that_does_something_else(program, what):
-    with Gang(what, "--slots", "3") as gang:
-        options = ("--network", "farcall", "--detect-termination")
+    with Gang(what, slots=3) as gang:
+        options = (*MPI, "--detect-termination")
         with gang.start(3, program, what, "3", options=options) as front:
             job = wait_until(gang.jobs, what="the job")[0]
             words = set()
@@ -236,8 +153,8 @@ def test_ranks_that_wait_for_one_that_does_something_else(program, what):
 def test_a_program_that_goes_on_is_never_suspected(program):
     """Two jobs take turns, each with more processes than processors."""
     seconds = os.environ.get("FARCALL_SOAK_SECONDS", "5")
-    with Gang("exchanges", "--slots", "2", "--switch-alone") as gang:
-        options = ("--network", "farcall", "--detect-termination")
+    with Gang("exchanges", "--switch-alone") as gang:
+        options = (*MPI, "--detect-termination")
         words = [program, "exchanges", seconds]
         fronts = [gang.start(3, *words, options=options) for _ in range(2)]
         seen = []
@@ -252,8 +169,8 @@ def test_a_program_that_goes_on_is_never_suspected(program):
 
 @pytest.mark.timeout(120)
 def test_a_suspected_job_goes_on_and_its_command_says_so(program):
-    with Gang("told", "--slots", "2") as gang:
-        options = ("--network", "farcall", "--detect-termination")
+    with Gang("told") as gang:
+        options = (*MPI, "--detect-termination")
         with gang.start(2, program, "ssend", options=options) as front:
             line = front.stderr.readline()
             assert line.startswith("farcall: gang job 1: suspected deadlock: rank 0 waits for ")
@@ -266,7 +183,7 @@ def test_a_suspected_job_goes_on_and_its_command_says_so(program):
 
 @pytest.mark.timeout(120)
 def test_mpi_over_its_own_transport(program):
-    with Gang("own", "--slots", "2") as gang, gang.start(2, program, "ring", options=()) as front:
+    with Gang("own") as gang, gang.start(2, program, "ring") as front:
         job = wait_until(gang.jobs, what="the job")[0]
         text = gang.until(job, "unknown")
         assert "`--network farcall`" in text

@@ -42,9 +42,9 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     trials: u32,
     /// Run only measurements whose name contains this text: (a) to (h), learned a to learned h,
-    /// change, ping, loss, speed, beside TCP, key, links taken out, failure in, failure out, failure
-    /// both ways, each failure also "beside busy loops" and "beside bursts", and with ", MPTCP",
-    /// small packets, sparse, stages, weights, nodes, NFS, MPI
+    /// change, ping, loss, speed, beside TCP, key, links taken out, failure in, failure out,
+    /// failure both ways, each failure also "beside busy loops" and "beside bursts", and with
+    /// ", MPTCP", small packets, sparse, stages, weights, nodes, NFS, MPI
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Print one JSON object

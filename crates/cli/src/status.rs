@@ -161,6 +161,16 @@ fn print_reservations(status: &Value) {
 }
 
 fn print(status: &Value) {
+    print_summary(status);
+    print_reservations(status);
+    let rows = |name: &str| status[name].as_array().cloned().unwrap_or_default();
+    print_users(&rows("users"));
+    print_groups(&rows("groups"));
+    print_functions(&rows("functions"));
+}
+
+/// The server as a whole.
+fn print_summary(status: &Value) {
     let text = |name: &str| plain(&status[name]);
     println!(
         "state        {}, for {} s",
@@ -192,9 +202,10 @@ fn print(status: &Value) {
         memory("used"),
         memory("limit")
     );
-    print_reservations(status);
-    let rows = |name: &str| status[name].as_array().cloned().unwrap_or_default();
-    let users = rows("users");
+}
+
+/// What waits and runs for each user, and what each has used.
+fn print_users(users: &[Value]) {
     if !users.is_empty() {
         println!(
             "\n{:30} {:>8} {:>8} {:>12}",
@@ -209,8 +220,10 @@ fn print(status: &Value) {
             plain(&user["user"])
         );
     }
-    print_groups(&rows("groups"));
-    let functions = rows("functions");
+}
+
+/// How often each function has run, and how long that took.
+fn print_functions(functions: &[Value]) {
     if !functions.is_empty() {
         let [wait, exec] = ["wait ms", "exec ms"];
         println!(

@@ -16,8 +16,8 @@ const TARGET: Nanos = 2 * MILLISECOND;
 const QUEUED: Nanos = MILLISECOND;
 /// Before a lower rate is believed, a queue must be longer than this. A sender that was late
 /// catches up with its credit, and what it then sends at once waits at its own link. The second
-/// value applies if at least the share `NEARLY` of the line rate arrives: such a sender may have the
-/// whole link, and then it catches up with more.
+/// value applies if at least the share `NEARLY` of the line rate arrives: such a sender may have
+/// the whole link, and then it catches up with more.
 const SUSPECT: Nanos = CREDIT_SHARED + MILLISECOND;
 const SUSPECT_WHOLE: Nanos = CREDIT_WHOLE + MILLISECOND;
 const NEARLY: f64 = 0.9;

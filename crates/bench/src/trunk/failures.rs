@@ -10,8 +10,8 @@ use farcall_lab::{Direction, Flow, FlowKind, Lab, LabError, Shape, TOPOLOGIES};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// Bars in milliseconds: median and 95th percentile of the stall, the latter also beside other work,
-/// and the recovery.
+/// Bars in milliseconds: median and 95th percentile of the stall, the latter also beside other
+/// work, and the recovery.
 const STALL: f64 = 60.0;
 const STALL_LONG: f64 = 100.0;
 const STALL_LONG_DISTURBED: f64 = 120.0;

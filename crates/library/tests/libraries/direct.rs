@@ -146,13 +146,22 @@ pub unsafe fn call(
         }
     }
     words.append(&mut lengths);
+    let result = returns.map(|param| (interface.params[param].ty, array(param)));
+    // SAFETY: `words` are the arguments of the function, and the result fits into its array.
+    unsafe { run(address, &words, result) };
+}
+
+/// Calls the function at `address`, and stores its result, of this type, at this place.
+///
+/// # Safety
+/// The function takes these words, and the place has room for the result.
+unsafe fn run(address: *mut c_void, words: &[usize], result: Option<(Type, *mut u8)>) {
     // SAFETY: the pointer has the type of the function, as far as machine words tell.
     unsafe {
-        let Some(param) = *returns else {
+        let Some((ty, target)) = result else {
             return call!(address, words, ());
         };
-        let target = array(param);
-        match interface.params[param].ty {
+        match ty {
             Type::Int => target.cast::<i32>().write(call!(address, words, i32)),
             Type::Float => target.cast::<f32>().write(call!(address, words, f32)),
             Type::Double => target.cast::<f64>().write(call!(address, words, f64)),
