@@ -89,6 +89,11 @@ pub struct Config {
     /// Bytes of the packets that switches store before they forward them; 0 for none. It delays the
     /// end of a message by the time that its first packet needs on all links of its route but the
     /// slowest one. This is the largest part of what buffers cost.
+    ///
+    /// A message of one packet arrives when its flow has ended, but not before its packet can have
+    /// passed all links one after another. The two times do not add up: packets that meet on a link
+    /// pass it one after another, so they are out of step from then on, and do not meet again
+    /// unless the link is full.
     pub stored_packet: f64,
 }
 
@@ -134,6 +139,8 @@ struct Flow {
     part: f64,
     /// Seconds from the end of the flow to the arrival.
     latency: f64,
+    /// Seconds from the start to the arrival, without the latency, at least.
+    least: f64,
     rank: u32,
     to: u32,
     token: u32,
@@ -469,9 +476,17 @@ impl<'a> Simulation<'a> {
             start,
             bytes,
             latency,
+            least,
             ..
         } = flow;
         self.driver.left(self.now, rank, token, &mut self.actions);
+        let early = start + least - self.now;
+        let latency = latency
+            + if early > SIMULTANEOUS * self.now {
+                early
+            } else {
+                0.0
+            };
         if latency > 0.0 {
             let timer = Timer::Arrive {
                 rank,
@@ -543,6 +558,7 @@ impl<'a> Simulation<'a> {
                     let mut flow = Flow {
                         part: bytes,
                         latency: self.latency,
+                        least: 0.0,
                         spread: WHOLE,
                         remaining: bytes,
                         since: self.now,

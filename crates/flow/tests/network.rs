@@ -279,6 +279,33 @@ fn stored_packets_make_flows_as_slow_as_packets_where_nothing_contends() {
 }
 
 #[test]
+fn messages_of_one_packet_that_share_a_link_get_out_of_step() {
+    let stored = Config {
+        stored_packet: 0.01,
+        ..checked()
+    };
+    // Two nodes send 10 packets each to a third one, whose link is then always busy. Only the first
+    // packet finds it empty, which takes the packet model the time of one packet more.
+    let crossbar = Platform::parse("hypercrossbar:3").unwrap();
+    let mut rows = String::new();
+    for order in 1..=10 {
+        rows += &format!("0,2,{order},0.01\n1,2,{order},0.01\n");
+    }
+    close(regular(&crossbar, script(&rows), stored.clone()), 0.2);
+    let time = packets(&crossbar, script(&rows), Placement::regular(), "static");
+    close(time, 0.21);
+    for spec in ["fat-tree:ports=8,levels=3", "hyperx:4x4,terminals=4"] {
+        let platform = Platform::parse(spec).unwrap();
+        let nodes = platform.nodes();
+        let workload = || pattern("allreduce:ring", &platform, 0.01 * nodes as f64);
+        let placement = || Placement::random(nodes, 1);
+        let time = run(&platform, workload(), placement(), stored.clone()).makespan;
+        let error = time / packets(&platform, workload(), placement(), "static") - 1.0;
+        assert!(error.abs() < 0.05, "{spec}: {error}");
+    }
+}
+
+#[test]
 fn devices_of_a_machine_share_its_link_to_the_network() {
     let spec = "hypercrossbar:4,latency=1,devices=4,device-bandwidth=8";
     let machines = Platform::parse(spec).unwrap();

@@ -126,7 +126,9 @@ impl Simulation<'_> {
             let hops = self.platform.route(src, dst, &mut path);
             if self.has_latency {
                 flow.latency += self.platform.latency_of(src, dst, hops);
-                flow.latency += self.time_stored(&path[..hops], flow.bytes);
+                let (stored, least) = self.time_stored(&path[..hops], flow.bytes);
+                flow.latency += stored;
+                flow.least = least;
             }
             self.add(flow, &path[..hops]);
             self.path = path;
@@ -135,8 +137,13 @@ impl Simulation<'_> {
         let routes = self.routes(&flow)?;
         let hops = routes.iter().map(Vec::len).max().unwrap_or(0);
         flow.latency += self.platform.latency_of(src, dst, hops);
-        let stored = routes.iter().map(|path| self.time_stored(path, flow.bytes));
-        flow.latency += stored.fold(0.0, f64::max);
+        let mut longest = 0.0f64;
+        for path in &routes {
+            let (stored, least) = self.time_stored(path, flow.bytes);
+            longest = longest.max(stored);
+            flow.least = flow.least.max(least);
+        }
+        flow.latency += longest;
         if routes.len() > 1 {
             let (message, left) = (flow, routes.len() as u32);
             let spread = Spread { message, left };
@@ -155,18 +162,23 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// Seconds that the first packet of a message is stored on its way.
+    /// What stored packets cost a message: [`Config::stored_packet`](super::Config::stored_packet).
+    /// A longer message has the seconds that its first packet is stored on its way, a message of
+    /// one packet the seconds that it needs at least on all its links.
     #[inline]
-    fn time_stored(&self, path: &[LinkId], bytes: f64) -> f64 {
+    fn time_stored(&self, path: &[LinkId], bytes: f64) -> (f64, f64) {
         if self.config.stored_packet == 0.0 {
-            return 0.0;
+            return (0.0, 0.0);
         }
         let packet = bytes.min(self.config.stored_packet);
         let times = path
             .iter()
             .map(|&link| packet / self.platform.bandwidth(link));
         let (all, longest) = times.fold((0.0, 0.0f64), |(a, l), t| (a + t, l.max(t)));
-        all - longest
+        match bytes <= self.config.stored_packet {
+            true => (0.0, all),
+            false => (all - longest, 0.0),
+        }
     }
 
     /// The routes of a message, at least one.
