@@ -230,7 +230,7 @@ impl Root {
 
     /// Handles the loss of a node on which a gang job was to begin again. The front end that moves
     /// it has the state and can choose other nodes. Returns whether this is so.
-    pub(super) fn lose_place(&mut self, id: JobId, name: &str) -> bool {
+    pub(super) fn lose_place(&mut self, id: JobId, name: &str, why: &str) -> bool {
         let job = self.jobs.get_mut(&id);
         let job = job.filter(|job| !job.unfilled.is_empty() && !job.is_ending);
         let Some(job) = job else {
@@ -241,7 +241,7 @@ impl Root {
         };
         job.nodes.clear();
         job.behind.clear();
-        let text = format!("node {name} was lost while gang job {id} began there");
+        let text = format!("node {name} was lost while gang job {id} began there: {why}");
         self.orders
             .push_back(Order::Nodes(Message::Forget(job.local)));
         self.orders
