@@ -74,6 +74,8 @@ struct Job {
     checkpoint: Option<Checkpoint>,
     /// Ranks whose processes have not begun, because their states have not arrived.
     unfilled: BTreeSet<u16>,
+    /// Bytes of each piece of a state that is on its way to a node.
+    filling: VecDeque<usize>,
     placement: Placement,
     /// Its nodes.
     nodes: BTreeSet<u16>,
@@ -521,6 +523,7 @@ impl Root {
                 Some(true) => (0..spec.processes).collect(),
                 _ => BTreeSet::new(),
             },
+            filling: VecDeque::new(),
             has_work: !spec.command.is_empty(),
             spec,
             placement,
