@@ -386,11 +386,11 @@ mod tests {
         assert!(full.is_some_and(|key| key * LONGEST_VALUE > STORE * 9 / 10));
         // Many short pairs fit into a message, too.
         let mut pmi = Pmi::new(1, &[0], 0);
-        let mut is_full = |key: u32| {
+        let is_full = |key: u32| {
             let put = format!("cmd=put kvsname=x key={key} value=");
             answer(&mut pmi, 0, &put).contains("full")
         };
-        assert!((0..1 << 20).any(|key| is_full(key)));
+        assert!((0..1 << 20).any(is_full));
         let actions = ask(&mut pmi, 0, "cmd=barrier_in");
         let [PmiAction::Fence(pairs)] = &actions[..] else {
             panic!("no barrier");
