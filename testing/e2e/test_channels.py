@@ -1,33 +1,59 @@
 """Channels from C and Python, in gang jobs of a real daemon."""
 
+import contextlib
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from programs import compile_c
 from servers import FARCALL, ROOT
+
+# How often a job is moved between nodes; one second apart if the number is given.
+MOVES = int(os.environ.get("FARCALL_SOAK_MOVES", "0"))
+
+
+@contextlib.contextmanager
+def gang_daemon(control, *options):
+    """A daemon with this control socket. Gives its address."""
+    daemon = subprocess.Popen(
+        [FARCALL, "gang", "daemon", "--listen", "127.0.0.1:0", "--control", control, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        line = daemon.stdout.readline()
+        assert line.startswith("listening on ")
+        yield line.split()[2].removeprefix("farcall://")
+    finally:
+        daemon.terminate()
+        daemon.wait(10)
+        daemon.stdout.close()
 
 
 @pytest.fixture
 def control():
     """The control socket of a daemon that ends with the test."""
     name = f"@farcall-e2e-{os.getpid()}"
-    daemon = subprocess.Popen(
-        [FARCALL, "gang", "daemon", "--listen", "127.0.0.1:0", "--control", name],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        assert daemon.stdout.readline().startswith("listening on ")
+    with gang_daemon(name):
         yield name
-    finally:
-        daemon.terminate()
-        daemon.wait(10)
-        daemon.stdout.close()
+
+
+@pytest.fixture
+def root_of_three():
+    """The control socket of the root daemon of the nodes a, b and c, which end with the test."""
+    name = f"@farcall-e2e-{os.getpid()}"
+    common = ["--slots", "2", "--slice", "20ms"]
+    with gang_daemon(name, *common, "--node", "a") as parent, contextlib.ExitStack() as others:
+        for node in "bc":
+            options = [*common, "--node", node, "--parent", parent]
+            others.enter_context(gang_daemon(f"{name}-{node}", *options))
+        yield name
 
 
 def command(control, elements, *program):
@@ -36,14 +62,14 @@ def command(control, elements, *program):
     return [*run, "-n", str(elements), "--", *program]
 
 
-def job(control, elements, *program):
+def job(control, elements, *program, timeout=60):
     """Runs a job to its end."""
     return subprocess.run(
         command(control, elements, *program),
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=timeout,
     )
 
 
@@ -119,6 +145,63 @@ def test_a_program_in_c_moves(control, tmp_path):
 
 def test_a_program_in_python_moves(control):
     moved(control, 2, sys.executable, ROOT / "examples" / "channels" / "heat.py", "5000")
+
+
+def number_of_only_job(control):
+    """The number of the only job once it is listed."""
+    while True:
+        words = [FARCALL, "gang", "ps", "--json", "--control", control]
+        listed = subprocess.run(words, check=True, capture_output=True, timeout=60)
+        for row in json.loads(listed.stdout)["jobs"]:
+            return str(row["id"])
+
+
+# In this map a difference in the last bit is everywhere after a hundred steps. A step takes a
+# hundredth of a second, so that the job outlasts its moves on fast machines, too.
+CHAOS = """
+import sys, time
+import numpy as np
+from farcall.channel import Channel
+
+channel = Channel()
+numbers = np.linspace(0.1, 0.9, 10_000) + channel.rank / 100
+channel.register(numbers)
+
+def step(number):
+    numbers[:] = 3.9 * numbers * (1 - numbers)
+    numbers[0] = channel.all_reduce(numbers.sum()) % 1
+    time.sleep(0.01)
+    return number + 1 < int(sys.argv[1])
+
+channel.run(step)
+print(channel.rank, numbers[0].hex(), numbers.sum().hex())
+"""
+
+
+@pytest.mark.timeout(120 + 30 * MOVES)
+def test_a_program_in_python_moves_between_nodes_again_and_again(root_of_three):
+    moves = MOVES or 3
+    program = (4, sys.executable, "-c", CHAOS, str(200 * moves))
+    stays = job(root_of_three, *program, timeout=60 + 15 * MOVES)
+    assert stays.returncode == 0, stays.stderr
+    running = subprocess.Popen(
+        command(root_of_three, *program),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    places = itertools.cycle(["b", "a,b,c", "c", "b,c", "a"])
+    with running:
+        number = number_of_only_job(root_of_three)
+        for count, place in zip(range(moves), places, strict=False):
+            words = [FARCALL, "gang", "move", "--control", root_of_three, number, "--to", place]
+            move = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
+            assert move.returncode == 0, f"move {count} to {place}: {move.stderr}"
+            if MOVES:
+                time.sleep(1)
+        output, errors = running.communicate(timeout=60 + 15 * MOVES)
+    assert running.returncode == 0, errors
+    assert sorted(output.splitlines()) == sorted(stays.stdout.splitlines())
 
 
 def test_python_registers_before_its_first_message(control):

@@ -3,6 +3,7 @@
 //! - [`Root`]: the decisions of the root daemon;
 //! - [`QueueTree`]: which gang jobs run in which slice;
 //! - [`Switch`]: the protocol by which all nodes perform a gang switch;
+//! - [`Heartbeat`]: which daemons have been silent for too long;
 //! - [`Pmi`]: what processes of MPI ask of the one that started them;
 //! - [`rest`]: when the state of a gang job can be taken;
 //! - [`checkpoint`]: the file in which its state is kept;
@@ -17,6 +18,7 @@ extern crate alloc;
 
 pub mod checkpoint;
 mod environment;
+mod heartbeat;
 mod message;
 mod pmi;
 mod queue;
@@ -26,9 +28,10 @@ mod state;
 mod suspicion;
 mod switch;
 
+pub use heartbeat::{Heartbeat, Pulse};
 pub use message::{
-    Ended, Introduction, JobRow, JobSpec, Lengths, MAX_MESSAGE, Message, MessageError, Piece,
-    Place, Placement, Polling, Report, Rest, Usage, VERSION, Wanted,
+    Ended, Introduction, JobRow, JobSpec, Lengths, MAX_MESSAGE, MAX_SPEC, Message, MessageError,
+    Piece, Place, Placement, Polling, Report, Rest, Usage, VERSION, Wanted,
 };
 pub use pmi::{PMIX, Pairs, Pmi, PmiAction, PmiError};
 pub use queue::{Admission, NoAdmission, Partition, QueueTree};

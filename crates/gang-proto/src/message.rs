@@ -4,12 +4,19 @@
 
 use crate::rest::Phase;
 use crate::{Behind, JobId, Pairs, Round, Step};
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use minicbor::{Decode, Encode};
 
 /// Bytes of the longest message.
 pub const MAX_MESSAGE: usize = 4 << 20;
+
+/// Bytes of the longest specification of a gang job: a message has room for its placement, too.
+pub const MAX_SPEC: usize = 3 << 20;
+
+/// The most queues in a report.
+const MAX_QUEUED: usize = 200_000;
 
 /// The version of the messages between daemons. Daemons of different versions refuse each other.
 /// Those before version 2 do not say theirs.
@@ -90,6 +97,26 @@ pub struct JobSpec {
     /// Names of the nodes that it must have; none if the root daemon chooses.
     #[n(16)]
     pub on: Option<Vec<String>>,
+}
+
+impl JobSpec {
+    /// Checks that the specification fits into the messages to all daemons.
+    ///
+    /// # Errors
+    /// Returns the reason for the user.
+    pub fn check_length(&self) -> Result<(), String> {
+        let mut encoded = Vec::new();
+        // Writing to a Vec cannot fail.
+        let _ = minicbor::encode(self, &mut encoded);
+        let (length, most) = (encoded.len(), MAX_SPEC);
+        if length <= most {
+            return Ok(());
+        }
+        Err(format!(
+            "the command and the environment have {length} bytes, and those of a gang job can have \
+             {most}: unset long variables, or begin with `env -i`"
+        ))
+    }
 }
 
 /// The nodes and processors on which the processes of a gang job run.
@@ -200,6 +227,17 @@ pub struct Report {
     /// Whether a process has met others through the interface for MPI.
     #[n(7)]
     pub uses_mpi: Option<bool>,
+}
+
+impl Report {
+    /// Shortens a report that would be too long for a message: it says nothing of waits and queues,
+    /// so that all processes count as running.
+    pub fn shorten(&mut self) {
+        if self.queued.len() > MAX_QUEUED {
+            self.queued.clear();
+            self.waits.clear();
+        }
+    }
 }
 
 /// What a process that never sleeps says of itself.
@@ -384,9 +422,9 @@ pub enum Message {
     /// Up: the report of a node.
     #[n(20)]
     Inspected(#[n(0)] JobId, #[n(1)] u16, #[n(2)] Report),
-    /// Up: a node is lost, with all processes on it.
+    /// Up: a node is lost, with all processes on it, and why. Earlier daemons do not say why.
     #[n(21)]
-    Lost(#[n(0)] u16),
+    Lost(#[n(0)] u16, #[n(1)] Option<String>),
     /// Between daemons, periodically: the sender is alive.
     #[n(22)]
     Alive,
@@ -444,6 +482,9 @@ pub enum Message {
     /// Down: what the processes of a gang job that have registered their state shall do.
     #[n(39)]
     Rest(#[n(0)] JobId, #[n(1)] Rest),
+    /// Between daemons: the sender closes the connection, for this reason.
+    #[n(40)]
+    Closing(#[n(0)] String),
 }
 
 impl Message {
@@ -484,77 +525,4 @@ impl Message {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A daemon of the first version gets an answer that says what to do, and gives one.
-    #[test]
-    fn messages_of_the_first_version_can_be_read() {
-        // Join("b", [0], "127.0.0.1:1", "") and Welcome("b", 1), as the first version wrote them.
-        let join = b"\x82\x0b\x84\x61b\x81\x00\x6b127.0.0.1:1\x60";
-        let welcome = b"\x82\x0c\x82\x61b\x01";
-        let read = |body: &[u8]| {
-            let length = u32::try_from(body.len()).unwrap();
-            let frame = [&length.to_le_bytes()[..], body].concat();
-            Message::decode(&frame).unwrap().unwrap().0
-        };
-        assert!(matches!(read(join), Message::Join(.., None)));
-        assert!(matches!(read(welcome), Message::Welcome(_, 1, None)));
-    }
-
-    fn polling() -> Report {
-        let wanted = [
-            Wanted::Message(Some(1), Some(7)),
-            Wanted::Message(None, None),
-            Wanted::Receive(2, None),
-        ];
-        let polling = Polling {
-            rank: 1,
-            polls: 1000,
-            version: 2,
-            wanted: wanted.to_vec(),
-            has_others: true,
-        };
-        Report {
-            polling: Some([polling].into()),
-            uses_mpi: Some(true),
-            ..Report::default()
-        }
-    }
-
-    /// A daemon before MPI over channels was seen says nothing of it.
-    #[test]
-    fn reports_of_the_same_version_without_polling_can_be_read() {
-        let body = b"\x82\x14\x83\x01\x00\x86\x80\x80\x80\x80\x00\x80";
-        let frame = [&12u32.to_le_bytes()[..], body].concat();
-        let (read, _) = Message::decode(&frame).unwrap().unwrap();
-        assert_eq!(read, Message::Inspected(1, 0, Report::default()));
-    }
-
-    #[test]
-    fn messages_travel() {
-        let sent = [
-            Message::Run(JobSpec {
-                processes: 2,
-                command: ["a".to_string()].into(),
-                ..JobSpec::default()
-            }),
-            Message::Output(1, 2, 1, [0, 255].into()),
-            Message::Down(Round::default(), Step::Run),
-            Message::Inspected(1, 0, polling()),
-        ];
-        let mut bytes = Vec::new();
-        for message in &sent {
-            message.encode(&mut bytes);
-        }
-        let mut place = 0;
-        for message in sent {
-            let (read, length) = Message::decode(&bytes[place..]).unwrap().unwrap();
-            assert_eq!(read, message);
-            assert_eq!(Message::decode(&bytes[place..place + length - 1]), Ok(None));
-            place += length;
-        }
-        assert!(Message::decode(&[255; 8]).is_err());
-        assert!(Message::decode(&[1, 0, 0, 0, 255]).is_err());
-    }
-}
+mod tests;

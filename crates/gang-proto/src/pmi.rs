@@ -207,10 +207,11 @@ impl Pmi {
         if key.len() >= LONGEST_KEY || value.len() >= LONGEST_VALUE {
             return Err("too_long");
         }
-        if self.bytes + key.len() + value.len() > STORE {
+        let bytes = self.bytes + bytes_of(key, value);
+        if bytes > STORE {
             return Err("the_store_is_full");
         }
-        self.bytes += key.len() + value.len();
+        self.bytes = bytes;
         self.store.insert(key.to_string(), value.to_string());
         self.new.push((key.to_string(), value.to_string()));
         Ok(())
@@ -223,6 +224,11 @@ impl Pmi {
             self.answer(rank, "cmd=barrier_out".to_string());
         }
     }
+}
+
+/// The most bytes of a pair in a message.
+pub(crate) fn bytes_of(key: &str, value: &str) -> usize {
+    key.len() + value.len() + 8
 }
 
 /// The fields of a line, and the value of a `put`, which may have spaces.
@@ -378,5 +384,19 @@ mod tests {
             answer(&mut pmi, 0, &put).contains("full")
         });
         assert!(full.is_some_and(|key| key * LONGEST_VALUE > STORE * 9 / 10));
+        // Many short pairs fit into a message, too.
+        let mut pmi = Pmi::new(1, &[0], 0);
+        let is_full = |key: u32| {
+            let put = format!("cmd=put kvsname=x key={key} value=");
+            answer(&mut pmi, 0, &put).contains("full")
+        };
+        assert!((0..1 << 20).any(is_full));
+        let actions = ask(&mut pmi, 0, "cmd=barrier_in");
+        let [PmiAction::Fence(pairs)] = &actions[..] else {
+            panic!("no barrier");
+        };
+        let mut message = Vec::new();
+        crate::Message::Fence(1, 0, pairs.clone()).encode(&mut message);
+        assert!(message.len() < crate::MAX_MESSAGE);
     }
 }

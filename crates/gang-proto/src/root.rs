@@ -74,6 +74,8 @@ struct Job {
     checkpoint: Option<Checkpoint>,
     /// Ranks whose processes have not begun, because their states have not arrived.
     unfilled: BTreeSet<u16>,
+    /// Bytes of each piece of a state that is on its way to a node.
+    filling: VecDeque<usize>,
     placement: Placement,
     /// Its nodes.
     nodes: BTreeSet<u16>,
@@ -356,8 +358,8 @@ impl Root {
         }
     }
 
-    /// Handles the loss of a node: its processes count as ended.
-    pub fn handle_lost(&mut self, number: u16) {
+    /// Handles the loss of a node, for a reason in words: its processes count as ended.
+    pub fn handle_lost(&mut self, number: u16, why: &str) {
         let Some(node) = self.nodes.get_mut(usize::from(number)) else {
             return;
         };
@@ -371,7 +373,7 @@ impl Root {
         let hit = self.jobs.iter();
         let hit = hit.filter(|(_, job)| job.nodes.contains(&number));
         for id in hit.map(|(id, _)| *id).collect::<Vec<_>>() {
-            if self.lose_place(id, &name) {
+            if self.lose_place(id, &name, why) {
                 continue;
             }
             let Some(job) = self.jobs.get(&id) else {
@@ -388,7 +390,7 @@ impl Root {
             for rank in ranks {
                 let ended = Ended {
                     status: FARCALL_FAILED,
-                    cause: Some(format!("rank {rank}: node {name} is gone")),
+                    cause: Some(format!("rank {rank}: node {name} is gone: {why}")),
                     usage: Usage::default(),
                 };
                 self.end_process(id, rank, ended);
@@ -463,6 +465,7 @@ impl Root {
                 "a gang job needs a program and 1 to {MAX_PROCESSES} processes"
             ));
         }
+        spec.check_length()?;
         if self.slots.is_empty() {
             return Err("no node has joined".to_string());
         }
@@ -520,6 +523,7 @@ impl Root {
                 Some(true) => (0..spec.processes).collect(),
                 _ => BTreeSet::new(),
             },
+            filling: VecDeque::new(),
             has_work: !spec.command.is_empty(),
             spec,
             placement,

@@ -211,6 +211,7 @@ impl Client {
         work: Option<OwnedFd>,
         mut started: impl FnMut(JobId, Option<u16>),
     ) -> Result<Ended, ClientError> {
+        spec.check_length().map_err(ClientError::Refused)?;
         let signals = catch_terminal()?;
         self.link.send(&Message::Run(spec));
         let (mut job, mut interrupts) = (None, 0);

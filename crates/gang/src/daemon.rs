@@ -3,6 +3,7 @@
 
 mod events;
 mod join;
+mod peers;
 
 use crate::journal::Journal;
 use crate::link::{self, Link};
@@ -13,11 +14,12 @@ use crate::start::Starter;
 use crate::trace::{Times, Trace};
 use crate::{Config, Freeze, process, token};
 use farcall_channel::Engine;
-use farcall_gang_proto::{Action, Message, Order, Root, Step, Switch};
+use farcall_gang_proto::{Action, Heartbeat, Message, Order, Root, Step, Switch};
 use farcall_metrics::{Answer, Text};
 use farcall_scram::Exchange;
 use join::Joiner;
 use nix::sys::signalfd::SignalFd;
+use peers::plain;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -155,8 +157,8 @@ struct Peer {
     party: Party,
     /// What it was asked for.
     proving: Option<Box<Exchange>>,
-    /// When something last arrived from it.
-    heard: Instant,
+    /// Its name in messages, if it is a daemon and has said its name.
+    name: Option<String>,
     /// Whether this is a front end that reads nothing, so that the output of its gang jobs waits.
     is_held: bool,
     /// Whether this is a front end over TCP whose gang jobs run as another user than the daemon.
@@ -191,8 +193,8 @@ pub struct Daemon {
     answered: Option<Instant>,
     /// Until when no connection is accepted, because there are no descriptors left.
     deaf: Instant,
-    /// When this daemon must send the next sign of life to other daemons.
-    beat: Instant,
+    /// The signs of life of other daemons, and of peers that have yet to prove themselves.
+    heartbeat: Heartbeat,
     is_ending: bool,
     processors: Vec<u16>,
     gate: Gate,
@@ -253,7 +255,7 @@ impl Daemon {
             drained: None,
             answered: None,
             deaf: Instant::now(),
-            beat: Instant::now(),
+            heartbeat: Heartbeat::new(nanos(config.silence), monotonic()),
             is_ending: false,
             processors: processors(config.slots),
             gate: Gate::new(&config.token)?,
@@ -278,11 +280,14 @@ impl Daemon {
             link,
             party,
             proving: None,
-            heard: Instant::now(),
+            name: None,
             is_held: false,
             is_foreign: false,
         };
         self.links.insert(self.last_link, peer);
+        if !matches!(party, Party::Front(..)) {
+            self.heartbeat.watch(self.last_link);
+        }
         self.last_link
     }
 
@@ -343,7 +348,9 @@ impl Daemon {
             Message::Output(job, ..) => root.handle_output(job, message),
             Message::ProcessEnded(job, rank, ended) => root.handle_process_ended(job, rank, ended),
             Message::Inspected(job, node, report) => root.handle_inspected(job, node, report),
-            Message::Lost(node) => root.handle_lost(node),
+            Message::Lost(node, why) => {
+                root.handle_lost(node, &plain(&why.unwrap_or_default()));
+            }
             Message::Back(nodes) => root.handle_back(&nodes),
             Message::Fence(job, node, pairs) => root.handle_fence(job, node, pairs),
             Message::Aborted(job, rank, code) => root.handle_aborted(job, rank, code),
@@ -404,10 +411,8 @@ impl Daemon {
         }
     }
 
-    /// Nanoseconds of the monotonic clock, which all processes of this machine share.
     fn now(&self) -> u64 {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+        monotonic()
     }
 
     /// Starts a gang switch if one is due and none is in progress.
@@ -581,6 +586,12 @@ fn describe(root: &Root, text: &mut Text) {
         "Processes that can run at the same time.",
         counts.slots,
     );
+}
+
+/// Nanoseconds of the monotonic clock, which all processes of this machine share.
+fn monotonic() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 fn nanos(time: Duration) -> u64 {

@@ -65,8 +65,8 @@ pub struct Config {
     /// Bytes of memory for all gang jobs together; `None` for 90 % of the machine's memory.
     pub memory: Option<u64>,
     /// A daemon that is silent for this long counts as lost. A new peer must identify itself within
-    /// the same time. Daemons send a sign of life each second, but not during the start of
-    /// processes.
+    /// the same time. Daemons send a sign of life each second. Time in which this daemon itself did
+    /// not run does not count.
     pub silence: Duration,
     /// User and group of gang jobs that arrive by TCP; `None` for those of the daemon, unless it
     /// runs as root.

@@ -61,6 +61,10 @@ impl Link {
             match rustix::net::send(&self.socket, &self.output, flags) {
                 Ok(count) => drop(self.output.drain(..count)),
                 Err(rustix::io::Errno::AGAIN) if self.output.len() < BROKEN => return Ok(()),
+                Err(rustix::io::Errno::AGAIN) => {
+                    let text = format!("it reads nothing, and {} MiB wait for it", BROKEN >> 20);
+                    return Err(io::Error::other(text));
+                }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -621,6 +621,7 @@ impl Node {
                 .fill
                 .push((view.rank, view.channel, view.received_bytes));
         }
+        report.shorten();
         self.messages
             .push(Message::Inspected(id, self.number, report));
     }

@@ -43,7 +43,7 @@ impl Death {
     fn lost_a_node(&self) -> bool {
         let status = self.status.as_ref().ok().and_then(ExitStatus::code);
         let last = self.printed.lines().next_back().unwrap_or_default();
-        status == Some(GANG_FAILED) && last.starts_with(OF_GANG) && last.ends_with(" is gone")
+        status == Some(GANG_FAILED) && last.starts_with(OF_GANG) && last.contains(" is gone: ")
     }
 
     /// The kind of failure of the running call.
@@ -165,7 +165,8 @@ mod tests {
             printed: printed.to_owned(),
             ended_for: None,
         };
-        assert!(death("x\nfarcall: gang job 6: rank 2: node b2 is gone\n").is_foreign());
+        let lost = "x\nfarcall: gang job 6: rank 2: node b2 is gone: node b2 was silent for 30 s\n";
+        assert!(death(lost).is_foreign());
         assert!(!death("farcall: gang job 6: rank 2 called exit(125)\n").is_foreign());
         assert!(!death("the file is gone\n").is_foreign());
     }

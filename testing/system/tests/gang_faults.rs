@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use farcall_system::gang::{Node, farcall_as, lines, text};
 use farcall_system::program::example;
@@ -112,7 +113,11 @@ fn a_node_lost_in_a_drain_holds_nobody_up() {
     other.kill();
     let output = spread.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(125));
-    assert!(text(&output.stderr).contains("node b is gone"));
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("node b is gone: node b closed its connection"),
+        "{told}"
+    );
     wait_until("the other goes on", || {
         let rows = root.jobs();
         rows.len() == 1 && rows[0]["state"] == "running"
@@ -133,9 +138,38 @@ fn a_daemon_that_hangs_is_given_up() {
     let output = spread.wait_with_output().expect("it ends");
     other.signal(Signal::CONT);
     assert_eq!(output.status.code(), Some(125));
-    assert!(text(&output.stderr).contains("node b is gone"));
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("node b is gone: node b was silent for 3 s"),
+        "{told}"
+    );
     let output = root.run(&["-n", "2", "--", "echo", "still there"]);
     assert_eq!(lines(&output), ["still there"; 2]);
+}
+
+/// A machine with all daemons is paused for longer than a daemon may be silent. None of them could
+/// say or hear anything in this time, so none is lost.
+#[test]
+fn daemons_that_are_paused_together_keep_their_jobs() {
+    let silence = ["--silence", "3s", "--slots", "2"];
+    let mut root = Node::start(&[&silence[..], &["--slice", "20ms"]].concat());
+    let below = ["--node", "b", "--parent", root.address()];
+    let mut other = Node::start(&[&silence[..], &below].concat());
+    wait_until("the second node has joined", || root.nodes() == 2);
+    let mut job = root.submit(&["-n", "4", "--", "sleep", "1000"]);
+    wait_until("it is there", || root.jobs().len() == 1);
+    for daemon in [&mut root, &mut other] {
+        daemon.signal(Signal::STOP);
+    }
+    std::thread::sleep(Duration::from_secs(5));
+    for daemon in [&mut root, &mut other] {
+        daemon.signal(Signal::CONT);
+    }
+    let output = root.run(&["-n", "4", "--", "echo", "still there"]);
+    assert_eq!(lines(&output), ["still there"; 4]);
+    assert_eq!(job.try_wait().expect("a child"), None);
+    job.kill().expect("it runs");
+    job.wait().expect("it ends");
 }
 
 /// Processes whose command line contains a word.

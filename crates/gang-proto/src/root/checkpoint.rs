@@ -6,7 +6,7 @@
 use super::{Inspection, Job, Order, Root};
 use crate::rest::{self, Next, Phase, Standing};
 use crate::{JobId, Message, Nanos, Piece, Process, Report, Rest};
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,6 +16,9 @@ const MS: Nanos = 1_000_000;
 /// the one before.
 const SHORTEST_PAUSE: Nanos = 2 * MS;
 const LONGEST_PAUSE: Nanos = 128 * MS;
+/// The most pieces of a state that are on their way to a front end at the same time, so that they
+/// do not fill the links between daemons.
+const OPEN: usize = 8;
 /// How long a program can take to register its state after a checkpoint was requested.
 const REGISTERS: Nanos = 5_000 * MS;
 
@@ -33,6 +36,10 @@ pub(super) struct Checkpoint {
     look_at: Option<Nanos>,
     pause: Nanos,
     pub(super) stage: Stage,
+    /// Pieces that were asked for and wait: their ranks and offsets.
+    asked: VecDeque<(u16, u64)>,
+    /// Number of pieces that are on their way.
+    open: usize,
 }
 
 /// How far a checkpoint is.
@@ -106,6 +113,8 @@ impl Root {
             look_at: Some(now.saturating_add(SHORTEST_PAUSE)),
             pause: SHORTEST_PAUSE,
             stage: Stage::Resting,
+            asked: VecDeque::new(),
+            open: 0,
         });
         let ask = Message::Rest(job.local, Rest::Ask);
         self.orders.push_back(Order::Nodes(ask));
@@ -256,7 +265,7 @@ impl Root {
         job.ok_or_else(|| format!("no state of gang job {id} was taken for this command"))
     }
 
-    /// Passes a request for a piece of the state to the node that has it.
+    /// Handles a request for a piece of the state. Some requests are passed to the nodes at a time.
     ///
     /// # Errors
     /// Returns the reason for the front end.
@@ -268,11 +277,36 @@ impl Root {
         offset: u64,
     ) -> Result<(), String> {
         let job = self.taken_for(id, front, |stage| stage == Stage::Taken)?;
-        let node = job.placement.nodes.get(usize::from(rank)).copied();
-        let node = node.ok_or(format!("gang job {id} has no rank {rank}"))?;
-        let fetch = Message::Fetch(node, job.local, rank, offset);
-        self.orders.push_back(Order::Node(node, fetch));
+        if rank >= job.spec.processes {
+            return Err(format!("gang job {id} has no rank {rank}"));
+        }
+        // A front end asks for the beginning of all ranks at once.
+        let most = usize::from(job.spec.processes) + OPEN;
+        if let Some(checkpoint) = &mut job.checkpoint {
+            if checkpoint.asked.len() >= most {
+                return Err(format!("more than {most} pieces were asked for at once"));
+            }
+            checkpoint.asked.push_back((rank, offset));
+        }
+        self.pass_fetches(id);
         Ok(())
+    }
+
+    fn pass_fetches(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else {
+            return;
+        };
+        let Some(checkpoint) = &mut job.checkpoint else {
+            return;
+        };
+        while checkpoint.open < OPEN
+            && let Some((rank, offset)) = checkpoint.asked.pop_front()
+        {
+            checkpoint.open += 1;
+            let node = job.placement.nodes[usize::from(rank)];
+            let fetch = Message::Fetch(node, job.local, rank, offset);
+            self.orders.push_back(Order::Node(node, fetch));
+        }
     }
 
     /// Passes a piece of the state to the front end that asked for it.
@@ -280,11 +314,13 @@ impl Root {
         let Some(id) = self.known_one(local) else {
             return;
         };
-        let job = self.jobs.get(&id);
-        if let Some(checkpoint) = job.and_then(|job| job.checkpoint.as_ref()) {
+        let job = self.jobs.get_mut(&id);
+        if let Some(checkpoint) = job.and_then(|job| job.checkpoint.as_mut()) {
+            checkpoint.open = checkpoint.open.saturating_sub(1);
             let fetched = Message::Fetched(id, piece);
             self.orders
                 .push_back(Order::Front(checkpoint.front, fetched));
+            self.pass_fetches(id);
         }
     }
 

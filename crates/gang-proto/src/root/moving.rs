@@ -11,6 +11,10 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+/// The most bytes of the state of a gang job that are on their way to its nodes, so that they do
+/// not fill the links between daemons.
+const FILLING: usize = 2 << 20;
+
 impl Root {
     /// The gang job that the nodes know by a number, if this number is still right.
     pub fn known_one(&self, local: JobId) -> Option<JobId> {
@@ -158,6 +162,7 @@ impl Root {
         job.behind = job.nodes.iter().copied().filter(is_behind).collect();
         job.placement = placement.clone();
         job.unfilled = (0..job.spec.processes).collect();
+        job.filling.clear();
         job.ended.clear();
         job.fences.clear();
         for front in job.take_asking() {
@@ -196,8 +201,16 @@ impl Root {
         });
         let job = job.ok_or(format!("gang job {id} does not wait for this state"))?;
         let node = job.placement.nodes.get(usize::from(piece.rank)).copied();
+        let bytes = piece.bytes.len();
+        if job.filling.iter().sum::<usize>() + bytes > FILLING {
+            return Err(format!(
+                "more than {} MiB of a state are on their way",
+                FILLING >> 20
+            ));
+        }
         // The nodes are gone, and the front end has been told.
         if let Some(node) = node.filter(|node| job.nodes.contains(node)) {
+            job.filling.push_back(bytes);
             let fill = Message::Fill(node, job.local, piece);
             self.orders.push_back(Order::Node(node, fill));
         }
@@ -216,6 +229,7 @@ impl Root {
             Some(checkpoint) => checkpoint.front(),
             None => job.front,
         };
+        job.filling.pop_front();
         let filled = Message::Filled(id, rank, offset, lengths);
         self.orders.push_back(Order::Front(front, filled));
         if offset < lengths.total() || !job.unfilled.remove(&rank) || !job.unfilled.is_empty() {
@@ -230,7 +244,7 @@ impl Root {
 
     /// Handles the loss of a node on which a gang job was to begin again. The front end that moves
     /// it has the state and can choose other nodes. Returns whether this is so.
-    pub(super) fn lose_place(&mut self, id: JobId, name: &str) -> bool {
+    pub(super) fn lose_place(&mut self, id: JobId, name: &str, why: &str) -> bool {
         let job = self.jobs.get_mut(&id);
         let job = job.filter(|job| !job.unfilled.is_empty() && !job.is_ending);
         let Some(job) = job else {
@@ -241,7 +255,7 @@ impl Root {
         };
         job.nodes.clear();
         job.behind.clear();
-        let text = format!("node {name} was lost while gang job {id} began there");
+        let text = format!("node {name} was lost while gang job {id} began there: {why}");
         self.orders
             .push_back(Order::Nodes(Message::Forget(job.local)));
         self.orders

@@ -372,7 +372,9 @@ impl World {
                 self.root.handle_process_ended(job, rank, ended);
             }
             Message::Inspected(job, node, report) => self.root.handle_inspected(job, node, report),
-            Message::Lost(node) => self.root.handle_lost(node),
+            Message::Lost(node, why) => {
+                self.root.handle_lost(node, &why.expect("a reason"));
+            }
             Message::Back(nodes) => self.root.handle_back(&nodes),
             Message::Fetched(job, piece) => self.root.handle_fetched(job, piece),
             Message::Filled(job, rank, offset, lengths) => {
@@ -666,7 +668,10 @@ impl World {
             .children
             .retain(|other| *other != child);
         for node in below {
-            self.report(parent, Message::Lost(node));
+            self.report(
+                parent,
+                Message::Lost(node, Some("it was killed".to_string())),
+            );
         }
         let actions = self.daemons[parent].switch.handle_lost(child);
         self.act(parent, actions);

@@ -2,6 +2,7 @@
 //! decides about gang jobs, and `node` has the processes. A peer that has not proved that it knows
 //! the secret can do nothing else. When the loop ends, all processes of the daemon are ended.
 
+use super::peers::Loss;
 use super::{Daemon, Party};
 use crate::link::{self, Link};
 use crate::process;
@@ -14,8 +15,6 @@ use std::time::{Duration, Instant};
 /// How long a daemon that stops waits for its processes to end.
 const END_BOUND: Duration = Duration::from_secs(4);
 
-/// Interval of the signs of life between daemons.
-const BEAT: Duration = Duration::from_secs(1);
 /// The largest number of front ends at the same time: of one user, of all users, and of all users
 /// and those who may always ask, which are root and the user of the daemon.
 const USER_FRONTS: usize = 512;
@@ -50,7 +49,7 @@ impl Daemon {
             if self.is_ending {
                 break Ok(());
             }
-            let ready = self.wait()?;
+            let ready = self.wait(self.timeout())?;
             for source in ready {
                 self.handle(source);
             }
@@ -73,7 +72,7 @@ impl Daemon {
         result
     }
 
-    fn wait(&self) -> io::Result<Vec<Source>> {
+    fn wait(&self, timeout: Duration) -> io::Result<Vec<Source>> {
         let mut sources = vec![
             (Source::Signals, self.signals.as_fd(), PollFlags::IN),
             (Source::News, self.node.engine.news(), PollFlags::IN),
@@ -108,7 +107,6 @@ impl Daemon {
             .iter()
             .map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
             .collect();
-        let timeout = self.timeout();
         let timeout = rustix::time::Timespec {
             tv_sec: timeout.as_secs() as i64,
             tv_nsec: timeout.subsec_nanos().into(),
@@ -129,52 +127,14 @@ impl Daemon {
         let answered = self.answered.filter(|_| is_switching);
         let deaf = Some(self.deaf).filter(|deaf| *deaf > Instant::now());
         let more = [drained, answered, deaf, self.next_attempt()];
-        let next = more.into_iter().flatten().fold(self.beat, Instant::min);
-        let left = next.saturating_duration_since(Instant::now());
-        match self.root.as_ref().and_then(Root::next_deadline) {
-            Some(due) => left.min(Duration::from_nanos(due.saturating_sub(self.now()))),
-            None => left,
-        }
-    }
-
-    /// Sends signs of life, gives up silent daemons, and holds the output of a gang job back as
-    /// long as its front end reads nothing.
-    fn check_peers(&mut self) {
+        let root = self.root.as_ref().and_then(Root::next_deadline);
+        let beat = self.heartbeat.next_deadline();
+        let due = root.map_or(beat, |due| due.min(beat));
+        let left = Duration::from_nanos(due.saturating_sub(self.now()));
         let now = Instant::now();
-        let is_due = now >= self.beat;
-        let mut silent = Vec::new();
-        for (id, peer) in &mut self.links {
-            match peer.party {
-                Party::Front(..) => {
-                    let holds = match peer.is_held {
-                        true => !peer.link.has_room(),
-                        false => peer.link.is_full(),
-                    };
-                    if holds != peer.is_held {
-                        peer.is_held = holds;
-                        if let Some(root) = &mut self.root {
-                            root.handle_hold(*id, holds);
-                        }
-                    }
-                    continue;
-                }
-                Party::Stranger | Party::Proved => {}
-                Party::Child | Party::Parent if is_due => peer.link.send(&Message::Alive),
-                Party::Child | Party::Parent => {}
-            }
-            if now.saturating_duration_since(peer.heard) > self.config.silence {
-                silent.push(*id);
-            }
-        }
-        if is_due {
-            self.beat = now + BEAT;
-            self.node.sweep();
-            self.show_metrics();
-        }
-        for id in silent {
-            let why = format!("it was silent for {:?}", self.config.silence);
-            self.handle_lost(id, &why);
-        }
+        let more = more.into_iter().flatten();
+        more.map(|next| next.saturating_duration_since(now))
+            .fold(left, Duration::min)
     }
 
     /// Checks whether the outgoing gang jobs are at rest: their network is at rest, they have
@@ -293,41 +253,13 @@ impl Daemon {
         match received {
             Ok(messages) => {
                 if !matches!(peer.party, Party::Stranger | Party::Proved) {
-                    peer.heard = Instant::now();
+                    self.heartbeat.hear(id);
                 }
                 for message in messages {
                     self.handle_message(id, message);
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                self.handle_lost(id, "it closed the connection");
-            }
-            Err(error) => self.handle_lost(id, &error.to_string()),
-        }
-    }
-
-    fn handle_lost(&mut self, id: u64, why: &str) {
-        let Some(peer) = self.links.remove(&id) else {
-            return;
-        };
-        match peer.party {
-            Party::Front(..) => {
-                if let Some(root) = &mut self.root {
-                    root.handle_front_lost(id);
-                }
-            }
-            Party::Stranger | Party::Proved => {}
-            Party::Parent => self.lose_parent(&format!("the parent daemon is lost ({why})")),
-            Party::Child => {
-                self.joining.retain(|_, link| *link != id);
-                let nodes = self.switch.nodes_below(id);
-                tracing::warn!("the daemon of the nodes {nodes:?} is lost: {why}");
-                for node in nodes {
-                    self.report(Message::Lost(node));
-                }
-                let actions = self.switch.handle_lost(id);
-                self.act(actions);
-            }
+            Err(error) => self.handle_lost(id, &Loss::of(error)),
         }
     }
 
@@ -339,7 +271,7 @@ impl Daemon {
             Party::Front(user, group) => self.handle_request(id, message, (user, group)),
             Party::Stranger => self.handle_stranger(id, message),
             Party::Proved => self.handle_proved(id, message),
-            Party::Parent => self.handle_down(message),
+            Party::Parent => self.handle_down(id, message),
             Party::Child => self.handle_up(id, message),
         }
     }
@@ -458,6 +390,9 @@ impl Daemon {
             _ => return self.refuse(id, "a peer must first say what it is"),
         };
         let own = rustix::process::getuid().as_raw();
+        if matches!(party, Party::Front(..)) {
+            self.heartbeat.forget(id);
+        }
         if let Some(peer) = self.links.get_mut(&id) {
             peer.party = party;
             peer.is_foreign = matches!(party, Party::Front(user, _) if user != own);
@@ -467,8 +402,9 @@ impl Daemon {
         }
     }
 
-    fn handle_down(&mut self, message: Message) {
+    fn handle_down(&mut self, id: u64, message: Message) {
         match message {
+            Message::Closing(why) => self.handle_lost(id, &Loss::Closed(why)),
             Message::Down(round, step) => {
                 let actions = self.switch.handle_down(round, step);
                 self.act(actions);
@@ -509,6 +445,7 @@ impl Daemon {
     fn handle_up(&mut self, id: u64, message: Message) {
         match message {
             Message::Alive => {}
+            Message::Closing(why) => self.handle_lost(id, &Loss::Closed(why)),
             Message::Up(number, step, behind) => {
                 let actions = self.switch.handle_up(id, number, step, behind);
                 self.act(actions);
@@ -530,6 +467,9 @@ impl Daemon {
                 if self.root.as_ref().is_some_and(taken) || self.joining.contains_key(&name) {
                     let text = format!("a node `{name}` has already joined: choose another --node");
                     return self.send(id, &Message::Refused(text));
+                }
+                if let Some(peer) = self.links.get_mut(&id) {
+                    peer.name.get_or_insert_with(|| format!("node {name}"));
                 }
                 self.joining.insert(name.clone(), id);
                 let Some(root) = &mut self.root else {
@@ -576,10 +516,13 @@ impl Daemon {
                 break;
             }
             let left = end.saturating_duration_since(Instant::now());
-            self.beat = Instant::now() + left.min(Duration::from_millis(50));
-            for source in self.wait().unwrap_or_default() {
+            let ready = self.wait(left.min(Duration::from_millis(50)));
+            for source in ready.unwrap_or_default() {
                 self.handle(source);
             }
+        }
+        for id in self.daemons() {
+            self.say_why(id, "the daemon was stopped");
         }
         // The PMIx servers end, and nothing of them is left.
         self.node.forget_all();

@@ -136,10 +136,12 @@ impl Daemon {
         let Some(parent) = self.parent.take() else {
             return;
         };
-        self.links.remove(&parent);
+        self.remove(parent);
         tracing::error!("{why}: the processes on this node end, and it joins again");
+        let own = format!("node {} has lost its own parent daemon", self.config.node);
         for child in self.children() {
-            self.links.remove(&child);
+            self.say_why(child, &own);
+            self.remove(child);
         }
         self.joining.clear();
         self.switch = Switch::new(self.config.form, self.switch.round().drains, false);
