@@ -47,14 +47,18 @@ class Gang:
 
     def start(self, size, *words, options=()):
         """Starts a job of so many processes."""
-        run = self.command("run", "--quiet", *options, "-n", str(size), "--", *words)
-        return subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        pipe = subprocess.PIPE
+        return subprocess.Popen(self.job(size, words, options), stdout=pipe, stderr=pipe, text=True)
 
     def run(self, size, *words, options=(), timeout=240):
         """Runs a job to its end."""
-        with self.start(size, *words, options=options) as job:
-            out, err = job.communicate(timeout=timeout)
-        return subprocess.CompletedProcess(job.args, job.returncode, out, err)
+        return self.finish(self.job(size, words, options), timeout)
+
+    def job(self, size, words, options):
+        return self.command("run", "--quiet", *options, "-n", str(size), "--", *words)
+
+    def finish(self, command, timeout=60):
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout)
 
     def has_all_nodes(self):
         with self.start(self.slots * len(self.daemons), "sleep", "1000") as front:
@@ -65,13 +69,7 @@ class Gang:
 
     def ask(self, verb, *words):
         """What a command prints as JSON; nothing if it fails."""
-        ran = subprocess.run(
-            self.command(verb, *words, "--json"),
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        ran = self.finish(self.command(verb, *words, "--json"))
         return json.loads(ran.stdout) if ran.returncode == 0 else {}
 
     def rows(self):
@@ -103,3 +101,6 @@ class Gang:
 
     def kill(self, job):
         subprocess.run(self.command("kill", job), check=True, timeout=30)
+
+    def move(self, job, *options):
+        return self.finish(self.command("move", job, *options))

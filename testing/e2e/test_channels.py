@@ -1,8 +1,6 @@
 """Channels from C and Python, in gang jobs of a real daemon."""
 
-import contextlib
 import itertools
-import json
 import os
 import signal
 import subprocess
@@ -10,78 +8,38 @@ import sys
 import time
 
 import pytest
+from gangs import Gang
 from programs import compile_c
-from servers import FARCALL, ROOT
+from servers import ROOT, wait_until
 
 # How often a job is moved between nodes; one second apart if the number is given.
 MOVES = int(os.environ.get("FARCALL_SOAK_MOVES", "0"))
 
 
-@contextlib.contextmanager
-def gang_daemon(control, *options):
-    """A daemon with this control socket. Gives its address."""
-    daemon = subprocess.Popen(
-        [FARCALL, "gang", "daemon", "--listen", "127.0.0.1:0", "--control", control, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        line = daemon.stdout.readline()
-        assert line.startswith("listening on ")
-        yield line.split()[2].removeprefix("farcall://")
-    finally:
-        daemon.terminate()
-        daemon.wait(10)
-        daemon.stdout.close()
+# A process that fails leaves the others waiting. They are ended, so that its output is shown.
+ENDS = ("--detect-termination",)
 
 
 @pytest.fixture
-def control():
-    """The control socket of a daemon that ends with the test."""
-    name = f"@farcall-e2e-{os.getpid()}"
-    with gang_daemon(name):
-        yield name
+def gang():
+    with Gang("channels") as gang:
+        yield gang
 
 
-@pytest.fixture
-def root_of_three():
-    """The control socket of the root daemon of the nodes a, b and c, which end with the test."""
-    name = f"@farcall-e2e-{os.getpid()}"
-    common = ["--slots", "2", "--slice", "20ms"]
-    with gang_daemon(name, *common, "--node", "a") as parent, contextlib.ExitStack() as others:
-        for node in "bc":
-            options = [*common, "--node", node, "--parent", parent]
-            others.enter_context(gang_daemon(f"{name}-{node}", *options))
-        yield name
-
-
-def command(control, elements, *program):
-    # A process that fails leaves the others waiting. They are ended, so that its output is shown.
-    run = [FARCALL, "gang", "run", "--control", control, "--quiet", "--detect-termination"]
-    return [*run, "-n", str(elements), "--", *program]
-
-
-def job(control, elements, *program, timeout=60):
+def job(gang, elements, *program, timeout=60):
     """Runs a job to its end."""
-    return subprocess.run(
-        command(control, elements, *program),
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
+    return gang.run(elements, *program, options=ENDS, timeout=timeout)
 
 
-def test_every_function(control, tmp_path):
+def test_every_function(gang, tmp_path):
     program = compile_c(ROOT / "testing" / "e2e" / "channels.c", tmp_path / "channels")
-    ran = job(control, 3, program)
+    ran = job(gang, 3, program)
     assert (ran.returncode, ran.stdout) == (0, "all is well\n"), ran.stderr
 
 
-def test_the_ring_of_the_examples(control, tmp_path):
+def test_the_ring_of_the_examples(gang, tmp_path):
     program = compile_c(ROOT / "examples" / "channels" / "ring.c", tmp_path / "ring")
-    ran = job(control, 3, program)
+    ran = job(gang, 3, program)
     assert (ran.returncode, ran.stdout) == (0, "ring 3, sum 3\n"), ran.stderr
 
 
@@ -89,46 +47,27 @@ PYTHON = ROOT / "testing" / "e2e" / "channels.py"
 
 
 @pytest.mark.parametrize("elements", [2, 3])
-def test_every_method_of_python(control, elements):
-    ran = job(control, elements, sys.executable, PYTHON)
+def test_every_method_of_python(gang, elements):
+    ran = job(gang, elements, sys.executable, PYTHON)
     assert (ran.returncode, ran.stdout) == (0, "all is well\n"), ran.stderr
 
 
-def test_pi_of_the_examples(control):
+def test_pi_of_the_examples(gang):
     example = ROOT / "examples" / "channels" / "pi.py"
-    ran = job(control, 3, sys.executable, example, "100000")
+    ran = job(gang, 3, sys.executable, example, "100000")
     assert (ran.returncode, ran.stdout) == (0, "pi is about 3.1415926536, 3 elements\n"), ran.stderr
 
 
-def moved(control, elements, *program):
+def moved(gang, elements, *program):
     """Runs a job and moves it a few times; checks that it prints what one prints that stays."""
-    stays = job(control, elements, *program)
+    stays = job(gang, elements, *program)
     assert stays.returncode == 0, stays.stderr
     moves = 0
-    with subprocess.Popen(
-        command(control, elements, *program),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
+    with gang.start(elements, *program, options=ENDS) as running:
         # A job that is moved again and again hardly computes.
         while running.poll() is None and moves < 3:
-            listed = subprocess.run(
-                [FARCALL, "gang", "ps", "--json", "--control", control],
-                check=True,
-                capture_output=True,
-                timeout=60,
-            )
-            rows = json.loads(listed.stdout)["jobs"]
-            for row in rows:
-                move = subprocess.run(
-                    [FARCALL, "gang", "move", "--control", control, str(row["id"])],
-                    check=False,
-                    capture_output=True,
-                    text=True,
-                    timeout=60,
-                )
-                moves += move.returncode == 0
+            for number in gang.jobs():
+                moves += gang.move(number).returncode == 0
         output, errors = running.communicate(timeout=60)
     assert running.returncode == 0, errors
     assert sorted(output.splitlines()) == sorted(stays.stdout.splitlines())
@@ -136,24 +75,15 @@ def moved(control, elements, *program):
     return errors
 
 
-def test_a_program_in_c_moves(control, tmp_path):
+def test_a_program_in_c_moves(gang, tmp_path):
     program = compile_c(ROOT / "testing" / "e2e" / "steps.c", tmp_path / "steps")
-    ran = job(control, 1, program)
+    ran = job(gang, 1, program)
     assert (ran.returncode, ran.stdout) == (0, "all is well\n"), ran.stderr
-    assert "was restored" in moved(control, 2, program, "50000")
+    assert "was restored" in moved(gang, 2, program, "50000")
 
 
-def test_a_program_in_python_moves(control):
-    moved(control, 2, sys.executable, ROOT / "examples" / "channels" / "heat.py", "5000")
-
-
-def number_of_only_job(control):
-    """The number of the only job once it is listed."""
-    while True:
-        words = [FARCALL, "gang", "ps", "--json", "--control", control]
-        listed = subprocess.run(words, check=True, capture_output=True, timeout=60)
-        for row in json.loads(listed.stdout)["jobs"]:
-            return str(row["id"])
+def test_a_program_in_python_moves(gang):
+    moved(gang, 2, sys.executable, ROOT / "examples" / "channels" / "heat.py", "5000")
 
 
 # In this map a difference in the last bit is everywhere after a hundred steps. A step takes a
@@ -179,32 +109,26 @@ print(channel.rank, numbers[0].hex(), numbers.sum().hex())
 
 
 @pytest.mark.timeout(120 + 30 * MOVES)
-def test_a_program_in_python_moves_between_nodes_again_and_again(root_of_three):
+def test_a_program_in_python_moves_between_nodes_again_and_again():
     moves = MOVES or 3
     program = (4, sys.executable, "-c", CHAOS, str(200 * moves))
-    stays = job(root_of_three, *program, timeout=60 + 15 * MOVES)
-    assert stays.returncode == 0, stays.stderr
-    running = subprocess.Popen(
-        command(root_of_three, *program),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    places = itertools.cycle(["b", "a,b,c", "c", "b,c", "a"])
-    with running:
-        number = number_of_only_job(root_of_three)
-        for count, place in zip(range(moves), places, strict=False):
-            words = [FARCALL, "gang", "move", "--control", root_of_three, number, "--to", place]
-            move = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
-            assert move.returncode == 0, f"move {count} to {place}: {move.stderr}"
-            if MOVES:
-                time.sleep(1)
-        output, errors = running.communicate(timeout=60 + 15 * MOVES)
+    with Gang("moves", nodes=3) as gang:
+        stays = job(gang, *program, timeout=60 + 15 * MOVES)
+        assert stays.returncode == 0, stays.stderr
+        places = itertools.cycle(["b", "a,b,c", "c", "b,c", "a"])
+        with gang.start(*program, options=ENDS) as running:
+            [number] = wait_until(gang.jobs, what="the job")
+            for count, place in zip(range(moves), places, strict=False):
+                move = gang.move(number, "--to", place)
+                assert move.returncode == 0, f"move {count} to {place}: {move.stderr}"
+                if MOVES:
+                    time.sleep(1)
+            output, errors = running.communicate(timeout=60 + 15 * MOVES)
     assert running.returncode == 0, errors
     assert sorted(output.splitlines()) == sorted(stays.stdout.splitlines())
 
 
-def test_python_registers_before_its_first_message(control):
+def test_python_registers_before_its_first_message(gang):
     program = """
 from farcall import ArgumentError
 from farcall.channel import Channel
@@ -221,17 +145,13 @@ except ArgumentError as error:
     assert "step 0 returned None" in str(error), error
     print("all is well")
 """
-    ran = job(control, 1, sys.executable, "-c", program)
+    ran = job(gang, 1, sys.executable, "-c", program)
     assert (ran.returncode, ran.stdout) == (0, "all is well\n"), ran.stderr
 
 
-def test_python_that_waits_can_be_interrupted(control):
+def test_python_that_waits_can_be_interrupted(gang):
     """Ctrl-C reaches every process of the job as KeyboardInterrupt."""
-    with subprocess.Popen(
-        command(control, 1, sys.executable, PYTHON, "interrupted"),
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as running:
+    with gang.start(1, sys.executable, PYTHON, "interrupted", options=ENDS) as running:
         assert running.stdout.readline() == "waits\n"
         running.send_signal(signal.SIGINT)
         assert running.stdout.read() == "interrupted\n"
