@@ -459,8 +459,7 @@ impl Root {
     pub fn handle_run(&mut self, front: u64, mut spec: JobSpec) -> Result<(), String> {
         let is_interactive = spec.interactive == Some(true);
         let has_no_processes = spec.command.is_empty();
-        let is_empty = has_no_processes && !is_interactive;
-        if is_empty || !(1..=MAX_PROCESSES).contains(&spec.processes) {
+        if has_no_processes && !is_interactive || !(1..=MAX_PROCESSES).contains(&spec.processes) {
             return Err(format!(
                 "a gang job needs a program and 1 to {MAX_PROCESSES} processes"
             ));

@@ -1,5 +1,6 @@
 //! Tests that what one job asks for never makes a message that the daemons cannot read: they would
-//! lose each other, and all jobs with them.
+//! lose each other, and all jobs with them. What is on its way to and from the nodes always stays
+//! within its bounds.
 
 use farcall_gang_proto::rest::Phase;
 use farcall_gang_proto::{

@@ -1,3 +1,6 @@
+//! Tests that messages travel, also from and to daemons before this version. The bounds of what a
+//! job asks for always keep them short enough.
+
 use super::*;
 
 /// A daemon of the first version gets an answer that says what to do, and gives one.

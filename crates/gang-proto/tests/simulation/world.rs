@@ -372,9 +372,7 @@ impl World {
                 self.root.handle_process_ended(job, rank, ended);
             }
             Message::Inspected(job, node, report) => self.root.handle_inspected(job, node, report),
-            Message::Lost(node, why) => {
-                self.root.handle_lost(node, &why.expect("a reason"));
-            }
+            Message::Lost(node, why) => self.root.handle_lost(node, &why.expect("a reason")),
             Message::Back(nodes) => self.root.handle_back(&nodes),
             Message::Fetched(job, piece) => self.root.handle_fetched(job, piece),
             Message::Filled(job, rank, offset, lengths) => {
