@@ -73,7 +73,8 @@ def enable(
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     try:
-        _load_client(library)
+        if library.is_file():
+            _load_client(library)
         _enabled = ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
     except OSError as error:
         for name, value in before.items():
