@@ -1,5 +1,6 @@
 //! Libraries that come with this program. They are beside it, in `lib/farcall` or `lib` of an
-//! installation, or in a clone of the project. This module only finds them; `library` knows the interface files.
+//! installation, or in a clone of the project. This module only finds them; `library` knows the
+//! interface files.
 
 use crate::failure::Failure;
 use std::env;

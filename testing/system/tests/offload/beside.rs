@@ -1,5 +1,6 @@
 //! Tests of what is beside the runtime in a process: a program that uses the client library itself,
-//! libraries that have names of the client library, and no client library at all.
+//! libraries that have names of the client library, and no client library at all. What the runtime
+//! computes is the matter of the other modules.
 
 use super::{MADE, offloaded_program, server};
 use farcall_system::built_library;

@@ -1,5 +1,5 @@
 /* A program that uses the client library itself, beside its calls of LAPACK. A forked child gives
-   up the connection that the program has made. Each of its descriptors must be its own until then. */
+   up the connection that the program has made. The files that the child opens must stay open. */
 #include <farcall.h>
 #include <fcntl.h>
 #include <stdio.h>
