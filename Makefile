@@ -33,7 +33,7 @@ test-programs: setup
 	-@scripts/setup tests
 
 test-rust: setup
-	$(bounded) 20m cargo build --locked --workspace --bins --examples --tests
+	$(bounded) 20m cargo build --locked --workspace --lib --bins --examples --tests
 	@# Else the first test that syncs a file waits until all of this is on the disk.
 	sync
 	FARCALL_BUILT=$(CURDIR)/target/debug $(bounded) 15m .venv/bin/cargo-nextest nextest run \

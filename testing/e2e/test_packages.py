@@ -201,8 +201,7 @@ def test_the_manylinux_wheel_needs_glibc_2_28_and_nothing_else(manylinux, tmp_pa
     for program in programs:
         told = host(["readelf", "--dynamic", "--version-info", "--wide", program])
         needed = set(re.findall(r"\(NEEDED\).*\[lib(\w+)\.so", told))
-        own = {"farcall_offload"} if "offload" in told else set()
-        assert needed <= glibc | own, program
+        assert needed <= glibc, program
         versions |= {int(minor) for minor in re.findall(r"Name: GLIBC_2\.(\d+)", told)}
     assert max(versions) == 28, sorted(versions)
     names = {path.name for path in programs}

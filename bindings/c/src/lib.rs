@@ -37,6 +37,9 @@ mod variadic;
 
 use crate::argument::Value;
 use crate::error::Problem;
+// Drop-in libraries load its functions from this library.
+#[cfg(target_os = "linux")]
+use farcall_offload as _;
 use std::ffi::{CStr, c_char};
 
 /// The result of an operation. Later versions may have more values.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -113,3 +114,15 @@ def test_a_missing_library_is_named():
     )
     assert ran.returncode != 0
     assert "farcall.offload.enable: /none.so: cannot open" in ran.stderr
+
+
+def test_a_missing_client_library_is_an_error_that_names_the_remedy(tmp_path):
+    library = tmp_path / "alone" / "libfarcall_lapack.so"
+    library.parent.mkdir()
+    shutil.copy(dropin(), library)
+    enable = "import farcall.offload; farcall.offload.enable()"
+    ran = script(enable, FARCALL_OFFLOAD_DROPIN=library)
+    assert ran.returncode == 1, ran.stderr
+    remedy = f"put libfarcall.so.1 beside {library} or into the folder above"
+    assert "farcall.offload.enable: libfarcall.so.1: cannot open" in ran.stderr
+    assert remedy in ran.stderr

@@ -16,8 +16,8 @@ use std::process::Command as Process;
 
 /// The drop-in library that comes with the command, with LAPACK, BLAS 3 and CBLAS.
 const LIBRARY: &str = "libfarcall_lapack.so";
-/// The runtime of all drop-in libraries.
-const RUNTIME: &str = "libfarcall_offload.so";
+/// The client library, which has the runtime of all drop-in libraries.
+const RUNTIME: &str = "libfarcall.so.1";
 
 /// Run a program, unmodified, and let a server compute its LAPACK and BLAS calls that pay
 ///

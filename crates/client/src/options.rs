@@ -34,6 +34,9 @@ pub struct Options {
     /// Called when a signal interrupts a wait, and ten times a second, because a signal may arrive
     /// just before the wait. If it returns `true`, the client gives the operation up.
     pub on_interrupt: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
+    /// Whether [`close_inherited`](crate::close_inherited) closes the connections in a forked
+    /// child.
+    pub close_in_children: bool,
 }
 
 impl Default for Options {
@@ -48,6 +51,7 @@ impl Default for Options {
             credentials: Credentials::from_environment(),
             client: RandomState::new().hash_one(std::process::id()),
             on_interrupt: None,
+            close_in_children: false,
         }
     }
 }

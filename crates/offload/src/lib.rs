@@ -3,8 +3,8 @@
 //! A drop-in library has the names of a numerical library, such as `dgesv_`. A program gets it by
 //! `LD_PRELOAD`, or in the place of the real library. [`library`] writes its C text from
 //! interfaces. Each of its functions compares the operations of the call with a bound. Below the
-//! bound it goes on to the real function. Above, it asks the runtime, which is this crate as a
-//! shared library:
+//! bound it goes on to the real function. Above, it asks the runtime, which is this crate in
+//! `libfarcall.so.1`:
 //!
 //! - `shim` is the border to C: it takes a call and answers who computes it;
 //! - `routine` reads the arguments of a call as its interface describes them;

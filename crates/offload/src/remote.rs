@@ -82,6 +82,7 @@ fn connect() -> Option<Server> {
     let open = move || {
         let options = Options {
             connect_timeout: CONNECT,
+            close_in_children: true,
             ..Options::default()
         };
         let server = Server::connect(&farcall_client::default_address(), options);

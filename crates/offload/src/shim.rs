@@ -195,11 +195,11 @@ fn module(interface: &str) -> &str {
 }
 
 /// In a forked child. The connection belongs to the parent, and would stay open after the parent's
-/// end if the child kept it.
+/// end if the child kept it. Connections that the program has made itself stay as they are.
 unsafe extern "C" fn forget() {
     PROCESS.store(ptr::null_mut(), Ordering::Release);
-    // SAFETY: all servers and functions of the parent were in its `Process`, which is never used or
-    // dropped again.
+    // SAFETY: all servers with this option, and their functions and arrays, were in the `Process`
+    // of the parent, which is never used or dropped again.
     unsafe { farcall_client::close_inherited() };
 }
 

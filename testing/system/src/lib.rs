@@ -15,7 +15,7 @@ pub mod server;
 pub mod trunk;
 
 pub use farcall_lab::Daemon;
-pub use program::{daemon, farcall, farcall_path};
+pub use program::{built_library, daemon, farcall, farcall_path};
 pub use server::ServerProcess;
 
 use std::time::{Duration, Instant};

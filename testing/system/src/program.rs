@@ -3,6 +3,7 @@
 
 use farcall_lab::Daemon;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -33,6 +34,23 @@ pub fn example(name: &str) -> String {
     let folder = built(&["--package", "farcall-channel", "--examples"]);
     let program = folder.join("examples").join(name);
     program.to_string_lossy().into_owned()
+}
+
+/// The C library, which is beside the command.
+pub fn built_library() -> &'static Path {
+    static MADE: LazyLock<PathBuf> = LazyLock::new(|| {
+        let folder = built(&["--package", "farcall-c"]);
+        // Other processes of the tests may make it at the same time.
+        let lock = File::create(folder.join(".libfarcall.lock")).expect("a file for the lock");
+        lock.lock().expect("nobody locks it for ever");
+        let library = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bindings/c");
+        let mut make = Command::new("make");
+        make.args(["--silent", "--directory", library]);
+        let made = make.arg(format!("BUILT={}", folder.display())).status();
+        assert!(made.expect("make runs").success(), "the C library is made");
+        folder.join("libfarcall.so.1")
+    });
+    &MADE
 }
 
 /// A client that calls all the time: `testing/system/examples/caller.rs`.

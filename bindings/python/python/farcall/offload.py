@@ -26,6 +26,8 @@ from ._errors import Error
 __all__ = ["enable"]
 
 _LIBRARY = "libfarcall_lapack.so"
+# What the drop-in library loads.
+_CLIENT = "libfarcall.so.1"
 _enabled: ctypes.CDLL | None = None
 
 
@@ -71,6 +73,8 @@ def enable(
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     try:
+        if library.is_file():
+            _load_client(library)
         _enabled = ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
     except OSError as error:
         for name, value in before.items():
@@ -99,6 +103,17 @@ def _library() -> pathlib.Path:
     )
 
 
+def _load_client(library: pathlib.Path) -> None:
+    """Loads the client library from where the drop-in library looks for it."""
+    near = [folder / _CLIENT for folder in (library.parent, library.parent.parent)]
+    found = next((str(file) for file in near if file.is_file()), _CLIENT)
+    try:
+        ctypes.CDLL(found)
+    except OSError as error:
+        remedy = f"put {_CLIENT} beside {library} or into the folder above"
+        raise OSError(f"{error}; {remedy}") from error
+
+
 def _register() -> None:
     """Tells threadpoolctl, if it is installed, how to ask the library about its server."""
     try:
@@ -111,7 +126,7 @@ def _register() -> None:
 
         user_api = "blas"
         internal_api = "farcall"
-        filename_prefixes = ("libfarcall_offload",)
+        filename_prefixes = ("libfarcall.",)
         check_symbols = ("farcall_offload_status",)
 
         def set_additional_attributes(self) -> None:

@@ -10,7 +10,6 @@ use farcall_idl::{Document, Library};
 use farcall_library::Catalog;
 use farcall_offload::library;
 use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -30,7 +29,7 @@ pub(super) struct Arguments {
     /// Interface files, or the names of those that come with Farcall
     #[arg(required = true, value_name = "FILE", value_parser = interface)]
     files: Vec<PathBuf>,
-    /// Folder for the library and its runtime; it is made if it does not exist
+    /// Folder for the library and libfarcall.so.1, which it loads; it is made if it does not exist
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
     /// Also make the library under this name, in the place of the real one. It then loads the
@@ -64,15 +63,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let folder = &arguments.output;
     fs::create_dir_all(folder).map_err(|error| Failure::cannot("make", folder.display(), error))?;
-    let runtime = installed::library(RUNTIME)?;
-    let copy = folder.join(RUNTIME);
-    if copy.canonicalize().ok().as_ref() != Some(&runtime) {
-        // Programs may have the old one loaded, so that it must not change.
-        let _ = fs::remove_file(&copy);
-        fs::copy(&runtime, &copy)
-            .map_err(|error| Failure::cannot("write", copy.display(), error))?;
-    }
-
+    put_runtime(folder)?;
     let module = documents
         .iter()
         .find_map(|document| document.module.as_deref());
@@ -91,6 +82,24 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         folder.join(format!("{stem}.so")).display(),
         made.left_out.len(),
     );
+    Ok(())
+}
+
+/// Copies the client library into the folder, unless it is there or in the folder above: the
+/// drop-in library looks in both.
+fn put_runtime(folder: &Path) -> Result<(), Failure> {
+    let runtime = installed::library(RUNTIME)?;
+    let is_runtime = |path: PathBuf| path.canonicalize().is_ok_and(|path| path == runtime);
+    let copy = folder.join(RUNTIME);
+    if is_runtime(copy.clone()) {
+        return Ok(());
+    }
+    // Programs may have the old one loaded, so that it must not change.
+    let _ = fs::remove_file(&copy);
+    if is_runtime(folder.join("..").join(RUNTIME)) {
+        return Ok(());
+    }
+    fs::copy(&runtime, &copy).map_err(|error| Failure::cannot("write", copy.display(), error))?;
     Ok(())
 }
 
@@ -113,17 +122,13 @@ fn needed(documents: &[&Document]) -> Vec<String> {
 
 fn compile(source: &Path, library: &Path, needed: &[String]) -> Result<(), Failure> {
     let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_string());
-    let folder = library.parent().unwrap_or(Path::new("."));
-    let mut search = OsString::from("-L");
-    search.push(folder);
     let mut command = Command::new(&compiler);
     // More optimisation takes twice as long, and the entry points are as fast.
     command
         .args(["-O1", "-foptimize-sibling-calls"])
         .args(["-fPIC", "-shared", "-Wl,-z,relro,-z,now", "-o"])
-        .args([library.as_os_str(), source.as_os_str(), &search])
-        .arg(format!("-l:{RUNTIME}"))
-        .args(["-Wl,-rpath,$ORIGIN", "-lm"])
+        .args([library, source])
+        .args(["-Wl,-rpath,$ORIGIN:$ORIGIN/..", "-lm", "-ldl"])
         .args(needed);
     let status = command.status().map_err(|error| {
         let remedy = match error.kind() {

@@ -1,5 +1,7 @@
-//! Which sockets this process has open to servers, so that a forked child can close its copies. A
-//! child that keeps them also keeps the connections of its parent open after the parent has ended.
+//! Which sockets to servers a forked child of this process is to close: those whose options have
+//! `close_in_children`. A child that keeps such a socket also keeps the connection of its parent
+//! open after the parent has ended. Other connections stay open in children, because the program
+//! may use or close them there.
 //!
 //! The list has no lock, because a lock could be held at the moment of the fork. It has a place for
 //! each of the first connections only; a child keeps those without a place until it ends.
@@ -29,11 +31,12 @@ pub(super) fn closes(number: RawFd) {
     exchange(number, FREE);
 }
 
-/// Closes the sockets of all connections of the parent, in a forked child. It takes no lock, so
-/// that a handler of `pthread_atfork` can call it.
+/// Closes the sockets of the parent's connections that were opened with `close_in_children`, in a
+/// forked child. It takes no lock, so that a handler of `pthread_atfork` can call it.
 ///
 /// # Safety
-/// The child never uses or drops a server, function or array of its parent.
+/// The child never uses or drops a server of its parent with this option, nor its functions and
+/// arrays.
 pub unsafe fn close_inherited() {
     for place in &OPEN {
         let number = place.swap(FREE, Ordering::AcqRel);

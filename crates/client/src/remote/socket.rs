@@ -65,13 +65,13 @@ impl Socket {
             }
         };
         system::silence(socket.fd())?;
-        Ok(opened(socket))
+        Ok(opened(socket, options))
     }
 
     /// Connects to an abstract Unix socket, which only Linux has.
-    pub(crate) fn connect_local(name: &str, timeout: Duration) -> io::Result<Socket> {
-        let stream = system::connect_abstract(name, timeout)?;
-        Ok(opened(Socket::Unix(stream)))
+    pub(crate) fn connect_local(name: &str, options: &Options) -> io::Result<Socket> {
+        let stream = system::connect_abstract(name, options.connect_timeout)?;
+        Ok(opened(Socket::Unix(stream), options))
     }
 
     /// The number of its descriptor.
@@ -209,10 +209,14 @@ impl Socket {
     }
 }
 
-/// Notes an open socket for children of this process. Only Unix has forks.
-fn opened(socket: Socket) -> Socket {
+/// Notes an open socket that children of this process are to close. Only Unix has forks.
+fn opened(socket: Socket, options: &Options) -> Socket {
     #[cfg(unix)]
-    inherited::opened(socket.number());
+    if options.close_in_children {
+        inherited::opened(socket.number());
+    }
+    #[cfg(not(unix))]
+    let _ = options;
     socket
 }
 

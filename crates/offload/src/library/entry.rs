@@ -281,6 +281,7 @@ static struct farcall_routine routines[{count} + 1] = {{
 }};
 {functions}
 __attribute__((constructor)) static void add(void) {{
+    load();
     farcall_offload_add(routines, {count});
 }}
 "

@@ -1,8 +1,12 @@
 /* A drop-in library of Farcall, written by `farcall offload build`. Each function compares the
    operations of the call with a bound, and goes on to the real function below it. Above, the
-   runtime libfarcall_offload.so decides. */
+   runtime decides, which is in libfarcall.so.1. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
 
 typedef void *A;
 typedef long L;
@@ -21,10 +25,35 @@ struct farcall_routine {
 };
 enum { HERE, DONE, WATCHED };
 
-extern void farcall_offload_add(struct farcall_routine *, uint64_t count);
-extern A farcall_offload_real(struct farcall_routine *);
-extern int farcall_offload_take(struct farcall_routine *, double, A *, A caller, A *watch);
-extern void farcall_offload_watched(A watch);
+static void (*farcall_offload_add)(struct farcall_routine *, uint64_t count);
+static A (*farcall_offload_real)(struct farcall_routine *);
+static int (*farcall_offload_take)(struct farcall_routine *, double, A *, A caller, A *watch);
+static void (*farcall_offload_watched)(A watch);
+
+/* A function of the runtime. Its version changes when these declarations do. */
+static A runtime(A library, const char *name) {
+    A found = library ? dlvsym(library, name, "FARCALL_OFFLOAD_1") : 0;
+    if (!found) {
+        Dl_info own = {0};
+        dladdr(&farcall_offload_add, &own);
+        fprintf(stderr,
+                "farcall offload: cannot load the client library: %s. Put libfarcall.so.1 of the "
+                "Farcall that made %s beside it, or into the folder above\n",
+                dlerror(), own.dli_fname ? own.dli_fname : "the drop-in library");
+        _exit(127);
+    }
+    return found;
+}
+
+/* The runtime is loaded and not linked, so that its other names, such as those of GridRPC, do not
+   come before those of the program's own libraries. */
+static void load(void) {
+    A library = dlopen("libfarcall.so.1", RTLD_NOW | RTLD_LOCAL);
+    farcall_offload_add = runtime(library, "farcall_offload_add");
+    farcall_offload_real = runtime(library, "farcall_offload_real");
+    farcall_offload_take = runtime(library, "farcall_offload_take");
+    farcall_offload_watched = runtime(library, "farcall_offload_watched");
+}
 
 static inline double least(double a, double b) { return a < b ? a : b; }
 static inline double greatest(double a, double b) { return a > b ? a : b; }

@@ -2,10 +2,11 @@
 //! exits and its memory, with a server, without one, and when one is lost. The program is
 //! `program.c`, which a C compiler makes; the statistics tell where its calls were computed.
 
+mod beside;
 mod line;
 mod lost;
 
-use farcall_system::{ServerProcess, farcall, farcall_path, wait_until};
+use farcall_system::{ServerProcess, built_library, farcall, farcall_path, wait_until};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -24,6 +25,7 @@ static MADE: LazyLock<Made> = LazyLock::new(|| {
     let folder = farcall_system::server::folder();
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let files = ["lapack.idl", "blas.idl"].map(|file| few(file, folder.path()));
+    built_library();
     let mut build = farcall();
     build
         .args(["offload", "build", "-o"])
@@ -95,12 +97,19 @@ fn plain(words: &[&str]) -> String {
 
 /// A command that runs the program under `farcall offload`.
 fn offloaded(server: &str, options: &[&str], words: &[&str]) -> Command {
+    let mut command = offloaded_program(server, options, &MADE.program());
+    command.args(words);
+    command
+}
+
+/// A command that runs another program under `farcall offload`.
+fn offloaded_program(server: &str, options: &[&str], program: &Path) -> Command {
     let mut command = farcall();
     command
         .args(["offload", "--stats", "--server", server])
         .args(options);
     command.arg("--library").arg(MADE.library()).arg("--");
-    command.arg(MADE.program()).args(words);
+    command.arg(program);
     // Waiting threads of other tests would take the processors.
     command.env("OPENBLAS_NUM_THREADS", "1");
     command

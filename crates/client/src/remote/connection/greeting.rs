@@ -33,7 +33,6 @@ const MOST_WAYS: usize = 16;
 impl Connection {
     /// Connects and exchanges greetings. Changes to a Unix socket if the server offers one.
     pub(crate) fn open(address: &Address, options: &Options) -> Result<Arc<Connection>, Error> {
-        let timeout = options.connect_timeout;
         let connection = Connection::open_by(address, options, None)?;
         let local = connection.lock().peer.local.take();
         let may_change = options.same_host && connection.socket.is_within_host();
@@ -41,7 +40,7 @@ impl Connection {
         let Some(name) = local.filter(|_| may_change) else {
             return Ok(connection);
         };
-        let connect = Socket::connect_local(&name, timeout);
+        let connect = Socket::connect_local(&name, options);
         Ok(Connection::over(connect, address, options).unwrap_or(connection))
     }
 

@@ -1,0 +1,77 @@
+//! Tests of what is beside the runtime in a process: a program that uses the client library itself,
+//! libraries that have names of the client library, and no client library at all. What the runtime
+//! computes is the matter of the other modules.
+
+use super::{MADE, offloaded_program, server};
+use farcall_system::built_library;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Compiles with these words in the folder of the drop-in library.
+fn compiled(name: &str, words: &[&str]) -> PathBuf {
+    let program = MADE.folder.path().join(name);
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-o"]).arg(&program).args(words);
+    let folder = MADE.folder.path();
+    assert!(compiler.current_dir(folder).status().unwrap().success());
+    program
+}
+
+/// The program that uses the client library itself.
+fn client() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let include = format!("-I{}", here.join("../../bindings/c/include").display());
+    let source = here.join("tests/offload/client.c").display().to_string();
+    let library = built_library().display().to_string();
+    let search = format!("-Wl,-rpath,{}", built_library().parent().unwrap().display());
+    let openblas = "-l:libopenblas.so.0";
+    compiled("client", &[&include, &source, openblas, &library, &search])
+}
+
+#[test]
+fn a_child_keeps_the_connections_that_the_program_has_made_itself() {
+    let server = server();
+    let mut command = offloaded_program(server.address(), &["--always"], &client());
+    let output = command.arg(server.address()).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(told, "the child's descriptors are whole: 1\n", "{output:?}");
+    let statistics = super::counts(&output);
+    assert_eq!(statistics["dgesv"], [0, 1, 0, 0]);
+}
+
+#[test]
+fn names_of_the_client_library_are_those_of_the_programs_own_libraries() {
+    let folder = MADE.folder.path();
+    let library = "int grpc_initialize(char *file) { return file ? 4711 : 0; }\n";
+    let program = "int grpc_initialize(char *file);\n\
+                   int main(void) { return grpc_initialize(\"client.conf\") != 4711; }\n";
+    fs::write(folder.join("other.c"), library).unwrap();
+    fs::write(folder.join("named.c"), program).unwrap();
+    compiled("libother.so", &["-shared", "-fPIC", "other.c"]);
+    let words = ["named.c", "-L.", "-lother", "-Wl,-rpath,$ORIGIN"];
+    let program = compiled("named", &words);
+    let output = offloaded_program("127.0.0.1:1", &[], &program).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn a_drop_in_library_without_its_client_library_says_what_to_do() {
+    let folder = farcall_system::server::folder();
+    let alone = folder.path().join("alone");
+    fs::create_dir(&alone).unwrap();
+    let library = alone.join("libfarcall_lapack.so");
+    fs::copy(MADE.library(), &library).unwrap();
+    let mut command = farcall_system::farcall();
+    command.args(["offload", "--library"]).arg(&library);
+    let output = command.args(["--", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(127), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.starts_with("farcall offload: cannot load the client library: libfarcall.so.1"));
+    let remedy = format!(
+        "made {} beside it, or into the folder above\n",
+        library.display()
+    );
+    assert!(told.ends_with(&remedy), "{told}");
+}
