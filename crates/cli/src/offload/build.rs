@@ -29,7 +29,7 @@ pub(super) struct Arguments {
     /// Interface files, or the names of those that come with Farcall
     #[arg(required = true, value_name = "FILE", value_parser = interface)]
     files: Vec<PathBuf>,
-    /// Folder for the library and libfarcall.so.1, which it loads; it is made if it does not exist
+    /// Folder for the library and libfarcall.so.1, which it loads; it is made if needed
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
     /// Also make the library under this name, in the place of the real one. It then loads the
