@@ -113,6 +113,8 @@ def test_no_name_of_the_headers_is_left_out():
     fortran = (E2E / "ninfg.f").read_text().lower()
     text += re.sub(r"\bgrpc_\w+", lambda found: found[0] + "_", fortran)
     declared = (ROOT / "bindings" / "c" / "farcall.map").read_text()
+    # What drop-in libraries load is in no header.
+    declared = declared.split("\nFARCALL_OFFLOAD_1 ")[0]
     names = set(re.findall(r"^    (\w+);$", declared, re.MULTILINE))
     names |= set(re.findall(r"^  (GRPC_\w+) = ", (INCLUDE / "grpc.h").read_text(), re.MULTILINE))
     assert len(names) > 90
