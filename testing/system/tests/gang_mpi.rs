@@ -132,29 +132,39 @@ fn mpi_programs_share_two_nodes() {
     };
     wait_until("the second node has joined", || nodes() == 2);
     let jobs = [(); 2].map(|()| root.submit(&["-n", "2", &program, "100"]));
-    for mut job in jobs {
-        let output = BufReader::new(job.stdout.take().expect("a pipe"));
-        let mut told: Vec<String> = output.lines().take(2).map(Result::unwrap).collect();
-        told.sort();
-        assert_eq!(told, sums(2, 100));
-        end_soon(job);
+    for job in jobs {
+        check_sums(job, &program);
     }
 }
 
-/// Waits for the end of a job, or ends it. MPICH before 4.2 can hang in `MPI_Finalize` between
-/// nodes: a process that waits in its last barrier does not answer one that closes its connections
-/// (pull request 6596 of MPICH).
-fn end_soon(mut job: Child) {
+/// Checks what two processes print, and that their job then ends. MPICH before 4.2 can hang in
+/// `MPI_Finalize` between nodes: a process that waits in its last barrier does not answer one that
+/// closes its connections (pull request 6596 of MPICH). Such a job is ended.
+fn check_sums(mut job: Child, program: &str) {
+    let mut output = BufReader::new(job.stdout.take().expect("a pipe")).lines();
+    let mut told: Vec<String> = output.by_ref().take(2).map(Result::unwrap).collect();
+    told.sort();
+    assert_eq!(told, sums(2, 100));
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(10) {
-        if job.try_wait().expect("it is a child").is_some() {
+        if let Some(status) = job.try_wait().expect("it is a child") {
+            assert_eq!(status.code(), Some(0));
+            assert!(output.next().is_none(), "more than two lines");
             return;
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+    assert!(runs(program), "the processes have ended, the job has not");
     println!("MPICH hangs in MPI_Finalize");
     job.kill().expect("it runs");
     job.wait().expect("it ends");
+}
+
+/// Whether a process of this program runs.
+fn runs(program: &str) -> bool {
+    let mut processes = std::fs::read_dir("/proc").expect("Linux").flatten();
+    let program_of = |process: std::fs::DirEntry| std::fs::read_link(process.path().join("exe"));
+    processes.any(|process| program_of(process).is_ok_and(|found| found == Path::new(program)))
 }
 
 /// The name of the store is unique, so that nothing of a killed job hinders the next one.
