@@ -37,6 +37,21 @@ def install():
         pytest.skip("the shims are missing: `scripts/setup catalog` installs what they need")
 
 
+def made_with(compiler):
+    """The names of the shims that make would make with this compiler."""
+    make = ["make", "--always-make", "--dry-run", "--directory", LIBRARIES, f"CC={compiler}"]
+    made = subprocess.run(make, capture_output=True, text=True, check=True, timeout=60).stdout
+    return set(re.findall(r"-o libfarcall_(\w+)\.so", made))
+
+
+def test_a_machine_without_these_libraries_makes_the_other_shims():
+    """A fresh machine has the headers of none of the three: `make build` failed there once."""
+    install()
+    everything = made_with("cc")
+    assert everything >= {"fft", "linalg", *NAMES}
+    assert made_with("cc -nostdinc") == everything - {*NAMES}
+
+
 @pytest.fixture(scope="module")
 def server():
     """A server of all three, started by their names."""
