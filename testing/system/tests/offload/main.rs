@@ -25,13 +25,7 @@ static MADE: LazyLock<Made> = LazyLock::new(|| {
     let folder = farcall_system::server::folder();
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let files = ["lapack.idl", "blas.idl"].map(|file| few(file, folder.path()));
-    built_library();
-    let mut build = farcall();
-    build
-        .args(["offload", "build", "-o"])
-        .arg(folder.path())
-        .args(files);
-    assert!(build.status().unwrap().success(), "the library is made");
+    make_library(folder.path(), &[], &files);
     let mut compiler = Command::new("cc");
     compiler
         .args(["-O1", "-pthread", "-o"])
@@ -42,6 +36,16 @@ static MADE: LazyLock<Made> = LazyLock::new(|| {
     assert!(compiler.status().unwrap().success(), "the program is made");
     Made { folder }
 });
+
+/// Makes a drop-in library in this folder, with the client library beside it.
+fn make_library(folder: &Path, options: &[&str], files: &[PathBuf]) {
+    // The command copies it, and knows nothing of another test that makes it.
+    built_library();
+    let mut build = farcall();
+    build.args(["offload", "build", "-o"]).arg(folder);
+    build.args(options).args(files);
+    assert!(build.status().unwrap().success(), "the library is made");
+}
 
 /// Routines that the program calls.
 const ROUTINES: [&str; 14] = [
@@ -362,12 +366,8 @@ fn a_server_under_the_preload_never_offloads() {
 fn a_library_in_the_place_of_the_real_one_passes_on_what_it_lacks() {
     let folder = farcall_system::server::folder();
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut build = farcall();
-    build
-        .args(["offload", "build", "--as", "libopenblas_drop.so.0", "-o"])
-        .arg(folder.path());
-    build.arg(few("lapack.idl", folder.path()));
-    assert!(build.status().unwrap().success());
+    let files = [few("lapack.idl", folder.path())];
+    make_library(folder.path(), &["--as", "libopenblas_drop.so.0"], &files);
     let program = folder.path().join("program");
     let mut compiler = Command::new("cc");
     compiler.args(["-O1", "-pthread", "-o"]).arg(&program);
