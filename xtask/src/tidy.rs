@@ -2,6 +2,7 @@
 
 mod claims;
 mod docs;
+mod features;
 mod generated;
 mod layers;
 mod lengths;
@@ -81,6 +82,7 @@ pub(crate) fn run(root: &Path) -> Result<bool, Failure> {
     findings.extend(modules::check(&sources));
     findings.extend(types::check(&sources));
     findings.extend(layers::check(root, &workspace, &sources)?);
+    findings.extend(features::check(root)?);
     findings.extend(generated::check(root)?);
     findings.extend(no_std::check(root, &workspace)?);
 
