@@ -52,14 +52,13 @@ impl Root {
         }
         let inspection = job.inspection.get_or_insert_with(Inspection::new);
         inspection.fronts.push(front);
-        self.tree.set_runnable(id, false);
-        self.turns.is_wanted = true;
+        self.reconsider(id);
         Ok(())
     }
 
     /// Judges the gang jobs with `detect_termination`, and those that need a second look.
     pub(super) fn watch(&mut self) {
-        let now = self.turns.now;
+        let now = self.now;
         let mut any = false;
         for (id, job) in &mut self.jobs {
             let is_free = job.inspection.is_none() && job.unfilled.is_empty();
@@ -79,7 +78,7 @@ impl Root {
             }
         }
         if any {
-            self.turns.is_wanted = true;
+            self.turns.want();
         }
     }
 
@@ -163,12 +162,7 @@ impl Root {
             self.look_again(id, later);
         }
         self.look(id, processes, &inspection.reports);
-        let Some(job) = self.jobs.get(&id) else {
-            return;
-        };
-        let may_run = job.may_run();
-        self.tree.set_runnable(id, may_run);
-        self.turns.is_wanted = true;
+        self.reconsider(id);
     }
 }
 
