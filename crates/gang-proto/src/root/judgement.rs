@@ -8,7 +8,7 @@ use super::looks::{unseen, waits};
 use super::{Job, Order, Root, SIGKILL};
 use crate::{
     Blocked, FARCALL_FAILED, Global, JobId, JobSpec, Message, Pollers, Process, Report, Waits,
-    judge, suspect,
+    judge, suspect, told,
 };
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -195,7 +195,7 @@ impl Job {
         }
         if is_suspected && self.looks.told_at != Some(progress) {
             self.looks.told_at = Some(progress);
-            let line = format!("farcall: gang job {id}: suspected {text}\n");
+            let line = told::line(id, &format!("suspected {text}\n"));
             let told = Message::Output(id, NOBODY, 2, line.into_bytes());
             return Some(Order::Front(self.front, told));
         }

@@ -2,8 +2,8 @@
 //! gang jobs on them. `moving` and `judgement` do the same for gang jobs that are moved or judged.
 
 use super::{NodeEntry, Root};
+use crate::told::LostNode;
 use crate::{Behind, Ended, FARCALL_FAILED, JobId, QueueTree, Usage};
-use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -72,14 +72,14 @@ impl Root {
         let hit = hit.filter(|(_, job)| job.nodes.contains(&number));
         for id in hit.map(|(id, _)| *id).collect::<Vec<_>>() {
             if !self.lose_place(id, &name, why) {
-                self.lose_processes(id, number, &format!("node {name} is gone: {why}"));
+                self.lose_processes(id, number, (&name, why));
             }
         }
         self.await_no_longer(number);
     }
 
     /// Ends the processes of a gang job on a node that was lost.
-    fn lose_processes(&mut self, id: JobId, number: u16, why: &str) {
+    fn lose_processes(&mut self, id: JobId, number: u16, (node, why): (&str, &str)) {
         let Some(job) = self.jobs.get(&id) else {
             return;
         };
@@ -88,12 +88,12 @@ impl Root {
         }
         let ranks = job.placement.nodes.iter().zip(0u16..);
         let ranks: Vec<u16> = ranks
-            .filter_map(|(node, rank)| (*node == number).then_some(rank))
+            .filter_map(|(at, rank)| (*at == number).then_some(rank))
             .collect();
         for rank in ranks {
             let ended = Ended {
                 status: FARCALL_FAILED,
-                cause: Some(format!("rank {rank}: {why}")),
+                cause: Some(LostNode { rank, node, why }.to_string()),
                 usage: Usage::default(),
             };
             self.end_process(id, rank, ended);
