@@ -9,6 +9,7 @@
 //! - [`checkpoint`]: the file in which its state is kept;
 //! - [`judge`]: the state of a gang job, from its saved context;
 //! - [`suspect`]: a deadlock of processes that poll and never sleep;
+//! - [`told`]: what front ends say, in lines that a server can read;
 //! - [`Message`]: the messages between daemons and front ends.
 //!
 //! The caller provides time and events. This crate reads no clock and draws no random numbers.
@@ -27,6 +28,7 @@ mod root;
 mod state;
 mod suspicion;
 mod switch;
+pub mod told;
 
 pub use heartbeat::{Heartbeat, Pulse};
 pub use message::{

@@ -23,7 +23,7 @@ mod trace;
 
 pub use daemon::{Daemon, StartError};
 pub use farcall_channel_proto::Freeze;
-pub use farcall_gang_proto::{Ended, FARCALL_FAILED, Form, JobRow, JobSpec, Usage};
+pub use farcall_gang_proto::{Ended, FARCALL_FAILED, Form, JobRow, JobSpec, Usage, told};
 pub use process::{become_user, inherited};
 
 use std::net::SocketAddr;

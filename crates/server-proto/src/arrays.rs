@@ -73,6 +73,15 @@ impl Array {
     }
 }
 
+/// What an array that has ended leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remains {
+    /// Memory that nobody needs any more.
+    Memory(MemoryKey),
+    /// A file on the disk.
+    File,
+}
+
 /// What one user has stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Usage {
@@ -549,14 +558,14 @@ impl Store {
     }
 
     /// Ends the use of arrays by a call. `failed` says why the arrays that it writes are undefined.
-    /// Returns the calls that wait for these arrays, and memory that nobody needs any more.
+    /// Returns the calls that wait for these arrays, and what arrays that have ended leave behind.
     pub(crate) fn finish(
         &mut self,
         call: CallKey,
         uses: &[Use],
         failed: Option<&str>,
-    ) -> (Vec<CallKey>, Vec<MemoryKey>) {
-        let (mut waiting, mut freed) = (Vec::new(), Vec::new());
+    ) -> (Vec<CallKey>, Vec<(HandleId, Remains)>) {
+        let (mut waiting, mut ended) = (Vec::new(), Vec::new());
         for wanted in uses {
             let Some(array) = self.arrays.get_mut(&wanted.id) else {
                 continue;
@@ -567,16 +576,18 @@ impl Store {
             }
             waiting.extend(array.calls.iter().map(|(call, _)| *call));
             if array.is_dropped && array.calls.is_empty() {
-                freed.extend(self.remove(wanted.id));
+                let remains = self.remove(wanted.id);
+                ended.extend(remains.map(|remains| (wanted.id, remains)));
             } else {
                 self.touch(wanted.id);
             }
         }
-        (waiting, freed)
+        (waiting, ended)
     }
 
-    /// Drops an array for its user. It ends at once, or after the last call that uses it.
-    pub(crate) fn drop_array(&mut self, id: HandleId) -> Option<MemoryKey> {
+    /// Drops an array for its user. It ends at once, or after the last call that uses it. Returns
+    /// what it leaves behind.
+    pub(crate) fn drop_array(&mut self, id: HandleId) -> Option<Remains> {
         let array = self.arrays.get_mut(&id)?;
         array.is_dropped = true;
         match array.calls.is_empty() {
@@ -585,7 +596,7 @@ impl Store {
         }
     }
 
-    fn remove(&mut self, id: HandleId) -> Option<MemoryKey> {
+    fn remove(&mut self, id: HandleId) -> Option<Remains> {
         let array = self.arrays.remove(&id)?;
         self.numbers.remove(&array.number);
         self.by_use.remove(&(array.used, id));
@@ -595,9 +606,9 @@ impl Store {
         match array.location {
             Location::Memory(memory) => {
                 self.resident = self.resident.saturating_sub(array.bytes);
-                Some(memory)
+                Some(Remains::Memory(memory))
             }
-            // The thread that moves the array returns its memory.
+            // The thread that moves the array returns its memory, and its file is removed then.
             Location::Moving => {
                 if array.is_leaving {
                     self.leaving = self.leaving.saturating_sub(array.bytes);
@@ -605,7 +616,8 @@ impl Store {
                 self.resident = self.resident.saturating_sub(array.bytes);
                 None
             }
-            Location::Disk(_) | Location::File => None,
+            Location::Disk(_) => Some(Remains::File),
+            Location::File => None,
         }
     }
 

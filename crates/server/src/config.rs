@@ -381,8 +381,8 @@ impl Config {
         }
     }
 
-    /// The settings for `farcall-server-proto`.
-    pub(crate) fn settings(&self, audits: bool) -> io::Result<proto::Settings> {
+    /// The settings for `farcall-server-proto`, for this number of GPUs that calls share.
+    pub(crate) fn settings(&self, audits: bool, gpus: u32) -> io::Result<proto::Settings> {
         let mut seed = [0; 32];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
         Ok(proto::Settings {
@@ -404,7 +404,7 @@ impl Config {
             },
             queue: Settings {
                 bandwidth: reservable(&self.limits),
-                gpus: u32::try_from(self.queue.gpus()?.len()).unwrap_or(MOST_GPUS),
+                gpus,
                 ..self.queue.settings(&self.workers)
             },
             priorities: self.queue.priorities.clone(),

@@ -6,7 +6,7 @@ use crate::WorkerCommand;
 use crate::config::{Config, Engine};
 use crate::memories::Memories;
 use crate::poll::{Poll, Source};
-use farcall_idl::Document;
+use farcall_idl::{Document, MOST_GPUS};
 use farcall_library::{Catalog, CompileError, Source as Interfaces};
 use farcall_rpc_proto::{CallbackAnswer, Failure, FailureKind};
 use farcall_server_proto::{
@@ -165,6 +165,11 @@ impl Crew {
         poll.watch(worker.output(), Source::WorkerOutput(key), EventFlags::IN)?;
         self.workers.insert(key, worker);
         Ok(())
+    }
+
+    /// Number of GPUs that calls share.
+    pub(crate) fn gpus(&self) -> u32 {
+        u32::try_from(self.gpus.len()).unwrap_or(MOST_GPUS)
     }
 
     /// The names of GPUs, as CUDA knows them. `None` if calls share none.

@@ -215,7 +215,7 @@ impl Reactor {
             tracing::info!("{count} files in the data folder {}", path.display());
         }
         let crew = Crew::new(&config, libraries, worker_command)?;
-        let settings = config.settings(logs.audit.is_some())?;
+        let settings = config.settings(logs.audit.is_some(), crew.gpus())?;
         let mut server = Server::new(settings, crew.documents(), data, clock.now());
         if let Some(folder) = &config.state {
             let (functions, links) = server.learned();

@@ -1,15 +1,12 @@
 //! How a worker ended, and what that means for its call. The server decides whether the call runs
 //! again. The module chooses the kind of failure and quotes the printed line that explains most.
 
+use farcall_gang_proto::FARCALL_FAILED;
+use farcall_gang_proto::told::{self, LostNode};
 use farcall_rpc_proto::{Failure, FailureKind};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-
-/// The status of `farcall gang run` if the gang has ended the job.
-const GANG_FAILED: i32 = 125;
-/// The beginning of what `farcall gang run` says about a job.
-const OF_GANG: &str = "farcall: gang job";
 
 /// How a worker ended.
 #[derive(Debug)]
@@ -39,11 +36,12 @@ impl Death {
         is_kill && self.ended_for.is_none() && self.signal == 0 && !self.out_of_memory
     }
 
-    /// Whether its gang job has lost a node. `farcall gang run` then has this status and line.
+    /// Whether its gang job has lost a node. `farcall gang run` says so at its end.
     fn lost_a_node(&self) -> bool {
         let status = self.status.as_ref().ok().and_then(ExitStatus::code);
-        let last = self.printed.lines().next_back().unwrap_or_default();
-        status == Some(GANG_FAILED) && last.starts_with(OF_GANG) && last.contains(" is gone: ")
+        let last = self.printed.lines().next_back();
+        let lost = last.and_then(told::text_of).and_then(LostNode::of);
+        status == Some(FARCALL_FAILED.into()) && lost.is_some()
     }
 
     /// The kind of failure of the running call.
@@ -98,7 +96,7 @@ fn telling_line(printed: &str) -> Option<&str> {
         "backtrace",
         "default gsl error handler",
         "error termination",
-        OF_GANG,
+        told::BEGINNING,
         "program received signal",
         "stack backtrace",
     ];
@@ -169,6 +167,8 @@ mod tests {
         assert!(death(lost).is_foreign());
         assert!(!death("farcall: gang job 6: rank 2 called exit(125)\n").is_foreign());
         assert!(!death("the file is gone\n").is_foreign());
+        let forged = "farcall: gang job 6: a file is gone: no such file\n";
+        assert!(!death(forged).is_foreign());
     }
 
     #[test]

@@ -15,6 +15,8 @@
 //! inside. Processes on several nodes cannot have namespaces, because a launcher of the cluster
 //! starts them.
 
+mod system_calls;
+
 use crate::mounts::{self, Cover, Coverer, MountError, Own};
 use crate::namespaces::{Namespaces, drop_rights};
 use landlock::{
@@ -25,12 +27,7 @@ use landlock::{
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Resource, Rlimit, setrlimit};
-use seccompiler::{
-    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
-    SeccompFilter, SeccompRule, TargetArch,
-};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -361,144 +358,7 @@ impl Sandbox {
         }
         Ok(())
     }
-
-    /// Filters the system calls of all threads, including those that the library has started.
-    fn filter_system_calls(&self) -> Result<(), SandboxError> {
-        let failed = |error: &dyn std::fmt::Display| SandboxError::Seccomp(error.to_string());
-        let architecture = std::env::consts::ARCH.try_into();
-        let architecture: TargetArch = architecture.map_err(|error| failed(&error))?;
-        let refused = self.refused_calls().map_err(|error| failed(&error))?;
-        // The flags of `clone3` cannot be seen by a filter. The C library then uses `clone`.
-        let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-        for (calls, error) in [(refused, libc::EPERM), (unknown, libc::ENOSYS)] {
-            let action = SeccompAction::Errno(error as u32);
-            let filter = SeccompFilter::new(calls, SeccompAction::Allow, action, architecture);
-            let program: BpfProgram = filter
-                .and_then(TryInto::try_into)
-                .map_err(|error| failed(&error))?;
-            let applied = seccompiler::apply_filter_all_threads(&program);
-            applied.map_err(|error| failed(&error))?;
-        }
-        Ok(())
-    }
-
-    /// The refused system calls. An empty list of rules refuses every use.
-    fn refused_calls(&self) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
-        let calls = REFUSED
-            .iter()
-            .chain(REFUSED_ALONE.iter().filter(|_| self.is_alone()));
-        let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
-            calls.map(|number| (*number, Vec::new())).collect();
-        if !self.network && self.is_alone() {
-            refused.insert(libc::SYS_socket, self.refused_sockets()?);
-        }
-        let flags = |argument: u8, flags: libc::c_int| {
-            let flags = u64::from(flags.unsigned_abs());
-            let compare = SeccompCmpOp::MaskedEq(flags);
-            let condition =
-                SeccompCondition::new(argument, SeccompCmpArgLen::Qword, compare, flags)?;
-            SeccompRule::new(vec![condition])
-        };
-        let namespaces = NAMESPACES.iter().map(|flag| flags(0, *flag));
-        refused.insert(libc::SYS_clone, namespaces.collect::<Result<_, _>>()?);
-        // Memory that several processes share and that no file system bounds.
-        if !self.bounds_memory {
-            let shared = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-            refused.insert(libc::SYS_mmap, vec![flags(3, shared)?]);
-            refused.insert(libc::SYS_memfd_create, Vec::new());
-        }
-        Ok(refused)
-    }
-
-    /// The sockets that are refused where the network is: all of them, or all but those of CUDA. An
-    /// empty list of rules refuses every use.
-    fn refused_sockets(&self) -> Result<Vec<SeccompRule>, BackendError> {
-        let rule = |argument: u8, compare: SeccompCmpOp, value: u64| {
-            let condition =
-                SeccompCondition::new(argument, SeccompCmpArgLen::Dword, compare, value)?;
-            SeccompRule::new(vec![condition])
-        };
-        if !self.gpus {
-            return Ok(Vec::new());
-        }
-        let family = rule(0, SeccompCmpOp::Ne, libc::AF_UNIX as u64);
-        let types = (0..=SOCKET_TYPE).filter(|kind| *kind != libc::SOCK_SEQPACKET as u64);
-        let types = types.map(|kind| rule(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), kind));
-        [family].into_iter().chain(types).collect()
-    }
 }
-
-/// The bits of a socket's type that are not flags.
-const SOCKET_TYPE: u64 = 0xf;
-
-/// Flags of `clone` that make namespaces.
-const NAMESPACES: [libc::c_int; 7] = [
-    libc::CLONE_NEWUSER,
-    libc::CLONE_NEWNS,
-    libc::CLONE_NEWPID,
-    libc::CLONE_NEWIPC,
-    libc::CLONE_NEWNET,
-    libc::CLONE_NEWUTS,
-    libc::CLONE_NEWCGROUP,
-];
-
-/// System calls that are refused unless processes compute together. Shared memory of System V
-/// belongs to no file system, whose size would bound it.
-const REFUSED_ALONE: [i64; 3] = [
-    libc::SYS_shmget,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-];
-
-/// System calls that every worker is refused: they reach other processes, circumvent the other
-/// protections, or change the machine.
-const REFUSED: [i64; 45] = [
-    libc::SYS_ptrace,
-    libc::SYS_process_madvise,
-    libc::SYS_kcmp,
-    libc::SYS_pidfd_open,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_pidfd_send_signal,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_userfaultfd,
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_keyctl,
-    libc::SYS_unshare,
-    libc::SYS_setns,
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_move_mount,
-    libc::SYS_mount_setattr,
-    libc::SYS_fsopen,
-    libc::SYS_fsmount,
-    libc::SYS_fsconfig,
-    libc::SYS_fspick,
-    libc::SYS_open_tree,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_name_to_handle_at,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_kexec_load,
-    libc::SYS_reboot,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_quotactl,
-    libc::SYS_acct,
-    libc::SYS_syslog,
-    libc::SYS_memfd_secret,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-];
 
 /// The first folder on the way to a path that a user cannot enter.
 fn first_closed(path: &Path, (user, group): (u32, u32)) -> Option<PathBuf> {

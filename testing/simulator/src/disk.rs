@@ -153,9 +153,24 @@ impl Disk {
     }
 
     /// Removes a file.
-    pub(crate) fn remove(&mut self, id: JobId, content: Content) {
+    ///
+    /// # Errors
+    /// There is no such file of a stored array.
+    pub(crate) fn remove(&mut self, id: JobId, content: Content) -> Result<(), String> {
         self.ledger.release(id, content);
-        self.files.remove(&name(id, content));
+        let was_there = self.files.remove(&name(id, content)).is_some();
+        match content == Content::Array && !was_there {
+            true => Err(format!(
+                "the file of array {id} is removed, and there is none"
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Number of stored arrays that have files.
+    pub(crate) fn arrays(&self) -> usize {
+        let kinds = self.files.keys().map(|(_, kind)| *kind);
+        kinds.filter(|kind| *kind == Content::Array as u8).count()
     }
 
     /// The server is killed. The first `committed` entries in the queue are committed nevertheless.

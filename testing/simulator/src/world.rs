@@ -18,6 +18,7 @@ use crate::grid::store::Store;
 use crate::machine::keep_ns;
 use crate::options::{Faults, Flaw, GridFaults, Options};
 use farcall_random::SplitMix64;
+use farcall_server_proto::Event;
 use grid::{Cut, MetaHost};
 use hosts::{Host, ToLife};
 use links::{Dawdler, Link, Maker, To};
@@ -308,6 +309,27 @@ impl World {
             .sum();
         if used != 0 {
             let text = format!("{used} processor elements are never given back");
+            self.checker.fail(text);
+        }
+        self.check_files();
+    }
+
+    /// Checks that arrays which are gone have left no files, except those whose files the server
+    /// still writes or reads.
+    fn check_files(&mut self) {
+        let moves = |happening: &&Happening| {
+            matches!(happening, Happening::ToLife(_, _, ToLife::Later(event))
+                if matches!(**event, Event::Written(..) | Event::Fetched(..)))
+        };
+        let moving = self.waiting.values().filter(moves).count();
+        let machines = self.hosts.iter().map(|host| host.machine.as_ref());
+        let known = machines
+            .flatten()
+            .map(|one| one.server.overview().figures().arrays);
+        let known: usize = known.sum();
+        let files: usize = self.hosts.iter().map(|host| host.disk.arrays()).sum();
+        if files > known + moving {
+            let text = format!("{files} stored arrays have files, and there are {known}");
             self.checker.fail(text);
         }
     }

@@ -5,7 +5,7 @@
 use super::Control;
 use crate::failure::{self, Failure};
 use clap::{Args, ValueEnum};
-use farcall_gang::{Ended, FARCALL_FAILED, JobSpec};
+use farcall_gang::{Ended, FARCALL_FAILED, JobSpec, told};
 use farcall_quantity::bytes;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -108,11 +108,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
             started(job, shared);
             let is_told = !arguments.quiet && arguments.mpi == Mpi::Any;
             if let Some(processors) = shared.filter(|_| is_told) {
-                eprintln!(
-                    "farcall: gang job {job}: {} processes share {processors} processors; those \
-                     of MPI yield while they wait",
+                let text = format!(
+                    "{} processes share {processors} processors; those of MPI yield while they \
+                     wait",
                     arguments.processes
                 );
+                eprintln!("{}", told::line(job, &text));
             }
         };
         Ok(client?.run(spec, work, &mut told)?)
@@ -135,18 +136,18 @@ pub(super) fn watch(
         }
     };
     if let Some(cause) = &ended.cause {
-        eprintln!("farcall: gang job {number}: {cause}");
+        eprintln!("{}", told::line(number, cause));
     }
     if !is_quiet {
         let usage = ended.usage;
-        eprintln!(
-            "farcall: gang job {number}: {:.2} s; user {:.2} s, system {:.2} s, \
-             largest process {:.1} MB",
+        let text = format!(
+            "{:.2} s; user {:.2} s, system {:.2} s, largest process {:.1} MB",
             start.elapsed().as_secs_f64(),
             usage.user_us as f64 / 1e6,
             usage.system_us as f64 / 1e6,
             usage.peak_bytes as f64 / 1e6,
         );
+        eprintln!("{}", told::line(number, &text));
     }
     std::process::exit(ended.status.into())
 }

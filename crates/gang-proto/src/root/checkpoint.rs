@@ -1,12 +1,13 @@
 //! Takes the state of gang jobs for their front ends. It asks the processes to rest, looks at them
 //! again and again as `judgement` does, and acts as [`rest::next`] says. Then the front end fetches
-//! the state piece by piece from the nodes. If anything goes wrong before that, the gang job goes
+//! the state from the nodes through `pieces`. If anything goes wrong before that, the gang job goes
 //! on as if nothing had happened.
 
+use super::pieces::Fetches;
 use super::{Inspection, Job, Order, Root};
 use crate::rest::{self, Next, Phase, Standing};
-use crate::{JobId, Message, Nanos, Piece, Process, Report, Rest};
-use alloc::collections::{BTreeSet, VecDeque};
+use crate::{JobId, Message, Nanos, Process, Report, Rest};
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,9 +17,6 @@ const MS: Nanos = 1_000_000;
 /// the one before.
 const SHORTEST_PAUSE: Nanos = 2 * MS;
 const LONGEST_PAUSE: Nanos = 128 * MS;
-/// The most pieces of a state that are on their way to a front end at the same time, so that they
-/// do not fill the links between daemons.
-const OPEN: usize = 8;
 /// How long a program can take to register its state after a checkpoint was requested.
 const REGISTERS: Nanos = 5_000 * MS;
 
@@ -36,10 +34,7 @@ pub(super) struct Checkpoint {
     look_at: Option<Nanos>,
     pause: Nanos,
     pub(super) stage: Stage,
-    /// Pieces that were asked for and wait: their ranks and offsets.
-    asked: VecDeque<(u16, u64)>,
-    /// Number of pieces that are on their way.
-    open: usize,
+    pub(super) fetches: Fetches,
 }
 
 /// How far a checkpoint is.
@@ -113,8 +108,7 @@ impl Root {
             look_at: Some(now.saturating_add(SHORTEST_PAUSE)),
             pause: SHORTEST_PAUSE,
             stage: Stage::Resting,
-            asked: VecDeque::new(),
-            open: 0,
+            fetches: Fetches::default(),
         });
         let ask = Message::Rest(job.local, Rest::Ask);
         self.orders.push_back(Order::Nodes(ask));
@@ -130,7 +124,7 @@ impl Root {
 
     /// Begins the looks that are due.
     pub(super) fn look_when_due(&mut self) {
-        let now = self.turns.now;
+        let now = self.now;
         let mut late = Vec::new();
         for (id, job) in &mut self.jobs {
             let Some(checkpoint) = &mut job.checkpoint else {
@@ -146,7 +140,7 @@ impl Root {
                 checkpoint.look_at = None;
                 job.inspection = Some(Inspection::new());
                 self.tree.set_runnable(*id, false);
-                self.turns.is_wanted = true;
+                self.turns.want();
             } else {
                 // Another look is on its way, and serves this one too.
                 checkpoint.look_at = Some(at.saturating_add(LONGEST_PAUSE));
@@ -160,7 +154,7 @@ impl Root {
 
     /// Decides what follows from a look at the processes of a gang job, which is not running.
     pub(super) fn look(&mut self, id: JobId, processes: Vec<Process>, reports: &[Report]) {
-        let now = self.turns.now;
+        let now = self.now;
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
         };
@@ -263,65 +257,6 @@ impl Root {
             checkpoint.is_some_and(|it| it.front == front && is_far(it.stage))
         });
         job.ok_or_else(|| format!("no state of gang job {id} was taken for this command"))
-    }
-
-    /// Handles a request for a piece of the state. Some requests are passed to the nodes at a time.
-    ///
-    /// # Errors
-    /// Returns the reason for the front end.
-    pub fn handle_fetch(
-        &mut self,
-        id: JobId,
-        front: u64,
-        rank: u16,
-        offset: u64,
-    ) -> Result<(), String> {
-        let job = self.taken_for(id, front, |stage| stage == Stage::Taken)?;
-        if rank >= job.spec.processes {
-            return Err(format!("gang job {id} has no rank {rank}"));
-        }
-        // A front end asks for the beginning of all ranks at once.
-        let most = usize::from(job.spec.processes) + OPEN;
-        if let Some(checkpoint) = &mut job.checkpoint {
-            if checkpoint.asked.len() >= most {
-                return Err(format!("more than {most} pieces were asked for at once"));
-            }
-            checkpoint.asked.push_back((rank, offset));
-        }
-        self.pass_fetches(id);
-        Ok(())
-    }
-
-    fn pass_fetches(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get_mut(&id) else {
-            return;
-        };
-        let Some(checkpoint) = &mut job.checkpoint else {
-            return;
-        };
-        while checkpoint.open < OPEN
-            && let Some((rank, offset)) = checkpoint.asked.pop_front()
-        {
-            checkpoint.open += 1;
-            let node = job.placement.nodes[usize::from(rank)];
-            let fetch = Message::Fetch(node, job.local, rank, offset);
-            self.orders.push_back(Order::Node(node, fetch));
-        }
-    }
-
-    /// Passes a piece of the state to the front end that asked for it.
-    pub fn handle_fetched(&mut self, local: JobId, piece: Piece) {
-        let Some(id) = self.known_one(local) else {
-            return;
-        };
-        let job = self.jobs.get_mut(&id);
-        if let Some(checkpoint) = job.and_then(|job| job.checkpoint.as_mut()) {
-            checkpoint.open = checkpoint.open.saturating_sub(1);
-            let fetched = Message::Fetched(id, piece);
-            self.orders
-                .push_back(Order::Front(checkpoint.front, fetched));
-            self.pass_fetches(id);
-        }
     }
 
     /// Ends a checkpoint whose front end has the state, or does not want it any more. The gang job

@@ -52,10 +52,8 @@ impl Root {
             ));
         };
         job.has_work = has_work;
-        let may_run = job.may_run();
-        self.tree.set_runnable(id, may_run);
         // One that has no more work makes room; one that has work may come before others.
-        self.turns.is_wanted = true;
+        self.reconsider(id);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use super::looks::{unseen, waits};
 use super::{Job, Order, Root, SIGKILL};
 use crate::{
     Blocked, FARCALL_FAILED, Global, JobId, JobSpec, Message, Pollers, Process, Report, Waits,
-    judge, suspect,
+    judge, suspect, told,
 };
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -52,14 +52,13 @@ impl Root {
         }
         let inspection = job.inspection.get_or_insert_with(Inspection::new);
         inspection.fronts.push(front);
-        self.tree.set_runnable(id, false);
-        self.turns.is_wanted = true;
+        self.reconsider(id);
         Ok(())
     }
 
     /// Judges the gang jobs with `detect_termination`, and those that need a second look.
     pub(super) fn watch(&mut self) {
-        let now = self.turns.now;
+        let now = self.now;
         let mut any = false;
         for (id, job) in &mut self.jobs {
             let is_free = job.inspection.is_none() && job.unfilled.is_empty();
@@ -79,7 +78,7 @@ impl Root {
             }
         }
         if any {
-            self.turns.is_wanted = true;
+            self.turns.want();
         }
     }
 
@@ -163,12 +162,7 @@ impl Root {
             self.look_again(id, later);
         }
         self.look(id, processes, &inspection.reports);
-        let Some(job) = self.jobs.get(&id) else {
-            return;
-        };
-        let may_run = job.may_run();
-        self.tree.set_runnable(id, may_run);
-        self.turns.is_wanted = true;
+        self.reconsider(id);
     }
 }
 
@@ -201,7 +195,7 @@ impl Job {
         }
         if is_suspected && self.looks.told_at != Some(progress) {
             self.looks.told_at = Some(progress);
-            let line = format!("farcall: gang job {id}: suspected {text}\n");
+            let line = told::line(id, &format!("suspected {text}\n"));
             let told = Message::Output(id, NOBODY, 2, line.into_bytes());
             return Some(Order::Front(self.front, told));
         }

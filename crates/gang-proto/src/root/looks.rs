@@ -125,7 +125,7 @@ fn poller(wanted: &[Wanted], has_others: bool, size: u16) -> Poller {
 impl Root {
     /// Lets front ends wait for a second look at a gang job, at least one slice later.
     pub(super) fn look_again(&mut self, id: JobId, fronts: Vec<u64>) {
-        let at = self.turns.now.saturating_add(self.settings.watch);
+        let at = self.now.saturating_add(self.settings.watch);
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
         };

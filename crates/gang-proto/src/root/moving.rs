@@ -1,114 +1,15 @@
-//! Begins gang jobs from saved states, and moves them: their processes end, and begin again at
-//! other nodes under the same number and for the same front end. The nodes know a gang job by
-//! another number after each move. So nothing that comes late from its former processes counts.
+//! Moves gang jobs whose states were taken: their processes end, and begin again at other nodes
+//! under the same number and for the same front end. `pieces` brings the state to the nodes.
 
 use super::checkpoint::Stage;
 use super::looks::Looks;
 use super::{Order, Root};
-use crate::{FARCALL_FAILED, JobId, Lengths, Message, Partition, Piece, Placement, Turn};
-use alloc::collections::BTreeSet;
+use crate::{FARCALL_FAILED, JobId, Message, Placement};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// The most bytes of the state of a gang job that are on their way to its nodes, so that they do
-/// not fill the links between daemons.
-const FILLING: usize = 2 << 20;
-
 impl Root {
-    /// The gang job that the nodes know by a number, if this number is still right.
-    pub fn known_one(&self, local: JobId) -> Option<JobId> {
-        let id = self.moved.get(&local).copied().unwrap_or(local);
-        let job = self.jobs.get(&id);
-        job.is_some_and(|job| job.local == local).then_some(id)
-    }
-
-    /// The gang jobs that the nodes know by these numbers. Those that have ended, or were moved
-    /// meanwhile, keep the number.
-    pub fn known(&self, locals: &[JobId]) -> Vec<JobId> {
-        let locals = locals.iter();
-        locals
-            .map(|local| self.moved.get(local).copied().unwrap_or(*local))
-            .collect()
-    }
-
-    /// A gang switch in the numbers of the nodes.
-    pub(super) fn to_nodes(&self, turn: Turn) -> Turn {
-        let local = |id: &JobId| self.jobs.get(id).map_or(*id, |job| job.local);
-        Turn {
-            out: turn.out.iter().map(local).collect(),
-            into: turn.into.iter().map(local).collect(),
-            nodes: turn
-                .nodes
-                .into_iter()
-                .map(|(id, nodes)| (local(&id), nodes))
-                .collect(),
-        }
-    }
-
-    /// The slots of a partition, those of the root daemon's node first if `here` is true.
-    pub(super) fn slots_of(&self, partition: Partition, here: bool) -> Vec<(u16, u16)> {
-        let mut slots = self.slots[partition.first..][..partition.slots].to_vec();
-        if here {
-            slots.sort_by_key(|(node, _)| *node != 0);
-        }
-        slots
-    }
-
-    /// Assigns slots to the ranks, in order and as evenly as possible.
-    pub(super) fn place(&self, job: JobId, slots: &[(u16, u16)], processes: u16) -> Placement {
-        let processes = usize::from(processes);
-        let is_dedicated = processes <= slots.len();
-        let slot = |rank: usize| match is_dedicated {
-            true => slots[rank],
-            false => slots[rank * slots.len() / processes],
-        };
-        Placement {
-            job,
-            network: self.settings.epoch << 24 | job,
-            nodes: (0..processes).map(|rank| slot(rank).0).collect(),
-            processors: (0..processes).map(|rank| slot(rank).1).collect(),
-            engines: self.nodes.iter().map(|node| node.engine.clone()).collect(),
-            is_dedicated,
-        }
-    }
-
-    /// The slots, by their places, of the nodes with these names.
-    pub(super) fn slots_on(&self, names: &[String]) -> Result<Vec<usize>, String> {
-        let mut nodes = BTreeSet::new();
-        for name in names {
-            let mut all = (0u16..).zip(&self.nodes);
-            let found = all.find(|(_, node)| !node.is_lost && node.name == *name);
-            let (number, _) = found.ok_or_else(|| {
-                let names: Vec<&str> = self.nodes().map(|(name, _)| name).collect();
-                format!(
-                    "no node `{name}` has joined; there are {}",
-                    names.join(", ")
-                )
-            })?;
-            nodes.insert(number);
-        }
-        let slots = self.slots.iter().enumerate();
-        let chosen = slots.filter(|(_, (node, _))| nodes.contains(node));
-        let places: Vec<usize> = chosen.map(|(place, _)| place).collect();
-        match places.is_empty() {
-            true => Err("state at least one node for the gang job".to_string()),
-            false => Ok(places),
-        }
-    }
-
-    /// Places the processes of a gang job on these slots.
-    pub(super) fn place_over(
-        &mut self,
-        id: JobId,
-        places: &[usize],
-        processes: u16,
-    ) -> (Partition, Placement) {
-        let partition = self.tree.enter_over(id, places);
-        let slots: Vec<(u16, u16)> = places.iter().map(|place| self.slots[*place]).collect();
-        (partition, self.place(id, &slots, processes))
-    }
-
     /// Ends the processes of a gang job whose state the front end has, and begins it again on nodes
     /// with these names; without names, wherever there is the least load. The front end then sends
     /// the state.
@@ -178,68 +79,11 @@ impl Root {
         }
         let prepare = Message::Prepare(job.spec.clone(), placement);
         self.orders.push_back(Order::Nodes(prepare));
-        let may_run = job.may_run();
-        self.tree.set_runnable(id, may_run);
         if self.running.contains(&id) {
             self.running.retain(|other| *other != id);
             self.ended.push(id);
         }
-        self.turns.is_wanted = true;
-    }
-
-    /// Passes a piece of the state with which a process begins to its node.
-    ///
-    /// # Errors
-    /// Returns the reason for the front end.
-    pub fn handle_fill(&mut self, id: JobId, front: u64, piece: Piece) -> Result<(), String> {
-        let job = self.jobs.get_mut(&id).filter(|job| {
-            let sends = match &job.checkpoint {
-                Some(checkpoint) => checkpoint.front(),
-                None => job.front,
-            };
-            sends == front && job.unfilled.contains(&piece.rank)
-        });
-        let job = job.ok_or(format!("gang job {id} does not wait for this state"))?;
-        let node = job.placement.nodes.get(usize::from(piece.rank)).copied();
-        let bytes = piece.bytes.len();
-        if job.filling.iter().sum::<usize>() + bytes > FILLING {
-            return Err(format!(
-                "more than {} MiB of a state are on their way",
-                FILLING >> 20
-            ));
-        }
-        // The nodes are gone, and the front end has been told.
-        if let Some(node) = node.filter(|node| job.nodes.contains(node)) {
-            job.filling.push_back(bytes);
-            let fill = Message::Fill(node, job.local, piece);
-            self.orders.push_back(Order::Node(node, fill));
-        }
-        Ok(())
-    }
-
-    /// Handles a node that has the state of a rank up to `offset`.
-    pub fn handle_filled(&mut self, local: JobId, rank: u16, offset: u64, lengths: Lengths) {
-        let Some(id) = self.known_one(local) else {
-            return;
-        };
-        let Some(job) = self.jobs.get_mut(&id) else {
-            return;
-        };
-        let front = match &job.checkpoint {
-            Some(checkpoint) => checkpoint.front(),
-            None => job.front,
-        };
-        job.filling.pop_front();
-        let filled = Message::Filled(id, rank, offset, lengths);
-        self.orders.push_back(Order::Front(front, filled));
-        if offset < lengths.total() || !job.unfilled.remove(&rank) || !job.unfilled.is_empty() {
-            return;
-        }
-        // All have theirs: a move is over.
-        job.checkpoint = None;
-        let may_run = job.may_run();
-        self.tree.set_runnable(id, may_run);
-        self.turns.is_wanted = true;
+        self.reconsider(id);
     }
 
     /// Handles the loss of a node on which a gang job was to begin again. The front end that moves

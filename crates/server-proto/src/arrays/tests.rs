@@ -221,9 +221,35 @@ fn a_dropped_array_goes_with_its_last_job() {
     assert!(store.drop_array(id).is_none());
     assert!(store.of_user(id, &User::anonymous()).is_err());
     assert_eq!(store.turn(call(1), &uses(id, false)), Turn::Now);
-    let (_, freed) = store.finish(call(1), &uses(id, false), None);
-    assert_eq!(freed.len(), 1);
+    let (_, ended) = store.finish(call(1), &uses(id, false), None);
+    assert_eq!(ended, [(id, Remains::Memory(memory(1)))]);
     assert!(store.get(id).is_none() && store.has_room(MEMORY / 4));
+}
+
+#[test]
+fn only_an_array_that_rests_on_the_disk_leaves_a_file() {
+    let on_disk = |store: &mut Store, byte| {
+        let id = add(store, byte, 10);
+        assert_eq!(store.least_used().unwrap().0, id);
+        let stored = Stored { bytes: 10, sum: 5 };
+        assert!(store.left(id, Location::Disk(stored)).is_none());
+        id
+    };
+    let mut store = store(9, 1 << 30);
+    let id = add(&mut store, 1, 10);
+    assert_eq!(store.drop_array(id), Some(Remains::Memory(memory(1))));
+    let id = on_disk(&mut store, 2);
+    assert_eq!(store.drop_array(id), Some(Remains::File));
+    // Who moves it learns that it is gone.
+    let id = on_disk(&mut store, 3);
+    assert!(store.returning(id).is_some());
+    assert_eq!(store.drop_array(id), None);
+    // A call that waits for it is given up.
+    let id = on_disk(&mut store, 4);
+    store.line_up(call(1), &uses(id, false));
+    assert_eq!(store.drop_array(id), None);
+    let (_, ended) = store.finish(call(1), &uses(id, false), None);
+    assert_eq!(ended, [(id, Remains::File)]);
 }
 
 proptest! {

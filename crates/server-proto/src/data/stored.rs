@@ -4,7 +4,7 @@
 
 use super::{Data, destination, room};
 use crate::action::{Action, Transfer};
-use crate::arrays::{Array, Location, Turn, Use};
+use crate::arrays::{Array, Location, Remains, Turn, Use};
 use crate::call::{self, ActiveCall, Task};
 use crate::connection::Offer;
 use crate::context::{Context, Step};
@@ -292,6 +292,7 @@ impl Data {
         buffer: MemoryKey,
         stored: Result<Stored, DiskError>,
     ) {
+        let is_on_disk = stored.is_ok();
         let location = match stored {
             Ok(stored) => {
                 cx.memory.free(buffer, &mut cx.out);
@@ -306,8 +307,9 @@ impl Data {
         if let Some(lost) = self.arrays.left(id, location) {
             cx.free(lost);
         }
-        if self.arrays.get(id).is_none() {
-            self.remove_array_file(cx, id);
+        // It was dropped while it was written.
+        if is_on_disk && self.arrays.get(id).is_none() {
+            remove_file(cx, id);
         }
         self.candidates.extend(self.arrays.waiting());
         cx.has_room = true;
@@ -321,7 +323,7 @@ impl Data {
         buffer: MemoryKey,
         read: Result<(), DiskError>,
     ) {
-        self.remove_array_file(cx, id);
+        remove_file(cx, id);
         let memory = match read {
             Ok(()) => Ok(buffer),
             Err(error) => {
@@ -338,13 +340,6 @@ impl Data {
         self.candidates.extend(self.arrays.waiting());
     }
 
-    fn remove_array_file(&mut self, cx: &mut Context, id: HandleId) {
-        if cx.disk.takes_arrays {
-            let file = Action::RemoveFile(JobId(id.0), Content::Array);
-            cx.out.push(file);
-        }
-    }
-
     /// Ends the use of arrays by a call. `failed` says why the arrays that it writes are undefined.
     pub(crate) fn end_uses(&mut self, cx: &mut Context, key: CallKey, failed: Option<&str>) {
         let Some(call) = cx.calls.get_mut(key) else {
@@ -355,10 +350,10 @@ impl Data {
         }
         let uses = std::mem::take(&mut call.uses);
         call.memory.data.clear();
-        let (waiting, freed) = self.arrays.finish(key, &uses, failed);
+        let (waiting, ended) = self.arrays.finish(key, &uses, failed);
         self.candidates.extend(waiting);
-        for memory in freed {
-            cx.free(memory);
+        for (id, remains) in ended {
+            clear(cx, id, remains, Context::free);
         }
     }
 
@@ -452,11 +447,8 @@ impl Data {
 
     fn end(&mut self, cx: &mut Context, id: HandleId, give: impl Fn(&mut Context, MemoryKey)) {
         self.names.forget(id);
-        if let Some(memory) = self.arrays.drop_array(id) {
-            give(cx, memory);
-        }
-        if self.arrays.get(id).is_none() {
-            self.remove_array_file(cx, id);
+        if let Some(remains) = self.arrays.drop_array(id) {
+            clear(cx, id, remains, give);
         }
     }
 
@@ -474,6 +466,19 @@ impl Data {
             self.end_array(cx, id);
         }
     }
+}
+
+/// Gives back what an array that has ended leaves behind.
+fn clear(cx: &mut Context, id: HandleId, remains: Remains, give: impl Fn(&mut Context, MemoryKey)) {
+    match remains {
+        Remains::Memory(memory) => give(cx, memory),
+        Remains::File => remove_file(cx, id),
+    }
+}
+
+fn remove_file(cx: &mut Context, id: HandleId) {
+    let file = Action::RemoveFile(JobId(id.0), Content::Array);
+    cx.out.push(file);
 }
 
 /// Checks a stored array against the interface.

@@ -153,7 +153,11 @@ impl World {
                 transfer,
                 stored,
             } => self.read_file(host, ticket, transfer, stored),
-            Action::RemoveFile(id, content) => self.hosts[host].disk.remove(id, content),
+            Action::RemoveFile(id, content) => {
+                if let Err(text) = self.hosts[host].disk.remove(id, content) {
+                    self.checker.fail(text);
+                }
+            }
             Action::Record { entry, .. } => {
                 self.hosts[host].disk.append(entry);
                 if !std::mem::replace(&mut self.hosts[host].commits, true) {

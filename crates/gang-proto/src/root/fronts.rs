@@ -1,0 +1,86 @@
+//! What front ends and users do with gang jobs that have begun: they send signals, take the output,
+//! and go away. A user can act only on their own gang jobs; the user root can act on all.
+
+use super::{Job, Order, Root, SIGKILL};
+use crate::{JobId, Message};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Signals that stop a gang job and continue it.
+const SIGCONT: i32 = 18;
+const SIGSTOP: i32 = 19;
+const SIGTSTP: i32 = 20;
+
+impl Root {
+    /// Returns the gang job if the user may act on it.
+    pub(super) fn owned(&mut self, id: JobId, user: u32) -> Result<&mut Job, String> {
+        let job = self
+            .jobs
+            .get_mut(&id)
+            .ok_or(format!("there is no gang job {id}"))?;
+        if user != 0 && user != job.spec.owner.0 {
+            return Err(format!(
+                "gang job {id} belongs to user {}",
+                job.spec.owner.0
+            ));
+        }
+        Ok(job)
+    }
+
+    /// Sends a signal to a gang job. SIGSTOP and SIGCONT also exclude it from the slices and
+    /// include it again.
+    ///
+    /// # Errors
+    /// Returns the reason for the front end.
+    pub fn handle_signal(&mut self, id: JobId, signal: i32, user: u32) -> Result<(), String> {
+        if signal == SIGKILL && self.take_note(id, user) {
+            return Ok(());
+        }
+        let job = self.owned(id, user)?;
+        match signal {
+            SIGSTOP | SIGTSTP | SIGCONT => {
+                job.is_stopped = signal != SIGCONT;
+                self.reconsider(id);
+            }
+            SIGKILL => self.kill(id),
+            1..=64 => {
+                let deliver = Message::Deliver(job.local, signal);
+                self.orders.push_back(Order::Nodes(deliver));
+            }
+            _ => return Err(format!("no signal {signal}")),
+        }
+        Ok(())
+    }
+
+    /// Handles the loss of a front end: its gang jobs end.
+    pub fn handle_front_lost(&mut self, front: u64) {
+        self.lose_taker(front);
+        let mut mine = Vec::new();
+        for (id, job) in &mut self.jobs {
+            if job.front == front {
+                job.is_ending = true;
+                mine.push(*id);
+            }
+            job.forget_asking(front);
+        }
+        for id in mine {
+            self.kill(id);
+        }
+    }
+
+    /// Handles a front end that stops reading, or resumes. The nodes hold back the output of its
+    /// gang jobs.
+    pub fn handle_hold(&mut self, front: u64, is_held: bool) {
+        let mine = self.jobs.iter().filter(|(_, job)| job.front == front);
+        let holds = mine.map(|(_, job)| Order::Nodes(Message::Hold(job.local, is_held)));
+        self.orders.extend(holds);
+    }
+
+    /// Passes the output of a process to its front end.
+    pub fn handle_output(&mut self, local: JobId, message: Message) {
+        if let Some(job) = self.known_one(local).and_then(|id| self.jobs.get(&id)) {
+            self.orders.push_back(Order::Front(job.front, message));
+        }
+    }
+}

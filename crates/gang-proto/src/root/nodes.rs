@@ -1,0 +1,138 @@
+//! Nodes join, fall behind, answer again, and are lost. This module decides what that means for the
+//! gang jobs on them. `moving` and `judgement` do the same for gang jobs that are moved or judged.
+
+use super::{NodeEntry, Root};
+use crate::told::LostNode;
+use crate::{Behind, Ended, FARCALL_FAILED, JobId, QueueTree, Usage};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+impl Root {
+    /// Adds a node, or takes one back that was lost, and returns its number. `user` is the one that
+    /// its daemon runs as.
+    pub fn handle_join(
+        &mut self,
+        name: &str,
+        processors: Vec<u16>,
+        engine: String,
+        user: u32,
+    ) -> u16 {
+        let entry = NodeEntry {
+            name: name.to_string(),
+            slots: processors.len() as u16,
+            engine,
+            user,
+            is_lost: false,
+            is_behind: false,
+        };
+        let jobs = &self.jobs;
+        let is_free = |number: u16| !jobs.values().any(|job| job.nodes.contains(&number));
+        let places = self.nodes.iter_mut().zip(0u16..);
+        let mut gone = places.filter(|(node, number)| node.is_lost && is_free(*number));
+        let number = match gone.find(|(node, _)| node.name == name) {
+            Some((node, number)) => {
+                *node = entry;
+                number
+            }
+            None => {
+                drop(gone);
+                self.nodes.push(entry);
+                (self.nodes.len() - 1) as u16
+            }
+        };
+        let slots = processors.into_iter().map(|processor| (number, processor));
+        self.slots.extend(slots);
+        self.rebuild();
+        number
+    }
+
+    /// Builds the tree for the current slots. Gang jobs that run keep their placement, and share
+    /// slices with the whole machine until they end.
+    fn rebuild(&mut self) {
+        self.tree = QueueTree::new(self.slots.len());
+        for (id, job) in &self.jobs {
+            self.tree.enter(*id, self.slots.len());
+            self.tree.set_runnable(*id, job.may_run());
+        }
+    }
+
+    /// Handles the loss of a node, for a reason in words: its processes count as ended.
+    pub fn handle_lost(&mut self, number: u16, why: &str) {
+        let Some(node) = self.nodes.get_mut(usize::from(number)) else {
+            return;
+        };
+        node.is_lost = true;
+        let name = node.name.clone();
+        self.slots.retain(|(node, _)| *node != number);
+        for job in self.jobs.values_mut() {
+            job.behind.remove(&number);
+        }
+        self.rebuild();
+        let hit = self.jobs.iter();
+        let hit = hit.filter(|(_, job)| job.nodes.contains(&number));
+        for id in hit.map(|(id, _)| *id).collect::<Vec<_>>() {
+            if !self.lose_place(id, &name, why) {
+                self.lose_processes(id, number, (&name, why));
+            }
+        }
+        self.await_no_longer(number);
+    }
+
+    /// Ends the processes of a gang job on a node that was lost.
+    fn lose_processes(&mut self, id: JobId, number: u16, (node, why): (&str, &str)) {
+        let Some(job) = self.jobs.get(&id) else {
+            return;
+        };
+        if job.has_no_processes() {
+            return self.finish(id);
+        }
+        let ranks = job.placement.nodes.iter().zip(0u16..);
+        let ranks: Vec<u16> = ranks
+            .filter_map(|(at, rank)| (*at == number).then_some(rank))
+            .collect();
+        for rank in ranks {
+            let ended = Ended {
+                status: FARCALL_FAILED,
+                cause: Some(LostNode { rank, node, why }.to_string()),
+                usage: Usage::default(),
+            };
+            self.end_process(id, rank, ended);
+        }
+    }
+
+    /// Handles what has not kept up with a gang switch. Gang jobs on nodes that do not answer get
+    /// no slice until [`Root::handle_back`]. A gang job that did not stop in time misses its next
+    /// slice, and as many as the others lost.
+    pub fn handle_behind(&mut self, behind: &Behind) {
+        self.hold_back(&self.known(&behind.jobs));
+        // A node that is lost meanwhile does not come back, and nothing is awaited from it.
+        let mut late = behind.nodes.clone();
+        late.retain(|number| {
+            let node = self.nodes.get_mut(usize::from(*number));
+            let node = node.filter(|node| !node.is_lost);
+            node.is_some_and(|node| {
+                node.is_behind = true;
+                true
+            })
+        });
+        for (id, job) in &mut self.jobs {
+            let late = late.iter().filter(|node| job.nodes.contains(*node));
+            job.behind.extend(late);
+            self.tree.set_runnable(*id, job.may_run());
+        }
+    }
+
+    /// Handles nodes that answer again.
+    pub fn handle_back(&mut self, nodes: &[u16]) {
+        for number in nodes {
+            if let Some(node) = self.nodes.get_mut(usize::from(*number)) {
+                node.is_behind = false;
+            }
+        }
+        for (id, job) in &mut self.jobs {
+            job.behind.retain(|node| !nodes.contains(node));
+            self.tree.set_runnable(*id, job.may_run());
+        }
+        self.turns.want();
+    }
+}
