@@ -319,7 +319,7 @@ def test_the_page_of_a_cluster_shows_its_servers_and_one_of_their_queues(tmp_pat
         page, key = page.split("#")
         try:
             client = farcall.connect(servers[0])
-            running = client.function("nap").call_async(20_000)
+            running = client.function("nap").call_async(300_000)
             assert snapshot(page)["servers"]["total"] == 2
             # Only servers that have joined can be asked for.
             assert ask(page, f"/v1/watch?server={meta}", key)[0] == 404
@@ -425,15 +425,16 @@ def large_site(servers, calls):
     site.server_close()
 
 
-# Scrolls through all calls, and says how long its frames take.
+# Scrolls through this part of all calls, and says how long its frames take.
 SCROLL = """
+const part = arguments[0];
 const done = arguments[arguments.length - 1];
 const box = document.querySelector("#calls .list");
 const times = [];
 let step = 0;
 function next() {
   const start = performance.now();
-  box.scrollTop = (box.scrollHeight * step) / 59;
+  box.scrollTop = (part * box.scrollHeight * step) / 59;
   requestAnimationFrame(() => setTimeout(() => {
     times.push(performance.now() - start);
     step += 1;
@@ -452,12 +453,14 @@ def test_frames_are_short_with_a_thousand_servers_and_a_hundred_thousand_calls(t
             shows(driver, "servers", "1,000")
             click(driver, "#servers tbody tr[aria-rowindex='2'] button")
             shows(driver, "calls", "100,000")
-            times = driver.execute_async_script(SCROLL)
+            still = driver.execute_async_script(SCROLL, 0)
+            times = driver.execute_async_script(SCROLL, 1)
             own = float(driver.execute_script("return document.body.dataset.frame"))
             rows = driver.execute_script("return document.querySelectorAll('tbody tr').length")
             median, worst = times[len(times) // 2], times[-1]
             print(f"frame: median {median:.1f} ms, worst {worst:.1f} ms; scripts at most {own} ms")
-            assert median < 100, times
+            # Other programs make the frames of a page that stands still longer, too.
+            assert median < max(100, 5 * still[len(still) // 2]), (still, times)
             # The rows in view, and not all.
             assert rows < 300
             # The trunks and gang jobs of the machine, and the calls of one trace.
