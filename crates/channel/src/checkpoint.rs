@@ -9,6 +9,8 @@ use crate::ring::{indices, set_indices};
 use crate::segment::Segment;
 use farcall_channel_proto::PairContext;
 use farcall_channel_proto::saved::{Queue, Saved, SavedError, count, fitting};
+use farcall_gang_proto::Place;
+use farcall_gang_proto::rest::Phase;
 use rustix::fs::{fstat, ftruncate};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -16,24 +18,6 @@ use std::sync::atomic::Ordering;
 /// The memory for the state of each process has this many bytes, as a power of two. Only pages that
 /// are written exist.
 pub(crate) const REGION: u32 = 40;
-
-/// Where a process stands among the steps of its program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Phase {
-    /// It has not registered its state.
-    Unregistered = 0,
-    /// It does a step.
-    InStep = 1,
-    /// It rests between two steps, because it was asked to.
-    Resting = 2,
-    /// It rests and has written its state.
-    Saved = 3,
-    /// It rests and could not write its state.
-    Failed = 4,
-    /// It has done all its steps.
-    Finished = 5,
-}
 
 /// What the daemon tells a process that rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,17 +41,6 @@ impl Command {
             _ => None,
         }
     }
-}
-
-/// Where one process stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Its rank.
-    pub rank: u16,
-    /// Where it stands.
-    pub phase: Phase,
-    /// Number of steps that it has done.
-    pub steps: u64,
 }
 
 impl Segment {
@@ -97,17 +70,9 @@ impl Segment {
         let locals = self.shape().locals.iter().enumerate();
         let place = |(place, rank): (usize, &u16)| {
             let standing = &self.element(0, place).standing;
-            let phase = match standing.phase.load(Ordering::Acquire) {
-                1 => Phase::InStep,
-                2 => Phase::Resting,
-                3 => Phase::Saved,
-                4 => Phase::Failed,
-                5 => Phase::Finished,
-                _ => Phase::Unregistered,
-            };
             Place {
                 rank: *rank,
-                phase,
+                phase: Phase::of(standing.phase.load(Ordering::Acquire)),
                 steps: standing.steps.load(Ordering::Relaxed),
             }
         };

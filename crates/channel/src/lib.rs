@@ -27,7 +27,7 @@ mod segment;
 mod steps;
 
 pub use channel::Channel;
-pub use checkpoint::{Command, Phase, Place};
+pub use checkpoint::Command;
 pub use collective::{Number, Reduction};
 pub use context::{ElementView, SavedContext, Waiting};
 pub use engine::{Engine, EngineError, Faults, Peer, Traffic};

@@ -7,11 +7,12 @@
 //! wait for each other, so that none has left before the state of all can no longer be taken.
 
 use crate::channel::Channel;
-use crate::checkpoint::{Command, Phase, REGION, start_of, write_all};
+use crate::checkpoint::{Command, REGION, start_of, write_all};
 use crate::error::ChannelError;
 use crate::ring::indices;
 use crate::segment::Standing;
 use farcall_channel_proto::saved::{ARRAYS_HEADER, Arrays, MAX_ARRAYS, SavedError};
+use farcall_gang_proto::rest::Phase;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::io;
 use std::sync::atomic::Ordering;

@@ -2,9 +2,10 @@
 //! them rest, takes their state, and begins them again in other segments, on one node or on two.
 //! Messages that nobody has received yet are in the state.
 
-use farcall_channel::{Channel, ChannelError, Command, Engine, Phase, Segment, Shape};
+use farcall_channel::{Channel, ChannelError, Command, Engine, Segment, Shape};
 use farcall_channel_proto::Freeze;
 use farcall_channel_proto::saved::{Saved, normalise};
+use farcall_gang_proto::rest::Phase;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

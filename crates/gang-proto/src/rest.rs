@@ -17,28 +17,45 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use minicbor::{Decode, Encode};
 
-/// Where a process stands among the steps of its program.
+/// Where a process stands among the steps of its program. A process writes the number into the
+/// memory that it shares with its daemon, and daemons send it to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[repr(u32)]
 pub enum Phase {
     /// It has not registered its state.
     #[default]
     #[n(0)]
-    Unregistered,
+    Unregistered = 0,
     /// It does a step.
     #[n(1)]
-    InStep,
-    /// It rests between two steps.
+    InStep = 1,
+    /// It rests between two steps, because it was asked to.
     #[n(2)]
-    Resting,
+    Resting = 2,
     /// It rests and has written its state.
     #[n(3)]
-    Saved,
+    Saved = 3,
     /// It rests and could not write its state.
     #[n(4)]
-    Failed,
+    Failed = 4,
     /// It has done all its steps, or has ended.
     #[n(5)]
-    Finished,
+    Finished = 5,
+}
+
+impl Phase {
+    /// The phase with a number that a process has written. An unknown number counts as a process
+    /// that has not registered its state.
+    pub fn of(number: u32) -> Phase {
+        match number {
+            1 => Phase::InStep,
+            2 => Phase::Resting,
+            3 => Phase::Saved,
+            4 => Phase::Failed,
+            5 => Phase::Finished,
+            _ => Phase::Unregistered,
+        }
+    }
 }
 
 /// One process, when the gang job is not running.
@@ -176,6 +193,16 @@ mod tests {
                 room: Vec::new(),
             },
         }
+    }
+
+    #[test]
+    fn a_phase_has_the_same_number_in_memory_and_in_messages() {
+        for number in 0..=5 {
+            let mut bytes = Vec::new();
+            minicbor::encode(Phase::of(number), &mut bytes).unwrap();
+            assert_eq!((bytes[1], Phase::of(number) as u32), (number as u8, number));
+        }
+        assert_eq!(Phase::of(6), Phase::Unregistered);
     }
 
     #[test]

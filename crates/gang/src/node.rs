@@ -588,7 +588,7 @@ impl Node {
         let views = job.segment.as_ref().map(|segment| segment.view());
         if let Some(segment) = &job.segment {
             report.progress = segment.progress();
-            report.places = state::places(segment);
+            report.places = segment.places();
         }
         let views = views.and_then(Result::ok).unwrap_or_default();
         report.polling = job.channel_of_mpi().map(|channel| {

@@ -8,29 +8,11 @@ use crate::states::Arriving;
 use farcall_channel::{Command, ElementView, Segment};
 use farcall_channel_proto::saved::Saved;
 use farcall_gang_proto::checkpoint::MAX_NETWORK;
-use farcall_gang_proto::rest::Phase;
-use farcall_gang_proto::{JobId, Lengths, Message, Piece, Place, Polling, Rest, Wanted};
+use farcall_gang_proto::{JobId, Lengths, Message, Piece, Polling, Rest, Wanted};
 use std::sync::Arc;
 
 /// Bytes of a piece of a state.
 const PIECE: u64 = 256 << 10;
-
-/// Where the processes of a segment stand.
-pub(super) fn places(segment: &Segment) -> Vec<Place> {
-    let place = |place: farcall_channel::Place| Place {
-        rank: place.rank,
-        phase: match place.phase {
-            farcall_channel::Phase::Unregistered => Phase::Unregistered,
-            farcall_channel::Phase::InStep => Phase::InStep,
-            farcall_channel::Phase::Resting => Phase::Resting,
-            farcall_channel::Phase::Saved => Phase::Saved,
-            farcall_channel::Phase::Failed => Phase::Failed,
-            farcall_channel::Phase::Finished => Phase::Finished,
-        },
-        steps: place.steps,
-    };
-    segment.places().into_iter().map(place).collect()
-}
 
 /// What a process of MPI over channels says of itself.
 pub(super) fn polling(view: &ElementView) -> Polling {
