@@ -231,7 +231,8 @@ def test_an_interrupt_ends_a_program_that_awaits(napping):
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
         error = process.communicate(timeout=30)[1].decode()
-        assert time.monotonic() - began < 2, error
+        # The calls take a minute.
+        assert time.monotonic() - began < 20, error
     assert "KeyboardInterrupt" in error and process.returncode in (-signal.SIGINT, 130)
 
 
