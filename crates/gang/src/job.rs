@@ -63,8 +63,8 @@ pub(crate) struct LocalJob {
 }
 
 /// Settings with which processes of MPI yield the processor while they wait: those of Open MPI, of
-/// Intel MPI, and of MPICH 5. MPICH 5 yields except in collective operations that it makes in shared
-/// memory, which begin after so many collective operations. MPICH 4.0 never yields.
+/// Intel MPI, and of MPICH 5. MPICH 5 yields except in its collective operations in shared memory,
+/// which it begins to use after so many collective operations. MPICH 4.0 never yields.
 const YIELDING: [(&str, &str); 3] = [
     ("OMPI_MCA_mpi_yield_when_idle", "1"),
     ("I_MPI_THREAD_YIELD", "3"),
