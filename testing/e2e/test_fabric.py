@@ -64,6 +64,17 @@ def test_more_processes_than_processors(program):
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("protocol", ["read", "write"])
+def test_a_rendezvous_that_reads_or_writes_memory(program, protocol, monkeypatch):
+    """The provider registers no memory, so MPICH must send, whatever the user has set."""
+    monkeypatch.setenv("MPIR_CVAR_CH4_OFI_EAGER_THRESHOLD", "16384")
+    monkeypatch.setenv("MPIR_CVAR_CH4_OFI_RNDV_PROTOCOL", protocol)
+    with Gang("rendezvous") as gang:
+        ran = gang.run(2, program, "1", options=MPI, timeout=60)
+        assert (ran.returncode, ran.stdout) == (0, "all is well with 2\n"), ran.stderr
+
+
+@pytest.mark.timeout(300)
 def test_two_nodes(program):
     """The engines of two daemons carry the messages between two nodes."""
     with Gang("nodes", slots=1, nodes=2) as gang:

@@ -62,11 +62,13 @@ pub(crate) struct LocalJob {
     own_memory: Option<Arc<OwnMemory>>,
 }
 
-/// Settings with which processes of MPI yield the processor while they wait: those of Open MPI, and
-/// of Intel MPI. MPICH always yields.
-const YIELDING: [(&str, &str); 2] = [
+/// Settings with which processes of MPI yield the processor while they wait: those of Open MPI, of
+/// Intel MPI, and of MPICH 5. MPICH 5 yields except in its collective operations in shared memory,
+/// which it begins to use after so many collective operations. MPICH 4.0 never yields.
+const YIELDING: [(&str, &str); 3] = [
     ("OMPI_MCA_mpi_yield_when_idle", "1"),
     ("I_MPI_THREAD_YIELD", "3"),
+    ("MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD", "2147483647"),
 ];
 
 /// Settings that name the network interface of processes of MPI: those of UCX (MPICH), of libfabric

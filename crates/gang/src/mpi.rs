@@ -16,10 +16,12 @@ pub(crate) struct ForMpi {
 }
 
 /// What makes each MPI take the provider and no transport of its own: libfabric in general, MPICH,
-/// Intel MPI, and Open MPI.
-const CHOICE: [(&str, &str); 8] = [
+/// Intel MPI, and Open MPI. Above `MPIR_CVAR_CH4_OFI_EAGER_THRESHOLD`, if a user sets it, MPICH
+/// would read and write the memory of others, which the provider cannot; `pipeline` only sends.
+const CHOICE: [(&str, &str); 9] = [
     ("FI_PROVIDER", "farcall"),
     ("MPIR_CVAR_CH4_NETMOD", "ofi"),
+    ("MPIR_CVAR_CH4_OFI_RNDV_PROTOCOL", "pipeline"),
     ("I_MPI_FABRICS", "ofi"),
     ("I_MPI_OFI_PROVIDER", "farcall"),
     ("OMPI_MCA_pml", "cm"),

@@ -245,7 +245,8 @@ fn the_state_of_a_program_with_its_own_transport_is_unknown() {
 #[test]
 fn more_processes_than_processors_yield_and_the_command_says_so() {
     let daemon = Node::start(&["--slots", "2"]);
-    let print = "echo $OMPI_MCA_mpi_yield_when_idle $I_MPI_THREAD_YIELD";
+    let print = "echo $OMPI_MCA_mpi_yield_when_idle $I_MPI_THREAD_YIELD \
+                 $MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD";
     let run = |options: &[&str]| {
         let words = [options, &["--", "sh", "-c", print]].concat();
         let mut words_of_run = vec!["run"];
@@ -254,7 +255,7 @@ fn more_processes_than_processors_yield_and_the_command_says_so() {
         (lines(&output), text(&output.stderr))
     };
     let (printed, told) = run(&["-n", "3"]);
-    assert_eq!(printed, ["1 3"; 3]);
+    assert_eq!(printed, ["1 3 2147483647"; 3]);
     let expected = "3 processes share 2 processors; those of MPI yield while they wait";
     assert!(told.contains(expected), "{told}");
     let (printed, told) = run(&["-n", "2"]);
