@@ -14,7 +14,6 @@ MPIS = ROOT / "target" / "mpi"
 PROVIDER = BUILT / "libfarcall-fi.so"
 
 
-@pytest.mark.timeout(300)
 def test_endpoints():
     """Matching, bounds and forged messages, without an MPI."""
     made = subprocess.run(
@@ -46,7 +45,6 @@ def program(request, tmp_path_factory):
     return made
 
 
-@pytest.mark.timeout(300)
 def test_two_jobs_share_the_processors(program):
     """All kinds of messages, with checked payloads, while each job is stopped every 20 ms."""
     with Gang("shared", "--switch-alone") as gang:
@@ -56,14 +54,12 @@ def test_two_jobs_share_the_processors(program):
             assert (job.returncode, out) == (0, "all is well with 2\n"), err
 
 
-@pytest.mark.timeout(300)
 def test_more_processes_than_processors(program):
     with Gang("many") as gang:
         ran = gang.run(3, program, "1", "rma", options=MPI)
         assert (ran.returncode, ran.stdout) == (0, "all is well with 3\n"), ran.stderr
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("protocol", ["read", "write"])
 def test_a_rendezvous_that_reads_or_writes_memory(program, protocol, monkeypatch):
     """The provider registers no memory, so MPICH must send, whatever the user has set."""
@@ -74,7 +70,6 @@ def test_a_rendezvous_that_reads_or_writes_memory(program, protocol, monkeypatch
         assert (ran.returncode, ran.stdout) == (0, "all is well with 2\n"), ran.stderr
 
 
-@pytest.mark.timeout(300)
 def test_two_nodes(program):
     """The engines of two daemons carry the messages between two nodes."""
     with Gang("nodes", slots=1, nodes=2) as gang:

@@ -21,7 +21,6 @@ def evaluate(command, text, server=None, timeout=60):
     return run(*command, "--eval", first + text, timeout=timeout)
 
 
-@pytest.mark.timeout(300)
 def test_the_tests_of_the_package_pass(command, library_server, tmp_path):
     environment = {"FARCALL_TEST_SERVER": library_server.address}
     ran = run(*command, "--eval", "pkg test farcall", timeout=120, cwd=tmp_path, **environment)

@@ -11,8 +11,6 @@ import farcall
 import pytest
 from servers import FARCALL, ROOT, stop, wait_until
 
-pytestmark = pytest.mark.timeout(300)
-
 NAP = f"""\
 Module test;
 Library "{ROOT}/testing/faults/libfarcall_faults.so";
