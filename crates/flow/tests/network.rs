@@ -173,7 +173,7 @@ fn a_flow_goes_on_around_a_link_that_fails() {
     let summary = simulation.run().unwrap();
     assert_eq!((summary.makespan, summary.messages), (10.0, 1));
     // 4 bytes went from 0 to 1, and 6 from 0 by 3 and 2.
-    let bytes = [4.0, 6.0, 0.0, 0.0, 0.0, 6.0, 0.0, 6.0];
+    let bytes = [4.0, 0.0, 0.0, 0.0, 6.0, 0.0, 6.0, 6.0];
     assert_eq!(simulation.link_bytes(), bytes);
     // A failure after the end does not make the simulation longer.
     let late = failing(&ring, &["node 0 +x@40"], "static");

@@ -17,9 +17,10 @@ pub enum Ties {
 /// A torus (all dimensions wrapped), a mesh (none) or a mixture.
 ///
 /// Node number: `x + nx (y + ny z ...)`. A route corrects x first, then y and so on, and takes the
-/// shorter direction in a wrapped dimension. Link `2 D node + 2 d + w` leaves `node` in dimension
-/// `d`, in the positive (`w = 0`) or negative direction. With `nic`, injection and ejection links
-/// follow those.
+/// shorter direction in a wrapped dimension. Lane `2 d + w` has the links that leave the nodes in
+/// dimension `d`, in the positive (`w = 0`) or negative direction. The links of a lane follow each
+/// other in the order of their rings, and those of a ring in the order of their coordinate, so that
+/// the links of a route lie side by side. With `nic`, injection and ejection links follow those.
 #[derive(Debug, Clone)]
 pub struct Grid {
     dims: Vec<u32>,
@@ -82,7 +83,7 @@ impl Grid {
         let d = self.dims.len() as u32;
         match self.nic {
             Some(nic) if link >= 2 * d * self.nodes => nic,
-            _ => self.bandwidth[(link % (2 * d) / 2) as usize],
+            _ => self.bandwidth[(link / self.nodes / 2) as usize],
         }
     }
 
@@ -104,28 +105,21 @@ impl Grid {
             s /= n;
             t /= n;
             if from != to {
-                let (mut steps, way) = self.steps(dim, n, from, to);
-                let mut c = from;
+                let (steps, way) = self.steps(dim, n, from, to);
                 let lane = 2 * dim as u32 + way;
-                while steps > 0 {
-                    out[len] = 2 * d * at + lane;
-                    len += 1;
-                    steps -= 1;
-                    if way == 0 {
-                        c += 1;
-                        at += stride;
-                        if c == n {
-                            c = 0;
-                            at -= stride * n;
-                        }
-                    } else if c == 0 {
-                        c = n - 1;
-                        at += stride * (n - 1);
-                    } else {
-                        c -= 1;
-                        at -= stride;
-                    }
+                let first = lane * self.nodes + n * ring_of(at, stride, n);
+                let mut c = from;
+                for link in &mut out[len..len + steps as usize] {
+                    *link = first + c;
+                    c = match way {
+                        0 if c + 1 == n => 0,
+                        0 => c + 1,
+                        _ if c == 0 => n - 1,
+                        _ => c - 1,
+                    };
                 }
+                len += steps as usize;
+                at = at - from * stride + to * stride;
             }
             stride *= n;
         }
@@ -162,9 +156,23 @@ impl Grid {
 
     pub(super) fn ring(&self, link: LinkId) -> Option<u32> {
         let d = self.dims.len() as u32;
-        let lane = link % (2 * d);
+        let lane = link / self.nodes;
         let wrapped = link < 2 * d * self.nodes && self.wrap[lane as usize / 2];
         wrapped.then_some(lane)
+    }
+
+    fn stride(&self, dim: usize) -> u32 {
+        self.dims[..dim].iter().product()
+    }
+
+    /// The node that a link of the grid leaves, and its lane.
+    fn origin(&self, link: LinkId) -> (u32, u32) {
+        let (lane, place) = (link / self.nodes, link % self.nodes);
+        let dim = lane as usize / 2;
+        let (stride, n) = (self.stride(dim), self.dims[dim]);
+        let (ring, c) = (place / n, place % n);
+        let node = ring / stride * stride * n + c * stride + ring % stride;
+        (node, lane)
     }
 
     pub(super) fn vertices(&self) -> usize {
@@ -183,10 +191,9 @@ impl Grid {
                 _ => [router + node, node],
             };
         }
-        let (node, lane) = (link / (2 * d), link % (2 * d));
+        let (node, lane) = self.origin(link);
         let dim = lane as usize / 2;
-        let stride: u32 = self.dims[..dim].iter().product();
-        let n = self.dims[dim];
+        let (stride, n) = (self.stride(dim), self.dims[dim]);
         let at = node / stride % n;
         let next = (at + if lane.is_multiple_of(2) { 1 } else { n - 1 }) % n;
         // A link that would leave a mesh ends where it begins.
@@ -213,7 +220,7 @@ impl Grid {
             let panel = ["injection", "ejection"][((link - grid) / self.nodes) as usize];
             return Place::in_grid(panel.to_owned(), &self.dims, (link - grid) % self.nodes);
         }
-        let (node, lane) = (link / (2 * d), link % (2 * d));
+        let (node, lane) = self.origin(link);
         let sign = if lane.is_multiple_of(2) { '+' } else { '-' };
         let dim = super::spec::dimension_name(lane as usize / 2);
         Place::in_grid(format!("{sign}{dim}"), &self.dims, node)
@@ -229,11 +236,17 @@ impl Grid {
                 if way == 0 { "injection" } else { "ejection" }
             );
         }
-        let (node, lane) = (link / (2 * d), link % (2 * d));
+        let (node, lane) = self.origin(link);
         let sign = if lane % 2 == 0 { '+' } else { '-' };
         format!(
             "node {node} {sign}{}",
             super::spec::dimension_name(lane as usize / 2)
         )
     }
+}
+
+/// Number of the ring of a node in a dimension of `n` nodes, among the rings of that dimension.
+#[inline]
+fn ring_of(node: u32, stride: u32, n: u32) -> u32 {
+    node / (stride * n) * stride + node % stride
 }

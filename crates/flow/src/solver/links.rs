@@ -3,6 +3,7 @@
 
 use super::Slot;
 use crate::platform::LinkId;
+use std::ops::Range;
 
 /// The links of every active flow, in fixed places of `stride` entries.
 #[derive(Debug, Clone)]
@@ -63,6 +64,76 @@ impl Paths {
     /// All places in use.
     pub(super) fn active(&self) -> impl Iterator<Item = Slot> + '_ {
         (0..self.slots() as u32).filter(|&slot| self.is_active(slot))
+    }
+}
+
+/// The links of every active flow again, as runs of links whose numbers follow each other. Routes
+/// of tori have few of them, so a loop over runs waits less for memory.
+#[derive(Debug, Clone)]
+pub(super) struct Runs {
+    /// Runs of a place. It grows with the longest path in runs.
+    stride: usize,
+    /// First link and number of links. Unused entries have no links.
+    runs: Vec<[LinkId; 2]>,
+}
+
+impl Runs {
+    pub(super) fn new() -> Self {
+        Self {
+            stride: 4,
+            runs: Vec::new(),
+        }
+    }
+
+    pub(super) fn set(&mut self, slot: Slot, path: &[LinkId]) {
+        let start = slot as usize * self.stride;
+        if self.runs.len() < start + self.stride {
+            self.runs.resize(start + self.stride, [0; 2]);
+        }
+        let place = &mut self.runs[start..start + self.stride];
+        place.fill([0; 2]);
+        let mut last = 0;
+        for &l in path {
+            let [first, count] = &mut place[last];
+            if *count > 0 && l == *first + *count {
+                *count += 1;
+            } else if *count > 0 && l + 1 == *first {
+                (*first, *count) = (l, *count + 1);
+            } else {
+                last += usize::from(*count > 0);
+                if last == self.stride {
+                    self.widen();
+                    return self.set(slot, path);
+                }
+                place[last] = [l, 1];
+            }
+        }
+    }
+
+    /// Doubles the places.
+    #[cold]
+    fn widen(&mut self) {
+        let (old, stride) = (std::mem::take(&mut self.runs), 2 * self.stride);
+        self.runs.resize(2 * old.len(), [0; 2]);
+        for (from, to) in old.chunks(self.stride).zip(self.runs.chunks_mut(stride)) {
+            to[..from.len()].copy_from_slice(from);
+        }
+        self.stride = stride;
+    }
+
+    #[inline]
+    pub(super) fn get(&self, slot: Slot) -> impl Iterator<Item = Range<usize>> + '_ {
+        let start = slot as usize * self.stride;
+        let runs = self.runs[start..start + self.stride].iter();
+        let used = runs.take_while(|[_, count]| *count > 0);
+        used.map(|&[first, count]| first as usize..(first + count) as usize)
+    }
+
+    /// Reads the runs of a flow that will be needed soon, so that the memory is asked for them
+    /// while the caller does something else.
+    #[inline]
+    pub(super) fn fetch(&self, slot: Slot) {
+        std::hint::black_box(self.runs[slot as usize * self.stride]);
     }
 }
 

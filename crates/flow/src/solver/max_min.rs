@@ -15,7 +15,7 @@
 //! bandwidths that differ from the given ones by at most the tolerance.
 
 use super::Slot;
-use super::links::{List, ListPool, Paths};
+use super::links::{List, ListPool, Paths, Runs};
 use crate::platform::LinkId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,55 +26,80 @@ const SAME: f64 = 1e-13;
 const OVER: f64 = 1e-12;
 const NONE: LinkId = LinkId::MAX;
 
-/// What a change of a flow needs of every link of its path. Small, because that costs most.
-#[derive(Debug, Clone)]
-#[repr(align(32))]
-struct Link {
-    bandwidth: f64,
+/// What a change of a flow needs of every link of its path. The links of a run are changed and
+/// compared at once, because that costs most.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(16))]
+struct Load {
     load: f64,
-    /// Rate of the flows that belong to this link. It has no meaning while `own` is 0.
-    level: f64,
-    /// Flows whose bottleneck is this link.
-    own: u32,
-    /// Flows on the link that have no rate yet.
-    pending: u32,
+    /// Load above which a change disturbs the link: any load if the link is a bottleneck.
+    limit: f64,
 }
 
 /// What else is known of a link.
 #[derive(Debug, Clone)]
-#[repr(align(32))]
-struct Entry {
+struct Link {
+    bandwidth: f64,
     /// Key of the link in the heap while it is dirty.
     key: f64,
+    /// Rate of the flows that belong to this link. It has no meaning while `own` is 0.
+    level: f64,
     list: List,
     /// All flows on the link. It stays correct when the lists do not.
     count: u32,
+    /// Flows whose bottleneck is this link.
+    own: u32,
+    /// Flows on the link that have no rate yet.
+    pending: u32,
     dirty: bool,
 }
 
 impl Link {
-    /// Level that the sums alone predict for a link with `count` flows. It is exact if no flow
-    /// joins or leaves, else a lower bound.
+    fn new(bandwidth: f64) -> Self {
+        Self {
+            bandwidth,
+            key: 0.0,
+            level: 0.0,
+            list: List::NEW,
+            count: 0,
+            own: 0,
+            pending: 0,
+            dirty: false,
+        }
+    }
+
+    /// Level that the sums alone predict for a link with this load. It is exact if no flow joins
+    /// or leaves, else a lower bound.
     #[inline]
-    fn estimate(&self, count: u32) -> f64 {
+    fn estimate(&self, load: f64) -> f64 {
         let sharing = self.own + self.pending;
         if sharing == 0 {
-            return self.bandwidth / f64::from(count.max(1));
+            return self.bandwidth / f64::from(self.count.max(1));
         }
-        let room = self.bandwidth - self.load + f64::from(self.own) * self.level;
+        let room = self.bandwidth - load + f64::from(self.own) * self.level;
         (room / f64::from(sharing)).max(0.0)
     }
 
     /// Whether the link, as a bottleneck, must be levelled again. It is the link of a flow that
     /// changed, so without a tolerance it must.
     #[inline]
-    fn is_off(&self, tolerance: f64) -> bool {
-        tolerance == 0.0 || (self.load - self.bandwidth).abs() > tolerance * self.bandwidth
+    fn is_off(&self, load: f64, tolerance: f64) -> bool {
+        tolerance == 0.0 || (load - self.bandwidth).abs() > tolerance * self.bandwidth
     }
 
+    /// Load above which the link counts as overloaded.
     #[inline]
-    fn is_over(&self, tolerance: f64) -> bool {
-        self.load > self.bandwidth * (1.0 + OVER.max(tolerance))
+    fn most(&self, tolerance: f64) -> f64 {
+        self.bandwidth * (1.0 + OVER.max(tolerance))
+    }
+
+    /// The link's [`Load::limit`].
+    #[inline]
+    fn limit(&self, tolerance: f64) -> f64 {
+        match self.own {
+            0 => self.most(tolerance),
+            _ => f64::NEG_INFINITY,
+        }
     }
 }
 
@@ -97,9 +122,11 @@ impl Share {
 #[derive(Debug, Clone)]
 pub struct MaxMin {
     paths: Paths,
+    /// The paths again, for the loops that cost most.
+    runs: Runs,
     shares: Vec<Share>,
+    loads: Vec<Load>,
     links: Vec<Link>,
-    entries: Vec<Entry>,
     pool: ListPool,
     active: usize,
     /// Whether the lists of the links are up to date.
@@ -109,6 +136,8 @@ pub struct MaxMin {
     arrived: Vec<Slot>,
     heap: BinaryHeap<Reverse<(u64, LinkId)>>,
     demand: Vec<f64>,
+    /// Flows whose rate [`Self::apply`] changes, and by how much.
+    moved: Vec<(Slot, f64)>,
     changed: Vec<Slot>,
     changed_in: Vec<u32>,
     round: u32,
@@ -119,24 +148,16 @@ impl MaxMin {
     /// A solver without flows, over links of the given bandwidths (bytes/s). `max_hops` is the
     /// length of the longest path that [`MaxMin::add`] gets.
     pub fn new(bandwidth: impl Iterator<Item = f64>, max_hops: usize) -> Self {
-        let link = |bandwidth| Link {
-            bandwidth,
+        let links: Vec<Link> = bandwidth.map(Link::new).collect();
+        let load = |link: &Link| Load {
             load: 0.0,
-            level: 0.0,
-            own: 0,
-            pending: 0,
-        };
-        let links: Vec<Link> = bandwidth.map(link).collect();
-        let entry = Entry {
-            key: 0.0,
-            list: List::NEW,
-            count: 0,
-            dirty: false,
+            limit: link.most(0.0),
         };
         Self {
             paths: Paths::new(max_hops),
+            runs: Runs::new(),
             shares: Vec::new(),
-            entries: vec![entry; links.len()],
+            loads: links.iter().map(load).collect(),
             links,
             pool: ListPool::default(),
             active: 0,
@@ -145,6 +166,7 @@ impl MaxMin {
             arrived: Vec::new(),
             heap: BinaryHeap::new(),
             demand: Vec::new(),
+            moved: Vec::new(),
             changed: Vec::new(),
             changed_in: Vec::new(),
             round: 0,
@@ -156,6 +178,9 @@ impl MaxMin {
     /// ones by at most the fraction `tolerance`, at each solution by others.
     pub fn with_tolerance(mut self, tolerance: f64) -> Self {
         self.tolerance = tolerance;
+        for (load, link) in self.loads.iter_mut().zip(&self.links) {
+            load.limit = link.limit(tolerance);
+        }
         self
     }
 
@@ -202,23 +227,25 @@ impl MaxMin {
         self.active -= 1;
         if self.bulk {
             for &l in path {
-                self.entries[l as usize].count -= 1;
+                self.links[l as usize].count -= 1;
             }
             self.paths.clear(slot);
             return;
         }
         let Share { rate, bottleneck } = self.shares[slot as usize];
-        self.links[bottleneck as usize].own -= 1;
+        let owner = &mut self.links[bottleneck as usize];
+        owner.own -= 1;
+        self.loads[bottleneck as usize].limit = owner.limit(self.tolerance);
         for &l in path {
             let link = &mut self.links[l as usize];
-            let entry = &mut self.entries[l as usize];
-            entry.count -= 1;
-            link.load -= rate;
-            self.pool.remove(&mut entry.list, slot);
-            if link.own > 0 && link.is_off(self.tolerance) {
-                mark(&mut self.heap, link, entry, l);
-            } else if entry.count == 0 {
-                link.load = 0.0;
+            let load = &mut self.loads[l as usize].load;
+            link.count -= 1;
+            *load -= rate;
+            self.pool.remove(&mut link.list, slot);
+            if link.own > 0 && link.is_off(*load, self.tolerance) {
+                mark(&mut self.heap, link, *load, l);
+            } else if link.count == 0 {
+                *load = 0.0;
             }
         }
         self.paths.clear(slot);
@@ -233,19 +260,20 @@ impl MaxMin {
             self.changed_in.resize(self.paths.slots(), 0);
         }
         self.paths.set(slot, path);
+        self.runs.set(slot, path);
         self.active += 1;
         self.shares[slot as usize] = Share::NEW;
         if self.bulk {
             for &l in path {
-                self.entries[l as usize].count += 1;
+                self.links[l as usize].count += 1;
             }
             return;
         }
         for &l in path {
-            let entry = &mut self.entries[l as usize];
-            entry.count += 1;
-            self.links[l as usize].pending += 1;
-            self.pool.push(&mut entry.list, slot);
+            let link = &mut self.links[l as usize];
+            link.count += 1;
+            link.pending += 1;
+            self.pool.push(&mut link.list, slot);
         }
         self.arrived.push(slot);
     }
@@ -280,9 +308,9 @@ impl MaxMin {
         for slot in 0..self.paths.slots() as u32 {
             let (mut share, mut narrowest) = (f64::INFINITY, NONE);
             for &l in self.paths.get(slot) {
-                let link = &mut self.links[l as usize];
-                link.load = 0.0;
-                let s = match self.entries[l as usize].count {
+                let link = &self.links[l as usize];
+                self.loads[l as usize].load = 0.0;
+                let s = match link.count {
                     1 => link.bandwidth,
                     count => link.bandwidth / f64::from(count),
                 };
@@ -304,13 +332,26 @@ impl MaxMin {
         for slot in 0..self.paths.slots() as u32 {
             let rate = self.shares[slot as usize].rate;
             for &l in self.paths.get(slot) {
-                self.links[l as usize].load += rate;
+                self.loads[l as usize].load += rate;
             }
         }
         self.paths.active().all(|slot| {
-            let link = &self.links[self.shares[slot as usize].bottleneck as usize];
-            link.load >= link.bandwidth * (1.0 - SAME)
+            let l = self.shares[slot as usize].bottleneck as usize;
+            self.loads[l].load >= self.links[l].bandwidth * (1.0 - SAME)
         })
+    }
+
+    /// Takes all flows off the links.
+    fn clear_links(&mut self) {
+        for (link, load) in self.links.iter_mut().zip(&mut self.loads) {
+            self.pool.clear(&mut link.list);
+            link.dirty = false;
+            (link.own, link.pending) = (0, 0);
+            *load = Load {
+                load: 0.0,
+                limit: link.limit(self.tolerance),
+            };
+        }
     }
 
     /// Discards all rates and lists and makes every active flow an arrival.
@@ -319,19 +360,16 @@ impl MaxMin {
         self.round = self.round.wrapping_add(1);
         self.arrived.clear();
         self.heap.clear();
-        for (link, entry) in self.links.iter_mut().zip(&mut self.entries) {
-            self.pool.clear(&mut entry.list);
-            entry.dirty = false;
-            (link.load, link.own, link.pending) = (0.0, 0, 0);
-        }
+        self.clear_links();
         for slot in 0..self.paths.slots() as u32 {
             if self.paths.is_active(slot) {
                 self.shares[slot as usize] = Share::NEW;
                 self.arrived.push(slot);
             }
             for &l in self.paths.get(slot) {
-                self.links[l as usize].pending += 1;
-                self.pool.push(&mut self.entries[l as usize].list, slot);
+                let link = &mut self.links[l as usize];
+                link.pending += 1;
+                self.pool.push(&mut link.list, slot);
             }
         }
         self.listed = true;
@@ -339,23 +377,20 @@ impl MaxMin {
 
     /// Builds lists, loads and levels from the rates of an equal split.
     fn build_lists(&mut self) {
-        for (link, entry) in self.links.iter_mut().zip(&mut self.entries) {
-            self.pool.clear(&mut entry.list);
-            entry.dirty = false;
-            (link.load, link.own, link.pending) = (0.0, 0, 0);
-        }
+        self.clear_links();
         for slot in 0..self.paths.slots() as u32 {
             if !self.paths.is_active(slot) {
                 continue;
             }
             let Share { rate, bottleneck } = self.shares[slot as usize];
             for &l in self.paths.get(slot) {
-                self.links[l as usize].load += rate;
-                self.pool.push(&mut self.entries[l as usize].list, slot);
+                self.loads[l as usize].load += rate;
+                self.pool.push(&mut self.links[l as usize].list, slot);
             }
             let own = &mut self.links[bottleneck as usize];
             own.own += 1;
             own.level = rate;
+            self.loads[bottleneck as usize].limit = own.limit(self.tolerance);
         }
         self.listed = true;
     }
@@ -369,20 +404,21 @@ impl MaxMin {
         self.arrived = arrived;
         let mut visits = 0;
         while let Some(Reverse((bits, l))) = self.heap.pop() {
-            let (link, entry) = (&self.links[l as usize], &mut self.entries[l as usize]);
-            if !entry.dirty || entry.key.to_bits() != bits {
+            let load = self.loads[l as usize].load;
+            let link = &mut self.links[l as usize];
+            if !link.dirty || link.key.to_bits() != bits {
                 continue;
             }
-            entry.dirty = false;
-            let key = entry.key;
-            if link.own + link.pending == 0 && !link.is_over(self.tolerance) {
+            link.dirty = false;
+            let key = link.key;
+            if link.own + link.pending == 0 && load <= link.most(self.tolerance) {
                 continue;
             }
             let next = self
                 .heap
                 .peek()
                 .map_or(u64::MAX, |Reverse((bits, _))| *bits);
-            let expected = link.estimate(entry.count);
+            let expected = link.estimate(load);
             let level = if expected > key && expected.to_bits() > next {
                 expected
             } else {
@@ -392,9 +428,9 @@ impl MaxMin {
                 continue;
             }
             if level > key && level.to_bits() > next {
-                let entry = &mut self.entries[l as usize];
-                entry.dirty = true;
-                entry.key = level;
+                let link = &mut self.links[l as usize];
+                link.dirty = true;
+                link.key = level;
                 self.heap.push(Reverse((level.to_bits(), l)));
                 continue;
             }
@@ -411,35 +447,37 @@ impl MaxMin {
     fn aim(&mut self, slot: Slot) {
         let (mut lowest, mut at) = (f64::INFINITY, NONE);
         for &l in self.paths.get(slot) {
-            let estimate = self.links[l as usize].estimate(self.entries[l as usize].count);
+            let estimate = self.links[l as usize].estimate(self.loads[l as usize].load);
             if estimate < lowest {
                 (lowest, at) = (estimate, l);
             }
         }
-        let entry = &mut self.entries[at as usize];
-        mark(&mut self.heap, &self.links[at as usize], entry, at);
+        let (link, load) = (&mut self.links[at as usize], self.loads[at as usize].load);
+        mark(&mut self.heap, link, load, at);
     }
 
     /// The level at which the link is full, infinite if it is not. Updates its load and leaves the
     /// demands of its flows in `self.demand`.
     fn level(&mut self, l: LinkId) -> f64 {
-        let link = &mut self.links[l as usize];
-        let list = self.pool.get(self.entries[l as usize].list);
+        let link = &self.links[l as usize];
+        let list = self.pool.get(link.list);
         self.demand.clear();
         let (mut fixed, mut free) = (0.0, 0u32);
         for &slot in list {
             let Share { rate, bottleneck } = self.shares[slot as usize];
+            self.runs.fetch(slot);
             let unbound = bottleneck == l || bottleneck == NONE;
             self.demand.push(if unbound { f64::INFINITY } else { rate });
             fixed += if unbound { 0.0 } else { rate };
             free += u32::from(unbound);
         }
         let settled = link.own;
-        link.load = fixed + f64::from(settled) * if settled > 0 { link.level } else { 0.0 };
+        self.loads[l as usize].load =
+            fixed + f64::from(settled) * if settled > 0 { link.level } else { 0.0 };
         let bandwidth = link.bandwidth;
         let mut x = if free > 0 {
             (bandwidth - fixed) / f64::from(free)
-        } else if fixed <= bandwidth * (1.0 + OVER.max(self.tolerance)) {
+        } else if fixed <= link.most(self.tolerance) {
             return f64::INFINITY;
         } else {
             0.0
@@ -469,7 +507,7 @@ impl MaxMin {
 
     /// Gives level `x` to the flows of link `l` that want more. [`Self::level`] left their demands.
     fn apply(&mut self, l: LinkId, x: f64) {
-        let list = self.entries[l as usize].list;
+        let list = self.links[l as usize].list;
         self.links[l as usize].level = x;
         let above = x * (1.0 + SAME);
         let (mut own, mut load) = (0, 0.0);
@@ -481,63 +519,82 @@ impl MaxMin {
             }
             own += 1;
             load += x;
-            let slot = self.pool.get(list)[i];
-            let s = slot as usize;
-            let share = &mut self.shares[s];
-            let Share {
-                rate: old,
-                bottleneck: was,
-            } = *share;
-            share.bottleneck = l;
-            let same = (x - old).abs() <= SAME * x;
-            if !same {
-                share.rate = x;
+            self.join(self.pool.get(list)[i], l, x);
+        }
+        self.links[l as usize].own = own;
+        self.shift(l, x);
+        self.loads[l as usize].load = load;
+        self.loads[l as usize].limit = self.links[l as usize].limit(self.tolerance);
+    }
+
+    /// Gives a flow its bottleneck, and puts it among those that move if its rate changes.
+    #[inline]
+    fn join(&mut self, slot: Slot, l: LinkId, x: f64) {
+        let share = &mut self.shares[slot as usize];
+        let Share {
+            rate: old,
+            bottleneck: was,
+        } = *share;
+        share.bottleneck = l;
+        if was == NONE {
+            for &m in self.paths.get(slot) {
+                self.links[m as usize].pending -= 1;
             }
-            if was != l {
-                if was == NONE {
-                    for &m in self.paths.get(slot) {
-                        self.links[m as usize].pending -= 1;
+        } else if was != l {
+            let owner = &mut self.links[was as usize];
+            owner.own -= 1;
+            self.loads[was as usize].limit = owner.limit(self.tolerance);
+        }
+        if (x - old).abs() <= SAME * x {
+            return;
+        }
+        share.rate = x;
+        self.moved.push((slot, x - old));
+        let changed_in = &mut self.changed_in[slot as usize];
+        if *changed_in != self.round {
+            *changed_in = self.round;
+            self.changed.push(slot);
+        }
+    }
+
+    /// Changes the loads on the paths of the flows that moved to the rate `x` of link `l`, and
+    /// marks the other links that this disturbs. The first loop has no branches, so that its
+    /// memory accesses overlap.
+    #[inline]
+    fn shift(&mut self, l: LinkId, x: f64) {
+        for &(slot, delta) in &self.moved {
+            for run in self.runs.get(slot) {
+                self.loads[run].iter_mut().for_each(|l| l.load += delta);
+            }
+        }
+        for (slot, delta) in self.moved.drain(..) {
+            for run in self.runs.get(slot) {
+                for m in run {
+                    let Load { load, limit } = self.loads[m];
+                    if load <= limit || m == l as usize {
+                        continue;
                     }
-                } else {
-                    self.links[was as usize].own -= 1;
-                }
-            }
-            if same {
-                continue;
-            }
-            if self.changed_in[s] != self.round {
-                self.changed_in[s] = self.round;
-                self.changed.push(slot);
-            }
-            // Two passes: the first one has no branches, so that its memory accesses overlap.
-            let delta = x - old;
-            for &m in self.paths.get(slot) {
-                self.links[m as usize].load += delta;
-            }
-            for &m in self.paths.get(slot) {
-                let link = &mut self.links[m as usize];
-                let disturbed = match link.own {
-                    0 => delta > 0.0 && link.is_over(self.tolerance),
-                    _ => link.is_off(self.tolerance) || x > link.level * (1.0 + SAME),
-                };
-                if m != l && disturbed {
-                    mark(&mut self.heap, link, &mut self.entries[m as usize], m);
+                    let link = &mut self.links[m];
+                    let disturbed = match link.own {
+                        0 => delta > 0.0,
+                        _ => link.is_off(load, self.tolerance) || x > link.level * (1.0 + SAME),
+                    };
+                    if disturbed {
+                        mark(&mut self.heap, link, load, m as LinkId);
+                    }
                 }
             }
         }
-        let link = &mut self.links[l as usize];
-        link.own = own;
-        link.load = load;
     }
 }
 
 /// Puts a link into the heap, or moves it forward in the heap.
 #[inline]
-fn mark(heap: &mut BinaryHeap<Reverse<(u64, LinkId)>>, link: &Link, entry: &mut Entry, l: LinkId) {
-    let key = link.estimate(entry.count);
-    if !entry.dirty || key < entry.key {
-        entry.dirty = true;
-        entry.key = key;
+fn mark(heap: &mut BinaryHeap<Reverse<(u64, LinkId)>>, link: &mut Link, load: f64, l: LinkId) {
+    let key = link.estimate(load);
+    if !link.dirty || key < link.key {
+        link.dirty = true;
+        link.key = key;
         heap.push(Reverse((key.to_bits(), l)));
     }
 }
