@@ -1,6 +1,7 @@
 //! `farcall flow`: how long a communication pattern takes on a network. `run` and `plot` have its
 //! commands, and the crate `flow` simulates.
 
+mod huge_pages;
 mod jobs;
 pub(crate) mod plot;
 mod run;

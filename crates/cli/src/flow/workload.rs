@@ -2,6 +2,7 @@
 //! errors into messages; `farcall_flow` parses the texts and simulates. A file of more than 4 GiB
 //! is refused.
 
+use super::huge_pages;
 use crate::failure::Failure;
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, ValueEnum};
@@ -166,7 +167,11 @@ impl Options {
         let platform = match self.platform.strip_prefix("edges:") {
             Some(file) => EdgeList::parse(&read(file)?)
                 .map_err(|error| Failure::failed(format!("{file}: {error}")))?,
-            None => Platform::parse(&self.platform).map_err(Failure::usage)?,
+            None => {
+                let platform = Platform::parse(&self.platform).map_err(Failure::usage)?;
+                huge_pages::use_for_large_network(platform.links());
+                platform
+            }
         };
         let (workload, placement) = match self.job.is_empty() {
             true => (self.workload(&platform)?, self.placement(&platform)?),
