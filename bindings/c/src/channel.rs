@@ -377,6 +377,7 @@ pub unsafe extern "C" fn farcall_channel_sum(
 ///
 /// # Safety
 /// `bytes` points to `count` bytes that live long enough.
+#[inline]
 unsafe fn bytes_at<'a>(bytes: *const c_void, count: usize) -> Result<&'a [u8], Problem> {
     match count {
         0 => Ok(&[]),
@@ -390,6 +391,7 @@ unsafe fn bytes_at<'a>(bytes: *const c_void, count: usize) -> Result<&'a [u8], P
 ///
 /// # Safety
 /// `buffer` points to `room` bytes that live long enough.
+#[inline]
 unsafe fn buffer_at<'a>(buffer: *mut c_void, room: usize) -> Result<&'a mut [u8], Problem> {
     match room {
         0 => Ok(&mut []),
@@ -403,6 +405,7 @@ unsafe fn buffer_at<'a>(buffer: *mut c_void, room: usize) -> Result<&'a mut [u8]
 ///
 /// # Safety
 /// `buffer` points to `room` bytes, `source` and `count` to a number each.
+#[inline]
 unsafe fn into_buffer(
     source: *mut i64,
     buffer: *mut c_void,
@@ -425,6 +428,7 @@ unsafe fn into_buffer(
 }
 
 /// Returns 1 or 0, or -1 for an error.
+#[inline]
 fn attempt(
     channel: *mut Channel,
     act: impl FnOnce(&mut farcall_channel::Channel) -> Result<bool, Problem>,
@@ -436,6 +440,7 @@ fn attempt(
     })
 }
 
+#[inline]
 pub(crate) fn with(
     channel: *mut Channel,
     act: impl FnOnce(&mut farcall_channel::Channel) -> Result<(), Problem>,

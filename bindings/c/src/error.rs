@@ -114,17 +114,20 @@ pub extern "C" fn farcall_status_text(status: i32) -> *const c_char {
 }
 
 /// Runs the body of a function of the library, which returns `failed` on failure.
+#[inline]
 pub(crate) fn guard<T>(failed: T, body: impl FnOnce() -> Result<T, Problem>) -> T {
-    let problem = match catch_unwind(AssertUnwindSafe(body)) {
+    match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => return value,
-        Ok(Err(problem)) => problem,
-        Err(_) => {
-            let message = "a fault of libfarcall: its message is on standard error".to_owned();
-            Problem::new(Status::FarcallInternal, message)
-        }
+        Ok(Err(problem)) => fail(problem),
+        Err(_) => fail_by_panic(),
     };
-    fail(problem);
     failed
+}
+
+#[cold]
+fn fail_by_panic() -> Status {
+    let message = "a fault of libfarcall: its message is on standard error".to_owned();
+    fail(Problem::new(Status::FarcallInternal, message))
 }
 
 /// The same for functions that return a status.
@@ -134,6 +137,7 @@ pub(crate) fn status(body: impl FnOnce() -> Result<Status, Problem>) -> Status {
 }
 
 /// Records a failure as the last one of this thread.
+#[cold]
 pub(crate) fn fail(problem: Problem) -> Status {
     let message = problem.message.replace('\0', "?");
     LAST.set((problem.status, CString::new(message).unwrap_or_default()));

@@ -220,23 +220,19 @@ static int handle_freed(struct endpoint *endpoint, uint32_t rank, uint32_t freed
   return 0;
 }
 
-static int handle_of_program(struct endpoint *endpoint, uint32_t rank,
-                             const struct wire_offer *offer) {
-  const struct wire_header *header = &offer->header;
-  struct message message = {
-      .source = rank,
-      .is_tagged = (header->flags & WIRE_TAGGED) != 0,
-      .has_data = (header->flags & WIRE_HAS_DATA) != 0,
-      .is_offer = header->kind == WIRE_OFFER,
-      .tag = header->tag,
-      .data = header->data,
-      .count = endpoint->arrival.count,
-  };
+static int handle_of_program(struct endpoint *endpoint, uint32_t rank, const union wire *wire) {
+  const struct wire_header *header = &wire->header;
+  struct message message;
 
-  if (message.is_offer) {
-    message.offer = *offer;
-    message.count = offer->bytes;
-  }
+  message.source = rank;
+  message.is_tagged = (header->flags & WIRE_TAGGED) != 0;
+  message.has_data = (header->flags & WIRE_HAS_DATA) != 0;
+  message.is_offer = header->kind == WIRE_OFFER;
+  message.tag = header->tag;
+  message.data = header->data;
+  message.count = message.is_offer ? wire->offer.bytes : endpoint->arrival.count;
+  if (message.is_offer)
+    message.offer = wire->offer;
   return handle_message(endpoint, &message);
 }
 
@@ -258,33 +254,29 @@ static size_t head_of(uint8_t kind, bool *has_more) {
   }
 }
 
-/* Handles a message of `count` bytes in the channel, whose first bytes are at `head`. */
-static int handle(struct endpoint *endpoint, uint32_t rank, const char *head, size_t count) {
-  struct wire_offer offer = {0};
-  struct wire_control wire = {0};
+/* Handles a message of `count` bytes in the channel, whose first bytes are in `wire`. */
+static int handle(struct endpoint *endpoint, uint32_t rank, const union wire *wire, size_t count) {
   bool has_more;
-  size_t head_count = count < sizeof offer.header ? 0 : head_of((uint8_t)head[0], &has_more);
+  size_t head_count = count < sizeof wire->header ? 0 : head_of(wire->header.kind, &has_more);
 
   if (head_count == 0 || count < head_count || (!has_more && count != head_count) ||
       count > endpoint->longest)
     return broken(endpoint, rank, "a message of an unknown kind or a wrong size");
-  memcpy(&offer, head, head_count < sizeof offer ? head_count : sizeof offer);
-  memcpy(&wire, head, head_count < sizeof wire ? head_count : sizeof wire);
   endpoint->arrival =
       (struct arrival){.source = rank, .head = head_count, .count = count - head_count};
-  if (handle_freed(endpoint, rank, wire.header.freed) < 0 ||
+  if (handle_freed(endpoint, rank, wire->header.freed) < 0 ||
       (!has_more && take_bytes(endpoint, NULL, 0) < 0))
     return -endpoint->error;
-  switch (wire.header.kind) {
+  switch (wire->header.kind) {
   case WIRE_EAGER:
   case WIRE_OFFER:
-    return handle_of_program(endpoint, rank, &offer);
+    return handle_of_program(endpoint, rank, wire);
   case WIRE_ACCEPT:
-    return handle_accept(endpoint, rank, &wire);
+    return handle_accept(endpoint, rank, &wire->control);
   case WIRE_PART:
-    return handle_part(endpoint, rank, &wire);
+    return handle_part(endpoint, rank, &wire->control);
   case WIRE_TAKEN:
-    return handle_taken(endpoint, rank, &wire);
+    return handle_taken(endpoint, rank, &wire->control);
   default:
     return 0;
   }
@@ -297,17 +289,17 @@ int endpoint_progress(struct endpoint *endpoint) {
   /* The program learns at once of an operation that has ended. */
   for (int received = 0;
        received < BATCH && endpoint->error == 0 && endpoint->completions == before; received++) {
-    char head[sizeof(struct wire_offer)];
+    union wire wire;
     int64_t source = -1;
     size_t count = 0;
-    int done = farcall_channel_peek(endpoint->channel, &source, head, sizeof head, &count);
+    int done = farcall_channel_peek(endpoint->channel, &source, &wire, sizeof wire, &count);
 
     if (done < 0)
       return broken(endpoint, endpoint->rank, farcall_error_message());
     if (done == 0)
       break;
     changed(endpoint);
-    handle(endpoint, (uint32_t)source, head, count);
+    handle(endpoint, (uint32_t)source, &wire, count);
   }
   if (endpoint->error != 0)
     return -endpoint->error;

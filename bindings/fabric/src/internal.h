@@ -94,6 +94,7 @@ struct message {
   size_t count;
   /* What claimed it. */
   void *context;
+  /* Set only if the message is one. */
   struct wire_offer offer;
   char bytes[];
 };

@@ -249,7 +249,7 @@ int handle_message(struct endpoint *endpoint, const struct message *message) {
   kept = malloc(sizeof *kept + count);
   if (kept == NULL)
     return broken(endpoint, message->source, "not enough memory");
-  *kept = *message;
+  memcpy(kept, message, message->is_offer ? sizeof *kept : offsetof(struct message, offer));
   if (!message->is_offer && take_bytes(endpoint, kept->bytes, count) < 0) {
     free(kept);
     return -endpoint->error;

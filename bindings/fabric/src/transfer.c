@@ -13,19 +13,27 @@
 /* The place for one more completion. Returns NULL if there is not enough memory. */
 static struct completion *place_for(struct completions *completions) {
   if (completions->count == completions->room) {
+    /* A power of two. */
     size_t room = completions->room == 0 ? 256 : completions->room * 2;
     struct completion *items = malloc(room * sizeof *items);
 
     if (items == NULL)
       return NULL;
     for (size_t number = 0; number < completions->count; number++)
-      items[number] = completions->items[(completions->first + number) % completions->room];
+      items[number] = completions->items[(completions->first + number) & (completions->room - 1)];
     free(completions->items);
     completions->items = items;
     completions->room = room;
     completions->first = 0;
   }
-  return &completions->items[(completions->first + completions->count++) % completions->room];
+  return &completions->items[(completions->first + completions->count++) &
+                             (completions->room - 1)];
+}
+
+/* The first completion is read. */
+static void remove_first(struct completions *completions) {
+  completions->first = (completions->first + 1) & (completions->room - 1);
+  completions->count--;
 }
 
 static uint64_t flags_of(const struct completion *completion) {
@@ -74,23 +82,22 @@ static size_t write_entry(enum fi_cq_format format, const struct completion *com
       .data = completion->data,
       .tag = completion->tag,
   };
-  size_t bytes;
 
+  /* Copies of a known size take no call. */
   switch (format) {
   case FI_CQ_FORMAT_MSG:
-    bytes = sizeof(struct fi_cq_msg_entry);
-    break;
+    memcpy(place, &entry, sizeof(struct fi_cq_msg_entry));
+    return sizeof(struct fi_cq_msg_entry);
   case FI_CQ_FORMAT_DATA:
-    bytes = sizeof(struct fi_cq_data_entry);
-    break;
+    memcpy(place, &entry, sizeof(struct fi_cq_data_entry));
+    return sizeof(struct fi_cq_data_entry);
   case FI_CQ_FORMAT_TAGGED:
-    bytes = sizeof(struct fi_cq_tagged_entry);
-    break;
+    memcpy(place, &entry, sizeof entry);
+    return sizeof entry;
   default:
-    bytes = sizeof(struct fi_cq_entry);
+    memcpy(place, &entry, sizeof(struct fi_cq_entry));
+    return sizeof(struct fi_cq_entry);
   }
-  memcpy(place, &entry, bytes);
-  return bytes;
 }
 
 static int progress(struct domain *domain) {
@@ -131,8 +138,7 @@ static ssize_t read_from(struct fid_cq *fid, void *entries, size_t count, fi_add
     place += write_entry(completions->format, completion, place);
     if (sources != NULL)
       sources[found] = address_of(completions->domain, completion);
-    completions->first = (completions->first + 1) % completions->room;
-    completions->count--;
+    remove_first(completions);
     found++;
   }
   if (found == 0 && completions->count > 0 && count > 0)
@@ -166,8 +172,7 @@ static ssize_t read_error(struct fid_cq *fid, struct fi_cq_err_entry *entry, uin
     entry->err = completion->error == EMSGSIZE ? FI_ETRUNC : completion->error;
     entry->prov_errno = completion->error;
     entry->err_data_size = 0;
-    completions->first = (completions->first + 1) % completions->room;
-    completions->count--;
+    remove_first(completions);
     found = 1;
   }
   leave(completions->domain);

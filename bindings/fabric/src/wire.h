@@ -67,4 +67,11 @@ struct wire_control {
   uint64_t wanted;
 };
 
+/* The beginning of any message. */
+union wire {
+  struct wire_header header;
+  struct wire_control control;
+  struct wire_offer offer;
+};
+
 #endif

@@ -6,7 +6,7 @@ use crate::context::{Wait, Waiting};
 use crate::error::{ChannelError, Corrupt};
 use crate::layout::REMOTE;
 use crate::membership::{MEMBERSHIP, Membership};
-use crate::message::{Arrival, Message, Outgoing, check_head};
+use crate::message::{Arrival, Message, Outgoing};
 use crate::polling::Wanted;
 use crate::ring::{Consumer, Producer, Record};
 use crate::segment::Segment;
@@ -15,6 +15,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+mod parts;
 
 /// How often a waiting process with a processor of its own checks again before it sleeps.
 const SPINS: u32 = 4000;
@@ -234,37 +236,6 @@ impl Channel {
         self.try_send_parts(target, &[], bytes)
     }
 
-    /// The same for a message whose bytes are in two places. `head` is at most
-    /// [`crate::HEAD_BYTES`] long.
-    pub fn try_send_parts(
-        &mut self,
-        target: usize,
-        head: &[u8],
-        bytes: &[u8],
-    ) -> Result<bool, ChannelError> {
-        check_head(head)?;
-        let mut transfer = self.outgoing(target, bytes)?;
-        transfer.head = head;
-        let count = head.len() + bytes.len();
-        if count > self.eager_bytes() {
-            return Err(ChannelError::TooLong {
-                bytes: count,
-                room: self.eager_bytes(),
-            });
-        }
-        let part = self.segment.layout.part_bytes();
-        let records = count.div_ceil(part).max(1) as u64;
-        let last = count - (records as usize - 1) * part;
-        let span = (records - 1) * Record::span(part as u32) + Record::span(last as u32);
-        let space = self.outbound[target].has_space(span)?;
-        if !space || !self.reserve(target, records, span)? {
-            return Ok(false);
-        }
-        while transfer.put(part, &mut self.outbound[target]) {}
-        self.announce(target);
-        Ok(true)
-    }
-
     /// Receives a message from one rank, or from any rank, into `buffer`, and sleeps until there is
     /// one. A message that is too long for the buffer stays in the FIFO and causes an error.
     pub fn receive(
@@ -280,6 +251,7 @@ impl Channel {
     }
 
     /// Receives the parts of a message that are missing, and sleeps until they are there.
+    #[inline]
     fn wait_for_rest(&mut self, arrival: &mut Arrival<'_>) -> Result<(), ChannelError> {
         let done = self.wait(Wait::Receive(arrival.source), |channel| {
             Ok(channel.pull(arrival)?.then_some(()))
@@ -314,59 +286,11 @@ impl Channel {
         Ok(Some(message))
     }
 
-    /// Receives a message of one rank into two places: its first bytes fill `head`, which is at
-    /// most [`crate::HEAD_BYTES`] long.
-    pub fn receive_parts(
-        &mut self,
-        source: usize,
-        head: &mut [u8],
-        buffer: &mut [u8],
-    ) -> Result<Message, ChannelError> {
-        check_head(head)?;
-        let wait = self.waits_for(Some(source))?;
-        let message = self.wait(wait, |channel| channel.poll(Some(source)))?;
-        let mut arrival = Arrival::with_head(message, head, buffer)?;
-        self.wait_for_rest(&mut arrival)?;
-        Ok(message)
-    }
-
-    /// The message that would be received next, if there is one, and a copy of its first bytes.
-    /// `head` is at most [`crate::HEAD_BYTES`] long. Bytes beyond the end of the message stay as
-    /// they are.
-    pub fn peek(
-        &mut self,
-        source: Option<usize>,
-        head: &mut [u8],
-    ) -> Result<Option<Message>, ChannelError> {
-        check_head(head)?;
-        let Some(message) = self.poll(source)? else {
-            return Ok(None);
-        };
-        let inbound = &mut self.inbound[message.source];
-        let there = inbound.peek()?.map_or(0, |record| record.bytes as usize);
-        if there < head.len().min(message.bytes) {
-            return Err(Corrupt.into());
-        }
-        let count = head.len().min(there);
-        inbound.look(&mut head[..count]);
-        Ok(Some(message))
-    }
-
     /// The message that would be received next, if there is one.
     pub fn poll(&mut self, source: Option<usize>) -> Result<Option<Message>, ChannelError> {
         self.waits_for(source)?;
-        if let Some(source) = source {
-            return Ok(self.next_from(source)?);
-        }
-        let size = self.size();
-        for source in (self.turn..size).chain(0..self.turn) {
-            if let Some(message) = self.next_from(source)? {
-                // The next search begins after this source, so that no source waits forever.
-                self.turn = source;
-                return Ok(Some(message));
-            }
-        }
-        Ok(None)
+        let found = self.find(source)?;
+        Ok(found.map(|(source, record)| Message::of(source, record)))
     }
 
     /// Sends one message and receives another at the same time, each of any length.
@@ -420,6 +344,7 @@ impl Channel {
         })
     }
 
+    #[inline]
     fn waits_for(&self, source: Option<usize>) -> Result<Wait, ChannelError> {
         self.check_whole()?;
         match source {
@@ -443,6 +368,7 @@ impl Channel {
         }
     }
 
+    #[inline]
     fn outgoing<'a>(&self, target: usize, bytes: &'a [u8]) -> Result<Outgoing<'a>, ChannelError> {
         self.check_whole()?;
         if target >= self.size() {
@@ -464,6 +390,7 @@ impl Channel {
     }
 
     /// Takes credit for records to a rank.
+    #[inline]
     fn reserve(&mut self, target: usize, records: u64, span: u64) -> Result<bool, Corrupt> {
         let shape = self.segment.shape();
         let place = self.segment.layout.place[target];
@@ -504,6 +431,7 @@ impl Channel {
 
     /// Publishes the records written for a rank, and wakes the process or the engine that takes
     /// them.
+    #[inline]
     fn announce(&mut self, target: usize) {
         self.outbound[target].publish();
         match self.segment.layout.place[target] {
@@ -525,13 +453,35 @@ impl Channel {
 
     fn next_from(&mut self, source: usize) -> Result<Option<Message>, Corrupt> {
         let record = self.inbound[source].peek()?;
-        Ok(record.map(|record| Message {
-            source,
-            bytes: record.bytes as usize + record.rest as usize,
-        }))
+        Ok(record.map(|record| Message::of(source, record)))
+    }
+
+    /// The first record of the message that would be received next, and its source.
+    #[inline]
+    fn find(&mut self, source: Option<usize>) -> Result<Option<(usize, Record)>, Corrupt> {
+        if let Some(source) = source {
+            let record = self.inbound[source].peek()?;
+            return Ok(record.map(|record| (source, record)));
+        }
+        let mut source = self.turn;
+        // The next message mostly comes from there too.
+        self.inbound[source].expect();
+        for _ in 0..self.inbound.len() {
+            if let Some(record) = self.inbound[source].peek()? {
+                // The next search begins with this source.
+                self.turn = source;
+                return Ok(Some((source, record)));
+            }
+            source += 1;
+            if source == self.inbound.len() {
+                source = 0;
+            }
+        }
+        Ok(None)
     }
 
     /// Reads the available parts of a message. Returns true when the message is complete.
+    #[inline]
     fn pull(&mut self, arrival: &mut Arrival<'_>) -> Result<bool, Corrupt> {
         while !arrival.is_done {
             let source = arrival.source;
@@ -553,6 +503,7 @@ impl Channel {
 
     /// Gives back the space of what was read at once, so that other processes see the free space
     /// whatever this process does next.
+    #[inline]
     fn give_back(&mut self, source: usize, span: u64, is_last: bool) {
         self.inbound[source].release();
         let element = self.segment.element(self.number, self.place);
@@ -566,6 +517,7 @@ impl Channel {
     }
 
     /// Wakes the processes that wait until this one takes something out of its FIFO.
+    #[inline]
     fn wake_for_room(&mut self) {
         self.has_given = false;
         std::sync::atomic::fence(Ordering::SeqCst);
@@ -582,14 +534,24 @@ impl Channel {
 
     /// Repeats `attempt` until it returns a value. It spins first, if that is allowed, and then
     /// sleeps until this process's bell is rung.
+    #[inline]
     fn wait<T>(
         &mut self,
         wait: Wait,
         mut attempt: impl FnMut(&mut Channel) -> Result<Option<T>, ChannelError>,
     ) -> Result<T, ChannelError> {
-        if let Some(done) = attempt(self)? {
-            return Ok(done);
+        match attempt(self)? {
+            Some(done) => Ok(done),
+            None => self.wait_long(wait, attempt),
         }
+    }
+
+    #[inline(never)]
+    fn wait_long<T>(
+        &mut self,
+        wait: Wait,
+        mut attempt: impl FnMut(&mut Channel) -> Result<Option<T>, ChannelError>,
+    ) -> Result<T, ChannelError> {
         if self.segment.shape().spin {
             for _ in 0..SPINS {
                 std::hint::spin_loop();

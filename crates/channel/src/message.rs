@@ -18,6 +18,16 @@ pub struct Message {
     pub bytes: usize,
 }
 
+impl Message {
+    /// The message from this source that begins with, or goes on at, this record.
+    pub(crate) fn of(source: usize, record: Record) -> Message {
+        Message {
+            source,
+            bytes: record.bytes as usize + record.rest as usize,
+        }
+    }
+}
+
 pub(crate) fn check_head(head: &[u8]) -> Result<(), ChannelError> {
     match head.len() > HEAD_BYTES {
         true => Err(ChannelError::TooLong {
