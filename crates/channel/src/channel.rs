@@ -20,6 +20,8 @@ mod parts;
 
 /// How often a waiting process with a processor of its own checks again before it sleeps.
 const SPINS: u32 = 4000;
+/// Messages of one rank after which those of other ranks have their turn.
+const IN_ROW: u32 = 64;
 
 /// The longest sleep of a process that can be interrupted: a signal may have arrived just before
 /// it.
@@ -40,6 +42,8 @@ pub struct Channel {
     seen: Vec<u64>,
     /// The rank at which the next search for a message begins.
     turn: usize,
+    /// Messages of that rank that were received one after the other.
+    in_row: u32,
     /// Whether space was given back without a fence and a check for processes that wait for it.
     has_given: bool,
     interrupt: Option<fn() -> bool>,
@@ -142,6 +146,7 @@ impl Channel {
             place,
             seen: vec![0; size],
             turn: 0,
+            in_row: 0,
             has_given: false,
             interrupt: None,
             is_cut: false,
@@ -468,8 +473,9 @@ impl Channel {
         self.inbound[source].expect();
         for _ in 0..self.inbound.len() {
             if let Some(record) = self.inbound[source].peek()? {
-                // The next search begins with this source.
-                self.turn = source;
+                if self.turn != source {
+                    (self.turn, self.in_row) = (source, 0);
+                }
                 return Ok(Some((source, record)));
             }
             source += 1;
@@ -513,6 +519,19 @@ impl Channel {
         self.has_given = true;
         if is_last || element.bell.0.room_waiters.load(Ordering::Relaxed) != 0 {
             self.wake_for_room();
+        }
+        if is_last && source == self.turn {
+            self.count_turn();
+        }
+    }
+
+    /// Counts a message of the rank whose turn it is. A rank that always has messages does not
+    /// keep those of others waiting.
+    #[inline]
+    fn count_turn(&mut self) {
+        self.in_row += 1;
+        if self.in_row == IN_ROW {
+            (self.turn, self.in_row) = ((self.turn + 1) % self.inbound.len(), 0);
         }
     }
 

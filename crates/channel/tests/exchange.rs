@@ -178,6 +178,25 @@ fn a_full_receiver_does_not_block_another() {
     assert_eq!(full.waiting, Waiting::No);
 }
 
+#[test]
+fn a_rank_that_always_has_messages_does_not_keep_others_waiting() {
+    let segment = segment(shape(3, 0..3));
+    let attach = |rank| Channel::attach(segment.clone(), None, rank).expect("a rank");
+    let (mut busy, mut receiver, mut other) = (attach(0), attach(1), attach(2));
+    busy.send(1, &[0]).expect("sent");
+    let receive = |receiver: &mut Channel| receiver.receive_vec(None).expect("received").0;
+    assert_eq!(receive(&mut receiver), 0);
+    other.send(1, &[2]).expect("sent");
+    let before = (0..1000).position(|_| {
+        busy.send(1, &[0]).expect("sent");
+        let next = receiver.poll(None).expect("sound").expect("a message");
+        let source = receive(&mut receiver);
+        assert_eq!(source, next.source, "the polled message is received next");
+        source == 2
+    });
+    assert!(before.is_some_and(|count| count <= 64), "{before:?}");
+}
+
 /// Each process speaks for itself on each of its channels.
 #[test]
 fn what_a_process_says_of_itself_is_in_the_view() {

@@ -106,8 +106,7 @@ fn minimum(values: &[f64], block: usize) -> f64 {
     let end = ((block + 1) * BLOCK).min(values.len());
     let values = &values[block * BLOCK..end];
     let mut lanes = [f64::INFINITY; 8];
-    let chunks = values.chunks_exact(8);
-    let rest = chunks.remainder();
+    let (chunks, rest) = values.as_chunks::<8>();
     for chunk in chunks {
         for (lane, &value) in lanes.iter_mut().zip(chunk) {
             *lane = if value < *lane { value } else { *lane };

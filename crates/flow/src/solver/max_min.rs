@@ -40,7 +40,7 @@ struct Load {
 #[derive(Debug, Clone)]
 struct Link {
     bandwidth: f64,
-    /// Key of the link in the heap while it is dirty.
+    /// Key of the link in the heap while it is dirty, else infinite.
     key: f64,
     /// Rate of the flows that belong to this link. It has no meaning while `own` is 0.
     level: f64,
@@ -51,20 +51,18 @@ struct Link {
     own: u32,
     /// Flows on the link that have no rate yet.
     pending: u32,
-    dirty: bool,
 }
 
 impl Link {
     fn new(bandwidth: f64) -> Self {
         Self {
             bandwidth,
-            key: 0.0,
+            key: f64::INFINITY,
             level: 0.0,
             list: List::NEW,
             count: 0,
             own: 0,
             pending: 0,
-            dirty: false,
         }
     }
 
@@ -345,7 +343,7 @@ impl MaxMin {
     fn clear_links(&mut self) {
         for (link, load) in self.links.iter_mut().zip(&mut self.loads) {
             self.pool.clear(&mut link.list);
-            link.dirty = false;
+            link.key = f64::INFINITY;
             (link.own, link.pending) = (0, 0);
             *load = Load {
                 load: 0.0,
@@ -406,11 +404,11 @@ impl MaxMin {
         while let Some(Reverse((bits, l))) = self.heap.pop() {
             let load = self.loads[l as usize].load;
             let link = &mut self.links[l as usize];
-            if !link.dirty || link.key.to_bits() != bits {
+            let key = link.key;
+            if key.to_bits() != bits {
                 continue;
             }
-            link.dirty = false;
-            let key = link.key;
+            link.key = f64::INFINITY;
             if link.own + link.pending == 0 && load <= link.most(self.tolerance) {
                 continue;
             }
@@ -428,9 +426,7 @@ impl MaxMin {
                 continue;
             }
             if level > key && level.to_bits() > next {
-                let link = &mut self.links[l as usize];
-                link.dirty = true;
-                link.key = level;
+                self.links[l as usize].key = level;
                 self.heap.push(Reverse((level.to_bits(), l)));
                 continue;
             }
@@ -592,8 +588,7 @@ impl MaxMin {
 #[inline]
 fn mark(heap: &mut BinaryHeap<Reverse<(u64, LinkId)>>, link: &mut Link, load: f64, l: LinkId) {
     let key = link.estimate(load);
-    if !link.dirty || key < link.key {
-        link.dirty = true;
+    if key < link.key {
         link.key = key;
         heap.push(Reverse((key.to_bits(), l)));
     }
