@@ -209,7 +209,7 @@ unsafe fn fetch(
     let submitted = client.server().job(id).describe()?;
     let name = client.qualified_name();
     if submitted.interface() != client.interface() {
-        let called = &submitted.status().function;
+        let called = submitted.function();
         return Err(Problem::argument(format!(
             "{id} is not a call of {name}, but of {called}"
         )));

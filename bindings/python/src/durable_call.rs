@@ -212,7 +212,7 @@ fn slots<'py>(
     into: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Vec<Option<Slot<'py>>>> {
     let interface = submitted.interface();
-    let (name, order) = (&submitted.status().function, interface.order());
+    let (name, order) = (submitted.function(), interface.order());
     let mut slots: Vec<Option<Slot<'py>>> = interface.params.iter().map(|_| None).collect();
     let mut left: Vec<String> = match into {
         Some(into) => into.keys().extract()?,

@@ -77,6 +77,14 @@ impl LaidOut {
         &self.layout
     }
 
+    pub(crate) fn shared_layout(&self) -> Arc<Layout> {
+        self.layout.clone()
+    }
+
+    pub(crate) fn description(&self) -> &Description {
+        &self.description
+    }
+
     /// The message that asks for an estimate of the call.
     pub(crate) fn into_question(self) -> (proto::Call, Arc<Layout>) {
         let call = proto::Call {

@@ -41,16 +41,26 @@ impl Description {
                 env!("CARGO_PKG_VERSION"),
             ),
         })?;
+        Ok(Description::of(requested, text, library, interface))
+    }
+
+    /// The description of a function whose interface is read.
+    pub(crate) fn of(
+        requested: &str,
+        text: String,
+        library: Option<String>,
+        interface: Interface,
+    ) -> Description {
         let callbacks = interface.callbacks.iter();
         let callbacks = callbacks.map(|callback| callback.interface(&interface));
-        Ok(Description {
+        Description {
             requested: requested.to_string(),
             qualified: interface.qualified_name().into_owned(),
             text,
             library: library.map(Arc::from),
             callbacks: callbacks.collect(),
             interface,
-        })
+        }
     }
 }
 

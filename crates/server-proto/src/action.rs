@@ -36,6 +36,18 @@ pub enum Shown {
     Loan,
 }
 
+/// When an entry goes to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Haste {
+    /// At once: the server waits for [`Event::Changed`](crate::Event::Changed) and its like.
+    Now,
+    /// The server waits, and an entry with `Now` probably follows within microseconds: its call
+    /// runs and is brief. Both can then have one write.
+    Soon,
+    /// With one of the next entries: the server does not wait.
+    Later,
+}
+
 /// One action. The shell performs actions in the order in which they come.
 #[derive(Debug)]
 pub enum Action {
@@ -162,9 +174,8 @@ pub enum Action {
     Record {
         /// What is appended, after all earlier entries.
         entry: Entry,
-        /// Whether the server waits for [`Event::Changed`](crate::Event::Changed) and its like. If
-        /// not, the entry may wait a moment for the next one.
-        is_awaited: bool,
+        /// When.
+        haste: Haste,
     },
 
     /// Read an array from another server. [`Event::Pulled`](crate::Event::Pulled) follows.

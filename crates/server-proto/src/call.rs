@@ -133,7 +133,7 @@ pub(crate) enum Durability {
     None,
     /// It is being submitted.
     Submitting(Box<Record>, User),
-    /// The journal has recorded it.
+    /// The journal has its record, or gets it while the call runs.
     Recorded(JobId),
 }
 

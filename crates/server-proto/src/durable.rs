@@ -2,9 +2,10 @@
 //!
 //! A durable call outlives its connection and the server. Its data are files, its history is in the
 //! journal, and its states are the table in `lifecycle`. The shell writes and reads; this module
-//! never reports a change before the journal has recorded it.
+//! never reports a change before the journal has recorded it. A call that began before the journal
+//! has confirmed its record is in the table without a number, and no client finds it.
 
-use crate::action::{Action, Actions};
+use crate::action::{Actions, Haste};
 use crate::disk::{Disk, Fetch};
 use crate::event::Now;
 use crate::keys::{CallKey, ConnectionKey};
@@ -13,6 +14,7 @@ use crate::map::{Map, Set};
 use crate::quota::Owner;
 use crate::record::{Changed, DiskError, Entry, Outcome, Record, Texts};
 use crate::settings::{DurableLimits, Group, Groups, groups_of};
+use crate::unconfirmed::Unconfirmed;
 use farcall_rpc_proto::{
     CallId, DurablePage, DurableRecord, DurableState, Failure, FailureKind, JobId, Made, Nanos,
     Times, User,
@@ -107,10 +109,7 @@ pub(crate) struct Durable {
     backlog: Backlog,
     expiries: BTreeSet<(u64, JobId)>,
     usage: Map<User, Usage>,
-    /// Calls that are being submitted.
-    inserting: Map<JobId, CallKey>,
-    /// Number of entries that the journal has not confirmed.
-    unrecorded: usize,
+    pub(crate) unconfirmed: Unconfirmed,
     /// Bytes of memory that waiting calls hold.
     pub(crate) held: u64,
     /// Connections with questions that could not be answered at once.
@@ -144,8 +143,7 @@ impl Durable {
             },
             expiries: BTreeSet::new(),
             usage: Map::default(),
-            inserting: Map::default(),
-            unrecorded: 0,
+            unconfirmed: Unconfirmed::default(),
             held: 0,
             clients: Set::default(),
             starved: VecDeque::new(),
@@ -171,42 +169,15 @@ impl Durable {
         record.number > self.inherited
     }
 
-    /// Whether the journal has confirmed all entries.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.unrecorded == 0
-    }
-
-    /// Counts an entry that the journal has confirmed.
-    pub(crate) fn recorded(&mut self) {
-        self.unrecorded = self.unrecorded.saturating_sub(1);
-    }
-
-    fn record(&mut self, entry: Entry, out: &mut Actions) -> bool {
-        self.unrecorded += 1;
-        let is_awaited = self.awaits(&entry);
-        out.push(Action::Record { entry, is_awaited });
-        is_awaited
-    }
-
-    /// Whether something waits until an entry is recorded. A call that may run twice begins at
-    /// once, and nobody waits until a call is forgotten.
-    fn awaits(&self, entry: &Entry) -> bool {
-        match entry {
-            Entry::Change { id, change, .. } if *change == Change::Start => {
-                self.get(*id).is_none_or(|known| !known.record.repeatable)
-            }
-            Entry::Forget(_) => false,
-            _ => true,
-        }
-    }
-
-    /// Adds a recorded call.
+    /// Adds a call that is recorded, or that runs before it is.
     pub(crate) fn accept(&mut self, mut record: Record, user: User, stage: Stage) {
         self.texts.share(&mut record);
         // One name of a user for all of its calls.
         let known = self.usage.get_key_value(&user);
         let user = known.map_or_else(|| user.clone(), |(known, _)| known.clone());
-        self.numbers.insert(record.number, record.id);
+        if record.number > 0 {
+            self.numbers.insert(record.number, record.id);
+        }
         if let Some(expires) = record.expires() {
             self.expiries.insert((expires, record.id));
         }
@@ -221,6 +192,26 @@ impl Durable {
         let id = durable_call.record.id;
         self.calls.insert(id, Box::new(durable_call));
         self.set_stage(id, stage);
+    }
+
+    /// Gives a call that ran before it was recorded its number. Returns whether there is one.
+    pub(crate) fn confirm(&mut self, id: JobId, number: u64) -> bool {
+        let Some(durable_call) = self.calls.get_mut(&id) else {
+            return false;
+        };
+        durable_call.record.number = number;
+        self.numbers.insert(number, id);
+        true
+    }
+
+    /// Removes a call that ran before it was recorded, because the journal refuses it.
+    pub(crate) fn withdraw(&mut self, id: JobId, disk: &mut Disk) -> bool {
+        self.set_stage(id, Stage::Disk);
+        let Some(durable_call) = self.calls.remove(&id) else {
+            return false;
+        };
+        self.unreserve(&durable_call.user, &durable_call.record, disk);
+        true
     }
 
     /// Lets a call wait on the disk for its turn.
@@ -341,7 +332,7 @@ impl Durable {
         let durable_call = self
             .calls
             .get(&id)
-            .filter(|durable_call| durable_call.user == *user);
+            .filter(|known| known.user == *user && known.record.number > 0);
         let durable_call = durable_call.map(|durable_call| &**durable_call);
         durable_call.ok_or_else(|| {
             let text = format!(
@@ -478,18 +469,8 @@ impl Durable {
         })
     }
 
-    /// Records a new call.
-    pub(crate) fn insert(&mut self, record: Record, call: CallKey, out: &mut Actions) {
-        self.inserting.insert(record.id, call);
-        self.record(Entry::Insert(Box::new(record)), out);
-    }
-
-    /// The active call of a durable call that was recorded.
-    pub(crate) fn inserted(&mut self, id: JobId) -> Option<CallKey> {
-        self.inserting.remove(&id)
-    }
-
-    /// Records a change of a call. Returns whether something waits until it is recorded.
+    /// Records a change of a call. Returns whether something waits until it is recorded: a call
+    /// that may run twice begins at once.
     pub(crate) fn change(
         &mut self,
         id: JobId,
@@ -497,12 +478,18 @@ impl Durable {
         outcome: Outcome,
         out: &mut Actions,
     ) -> bool {
+        let may_repeat = self.get(id).is_some_and(|known| known.record.repeatable);
+        let haste = match change == Change::Start && may_repeat {
+            true => Haste::Later,
+            false => Haste::Now,
+        };
         let entry = Entry::Change {
             id,
             change,
             outcome,
         };
-        self.record(entry, out)
+        self.unconfirmed.record(entry, haste, out);
+        haste == Haste::Now
     }
 
     /// Registers a client to be told when the journal has recorded the end of the call.
@@ -559,8 +546,10 @@ impl Durable {
         if let Some(expires) = durable_call.record.expires() {
             self.expiries.remove(&(expires, id));
         }
-        self.unreserve(&durable_call.user, &durable_call.record, disk);
-        self.record(Entry::Forget(id), out);
+        let record = &durable_call.record;
+        let has_results = record.state == DurableState::Done && record.result.bytes > 0;
+        self.unreserve(&durable_call.user, record, disk);
+        self.unconfirmed.forget(id, has_results, out);
     }
 
     /// Lets a client wait for the end of a call.

@@ -2,13 +2,14 @@
 //! stored.
 //!
 //! From the moment it is recorded, the call no longer depends on its client. The client is told
-//! only after the journal has confirmed the record.
+//! only after the journal has confirmed the record. A call that may run twice begins while its
+//! record is written, and the record of its outcome follows at once.
 
 pub(crate) mod requests;
 
 pub(crate) use requests::stage_of;
 
-use crate::action::{Action, Transfer};
+use crate::action::{Action, Haste, Transfer};
 use crate::call::{self, ActiveCall, Durability};
 use crate::connection::Offer;
 use crate::context::{Context, Step};
@@ -21,6 +22,7 @@ use crate::lifecycle::Change;
 use crate::memory::NoMemory;
 use crate::record::{Changed, Content, DiskError, MOST_SHORT, Outcome, Record, Stored};
 use crate::settings::Group;
+use crate::unconfirmed::Submission;
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
     Call, Direction, DurableState, Failure, FailureKind, JobId, Pieces, Side, User,
@@ -56,7 +58,11 @@ impl DurableCalls {
 
     /// Whether the disk has finished everything that an ending server must wait for.
     pub(crate) fn is_settled(&self, cx: &Context) -> bool {
-        !cx.disk.writes_results() && self.durable.as_ref().is_none_or(Durable::is_settled)
+        !cx.disk.writes_results()
+            && self
+                .durable
+                .as_ref()
+                .is_none_or(|durable| durable.unconfirmed.is_empty())
     }
 
     /// Whether a call that waits on the disk, or its results, need memory that others have.
@@ -145,18 +151,20 @@ impl DurableCalls {
     }
 
     /// Frees what a call that leaves memory had reserved, on the disk or in memory.
-    pub(crate) fn leave_memory(&mut self, cx: &mut Context, durability: &Durability, bytes: u64) {
+    pub(crate) fn leave_memory(&mut self, cx: &mut Context, call: &ActiveCall) {
         let Some(durable) = &mut self.durable else {
             return;
         };
         cx.has_room = true;
-        match durability {
+        match &call.durability {
             Durability::None => {}
             Durability::Submitting(record, user) => {
                 durable.unreserve(user, record, &mut cx.disk);
             }
             Durability::Recorded(id) => {
-                durable.held = durable.held.saturating_sub(bytes);
+                durable.held = durable.held.saturating_sub(call.layout.bytes);
+                let client = call.connection.map(|connection| (connection, call.id));
+                durable.unconfirmed.leaves_memory(*id, client);
                 durable.set_stage(*id, Stage::Disk);
             }
         }
@@ -191,70 +199,76 @@ impl DurableCalls {
 
     /// Records a call whose arguments are on the disk.
     fn record_call(&mut self, cx: &mut Context, key: CallKey, arguments: Stored) {
-        let Durability::Submitting(record, _) = &mut cx.calls[key].durability else {
+        let Durability::Submitting(record, user) = &mut cx.calls[key].durability else {
             return;
         };
         // Memory and journal hold the same record, because the call may be read back from the disk.
         record.arguments = arguments;
-        let (id, record) = (record.id, (**record).clone());
+        let (id, user, record) = (record.id, user.clone(), (**record).clone());
+        let runs_ahead = record.repeatable && self.has_room_for(cx, key, &user);
+        let function = cx.functions.get(cx.calls[key].function).ok();
+        let is_brief = function.is_some_and(|function| function.brief().is_some());
+        let haste = match runs_ahead && is_brief {
+            true => Haste::Soon,
+            false => Haste::Now,
+        };
         if let Some(durable) = &mut self.durable {
-            durable.insert(record, key, &mut cx.out);
+            let unconfirmed = &mut durable.unconfirmed;
+            unconfirmed.insert(record, key, haste, &mut cx.out);
+        }
+        if runs_ahead {
+            self.run(cx, key);
         }
         if has(Flaw::AcknowledgesEarly) {
-            self.acknowledge(cx, key, id);
+            let (call, client) = (key, None);
+            Submission { call, client }.acknowledge(cx, id);
         }
     }
 
-    /// Tells a client that its call is recorded.
-    fn acknowledge(&mut self, cx: &mut Context, key: CallKey, id: JobId) {
-        let call = &mut cx.calls[key];
-        if let Some(connection) = call.connection.take() {
-            let known = &mut cx.clients[connection];
-            known.calls.remove(&call.id);
-            known.proto.submitted(call.id, id);
-            cx.answered(connection);
-        }
+    /// Whether a call may stay in memory, where it waits for its turn.
+    fn has_room_for(&self, cx: &Context, key: CallKey, user: &User) -> bool {
+        let limit = cx.settings.limits.memory / SHARE_OF_MEMORY;
+        let bytes = cx.calls[key].layout.bytes;
+        self.durable.as_ref().is_some_and(|durable| {
+            let has_room = durable.held == 0 || durable.held + bytes <= limit;
+            has_room && durable.may_load(user)
+        })
     }
 
-    /// Handles a recorded call: its client learns of it, and the call waits for its turn.
-    fn call_recorded(
-        &mut self,
-        cx: &mut Context,
-        elements: &Elements,
-        key: CallKey,
-        id: JobId,
-        number: u64,
-    ) {
+    /// Lets a durable call wait in memory for its turn. Its record is in the journal, or follows.
+    fn run(&mut self, cx: &mut Context, key: CallKey) {
         let call = &mut cx.calls[key];
-        let Durability::Submitting(record, user) =
-            std::mem::replace(&mut call.durability, Durability::None)
+        let durability = std::mem::replace(&mut call.durability, Durability::None);
+        let (Durability::Submitting(record, user), Some(durable)) = (durability, &mut self.durable)
         else {
             return;
         };
-        let bytes = call.layout.bytes;
-        self.acknowledge(cx, key, id);
-        let limit = cx.settings.limits.memory / SHARE_OF_MEMORY;
-        let has_begun = elements.has_begun(&cx.calls[key], cx.now());
-        let Some(durable) = &mut self.durable else {
+        call.durability = Durability::Recorded(record.id);
+        // What it prints goes to the log, whether its client still waits or not.
+        call.printing = None;
+        durable.held += call.layout.bytes;
+        durable.accept(*record, user, Stage::Memory(key));
+        cx.step(Step::Enqueue(key));
+    }
+
+    /// Handles a recorded call that waits for its turn from now on.
+    fn call_recorded(&mut self, cx: &mut Context, elements: &Elements, key: CallKey, number: u64) {
+        let Durability::Submitting(record, user) = &mut cx.calls[key].durability else {
             return;
         };
-        let has_room = durable.held == 0 || durable.held + bytes <= limit;
-        let fits = has_room && durable.may_load(&user);
-        let runs = fits || has_begun;
-        let record = Record { number, ..*record };
-        tracing::debug!("{user}: submitted {id}, {}", record.function);
-        match runs {
-            true => {
-                durable.held += bytes;
-                durable.accept(record, user, Stage::Memory(key));
-                cx.calls[key].durability = Durability::Recorded(id);
-                cx.step(Step::Enqueue(key));
-            }
-            false => {
-                durable.accept(record, user, Stage::Disk);
-                durable.await_turn(id);
-                cx.step(Step::Release(key));
-            }
+        record.number = number;
+        let (id, user) = (record.id, user.clone());
+        let has_begun = elements.has_begun(&cx.calls[key], cx.now());
+        if has_begun || self.has_room_for(cx, key, &user) {
+            return self.run(cx, key);
+        }
+        let durability = std::mem::replace(&mut cx.calls[key].durability, Durability::None);
+        if let (Durability::Submitting(record, user), Some(durable)) =
+            (durability, &mut self.durable)
+        {
+            durable.accept(*record, user, Stage::Disk);
+            durable.await_turn(id);
+            cx.step(Step::Release(key));
         }
     }
 
@@ -269,24 +283,34 @@ impl DurableCalls {
         let Some(durable) = &mut self.durable else {
             return;
         };
-        durable.recorded();
-        match (durable.inserted(id), number) {
-            (None, _) => {}
-            (Some(call), Ok(number)) => self.call_recorded(cx, elements, call, id, number),
-            (Some(call), Err(failure)) => {
+        let Some(submission) = durable.unconfirmed.inserted(id) else {
+            return;
+        };
+        match number {
+            Ok(number) => {
+                let runs = durable.confirm(id, number);
+                submission.acknowledge(cx, id);
+                if !runs {
+                    self.call_recorded(cx, elements, submission.call, number);
+                }
+            }
+            Err(failure) => {
                 cx.out.push(Action::RemoveFile(id, Content::Arguments));
-                self.fail_durable(cx, call, &failure);
+                let runs = durable.withdraw(id, &mut cx.disk);
+                submission.refuse(cx, &failure, runs);
             }
         }
     }
 
     /// Removes the results of a call that was forgotten.
     pub(crate) fn forgotten(&mut self, cx: &mut Context, id: JobId) {
-        if let Some(durable) = &mut self.durable {
-            durable.recorded();
-        }
+        let Some(durable) = &mut self.durable else {
+            return;
+        };
         // Its arguments went when it ended.
-        cx.out.push(Action::RemoveFile(id, Content::Result));
+        if durable.unconfirmed.forgotten(id) {
+            cx.out.push(Action::RemoveFile(id, Content::Result));
+        }
     }
 
     pub(crate) fn arguments_written(
@@ -307,16 +331,10 @@ impl DurableCalls {
                     .push(Action::RemoveFile(record.id, Content::Arguments));
                 cx.step(Step::Release(key));
             }
-            Err(error) => self.fail_durable(cx, key, &storage(&error)),
-        }
-    }
-
-    fn fail_durable(&mut self, cx: &mut Context, key: CallKey, failure: &Failure) {
-        tracing::warn!("call refused: {failure}");
-        let (client, request) = (cx.calls[key].connection, cx.calls[key].id);
-        cx.step(Step::Release(key));
-        if let Some(connection) = client {
-            cx.refuse(connection, request, failure);
+            Err(error) => {
+                let (call, client) = (key, None);
+                Submission { call, client }.refuse(cx, &storage(&error), false);
+            }
         }
     }
 
@@ -546,7 +564,7 @@ impl DurableCalls {
         let Some(durable) = &mut self.durable else {
             return;
         };
-        durable.recorded();
+        durable.unconfirmed.confirmed();
         let Some(changed) = changed else { return };
         let (fetches, asked) = durable.changed(id, changed, &mut cx.disk);
         let Some(kept) = durable.get(id) else { return };
@@ -648,3 +666,6 @@ fn storage(error: &DiskError) -> Failure {
     };
     Failure::new(FailureKind::StorageFault, text)
 }
+
+#[cfg(test)]
+mod tests;

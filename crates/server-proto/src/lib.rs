@@ -46,11 +46,12 @@ mod segments;
 mod server;
 mod settings;
 pub mod source;
+mod unconfirmed;
 mod worker;
 mod workers;
 
 pub use account::{Totals, UserTotals};
-pub use action::{Action, Audit, Direction, Request, Segment, Shown, TracedCall, Transfer};
+pub use action::{Action, Audit, Direction, Haste, Request, Segment, Shown, TracedCall, Transfer};
 pub use allowance::Allowance;
 pub use clients::Clients;
 pub use connection::MAX_SEGMENTS;

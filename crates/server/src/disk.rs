@@ -16,7 +16,7 @@ use crate::clock::unix_ms;
 use crate::memories::Memories;
 use farcall_rpc_proto::{DurableState, Failure, FailureKind, JobId};
 use farcall_server_proto::{
-    self as proto, Action, Content, Event, JournalEntry as Entry, MemoryKey, Record, Stored,
+    self as proto, Action, Content, Event, Haste, JournalEntry as Entry, MemoryKey, Record, Stored,
     Transfer,
 };
 use farcall_worker::{MemoryObject, temporary_folder};
@@ -30,7 +30,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use trouble::Trouble;
 
@@ -39,6 +39,9 @@ pub(crate) const ARRAYS: &str = "arrays";
 
 /// Most entries that wait for another one on their way to the journal.
 const MOST_ENTRIES: usize = 64;
+/// How long the record of a call that runs waits for that of its outcome. Brief calls take less,
+/// with the time until their worker wakes up.
+const SOON: Duration = Duration::from_micros(100);
 
 /// A result of the threads.
 pub(crate) enum Reply {
@@ -302,8 +305,14 @@ pub(crate) struct State {
     /// Where the temporary folder is made when the first array leaves memory.
     temporary: PathBuf,
     settings: StateSettings,
-    /// Entries that the journal does not have yet, because nobody waits for them.
+    /// Entries that the journal does not have yet.
     entries: Vec<Entry>,
+    /// When the most urgent of them goes to the journal.
+    haste: Haste,
+    /// Since when one of them waits for another one.
+    since: Instant,
+    /// Files to remove after the turn.
+    removals: Vec<Task>,
     doorbell: OwnedFd,
 }
 
@@ -315,6 +324,9 @@ impl State {
             temporary,
             settings,
             entries: Vec::new(),
+            haste: Haste::Later,
+            since: Instant::now(),
+            removals: Vec::new(),
             doorbell,
         }
     }
@@ -374,14 +386,17 @@ impl State {
                 return failed.map(|error| Event::Fetched(ticket, Err(error)));
             }
             Action::RemoveFile(id, content) => {
-                if let Some(disk) = &self.disk {
-                    disk.files.submit(Task::Remove { id, content });
-                }
+                self.removals.push(Task::Remove { id, content });
             }
-            Action::Record { entry, is_awaited } => {
+            Action::Record { entry, haste } => {
                 self.entries.push(entry);
-                if is_awaited || self.entries.len() >= MOST_ENTRIES {
-                    self.record(is_awaited);
+                match haste {
+                    Haste::Now => self.haste = haste,
+                    Haste::Soon if self.haste == Haste::Later => {
+                        self.haste = haste;
+                        self.since = Instant::now();
+                    }
+                    Haste::Soon | Haste::Later => {}
                 }
             }
             _ => {}
@@ -389,17 +404,39 @@ impl State {
         None
     }
 
-    /// Passes what nobody waits for to the journal. Otherwise it goes there with the next entry
-    /// that something waits for, so that the journal's thread wakes up once.
-    pub(crate) fn rest(&mut self) {
-        if !self.entries.is_empty() {
-            self.record(false);
+    /// Passes entries to the journal, at the end of a turn, so that its thread wakes up once for
+    /// all of them. Those for which nobody waits, or only in a moment, stay here for the next ones.
+    pub(crate) fn pass_on(&mut self) {
+        if let Some(disk) = &self.disk {
+            self.removals
+                .drain(..)
+                .for_each(|task| disk.files.submit(task));
+        }
+        let is_due = match self.haste {
+            Haste::Now => true,
+            Haste::Soon => self.since.elapsed() >= SOON,
+            Haste::Later => self.entries.len() >= MOST_ENTRIES,
+        };
+        if is_due {
+            self.record();
         }
     }
 
-    fn record(&mut self, is_awaited: bool) {
+    /// Passes what nobody waits for to the journal, because the reactor sleeps. Returns how long it
+    /// may sleep, if something else waits here.
+    pub(crate) fn rest(&mut self) -> Option<Duration> {
+        if self.haste == Haste::Soon {
+            return Some(SOON.saturating_sub(self.since.elapsed()));
+        }
+        self.record();
+        None
+    }
+
+    fn record(&mut self) {
+        let is_awaited = std::mem::replace(&mut self.haste, Haste::Later) != Haste::Later;
         let entries = std::mem::take(&mut self.entries);
-        if let Some(journal) = self.disk.as_ref().and_then(|disk| disk.journal.as_ref()) {
+        let journal = self.disk.as_ref().and_then(|disk| disk.journal.as_ref());
+        if let Some(journal) = journal.filter(|_| !entries.is_empty()) {
             journal.record(entries, is_awaited);
         }
     }
@@ -437,7 +474,7 @@ impl State {
 
     /// The next result for a server that ends. Waits until the deadline.
     pub(crate) fn last(&mut self, deadline: Instant, memories: &mut Memories) -> Option<Event> {
-        self.rest();
+        self.record();
         let left = deadline.saturating_duration_since(Instant::now());
         let reply = self.disk.as_ref()?.replies.recv_timeout(left).ok()?;
         Some(reply.into_event(memories))

@@ -327,14 +327,15 @@ impl Reactor {
         while !self.is_stopped() {
             let waits = self.sockets.ready.is_empty() && !self.server.has_work();
             let sleeps = !looks && waits && self.crew.ask_for_doorbells();
+            let mut rests = None;
             if sleeps {
-                self.state.rest();
+                rests = self.state.rest();
                 if let Some(audit) = &mut self.operator.logs.audit {
                     audit.flush();
                 }
             }
             let timeout = if sleeps {
-                self.next_deadline()
+                self.next_deadline().into_iter().chain(rests).min()
             } else {
                 Some(Duration::ZERO)
             };
@@ -345,6 +346,7 @@ impl Reactor {
             } else {
                 looks = wait.look_again();
             }
+            self.state.pass_on();
         }
         self.shut_down();
         Ok(())

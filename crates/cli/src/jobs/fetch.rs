@@ -46,12 +46,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(None)?;
     let job = server.job(arguments.id);
     let submitted = job.describe()?;
-    let state = submitted.status().state;
-    if arguments.no_wait && !state.is_over() {
-        return Err(Failure::failed(format!(
-            "the call has not ended: it is {}; leave --no-wait out to wait for it",
-            state.name()
-        )));
+    if arguments.no_wait {
+        let state = job.status()?.state;
+        if !state.is_over() {
+            return Err(Failure::failed(format!(
+                "the call has not ended: it is {}; leave --no-wait out to wait for it",
+                state.name()
+            )));
+        }
     }
     let (interface, layout) = (submitted.interface(), submitted.layout());
     let outputs = outputs(&arguments.output, interface)?;

@@ -173,6 +173,7 @@ impl Function {
         arguments: &mut [Argument<'_>],
         keep: Option<Duration>,
     ) -> Result<DurableCall, Error> {
+        let made = prepared.laid_out(self.description());
         let Prepared {
             mut call, layout, ..
         } = prepared;
@@ -196,6 +197,6 @@ impl Function {
             // SAFETY: the borrows outlive the request, which has ended when this returns.
             unsafe { jobs::submit(&connection, &submission, arguments, layout.clone()) }
         })?;
-        Ok(self.server().job(id))
+        Ok(self.server().job(id).made_as(made))
     }
 }

@@ -1,11 +1,13 @@
 //! Durable calls at one server: their status, how they were made, and their results. The server has
-//! the calls, and a job id is all that a client needs to find one. A fetch begins again at the
+//! the calls, and a job id is all that a client needs to find one. The program that has submitted a
+//! call need not ask how it was made. A fetch begins again at the
 //! server's successor if the server lets the client go before.
 
 use crate::address::Address;
 use crate::argument::{Argument, Held};
-use crate::call::{self, Travel};
+use crate::call::{self, LaidOut, Travel};
 use crate::call_status::CallStatus;
+use crate::description::Description;
 use crate::error::{Error, Failure};
 use crate::remote::again::Next;
 use crate::remote::attempt::{Attempt, Begun};
@@ -24,6 +26,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub struct DurableCall {
     server: Server,
     id: JobId,
+    /// How it was made, if that was here.
+    made: Option<LaidOut>,
 }
 
 /// The status of a durable call.
@@ -52,16 +56,21 @@ pub struct DurableStatus {
 /// A durable call with its interface and scalars, as needed to fetch its results.
 pub struct SubmittedCall {
     job: DurableCall,
-    status: DurableStatus,
-    interface: Interface,
-    scalars: Vec<Option<Scalar>>,
-    layout: Arc<Layout>,
+    made: LaidOut,
 }
 
 impl DurableCall {
     /// The job id.
     pub fn id(&self) -> JobId {
         self.id
+    }
+
+    /// The same call, which was submitted here.
+    pub(super) fn made_as(self, made: LaidOut) -> DurableCall {
+        DurableCall {
+            made: Some(made),
+            ..self
+        }
     }
 
     /// The address of its server.
@@ -81,8 +90,18 @@ impl DurableCall {
         server.persist(|| functions::call_status(&server.connection()?, CallName::Durable(self.id)))
     }
 
-    /// Asks the server how the call was made, as needed to fetch its results.
+    /// How the call was made, as needed to fetch its results. This asks the server, unless the call
+    /// was submitted here.
     pub fn describe(&self) -> Result<SubmittedCall, Error> {
+        let made = match &self.made {
+            Some(made) => made.clone(),
+            None => self.ask_how()?,
+        };
+        let job = self.clone();
+        Ok(SubmittedCall { job, made })
+    }
+
+    fn ask_how(&self) -> Result<LaidOut, Error> {
         let DurableDescription { record, call } = self.ask()?;
         let unreadable = |reason: String| Error::Interface {
             address: self.server.address().clone(),
@@ -92,15 +111,9 @@ impl DurableCall {
         let (text, call) = call.ok_or_else(|| unreadable("the server does not say it".into()))?;
         let interface = farcall_idl::parse_interface(&text);
         let interface = interface.map_err(|error| unreadable(error.to_string()))?;
-        let layout = interface.layout(&call.scalars, &call.elements);
-        let layout = layout.map_err(|error| unreadable(error.to_string()))?;
-        Ok(SubmittedCall {
-            job: self.clone(),
-            status: DurableStatus::new(record),
-            interface,
-            scalars: call.scalars,
-            layout: Arc::new(layout),
-        })
+        let description = Arc::new(Description::of(&record.function, text, None, interface));
+        let made = LaidOut::new(&description, call.scalars, call.elements);
+        made.map_err(|error| unreadable(error.to_string()))
     }
 
     fn ask(&self) -> Result<DurableDescription, Error> {
@@ -126,24 +139,24 @@ impl DurableCall {
 }
 
 impl SubmittedCall {
-    /// The status at the time of the question.
-    pub fn status(&self) -> &DurableStatus {
-        &self.status
+    /// Qualified name of the function.
+    pub fn function(&self) -> &str {
+        &self.made.description().qualified
     }
 
     /// The interface of the function as it was called.
     pub fn interface(&self) -> &Interface {
-        &self.interface
+        &self.made.description().interface
     }
 
     /// The scalars of the call, by parameter.
     pub fn scalars(&self) -> &[Option<Scalar>] {
-        &self.scalars
+        self.made.scalars()
     }
 
     /// Shapes and lengths of the arrays.
     pub fn layout(&self) -> &Layout {
-        &self.layout
+        self.made.layout()
     }
 
     /// Begins to fetch the results into OUT and INOUT arrays.
@@ -153,14 +166,14 @@ impl SubmittedCall {
     /// are, and the caller must not touch them.
     pub(crate) unsafe fn begin(&self, arguments: &mut [Argument<'_>]) -> Result<Begun, Error> {
         let start = Instant::now();
-        let checked = call::check_count(self.interface.params.len(), arguments).and_then(|()| {
-            call::check_arrays(&self.interface, &self.layout, arguments, Travel::Back)
-        });
+        let interface = self.interface();
+        let checked = call::check_count(interface.params.len(), arguments)
+            .and_then(|()| call::check_arrays(interface, self.layout(), arguments, Travel::Back));
         checked.map_err(|source| Error::Argument {
-            function: self.status.function.clone(),
+            function: self.function().to_owned(),
             source,
         })?;
-        let (job, layout) = (self.job.clone(), self.layout.clone());
+        let (job, layout) = (self.job.clone(), self.made.shared_layout());
         let begin = move |arguments: &mut [Argument<'_>]| {
             job.server.persist(|| {
                 let connection = job.server.connection()?;
@@ -188,6 +201,7 @@ impl Server {
         DurableCall {
             server: self.clone(),
             id,
+            made: None,
         }
     }
 

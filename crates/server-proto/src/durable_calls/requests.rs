@@ -276,16 +276,20 @@ impl DurableCalls {
         cx.answered(connection);
     }
 
-    /// Ends the fetches that a client has given up: one of them, or all.
+    /// Ends the requests that a client has given up: one of them, or all.
     pub(crate) fn stop_fetching(
         &mut self,
         cx: &mut Context,
         key: ConnectionKey,
         request: Option<CallId>,
     ) {
-        if let Some(durable) = &mut self.durable
-            && durable.give_up(key, request)
-        {
+        let Some(durable) = &mut self.durable else {
+            return;
+        };
+        if let Some(request) = request {
+            durable.unconfirmed.give_up(key, request);
+        }
+        if durable.give_up(key, request) {
             cx.disk.give_up(key, request);
         }
     }

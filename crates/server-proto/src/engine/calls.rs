@@ -122,7 +122,12 @@ impl Engine {
             return;
         };
         let is_open = |key| cx.clients.is_open(key);
-        let goes_on = match call.state.given_up() {
+        // A durable call does not depend on its client, even if it runs before it is recorded.
+        let given_up = match call.job_id() {
+            Some(_) => GivenUp::Stays,
+            None => call.state.given_up(),
+        };
+        let goes_on = match given_up {
             GivenUp::Stays => true,
             GivenUp::Leaves => call.connection.is_some_and(is_open),
             GivenUp::Ends | GivenUp::Withdraws => false,
@@ -133,7 +138,7 @@ impl Engine {
         let call = &mut cx.calls[key];
         let connection = call.connection.take();
         let is_open = connection.is_some_and(|key| cx.clients.is_open(key));
-        match (call.state.given_up(), call.state) {
+        match (given_up, call.state) {
             (GivenUp::Withdraws, State::Running { worker }) => {
                 cx.out.push(Action::Withdraw { worker, call: key });
             }
@@ -162,8 +167,7 @@ impl Engine {
         if let Some(connection) = call.connection.and_then(|key| cx.clients.get_mut(key)) {
             connection.calls.remove(&call.id);
         }
-        let (durability, bytes) = (&call.durability, call.layout.bytes);
-        self.durable_calls.leave_memory(cx, durability, bytes);
+        self.durable_calls.leave_memory(cx, &call);
         for segment in call.memory.segments {
             segments::give_up(cx, segment);
         }

@@ -1,0 +1,194 @@
+//! When a durable call begins, and what happens if the journal refuses it afterwards. The journal
+//! is the test itself. The simulator plays the same with disks, workers and clients that fail.
+
+use super::*;
+use crate::engine::Engine;
+use crate::event::{Event, Finished, Now, Ready};
+use crate::keys::WorkerKey;
+use crate::record::Entry;
+use crate::settings::{ArrayLimits, DurableLimits, Limits, Settings};
+use farcall_idl::{Scalar, parse_document};
+use farcall_schedule::queue;
+use std::collections::BTreeMap;
+
+const IDL: &str = "Module m; Library \"libc.so.6\";
+    Define look(IN int n) Repeatable \"yes\" Calls \"C\" usleep(n);
+    Define once(IN int n) Calls \"C\" usleep(n);";
+
+const NOW: Now = Now {
+    nanos: 1_000_000_000,
+    unix_ms: 0,
+};
+
+fn settings() -> Settings {
+    Settings {
+        limits: Limits::default(),
+        durable: DurableLimits::default(),
+        groups: BTreeMap::new(),
+        arrays: ArrayLimits {
+            memory: 0,
+            per_user: 1,
+            bytes_per_user: 0,
+            keep_h: 1.0,
+            names: 1,
+        },
+        queue: queue::Settings::new(1),
+        priorities: BTreeMap::new(),
+        elements: 1,
+        time_limit_s: 0.0,
+        has_state: true,
+        audits: false,
+        record: None,
+        traces: false,
+        agent: "test",
+        version: "0",
+        seed: [1; 32],
+    }
+}
+
+/// A server with an idle worker.
+fn server() -> Engine {
+    let document = parse_document(IDL).document;
+    let mut engine = Engine::new(settings(), [&document], Vec::new(), NOW);
+    engine.handle(Event::DurableOpened(Vec::new(), 0));
+    engine.elements.workers.start(&mut engine.cx, 0);
+    let worker = engine.elements.workers.keys().next().unwrap();
+    let ready = Ready {
+        libraries: vec![None, None],
+        unprotected: Vec::new(),
+    };
+    engine.handle(Event::Ready(worker, ready));
+    taken(&mut engine);
+    engine
+}
+
+/// What a server wants of its shell, as far as the tests look at it.
+#[derive(Debug, PartialEq)]
+enum Wanted {
+    Insert(Haste),
+    Change(Change, Haste),
+    Run,
+    EndWorker,
+}
+
+fn taken(engine: &mut Engine) -> Vec<Wanted> {
+    let actions = std::iter::from_fn(|| engine.cx.out.pop());
+    let wanted = actions.filter_map(|action| match action {
+        Action::Record {
+            entry: Entry::Insert(_),
+            haste,
+        } => Some(Wanted::Insert(haste)),
+        Action::Record {
+            entry: Entry::Change { change, .. },
+            haste,
+        } => Some(Wanted::Change(change, haste)),
+        Action::Run { .. } => Some(Wanted::Run),
+        Action::EndWorker { .. } => Some(Wanted::EndWorker),
+        _ => None,
+    });
+    wanted.collect()
+}
+
+/// Submits a call. Its client is gone already.
+fn submit(engine: &mut Engine, name: &str, id: JobId) -> CallKey {
+    let (number, function) = engine.cx.functions.describe(name).unwrap();
+    let (text, layout) = (
+        function.text().to_owned(),
+        function.interface.layout(&[Some(Scalar::Int(1))], &[]),
+    );
+    let user = User::named("anne");
+    let record = Record {
+        number: 0,
+        id,
+        user: user.name().into(),
+        interface: text.as_str().into(),
+        repeatable: function.interface.repeatable,
+        function: name.into(),
+        call: Vec::new(),
+        big_endian: false,
+        state: DurableState::Queued,
+        submitted: 0,
+        started: None,
+        ended: None,
+        kept_from: None,
+        keep: 1,
+        arguments: Stored::default(),
+        result: Stored::default(),
+        made: None,
+        exec: None,
+        failure: None,
+    };
+    let mut call = ActiveCall::new(user.clone(), None, number, Vec::new(), layout.unwrap());
+    call.durability = Durability::Submitting(Box::new(record), user);
+    let key = engine.cx.calls.insert(call);
+    engine.durable_calls.reserve(&mut engine.cx, key).unwrap();
+    engine.durable_calls.store_arguments(&mut engine.cx, key);
+    engine.settle();
+    key
+}
+
+fn worker_of(engine: &Engine, key: CallKey) -> WorkerKey {
+    match engine.cx.calls[key].state {
+        call::State::Running { worker } => worker,
+        state => panic!("the call is {state:?}"),
+    }
+}
+
+const ID: JobId = JobId([7; 16]);
+
+fn is_listed(engine: &mut Engine) -> bool {
+    let durable = engine.durable_calls.durable().unwrap();
+    !durable.page(&User::named("anne"), 0, NOW).jobs.is_empty()
+}
+
+#[test]
+fn a_repeatable_call_runs_before_it_is_recorded_and_is_listed_afterwards() {
+    let mut engine = server();
+    let key = submit(&mut engine, "look", ID);
+    let start = Wanted::Change(Change::Start, Haste::Later);
+    let all = [Wanted::Insert(Haste::Now), start, Wanted::Run];
+    assert_eq!(taken(&mut engine), all);
+    let finished = Finished {
+        exec_nanos: 1000,
+        failure: None,
+    };
+    let worker = worker_of(&engine, key);
+    engine.handle(Event::Finished(worker, key, finished));
+    let finish = Wanted::Change(Change::Finish, Haste::Now);
+    assert_eq!(taken(&mut engine), [finish]);
+    assert!(!engine.cx.calls.contains(key));
+    assert!(!is_listed(&mut engine), "nothing is recorded yet");
+    engine.handle(Event::Inserted(ID, Ok(1)));
+    assert!(is_listed(&mut engine));
+    // The function is known to be brief now, so that its outcome is worth waiting for.
+    submit(&mut engine, "look", JobId([8; 16]));
+    assert_eq!(taken(&mut engine)[0], Wanted::Insert(Haste::Soon));
+}
+
+#[test]
+fn another_call_begins_after_its_record() {
+    let mut engine = server();
+    submit(&mut engine, "once", ID);
+    assert_eq!(taken(&mut engine), [Wanted::Insert(Haste::Now)]);
+    engine.handle(Event::Inserted(ID, Ok(1)));
+    let start = Wanted::Change(Change::Start, Haste::Now);
+    assert_eq!(taken(&mut engine), [start]);
+}
+
+#[test]
+fn a_call_that_the_journal_refuses_ends_with_its_worker_and_leaves_nothing() {
+    let mut engine = server();
+    let key = submit(&mut engine, "look", ID);
+    taken(&mut engine);
+    let full = Failure::new(FailureKind::StorageFault, "no room");
+    engine.handle(Event::Inserted(ID, Err(full)));
+    assert_eq!(taken(&mut engine), [Wanted::EndWorker]);
+    worker_of(&engine, key);
+    assert!(!is_listed(&mut engine));
+    let durable = engine.durable_calls.durable().unwrap();
+    let of_user = durable.usage_of(&Group {
+        users: vec!["anne".into()],
+        ..Group::default()
+    });
+    assert_eq!(of_user, (0, 0), "its user may submit as much as before");
+}
