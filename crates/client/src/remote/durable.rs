@@ -1,7 +1,7 @@
 //! Durable calls at one server: their status, how they were made, and their results. The server has
 //! the calls, and a job id is all that a client needs to find one. The program that has submitted a
-//! call need not ask how it was made. A fetch begins again at the
-//! server's successor if the server lets the client go before.
+//! call need not ask how it was made. A fetch begins again at the server's successor if the server
+//! lets the client go before.
 
 use crate::address::Address;
 use crate::argument::{Argument, Held};
