@@ -6,8 +6,9 @@
  *   states ssend         two ranks send each other a message that nobody receives
  *   states large         the same with long messages, which stay with their sender
  *   states partial       ranks 0 and 1 receive from each other, the others compute for SECONDS
- *   states computes SECONDS   rank 0 computes while it has posted a receive; the others wait
- *   states sleeps SECONDS     the same, but it sleeps
+ *   states computes FILE      rank 0 computes while it has posted a receive, until there is the
+ *                             file; the others wait
+ *   states sleeps FILE        the same, but it sleeps
  *   states exchanges SECONDS  all exchange messages
  *
  * The last three end well. */
@@ -41,8 +42,9 @@ static void receive(int source, int count, int tag) {
     MPI_Recv(in, count, MPI_BYTE, source, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/* Rank 0 does something for some time, and then sends what the others wait for. */
-static void wait_for_rank_0(double seconds, int sleeps) {
+/* Rank 0 does something until there is the file, for a minute at most, and then sends what the
+ * others wait for. */
+static void wait_for_rank_0(const char *file, int sleeps) {
     if (rank > 0) {
         receive(0, 8, 7);
         MPI_Send(out, 8, MPI_BYTE, 0, 8, MPI_COMM_WORLD);
@@ -50,10 +52,12 @@ static void wait_for_rank_0(double seconds, int sleeps) {
     }
     MPI_Request request;
     MPI_Irecv(in, 8, MPI_BYTE, 1, 8, MPI_COMM_WORLD, &request);
-    if (sleeps)
-        usleep((unsigned)(seconds * 1e6));
-    else
-        compute(seconds);
+    for (double end = now() + 60; access(file, F_OK) != 0 && now() < end;) {
+        if (sleeps)
+            usleep(50000);
+        else
+            compute(0.05);
+    }
     for (int other = 1; other < size; other++)
         MPI_Send(out, 8, MPI_BYTE, other, 7, MPI_COMM_WORLD);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -86,8 +90,8 @@ static void exchange(double seconds) {
 }
 
 int main(int argc, char **argv) {
-    const char *what = argc > 1 ? argv[1] : "";
-    double seconds = argc > 2 ? atof(argv[2]) : 0;
+    const char *what = argc > 1 ? argv[1] : "", *with = argc > 2 ? argv[2] : "0";
+    double seconds = atof(with);
     int next, other;
 
     MPI_Init(&argc, &argv);
@@ -108,9 +112,9 @@ int main(int argc, char **argv) {
     else if (strcmp(what, "partial") == 0)
         rank < 2 ? receive(other, 8, 7) : compute(seconds);
     else if (strcmp(what, "computes") == 0)
-        wait_for_rank_0(seconds, 0);
+        wait_for_rank_0(with, 0);
     else if (strcmp(what, "sleeps") == 0)
-        wait_for_rank_0(seconds, 1);
+        wait_for_rank_0(with, 1);
     else if (strcmp(what, "exchanges") == 0)
         exchange(seconds);
     else

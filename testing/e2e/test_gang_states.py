@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 
 import pytest
 from gangs import MPI, Gang
@@ -127,10 +128,11 @@ def test_a_deadlock_of_some_while_others_compute(program):
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("what", ["computes", "sleeps"])
-def test_ranks_that_wait_for_one_that_does_something_else(program, what):
+def test_ranks_that_wait_for_one_that_does_something_else(program, what, tmp_path):
+    go_on = tmp_path / "go-on"
     with Gang(what, slots=3) as gang:
         options = (*MPI, "--detect-termination")
-        with gang.start(3, program, what, "3", options=options) as front:
+        with gang.start(3, program, what, go_on, options=options) as front:
             job = wait_until(gang.jobs, what="the job")[0]
             words = set()
             while True:
@@ -141,8 +143,10 @@ def test_ranks_that_wait_for_one_that_does_something_else(program, what):
                     break
                 assert front.poll() is None, f"nobody was seen to wait: {words}"
             assert "rank 0 waits" not in text
-            while front.poll() is None:
+            end = time.monotonic() + 2
+            while time.monotonic() < end:
                 words.add(gang.state(job)[0])
+            go_on.touch()
             out, err = front.communicate()
             assert (front.returncode, out) == (0, ""), err
             assert "suspected" not in words
