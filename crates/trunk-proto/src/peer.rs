@@ -44,6 +44,8 @@ pub(crate) struct Path {
     pub(crate) usable: bool,
     /// Counter of the newest control message.
     pub(crate) counter: u32,
+    /// When the peer last said hello from this address, which it may do unanswered. 0 before.
+    pub(crate) greeted: Nanos,
     /// The learned capacity of the path from the peer.
     pub(crate) capacity: Capacity,
     /// The newest counts of a published policy.
@@ -61,6 +63,7 @@ impl Path {
             receiver: Receiver::default(),
             usable: false,
             counter: 0,
+            greeted: 0,
             capacity: Capacity::new(line, SURE_ALONE),
             span: SpanReport::default(),
         }

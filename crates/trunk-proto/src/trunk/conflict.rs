@@ -34,8 +34,8 @@ impl Trunk {
         own_node || own_link
     }
 
-    /// Looks for another peer that has sent from the same address since the last heartbeat of this
-    /// one.
+    /// Looks for another peer that has sent from the same address since this one last did. The
+    /// other one may never get an answer, because all answers go to this one.
     pub(super) fn compare_owners(&mut self, now: Nanos, index: usize, link: usize, source: Mac) {
         let Some(owners) = self.by_address.get(&(link, source)) else {
             return;
@@ -45,7 +45,8 @@ impl Trunk {
         }
         let heard = |index: usize| {
             let path = self.peers[index].as_ref()?.paths[link].as_ref()?;
-            (path.monitor.stamp_heard > 0).then_some(path.monitor.stamp_heard)
+            let heard = path.monitor.stamp_heard.max(path.greeted);
+            (heard > 0).then_some(heard)
         };
         let Some(last) = heard(index) else {
             return;

@@ -34,6 +34,11 @@ impl Trunk {
         let Some(peer) = &mut self.peers[index] else {
             return;
         };
+        if let Some(path) = &mut peer.paths[link]
+            && path.address == source
+        {
+            path.greeted = now;
+        }
         if peer.session != sender.session {
             peer.candidate = Some(sender.session);
         }
