@@ -289,3 +289,33 @@ impl Settings {
         (self.time_limit_s > 0.0).then(|| nanos(self.time_limit_s))
     }
 }
+
+#[cfg(test)]
+impl Settings {
+    /// The settings of a server with one processor element, for tests.
+    pub(crate) fn simple(has_state: bool) -> Self {
+        Self {
+            limits: Limits::default(),
+            durable: DurableLimits::default(),
+            groups: BTreeMap::new(),
+            arrays: ArrayLimits {
+                memory: 0,
+                per_user: 1,
+                bytes_per_user: 0,
+                keep_h: 1.0,
+                names: 1,
+            },
+            queue: queue::Settings::new(1),
+            priorities: BTreeMap::new(),
+            elements: 1,
+            time_limit_s: 0.0,
+            has_state,
+            audits: false,
+            record: None,
+            traces: false,
+            agent: "test",
+            version: "0",
+            seed: [1; 32],
+        }
+    }
+}

@@ -6,10 +6,8 @@ use crate::engine::Engine;
 use crate::event::{Event, Finished, Now, Ready};
 use crate::keys::WorkerKey;
 use crate::record::Entry;
-use crate::settings::{ArrayLimits, DurableLimits, Limits, Settings};
+use crate::settings::Settings;
 use farcall_idl::{Scalar, parse_document};
-use farcall_schedule::queue;
-use std::collections::BTreeMap;
 
 const IDL: &str = "Module m; Library \"libc.so.6\";
     Define look(IN int n) Repeatable \"yes\" Calls \"C\" usleep(n);
@@ -20,36 +18,10 @@ const NOW: Now = Now {
     unix_ms: 0,
 };
 
-fn settings() -> Settings {
-    Settings {
-        limits: Limits::default(),
-        durable: DurableLimits::default(),
-        groups: BTreeMap::new(),
-        arrays: ArrayLimits {
-            memory: 0,
-            per_user: 1,
-            bytes_per_user: 0,
-            keep_h: 1.0,
-            names: 1,
-        },
-        queue: queue::Settings::new(1),
-        priorities: BTreeMap::new(),
-        elements: 1,
-        time_limit_s: 0.0,
-        has_state: true,
-        audits: false,
-        record: None,
-        traces: false,
-        agent: "test",
-        version: "0",
-        seed: [1; 32],
-    }
-}
-
 /// A server with an idle worker.
 fn server() -> Engine {
     let document = parse_document(IDL).document;
-    let mut engine = Engine::new(settings(), [&document], Vec::new(), NOW);
+    let mut engine = Engine::new(Settings::simple(true), [&document], Vec::new(), NOW);
     engine.handle(Event::DurableOpened(Vec::new(), 0));
     engine.elements.workers.start(&mut engine.cx, 0);
     let worker = engine.elements.workers.keys().next().unwrap();

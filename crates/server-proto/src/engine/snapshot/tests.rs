@@ -3,40 +3,13 @@
 
 use super::*;
 use crate::event::Now;
-use crate::settings::{ArrayLimits, DurableLimits, Limits, Settings};
+use crate::settings::Settings;
 use farcall_idl::{Layout, parse_document};
-use farcall_schedule::queue::{self, Request};
-use std::collections::BTreeMap;
+use farcall_schedule::queue::Request;
 
 const IDL: &str = "Module m; Library \"libc.so.6\";
     Define solve(IN int n) Calls \"C\" usleep(n);
     Define nap(IN int n) Calls \"C\" usleep(n);";
-
-fn settings() -> Settings {
-    Settings {
-        limits: Limits::default(),
-        durable: DurableLimits::default(),
-        groups: BTreeMap::new(),
-        arrays: ArrayLimits {
-            memory: 0,
-            per_user: 1,
-            bytes_per_user: 0,
-            keep_h: 1.0,
-            names: 1,
-        },
-        queue: queue::Settings::new(1),
-        priorities: BTreeMap::new(),
-        elements: 1,
-        time_limit_s: 0.0,
-        has_state: false,
-        audits: false,
-        record: None,
-        traces: false,
-        agent: "test",
-        version: "0",
-        seed: [1; 32],
-    }
-}
 
 /// A server on one processor element, with calls of these users in turn.
 fn waiting(calls: u64, users: &[User]) -> Engine {
@@ -45,7 +18,7 @@ fn waiting(calls: u64, users: &[User]) -> Engine {
         nanos: 1_000_000_000,
         unix_ms: 0,
     };
-    let mut engine = Engine::new(settings(), [&document], Vec::new(), now);
+    let mut engine = Engine::new(Settings::simple(false), [&document], Vec::new(), now);
     let functions: Vec<u64> = ["solve", "nap"]
         .map(|name| engine.cx.functions.describe(name).unwrap().0)
         .into();
