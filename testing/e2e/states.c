@@ -54,7 +54,7 @@ static void wait_for_rank_0(const char *file, int sleeps) {
     MPI_Irecv(in, 8, MPI_BYTE, 1, 8, MPI_COMM_WORLD, &request);
     for (double end = now() + 60; access(file, F_OK) != 0 && now() < end;) {
         if (sleeps)
-            usleep(50000);
+            usleep(500000);
         else
             compute(0.05);
     }

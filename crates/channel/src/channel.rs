@@ -318,10 +318,10 @@ impl Channel {
                 loop {
                     let before = left(&outgoing, &arrival);
                     let sent = channel.push(&mut outgoing)?;
-                    if let (None, Some(message)) = (&arrival, channel.next_from(source)?)
+                    if let (None, Some((_, record))) = (&arrival, channel.find(Some(source))?)
                         && let Some(buffer) = buffer.take()
                     {
-                        arrival = Some(Arrival::new(message, buffer));
+                        arrival = Some(Arrival::new(Message::of(source, record), buffer));
                     }
                     let received = match &mut arrival {
                         None => false,
@@ -454,11 +454,6 @@ impl Channel {
                 element.bell.0.ring();
             }
         }
-    }
-
-    fn next_from(&mut self, source: usize) -> Result<Option<Message>, Corrupt> {
-        let record = self.inbound[source].peek()?;
-        Ok(record.map(|record| Message::of(source, record)))
     }
 
     /// The first record of the message that would be received next, and its source.

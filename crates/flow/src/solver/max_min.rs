@@ -91,6 +91,14 @@ impl Link {
         self.bandwidth * (1.0 + OVER.max(tolerance))
     }
 
+    /// The [`Load`] of the link without flows.
+    fn unloaded(&self, tolerance: f64) -> Load {
+        Load {
+            load: 0.0,
+            limit: self.limit(tolerance),
+        }
+    }
+
     /// The link's [`Load::limit`].
     #[inline]
     fn limit(&self, tolerance: f64) -> f64 {
@@ -120,7 +128,7 @@ impl Share {
 #[derive(Debug, Clone)]
 pub struct MaxMin {
     paths: Paths,
-    /// The paths again, for the loops that cost most.
+    /// The paths again, for the loops that cost most. They are up to date when the lists are.
     runs: Runs,
     shares: Vec<Share>,
     loads: Vec<Load>,
@@ -147,15 +155,11 @@ impl MaxMin {
     /// length of the longest path that [`MaxMin::add`] gets.
     pub fn new(bandwidth: impl Iterator<Item = f64>, max_hops: usize) -> Self {
         let links: Vec<Link> = bandwidth.map(Link::new).collect();
-        let load = |link: &Link| Load {
-            load: 0.0,
-            limit: link.most(0.0),
-        };
         Self {
             paths: Paths::new(max_hops),
             runs: Runs::new(),
             shares: Vec::new(),
-            loads: links.iter().map(load).collect(),
+            loads: links.iter().map(|link| link.unloaded(0.0)).collect(),
             links,
             pool: ListPool::default(),
             active: 0,
@@ -176,9 +180,7 @@ impl MaxMin {
     /// ones by at most the fraction `tolerance`, at each solution by others.
     pub fn with_tolerance(mut self, tolerance: f64) -> Self {
         self.tolerance = tolerance;
-        for (load, link) in self.loads.iter_mut().zip(&self.links) {
-            load.limit = link.limit(tolerance);
-        }
+        self.clear_links();
         self
     }
 
@@ -221,20 +223,17 @@ impl MaxMin {
     /// Removes a flow.
     #[inline]
     pub fn remove(&mut self, slot: Slot) {
-        let path = self.paths.get(slot);
         self.active -= 1;
         if self.bulk {
-            for &l in path {
+            for &l in self.paths.get(slot) {
                 self.links[l as usize].count -= 1;
             }
             self.paths.clear(slot);
             return;
         }
         let Share { rate, bottleneck } = self.shares[slot as usize];
-        let owner = &mut self.links[bottleneck as usize];
-        owner.own -= 1;
-        self.loads[bottleneck as usize].limit = owner.limit(self.tolerance);
-        for &l in path {
+        self.set_own(bottleneck, self.links[bottleneck as usize].own - 1);
+        for &l in self.paths.get(slot) {
             let link = &mut self.links[l as usize];
             let load = &mut self.loads[l as usize].load;
             link.count -= 1;
@@ -258,7 +257,6 @@ impl MaxMin {
             self.changed_in.resize(self.paths.slots(), 0);
         }
         self.paths.set(slot, path);
-        self.runs.set(slot, path);
         self.active += 1;
         self.shares[slot as usize] = Share::NEW;
         if self.bulk {
@@ -267,6 +265,7 @@ impl MaxMin {
             }
             return;
         }
+        self.runs.set(slot, path);
         for &l in path {
             let link = &mut self.links[l as usize];
             link.count += 1;
@@ -339,16 +338,21 @@ impl MaxMin {
         })
     }
 
+    /// Sets the number of flows whose bottleneck a link is, and the limit that follows from it.
+    #[inline]
+    fn set_own(&mut self, l: LinkId, own: u32) {
+        let link = &mut self.links[l as usize];
+        link.own = own;
+        self.loads[l as usize].limit = link.limit(self.tolerance);
+    }
+
     /// Takes all flows off the links.
     fn clear_links(&mut self) {
         for (link, load) in self.links.iter_mut().zip(&mut self.loads) {
             self.pool.clear(&mut link.list);
             link.key = f64::INFINITY;
             (link.own, link.pending) = (0, 0);
-            *load = Load {
-                load: 0.0,
-                limit: link.limit(self.tolerance),
-            };
+            *load = link.unloaded(self.tolerance);
         }
     }
 
@@ -364,7 +368,9 @@ impl MaxMin {
                 self.shares[slot as usize] = Share::NEW;
                 self.arrived.push(slot);
             }
-            for &l in self.paths.get(slot) {
+            let path = self.paths.get(slot);
+            self.runs.set(slot, path);
+            for &l in path {
                 let link = &mut self.links[l as usize];
                 link.pending += 1;
                 self.pool.push(&mut link.list, slot);
@@ -381,14 +387,14 @@ impl MaxMin {
                 continue;
             }
             let Share { rate, bottleneck } = self.shares[slot as usize];
-            for &l in self.paths.get(slot) {
+            let path = self.paths.get(slot);
+            self.runs.set(slot, path);
+            for &l in path {
                 self.loads[l as usize].load += rate;
                 self.pool.push(&mut self.links[l as usize].list, slot);
             }
-            let own = &mut self.links[bottleneck as usize];
-            own.own += 1;
-            own.level = rate;
-            self.loads[bottleneck as usize].limit = own.limit(self.tolerance);
+            self.links[bottleneck as usize].level = rate;
+            self.set_own(bottleneck, self.links[bottleneck as usize].own + 1);
         }
         self.listed = true;
     }
@@ -517,34 +523,33 @@ impl MaxMin {
             load += x;
             self.join(self.pool.get(list)[i], l, x);
         }
-        self.links[l as usize].own = own;
+        self.set_own(l, own);
         self.shift(l, x);
         self.loads[l as usize].load = load;
-        self.loads[l as usize].limit = self.links[l as usize].limit(self.tolerance);
     }
 
     /// Gives a flow its bottleneck, and puts it among those that move if its rate changes.
     #[inline]
     fn join(&mut self, slot: Slot, l: LinkId, x: f64) {
-        let share = &mut self.shares[slot as usize];
         let Share {
             rate: old,
             bottleneck: was,
-        } = *share;
-        share.bottleneck = l;
+        } = self.shares[slot as usize];
+        let is_same = (x - old).abs() <= SAME * x;
+        self.shares[slot as usize] = Share {
+            rate: if is_same { old } else { x },
+            bottleneck: l,
+        };
         if was == NONE {
             for &m in self.paths.get(slot) {
                 self.links[m as usize].pending -= 1;
             }
         } else if was != l {
-            let owner = &mut self.links[was as usize];
-            owner.own -= 1;
-            self.loads[was as usize].limit = owner.limit(self.tolerance);
+            self.set_own(was, self.links[was as usize].own - 1);
         }
-        if (x - old).abs() <= SAME * x {
+        if is_same {
             return;
         }
-        share.rate = x;
         self.moved.push((slot, x - old));
         let changed_in = &mut self.changed_in[slot as usize];
         if *changed_in != self.round {
