@@ -89,8 +89,6 @@ pub(crate) fn written(cx: &mut Context, key: CallKey, written: Result<Receipt, F
     };
     let (connection, request) = (call.connection, call.id);
     cx.step(Step::Release(key));
-    // A server that stops has answered all requests already.
-    let connection = connection.filter(|_| cx.stopping.is_none());
     let Some(connection) = connection else { return };
     match written {
         Ok(receipt) => {

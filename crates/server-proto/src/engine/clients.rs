@@ -191,8 +191,13 @@ impl Engine {
             let (open, calls): (Vec<_>, Vec<_>) = open.map(|(id, call)| (*id, *call)).unzip();
             for call in calls {
                 cx.note_call(call, FailureKind::ServerStopping.name());
+                // Whatever becomes of it, its client has this answer.
+                cx.calls[call].connection = None;
             }
             let connection = &mut cx.clients[key];
+            for call in &open {
+                connection.calls.remove(call);
+            }
             let waiting = connection.waiting.take().map(|waiting| waiting.id);
             let held = std::mem::take(&mut connection.held);
             let held = held.into_iter().map(|held| held.id);
