@@ -1,10 +1,14 @@
 //! A token bucket: limits bytes to a rate, with bursts. It reads no clock and moves no byte. In any
-//! time `t`, at most `rate * t + burst` bytes may pass.
+//! time `t`, at most `rate * t + burst` bytes may pass. A flow that had to wait, and whose process
+//! then comes late, may catch up.
 
 use crate::queue::Nanos;
 
 /// How much idle time a flow can make up for.
 const BURST: Nanos = 20_000_000;
+/// How much more time a waiting flow can make up for, if its process comes late. A busy machine
+/// lets a process wait for tens of milliseconds.
+const LATE: Nanos = 100_000_000;
 /// Least size of a burst in bytes.
 const LEAST_BURST: u64 = 16 << 10;
 /// Nanoseconds in a second.
@@ -15,7 +19,8 @@ const SECOND: u128 = 1_000_000_000;
 ///
 /// How to drive it: [`room`](TokenBucket::room) says how many bytes may pass now. Take the bytes
 /// that passed out with [`spend`](TokenBucket::spend). If too few may pass,
-/// [`when`](TokenBucket::when) says how long to wait.
+/// [`when`](TokenBucket::when) says how long to wait. After such a wait, ask
+/// [`room_after_wait`](TokenBucket::room_after_wait).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
     rate: u64,
@@ -56,7 +61,7 @@ impl TokenBucket {
     /// Changes the rate, and the burst as in [`of_rate`](TokenBucket::of_rate). Bytes that have
     /// passed still count.
     pub fn set_rate(&mut self, rate: u64, now: Nanos) {
-        self.fill(now);
+        self.fill(now, 0);
         self.rate = rate.max(1);
         self.burst = burst_of(rate);
         self.level = self.level.min(u128::from(self.burst) * SECOND);
@@ -64,7 +69,14 @@ impl TokenBucket {
 
     /// Bytes that may pass now.
     pub fn room(&mut self, now: Nanos) -> u64 {
-        self.fill(now);
+        self.fill(now, 0);
+        u64::try_from(self.level / SECOND).unwrap_or(u64::MAX)
+    }
+
+    /// Bytes that may pass now, for a flow that has waited since bytes last passed: also those
+    /// that it missed because its process comes late, for up to 100 ms.
+    pub fn room_after_wait(&mut self, now: Nanos) -> u64 {
+        self.fill(now, LATE);
         u64::try_from(self.level / SECOND).unwrap_or(u64::MAX)
     }
 
@@ -81,10 +93,13 @@ impl TokenBucket {
         self.at.saturating_add(wait).max(now)
     }
 
-    fn fill(&mut self, now: Nanos) {
-        let passed = u128::from(now.saturating_sub(self.at));
-        let most = u128::from(self.burst) * SECOND;
-        self.level = most.min(self.level.saturating_add(passed * u128::from(self.rate)));
+    /// Fills the bucket for the time that has passed: up to a burst, and what passes in `late`.
+    fn fill(&mut self, now: Nanos, late: Nanos) {
+        let bytes = |time: Nanos| u128::from(time) * u128::from(self.rate);
+        let passed = bytes(now.saturating_sub(self.at));
+        let most = (u128::from(self.burst) * SECOND).saturating_add(bytes(late));
+        let filled = most.min(self.level.saturating_add(passed));
+        self.level = self.level.max(filled);
         self.at = self.at.max(now);
     }
 }
@@ -117,6 +132,22 @@ mod tests {
         let mut bucket = TokenBucket::new(1000, 100, 0);
         bucket.spend(50);
         assert_eq!(bucket.when(0, 1_000_000), 50 * MILLI);
+    }
+
+    #[test]
+    fn a_flow_that_waited_catches_up_and_an_idle_one_does_not() {
+        let late = |room: fn(&mut TokenBucket, Nanos) -> u64, millis| {
+            let mut bucket = TokenBucket::new(1_000_000, 20_000, 0);
+            bucket.spend(20_000);
+            room(&mut bucket, millis * MILLI)
+        };
+        assert_eq!(late(TokenBucket::room, 50), 20_000);
+        assert_eq!(late(TokenBucket::room_after_wait, 50), 50_000);
+        assert_eq!(late(TokenBucket::room_after_wait, 10_000), 120_000);
+        let mut bucket = TokenBucket::new(1_000_000, 20_000, 0);
+        bucket.spend(20_000);
+        bucket.room_after_wait(50 * MILLI);
+        assert_eq!(bucket.room(60 * MILLI), 50_000, "it keeps what it has");
     }
 
     #[test]

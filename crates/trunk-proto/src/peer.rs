@@ -46,6 +46,9 @@ pub(crate) struct Path {
     pub(crate) counter: u32,
     /// When the peer last said hello from this address, which it may do unanswered. 0 before.
     pub(crate) greeted: Nanos,
+    /// When a hello with another session than the peer's came from this address. It is of a peer
+    /// that has restarted, or of another node that has the peer's address.
+    pub(crate) other_session: Option<Nanos>,
     /// The learned capacity of the path from the peer.
     pub(crate) capacity: Capacity,
     /// The newest counts of a published policy.
@@ -64,6 +67,7 @@ impl Path {
             usable: false,
             counter: 0,
             greeted: 0,
+            other_session: None,
             capacity: Capacity::new(line, SURE_ALONE),
             span: SpanReport::default(),
         }

@@ -11,6 +11,11 @@ use crate::{Mac, Nanos, SECOND};
 const CONFLICTS: usize = 16;
 /// A conflict that is not seen again for this long is over.
 const OVER: Nanos = 60 * SECOND;
+/// Two hellos within this time can be of one other node.
+const TOGETHER: Nanos = 10 * SECOND;
+/// A node that has restarted can still be heard for this long with its old session, because frames
+/// may overtake each other on a link.
+const OVERTAKEN: Nanos = SECOND / 5;
 
 impl Trunk {
     /// Whether a message came from a node that uses one of this node's own addresses, or from this
@@ -54,6 +59,27 @@ impl Trunk {
         let mut others = owners.iter().filter(|other| **other != index);
         if others.any(|other| heard(*other).is_some_and(|at| at > last)) {
             self.note_conflict(now, link, source, ConflictKind::PeerLink);
+        }
+    }
+
+    /// Handles a hello with the address of this peer and another session. If the peer goes on
+    /// between two of them, another node has its address. That node may never get an answer,
+    /// because all answers go to the peer.
+    pub(super) fn compare_sessions(&mut self, now: Nanos, index: usize, link: usize) {
+        let Some(peer) = &mut self.peers[index] else {
+            return;
+        };
+        let node = peer.node;
+        let Some(path) = &mut peer.paths[link] else {
+            return;
+        };
+        let before = path
+            .other_session
+            .filter(|at| now.saturating_sub(*at) < TOGETHER);
+        let goes_on = before.is_some_and(|at| path.monitor.stamp_heard > at + OVERTAKEN);
+        match goes_on {
+            true => self.note_conflict(now, link, node, ConflictKind::PeerNode),
+            false => path.other_session = before.or(Some(now)),
         }
     }
 

@@ -39,12 +39,16 @@ impl Trunk {
         {
             path.greeted = now;
         }
-        if peer.session != sender.session {
+        let is_other = peer.session != sender.session;
+        if is_other {
             peer.candidate = Some(sender.session);
         }
-        if new || !peer.established || peer.session != sender.session {
+        if new || !peer.established || is_other {
             self.ask(index, Urgency::EveryLink);
             self.next_tick = self.next_tick.min(now + self.fast);
+        }
+        if is_other {
+            self.compare_sessions(now, index, link);
         }
     }
 

@@ -61,21 +61,28 @@ fn four_seconds_with_another_hosts_address_end_no_peering() {
 
 #[test]
 fn a_host_that_gets_no_answer_is_found_by_its_hellos() {
-    let mut network = settle(Network::keyless(66, TOPOLOGIES[0].1));
-    let impostor = network.add_impostor(1, 0, false);
-    network.hosts[impostor].ports[0].faults.deaf_in = true;
-    network.run(4 * SECOND);
-    assert_eq!(conflicts(&network, 0), [ConflictKind::PeerLink]);
+    for (clone, kind) in [
+        (false, ConflictKind::PeerLink),
+        (true, ConflictKind::PeerNode),
+    ] {
+        let mut network = settle(Network::keyless(66, TOPOLOGIES[0].1));
+        let impostor = network.add_impostor(1, 0, clone);
+        network.hosts[impostor].ports[0].faults.deaf_in = true;
+        network.run(4 * SECOND);
+        assert_eq!(conflicts(&network, 0), [kind]);
+    }
 }
 
 #[test]
 fn a_host_that_takes_over_the_address_of_one_that_is_gone_is_no_conflict() {
-    let mut network = settle(Network::keyless(67, TOPOLOGIES[0].1));
-    network.unplug(1);
-    network.run(SECOND);
-    network.add_impostor(1, 0, false);
-    network.run(4 * SECOND);
-    assert_eq!(conflicts(&network, 0), []);
+    for clone in [false, true] {
+        let mut network = settle(Network::keyless(67, TOPOLOGIES[0].1));
+        network.unplug(1);
+        network.run(SECOND);
+        network.add_impostor(1, 0, clone);
+        network.run(4 * SECOND);
+        assert_eq!(conflicts(&network, 0), [], "clone: {clone}");
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 /// The burst is what the rate moves in this part of a second, and at least this many bytes.
 const BURST: u64 = 50;
 const LEAST_BURST: u64 = 16 << 10;
+/// A server that stands still may make up for this part of a second.
+const LATE: u64 = 10;
 /// Bytes by which rounding may be off.
 const SLACK: f64 = 64.0;
 
@@ -30,7 +32,7 @@ impl Bucket {
     }
 
     fn burst(rate: u64) -> f64 {
-        (rate / BURST).max(LEAST_BURST) as f64
+        ((rate / BURST).max(LEAST_BURST) + rate / LATE) as f64
     }
 
     /// Lets bytes pass. Returns whether the rate allows them.

@@ -35,12 +35,15 @@ impl Pace {
     /// more may.
     pub(super) fn room(&mut self, pending: usize) -> usize {
         let now = Instant::now();
-        self.pause = None;
+        let has_waited = self.pause.take().is_some();
         if !(self.begins..self.ends).contains(&now) {
             return usize::MAX;
         }
         let nanos = (now - self.start).as_nanos() as u64;
-        let room = self.bucket.room(nanos);
+        let room = match has_waited {
+            true => self.bucket.room_after_wait(nanos),
+            false => self.bucket.room(nanos),
+        };
         let least = (self.bucket.burst() / 8).min(pending as u64);
         if room < least {
             let due = self.bucket.when(nanos, least);
