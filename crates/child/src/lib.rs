@@ -1,6 +1,9 @@
 //! Starts processes that get SIGTERM when this process has ended, even if this process is killed.
 //! The kernel signals a child when the thread that forked it ends, so one thread, which lives as
 //! long as the process, starts all of them. The caller waits for its children.
+//!
+//! A process that was killed while it started another one leaves its sockets to that one for a
+//! moment. [`take_address`] waits for them.
 
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use std::io;
@@ -8,6 +11,13 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{LazyLock, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a process may have the sockets of the killed process that was starting it.
+const LEFT: Duration = Duration::from_secs(2);
+/// Time between two attempts to take an address.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A command to start, and the channel for the resulting process.
 type Order = (Command, SyncSender<io::Result<Child>>);
@@ -16,7 +26,7 @@ type Order = (Command, SyncSender<io::Result<Child>>);
 /// ends, so this thread lives as long as the process.
 static STARTER: LazyLock<Mutex<Sender<Order>>> = LazyLock::new(|| {
     let (orders, queue) = channel::<Order>();
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         for (mut command, answer) in queue {
             // The caller of `spawn` waits for the answer.
             let _ = answer.send(command.spawn());
@@ -47,4 +57,48 @@ pub fn spawn(mut command: Command) -> io::Result<Child> {
     let orders = STARTER.lock().map_err(|_| gone())?.clone();
     orders.send((command, answer)).map_err(|_| gone())?;
     answered.recv().map_err(|_| gone())?
+}
+
+/// Takes an address to listen at. While it is in use, this tries again for up to 2 s, because the
+/// last process that listened there may have been killed while it started a process. Until that one
+/// runs its own program, it has copies of the sockets.
+///
+/// # Errors
+/// Those of `take`.
+pub fn take_address<T>(mut take: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let end = Instant::now() + LEFT;
+    loop {
+        match take() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < end => {
+                thread::sleep(PAUSE);
+            }
+            taken => return taken,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn an_address_that_is_free_after_a_moment_is_taken() {
+        let held = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = held.local_addr().unwrap();
+        let holder = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(100));
+            drop(held);
+        });
+        assert!(take_address(|| TcpListener::bind(address)).is_ok());
+        holder.join().unwrap();
+    }
+
+    #[test]
+    fn an_address_that_stays_in_use_is_an_error() {
+        let held = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = held.local_addr().unwrap();
+        let taken = take_address(|| TcpListener::bind(address));
+        assert_eq!(taken.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
 }

@@ -14,6 +14,7 @@ use crate::start::Starter;
 use crate::trace::{Times, Trace};
 use crate::{Config, Freeze, process, token};
 use farcall_channel::Engine;
+use farcall_child::take_address;
 use farcall_gang_proto::{Action, Heartbeat, Message, Order, Root, Step, Switch};
 use farcall_metrics::{Answer, Text};
 use farcall_scram::Exchange;
@@ -215,9 +216,10 @@ impl Daemon {
             address: config.listen,
             source,
         };
-        let tcp = TcpListener::bind(config.listen).map_err(listen)?;
+        let tcp = take_address(|| TcpListener::bind(config.listen)).map_err(listen)?;
         tcp.set_nonblocking(true)?;
-        let control = link::listen(&config.control).map_err(|source| StartError::Control {
+        let control = take_address(|| link::listen(&config.control));
+        let control = control.map_err(|source| StartError::Control {
             control: config.control.clone(),
             source,
         })?;
@@ -610,7 +612,7 @@ fn serve_metrics(address: SocketAddr) -> Result<Page, StartError> {
         let page = served.lock().unwrap_or_else(PoisonError::into_inner);
         answer(page.clone());
     };
-    TcpListener::bind(address)
+    take_address(|| TcpListener::bind(address))
         .and_then(|listener| farcall_web::serve(listener, answer))
         .map_err(|source| StartError::Listen { address, source })?;
     Ok(page)

@@ -347,7 +347,8 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
     let identity = config.tls.as_ref().map(access::Tls::identity);
     let identity = identity.transpose()?;
     for address in &config.listen {
-        let listener = Listener::tcp(*address, identity.clone(), config.takeover);
+        let take = || Listener::tcp(*address, identity.clone(), config.takeover);
+        let listener = farcall_child::take_address(take);
         let listener = listener.map_err(|source| StartError::Listen {
             address: format!("farcall://{address}"),
             source,
@@ -355,11 +356,11 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
         listeners.push(listener);
     }
     if let Some(path) = &config.unix {
-        let listener =
-            Listener::unix(path, config.takeover).map_err(|source| StartError::Listen {
-                address: format!("unix://{}", path.display()),
-                source,
-            })?;
+        let listener = farcall_child::take_address(|| Listener::unix(path, config.takeover));
+        let listener = listener.map_err(|source| StartError::Listen {
+            address: format!("unix://{}", path.display()),
+            source,
+        })?;
         listeners.push(listener);
     }
     if listeners.is_empty() {

@@ -5,9 +5,11 @@ use farcall_client::{Argument, DurableState, Error, Options, Pending, Scalar, Se
 use farcall_system::{ServerProcess, farcall_path, wait_until};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 const IDL: &str = "Module system;
 Library \"libc.so.6\";
@@ -530,6 +532,22 @@ fn the_systemd_units_are_accepted_and_hardened() {
         };
         assert!(figure < most, "{name}: {figure}\n{said}");
     }
+}
+
+#[test]
+fn a_server_waits_for_the_socket_that_a_killed_one_has_left_to_a_child() {
+    let mut process = start("127.0.0.1:0", &["--unix", "socket"]);
+    process.kill();
+    let path = process.folder().join("socket");
+    std::fs::remove_file(&path).unwrap();
+    let held = UnixListener::bind(&path).unwrap();
+    let child = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        drop(held);
+    });
+    process.restart();
+    status(&format!("unix://{}", path.display()));
+    child.join().unwrap();
 }
 
 #[test]

@@ -105,6 +105,12 @@ impl Trunk {
         }
     }
 
+    /// Whether two nodes have this address now.
+    pub(super) fn is_shared(&self, node: Mac) -> bool {
+        let mut known = self.conflicts.iter().map(|(conflict, _)| conflict);
+        known.any(|conflict| conflict.kind == ConflictKind::PeerNode && conflict.address == node)
+    }
+
     /// Forgets the conflicts that are over.
     pub(super) fn end_conflicts(&mut self, now: Nanos) {
         self.conflicts

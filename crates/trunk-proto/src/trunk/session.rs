@@ -199,6 +199,12 @@ impl Trunk {
         peer.restart(session);
         peer.established = true;
         peer.touch(now);
+        self.ask(index, Urgency::EveryLink);
+        self.regrant = true;
+        // Two nodes with one address take turns hundreds of times a second.
+        if self.is_shared(node) {
+            return;
+        }
         for link in up {
             self.event(Event::LinkDown {
                 peer: node,
@@ -213,8 +219,6 @@ impl Trunk {
             });
         }
         self.event(Event::PeerFound { peer: node });
-        self.ask(index, Urgency::EveryLink);
-        self.regrant = true;
     }
 
     pub(super) fn remove_peer(&mut self, index: usize, goodbye: bool) {

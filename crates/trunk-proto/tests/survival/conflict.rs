@@ -47,6 +47,8 @@ fn four_seconds_with_another_hosts_address_end_no_peering() {
             false => ConflictKind::PeerLink,
         };
         assert!(conflicts(&network, 0).contains(&kind), "{case}");
+        let told = network.hosts[0].events.len();
+        assert!(told < 30, "{case}: {told} events");
         // The host whose address it is hears the other's hellos.
         let own = conflicts(&network, 1);
         assert!(own.contains(&ConflictKind::OwnLink), "{case}: {own:?}");
