@@ -233,7 +233,7 @@ def text_of(driver, place):
 
 def shows(driver, place, text):
     """Waits until a part of the page shows a text."""
-    return WebDriverWait(driver, 30).until(lambda driver: text in text_of(driver, place))
+    return WebDriverWait(driver, 60).until(lambda driver: text in text_of(driver, place))
 
 
 def look(driver, width, scheme="light"):

@@ -27,6 +27,24 @@ impl Death {
         status.signal().or(nonzero(self.signal))
     }
 
+    /// The same for a worker that has closed its connection and was then killed by the server,
+    /// because nothing more was heard of it. On a busy machine this happens to a worker that
+    /// crashes: its last words tell of it.
+    pub(crate) fn after_silence(mut self) -> Death {
+        let status = self.status.as_ref().ok();
+        if status.and_then(ExitStatus::signal) != Some(libc::SIGKILL) {
+            return self;
+        }
+        match nonzero(self.signal) {
+            Some(signal) => self.status = Ok(ExitStatus::from_raw(signal)),
+            None => {
+                let text = "closed its connection to the server and did not end";
+                self.ended_for = Some(Failure::new(FailureKind::LibraryCrashed, text));
+            }
+        }
+        self
+    }
+
     /// Whether something else than the function and the server has ended it, such as an operator, a
     /// system without memory or the loss of a node.
     pub fn is_foreign(&self) -> bool {
@@ -190,6 +208,26 @@ mod tests {
             cause,
             "was ended, as when a system stops the server (SIGTERM)"
         );
+    }
+
+    #[test]
+    fn a_worker_that_the_server_killed_in_the_end_is_not_one_that_others_killed() {
+        let death = |status, signal| Death {
+            status: Ok(ExitStatus::from_raw(status)),
+            signal,
+            out_of_memory: false,
+            printed: String::new(),
+            ended_for: None,
+        };
+        let abort = death(libc::SIGKILL, libc::SIGABRT as u32).after_silence();
+        assert_eq!(abort.cause(0), "called abort() (SIGABRT)");
+        assert!(!abort.is_foreign());
+        let silent = death(libc::SIGKILL, 0).after_silence();
+        assert!(silent.cause(0).contains("did not end"), "{silent:?}");
+        assert!(!silent.is_foreign());
+        // It ended by itself at the last moment.
+        let ended = death(3 << 8, 0).after_silence();
+        assert!(ended.cause(0).contains("exit status 3"), "{ended:?}");
     }
 
     #[test]

@@ -459,9 +459,7 @@ impl Worker {
     /// Waits for a process that is dead or about to die. Returns how it ended.
     pub fn bury(mut self) -> Death {
         // The status tells why the worker has ended, unless the server has ended it.
-        if self.ended_for.is_none() {
-            self.process.await_end(LAST_BREATH);
-        }
+        let has_ended = self.ended_for.is_some() || self.process.await_end(LAST_BREATH);
         self.process.kill();
         let status = self.process.wait();
         for _ in 0..MOST_READS {
@@ -471,12 +469,16 @@ impl Worker {
         }
         let (signal, out_of_memory) = self.control.last_words();
         let printed = String::from_utf8_lossy(&self.tail).trim().to_string();
-        Death {
+        let death = Death {
             status,
             signal,
             out_of_memory,
             printed,
             ended_for: self.ended_for,
+        };
+        match has_ended {
+            true => death,
+            false => death.after_silence(),
         }
     }
 }

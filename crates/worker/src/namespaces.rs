@@ -250,16 +250,17 @@ impl Child {
         unsafe { libc::kill(self.id, libc::SIGKILL) };
     }
 
-    /// Waits until it has ended by itself, for at most this time.
-    pub(crate) fn await_end(&self, most: Duration) {
+    /// Waits until it has ended by itself, for at most this time. Returns whether it has.
+    pub(crate) fn await_end(&self, most: Duration) -> bool {
         let id = rustix::process::Pid::from_raw(self.id);
         let flags = rustix::process::PidfdFlags::empty();
         let process = id.map(|id| rustix::process::pidfd_open(id, flags));
-        if let Some(Ok(process)) = process {
-            let mut ended = [PollFd::new(&process, PollFlags::IN)];
-            let most = Timespec::try_from(most).ok();
-            let _ = rustix::event::poll(&mut ended, most.as_ref());
-        }
+        let Some(Ok(process)) = process else {
+            return false;
+        };
+        let mut ended = [PollFd::new(&process, PollFlags::IN)];
+        let most = Timespec::try_from(most).ok();
+        rustix::event::poll(&mut ended, most.as_ref()) == Ok(1)
     }
 
     /// Waits until it has ended. The status is that of the worker.

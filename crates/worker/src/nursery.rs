@@ -72,11 +72,10 @@ impl Process {
         }
     }
 
-    /// Waits until it has ended by itself, for at most this time.
-    pub(crate) fn await_end(&self, most: Duration) {
-        if let Ok(child) = self.started() {
-            child.await_end(most);
-        }
+    /// Waits until it has ended by itself, for at most this time. Returns whether it has.
+    pub(crate) fn await_end(&self, most: Duration) -> bool {
+        let child = self.started().as_ref();
+        child.is_ok_and(|child| child.await_end(most))
     }
 
     /// Waits until it has ended.

@@ -258,7 +258,7 @@ fn daemons_tell_systemd_when_they_are_ready() {
     std::fs::write(folder.path().join("system.idl"), IDL).unwrap();
     let path = folder.path().join("notify");
     let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
-    let patience = Some(std::time::Duration::from_secs(20));
+    let patience = Some(Duration::from_secs(20));
     socket.set_read_timeout(patience).unwrap();
     let control = format!("@farcall-notify-{}", std::process::id());
     let daemons: [&[&str]; 3] = [
