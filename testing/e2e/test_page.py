@@ -320,7 +320,7 @@ def test_the_page_of_a_cluster_shows_its_servers_and_one_of_their_queues(tmp_pat
         try:
             client = farcall.connect(servers[0])
             running = client.function("nap").call_async(300_000)
-            assert snapshot(page)["servers"]["total"] == 2
+            wait_until(lambda: snapshot(page)["servers"]["total"] == 2, what="both servers")
             # Only servers that have joined can be asked for.
             assert ask(page, f"/v1/watch?server={meta}", key)[0] == 404
             driver.get(f"{page}#{key}")
