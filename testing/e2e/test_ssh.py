@@ -68,7 +68,8 @@ def napping(site, tmp_path):
     idl = tmp_path / "nap.idl"
     idl.write_text(NAP)
     words = ["ip", "netns", "exec", site.far, FARCALL, "serve", idl, "--log", "warn"]
-    environment = os.environ | {"XDG_RUNTIME_DIR": str(site.runtime)}
+    own = {"XDG_RUNTIME_DIR": str(site.runtime), "XDG_STATE_HOME": str(tmp_path)}
+    environment = os.environ | own
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)
     assert "listening on" in process.stdout.readline()
     assert (site.runtime / "farcall.sock").is_socket()
