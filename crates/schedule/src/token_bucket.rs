@@ -69,15 +69,13 @@ impl TokenBucket {
 
     /// Bytes that may pass now.
     pub fn room(&mut self, now: Nanos) -> u64 {
-        self.fill(now, 0);
-        u64::try_from(self.level / SECOND).unwrap_or(u64::MAX)
+        self.fill(now, 0)
     }
 
     /// Bytes that may pass now, for a flow that has waited since bytes last passed: also those
     /// that it missed because its process comes late, for up to 100 ms.
     pub fn room_after_wait(&mut self, now: Nanos) -> u64 {
-        self.fill(now, LATE);
-        u64::try_from(self.level / SECOND).unwrap_or(u64::MAX)
+        self.fill(now, LATE)
     }
 
     /// Records that bytes have passed.
@@ -94,13 +92,15 @@ impl TokenBucket {
     }
 
     /// Fills the bucket for the time that has passed: up to a burst, and what passes in `late`.
-    fn fill(&mut self, now: Nanos, late: Nanos) {
+    /// Returns its bytes.
+    fn fill(&mut self, now: Nanos, late: Nanos) -> u64 {
         let bytes = |time: Nanos| u128::from(time) * u128::from(self.rate);
         let passed = bytes(now.saturating_sub(self.at));
         let most = (u128::from(self.burst) * SECOND).saturating_add(bytes(late));
         let filled = most.min(self.level.saturating_add(passed));
         self.level = self.level.max(filled);
         self.at = self.at.max(now);
+        u64::try_from(self.level / SECOND).unwrap_or(u64::MAX)
     }
 }
 

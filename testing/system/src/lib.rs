@@ -18,6 +18,7 @@ pub use farcall_lab::Daemon;
 pub use program::{built_library, daemon, farcall, farcall_path};
 pub use server::ServerProcess;
 
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 /// The time limit of every wait.
@@ -31,9 +32,17 @@ pub fn stop(daemon: &mut Daemon) -> bool {
 
 /// Waits for a condition.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    wait_until_ok(what, || match holds() {
+        true => Ok(()),
+        false => Err(""),
+    });
+}
+
+/// Waits for a condition. If it does not come, the failure shows what was found instead.
+pub fn wait_until_ok<E: Display>(what: &str, mut look: impl FnMut() -> Result<(), E>) {
     let end = Instant::now() + BOUND;
-    while !holds() {
-        assert!(Instant::now() < end, "not within {BOUND:?}: {what}");
+    while let Err(found) = look() {
+        assert!(Instant::now() < end, "not within {BOUND:?}: {what} {found}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

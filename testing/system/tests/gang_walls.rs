@@ -359,10 +359,16 @@ fn a_thousand_processes_start_beside_the_others() {
         slowest = slowest.max(asked.elapsed());
         processes(&format!("sleep\0{word}")) >= 1000
     });
-    let all = start.elapsed();
-    println!("1000 processes in {all:?}, `ps` in {slowest:?} at most");
-    // A list that waited for the processes would take as long as they do.
-    assert!(slowest < all / 3, "{slowest:?} of {all:?}");
+    println!(
+        "1000 processes in {:?}, `ps` in {slowest:?} at most",
+        start.elapsed()
+    );
+    assert!(
+        start.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
     drop((many, other));
     wait_until("all have ended", || processes(&word) == 0);
 }

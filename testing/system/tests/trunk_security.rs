@@ -4,7 +4,7 @@
 
 use farcall_lab::{Flow, Lab, Shape, TrunkProcess};
 use farcall_system::trunk::{flow, lab, status, trunks};
-use farcall_system::{BOUND, farcall_path, wait_until};
+use farcall_system::{farcall_path, wait_until, wait_until_ok};
 use farcall_trunk_device::{Form, Interface, LinkDevice, PacketSocket, now};
 use farcall_trunk_proto::{Kind, Mac, Shim, Transmit};
 use std::io::{self, Write};
@@ -127,20 +127,15 @@ fn another_host_with_the_address_of_a_link_ends_no_peering() {
     let set = ["link", "set", "link0", "address", address.trim()];
     lab.output(2, "ip", &set).unwrap();
     let other = TrunkProcess::start(&lab, 2, farcall, &[]).unwrap();
-    let report = || {
+    wait_until_ok("the report of the conflict", || {
         let status = status(&lab, 0);
         let events = status["events"].to_string();
-        let told = events.contains("address conflict on link link0");
-        (told && !status["conflicts"].is_null())
-            .then_some(())
-            .ok_or(status)
-    };
-    let end = Instant::now() + BOUND;
-    let mut reported = report();
-    while reported.is_err() && Instant::now() < end {
-        reported = report();
-    }
-    reported.expect("a report of the conflict");
+        let is_told = events.contains("address conflict on link link0");
+        match is_told && !status["conflicts"].is_null() {
+            true => Ok(()),
+            false => Err(status),
+        }
+    });
     let table = lab.output(0, farcall_path(), &["trunk", "status"]).unwrap();
     assert!(table.contains("address conflict"), "{table}");
     drop(other);

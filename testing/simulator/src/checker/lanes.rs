@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// The burst is what the rate moves in this part of a second, and at least this many bytes.
 const BURST: u64 = 50;
 const LEAST_BURST: u64 = 16 << 10;
-/// A server that stands still may make up for this part of a second.
+/// A server that has stood still may make up for this part of a second.
 const LATE: u64 = 10;
 /// Bytes by which rounding may be off.
 const SLACK: f64 = 64.0;
@@ -19,6 +19,8 @@ const SLACK: f64 = 64.0;
 struct Bucket {
     rate: u64,
     level: f64,
+    /// Bytes above the burst that may gather, or that are there.
+    late: f64,
     at: u64,
 }
 
@@ -27,18 +29,21 @@ impl Bucket {
         Bucket {
             rate,
             level: Bucket::burst(rate),
+            late: 0.0,
             at: now,
         }
     }
 
     fn burst(rate: u64) -> f64 {
-        ((rate / BURST).max(LEAST_BURST) + rate / LATE) as f64
+        (rate / BURST).max(LEAST_BURST) as f64
     }
 
     /// Lets bytes pass. Returns whether the rate allows them.
     fn pass(&mut self, bytes: u64, now: u64) -> bool {
         let passed = (now - self.at) as f64 * 1e-9 * self.rate as f64;
-        self.level = (self.level + passed).min(Bucket::burst(self.rate)) - bytes as f64;
+        let burst = Bucket::burst(self.rate);
+        self.level = (self.level + passed).min(burst + self.late) - bytes as f64;
+        self.late = (self.level - burst).max(0.0);
         self.at = now;
         self.level >= -SLACK
     }
@@ -58,6 +63,13 @@ impl Lanes {
     /// A client has a new connection.
     pub(crate) fn connects(&mut self, client: (u64, u64)) {
         self.attached.remove(&client);
+    }
+
+    /// A server stands still. The connections that wait make up for it.
+    pub(crate) fn stands_still(&mut self, life: u64) {
+        for bucket in self.buckets.range_mut((life, 0, 0)..(life + 1, 0, 0)) {
+            bucket.1.late = (bucket.1.rate / LATE) as f64;
+        }
     }
 
     /// A client asks for the bandwidth of a reservation.

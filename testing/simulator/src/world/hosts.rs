@@ -246,6 +246,7 @@ impl World {
             let delay = self.random.below(most * S);
             self.hosts[host].paused = self.now + delay;
             self.checker.fairness.broken(self.now + delay);
+            self.checker.lanes.stands_still(self.life(host));
             self.trace(|| format!("server {host} stands still for {} ms", delay / MS));
         }
         if self.fails(|faults| faults.calendar_jumps, 5000) {
