@@ -121,7 +121,7 @@ def test_calls_survive_servers_that_slurm_kills(interface, tmp_path):
 
 @pytest.mark.usefixtures("slurm")
 def test_servers_drain_before_their_time_ends(interface, tmp_path):
-    options = ["--min", "1", "--max", "2", "--slurm-option=--time=1", "--lead", "40"]
+    options = ["--min", "1", "--max", "4", "--slurm-option=--time=1", "--lead", "40"]
     with pool(interface, tmp_path, *options) as address:
         wait_until(lambda: servers(address), 60, "a server of Slurm")
         [before] = running()
@@ -133,6 +133,8 @@ def test_servers_drain_before_their_time_ends(interface, tmp_path):
         assert nap(1).slept == 1
     log = (tmp_path / "log").read_text()
     assert f"job {before} drains" in log, log
+    # One, its successor, and at most the next.
+    assert log.count("is asked for") <= 3, log
 
 
 @pytest.mark.usefixtures("slurm")

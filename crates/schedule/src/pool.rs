@@ -65,6 +65,8 @@ pub struct Member {
     pub calls: u32,
     /// Seconds until the batch system ends it; infinite without a limit.
     pub left_s: f64,
+    /// Its whole time limit in seconds; infinite without one.
+    pub limit_s: f64,
 }
 
 /// The servers that are not jobs of the pool, such as one beside the metaserver.
@@ -144,7 +146,7 @@ impl Pool {
             .collect();
         let needed = self.needed(others, &staying);
         // Those whose time ends soon get a successor before they drain.
-        let lasting = |one: &&&Member| one.left_s > self.lead_s(one) + self.rules.lead_s;
+        let lasting = |one: &&&Member| one.left_s > self.lead_s(one) + self.start_s(one);
         let lasting = staying.iter().filter(lasting).count();
         self.grow(now, needed, (lasting, members.len()), &mut actions);
         self.shrink(now, needed, &staying, &mut actions);
@@ -165,6 +167,14 @@ impl Pool {
     /// How long before its end a server drains.
     fn lead_s(&self, member: &Member) -> f64 {
         self.rules.lead_s + member.backlog_s.max(0.0)
+    }
+
+    /// How long before it drains a server gets a successor: one lead, but no more than half of the
+    /// time that it serves. Else a server with a short time limit would need one from its start,
+    /// and that one, too.
+    fn start_s(&self, member: &Member) -> f64 {
+        let serves_s = (member.limit_s - self.lead_s(member)).max(0.0);
+        self.rules.lead_s.min(serves_s / 2.0)
     }
 
     /// Drains servers whose time ends, early enough for the calls that they have.

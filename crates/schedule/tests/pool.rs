@@ -65,6 +65,7 @@ impl World {
             backlog_s: job.backlog_s,
             calls: u32::from(job.backlog_s > 0.0),
             left_s: job.ends_at - self.now,
+            limit_s: self.limit_s,
         };
         self.jobs.iter().map(member).collect()
     }
@@ -274,6 +275,27 @@ fn servers_drain_before_their_time_ends_and_others_come() {
         }
         assert_eq!(world.cut_s, 0.0, "seed {seed}: calls were cut off");
         assert!(alone < 40, "seed {seed}: no server for {alone} s");
+    }
+}
+
+#[test]
+fn a_time_limit_below_two_leads_needs_one_successor_at_a_time() {
+    for seed in 0..SEEDS {
+        let rules = Rules {
+            fewest: 1,
+            most: 8,
+            ..Rules::default()
+        };
+        let (mut pool, mut world) = (Pool::new(rules), World::new(seed));
+        (world.limit_s, world.start_s) = (90.0 + world.random.unit() * 30.0, 10.0);
+        let mut alone = 0;
+        for _ in 0..2_000 {
+            world.step(&mut pool);
+            assert!(world.jobs.len() <= 2, "seed {seed}: {:?}", world.jobs);
+            alone += u32::from(!world.jobs.iter().any(|job| world.serves(job)));
+        }
+        // Only the first one is waited for.
+        assert!(alone <= 10, "seed {seed}: no server for {alone} s");
     }
 }
 

@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_secs(5);
 /// How long Slurm may take to list a job that it has accepted.
 const UNLISTED: Duration = Duration::from_secs(15);
+/// Slurm sends the warning of `sbatch --signal` up to so many seconds early, says its manual.
+const EARLY_S: f64 = 60.0;
 
 /// How the servers are started.
 pub(super) struct Settings {
@@ -103,6 +105,8 @@ struct Listed {
     is_running: bool,
     /// Seconds until its time limit.
     left_s: f64,
+    /// Its whole time limit in seconds.
+    limit_s: f64,
 }
 
 struct Jobs {
@@ -214,8 +218,10 @@ impl Jobs {
             ..
         } = &self.settings;
         let file = |end: &str| folder.join(format!("%j.{end}")).display().to_string();
-        // Slurm's own warning before the time limit, if this program is not there any more.
-        let signal = format!("--signal=B:USR1@{:.0}", rules.lead_s.clamp(1.0, 65535.0));
+        // Slurm's own warning before the time limit, if this program is not there any more. It must
+        // not come before that of this program, which has asked for a successor by then.
+        let warning_s = (rules.lead_s - EARLY_S).min(65535.0);
+        let signal = (warning_s >= 1.0).then(|| format!("--signal=B:USR1@{warning_s:.0}"));
         let (output, errors) = (file("out"), file("err"));
         let mut words = vec![
             "--parsable",
@@ -225,7 +231,8 @@ impl Jobs {
             "--output",
             &output,
         ];
-        words.extend(["--error", &errors, &signal]);
+        words.extend(["--error", &errors]);
+        words.extend(signal.as_deref());
         words.extend(options.iter().map(String::as_str));
         let told = told("sbatch", &words, script)?;
         let number = told.trim().split(';').next().unwrap_or_default();
@@ -241,7 +248,7 @@ impl Jobs {
             "--name",
             &self.settings.name,
             "--format",
-            "%i|%T|%L",
+            "%i|%T|%L|%l",
         ];
         let told = told("squeue", &words, "")?;
         Ok(told.lines().filter_map(listed).collect())
@@ -268,6 +275,7 @@ impl Jobs {
     /// The jobs as the policy sees them.
     fn members(&mut self, listed: &BTreeMap<u64, Listed>, servers: &[Serving]) -> Vec<Member> {
         let folder = self.settings.folder.clone();
+        let lead_s = self.settings.rules.lead_s;
         let member = |(number, job): (&u64, &mut Job)| {
             let listed = listed.get(number);
             if job.address.is_none() && listed.is_some_and(|job| job.is_running) {
@@ -279,6 +287,9 @@ impl Jobs {
                 job.has_served = true;
                 let at = job.address.as_deref().unwrap_or_default();
                 say(&format!("job {number} serves at {at}"));
+                if let Some(text) = listed.and_then(|job| too_short(job, lead_s)) {
+                    say(&format!("job {number} {text}"));
+                }
             }
             let state = match (job.leaves, server.map(|one| one.serves)) {
                 (true, _) | (_, Some(false)) => State::Leaving,
@@ -296,6 +307,7 @@ impl Jobs {
                     Some(listed) if listed.is_running => listed.left_s,
                     _ => f64::INFINITY,
                 },
+                limit_s: listed.map_or(f64::INFINITY, |job| job.limit_s),
             }
         };
         self.known.iter_mut().map(member).collect()
@@ -349,6 +361,17 @@ impl Serving {
     }
 }
 
+/// What to say of a server that drains as soon as it serves.
+fn too_short(job: &Listed, lead_s: f64) -> Option<String> {
+    let limit_s = job.limit_s;
+    (limit_s <= lead_s).then(|| {
+        format!(
+            "drains at once: its time limit is {limit_s} s, and `--lead` is {lead_s} s. Give it \
+             more time (`--slurm-option=--time=...`), or a shorter `--lead`"
+        )
+    })
+}
+
 fn say(text: &str) {
     eprintln!("slurm: {text}");
 }
@@ -367,8 +390,8 @@ fn address(file: &Path) -> Option<String> {
     Some(line.trim().strip_prefix("listening on ")?.to_owned())
 }
 
-/// A line of `squeue`: the number of the job, its state and the time that it has left. Nothing for
-/// a job that ends.
+/// A line of `squeue`: the number of the job, its state, the time that it has left, and its time
+/// limit. Nothing for a job that ends.
 fn listed(line: &str) -> Option<(u64, Listed)> {
     let mut words = line.trim().split('|');
     let number = words.next()?.parse().ok()?;
@@ -377,8 +400,13 @@ fn listed(line: &str) -> Option<(u64, Listed)> {
         "RUNNING" => true,
         _ => return None,
     };
-    let left_s = words.next().and_then(seconds).unwrap_or(f64::INFINITY);
-    Some((number, Listed { is_running, left_s }))
+    let mut time_s = || words.next().and_then(seconds).unwrap_or(f64::INFINITY);
+    let listed = Listed {
+        is_running,
+        left_s: time_s(),
+        limit_s: time_s(),
+    };
+    Some((number, listed))
 }
 
 /// The seconds of `D-HH:MM:SS`, whose first parts may be missing. `None` for a word such as
@@ -447,25 +475,46 @@ mod tests {
 
     #[test]
     fn lines_of_squeue_are_read() {
-        let job = |is_running, left_s| Listed { is_running, left_s };
-        assert_eq!(listed("17|RUNNING|59:58"), Some((17, job(true, 3598.0))));
+        let job = |is_running, left_s, limit_s| Listed {
+            is_running,
+            left_s,
+            limit_s,
+        };
         assert_eq!(
-            listed(" 9|PENDING|1-02:00:01\n"),
-            Some((9, job(false, 93_601.0)))
+            listed("17|RUNNING|59:58|1:00:00"),
+            Some((17, job(true, 3598.0, 3600.0)))
         );
-        let unlimited = listed("3|RUNNING|UNLIMITED");
-        assert_eq!(unlimited, Some((3, job(true, f64::INFINITY))));
+        assert_eq!(
+            listed(" 9|PENDING|1-02:00:01|1-02:00:01\n"),
+            Some((9, job(false, 93_601.0, 93_601.0)))
+        );
+        let unlimited = listed("3|RUNNING|UNLIMITED|UNLIMITED");
+        assert_eq!(
+            unlimited,
+            Some((3, job(true, f64::INFINITY, f64::INFINITY)))
+        );
         for other in [
             "",
             "17",
             "x|RUNNING|1:00",
-            "17|COMPLETING|1:00",
-            "17|FAILED|INVALID",
+            "17|COMPLETING|1:00|2:00",
+            "17|FAILED|INVALID|INVALID",
         ] {
             assert_eq!(listed(other), None, "{other}");
         }
         assert_eq!(seconds("4294967296"), None);
         assert_eq!(seconds("5"), Some(5.0));
+    }
+
+    #[test]
+    fn a_time_limit_within_the_lead_is_told() {
+        let (_, job) = listed("1|RUNNING|0:59|1:00").expect("a job");
+        assert_eq!(too_short(&job, 59.0), None);
+        let text = too_short(&job, 60.0).expect("a text");
+        assert!(
+            text.starts_with("drains at once: its time limit is 60 s"),
+            "{text}"
+        );
     }
 
     #[test]
