@@ -7,9 +7,11 @@ mod kept;
 
 use super::beside;
 use super::contender::Contender;
+use super::disturbance::Disturbance;
 use super::raw::RawPeer;
-use super::table::{Better, Row, median, report};
+use super::table::{Better, Row, median, report_beside};
 use crate::failure::Failure;
+use crate::machine::Machine;
 use clap::Args;
 use farcall_client::{Argument, Function, Options, Pending, Scalar, Server};
 use farcall_lab::Daemon;
@@ -45,6 +47,9 @@ pub(crate) struct Arguments {
     /// Measure only the gateway for Arrow Flight
     #[arg(long, conflicts_with = "beside")]
     flight: bool,
+    /// Measure only calls while other work disturbs the machine: busy loops and, with root, bursts
+    #[arg(long, conflicts_with_all = ["beside", "flight"])]
+    disturbed: bool,
     /// Python interpreter that runs the Python client
     #[arg(long, value_name = "PROGRAM", default_value = ".venv/bin/python")]
     python: PathBuf,
@@ -60,14 +65,24 @@ const NULL_BYTES: usize = 32;
 const PEERS_PYTHON: &str = ".venv-peers/bin/python";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let machine = Machine::watch();
+    let rows = measure_all(arguments)?;
+    report_beside(&rows, machine.end(), arguments.json, arguments.check)
+}
+
+fn measure_all(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
     let server = serve(&arguments.libraries, &[])?;
     if arguments.flight {
-        let rows = flight::measure(arguments, server.address())?;
-        return report(&rows, arguments.json, arguments.check);
+        return flight::measure(arguments, server.address());
     }
     let mut rows = Vec::new();
     if !arguments.beside {
-        rows.extend(measure(arguments, server.address())?);
+        rows.extend(with_each_disturbance(arguments, server.address())?);
+    }
+    if arguments.disturbed {
+        return Ok(rows);
+    }
+    if !arguments.beside {
         rows.extend(flight::measure(arguments, server.address())?);
     }
     rows.extend(beside::on_loopback(
@@ -75,11 +90,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         arguments.rounds.min(3),
     )?);
     drop(server);
-    if !arguments.beside {
-        rows.extend(kept::measure(arguments)?);
-    }
     rows.extend(beside::on_links(&arguments.libraries, arguments.rounds)?);
-    report(&rows, arguments.json, arguments.check)
+    Ok(rows)
 }
 
 /// The exchange that one kind of row measures.
@@ -202,6 +214,31 @@ impl Contenders {
         }
         Ok(contenders)
     }
+}
+
+/// The rows of all calls, undisturbed and with each disturbance.
+fn with_each_disturbance(arguments: &Arguments, address: &str) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    for disturbance in Disturbance::ALL {
+        let (name, is_none) = (disturbance.name(), disturbance == Disturbance::None);
+        if is_none && arguments.disturbed {
+            continue;
+        }
+        if !disturbance.is_allowed() {
+            eprintln!("calls {name} are left out: they need root");
+            continue;
+        }
+        let mut measured = disturbance.during(1, || {
+            let mut rows = measure(arguments, address)?;
+            rows.extend(kept::measure(arguments)?);
+            Ok(rows)
+        })?;
+        for row in measured.iter_mut().filter(|_| !is_none) {
+            row.name = format!("{}, {name}", row.name);
+        }
+        rows.extend(measured);
+    }
+    Ok(rows)
 }
 
 fn measure(arguments: &Arguments, address: &str) -> Result<Vec<Row>, Failure> {

@@ -4,6 +4,7 @@
 mod beside;
 mod call;
 mod contender;
+mod disturbance;
 mod failure;
 mod flow;
 mod gang;

@@ -2,8 +2,8 @@
 //! repaired link. `farcall_lab` breaks and repairs the links. A link that carries no traffic in
 //! time counts with the longest wait.
 
-use super::tcp::Disturbance;
 use super::{Arguments, Program, at_most, row};
+use crate::disturbance::Disturbance;
 use crate::failure::Failure;
 use crate::table::Row;
 use farcall_lab::{Direction, Flow, FlowKind, Lab, LabError, Shape, TOPOLOGIES};
