@@ -1,5 +1,5 @@
-//! Other work on the machine, beside which a benchmark measures. It lasts as long as the measurement,
-//! also if that fails.
+//! Other work on the machine, beside which a benchmark measures. It ends with the measurement, also
+//! if that fails.
 
 use crate::failure::Failure;
 use farcall_trunk_device::set_priority;
