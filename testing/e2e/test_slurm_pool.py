@@ -121,7 +121,7 @@ def test_calls_survive_servers_that_slurm_kills(interface, tmp_path):
 
 @pytest.mark.usefixtures("slurm")
 def test_servers_drain_before_their_time_ends(interface, tmp_path):
-    options = ["--min", "1", "--max", "4", "--slurm-option=--time=1", "--lead", "40"]
+    options = ["--min", "1", "--max", "4", "--slurm-option=--time=1", "--lead", "30"]
     with pool(interface, tmp_path, *options) as address:
         wait_until(lambda: servers(address), 60, "a server of Slurm")
         [before] = running()

@@ -146,7 +146,7 @@ impl Pool {
             .collect();
         let needed = self.needed(others, &staying);
         // Those whose time ends soon get a successor before they drain.
-        let lasting = |one: &&&Member| one.left_s > self.lead_s(one) + self.start_s(one);
+        let lasting = |one: &&&Member| one.left_s > self.lead_s(one) + self.overlap_s(one);
         let lasting = staying.iter().filter(lasting).count();
         self.grow(now, needed, (lasting, members.len()), &mut actions);
         self.shrink(now, needed, &staying, &mut actions);
@@ -172,7 +172,7 @@ impl Pool {
     /// How long before it drains a server gets a successor: one lead, but no more than half of the
     /// time that it serves. Else a server with a short time limit would need one from its start,
     /// and that one, too.
-    fn start_s(&self, member: &Member) -> f64 {
+    fn overlap_s(&self, member: &Member) -> f64 {
         let serves_s = (member.limit_s - self.lead_s(member)).max(0.0);
         self.rules.lead_s.min(serves_s / 2.0)
     }
