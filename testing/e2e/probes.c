@@ -236,21 +236,23 @@ static int shared_memory(const char *mib) { return maps(mib, MAP_SHARED); }
 static int private_memory(const char *mib) { return maps(mib, MAP_PRIVATE); }
 static int memory_of_children(const char *mib)
 {
-    int pipes[2], full = 0;
+    /* A pipe for each child: it closes when the child is killed. */
+    int pipes[8][2], full = 0;
     char byte = 1;
-    if (pipe(pipes) < 0)
-        return 0;
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++) {
+        if (pipe(pipes[i]) < 0)
+            return 0;
         if (fork() == 0) {
             char part[16];
             snprintf(part, sizeof part, "%d", number(mib) / 8);
-            if (private_memory(part) && write(pipes[1], &byte, 1) == 1)
+            if (private_memory(part) && write(pipes[i][1], &byte, 1) == 1)
                 pause();
             _exit(0);
         }
-    close(pipes[1]);
-    while (full < 8 && read(pipes[0], &byte, 1) == 1)
-        full++;
+        close(pipes[i][1]);
+    }
+    for (int i = 0; i < 8; i++)
+        full += read(pipes[i][0], &byte, 1) == 1;
     return full == 8;
 }
 
