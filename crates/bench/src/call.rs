@@ -78,11 +78,9 @@ fn measure_all(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     if !arguments.beside {
         rows.extend(with_each_disturbance(arguments, server.address())?);
-    }
-    if arguments.disturbed {
-        return Ok(rows);
-    }
-    if !arguments.beside {
+        if arguments.disturbed {
+            return Ok(rows);
+        }
         rows.extend(flight::measure(arguments, server.address())?);
     }
     rows.extend(beside::on_loopback(

@@ -54,6 +54,10 @@ impl World {
         self.now >= job.starts_at && !job.drains
     }
 
+    fn is_served(&self) -> bool {
+        self.jobs.iter().any(|job| self.serves(job))
+    }
+
     fn members(&self) -> Vec<Member> {
         let member = |job: &Job| Member {
             job: job.number,
@@ -271,7 +275,7 @@ fn servers_drain_before_their_time_ends_and_others_come() {
             // What comes in one second is up to 50 s of work for a server.
             world.load = if second % 97 == 0 { 100.0 } else { 1.5 };
             world.step(&mut pool);
-            alone += u32::from(!world.jobs.iter().any(|job| world.serves(job)));
+            alone += u32::from(!world.is_served());
         }
         assert_eq!(world.cut_s, 0.0, "seed {seed}: calls were cut off");
         assert!(alone < 40, "seed {seed}: no server for {alone} s");
@@ -292,7 +296,7 @@ fn a_time_limit_below_two_leads_needs_one_successor_at_a_time() {
         for _ in 0..2_000 {
             world.step(&mut pool);
             assert!(world.jobs.len() <= 2, "seed {seed}: {:?}", world.jobs);
-            alone += u32::from(!world.jobs.iter().any(|job| world.serves(job)));
+            alone += u32::from(!world.is_served());
         }
         // Only the first one is waited for.
         assert!(alone <= 10, "seed {seed}: no server for {alone} s");
