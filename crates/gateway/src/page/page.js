@@ -186,6 +186,8 @@ class Table {
       }
       const text = row ? column.cell(row) : "…";
       say(column.press ? cell.firstChild : cell, text);
+      // Not `disabled`: that takes the keyboard's focus from a row on its way.
+      if (column.press) cell.firstChild.ariaDisabled = row ? null : "true";
       if (cell.title !== text) cell.title = text;
       if (column.tone) cell.className = row ? column.tone(row) : "";
     });
