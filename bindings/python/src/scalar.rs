@@ -34,7 +34,8 @@ pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> P
         _ => integer(value),
     };
     let Some(scalar) = scalar else {
-        let expected = match value.is_instance_of::<PyString>() && param.ty == Type::String {
+        let is_text = param.ty == Type::String && !param.is_texts();
+        let expected = match is_text && value.is_instance_of::<PyString>() {
             true => "a str without lone surrogates",
             false => expected(param),
         };
