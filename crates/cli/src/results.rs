@@ -16,6 +16,11 @@ pub(crate) fn check_file(path: &Path) -> Result<(), Failure> {
     let fail = |error: &dyn std::fmt::Display| {
         Failure::cannot("write", path.display(), error).into_usage()
     };
+    if path.to_string_lossy().contains("://") {
+        return Err(fail(
+            &"this is an address; write NAME=@ADDRESS without -o, and the server writes there",
+        ));
+    }
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     if folder.is_some_and(|folder| !folder.is_dir()) {
         return Err(fail(&"there is no such folder"));

@@ -90,6 +90,7 @@ fn errors_of_command_lines() {
         farcall flow run --platform torus:4x4 --pattern rings --size 1KB
         farcall flow run --platform edges:missing --pattern ring --size 1KB
         farcall flow plot --platform torus:4x4 --pattern ring --size 1KB -o load.gif
+        farcall offload --server gopher://host -- true
         farcall sim missing.toml
         farcall sim bad.toml
         farcall sim long
@@ -180,6 +181,7 @@ fn errors_of_calls() {
         farcall call copy n=3 a=1,2,3 -o c=x.npy
         farcall call copy n=3 a=1,2,3 -o missing/x.npy
         farcall call copy n=3 a=1,2,3 -o .
+        farcall call copy n=3 a=1,2,3 -o b=file:///b.npy
         farcall call copy n=3 a=handle:12
         farcall call copy n=3 a=handle:00000000000000000000000000000012
         farcall call copy n=3 a=data:nothing
