@@ -213,7 +213,18 @@ def test_a_python_module(start, tmp_path):
 
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
-    for name, text in ("none.f", "no function has an interface"), ("x.txt", "neither C"):
+    (tmp_path / "words.pyf").write_text("x\n")
+    (tmp_path / "bytes.f90").write_bytes(bytes(range(256)) * 8)
+    (tmp_path / "folder.h").mkdir()
+    for name, text in (
+        ("none.f", "no function has an interface"),
+        ("x.txt", "neither C"),
+        ("missing.h", "missing.h: there is no such file"),
+        ("missing.f90", "missing.f90: there is no such file"),
+        ("folder.h", "folder.h: this is not a file of text"),
+        ("words.pyf", "words.pyf: the parser of f2py fails"),
+        ("bytes.f90", "bytes.f90: this is not a text of Fortran"),
+    ):
         words = [FARCALL, "idl", "draft", name]
         ran = subprocess.run(
             words,
@@ -225,3 +236,4 @@ def test_a_source_without_functions_is_an_error(tmp_path):
         )
         assert ran.returncode != 0
         assert text in ran.stderr
+        assert "Traceback" not in ran.stderr

@@ -140,6 +140,14 @@ impl TokenFile {
     /// the only time that the token is visible. Creates the file if it does not exist.
     pub fn add(path: &Path, name: &str) -> Result<String, TokenError> {
         check_name(name)?;
+        // A line at the end of another file would damage it, and the token would be of no use.
+        let known = match read(path) {
+            Ok((_, text)) => text,
+            Err(TokenError::Missing { .. }) => String::new(),
+            Err(error) => return Err(error),
+        };
+        parse(path, &known)?;
+        let is_open = !known.is_empty() && !known.ends_with('\n');
         let failed = |source| TokenError::Io {
             path: path.to_path_buf(),
             source,
@@ -147,7 +155,10 @@ impl TokenFile {
         let token = hex::encode(random::<32>().map_err(failed)?);
         let secret = Secret::of_token(&token);
         let salt = random::<SALT_BYTES>().map_err(failed)?;
-        let line = line(name, &secret.name, &Verifier::new(&secret.secret, &salt));
+        let mut line = line(name, &secret.name, &Verifier::new(&secret.secret, &salt));
+        if is_open {
+            line.insert(0, '\n');
+        }
         let mut options = OpenOptions::new();
         let options = options.append(true).create(true).mode(0o600);
         let write = options
@@ -382,6 +393,24 @@ mod tests {
         let mut file = TokenFile::open(&path).unwrap();
         assert_eq!(user(&mut file, "old token").as_deref(), Some("alice"));
         assert_eq!(file.users(), ["alice", "bob"]);
+    }
+
+    #[test]
+    fn a_token_is_added_to_a_file_of_tokens_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        for other in [&b"a text\n"[..], b"\xff\xfe", b"SQLite format 3\0"] {
+            fs::write(&path, other).unwrap();
+            TokenFile::add(&path, "alice").unwrap_err();
+            assert_eq!(fs::read(&path).unwrap(), other);
+        }
+        // An editor may leave the last line without its end.
+        fs::remove_file(&path).unwrap();
+        TokenFile::add(&path, "alice").unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.trim_end()).unwrap();
+        TokenFile::add(&path, "bob").unwrap();
+        assert_eq!(TokenFile::open(&path).unwrap().users(), ["alice", "bob"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::npy;
 use crate::objects;
 use crate::reservations::make::seconds;
-use crate::results::{Results, print_times};
+use crate::results::{Results, check_file, print_times};
 use crate::target::Target;
 use crate::texts;
 use crate::trace_out;
@@ -511,7 +511,9 @@ pub(crate) fn outputs(
                 "-o {name}: the function does not return this argument"
             )));
         }
-        outputs.insert(param, PathBuf::from(file));
+        let file = PathBuf::from(file);
+        check_file(&file)?;
+        outputs.insert(param, file);
     }
     Ok(outputs)
 }

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::{Cli, commands};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
+use std::io::Write;
 
 /// Print a script that completes commands and options in a shell
 #[derive(Args)]
@@ -18,11 +19,9 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut command = commands::in_groups(Cli::command());
-    clap_complete::generate(
-        arguments.shell,
-        &mut command,
-        "farcall",
-        &mut std::io::stdout(),
-    );
-    Ok(())
+    // clap panics if it cannot write, so it writes into memory.
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut command, "farcall", &mut script);
+    let written = std::io::stdout().write_all(&script);
+    written.map_err(|error| Failure::cannot("write to", "standard output", error))
 }

@@ -76,8 +76,8 @@ fn find(name: &str) -> Result<PathBuf, String> {
         let names = known.keys().map(String::as_str);
         let hint = match closest(name, names.clone(), 2) {
             Some(known) => format!("did you mean `{known}`?"),
-            None if known.is_empty() => "no libraries are installed".to_owned(),
-            None => format!("known are {}", names.collect::<Vec<_>>().join(", ")),
+            None if known.is_empty() => "no libraries are installed.".to_owned(),
+            None => format!("known are {}.", names.collect::<Vec<_>>().join(", ")),
         };
         format!("there is no library `{name}`; {hint} Name a file as `./{name}.idl`")
     })

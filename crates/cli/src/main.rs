@@ -9,6 +9,7 @@ mod commands;
 mod completions;
 mod describe;
 mod doctor;
+mod document;
 mod drain;
 mod failure;
 mod flow;

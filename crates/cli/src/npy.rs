@@ -3,21 +3,31 @@
 
 use crate::failure::Failure;
 use farcall_idl::{Order, Type};
-use farcall_npy::{Array, Number};
-use std::fs::{self, File};
-use std::io::Write;
+use farcall_npy::{Array, Header, MOST_HEADER, NpyError, Number};
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::Path;
 
 /// Reads a `.npy` file.
 pub(crate) fn read(path: &Path) -> Result<Array, Failure> {
     let fail = |error: &dyn std::fmt::Display| Failure::cannot("read", path.display(), error);
-    let bytes = fs::read(path).map_err(|error| fail(&error))?;
-    Array::from_file(bytes).map_err(|error| match error {
-        farcall_npy::NpyError::Length => fail(&error),
+    let wrong = |error: NpyError| match error {
+        NpyError::Length => fail(&error),
         error => fail(&format!(
             "{error}; `numpy.save` writes valid files of numbers"
         )),
-    })
+    };
+    let mut file = File::open(path).map_err(|error| fail(&error))?;
+    let mut bytes = Vec::new();
+    let begun = (&mut file).take(MOST_HEADER as u64).read_to_end(&mut bytes);
+    begun.map_err(|error| fail(&error))?;
+    // A file that is no array may be long, so its header is checked before the rest is read.
+    let header = Header::read(&bytes).map_err(wrong)?;
+    let length = header.offset.saturating_add(header.bytes);
+    let rest = length.saturating_add(1).saturating_sub(bytes.len() as u64);
+    let read = file.take(rest).read_to_end(&mut bytes);
+    read.map_err(|error| fail(&error))?;
+    Array::from_file(bytes).map_err(wrong)
 }
 
 /// An array as users write it: `@FILE.npy`, or numbers with commas between them.
@@ -110,6 +120,20 @@ pub(crate) fn preview(ty: Type, bytes: &[u8], most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_file_without_a_header_is_refused_before_its_end() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
+        let written = std::thread::spawn(move || {
+            writer.write_all(&vec![0; MOST_HEADER]).unwrap();
+            writer // It stays open, so that the file has no end.
+        });
+        let error = read(Path::new(&path)).unwrap_err().to_string();
+        assert!(error.contains("no .npy header"), "{error}");
+        drop(written.join().unwrap());
+    }
 
     #[test]
     fn large_and_missing_numbers_on_the_command_line() {

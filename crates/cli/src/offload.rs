@@ -7,6 +7,7 @@ mod build;
 use crate::failure::Failure;
 use crate::installed;
 use clap::{Args, Subcommand};
+use farcall_client::Address;
 use farcall_offload::settings;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -118,6 +119,10 @@ fn become_program(command: &mut Process) -> Failure {
 }
 
 fn offload(arguments: &Arguments) -> Result<(), Failure> {
+    // The program goes on without a server, so it would not tell of a wrong address.
+    for address in arguments.server.iter().flat_map(|list| list.split(',')) {
+        address.parse::<Address>().map_err(Failure::usage)?;
+    }
     let mut command = preloaded(arguments.library.as_deref(), &arguments.program)?;
     let mode = if arguments.always { "always" } else { "auto" };
     command.env(settings::MODE, mode);

@@ -38,11 +38,24 @@ impl Painter {
         }
         let text = String::from_utf8_lossy(&run.stderr);
         let last = text.trim().lines().last().unwrap_or("no message");
-        Err(Failure::failed(format!(
-            "{} -m {module}: {last}\n  pictures need the Python packages farcall and matplotlib: \
-             run `make build`, or name an interpreter that has them with --python",
-            python.display()
-        )))
+        Err(Failure::failed(explained(&python, module, last)))
+    }
+}
+
+/// What the last line of Python says. A `ValueError` is about the data. If a package is missing,
+/// the text says how to get it.
+fn explained(python: &Path, module: &str, last: &str) -> String {
+    if let Some(about_data) = last.strip_prefix("ValueError: ") {
+        return about_data.to_string();
+    }
+    let told = format!("{} -m {module}: {last}", python.display());
+    let is_missing = ["ImportError", "ModuleNotFoundError", "No module named"];
+    match is_missing.iter().any(|word| last.contains(word)) {
+        true => format!(
+            "{told}\n  pictures need the Python packages farcall and matplotlib: run `make \
+             build`, or name an interpreter that has them with --python"
+        ),
+        false => told,
     }
 }
 
@@ -65,4 +78,24 @@ fn interpreter() -> PathBuf {
             .find(|python| python.is_file())
     });
     beside.unwrap_or_else(|| PathBuf::from("python3"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::explained;
+    use std::path::Path;
+
+    #[test]
+    fn only_a_missing_package_is_told_to_be_installed() {
+        let told = |last| explained(Path::new("python3"), "farcall._gantt", last);
+        assert_eq!(told("ValueError: t has no switches"), "t has no switches");
+        let other = told("KeyError: 'in'");
+        assert_eq!(other, "python3 -m farcall._gantt: KeyError: 'in'");
+        for missing in [
+            "ImportError: charts need matplotlib",
+            "python3: No module named farcall",
+        ] {
+            assert!(told(missing).contains("--python"), "{missing}");
+        }
+    }
 }

@@ -1,9 +1,11 @@
 //! `farcall plan`: runs, checks or draws a transaction that is saved as text. It never overwrites a
 //! file that the plan reads.
 
+use crate::document;
 use crate::failure::Failure;
 use crate::npy;
 use crate::picture::Painter;
+use crate::results::check_file;
 use crate::target::Target;
 use clap::{Args, Subcommand};
 use farcall_client::{ArrayForm, Playback, Report, Server};
@@ -79,7 +81,7 @@ fn run_plan(arguments: &RunArguments) -> Result<(), Failure> {
     replace(&mut plan.inputs, "@FILE.npy", &arguments.inputs)?;
     replace(&mut plan.outputs, "FILE.npy", &arguments.output)?;
     let folder = arguments.plan.parent().unwrap_or(Path::new(""));
-    refuse_overwriting(&plan, folder)?;
+    check_outputs(&plan, folder)?;
     let mut servers = vec![arguments.target.connect(None)?];
     for also in &arguments.also {
         servers.push(arguments.target.connect(Some(also))?);
@@ -114,11 +116,7 @@ fn run_plan(arguments: &RunArguments) -> Result<(), Failure> {
 fn read(path: &Path) -> Result<Plan, Failure> {
     let fail =
         |error: &dyn std::fmt::Display| Failure::cannot("read", path.display(), error).into_usage();
-    let length = std::fs::metadata(path).map_err(|error| fail(&error))?.len();
-    if length > MOST_BYTES as u64 {
-        return Err(fail(&format!("it has more than {MOST_BYTES} bytes")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| fail(&error))?;
+    let text = document::read(path, MOST_BYTES).map_err(|error| fail(&error))?;
     Plan::parse(&text).map_err(|error| fail(&error))
 }
 
@@ -152,10 +150,14 @@ fn replace(
     Ok(())
 }
 
-/// Fails if an output is one of the input files, also under another name.
-fn refuse_overwriting(plan: &Plan, folder: &Path) -> Result<(), Failure> {
+/// Fails if an output cannot be written, or is one of the input files, also under another name.
+fn check_outputs(plan: &Plan, folder: &Path) -> Result<(), Failure> {
     let real = |file: &String| folder.join(file).canonicalize().ok();
     let inputs: BTreeSet<PathBuf> = plan.inputs.values().filter_map(real).collect();
+    let files = plan.outputs.values();
+    for file in files.filter(|file| farcall_plan::data(file).is_none()) {
+        check_file(&folder.join(file))?;
+    }
     match plan
         .outputs
         .values()

@@ -9,7 +9,27 @@ use farcall_gateway::Shown;
 use farcall_idl::{ArrayLayout, Layout, Order, Param};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Refuses a file that cannot be written, before a call computes what it should have.
+pub(crate) fn check_file(path: &Path) -> Result<(), Failure> {
+    let fail = |error: &dyn std::fmt::Display| {
+        Failure::cannot("write", path.display(), error).into_usage()
+    };
+    if path.to_string_lossy().contains("://") {
+        return Err(fail(
+            &"this is an address; write NAME=@ADDRESS without -o, and the server writes there",
+        ));
+    }
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    if folder.is_some_and(|folder| !folder.is_dir()) {
+        return Err(fail(&"there is no such folder"));
+    }
+    match path.is_dir() {
+        true => Err(fail(&"this is a folder; add the name of a file")),
+        false => Ok(()),
+    }
+}
 
 /// The arrays of a call that is over.
 pub(crate) struct Results<'a> {

@@ -1,6 +1,7 @@
 //! `farcall serve`: starts a server, from options and a configuration file. Options win over the
 //! file.
 
+use crate::document;
 use crate::failure::Failure;
 use crate::folders;
 use crate::log::Log;
@@ -307,7 +308,7 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
             let fail = |error: &dyn std::fmt::Display| {
                 Failure::cannot("use the configuration file", path.display(), error).into_usage()
             };
-            let text = std::fs::read_to_string(path).map_err(|error| fail(&error))?;
+            let text = document::read(path, document::MOST_BYTES).map_err(|error| fail(&error))?;
             Config::parse(&text).map_err(|error| fail(&error))?
         }
     };

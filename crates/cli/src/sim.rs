@@ -5,6 +5,7 @@
 mod replay;
 mod scenario;
 
+use crate::document;
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
 use farcall_gridsim::{
@@ -101,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn run_scenario(arguments: &Arguments, path: &Path) -> Result<(), Failure> {
-    let text = std::fs::read_to_string(path);
+    let text = document::read(path, document::MOST_BYTES);
     let path = path.display();
     let text = text.map_err(|error| Failure::cannot("read", &path, error))?;
     let wrong = |error: &dyn std::fmt::Display| {

@@ -35,6 +35,8 @@ fn errors_of_command_lines() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("bad.idl"), "Define f(IN int n) Cals\n").unwrap();
     std::fs::write(folder.path().join("bad.toml"), "[[server]]\nspeed = 1.0\n").unwrap();
+    let long = std::fs::File::create(folder.path().join("long")).unwrap();
+    long.set_len(17 << 20).unwrap();
     let lines = "
         farcall frobnicate
         farcall cal
@@ -55,9 +57,11 @@ fn errors_of_command_lines() {
         farcall object drop 12
         farcall reservation make
         farcall reservation make --seconds soon
+        farcall reservation make --seconds 1e300
         farcall reservation make --seconds 1 --up 10furlongs
         farcall plan run missing.toml
         farcall plan run bad.toml
+        farcall plan run long
         farcall record cat bad.toml
         farcall record cat missing
         farcall record summary .
@@ -70,11 +74,13 @@ fn errors_of_command_lines() {
         farcall serve bad.idl --listen 127.0.0.1
         farcall serve bad.idl --policy best
         farcall serve bad.idl --config missing.toml
+        farcall serve bad.idl --config long
         farcall serve bad.idl --log verbose
         farcall meta --store mysql:x
         farcall meta --policy best
         farcall up --local 0 bad.idl
         farcall access token remove missing alice
+        farcall access token add bad.idl alice
         farcall access certificate client certificates server
         farcall idl check missing.idl
         farcall idl check bad.idl
@@ -84,14 +90,17 @@ fn errors_of_command_lines() {
         farcall flow run --platform torus:4x4 --pattern rings --size 1KB
         farcall flow run --platform edges:missing --pattern ring --size 1KB
         farcall flow plot --platform torus:4x4 --pattern ring --size 1KB -o load.gif
+        farcall offload --server gopher://host -- true
         farcall sim missing.toml
         farcall sim bad.toml
+        farcall sim long
         farcall trunk up --link eth1=fast
         farcall trunk up --link eth1 --address 10.7.0.1
         farcall gang daemon --slice 1ms
         farcall gang run -n 0 program
         farcall gang run -n 3 --partitions 1,1 program
         farcall gang gantt trace.csv -o slices.gif
+        farcall gang gantt missing.csv -o slices.svg
         farcall gang ps --control @farcall-test-without-daemon
         farcall completions tcsh
         farcall manual
@@ -171,6 +180,8 @@ fn errors_of_calls() {
         farcall call copy n=3 a=1,2,3 -o a=x.npy
         farcall call copy n=3 a=1,2,3 -o c=x.npy
         farcall call copy n=3 a=1,2,3 -o missing/x.npy
+        farcall call copy n=3 a=1,2,3 -o .
+        farcall call copy n=3 a=1,2,3 -o b=file:///b.npy
         farcall call copy n=3 a=handle:12
         farcall call copy n=3 a=handle:00000000000000000000000000000012
         farcall call copy n=3 a=data:nothing
@@ -191,4 +202,32 @@ fn errors_of_calls() {
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     assert!(folder.path().join("x.npy").is_file());
+}
+
+#[test]
+fn a_file_that_is_no_socket_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::start(folder.path());
+    let file = folder.path().join("notes");
+    std::fs::write(&file, "mine").unwrap();
+    let lines = "
+        farcall serve test.idl --log off --unix notes
+        farcall serve test.idl --log off --unix .
+    ";
+    let text = transcript(folder.path(), &served.1, lines);
+    insta::assert_snapshot!("errors-of-sockets", text);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}
+
+#[test]
+fn completions_that_cannot_be_written_are_an_error() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let run = farcall(Path::new("."))
+        .args(["completions", "bash"])
+        .stdout(full.unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(1), "{run:?}");
+    let said = String::from_utf8(run.stderr).unwrap();
+    assert!(said.contains("cannot write to standard output"), "{said}");
 }

@@ -9,7 +9,7 @@ mod failure;
 pub use argument::ArgumentError;
 pub use failure::Failure;
 
-use crate::address::{Address, AddressError};
+use crate::address::{Address, AddressError, METASERVER_PORT};
 use farcall_rpc_proto::{self as proto, FailureKind, ProtocolError};
 use std::io;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub enum Error {
     #[error(transparent)]
     Address(#[from] AddressError),
     /// The client cannot connect to the server.
-    #[error("cannot connect to {address}: {source}{}", connect_hint(.source))]
+    #[error("cannot connect to {address}: {source}{}", connect_hint(.address, .source))]
     Connect {
         /// The server's address.
         address: Address,
@@ -50,7 +50,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The peer violates the protocol, or closed the connection and said why.
-    #[error("{address}: {source}")]
+    #[error("{address}: {source}{}", stranger_hint(.source))]
     Protocol {
         /// The peer's address.
         address: Address,
@@ -258,10 +258,22 @@ fn left_out(calls: usize) -> String {
     }
 }
 
-fn connect_hint(error: &io::Error) -> &'static str {
+fn connect_hint(address: &Address, error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
-            "; is `farcall serve` running there?"
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => match address {
+            Address::Tcp { port, .. } | Address::Tls { port, .. } if *port == METASERVER_PORT => {
+                "; is `farcall meta` running there?"
+            }
+            _ => "; is `farcall serve` running there?",
+        },
+        _ => "",
+    }
+}
+
+fn stranger_hint(error: &ProtocolError) -> &'static str {
+    match error {
+        ProtocolError::NotFarcall => {
+            "; another program listens there: check the address and its port"
         }
         _ => "",
     }

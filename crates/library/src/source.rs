@@ -5,8 +5,8 @@
 mod python;
 
 use farcall_idl::{MAX_DOCUMENT, Parsed, parse_document};
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use thiserror::Error;
@@ -110,10 +110,13 @@ impl Source {
                 options,
             });
         }
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) => return Err(SourceError::Read { path, error }),
-        };
+        let mut bytes = Vec::new();
+        // One byte more than a document may have, so that a longer one is known.
+        let read = File::open(&path)
+            .and_then(|file| file.take(MAX_DOCUMENT as u64 + 1).read_to_end(&mut bytes));
+        if let Err(error) = read {
+            return Err(SourceError::Read { path, error });
+        }
         if bytes.len() > MAX_DOCUMENT {
             return Err(SourceError::TooLong { path });
         }

@@ -87,7 +87,7 @@ pub type WorkerCommand = (PathBuf, Vec<String>);
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The server cannot listen on an address.
-    #[error("cannot listen on {address}: {source}{}", listen_hint(.source))]
+    #[error("cannot listen on {address}: {source}{}", listen_hint(.address, .source))]
     Listen {
         /// The address.
         address: String,
@@ -146,13 +146,19 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-fn listen_hint(error: &io::Error) -> &'static str {
+fn listen_hint(address: &str, error: &io::Error) -> &'static str {
+    let is_unix = address.starts_with("unix:");
     match error.kind() {
+        io::ErrorKind::AlreadyExists => "; name another path with --unix, or move the file away",
+        io::ErrorKind::AddrInUse if is_unix => {
+            "; another process listens there: choose another path, or take over from a server with \
+             --takeover"
+        }
         io::ErrorKind::AddrInUse => {
             "; another process listens there: choose another port, or port 0, or take over from a \
              server with --takeover"
         }
-        io::ErrorKind::PermissionDenied => {
+        io::ErrorKind::PermissionDenied if !is_unix => {
             "; ports below 1024 need root or the capability \
          CAP_NET_BIND_SERVICE"
         }

@@ -102,6 +102,11 @@ impl Listener {
     /// Listens on a path. Replaces the socket of a dead server; with `beside`, also that of a
     /// running one.
     pub(crate) fn unix(path: &Path, beside: bool) -> io::Result<Listener> {
+        let found = fs::symlink_metadata(path).map(|meta| meta.file_type());
+        if found.as_ref().is_ok_and(|kind| !kind.is_socket()) {
+            let what = "another file has this name, which is no socket";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+        }
         if beside {
             let fresh = path.with_extension(format!("{}.new", std::process::id()));
             let listener = UnixListener::bind(&fresh)?;
@@ -109,8 +114,7 @@ impl Listener {
             fs::rename(&fresh, path)?;
             return Ok(Listener::Unix(listener, place(path)?));
         }
-        let is_socket = fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
-        if is_socket && UnixStream::connect(path).is_err() {
+        if found.is_ok() && UnixStream::connect(path).is_err() {
             fs::remove_file(path)?;
         }
         let listener = UnixListener::bind(path)?;

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 # The most slices of a chart: more would be thinner than a line.
 MAX_SLICES = 20_000
+# The most characters of the first line, which names the columns.
+MAX_HEAD = 4096
 COLUMNS = {"start_ns", "run_ns", "out", "in", "nodes"}
 
 
@@ -25,10 +27,12 @@ class Slice(NamedTuple):
 
 def slices(path: Path) -> list[Slice]:
     """The slices of a trace, from the first switch on; the last ends with the last switch."""
-    with path.open(newline="", encoding="utf-8") as file:
-        table = csv.DictReader(file)
-        if COLUMNS.difference(table.fieldnames or ()):
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        head = file.readline(MAX_HEAD)
+        names = next(csv.reader([head]), [])
+        if COLUMNS.difference(names):
             raise ValueError(f"{path} is not a trace of `farcall gang daemon --trace`")
+        table = csv.DictReader(file, names)
         rows = [row for row in table if row["nodes"] is not None]
     if not rows:
         raise ValueError(f"{path} has no switches")

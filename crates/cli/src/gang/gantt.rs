@@ -32,6 +32,14 @@ pub(crate) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     check_form(&arguments.output)?;
+    let trace = arguments.trace.display();
+    match std::fs::metadata(&arguments.trace) {
+        Ok(found) if found.is_dir() => {
+            return Err(Failure::cannot("read", trace, "it is a folder"));
+        }
+        Ok(_) => {}
+        Err(error) => return Err(Failure::cannot("read", trace, error)),
+    }
     let mut words = vec![
         arguments.trace.clone().into_os_string(),
         arguments.output.clone().into_os_string(),

@@ -82,5 +82,6 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
         .map_err(|_| "write a number of seconds, such as 1.5")?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    let duration = Duration::try_from_secs_f64(seconds);
+    duration.map_err(|_| format!("{text} s is not a length of time; write one such as 1.5"))
 }

@@ -6,7 +6,8 @@ use crate::log::Log;
 use crate::notify;
 use clap::{Args, ValueEnum};
 use farcall_trunk::{Config, Daemon, FaultPlan, LinkConfig, Policy};
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -114,7 +115,12 @@ fn key(path: &Path) -> Result<Vec<u8>, Failure> {
     let fail = |error: &dyn std::fmt::Display| {
         Failure::usage(format!("--key-file {}: {error}", path.display()))
     };
-    let bytes = std::fs::read(path).map_err(|error| fail(&error))?;
+    // Blanks around the key do not count, and nobody writes as many as the key may have bytes.
+    let most = 2 * *KEY.end() as u64;
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| fail(&error))?;
+    let read = file.take(most).read_to_end(&mut bytes);
+    read.map_err(|error| fail(&error))?;
     let key = bytes.trim_ascii();
     if !KEY.contains(&key.len()) {
         return Err(fail(

@@ -51,14 +51,25 @@ pub fn python_connector() -> (OsString, Vec<String>) {
 
 /// Program and arguments of the gateway for Arrow Flight; one more argument has its settings.
 pub fn python_flight() -> (OsString, Vec<String>) {
-    let arguments = ["-m", FLIGHT];
-    (interpreter(), arguments.map(str::to_string).into())
+    (interpreter(), quiet(FLIGHT))
 }
 
 /// Program and arguments that draft an interface; more arguments name the files.
 pub fn python_draft() -> (OsString, Vec<String>) {
-    let arguments = ["-m", DRAFT];
-    (interpreter(), arguments.map(str::to_string).into())
+    (interpreter(), quiet(DRAFT))
+}
+
+/// Arguments that run a module as `-m` does, and let Ctrl-C end the process without a traceback
+/// while Python still imports the module.
+fn quiet(module: &str) -> Vec<String> {
+    let code = format!(
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); \
+         import importlib.util, runpy, sys; \
+         importlib.util.find_spec('farcall') or sys.exit(sys.executable + ': No module named \
+         farcall'); \
+         runpy.run_module({module:?}, run_name='__main__', alter_sys=True)"
+    );
+    vec!["-c".to_string(), code]
 }
 
 /// The Python module whose functions run functions that users send.

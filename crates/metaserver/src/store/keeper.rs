@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(100);
 /// Time between attempts to reach a store that does not answer.
 const RETRY: Duration = Duration::from_secs(1);
+/// Time after which the same failure is logged again.
+const REMINDER: Duration = Duration::from_secs(60);
 
 struct Keeper {
     shared: Arc<Shared>,
@@ -22,6 +24,23 @@ struct Keeper {
     store: Option<Store>,
     exchange: Exchange,
     retry_at: Instant,
+    complaint: Complaint,
+}
+
+/// The failure that was logged last, and when.
+#[derive(Default)]
+struct Complaint(Option<(String, Instant)>);
+
+impl Complaint {
+    /// Whether a failure is worth a line: it is another one, or the last line is a minute old.
+    fn is_due(&mut self, failure: &str, now: Instant) -> bool {
+        let is_known = |(last, at): &(String, Instant)| last == failure && now < *at + REMINDER;
+        let is_due = !self.0.as_ref().is_some_and(is_known);
+        if is_due {
+            self.0 = Some((failure.to_string(), now));
+        }
+        is_due
+    }
 }
 
 /// Starts the thread, if there is a store. If the store answers, its rows are in the directory when
@@ -37,6 +56,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Option<JoinHandle<()>>> 
         store: None,
         exchange: Exchange::default(),
         retry_at: now,
+        complaint: Complaint::default(),
     };
     keeper.turn(false);
     let run = move || {
@@ -60,12 +80,16 @@ impl Keeper {
     fn turn(&mut self, ends: bool) {
         self.exchange.collect(&mut self.shared.directory());
         if let Err(error) = self.exchange(ends) {
-            tracing::error!(
-                "{}: {error}; the metaserver continues with its present directory",
-                self.address
-            );
+            let now = Instant::now();
+            if self.complaint.is_due(&error.to_string(), now) {
+                tracing::error!(
+                    "{}: {error}; the metaserver continues with its present directory, and tries \
+                     again every second",
+                    self.address
+                );
+            }
             self.store = None;
-            self.retry_at = Instant::now() + RETRY;
+            self.retry_at = now + RETRY;
             self.shared.stored.store(false, Ordering::Relaxed);
         }
     }
@@ -80,6 +104,7 @@ impl Keeper {
             self.exchange.opened();
             if !self.shared.stored.swap(true, Ordering::Relaxed) {
                 tracing::info!("{} answers again", self.address);
+                self.complaint = Complaint::default();
             }
         }
         let Some(store) = &mut self.store else {
@@ -113,5 +138,21 @@ impl Keeper {
         }
         self.shared.has_read.store(true, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_failure_is_logged_once_a_minute() {
+        let start = Instant::now();
+        let mut complaint = Complaint::default();
+        let lines = (0..180).filter(|second| {
+            let failure = if *second < 90 { "no file" } else { "no room" };
+            complaint.is_due(failure, start + Duration::from_secs(*second))
+        });
+        assert_eq!(lines.collect::<Vec<_>>(), [0, 60, 90, 150]);
     }
 }

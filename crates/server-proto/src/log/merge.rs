@@ -211,7 +211,7 @@ impl Known<'_> {
             .count();
         if confirmed > 0 {
             return Verdict::Damaged(format!(
-                "it lacks {confirmed} records that the other log has"
+                "it lacks records that the other log has: {confirmed}"
             ));
         }
         // What lies behind belongs to a write that was not confirmed.

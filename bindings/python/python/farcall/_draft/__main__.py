@@ -9,6 +9,7 @@ from .form import Draft
 
 _FORTRAN = {".f", ".for", ".f77", ".f90", ".f95", ".f03", ".f08", ".pyf"}
 _C = {".c", ".h"}
+_MOST_BYTES = 16 << 20
 
 
 def main() -> None:
@@ -42,6 +43,8 @@ def draft(arguments: argparse.Namespace) -> tuple[str, list[str]]:
     """The text of the draft, and of a shim in Fortran."""
     files: list[pathlib.Path] = arguments.files
     kinds = {_kind(file) for file in files}
+    for file in files:
+        _check(file)
     if "Python" in kinds:
         if len(files) > 1:
             raise ValueError("draft one Python module at a time")
@@ -55,6 +58,16 @@ def draft(arguments: argparse.Namespace) -> tuple[str, list[str]]:
         raise ValueError(f"no function has an interface: {reasons}")
     stem = files[0].stem
     return whole.text(stem, arguments.library or f"./lib{stem}.so"), whole.shim
+
+
+def _check(file: pathlib.Path) -> None:
+    """Refuses what no parser should read; some of them fail without a reason."""
+    if not file.exists():
+        raise ValueError(f"{file}: there is no such file")
+    if not file.is_file():
+        raise ValueError(f"{file}: this is not a file of text")
+    if file.stat().st_size > _MOST_BYTES:
+        raise ValueError(f"{file}: longer than {_MOST_BYTES} bytes")
 
 
 def _kind(file: pathlib.Path) -> str:

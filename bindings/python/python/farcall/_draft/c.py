@@ -35,7 +35,10 @@ class RefusedError(Exception):
 def read(path: pathlib.Path, options: Sequence[str]) -> Draft:
     """The functions that a header or a source declares itself."""
     cindex = _clang()
-    unit = cindex.Index.create().parse(str(path), args=["-x", "c", *_system(), *options])
+    try:
+        unit = cindex.Index.create().parse(str(path), args=["-x", "c", *_system(), *options])
+    except cindex.TranslationUnitLoadError as error:
+        raise ValueError(f"{path}: libclang cannot read it: {error}") from None
     errors = [found for found in unit.diagnostics if found.severity >= 3]
     if errors:
         place = errors[0].location

@@ -28,10 +28,14 @@ def read(path: pathlib.Path) -> Draft:
     from numpy.f2py import crackfortran
 
     crackfortran.verbose, crackfortran.quiet = 0, 1
-    if not path.is_file():
-        raise ValueError(f"{path}: there is no such file")
-    blocks = crackfortran.crackfortran([str(path)])
     source = path.read_text(errors="replace")
+    if "\0" in source:
+        raise ValueError(f"{path}: this is not a text of Fortran")
+    try:
+        blocks = crackfortran.crackfortran([str(path)])
+    except Exception as error:  # The parser raises this class itself.
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path}: the parser of f2py fails: {reason}") from None
     draft = Draft()
     for block, module in _procedures(blocks, None):
         reader = _Reader(block, module, source, is_signature=path.suffix == ".pyf")

@@ -48,8 +48,8 @@ def read(path: pathlib.Path) -> str:
 
 def _load(path: pathlib.Path) -> types.ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise ValueError(f"{path}: there is no such module")
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path}: Python cannot import it")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))
     sys.modules[path.stem] = module
