@@ -23,8 +23,8 @@ use std::time::Duration;
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall gang daemon
-  farcall gang daemon --slice 20ms --control /run/gang.sock --listen 10.0.0.1:3721
-  farcall gang daemon --parent 10.0.0.1:3721 --listen 10.0.0.2:3721")]
+  farcall gang daemon --slice 20ms --control /run/gang.sock --listen 10.0.0.1:3717
+  farcall gang daemon --parent 10.0.0.1:3717 --listen 10.0.0.2:3717")]
 pub(crate) struct Arguments {
     /// Name of this node [default: the name of the host]
     #[arg(long, value_name = "NAME")]
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ADDR")]
     parent: Option<String>,
     /// Address for the daemons below, and for messages between nodes; port 0 picks a free port
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3721")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3717")]
     listen: String,
     /// Length of a time slice, at least 20ms
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
