@@ -79,7 +79,7 @@ class _Parser:
             return value
         if token.isdigit() or token.startswith("'"):
             number = int(token) if token.isdigit() else ord(token[1])
-            return lambda scalars: number
+            return lambda _: number
         if token in ("min", "max") and self.take("("):
             first = self.select()
             assert self.take(",")
