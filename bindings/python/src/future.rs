@@ -220,8 +220,13 @@ impl Future {
             .tell(slf.py(), move |py| callback.call1(py, (future,)).map(drop))
     }
 
-    /// Calls `told()` in the same manner.
+    /// Calls `told()` in the same manner, for a coroutine that waits for that.
     fn _tell(&self, py: Python<'_>, told: Py<PyAny>) -> PyResult<()> {
+        if completion::is_here() {
+            let text = "a callback of a call that is awaited cannot await a call: call the \
+                        function, or ask the future for its `result`";
+            return Err(PyRuntimeError::new_err(text));
+        }
         self.tell(py, move |py| told.call0(py).map(drop))
     }
 

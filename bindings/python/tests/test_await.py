@@ -206,6 +206,29 @@ def test_everybody_who_waits_for_a_call_is_told(napping):
     wait_until(lambda: told == [call, call], what="both callbacks")
 
 
+def test_a_callback_of_an_awaited_call_cannot_await(start, tmp_path):
+    """The thread that runs the callback would wait for itself."""
+    interface = tmp_path / "apply.idl"
+    interface.write_text(
+        "Module apply;\n"
+        "Define apply(IN double x, OUT double *y, double f(IN double x)) { *y = f(x); }"
+    )
+    apply = start(interface, options=["--allow-code"]).connect().function("apply")
+
+    def awaits(x):
+        async def inner():
+            return (await apply.call_async(x, f=lambda x: x)).y
+
+        return asyncio.run(inner())
+
+    async def outer(f):
+        return (await asyncio.wait_for(apply.call_async(2.0, f=f), 30)).y
+
+    with pytest.raises(farcall.CallbackError, match="cannot await a call"):
+        asyncio.run(outer(awaits))
+    assert asyncio.run(outer(lambda x: apply(x, f=lambda x: x + 1).y)) == 3.0
+
+
 def test_trio_waits_and_cancels(napping):
     server = napping.connect()
     nap = server.function("nap")

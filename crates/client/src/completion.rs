@@ -73,6 +73,13 @@ impl Completions {
         });
     }
 
+    /// Whether this is that thread. It cannot wait for what it tells.
+    pub fn is_here(&self) -> bool {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = thread.as_ref().map(|thread| thread.thread().id());
+        own == Some(std::thread::current().id())
+    }
+
     /// Ends the thread. It tells of no more calls, which stay under way.
     pub fn stop(&self) {
         let thread = self
