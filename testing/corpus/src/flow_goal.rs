@@ -2,8 +2,8 @@
 //! to its end or to a deadlock, as flows and as packets, on hosts without and with costs.
 
 use farcall_flow::{
-    Config, Goal, Limits, LogGops, PacketConfig, PacketSimulation, Placement, Platform, RunError,
-    Simulation, Workload,
+    ANY_RANK, ANY_TAG, Config, Goal, Limits, LogGops, Operation, PacketConfig, PacketSimulation,
+    Placement, Platform, RunError, Simulation, Workload,
 };
 
 /// Bounds that keep one input short.
@@ -33,8 +33,14 @@ pub(crate) fn simulate(goal: &Goal) {
 fn run_as_both(goal: Goal) {
     let platform = Platform::parse("fat-tree:ports=4,levels=3,bandwidth=1e9").unwrap();
     let small = goal.operations().iter().all(|operation| match operation {
-        farcall_flow::Operation::Send { bytes, .. } => *bytes < 1e5,
+        Operation::Send { bytes, .. } => *bytes < 1e5,
         _ => true,
+    });
+    // The first message that arrives decides which one such a receive takes. That may be another
+    // message in the other model, and then another receive waits forever.
+    let has_race = goal.operations().iter().any(|operation| match operation {
+        Operation::Receive { from, tag } => *from == ANY_RANK || *tag == ANY_TAG,
+        _ => false,
     });
     let workload = Workload::Goal(goal);
     let config = Config {
@@ -49,7 +55,7 @@ fn run_as_both(goal: Goal) {
         let packets = PacketSimulation::new(&platform, workload, Placement::regular(), config)
             .unwrap()
             .run();
-        assert_eq!(flows.is_ok(), packets.is_ok());
+        assert!(has_race || flows.is_ok() == packets.is_ok());
     }
     match flows {
         Ok(_) => {}
