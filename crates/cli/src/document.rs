@@ -1,5 +1,5 @@
 //! Text files that people write: configurations, scenarios and plans. They are short, so a file
-//! beyond a bound is refused before it fills the memory. What the text means is the caller's matter.
+//! beyond a bound is refused before it fills the memory. The caller reads the text.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result};

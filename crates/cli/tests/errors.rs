@@ -30,14 +30,8 @@ fn farcall(folder: &Path) -> Command {
     command
 }
 
-#[test]
-fn errors_of_command_lines() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("bad.idl"), "Define f(IN int n) Cals\n").unwrap();
-    std::fs::write(folder.path().join("bad.toml"), "[[server]]\nspeed = 1.0\n").unwrap();
-    let long = std::fs::File::create(folder.path().join("long")).unwrap();
-    long.set_len(17 << 20).unwrap();
-    let lines = "
+/// Command lines that are wrong, or name files that are missing or wrong.
+const WRONG: &str = "
         farcall frobnicate
         farcall cal
         farcall call
@@ -104,9 +98,17 @@ fn errors_of_command_lines() {
         farcall gang ps --control @farcall-test-without-daemon
         farcall completions tcsh
         farcall manual
-    ";
+";
+
+#[test]
+fn errors_of_command_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("bad.idl"), "Define f(IN int n) Cals\n").unwrap();
+    std::fs::write(folder.path().join("bad.toml"), "[[server]]\nspeed = 1.0\n").unwrap();
+    let long = std::fs::File::create(folder.path().join("long")).unwrap();
+    long.set_len(17 << 20).unwrap();
     let none = "farcall://127.0.0.1:0";
-    insta::assert_snapshot!("errors", transcript(folder.path(), none, lines));
+    insta::assert_snapshot!("errors", transcript(folder.path(), none, WRONG));
 }
 
 #[test]
