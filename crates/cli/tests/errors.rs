@@ -222,6 +222,21 @@ fn a_file_that_is_no_socket_stays_as_it_is() {
 }
 
 #[test]
+fn a_server_says_why_its_workers_cannot_start() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Served::start(folder.path()));
+    let run = farcall(folder.path())
+        .args(["serve", "test.idl", "--log", "off"])
+        .args(["--listen", "127.0.0.1:0"])
+        .env("TMPDIR", folder.path().join("missing"))
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(1), "{run:?}");
+    let said = String::from_utf8(run.stderr).unwrap();
+    assert!(said.contains("missing (workers.folder)"), "{said}");
+}
+
+#[test]
 fn completions_that_cannot_be_written_are_an_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
     let run = farcall(Path::new("."))

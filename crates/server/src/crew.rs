@@ -35,6 +35,8 @@ pub(crate) struct Crew {
     files: Vec<Vec<FileStamp>>,
     /// Whether a server without all walls must not start.
     pub(crate) walls_required: bool,
+    /// Why the last worker that could not be started has no process.
+    pub(crate) unstarted: String,
 }
 
 impl Crew {
@@ -53,6 +55,7 @@ impl Crew {
             bound_to: Beside::default(),
             files: Vec::new(),
             walls_required: config.workers.walls_required,
+            unstarted: String::new(),
         })
     }
 
@@ -120,6 +123,7 @@ impl Crew {
             } => {
                 let started = self.start((worker, library), (processes, gpus), poll, doorbell);
                 return started.err().map(|error| {
+                    self.unstarted = error.to_string();
                     let death = Death {
                         kind: FailureKind::Internal,
                         cause: format!("has no process: {error}"),
