@@ -1,5 +1,6 @@
 """Programs of the tests and examples in other languages, compiled with this tree's libraries."""
 
+import contextlib
 import fcntl
 import os
 import pathlib
@@ -76,19 +77,33 @@ def r_library():
     if shutil.which("R") is None:
         pytest.skip("R is missing: `scripts/setup r` installs it")
     library = BUILT / "r"
-    library.mkdir(exist_ok=True)
-    with (library / ".lock").open("w") as lock:
-        # Another process of the tests may install it at the same time.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        source = ROOT / "bindings" / "r" / "farcall"
-        words = ["R", "CMD", "INSTALL", "--no-test-load", f"--library={library}", source]
-        ran = run(*words, timeout=300, **r_environment())
-    assert ran.returncode == 0, ran.stderr
+    source = ROOT / "bindings" / "r" / "farcall"
+    with installation(library, source) as is_due:
+        if is_due:
+            words = ["R", "CMD", "INSTALL", "--no-test-load", f"--library={library}", source]
+            ran = run(*words, timeout=300, **library_environment())
+            assert ran.returncode == 0, ran.stderr
     return library
 
 
-def r_environment():
-    """The variables with which R's package finds the library."""
+@contextlib.contextmanager
+def installation(home, package):
+    """Whether a package is still to be installed in a folder. Other processes wait meanwhile."""
+    home.mkdir(exist_ok=True)
+    with (home / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        built = {".o", ".so"}
+        files = [path for path in package.rglob("*") if path.is_file() and path.suffix not in built]
+        stamp = home / "installed"
+        newest = max(path.stat().st_mtime for path in [*files, BUILT / "libfarcall.so.1"])
+        is_due = not stamp.exists() or stamp.stat().st_mtime < newest
+        yield is_due
+        if is_due:
+            stamp.touch()
+
+
+def library_environment():
+    """The variables with which the packages of R and Octave find the library."""
     return {
         "FARCALL_CFLAGS": f"-I{INCLUDE}",
         "FARCALL_LIBS": f"-L{BUILT} -lfarcall -Wl,-rpath,{BUILT}",
@@ -103,26 +118,16 @@ def octave():
     if shutil.which("mkoctfile") is None:
         pytest.skip("mkoctfile is missing: `scripts/setup octave` installs it")
     home = BUILT / "octave"
-    home.mkdir(exist_ok=True)
     words = ["env", f"HOME={home}", "octave-cli", "--norc", "--no-history"]
-    with (home / ".lock").open("w") as lock:
-        # Another process of the tests may install it at the same time.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        package = ROOT / "bindings" / "octave" / "farcall"
-        sources = [path for path in package.rglob("*") if path.is_file()]
-        archive, stamp = home / "farcall.tar.gz", home / "installed"
-        newest = max(path.stat().st_mtime for path in [*sources, BUILT / "libfarcall.so.1"])
-        if not stamp.exists() or stamp.stat().st_mtime < newest:
+    package = ROOT / "bindings" / "octave" / "farcall"
+    with installation(home, package) as is_due:
+        if is_due:
+            archive = home / "farcall.tar.gz"
             with tarfile.open(archive, "w:gz") as packed:
                 packed.add(package, "farcall-0.1.0")
-            environment = {
-                "FARCALL_CFLAGS": f"-I{INCLUDE}",
-                "FARCALL_LIBS": f"-L{BUILT} -lfarcall -Wl,-rpath,{BUILT}",
-            }
             install = f"pkg install -local -verbose {archive}"
-            ran = run(*words, "--eval", install, timeout=300, **environment)
+            ran = run(*words, "--eval", install, timeout=300, **library_environment())
             assert ran.returncode == 0, ran.stdout + ran.stderr
-            stamp.touch()
     return words
 
 

@@ -1,5 +1,6 @@
 """The value of an IDL expression in whole numbers: a second, plain implementation for tests."""
 
+import functools
 import re
 
 TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|'.'|&&|\|\||<=|>=|==|!=|.)")
@@ -21,7 +22,13 @@ LEVELS = [
 
 def evaluate(text, scalars):
     """The value of `text` with scalars by name; characters count as their codes."""
-    parser = _Parser(TOKEN.findall(text), scalars)
+    return parsed(text)(scalars)
+
+
+@functools.cache
+def parsed(text):
+    """The function of the scalars that `text` stands for."""
+    parser = _Parser(TOKEN.findall(text))
     value = parser.select()
     if parser.tokens:
         raise ValueError(f"{text!r} ends at {parser.tokens[0]!r}")
@@ -29,9 +36,8 @@ def evaluate(text, scalars):
 
 
 class _Parser:
-    def __init__(self, tokens, scalars):
+    def __init__(self, tokens):
         self.tokens = [token for token in tokens if token.strip()]
-        self.scalars = scalars
 
     def take(self, *symbols):
         if self.tokens and self.tokens[0] in symbols:
@@ -45,23 +51,25 @@ class _Parser:
         first = self.select()
         assert self.take(":")
         second = self.select()
-        return first if condition else second
+        return lambda scalars: first(scalars) if condition(scalars) else second(scalars)
 
     def binary(self, level):
         if level == len(LEVELS):
             return self.unary()
         value = self.binary(level + 1)
         while symbol := self.take(*LEVELS[level]):
-            value = LEVELS[level][symbol](value, self.binary(level + 1))
+            value = both(LEVELS[level][symbol], value, self.binary(level + 1))
         return value
 
     def unary(self):
         if self.take("-"):
-            return -self.unary()
+            value = self.unary()
+            return lambda scalars: -value(scalars)
         if self.take("!"):
-            return int(not self.unary())
+            value = self.unary()
+            return lambda scalars: int(not value(scalars))
         value = self.primary()
-        return value ** self.unary() if self.take("^") else value
+        return both(pow, value, self.unary()) if self.take("^") else value
 
     def primary(self):
         token = self.tokens.pop(0)
@@ -69,15 +77,21 @@ class _Parser:
             value = self.select()
             assert self.take(")")
             return value
-        if token.isdigit():
-            return int(token)
-        if token.startswith("'"):
-            return ord(token[1])
+        if token.isdigit() or token.startswith("'"):
+            number = int(token) if token.isdigit() else ord(token[1])
+            return lambda _: number
         if token in ("min", "max") and self.take("("):
             first = self.select()
             assert self.take(",")
             second = self.select()
             assert self.take(")")
-            return min(first, second) if token == "min" else max(first, second)
-        value = self.scalars[token]
-        return ord(value) if isinstance(value, str) else value
+            return both(min if token == "min" else max, first, second)
+        return lambda scalars: code(scalars[token])
+
+
+def both(operation, first, second):
+    return lambda scalars: operation(first(scalars), second(scalars))
+
+
+def code(value):
+    return ord(value) if isinstance(value, str) else value

@@ -12,6 +12,7 @@ loaded where bits must agree.
 
 import ctypes
 import dataclasses
+import functools
 import os
 import pathlib
 import re
@@ -45,22 +46,22 @@ UNUSED = 7.5
 PARAM = re.compile(r"(IN|OUT|INOUT|WORK) (\w+) (\*?)(\w+)((?:\[.*\])?)$")
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Parameter:
     """A parameter as the IDL has it."""
 
     mode: str
     type: str
     name: str
-    dims: list  # of (size, end or None), as text
+    dims: tuple  # of (size, end or None), as text
 
     @classmethod
+    @functools.cache
     def parse(cls, text):
         mode, kind, star, name, brackets = PARAM.match(text).groups()
         dims = [("1", None)] if star else []
-        for dim in split_brackets(brackets):
-            dims.append(split_range(dim))
-        return cls(mode, kind, name, dims)
+        dims += [split_range(dim) for dim in split_brackets(brackets)]
+        return cls(mode, kind, name, tuple(dims))
 
 
 def split_brackets(text):

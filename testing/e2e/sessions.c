@@ -202,6 +202,7 @@ static void values(void) {
   EXPECT(farcall_argument_type(dot, 1), FARCALL_DOUBLE);
   EXPECT(farcall_argument_written(dot, 1), 0);
   EXPECT(farcall_argument_written(dot, 3), 1);
+  EXPECT(farcall_argument_unsigned(dot, 1), 0);
   EXPECT(farcall_argument_read(dot, 1), 1);
   EXPECT(farcall_argument_read(dot, 3), 0);
   EXPECT(strcmp(farcall_argument_name(dot, 3), "r"), 0);

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from programs import BUILT, INCLUDE, LINK, compile_c, run
-from servers import ROOT
+from servers import ROOT, ServerProcess
 
 STATIC = ["-L" + str(BUILT), "-l:libfarcall.a", "-lpthread", "-ldl", "-lm"]
 
@@ -29,6 +29,52 @@ def test_dgesv(library_server, tmp_path, compiler, link):
     assert "argument `a`: expected an array of double, given NULL" in ran.stdout
     assert "arguments `a` and `b` are written and share memory" in ran.stdout
     assert "no function `lapack/nothing`" in ran.stdout
+
+
+VALUES = """\
+Module values;
+Define of_signed(IN int8_t x, OUT long *y) { *y = x; }
+Define of_unsigned(IN uint8_t x, OUT long *y) { *y = x; }
+Define of_int(IN int x, OUT long *y) { *y = x; }
+Define of_double(IN double x, OUT long *y) { *y = (long)x; }
+Define of_float(IN float x, OUT long *y) { *y = (long)x; }
+Define nap(IN int ms, OUT int *slept) { usleep(1000 * ms); *slept = ms; }
+"""
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("values")
+    interface = folder / "values.idl"
+    interface.write_text(VALUES)
+    program = compile_c(ROOT / "testing" / "e2e" / "values.c", folder / "values")
+    server = ServerProcess(interface, options=["--allow-code"])
+    ran = run(program, server.address)
+    server.stop()
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout.splitlines()
+
+
+def test_small_integers_keep_their_sign_and_digits(values):
+    assert values[:5] == [
+        "of_signed -1",
+        "of_unsigned 255",
+        "of_int -1",
+        "of_double -1",
+        "of_float: values/of_float: argument `x`: expected float (32 bit), given 16777217",
+    ]
+
+
+def test_a_forked_child_has_connections_of_its_own(values):
+    """It can call, and neither ends the calls of its parent nor takes their results."""
+    connection = 3
+    assert values[5:] == [
+        f"child waits: {connection}",
+        "child calls: 0",
+        "child has 1",
+        "parent waits: 0",
+        "parent has 500",
+    ]
 
 
 def frozen():

@@ -1,5 +1,6 @@
 """Faults that a server survives: libraries that misbehave, killed workers, lost clients."""
 
+import concurrent.futures
 import contextlib
 import os
 import signal
@@ -53,6 +54,36 @@ def test_a_library_may_print_and_close_what_it_likes(faults):
     with contextlib.suppress(farcall.LibraryError):
         server.call("faults/closes", 1)
     assert server.call("faults/sum", 1, [5.0]).s == 5.0
+
+
+HANGS_UP = """
+Module hangs;
+Globals {
+#include <unistd.h>
+}
+Define up(IN int seconds) { closefrom(3); sleep(seconds); }
+Define plus_one(IN int n, OUT int *r) Repeatable "yes" { *r = n + 1; }
+"""
+
+
+def test_a_worker_that_hangs_up_and_goes_on_delays_nobody(start, tmp_path):
+    (tmp_path / "hangs.idl").write_text(HANGS_UP)
+    server = start(tmp_path / "hangs.idl", options=["--allow-code", "--pes", "4"])
+    bad, plus_one = server.connect().function("hangs/up"), server.connect().function("plus_one")
+    plus_one(1)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        # Each is killed after 200 ms.
+        hanging = [pool.submit(bad, 30) for _ in range(10)]
+        times = []
+        while not all(call.done() for call in hanging):
+            begin = time.monotonic()
+            assert plus_one(len(times)).r == len(times) + 1
+            times.append(time.monotonic() - begin)
+            time.sleep(0.005)
+    for call in hanging:
+        with pytest.raises(farcall.LibraryError, match="closed its connection to the server"):
+            call.result()
+    assert sorted(times)[len(times) // 2] < 0.1, times
 
 
 def test_a_worker_killed_among_a_hundred_calls_fails_one(start, nap_idl):

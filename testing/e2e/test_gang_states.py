@@ -3,12 +3,13 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
 from gangs import MPI, Gang
 from programs import BUILT
-from servers import ROOT, wait_until
+from servers import FARCALL, ROOT, wait_until
 
 PROGRAM = ROOT / "testing" / "e2e" / "states.c"
 MPIS = ROOT / "target" / "mpi"
@@ -192,3 +193,25 @@ def test_mpi_over_its_own_transport(program):
         text = gang.until(job, "unknown")
         assert "`--network farcall`" in text
         front.kill()
+
+
+# Takes the port of a server in a network of its own, and becomes a daemon.
+BESIDE_A_SERVER = """
+import os, socket, subprocess, sys
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+server = socket.create_server(("127.0.0.1", 3717))
+server.set_inheritable(True)
+os.execv(sys.argv[1], [sys.argv[1], "gang", "daemon", "--control", sys.argv[2]])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+def test_a_daemon_without_an_address_starts_beside_a_server(tmp_path):
+    words = ["unshare", "--net", sys.executable, "-c", BESIDE_A_SERVER, FARCALL, tmp_path / "gang"]
+    daemon = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
+        assert daemon.stdout.readline().startswith("listening on farcall://127.0.0.1:3721 ")
+    finally:
+        daemon.terminate()
+        daemon.wait(10)
+        daemon.stdout.close()

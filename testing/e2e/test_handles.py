@@ -51,6 +51,35 @@ def test_a_matrix_is_put_used_and_got(library_server, same_host):
     assert raised.value.fault == "caller"
 
 
+BYTES = """\
+Module bytes;
+Library "libc.so.6";
+Define plain(OUT char out[n], IN char x[n], IN long n) Calls "C" memcpy(out, x, n);
+Define signed(OUT int8_t out[n], IN int8_t x[n], IN long n) Calls "C" memcpy(out, x, n);
+Define unsigned(OUT uint8_t out[n], IN uint8_t x[n], IN long n) Calls "C" memcpy(out, x, n);
+"""
+
+
+def test_bytes_keep_their_sign(start, tmp_path):
+    path = tmp_path / "bytes.idl"
+    path.write_text(BYTES)
+    server = start(path).connect()
+    takes = {"u1": "unsigned", "i1": "signed", "S1": "plain"}
+    for dtype, own in takes.items():
+        array = np.array([1, 200, 77], np.uint8).view(dtype)
+        handle = server.put(array)
+        assert handle.dtype == array.dtype and handle.get().dtype == array.dtype
+        for function in {own, "plain"}:
+            result = server.function(function)(x=handle, n=3)
+            assert result.out.tobytes() == array.tobytes()
+        for function in set(takes.values()) - {own, "plain"}:
+            if dtype == "S1":
+                server.function(function)(x=handle, n=3)
+                continue
+            with pytest.raises(farcall.ArgumentError, match=f"expected {function} char"):
+                server.function(function)(x=handle, n=3)
+
+
 def test_nobody_gets_the_transpose(server):
     square = np.arange(9.0).reshape(3, 3)
     dgemv = server.function("dgemv")

@@ -91,28 +91,33 @@ for each in lapack_cases.cases("lapack"):
 
 
 @pytest.mark.timeout(3600 if SOAK else 120)
-@pytest.mark.parametrize("transport", ["tcp", "same host"])
 @pytest.mark.parametrize("name", CASES)
-def test_every_driver_at_every_size(library_server, name, transport):
-    server = library_server.connect(same_host=transport != "tcp")
+def test_every_driver_at_every_size(library_server, name):
+    servers = [library_server.connect(same_host=same_host) for same_host in (False, True)]
     for case in CASES[name].values():
         for n in SIZES:
             for excess in EXCESS:
-                agree(server, at(case, n, excess), transport)
+                agree(servers, at(case, n, excess))
 
 
-def agree(server, case, transport):
-    arguments = case.arguments()
-    if transport == "same host":
-        for name, value in arguments.items():
-            if isinstance(value, np.ndarray):
-                arguments[name] = server.empty(
-                    value.shape, value.dtype, order="F" if case.fortran else "C"
-                )
-                arguments[name][...] = value
-    server.call(case.qualified_name, **arguments)
+def agree(servers, case):
     expected = case.reference()
     if 0 in (case.scalars["n"], case.scalars.get("m")):
         # Nothing is computed, and arrays that are only written may stay as they are.
         expected = {name: expected[name] for name in ("info",) if name in expected}
+    over_tcp, same_host = servers
+    arguments = case.arguments()
+    in_shared = {name: born_shared(same_host, case, value) for name, value in arguments.items()}
+    over_tcp.call(case.qualified_name, **arguments)
     case.compare(arguments, expected)
+    same_host.call(case.qualified_name, **in_shared)
+    case.compare(in_shared, expected)
+
+
+def born_shared(server, case, value):
+    """A copy of an array in memory that the server's workers share, or a scalar as it is."""
+    if not isinstance(value, np.ndarray):
+        return value
+    array = server.empty(value.shape, value.dtype, order="F" if case.fortran else "C")
+    array[...] = value
+    return array

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from programs import r_environment, r_library, run
+from programs import library_environment, r_library, run
 from servers import LIBRARIES, NAP, ROOT
 
 PACKAGE = ROOT / "bindings" / "r" / "farcall"
@@ -21,12 +21,12 @@ def rscript(library, text, *arguments, timeout=60):
 
 @pytest.mark.usefixtures("library")
 def test_r_finds_nothing_wrong(tmp_path):
-    built = run("R", "CMD", "build", PACKAGE, cwd=tmp_path, timeout=120, **r_environment())
+    built = run("R", "CMD", "build", PACKAGE, cwd=tmp_path, timeout=120, **library_environment())
     assert built.returncode == 0, built.stderr
     [archive] = tmp_path.glob("farcall_*.tar.gz")
     words = ["R", "CMD", "check", "--no-manual", "--no-build-vignettes", archive.name]
     offline = {"_R_CHECK_CRAN_INCOMING_": "false", "_R_CHECK_SYSTEM_CLOCK_": "0"}
-    checked = run(*words, cwd=tmp_path, timeout=300, **r_environment(), **offline)
+    checked = run(*words, cwd=tmp_path, timeout=300, **library_environment(), **offline)
     assert checked.returncode == 0, checked.stdout
     status = re.search(r"^Status: (.*)$", checked.stdout, re.MULTILINE)
     assert status and status[1] == "OK", checked.stdout

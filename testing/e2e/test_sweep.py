@@ -149,15 +149,27 @@ Define norms(IN int count, IN int n, IN double us, IN double x[count][n], OUT do
     }
     *entries = count;
 }
+Define total(IN int n, IN double x[n], OUT double *sum) Repeatable "yes"
+{
+    int k;
+    for (*sum = 0, k = 0; k < n; k++)
+        *sum += x[k];
+}
 """
 
 
 @pytest.fixture
-def norms(start, tmp_path):
-    """A function that takes a list, and naps for each entry."""
+def lists(start, tmp_path):
+    """A server of the functions above."""
     path = tmp_path / "lists.idl"
     path.write_text(NORMS)
-    return start(path, options=("--allow-code",)).connect().function("norms")
+    return start(path, options=("--allow-code",)).connect()
+
+
+@pytest.fixture
+def norms(lists):
+    """A function that takes a list, and naps for each entry."""
+    return lists.function("norms")
 
 
 @pytest.mark.parametrize(("group", "calls"), [(1, [1] * 20), (7, [7] * 14 + [6] * 6)])
@@ -196,6 +208,17 @@ def test_all_servers_share_the_entries_of_a_list(tmp_path):
     assert [result.norm for result in results] == [2.0 * k * k for k in range(200)]
     # The largest group leaves work for the two other servers.
     assert max(result.entries for result in results) <= 200 / 3
+
+
+@pytest.mark.parametrize("group", ["auto", 1, 3])
+def test_vectors_whose_size_follows_from_them_are_no_lists(lists, group):
+    total = lists.function("total")
+    vectors = [np.full(length, 2.0) for length in (1,) * 30 + (3, 0, 2)]
+    results = total.map([{"x": x} for x in vectors], group=group).wait()
+    assert [result.sum for result in results] == [2.0 * x.size for x in vectors]
+    # One number is no vector, and a function with one result takes no list of numbers.
+    with pytest.raises(farcall.ArgumentError, match="`n`: expected an integer, given nothing"):
+        total.map([{"x": 1.0}, {"x": 2.0}], group=group).wait()
 
 
 def test_an_error_of_a_group_is_that_of_each_entry(norms):

@@ -478,6 +478,11 @@ int32_t farcall_argument_read(const farcall_function *function, size_t index);
 // `function` is from `farcall_function_of`, or NULL.
 int32_t farcall_argument_written(const farcall_function *function, size_t index);
 
+// 1 if the scalar, or the elements of the array, are integers without a sign, else 0.
+//
+// `function` is from `farcall_function_of`, or NULL.
+int32_t farcall_argument_unsigned(const farcall_function *function, size_t index);
+
 // Stores the lengths of an array argument in a call with these arguments, which are as for
 // `farcall_call_array`; only scalars are read, and arrays whose elements decide sizes. Returns the
 // number of dimensions, and stores the first `room` lengths; 0 for a scalar, -1 on failure. The

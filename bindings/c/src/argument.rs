@@ -349,7 +349,9 @@ unsafe fn scalar_of(param: &Param, value: &Value) -> Result<Scalar, String> {
         return unsafe { scalar(param.ty, value.data) };
     }
     let ty = match value.kind {
-        1 => Type::Char,
+        1 if matches!(param.ty, Type::Char | Type::UnsignedChar) => Type::Char,
+        // For all other types it is an integer of 8 bits.
+        1 => Type::SignedChar,
         2 => Type::Short,
         3 => Type::Int,
         4 => Type::Long,

@@ -253,6 +253,29 @@ pub unsafe extern "C" fn farcall_argument_type(function: *const Function, index:
     }
 }
 
+/// 1 if the scalar, or the elements of the array, are integers without a sign, else 0.
+///
+/// # Safety
+/// `function` is from `farcall_function_of`, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_argument_unsigned(function: *const Function, index: usize) -> i32 {
+    // SAFETY: the caller's promise.
+    let function = unsafe { function.as_ref() };
+    let param = function.and_then(|function| function.param(index));
+    i32::from(param.is_some_and(|param| is_unsigned(param.ty)))
+}
+
+fn is_unsigned(ty: Type) -> bool {
+    matches!(
+        ty,
+        Type::UnsignedChar
+            | Type::UnsignedShort
+            | Type::UnsignedInt
+            | Type::UnsignedLong
+            | Type::UnsignedLongLong
+    )
+}
+
 /// 1 if a call writes to the argument (OUT and INOUT), else 0.
 ///
 /// # Safety

@@ -8,11 +8,16 @@ import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static java.lang.foreign.ValueLayout.JAVA_SHORT;
 
+import java.io.ByteArrayOutputStream;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.Buffer;
+import java.nio.ByteBuffer;
+import java.nio.CharBuffer;
+import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 
 /** The arguments of one call in native memory. Java arrays are copied there and back. */
@@ -146,15 +151,15 @@ final class Arguments {
                 MemorySegment parts = arena.allocateFrom(JAVA_DOUBLE, number.re(), number.im());
                 set(index, parts, DCOMPLEX, true);
             }
-            case String text -> {
-                byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
-                set(index, arena.allocateFrom(JAVA_BYTE, bytes), TEXT, true);
-            }
+            case String text ->
+                    set(index, arena.allocateFrom(JAVA_BYTE, utf8(index, text)), TEXT, true);
             case String[] texts when Native.isWritten(function, index) -> returned(index, texts);
             case String[] texts -> {
-                byte[] bytes = texts.length == 0 ? new byte[0]
-                        : (String.join("\0", texts) + "\0").getBytes(StandardCharsets.UTF_8);
-                set(index, arena.allocateFrom(JAVA_BYTE, bytes), TEXT, true);
+                var bytes = new ByteArrayOutputStream();
+                for (String text : texts) {
+                    bytes.writeBytes(ended(index, text));
+                }
+                set(index, arena.allocateFrom(JAVA_BYTE, bytes.toByteArray()), TEXT, true);
             }
             case byte[] array -> array(index, MemorySegment.ofArray(array), CHAR);
             case short[] array -> array(index, MemorySegment.ofArray(array), SHORT);
@@ -168,17 +173,42 @@ final class Arguments {
             case Buffer buffer -> memory(index, MemorySegment.ofBuffer(buffer));
             case MemorySegment memory -> memory(index, memory);
             default ->
-                    throw new FarcallException(
-                            FarcallException.Status.ARGUMENT,
-                            Native.name(function)
-                                    + ": argument "
-                                    + (index + 1)
-                                    + " is of "
+                    throw refused(
+                            index,
+                            "is of "
                                     + given.getClass()
                                     + ": pass a number, a String, Complex, an array of numbers or"
                                     + " Strings,"
                                     + " a buffer or a MemorySegment");
         }
+    }
+
+    private FarcallException refused(int index, String why) {
+        return new FarcallException(
+                FarcallException.Status.ARGUMENT,
+                Native.name(function) + ": argument " + (index + 1) + " " + why);
+    }
+
+    /** A text that UTF-8 can hold. */
+    private byte[] utf8(int index, String text) {
+        try {
+            ByteBuffer bytes = StandardCharsets.UTF_8.newEncoder().encode(CharBuffer.wrap(text));
+            return Arrays.copyOf(bytes.array(), bytes.limit());
+        } catch (CharacterCodingException wrong) {
+            throw refused(index, "has a surrogate without its pair, which is no text");
+        }
+    }
+
+    /** A text of an array, with a NUL after it. */
+    private byte[] ended(int index, String text) {
+        if (text == null) {
+            throw refused(index, "has a null among its texts");
+        }
+        if (text.indexOf('\0') >= 0) {
+            throw refused(index, "has a text with a NUL in it");
+        }
+        byte[] bytes = utf8(index, text);
+        return Arrays.copyOf(bytes, bytes.length + 1);
     }
 
     private void returned(int index, String[] given) {
@@ -187,7 +217,9 @@ final class Arguments {
         MemorySegment empty = arena.allocateFrom("");
         for (int at = 0; at < given.length; at++) {
             boolean has = read && given[at] != null;
-            pointers.setAtIndex(ADDRESS, at, has ? arena.allocateFrom(given[at]) : empty);
+            MemorySegment text =
+                    has ? arena.allocateFrom(JAVA_BYTE, ended(index, given[at])) : empty;
+            pointers.setAtIndex(ADDRESS, at, text);
         }
         texts.add(new Texts(pointers, pointers.getAtIndex(ADDRESS, 0).address(), given));
         set(index, pointers.asSlice(0, given.length * ADDRESS.byteSize()), TEXTS, false);

@@ -6,7 +6,7 @@
 //! of memory differs.
 
 use crate::{error, texts};
-use checks::{UNMASKED, inexact, is_masked, overlaps_itself};
+use checks::{UNMASKED, fits, inexact, is_masked, overlaps_itself};
 use farcall_idl::{ArrayLayout, Mode, Order, Param, Type};
 use numpy::npyffi::{self, PY_ARRAY_API, npy_intp};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyString};
 pub(crate) use store::{store, store_result};
-use types::{casts_safely, has_type};
+use types::{casts_safely, has_type, type_of};
 pub(crate) use types::{dtype, dtype_name, dtype_of, element_of};
 
 mod checks;
@@ -173,7 +173,10 @@ fn from_values<'py>(ty: Type, value: &Bound<'py, PyAny>) -> PyResult<Option<Type
     let numpy = numpy(py)?;
     if ty == Type::Char {
         let bytes = match value.cast::<PyString>() {
-            Ok(text) => PyBytes::new(py, text.to_string().as_bytes()).into_any(),
+            Ok(text) => match text.to_str() {
+                Ok(text) => PyBytes::new(py, text.as_bytes()).into_any(),
+                Err(_) => return Ok(None),
+            },
             Err(_) => value.clone(),
         };
         if bytes.is_instance_of::<PyBytes>() {
@@ -462,27 +465,6 @@ impl<'py> Slot<'py> {
     }
 }
 
-/// Whether a shape is the expected one. A vector and a matrix of one row or column may stand for
-/// each other, because they have the same elements in the same order.
-fn fits(given: &[usize], expected: &[u64]) -> bool {
-    if given.len() == expected.len() {
-        return given
-            .iter()
-            .zip(expected)
-            .all(|(&given, &expected)| given as u64 == expected);
-    }
-    let mut long = given
-        .iter()
-        .map(|&size| size as u64)
-        .filter(|&size| size != 1);
-    let mut wanted = expected.iter().copied().filter(|&size| size != 1);
-    let (first, other) = (long.next(), wanted.next());
-    (given.len() <= 1 || expected.len() <= 1)
-        && first == other
-        && long.next().is_none()
-        && wanted.next().is_none()
-}
-
 /// The shape; empty for an array without dimensions, whose pointer may be null.
 pub(crate) fn shape<'a>(array: &'a Bound<'_, PyUntypedArray>) -> &'a [usize] {
     match array.ndim() {
@@ -542,8 +524,7 @@ pub(crate) fn to_put<'py>(
     let numpy = numpy(py)?;
     let array = numpy.call_method1(intern!(py, "asarray"), (value,))?;
     let array: Bound<'py, PyUntypedArray> = array.cast_into()?;
-    let mut types = Type::ALL.into_iter().filter(|ty| ty.size().is_some());
-    let Some(ty) = types.find(|ty| has_type(&array.dtype(), *ty)) else {
+    let Some(ty) = type_of(&array.dtype()) else {
         let expected = "an array of numbers that functions take";
         return refuse("array", expected, describe(&array));
     };

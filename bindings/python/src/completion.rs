@@ -30,6 +30,15 @@ pub(crate) fn tell(
     Ok(())
 }
 
+/// Whether this is the thread, which runs the callbacks of calls that coroutines await.
+pub(crate) fn is_here() -> bool {
+    let known = COMPLETIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    let own = known
+        .as_ref()
+        .filter(|(owner, _)| *owner == std::process::id());
+    own.is_some_and(|(_, completions)| completions.is_here())
+}
+
 fn completions(py: Python<'_>) -> PyResult<Arc<Completions>> {
     let process = std::process::id();
     let mut known = COMPLETIONS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -152,7 +152,7 @@ impl DurableCall {
         into: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let timeout = timeout
-            .map(|timeout| seconds(py, "timeout", timeout))
+            .map(|timeout| seconds(py, "fetch", "timeout", timeout))
             .transpose()?;
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let submitted = self.ask(py, |job| job.describe())?;

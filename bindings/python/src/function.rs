@@ -76,6 +76,11 @@ impl Function {
 }
 
 impl Function {
+    /// Fails in a forked child, whose parent has the connection.
+    pub(crate) fn check_process(&self, py: Python<'_>) -> PyResult<()> {
+        self.origin.check(py)
+    }
+
     /// The servers that have the function, and the function of each.
     fn everywhere(
         &self,
@@ -322,7 +327,7 @@ impl Function {
 
     /// The same function. The server keeps the results of its durable calls for so many hours.
     fn with_retention(&self, py: Python<'_>, hours: f64) -> PyResult<Function> {
-        let retention = seconds(py, "hours", hours * 3600.0)?;
+        let retention = seconds(py, "with_retention", "hours", hours * 3600.0)?;
         let client = self.client.clone();
         let function = Function::new(client, self.origin.clone());
         Ok(Function {
@@ -571,7 +576,7 @@ impl Function {
             let expected = "a number of seconds";
             return Err(error::argument(py, &self.name, option, expected, &given));
         };
-        Ok((Some(seconds(py, option, limit)?), Some(others)))
+        Ok((Some(seconds(py, &self.name, option, limit)?), Some(others)))
     }
 
     fn prepare<'py>(

@@ -101,10 +101,13 @@ impl Future {
         }
     }
 
-    /// The same for a caller who can wait for the call. A callback of the call cannot: the call
-    /// waits for the callback.
+    /// The same for a caller who can wait for the call. A forked child cannot: the connection is
+    /// the parent's. A callback of the call cannot: the call waits for the callback.
     fn awaitable(&self, py: Python<'_>) -> PyResult<Option<Arc<Pending>>> {
         let pending = self.pending(py);
+        if pending.is_some() {
+            self.function.get().check_process(py)?;
+        }
         if !pending.as_ref().is_some_and(|call| call.calls_back_here()) {
             return Ok(pending);
         }
@@ -170,7 +173,7 @@ impl Future {
     #[pyo3(signature = (timeout=None))]
     fn result(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let timeout = timeout
-            .map(|timeout| seconds(py, "timeout", timeout))
+            .map(|timeout| seconds(py, "result", "timeout", timeout))
             .transpose()?;
         if let Some(pending) = self.awaitable(py)? {
             let error = origin::ask(py, || self.wait(&pending, timeout))?;
@@ -217,8 +220,13 @@ impl Future {
             .tell(slf.py(), move |py| callback.call1(py, (future,)).map(drop))
     }
 
-    /// Calls `told()` in the same manner.
+    /// Calls `told()` in the same manner, for a coroutine that waits for that.
     fn _tell(&self, py: Python<'_>, told: Py<PyAny>) -> PyResult<()> {
+        if completion::is_here() {
+            let text = "a callback of a call that is awaited cannot await a call: call the \
+                        function, or ask the future for its `result`";
+            return Err(PyRuntimeError::new_err(text));
+        }
         self.tell(py, move |py| told.call0(py).map(drop))
     }
 
@@ -333,6 +341,7 @@ impl Future {
     ) -> PyResult<()> {
         match self.pending(py) {
             Some(pending) => {
+                self.function.get().check_process(py)?;
                 let deadline = self.limit.map(|limit| limit.end);
                 completion::tell(py, &pending, deadline, told)?;
             }

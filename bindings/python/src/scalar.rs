@@ -3,6 +3,7 @@
 
 use crate::{error, texts};
 use farcall_idl::{Param, Scalar, Type};
+use numpy::{PyArrayDescrMethods, PyUntypedArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyComplex, PyFloat, PyInt, PyString};
@@ -28,15 +29,17 @@ pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> P
         Type::String | Type::Filename if param.is_texts() => {
             texts::of_sequence(value).map(Scalar::Texts)
         }
-        Type::String => value
-            .cast::<PyString>()
-            .ok()
-            .map(|text| Scalar::Text(text.to_string())),
+        Type::String => text(value),
         Type::Filename | Type::FilePointer => path(value),
         _ => integer(value),
     };
     let Some(scalar) = scalar else {
-        return Err(mismatch(expected(param), error::describe(value)));
+        let is_text = param.ty == Type::String && !param.is_texts();
+        let expected = match is_text && value.is_instance_of::<PyString>() {
+            true => "a str without lone surrogates",
+            false => expected(param),
+        };
+        return Err(mismatch(expected, error::describe(value)));
     };
     let is_null = |text: &str| text == Scalar::NULL_TEXT;
     let has_null = match &scalar {
@@ -70,6 +73,12 @@ pub(crate) fn expected(param: &Param) -> &'static str {
     }
 }
 
+/// A text, if UTF-8 can hold it.
+fn text(value: &Bound<'_, PyAny>) -> Option<Scalar> {
+    let text = value.cast::<PyString>().ok()?;
+    Some(Scalar::Text(text.to_str().ok()?.to_owned()))
+}
+
 /// An integer of Python or NumPy, never a float.
 fn integer(value: &Bound<'_, PyAny>) -> Option<Scalar> {
     if let Ok(value) = value.cast_exact::<PyInt>() {
@@ -83,14 +92,32 @@ fn integer(value: &Bound<'_, PyAny>) -> Option<Scalar> {
     if value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyString>() {
         return None;
     }
-    value.extract().ok().map(Scalar::Int)
+    match is_numpy(value, "bool_") {
+        true => value.is_truthy().ok().map(|is| Scalar::Int(is.into())),
+        false => value.extract().ok().map(Scalar::Int),
+    }
 }
 
+/// A real number. `float()` takes complex numbers of NumPy too, and drops a part of them.
 fn number(value: &Bound<'_, PyAny>) -> Option<f64> {
-    match value.cast::<numpy::PyUntypedArray>() {
-        Ok(array) if !crate::array::shape(array).is_empty() => None,
-        _ => value.extract().ok(),
-    }
+    let is_real = match value.cast::<numpy::PyUntypedArray>() {
+        Ok(array) => kind_of_one(array).is_some_and(|kind| b"biuf".contains(&kind)),
+        Err(_) if value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyInt>() => true,
+        Err(_) => !is_numpy(value, "complexfloating"),
+    };
+    is_real.then(|| value.extract().ok()).flatten()
+}
+
+/// NumPy's kind of the element of an array without dimensions.
+fn kind_of_one(array: &Bound<'_, numpy::PyUntypedArray>) -> Option<u8> {
+    let is_one = crate::array::shape(array).is_empty();
+    is_one.then(|| array.dtype().kind())
+}
+
+/// Whether the value has this class of NumPy.
+fn is_numpy(value: &Bound<'_, PyAny>, class: &str) -> bool {
+    let class = crate::array::numpy(value.py()).and_then(|numpy| numpy.getattr(class));
+    class.is_ok_and(|class| value.is_instance(&class).unwrap_or(false))
 }
 
 /// Whether a floating-point number with `bits` bits of precision holds this integer exactly.
@@ -130,7 +157,12 @@ fn complex(value: &Bound<'_, PyAny>) -> Option<Scalar> {
     if let Some(re) = number(value) {
         return Some(Scalar::Complex { re, im: 0.0 });
     }
-    if value.is_instance_of::<PyString>() || value.cast::<numpy::PyUntypedArray>().is_ok() {
+    if value.is_instance_of::<PyString>() {
+        return None;
+    }
+    if let Ok(array) = value.cast::<numpy::PyUntypedArray>()
+        && kind_of_one(array) != Some(b'c')
+    {
         return None;
     }
     value
@@ -154,8 +186,8 @@ impl<'py> FromPyObject<'_, 'py> for Pair {
 }
 
 fn character(value: &Bound<'_, PyAny>) -> Option<Scalar> {
-    if let Ok(text) = value.cast::<PyString>() {
-        return Some(Scalar::Text(text.to_string()));
+    if value.is_instance_of::<PyString>() {
+        return text(value);
     }
     if let Ok(bytes) = value.cast::<PyBytes>() {
         let &[code] = bytes.as_bytes() else {

@@ -63,9 +63,9 @@ pub(crate) fn connect(
     let is_named = named.is_some();
     let address = named.unwrap_or_else(farcall_client::default_address);
     let options = Options {
-        connect_timeout: seconds(py, "connect_timeout", connect_timeout)?,
+        connect_timeout: seconds(py, "connect", "connect_timeout", connect_timeout)?,
         timeout: timeout
-            .map(|timeout| seconds(py, "timeout", timeout))
+            .map(|timeout| seconds(py, "connect", "timeout", timeout))
             .transpose()?,
         on_interrupt: Some(Arc::new(is_interrupted)),
         same_host,
@@ -161,14 +161,19 @@ impl<'a, 'py> FromPyObject<'a, 'py> for FunctionName<'a> {
     }
 }
 
-pub(crate) fn seconds(py: Python<'_>, name: &str, value: f64) -> PyResult<Duration> {
+pub(crate) fn seconds(
+    py: Python<'_>,
+    function: &str,
+    name: &str,
+    value: f64,
+) -> PyResult<Duration> {
     let duration = Duration::try_from_secs_f64(value)
         .ok()
         .filter(|time| !time.is_zero());
     duration.ok_or_else(|| {
         error::argument(
             py,
-            "connect",
+            function,
             name,
             "seconds greater than 0",
             &value.to_string(),

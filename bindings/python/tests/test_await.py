@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -187,6 +188,47 @@ def test_a_callback_is_called_once_when_the_call_is_done(napping):
     wait_until(lambda: told[2:] == [cancelled], what="the callback of a cancelled call")
 
 
+def test_everybody_who_waits_for_a_call_is_told(napping):
+    nap, told = napping.connect().function("nap"), []
+
+    async def slept(call):
+        return (await call).slept
+
+    async def main():
+        call = nap.call_async(200)
+        call.add_done_callback(told.append)
+        call.add_done_callback(told.append)
+        waits = asyncio.gather(*(slept(call) for _ in range(3)))
+        return call, await asyncio.wait_for(waits, 30)
+
+    call, results = asyncio.run(main())
+    assert results == [200] * 3
+    wait_until(lambda: told == [call, call], what="both callbacks")
+
+
+def test_a_callback_of_an_awaited_call_cannot_await(start, tmp_path):
+    """The thread that runs the callback would wait for itself."""
+    interface = tmp_path / "apply.idl"
+    interface.write_text(
+        "Module apply;\n"
+        "Define apply(IN double x, OUT double *y, double f(IN double x)) { *y = f(x); }"
+    )
+    apply = start(interface, options=["--allow-code"]).connect().function("apply")
+
+    def awaits(x):
+        async def inner():
+            return (await apply.call_async(x, f=lambda x: x)).y
+
+        return asyncio.run(inner())
+
+    async def outer(f):
+        return (await asyncio.wait_for(apply.call_async(2.0, f=f), 30)).y
+
+    with pytest.raises(farcall.CallbackError, match="cannot await a call"):
+        asyncio.run(outer(awaits))
+    assert asyncio.run(outer(lambda x: apply(x, f=lambda x: x + 1).y)) == 3.0
+
+
 def test_trio_waits_and_cancels(napping):
     server = napping.connect()
     nap = server.function("nap")
@@ -234,6 +276,23 @@ def test_an_interrupt_ends_a_program_that_awaits(napping):
         # The calls take a minute.
         assert time.monotonic() - began < 20, error
     assert "KeyboardInterrupt" in error and process.returncode in (-signal.SIGINT, 130)
+
+
+def test_a_forked_child_leaves_the_calls_of_its_parent_alone(napping):
+    call = begun(napping, napping.connect(), 1000)
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for ask in (call.result, call.done, call.cancel, lambda: call.add_done_callback(print)):
+            try:
+                ask()
+            except farcall.ConnectionError:
+                refused += 1
+        del call, ask
+        gc.collect()
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
+    assert call.result(timeout=30).slept == 1000
 
 
 def test_a_forked_child_awaits_on_its_own(napping):

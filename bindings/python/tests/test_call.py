@@ -290,6 +290,27 @@ def test_sizes_that_are_left_out_come_from_arrays_and_strides(server):
     np.testing.assert_allclose(result.b, expected, rtol=1e-10)
 
 
+def test_no_part_of_the_lines_beyond_a_view_travels(server):
+    """A matrix with lines of 9, of which the view has 6, and sizes that say 6 or more."""
+    dgetrf = server.function("lapack/dgetrf")
+    large = np.full((9, 6), 7.0, order="F")
+    large[:6] = system(6)[0]
+    before, view = large.copy(), large[:6]
+    for wrong in ({"m": 9}, {"m": 7, "lda": 9}):
+        with pytest.raises(
+            farcall.ArgumentError, match=r"`a`.*given float64 array of shape \(6, 6"
+        ):
+            dgetrf(a=view, n=6, **wrong)
+        np.testing.assert_array_equal(large, before)
+    # The length of its own lines is right too: the call copies them.
+    own = dgetrf(m=6, n=6, a=view, lda=6)
+    assert own.info == 0 and own.a is view
+    np.testing.assert_array_equal(large[6:], before[6:])
+    factors = before[:6].copy(order="F")
+    dgetrf(a=factors, m=6, n=6)
+    np.testing.assert_array_equal(view, factors)
+
+
 def test_help_says_which_sizes_are_inferred(server):
     text = server.function("lapack/dgesv").__doc__
     lines = {line.split()[0]: line for line in text.splitlines() if line}

@@ -161,6 +161,8 @@ INEXACT = [
     ("alpha", np.int64(2**60 + 1), str(2**60 + 1)),
     ("alpha", np.array(2**60 + 1), str(2**60 + 1)),
     ("alpha", 10**400, "hold"),
+    ("alpha", np.complex64(1 + 2j), "complex64"),
+    ("alpha", np.complex128(1 + 2j), "complex128"),
     ("x", [1, 2**60 + 1], str(2**60 + 1)),
     ("x", np.array([1, -(2**53) - 1]), str(-(2**53) - 1)),
     ("x", np.array([1, 2**64 - 1], np.uint64), str(2**64 - 1)),
@@ -176,6 +178,38 @@ def test_nothing_is_lost_on_the_way_to_a_function(server, argument, value, words
         server.function("blas/daxpy")(n=2, incx=1, incy=1, **arguments)
     assert f"`{argument}`" in str(raised.value)
     assert words in str(raised.value)
+
+
+def test_a_list_does_not_become_infinite(server):
+    for value in ([1.0, 1e300], [1.0, -1e39]):
+        with pytest.raises(farcall.ArgumentError, match=r"`x`.*which float32 cannot hold"):
+            server.call("blas/saxpy", 2, 1.0, value, 1, np.zeros(2, np.float32), 1)
+    y = np.zeros(2, np.float32)
+    server.call("blas/saxpy", 2, 1.0, [np.inf, 1e38], 1, y, 1)
+    np.testing.assert_array_equal(y, np.float32([np.inf, 1e38]))
+
+
+@pytest.mark.parametrize("value", [np.complex64(1 - 2j), np.array(1 - 2j), 1 - 2j])
+def test_complex_numbers_of_numpy_keep_both_parts(server, value):
+    y = np.zeros(1, np.complex64)
+    server.call("blas/caxpy", 1, value, np.ones(1, np.complex64), 1, y, 1)
+    assert y[0] == 1 - 2j
+
+
+def test_a_text_that_utf8_cannot_hold_is_refused(start, tmp_path):
+    interface = tmp_path / "text.idl"
+    interface.write_text(
+        'Module text; Library "libc.so.6";\n'
+        'Define length(IN string text, OUT long *n) Calls "C" n = strlen(text);'
+    )
+    length = start(interface).connect().function("length")
+    assert length("\u20ac").n == 3
+    with pytest.raises(farcall.ArgumentError, match=r"`text`.*without lone surrogates"):
+        length("\ud800")
+
+
+def test_a_truth_value_of_numpy_is_an_integer(server):
+    assert server.call("blas/ddot", np.True_, [2.0], 1, [3.0], 1)[0] == 6.0
 
 
 def test_integers_that_a_double_holds_are_taken(server):

@@ -128,3 +128,9 @@ def test_other_entries_are_calls_of_their_own():
     assert Stack.of(of, (1, 2, box), {}) is None
     assert Stack.of(of, {}, {}) is None
     assert Stack.of(of, {"unknown": 1}, {}) is None
+    # With all its dimensions, an array tells the sizes of a call of its own.
+    assert Stack.of(of, {"boxes": np.zeros((3, 2))}, {"n": 2}) is None
+    assert Stack.of(of, {"boxes": [[1.0, 2.0]]}, {"n": 2}) is None
+    # A result without a part for each entry would be that of the whole group.
+    of.parameters = [p for p in of.parameters if p.name != "bounds"]
+    assert Stack.of(of, {"boxes": box}, {"n": 2}) is None

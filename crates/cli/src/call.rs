@@ -584,8 +584,14 @@ fn scalars(
 }
 
 fn parse_scalar(text: &str, param: &Param) -> Result<Scalar, Failure> {
-    let number = || match text.parse() {
-        Ok(value) => Some(Scalar::Int(value)),
+    let number = || match text.parse::<i128>() {
+        Ok(value) => match i64::try_from(value) {
+            Ok(value) => Some(Scalar::Int(value)),
+            // A float may hold it.
+            Err(_) => Some(value as f64)
+                .filter(|float| *float as i128 == value)
+                .map(Scalar::Float),
+        },
         Err(_) => text.parse().ok().map(Scalar::Float),
     };
     let scalar = match param.ty {

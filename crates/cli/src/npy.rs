@@ -38,18 +38,23 @@ pub(crate) fn parse(text: &str) -> Result<Array, Failure> {
     }
 }
 
-/// A vector written as `1,2.5,3`.
+/// A vector written as `1,2.5,3`; nothing is one without elements.
 fn inline(text: &str) -> Result<Array, Failure> {
-    let numbers: Option<Vec<Number>> = text.split(',').map(number).collect();
+    let words = text.split(',').filter(|_| !text.is_empty());
+    let numbers: Option<Vec<Number>> = words.map(number).collect();
     let numbers = numbers.ok_or_else(|| {
         Failure::usage(format!(
             "`{text}` is not an array: write @FILE.npy, or numbers with commas between them"
         ))
     })?;
-    let is_integer = |number: &Number| matches!(number, Number::Integer(_));
-    let ty = match numbers.iter().all(is_integer) {
-        true => Type::Long,
-        false => Type::Double,
+    let all = |fits: fn(i128) -> bool| {
+        let mut numbers = numbers.iter();
+        numbers.all(|number| matches!(number, Number::Integer(value) if fits(*value)))
+    };
+    let ty = match () {
+        () if all(|value| i64::try_from(value).is_ok()) => Type::Long,
+        () if all(|value| u64::try_from(value).is_ok()) => Type::UnsignedLong,
+        () => Type::Double,
     };
     let mut bytes = Vec::with_capacity(8 * numbers.len());
     for number in &numbers {
@@ -70,7 +75,7 @@ fn number(word: &str) -> Option<Number> {
     let value: f64 = word.parse().ok()?;
     let is_integer = value.fract() == 0.0 && value.abs() < 2f64.powi(53);
     Some(match is_integer {
-        true => Number::Integer(value as i64),
+        true => Number::Integer(value as i128),
         false => Number::Real(value),
     })
 }
@@ -128,6 +133,31 @@ mod tests {
         let error = read(Path::new(&path)).unwrap_err().to_string();
         assert!(error.contains("no .npy header"), "{error}");
         drop(written.join().unwrap());
+    }
+
+    #[test]
+    fn large_and_missing_numbers_on_the_command_line() {
+        let bytes = |text, ty| {
+            inline(text).and_then(|array| {
+                array
+                    .into_bytes(ty, Order::RowMajor)
+                    .map_err(Failure::usage)
+            })
+        };
+        let most = u64::MAX.to_string();
+        assert_eq!(
+            bytes(&most, Type::UnsignedLong).unwrap(),
+            u64::MAX.to_ne_bytes()
+        );
+        assert!(bytes(&most, Type::Double).is_err(), "it would be rounded");
+        let mixed = format!("-1,{most}");
+        assert!(bytes(&mixed, Type::Double).is_err());
+        assert!(bytes("", Type::Double).unwrap().is_empty());
+        assert!(bytes("1,", Type::Double).is_err());
+        assert_eq!(
+            preview(Type::UnsignedLong, &[0xff; 8], 3),
+            format!("[{most}]")
+        );
     }
 
     #[test]

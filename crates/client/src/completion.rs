@@ -1,8 +1,8 @@
 //! Tells programs with an event loop when calls have ended. One thread of the process waits for all
 //! watched calls, however many there are, and runs their callbacks meanwhile.
 //!
-//! A call is told of exactly once: when it has ended, was given up, or its deadline has passed. The
-//! thread does not take outcomes.
+//! Everybody who asks about a call is told exactly once: when it has ended, was given up, or the
+//! deadline of the question has passed. The thread does not take outcomes.
 
 use crate::pending::Pending;
 use crate::remote::{Attempt, Connection, Key, Watch};
@@ -33,11 +33,17 @@ struct Inbox {
     resting: Option<Waiter<Connection>>,
 }
 
-/// A watched call.
+/// A question about a call.
 struct Call {
     pending: Arc<Pending>,
     deadline: Option<Instant>,
     told: Box<dyn FnOnce() + Send>,
+}
+
+/// A watched attempt, and all questions about its call.
+struct Watched {
+    attempt: Arc<Attempt>,
+    calls: Vec<Call>,
 }
 
 impl Completions {
@@ -65,6 +71,13 @@ impl Completions {
             let begun = named.spawn(move || Attendant::default().run(&shared));
             begun.expect("a thread can be started")
         });
+    }
+
+    /// Whether this is that thread. It cannot wait for what it tells.
+    pub fn is_here(&self) -> bool {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = thread.as_ref().map(|thread| thread.thread().id());
+        own == Some(std::thread::current().id())
     }
 
     /// Ends the thread. It tells of no more calls, which stay under way.
@@ -117,7 +130,7 @@ impl Shared {
 #[derive(Default)]
 struct Attendant {
     watch: Watch,
-    calls: HashMap<Key, (Call, Arc<Attempt>)>,
+    watched: HashMap<Key, Watched>,
     deadlines: BTreeSet<(Instant, Key)>,
 }
 
@@ -155,31 +168,31 @@ impl Attendant {
     fn take_on(&mut self, call: Call) {
         loop {
             let attempt = call.pending.current();
-            let Some(key) = self.watch.add(&attempt.request) else {
+            let key = attempt.request.key();
+            let is_watched = self.watched.contains_key(&key);
+            if !is_watched && !self.watch.add(&attempt.request) {
                 if call.pending.has_ended() {
                     return (call.told)();
                 }
                 // It continues with another attempt.
                 continue;
-            };
-            if let Some(deadline) = call.deadline {
-                self.deadlines.insert((deadline, key));
             }
-            self.calls.insert(key, (call, attempt));
-            return;
+            self.deadlines.extend(call.deadline.map(|end| (end, key)));
+            let calls = Vec::new();
+            let watched = self.watched.entry(key);
+            let watched = watched.or_insert(Watched { attempt, calls });
+            return watched.calls.push(call);
         }
     }
 
     /// Does what a call asks for, or looks how it goes on.
     fn on_news(&mut self, key: Key) {
-        let Some((_, attempt)) = self.calls.get(&key) else {
+        let Some(Watched { attempt, .. }) = self.watched.get(&key) else {
             return;
         };
         if attempt.request.has_ended() {
-            if let Some(call) = self.forget(key) {
-                self.take_on(call);
-            }
-            return;
+            let ended = self.forget(key);
+            return ended.into_iter().for_each(|call| self.take_on(call));
         }
         // A callback may take long. Other threads may use the sockets meanwhile.
         let attempt = attempt.clone();
@@ -190,27 +203,29 @@ impl Attendant {
     /// Tells of calls whose deadlines have passed. Returns whether there were any.
     fn expire(&mut self) -> bool {
         let now = Instant::now();
+        let has_passed = |end: &Instant| *end <= now;
         let mut any = false;
-        while let Some((_, key)) = self
-            .deadlines
-            .first()
-            .copied()
-            .filter(|(end, _)| *end <= now)
-        {
+        while let Some((_, key)) = self.deadlines.first().filter(|(end, _)| has_passed(end)) {
             any = true;
-            if let Some(call) = self.forget(key) {
-                (call.told)();
+            for call in self.forget(*key) {
+                match call.deadline.as_ref().is_some_and(has_passed) {
+                    true => (call.told)(),
+                    false => self.take_on(call),
+                }
             }
         }
         any
     }
 
-    fn forget(&mut self, key: Key) -> Option<Call> {
-        let (call, _) = self.calls.remove(&key)?;
-        if let Some(deadline) = call.deadline {
-            self.deadlines.remove(&(deadline, key));
+    /// Stops watching a call, and returns all questions about it.
+    fn forget(&mut self, key: Key) -> Vec<Call> {
+        let Some(Watched { calls, .. }) = self.watched.remove(&key) else {
+            return Vec::new();
+        };
+        for end in calls.iter().filter_map(|call| call.deadline) {
+            self.deadlines.remove(&(end, key));
         }
         self.watch.remove(key);
-        Some(call)
+        calls
     }
 }

@@ -19,6 +19,7 @@ mod inherited;
 mod object;
 pub(crate) mod pages;
 mod paths;
+mod process;
 mod requests;
 mod reservation;
 mod reserved;

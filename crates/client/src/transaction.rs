@@ -295,8 +295,9 @@ impl Transaction {
             && (access.writes() || is_written(range))
         {
             return Err(
-                "the transaction writes it, and its memory order is not the one that the function \
-                 takes; pass it in that order",
+                "the transaction writes it, and the call takes a copy: its memory order is not the \
+                 one that the function takes, or another argument shares its memory; pass it in \
+                 that order and in memory of its own",
             );
         }
         let bytes = argument.bytes().as_ptr_range();

@@ -85,11 +85,11 @@ pub enum StartError {
         /// The system's error.
         source: io::Error,
     },
-    /// The daemon cannot listen on the address.
-    #[error("cannot listen on {address}: {source}{}", used(.source))]
+    /// The daemon cannot listen on any of the addresses.
+    #[error("cannot listen on {}: {source}{}", listed(.addresses), used(.source))]
     Listen {
-        /// The address.
-        address: SocketAddr,
+        /// The addresses.
+        addresses: Vec<SocketAddr>,
         /// The system's error.
         source: io::Error,
     },
@@ -131,6 +131,11 @@ pub enum StartError {
     /// Another system call failed.
     #[error("cannot start the daemon: {0}")]
     System(#[from] io::Error),
+}
+
+fn listed(addresses: &[SocketAddr]) -> String {
+    let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    addresses.join(" or ")
 }
 
 fn used(error: &io::Error) -> &'static str {
@@ -205,25 +210,26 @@ impl Daemon {
     /// Listens, joins the parent daemon, and enters the real-time class if permitted. A daemon
     /// needs a process of its own, because it waits for all children and for signals.
     pub fn bind(mut config: Config) -> Result<Daemon, StartError> {
-        if !config.listen.ip().is_loopback() && config.token.is_empty() {
-            return Err(StartError::NoToken(config.listen));
+        let mut others = config.listen.iter().filter(|at| !at.ip().is_loopback());
+        if let Some(address) = others.next().filter(|_| config.token.is_empty()) {
+            return Err(StartError::NoToken(*address));
         }
         if config.token.is_empty() {
             config.token = token::of_user().map_err(StartError::Secret)?.1;
         }
         let signals = process::catch_signals()?;
         let listen = |source| StartError::Listen {
-            address: config.listen,
+            addresses: config.listen.clone(),
             source,
         };
-        let tcp = take_address(|| TcpListener::bind(config.listen)).map_err(listen)?;
+        let tcp = take_address(|| TcpListener::bind(&config.listen[..])).map_err(listen)?;
         tcp.set_nonblocking(true)?;
         let control = take_address(|| link::listen(&config.control));
         let control = control.map_err(|source| StartError::Control {
             control: config.control.clone(),
             source,
         })?;
-        let engine = Engine::start(config.listen.ip())?;
+        let engine = Engine::start(tcp.local_addr()?.ip())?;
         // Start the threads before this thread blocks signals and enters the real-time class.
         let page = config.metrics.map(serve_metrics).transpose()?;
         let starter = Starter::new()?;
@@ -614,7 +620,10 @@ fn serve_metrics(address: SocketAddr) -> Result<Page, StartError> {
     };
     take_address(|| TcpListener::bind(address))
         .and_then(|listener| farcall_web::serve(listener, answer))
-        .map_err(|source| StartError::Listen { address, source })?;
+        .map_err(|source| StartError::Listen {
+            addresses: vec![address],
+            source,
+        })?;
     Ok(page)
 }
 

@@ -41,9 +41,9 @@ pub struct Config {
     pub node: String,
     /// The address of the parent daemon; `None` at the root daemon.
     pub parent: Option<SocketAddr>,
-    /// The address at which daemons below this one connect. The messages of gang jobs use the same
-    /// IP address.
-    pub listen: SocketAddr,
+    /// The addresses at which daemons below this one can connect: it takes the first that is free.
+    /// The messages of gang jobs use the same IP address.
+    pub listen: Vec<SocketAddr>,
     /// The control socket for front ends: a path, or an abstract name after `@`.
     pub control: String,
     /// The secret that all daemons share. A daemon proves that it knows it to join. If it is empty,

@@ -270,22 +270,11 @@ impl<'de> Visitor<'de> for Level<'_> {
     }
 
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<(), E> {
-        self.0.push(self.1, Number::Integer(value))
+        self.0.push(self.1, Number::Integer(value.into()))
     }
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<(), E> {
-        match (i64::try_from(value), self.0.ty) {
-            (Ok(value), _) => self.visit_i64(value),
-            // The type of a parameter holds it, although a scalar does not.
-            (Err(_), Type::UnsignedLong | Type::UnsignedLongLong) => {
-                self.0.bytes.extend(value.to_ne_bytes());
-                match *self.0.depth.get_or_insert(self.1) == self.1 {
-                    true => Ok(()),
-                    false => Err(E::custom("a list mixes numbers and lists")),
-                }
-            }
-            (Err(_), _) => self.visit_f64(value as f64),
-        }
+        self.0.push(self.1, Number::Integer(value.into()))
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<(), E> {
@@ -410,7 +399,7 @@ impl Serialize for Item {
             (Type::UnsignedLong | Type::UnsignedLongLong, Number::Integer(value)) => {
                 out.serialize_u64(value as u64)
             }
-            (_, Number::Integer(value)) => out.serialize_i64(value),
+            (_, Number::Integer(value)) => out.serialize_i64(value as i64),
             (_, Number::Real(value)) => Real(value).serialize(out),
             (_, Number::Complex(re, im)) => [Real(re), Real(im)].serialize(out),
         }

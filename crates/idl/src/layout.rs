@@ -182,6 +182,12 @@ pub enum LayoutError {
         /// Name of the array at which the sum overflowed.
         array: Box<str>,
     },
+    /// An array of texts has more of them than a call takes.
+    #[error("array `{array}`: it would have more than {MOST_TEXTS} texts")]
+    TooManyTexts {
+        /// Name of the array.
+        array: Box<str>,
+    },
     /// `ProcessorElements` has no acceptable value.
     #[error("ProcessorElements `{expression}` {problem}")]
     ProcessorElements {

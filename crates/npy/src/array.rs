@@ -30,9 +30,8 @@ enum Kind {
 /// An element on its way from one type to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// A whole number. Values above 2^63 - 1 are read as negative ones, which no unsigned type
-    /// takes.
-    Integer(i64),
+    /// A whole number.
+    Integer(i128),
     /// A real number.
     Real(f64),
     /// Real part, imaginary part.
@@ -116,9 +115,10 @@ impl Array {
         self
     }
 
-    /// The type of its elements in the interface language.
+    /// The type of its elements in the interface language, with their sign.
     pub fn element(&self) -> Type {
-        let same = |ty: &Type| kind_of(*ty) == Some((self.kind, self.size));
+        let is_own = |ty: &Type| kind_of(*ty) == Some((self.kind, self.size));
+        let same = |ty: &Type| *ty != Type::Char && is_own(ty);
         let found = Type::ALL.into_iter().find(same);
         found.expect("every type that is read has a name")
     }
@@ -162,20 +162,20 @@ impl Number {
         let lossy = || Err(format!("its values do not fit {}", ty.name()));
         match (ty, self) {
             (Type::Double, Number::Real(value)) => out.extend(value.to_ne_bytes()),
-            (Type::Double, Number::Integer(value)) if value as f64 as i128 == i128::from(value) => {
+            (Type::Double, Number::Integer(value)) if value as f64 as i128 == value => {
                 out.extend((value as f64).to_ne_bytes());
             }
             (Type::Float, Number::Real(value)) if is_float(value) => {
                 out.extend((value as f32).to_ne_bytes());
             }
-            (Type::Float, Number::Integer(value)) if value as f32 as i128 == i128::from(value) => {
+            (Type::Float, Number::Integer(value)) if value as f32 as i128 == value => {
                 out.extend((value as f32).to_ne_bytes());
             }
             (Type::SComplex | Type::DComplex, number) => {
                 let (re, im) = match number {
                     Number::Complex(re, im) => (re, im),
                     Number::Real(re) => (re, 0.0),
-                    Number::Integer(re) if re as f64 as i128 == i128::from(re) => (re as f64, 0.0),
+                    Number::Integer(re) if re as f64 as i128 == re => (re as f64, 0.0),
                     Number::Integer(_) => return lossy(),
                 };
                 let part = match ty {
@@ -185,19 +185,27 @@ impl Number {
                 Number::Real(re).write(part, out)?;
                 Number::Real(im).write(part, out)?;
             }
-            (_, Number::Integer(value)) => match ty.integer_range() {
-                Some((least, most)) if (least..=most).contains(&value) => {
-                    let size = ty.size().unwrap_or(8) as usize;
-                    match cfg!(target_endian = "little") {
-                        true => out.extend(&value.to_le_bytes()[..size]),
-                        false => out.extend(&value.to_be_bytes()[8 - size..]),
-                    }
+            (_, Number::Integer(value)) if holds(ty, value) => {
+                let size = ty.size().unwrap_or(8) as usize;
+                match cfg!(target_endian = "little") {
+                    true => out.extend(&value.to_le_bytes()[..size]),
+                    false => out.extend(&value.to_be_bytes()[16 - size..]),
                 }
-                _ => return lossy(),
-            },
+            }
             _ => return lossy(),
         }
         Ok(())
+    }
+}
+
+/// Whether the integer type holds the value.
+fn holds(ty: Type, value: i128) -> bool {
+    match ty {
+        // An argument that is a scalar has 63 bits, an element 64.
+        Type::UnsignedLong | Type::UnsignedLongLong => u64::try_from(value).is_ok(),
+        _ => ty
+            .integer_range()
+            .is_some_and(|(least, most)| (i128::from(least)..=i128::from(most)).contains(&value)),
     }
 }
 
@@ -238,19 +246,17 @@ fn read_number(bytes: &[u8], kind: Kind) -> Number {
     }
 }
 
-/// Unsigned values above 2^63 - 1 become negative, and the range check refuses them.
-fn integer(bytes: &[u8], signed: bool) -> i64 {
+fn integer(bytes: &[u8], signed: bool) -> i128 {
     let value = match *bytes {
-        [a] => i64::from(a),
-        [a, b] => i64::from(u16::from_ne_bytes([a, b])),
-        [a, b, c, d] => i64::from(u32::from_ne_bytes([a, b, c, d])),
-        _ => i64::from_ne_bytes(bytes.try_into().unwrap_or_default()),
+        [a] => u64::from(a),
+        [a, b] => u64::from(u16::from_ne_bytes([a, b])),
+        [a, b, c, d] => u64::from(u32::from_ne_bytes([a, b, c, d])),
+        _ => u64::from_ne_bytes(bytes.try_into().unwrap_or_default()),
     };
     let unused = 64 - 8 * bytes.len() as u32;
-    if signed {
-        value << unused >> unused
-    } else {
-        value
+    match signed {
+        true => ((value << unused) as i64 >> unused).into(),
+        false => value.into(),
     }
 }
 
@@ -320,6 +326,31 @@ mod tests {
         assert!(write(Number::Real(0.1), Type::Float).is_err());
         assert!(write(Number::Real(f64::NAN), Type::Float).is_ok());
         assert!(write(Number::Integer((1 << 53) + 1), Type::Double).is_err());
+    }
+
+    #[test]
+    fn large_unsigned_elements_never_become_negative() {
+        let convert = |values: [u64; 2], ty| {
+            let bytes = values.map(u64::to_ne_bytes).concat();
+            let array = Array::new(Type::UnsignedLong, vec![2], Order::RowMajor, bytes);
+            array.unwrap().into_bytes(ty, Order::RowMajor)
+        };
+        for ty in Type::ALL.into_iter().filter(|ty| is_number(*ty)) {
+            let same = matches!(ty, Type::UnsignedLong | Type::UnsignedLongLong);
+            assert_eq!(convert([1, u64::MAX], ty).is_ok(), same, "{ty:?}");
+        }
+        let halves = [1u64 << 63, 3 << 62];
+        assert_eq!(
+            convert(halves, Type::Double).unwrap(),
+            halves.map(|value| (value as f64).to_ne_bytes()).concat()
+        );
+        assert!(convert(halves, Type::Long).is_err());
+        let all = |ty: Type, bytes: &[u8]| Number::all(ty, bytes).next();
+        assert_eq!(
+            all(Type::UnsignedLong, &[0xff; 8]),
+            Some(Number::Integer(u64::MAX.into()))
+        );
+        assert_eq!(all(Type::Short, &[0xff; 2]), Some(Number::Integer(-1)));
     }
 
     #[test]

@@ -279,16 +279,24 @@ impl ArrayForm {
     }
 
     /// Whether an array of this form has that type, shape and order. Axes of length 1 do not
-    /// matter, and with at most one longer axis the order does not either.
+    /// matter, and with at most one longer axis the order does not either. `char` says nothing of a
+    /// sign, so it stands for bytes with and without one.
     pub fn fits(&self, ty: Type, shape: &[u64], column_major: bool) -> bool {
         let long = |shape: &[u64]| -> Vec<u64> {
             let lengths = shape.iter().copied();
             lengths.filter(|length| *length != 1).collect()
         };
         let (ours, theirs) = (long(&self.shape), long(shape));
-        let same_type = self.ty().is_ok_and(|own| alike(own) == alike(ty));
+        let same_type = self.ty().is_ok_and(|own| match (alike(own), alike(ty)) {
+            (Type::Char, other) | (other, Type::Char) => is_byte(other),
+            (own, other) => own == other,
+        });
         same_type && ours == theirs && (ours.len() <= 1 || self.column_major == column_major)
     }
+}
+
+fn is_byte(ty: Type) -> bool {
+    matches!(ty, Type::Char | Type::SignedChar | Type::UnsignedChar)
 }
 
 /// Treats `long` and `long long` as one type.
@@ -351,5 +359,23 @@ mod tests {
         assert!(vector.fits(Type::LongLong, &[1, 3], false));
         assert!(!vector.fits(Type::UnsignedLong, &[3], true));
         assert!(!vector.fits(Type::Long, &[3, 3], true));
+    }
+
+    #[test]
+    fn a_char_has_no_sign_and_other_bytes_keep_theirs() {
+        let fits = |element, ty| form(element, &[3]).fits(ty, &[3], true);
+        for (element, ty) in [
+            ("char", Type::UnsignedChar),
+            ("char", Type::SignedChar),
+            ("unsigned char", Type::Char),
+            ("signed char", Type::Char),
+            ("unsigned char", Type::UnsignedChar),
+        ] {
+            assert!(fits(element, ty), "{element} {ty:?}");
+        }
+        assert!(!fits("unsigned char", Type::SignedChar));
+        assert!(!fits("signed char", Type::UnsignedChar));
+        assert!(!fits("char", Type::Short));
+        assert!(!fits("short", Type::Char));
     }
 }

@@ -159,6 +159,7 @@ impl Engine {
                     output::printed(cx, call, printed);
                 }
             }
+            Event::Leaves(worker) => self.elements.workers.leaves(worker),
             Event::Died(worker, death) => self.worker_died(worker, &death),
             Event::DurableOpened(records, served) => {
                 self.durable_calls.opened(cx, records, served);

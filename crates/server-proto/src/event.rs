@@ -146,6 +146,8 @@ pub enum Event {
     WorkerReport(WorkerKey, WorkerReport),
     /// A worker has printed something.
     Printed(WorkerKey, Vec<u8>),
+    /// A worker has closed its connection and gets no more calls. [`Event::Died`] follows.
+    Leaves(WorkerKey),
     /// A worker has ended.
     Died(WorkerKey, Death),
 

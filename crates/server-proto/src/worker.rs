@@ -96,7 +96,7 @@ pub(crate) struct Worker {
     rested: Nanos,
     /// Its object, if it has one. It then runs methods of this object only.
     pub(crate) object: Option<ObjectState>,
-    /// Whether the server has told it to end.
+    /// Whether the server has told it to end, or it has closed its connection.
     pub(crate) is_ended: bool,
     /// What it found behind its functions.
     libraries: Option<Found>,
@@ -156,7 +156,7 @@ impl Worker {
         self.libraries.as_ref()?.get(function)?.clone()
     }
 
-    /// Whether it can take a call. A worker that was told to end may still finish its calls.
+    /// Whether it can take a call. A worker that ends may still finish its calls.
     pub(crate) fn is_idle(&self) -> bool {
         self.state == State::Idle && !self.is_ended
     }

@@ -74,6 +74,13 @@ impl Workers {
         }
     }
 
+    /// Records that a worker ends by itself.
+    pub(crate) fn leaves(&mut self, worker: WorkerKey) {
+        if let Some(known) = self.get_mut(worker) {
+            known.is_ended = true;
+        }
+    }
+
     /// Records that a worker has bound its library. Returns the library.
     pub(crate) fn ready(&mut self, cx: &Context, key: WorkerKey) -> Option<usize> {
         let worker = self.get_mut(key)?;

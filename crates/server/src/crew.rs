@@ -20,6 +20,7 @@ use farcall_worker::{
 use rustix::event::epoll::EventFlags;
 use rustix::fd::BorrowedFd;
 use std::io;
+use std::time::Duration;
 
 /// The worker processes, and what they bind.
 pub(crate) struct Crew {
@@ -31,6 +32,8 @@ pub(crate) struct Crew {
     pub(crate) workers: Beside<WorkerKey, Worker>,
     /// The library of each worker.
     bound_to: Beside<WorkerKey, usize>,
+    /// Those that have closed their connection and go on.
+    lingering: Vec<WorkerKey>,
     /// The files of each library, as its first worker or the last reload found them.
     files: Vec<Vec<FileStamp>>,
     /// Whether a server without all walls must not start.
@@ -53,6 +56,7 @@ impl Crew {
             gpus: config.queue.gpus()?,
             workers: Beside::default(),
             bound_to: Beside::default(),
+            lingering: Vec::new(),
             files: Vec::new(),
             walls_required: config.workers.walls_required,
             unstarted: String::new(),
@@ -255,12 +259,45 @@ impl Crew {
         poll.watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)
     }
 
+    /// Whether the process of a worker that has closed its connection goes on. Its end is then an
+    /// event of the worker's socket.
+    pub(crate) fn lingers(&mut self, key: WorkerKey, poll: &Poll) -> bool {
+        let Some(worker) = self.workers.get_mut(key) else {
+            return false;
+        };
+        if !worker.lingers() {
+            return false;
+        }
+        if !self.lingering.contains(&key) {
+            let source = Source::WorkerSocket(key);
+            let watch = |end| poll.watch(end, source, EventFlags::IN).is_ok();
+            if !worker.end_of_process().is_some_and(watch) {
+                return false;
+            }
+            poll.forget(worker.socket());
+            poll.forget(worker.output());
+            self.lingering.push(key);
+        }
+        true
+    }
+
+    /// Kills the lingering processes that had their time. Returns the time of the next one.
+    pub(crate) fn hurry(&mut self) -> Option<Duration> {
+        let workers = &mut self.workers;
+        let left = |key: &WorkerKey| workers.get_mut(*key)?.hurry();
+        self.lingering.iter().filter_map(left).min()
+    }
+
     /// Removes a worker that is dead or about to die.
     pub(crate) fn bury(&mut self, key: WorkerKey, poll: &Poll) -> Option<Death> {
         let worker = self.workers.remove(key)?;
         self.bound_to.remove(key);
+        self.lingering.retain(|lingering| *lingering != key);
         poll.forget(worker.socket());
         poll.forget(worker.output());
+        if let Some(end) = worker.end_of_process() {
+            poll.forget(end);
+        }
         let had_begun = worker.has_begun();
         let death = worker.bury();
         Some(Death {

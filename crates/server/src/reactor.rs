@@ -334,8 +334,10 @@ impl Reactor {
                     audit.flush();
                 }
             }
+            let lingers = self.crew.hurry();
             let timeout = if sleeps {
-                self.next_deadline().into_iter().chain(rests).min()
+                let deadline = self.next_deadline().into_iter();
+                deadline.chain(rests).chain(lingers).min()
             } else {
                 Some(Duration::ZERO)
             };

@@ -44,6 +44,14 @@ pub(crate) enum Step {
     Closed,
 }
 
+/// What was read beyond the places of array data.
+struct Input {
+    bytes: Vec<u8>,
+    unread: std::ops::Range<usize>,
+    /// Whether the last read has taken all that was there.
+    is_drained: bool,
+}
+
 /// A part of the output that is not written yet.
 enum Part {
     /// A range of `frames`.
@@ -100,8 +108,7 @@ pub(crate) struct Socket {
     pub(crate) is_ready: bool,
     /// The event mask it is registered with.
     pub(crate) interest: EventFlags,
-    input: Vec<u8>,
-    unread: std::ops::Range<usize>,
+    input: Input,
     landing: Landing,
     frames: Vec<u8>,
     parts: VecDeque<Part>,
@@ -123,8 +130,11 @@ impl Socket {
             descriptors: Vec::new(),
             is_ready: false,
             interest: EventFlags::IN,
-            input: vec![0; INPUT_BYTES],
-            unread: 0..0,
+            input: Input {
+                bytes: vec![0; INPUT_BYTES],
+                unread: 0..0,
+                is_drained: false,
+            },
             landing: Landing::default(),
             frames: Vec::new(),
             parts: VecDeque::new(),
@@ -168,12 +178,17 @@ impl Socket {
         if let Some(chunk) = server.clients().incoming(self.key) {
             return self.take_data(server, memories, &chunk);
         }
-        if self.unread.is_empty() {
-            return self.read_within(server, Vec::new(), 0);
+        if self.input.unread.is_empty() {
+            // Nearly always there is no more than the read before has found. If there is, an event
+            // tells.
+            return match std::mem::take(&mut self.input.is_drained) {
+                true => Ok(Step::Blocked),
+                false => self.read_within(server, Vec::new(), 0),
+            };
         }
-        let input = &self.input[self.unread.clone()];
+        let input = &self.input.bytes[self.input.unread.clone()];
         let taken = server.handle_input(self.key, input);
-        self.unread.start += taken;
+        self.input.unread.start += taken;
         Ok(Step::Progress(taken))
     }
 
@@ -244,8 +259,10 @@ impl Socket {
         };
         let ahead = ahead.min(most.saturating_sub(room));
         if ahead > 0 {
-            places.push(IoSliceMut::new(&mut self.input[..ahead]));
+            places.push(IoSliceMut::new(&mut self.input.bytes[..ahead]));
         }
+        let asked = room + ahead;
+        let is_plain = self.session.is_none();
         let read = match &mut self.session {
             None => readv(&self.fd, &mut places).map_err(io::Error::from),
             Some(session) => session.read(&mut Bare(self.fd.as_fd()), &mut places),
@@ -253,7 +270,8 @@ impl Socket {
         match read {
             Ok(0) => Ok(Step::Closed),
             Ok(count) => {
-                self.unread = 0..count.saturating_sub(room);
+                self.input.unread = 0..count.saturating_sub(room);
+                self.input.is_drained = is_plain && count < asked;
                 Ok(Step::Progress(count))
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Step::Blocked),
@@ -279,7 +297,7 @@ impl Socket {
             .landing
             .plan(chunk.length, MAX_SLICES, |most| landed.next(most));
         let most = match (
-            self.unread.is_empty(),
+            self.input.unread.is_empty(),
             server.lanes().allowance(self.key, Direction::Up),
         ) {
             (true, Some(allowance)) => {
@@ -298,7 +316,7 @@ impl Socket {
             (!is_over).then(|| IoSliceMut::new(&mut place[..length]))
         });
         let mut places: Vec<_> = places.collect();
-        let step = if self.unread.is_empty() {
+        let step = if self.input.unread.is_empty() {
             self.read_within(server, places, chunk.length)?
         } else {
             Step::Progress(self.copy_unread(&mut places))
@@ -316,10 +334,10 @@ impl Socket {
     fn copy_unread(&mut self, places: &mut [IoSliceMut<'_>]) -> usize {
         let mut copied = 0;
         for place in places {
-            let unread = &self.input[self.unread.clone()];
+            let unread = &self.input.bytes[self.input.unread.clone()];
             let count = unread.len().min(place.len());
             place[..count].copy_from_slice(&unread[..count]);
-            self.unread.start += count;
+            self.input.unread.start += count;
             copied += count;
         }
         copied
@@ -328,12 +346,12 @@ impl Socket {
     /// Discards data of a call that is gone.
     fn discard(&mut self, server: &mut Server, chunk: &Chunk) -> io::Result<Step> {
         self.landing.clear();
-        if self.unread.is_empty() {
+        if self.input.unread.is_empty() {
             return self.read_within(server, Vec::new(), chunk.length);
         }
         let length = usize::try_from(chunk.length).unwrap_or(usize::MAX);
-        let count = self.unread.len().min(length);
-        self.unread.start += count;
+        let count = self.input.unread.len().min(length);
+        self.input.unread.start += count;
         server.handle_data(self.key, count as u64);
         Ok(Step::Progress(count))
     }

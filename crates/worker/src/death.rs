@@ -18,6 +18,8 @@ pub struct Death {
     pub(crate) printed: String,
     /// Why the server ended it, if it did.
     pub(crate) ended_for: Option<Failure>,
+    /// Whether it went on without its connection until the server killed it.
+    pub(crate) was_silent: bool,
 }
 
 impl Death {
@@ -32,8 +34,9 @@ impl Death {
     pub(crate) fn after_silence(mut self) -> Death {
         let status = self.status.as_ref().ok();
         let was_killed = status.and_then(ExitStatus::signal) == Some(libc::SIGKILL);
-        if let Some(signal) = nonzero(self.signal).filter(|_| was_killed) {
-            self.status = Ok(ExitStatus::from_raw(signal));
+        match nonzero(self.signal).filter(|_| was_killed) {
+            Some(signal) => self.status = Ok(ExitStatus::from_raw(signal)),
+            None => self.was_silent = was_killed,
         }
         self
     }
@@ -76,6 +79,8 @@ impl Death {
             reason.message.clone()
         } else if self.out_of_memory {
             format!("ran out of memory (limit of a worker: {memory_limit} bytes)")
+        } else if self.was_silent {
+            "was killed because it had closed its connection to the server (SIGKILL)".to_string()
         } else {
             match &self.status {
                 Ok(status) => match self.signal() {
@@ -173,6 +178,7 @@ mod tests {
             out_of_memory: false,
             printed: String::new(),
             ended_for: None,
+            was_silent: false,
         }
     }
 
@@ -210,7 +216,12 @@ mod tests {
         assert_eq!(abort.cause(0), "called abort() (SIGABRT)");
         assert!(!abort.is_foreign());
         // Others may have killed it.
-        assert!(death(libc::SIGKILL, 0).after_silence().is_foreign());
+        let silent = death(libc::SIGKILL, 0).after_silence();
+        assert!(silent.is_foreign());
+        assert!(
+            silent.cause(0).contains("closed its connection"),
+            "{silent:?}"
+        );
         // It ended by itself at the last moment.
         let ended = death(3 << 8, 0).after_silence();
         assert!(ended.cause(0).contains("exit status 3"), "{ended:?}");

@@ -33,8 +33,6 @@ const READ_BYTES: usize = 16 << 10;
 pub const MOST_READS: usize = (64 << 10) / READ_BYTES + 1;
 /// Longest line of output in the log, in bytes.
 const LINE_BYTES: usize = 4096;
-/// How long a worker that has closed its socket may take to end.
-const LAST_BREATH: Duration = Duration::from_millis(200);
 /// Bytes of a worker's output kept for error messages.
 const TAIL_BYTES: usize = 2048;
 
@@ -456,10 +454,26 @@ impl Worker {
         self.process.kill();
     }
 
+    /// Whether the process goes on after it has closed its connection. It then has a moment to end
+    /// by itself, and [`Worker::end_of_process`] tells when it has ended.
+    pub fn lingers(&mut self) -> bool {
+        self.process.lingers()
+    }
+
+    /// A descriptor that is readable when a lingering process has ended.
+    pub fn end_of_process(&self) -> Option<BorrowedFd<'_>> {
+        self.process.end()
+    }
+
+    /// Kills a lingering process that had its time. Returns how much time it has until then.
+    pub fn hurry(&mut self) -> Option<Duration> {
+        self.process.hurry()
+    }
+
     /// Waits for a process that is dead or about to die. Returns how it ended.
     pub fn bury(mut self) -> Death {
         // The status tells why the worker has ended, unless the server has ended it.
-        let has_ended = self.ended_for.is_some() || self.process.await_end(LAST_BREATH);
+        let was_silent = self.ended_for.is_none() && !self.process.ends();
         self.process.kill();
         let status = self.process.wait();
         for _ in 0..MOST_READS {
@@ -475,10 +489,11 @@ impl Worker {
             out_of_memory,
             printed,
             ended_for: self.ended_for,
+            was_silent: false,
         };
-        match has_ended {
-            true => death,
-            false => death.after_silence(),
+        match was_silent {
+            true => death.after_silence(),
+            false => death,
         }
     }
 }

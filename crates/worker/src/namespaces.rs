@@ -14,7 +14,6 @@ pub(crate) use keeper::{KEEPER, keep};
 use keeper::{become_keeper, number_next};
 pub(crate) use rights::drop_rights;
 use rights::keep_mount_rights;
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -26,7 +25,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
-use std::time::Duration;
 
 mod keeper;
 mod rights;
@@ -250,17 +248,11 @@ impl Child {
         unsafe { libc::kill(self.id, libc::SIGKILL) };
     }
 
-    /// Waits until it has ended by itself, for at most this time. Returns whether it has.
-    pub(crate) fn await_end(&self, most: Duration) -> bool {
-        let id = rustix::process::Pid::from_raw(self.id);
+    /// A descriptor that is readable when it has ended.
+    pub(crate) fn watch(&self) -> io::Result<OwnedFd> {
+        let id = rustix::process::Pid::from_raw(self.id).ok_or(io::ErrorKind::NotFound)?;
         let flags = rustix::process::PidfdFlags::empty();
-        let process = id.map(|id| rustix::process::pidfd_open(id, flags));
-        let Some(Ok(process)) = process else {
-            return false;
-        };
-        let mut ended = [PollFd::new(&process, PollFlags::IN)];
-        let most = Timespec::try_from(most).ok();
-        rustix::event::poll(&mut ended, most.as_ref()) == Ok(1)
+        Ok(rustix::process::pidfd_open(id, flags)?)
     }
 
     /// Waits until it has ended. The status is that of the worker.

@@ -1,7 +1,9 @@
 //! The thread that starts worker processes. To fork and wait for the program takes milliseconds,
 //! and more on a busy machine; meanwhile the reactor serves others.
 
+use crate::lingering::Lingering;
 use crate::namespaces::{Child, Start};
+use rustix::fd::BorrowedFd;
 use std::cell::OnceCell;
 use std::io;
 use std::process::ExitStatus;
@@ -22,6 +24,8 @@ struct Order {
 pub(crate) struct Process {
     ordered: Receiver<io::Result<Child>>,
     started: OnceCell<io::Result<Child>>,
+    /// Set when it has closed its connection.
+    lingering: Option<Lingering>,
 }
 
 impl Nursery {
@@ -48,6 +52,7 @@ impl Nursery {
         Process {
             ordered,
             started: OnceCell::new(),
+            lingering: None,
         }
     }
 }
@@ -72,10 +77,35 @@ impl Process {
         }
     }
 
-    /// Waits until it has ended by itself, for at most this time. Returns whether it has.
-    pub(crate) fn await_end(&self, most: Duration) -> bool {
-        let child = self.started().as_ref();
-        child.is_ok_and(|child| child.await_end(most))
+    /// Whether it goes on after it has closed its connection. Its time to end begins.
+    pub(crate) fn lingers(&mut self) -> bool {
+        if self.lingering.is_none() {
+            let child = self.started().as_ref().ok();
+            let end = child.and_then(|child| child.watch().ok());
+            self.lingering = end.map(Lingering::begin);
+        }
+        self.lingering.as_ref().is_some_and(Lingering::goes_on)
+    }
+
+    /// A descriptor that is readable when a lingering process has ended.
+    pub(crate) fn end(&self) -> Option<BorrowedFd<'_>> {
+        self.lingering.as_ref().map(Lingering::end)
+    }
+
+    /// Kills a lingering process that had its time. Returns how much time it has until then.
+    pub(crate) fn hurry(&mut self) -> Option<Duration> {
+        let left = self.lingering.as_mut()?.left();
+        if left.is_none() {
+            self.kill();
+        }
+        left
+    }
+
+    /// Waits until it has ended or its time is over. Returns whether it has ended by itself.
+    pub(crate) fn ends(&mut self) -> bool {
+        self.lingers();
+        let lingering = self.lingering.as_ref();
+        lingering.is_some_and(Lingering::ends_in_time)
     }
 
     /// Waits until it has ended.

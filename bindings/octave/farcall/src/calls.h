@@ -58,6 +58,7 @@ struct Slot
   std::vector<size_t> shape;
 
   std::unique_ptr<Elements> elements;
+  int64_t wide = 0;
   // A text, or texts that each end with NUL.
   std::string text;
   // Their addresses, with NULL at the end. The call replaces those of texts that it writes.
@@ -70,6 +71,11 @@ struct Slot
 
   bool is_array () const { return kind == FARCALL_ARRAY; }
   bool is_text () const { return type == FARCALL_TEXT; }
+  // A scalar without a sign that travels in a type with a sign, which holds it.
+  bool is_short_unsigned () const
+  {
+    return (kind == FARCALL_SHORT || kind == FARCALL_INT) && type == (kind | is_unsigned);
+  }
   // The caller passes it: texts are also names of files that a call writes.
   bool is_passed () const { return is_read || kind == FARCALL_TEXT; }
   void free_texts ()
@@ -233,6 +239,8 @@ Slots slots_of (const Function& function)
       slot->name = function.argument (index);
       slot->kind = farcall_argument_kind (function.handle, index);
       slot->type = slot->is_array () ? farcall_argument_type (function.handle, index) : slot->kind;
+      if (farcall_argument_unsigned (function.handle, index))
+        slot->type |= is_unsigned;
       slot->is_read = farcall_argument_read (function.handle, index);
       slot->is_written = farcall_argument_written (function.handle, index);
       if (slot->kind == FARCALL_FUNCTION)
@@ -283,7 +291,7 @@ void pack_all (const Function& function, Slots& slots, const octave_value_list& 
 farcall_value value_of (Slot& slot)
 {
   farcall_value value = {};
-  value.kind = slot.type;
+  value.kind = slot.type & ~is_unsigned;
   if (slot.is_text () && slot.is_array () && slot.is_written)
     {
       value.kind = FARCALL_TEXTS;
@@ -301,6 +309,13 @@ farcall_value value_of (Slot& slot)
       Elements& elements = *slot.elements;
       value.data = slot.is_written ? elements.write () : const_cast<void *> (elements.read ());
       value.bytes = elements.bytes ();
+      if (slot.is_short_unsigned ())
+        {
+          slot.wide = elements.value ().int64_array_value ().elem (0).value ();
+          value.kind = FARCALL_LONG;
+          value.data = &slot.wide;
+          value.bytes = sizeof slot.wide;
+        }
     }
   static char none[16];
   if (value.data == nullptr)

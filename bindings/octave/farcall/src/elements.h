@@ -20,6 +20,9 @@ namespace
 // The largest whole number below which a `double` holds every whole number.
 constexpr double exact = 9007199254740991.0;
 
+// Marks the type of an integer without a sign.
+constexpr int is_unsigned = 0x100;
+
 // ---- Errors ----
 
 // An error about an argument of the caller.
@@ -87,6 +90,59 @@ NDArray numbers_of (const octave_value& value, const std::string& name)
   return value.array_value ();
 }
 
+// Whole numbers that a floating-point number may not hold exactly.
+void check_digits (const octave_value& value, double most, const std::string& name)
+{
+  if (! value.isinteger ())
+    return;
+  const NDArray numbers = value.array_value ();
+  for (octave_idx_type place = 0; place < numbers.numel (); place++)
+    if (std::abs (numbers.xelem (place)) > most)
+      refuse ("argument `" + name + "`: its integers have more digits than the function takes");
+}
+
+NDArray doubles (const octave_value& value, const std::string& name)
+{
+  const NDArray numbers = numbers_of (value, name);
+  check_digits (value, exact, name);
+  return numbers;
+}
+
+// Numbers that no `float` holds are refused, and do not become infinite.
+template <typename A, typename B> A floats (const B& numbers, const std::string& name)
+{
+  const A near (numbers);
+  for (octave_idx_type place = 0; place < numbers.numel (); place++)
+    if (std::isfinite (std::abs (numbers.xelem (place)))
+        && ! std::isfinite (std::abs (near.xelem (place))))
+      refuse ("argument `" + name + "` has a number that is too large for a float");
+  return near;
+}
+
+std::unique_ptr<Elements> float_elements (const octave_value& value, const std::string& name)
+{
+  if (value.is_single_type () && ! value.iscomplex ())
+    return elements (value.float_array_value ());
+  const NDArray numbers = numbers_of (value, name);
+  check_digits (value, 1 << std::numeric_limits<float>::digits, name);
+  return elements (floats<FloatNDArray> (numbers, name));
+}
+
+std::unique_ptr<Elements> complex_elements (const octave_value& value, int type,
+                                            const std::string& name)
+{
+  check_numeric (value, name);
+  if (type == FARCALL_DCOMPLEX)
+    {
+      check_digits (value, exact, name);
+      return elements (value.complex_array_value ());
+    }
+  if (value.is_single_type ())
+    return elements (value.float_complex_array_value ());
+  check_digits (value, 1 << std::numeric_limits<float>::digits, name);
+  return elements (floats<FloatComplexNDArray> (value.complex_array_value (), name));
+}
+
 // Numbers as whole numbers of the type N.
 template <typename A, typename N>
 std::unique_ptr<Elements> whole (const octave_value& value, const std::string& name)
@@ -134,17 +190,25 @@ std::unique_ptr<Elements> pack (const octave_value& value, int type, const std::
     case FARCALL_LONG:
       return full.is_int64_type () ? elements (full.int64_array_value ())
                                    : whole<int64NDArray, int64_t> (full, name);
+    case FARCALL_CHAR | is_unsigned:
+      return full.is_uint8_type () ? elements (full.uint8_array_value ())
+                                   : whole<uint8NDArray, uint8_t> (full, name);
+    case FARCALL_SHORT | is_unsigned:
+      return full.is_uint16_type () ? elements (full.uint16_array_value ())
+                                    : whole<uint16NDArray, uint16_t> (full, name);
+    case FARCALL_INT | is_unsigned:
+      return full.is_uint32_type () ? elements (full.uint32_array_value ())
+                                    : whole<uint32NDArray, uint32_t> (full, name);
+    case FARCALL_LONG | is_unsigned:
+      return full.is_uint64_type () ? elements (full.uint64_array_value ())
+                                    : whole<uint64NDArray, uint64_t> (full, name);
     case FARCALL_FLOAT:
-      return full.is_single_type () && ! full.iscomplex () ? elements (full.float_array_value ())
-                                    : elements (FloatNDArray (numbers_of (full, name)));
+      return float_elements (full, name);
     case FARCALL_DOUBLE:
-      return elements (numbers_of (full, name));
+      return elements (doubles (full, name));
     case FARCALL_SCOMPLEX:
-      check_numeric (full, name);
-      return elements (full.float_complex_array_value ());
     case FARCALL_DCOMPLEX:
-      check_numeric (full, name);
-      return elements (full.complex_array_value ());
+      return complex_elements (full, type, name);
     default:
       refuse ("argument `" + name + "` has a type that Octave cannot pass");
     }
@@ -163,6 +227,14 @@ std::unique_ptr<Elements> room (const dim_vector& shape, int type, const std::st
       return elements (int32NDArray (shape, octave_int32 (0)));
     case FARCALL_LONG:
       return elements (int64NDArray (shape, octave_int64 (0)));
+    case FARCALL_CHAR | is_unsigned:
+      return elements (uint8NDArray (shape, octave_uint8 (0)));
+    case FARCALL_SHORT | is_unsigned:
+      return elements (uint16NDArray (shape, octave_uint16 (0)));
+    case FARCALL_INT | is_unsigned:
+      return elements (uint32NDArray (shape, octave_uint32 (0)));
+    case FARCALL_LONG | is_unsigned:
+      return elements (uint64NDArray (shape, octave_uint64 (0)));
     case FARCALL_FLOAT:
       return elements (FloatNDArray (shape, 0.0f));
     case FARCALL_DOUBLE:

@@ -52,6 +52,13 @@ def _from_dlpack(value: Any, is_written: bool) -> npt.NDArray[Any]:
     return array
 
 
+def overflowing(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> str | None:
+    """The first number that becomes infinite in a type of fewer bits, as a text."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        infinite = np.isinf(array.astype(dtype)) & ~np.isinf(array)
+    return str(array[infinite][0]) if infinite.any() else None
+
+
 def whole_lines(view: Any, axis: int, others: Sequence[Any]) -> npt.NDArray[Any] | None:
     """The rows, or the columns in Fortran order, of which a matrix is the first part of each.
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self
 
-from ._native import Interface, Parameter
+from ._native import Data, Handle, Interface, Parameter, RemoteArray, Source
 
 # A group of a map computes at least this long, so that it also covers the hand-over of a call.
 _LEAST_S = 0.0025
@@ -83,7 +83,8 @@ def checked(group: Any) -> int | Literal["auto"]:
 class Stack:
     """Several entries in one call, for a function that takes a list of them.
 
-    Such a function has an integer parameter that is the outermost size of each array of an entry.
+    Such a function has an integer parameter that is the outermost size of each array of an entry,
+    and of a result. An entry whose arrays have all dimensions is a call of its own.
     """
 
     def __init__(self, interface: Interface, count: str) -> None:
@@ -100,11 +101,15 @@ class Stack:
             return None
         axis = _outer_axis(interface)
         parameters = {parameter.name: parameter for parameter in interface.parameters}
+        if any(_is_whole(value, parameters.get(name)) for name, value in entry.items()):
+            return None
         sizes = {_outer_size(parameters.get(name), axis) for name in entry}
         count = sizes.pop() if len(sizes) == 1 else None
         if count not in parameters or count in entry or count in fixed:
             return None
-        return cls(interface, count)
+        stack = cls(interface, count)
+        # One result of a whole group would be that of each entry.
+        return None if stack._split and not any(stack._split) else stack
 
     def join(self, entries: list[Mapping[str, Any]]) -> dict[str, Any]:
         """The arguments of a call with these entries."""
@@ -131,6 +136,21 @@ class Stack:
             for value, has_rows in zip(result, self._split, strict=True)
         ]
         return [result._make(value[entry] for value in values) for entry in range(count)]
+
+
+def _is_whole(value: Any, parameter: Parameter | None) -> bool:
+    """Whether a value has all dimensions of its parameter, or only the server knows them."""
+    # `farcall.offload.enable` must come before NumPy is imported.
+    import numpy as np  # noqa: PLC0415
+
+    if isinstance(value, (Data, Handle, RemoteArray, Source)):
+        return True
+    if parameter is None or not parameter.shape:
+        return False
+    try:
+        return np.ndim(value) >= len(parameter.shape)
+    except ValueError:  # Lists of different lengths: the call tells.
+        return False
 
 
 def _outer_axis(interface: Interface) -> int:

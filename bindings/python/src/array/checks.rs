@@ -1,12 +1,14 @@
-//! Finds what would be lost or ambiguous if an array were an argument: a mask, integers that do not
-//! fit, elements that share memory. The callers refuse such an array or copy it. In doubt, an array
-//! with very many elements counts as one that shares memory.
+//! Finds what would be lost or ambiguous if an array were an argument: a mask, numbers that do not
+//! fit, elements that share memory, another shape. The callers refuse such an array or copy it. In
+//! doubt, an array with very many elements counts as one that shares memory.
 
+use super::types::{casts_safely, dtype};
 use super::{contents, copy, dtype_name, shape};
 use crate::scalar;
 use farcall_idl::{Order, Type};
 use numpy::npyffi;
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -28,8 +30,31 @@ pub(super) fn is_masked(array: &Bound<'_, PyUntypedArray>) -> PyResult<bool> {
 /// How to pass a masked array.
 pub(super) const UNMASKED: &str = "its mask would be lost; pass its filled(value), or its data";
 
-/// An integer of the array that the floating-point type cannot hold, for an error message.
+/// A number of the array that the floating-point type cannot hold, for an error message: an integer
+/// that would be rounded, or a number that would become infinite.
 pub(super) fn inexact(array: &Bound<'_, PyUntypedArray>, ty: Type) -> PyResult<Option<String>> {
+    let name = dtype_name(ty);
+    if let Some(lost) = inexact_integer(array, ty)? {
+        let text = format!("the integer {lost}, which {name} cannot hold exactly");
+        return Ok(Some(text));
+    }
+    let lost = overflowing(array, ty)?;
+    Ok(lost.map(|lost| format!("the number {lost}, which {name} cannot hold")))
+}
+
+fn overflowing(array: &Bound<'_, PyUntypedArray>, ty: Type) -> PyResult<Option<String>> {
+    let (py, descr) = (array.py(), array.dtype());
+    let to = dtype(py, ty)?;
+    let are_real = [descr.kind(), to.kind()].map(|kind| b"fc".contains(&kind));
+    if are_real != [true; 2] || casts_safely(&descr, &to) {
+        return Ok(None);
+    }
+    let module = py.import(intern!(py, "farcall._arrays"))?;
+    let lost = module.call_method1(intern!(py, "overflowing"), (array, to))?;
+    lost.extract()
+}
+
+fn inexact_integer(array: &Bound<'_, PyUntypedArray>, ty: Type) -> PyResult<Option<String>> {
     let bits = match ty {
         Type::Float | Type::SComplex => f32::MANTISSA_DIGITS,
         Type::Double | Type::DComplex => f64::MANTISSA_DIGITS,
@@ -49,7 +74,7 @@ pub(super) fn inexact(array: &Bound<'_, PyUntypedArray>, ty: Type) -> PyResult<O
     let is_signed = wide == Type::Long;
     // SAFETY: the copy is contiguous.
     let bytes = unsafe { contents(&wide_copy) };
-    let lost = bytes.as_chunks().0.iter().find_map(|&bytes: &[u8; 8]| {
+    Ok(bytes.as_chunks().0.iter().find_map(|&bytes: &[u8; 8]| {
         let (signed, unsigned) = (i64::from_ne_bytes(bytes), u64::from_ne_bytes(bytes));
         match is_signed {
             true if scalar::is_exact(signed.unsigned_abs(), bits) => None,
@@ -57,9 +82,7 @@ pub(super) fn inexact(array: &Bound<'_, PyUntypedArray>, ty: Type) -> PyResult<O
             true => Some(signed.to_string()),
             false => Some(unsigned.to_string()),
         }
-    });
-    let name = dtype_name(ty);
-    Ok(lost.map(|lost| format!("the integer {lost}, which {name} cannot hold exactly")))
+    }))
 }
 
 /// Whether two elements share memory. An array of unusual strides with very many elements counts as
@@ -93,4 +116,25 @@ pub(super) fn overlaps_itself(array: &Bound<'_, PyUntypedArray>) -> bool {
     }
     starts.sort_unstable();
     starts.windows(2).any(|pair| pair[1] - pair[0] < item)
+}
+
+/// Whether a shape is the expected one. A vector and a matrix of one row or column may stand for
+/// each other, because they have the same elements in the same order.
+pub(super) fn fits(given: &[usize], expected: &[u64]) -> bool {
+    if given.len() == expected.len() {
+        return given
+            .iter()
+            .zip(expected)
+            .all(|(&given, &expected)| given as u64 == expected);
+    }
+    let mut long = given
+        .iter()
+        .map(|&size| size as u64)
+        .filter(|&size| size != 1);
+    let mut wanted = expected.iter().copied().filter(|&size| size != 1);
+    let (first, other) = (long.next(), wanted.next());
+    (given.len() <= 1 || expected.len() <= 1)
+        && first == other
+        && long.next().is_none()
+        && wanted.next().is_none()
 }

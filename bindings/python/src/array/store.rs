@@ -1,9 +1,9 @@
 //! Stores values that functions return in the memory of a call. The rules are those of an IN
 //! argument, so a value that would be refused as an argument is refused here too.
 
-use super::{copy, dtype_name, fits, has_type, range, shape, shape_text, typed};
+use super::{copy, dtype_name, fits, range, shape, shape_text, type_of, typed};
 use crate::error;
-use farcall_idl::{Mode, Order, Param, Type};
+use farcall_idl::{Mode, Order, Param};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
@@ -59,8 +59,7 @@ pub(crate) fn store_result(
     target: &Bound<'_, PyUntypedArray>,
     value: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
-    let mut types = Type::ALL.into_iter().filter(|ty| ty.size().is_some());
-    let ty = types.find(|ty| has_type(&target.dtype(), *ty));
+    let ty = type_of(&target.dtype());
     let Some(ty) = ty.filter(|_| target.is_c_contiguous()) else {
         return Err(PyTypeError::new_err("not the memory of a call"));
     };

@@ -29,6 +29,13 @@ pub(super) fn has_type(descr: &Bound<'_, PyArrayDescr>, ty: Type) -> bool {
     right && descr.is_native_byteorder() != Some(false)
 }
 
+/// The type of numbers or characters that the elements have, in the order of this machine's bytes.
+pub(super) fn type_of(descr: &Bound<'_, PyArrayDescr>) -> Option<Type> {
+    let numbers = |ty: &Type| ty.size().is_some() && *ty != Type::Char;
+    let mut types = Type::ALL.into_iter().filter(numbers).chain([Type::Char]);
+    types.find(|ty| has_type(descr, *ty))
+}
+
 /// NumPy's kind of an element, and its bytes.
 fn kind_and_size(ty: Type) -> (u8, usize) {
     match ty {

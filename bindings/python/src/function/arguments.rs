@@ -162,14 +162,7 @@ impl Function {
                 Some(value) if handle::stays(value) => {}
                 Some(value) if transaction::given(value).is_some() => {}
                 Some(value) if param.mode.is_returned() && value.cast::<Keep>().is_ok() => {}
-                Some(value) => {
-                    let whole = match param.leading() {
-                        Some(_) => self.whole_lines(value, index, given)?,
-                        None => None,
-                    };
-                    let taken = whole.as_ref().unwrap_or(value);
-                    array = Some(array::typed(&self.name, param, taken)?);
-                }
+                Some(value) => array = Some(array::typed(&self.name, param, value)?),
                 None => {}
             }
             scalars.push(scalar);
@@ -244,9 +237,14 @@ impl Function {
                     let made = keep.get().make(py, server, whose, param, form)?;
                     Some(Slot::at_server(Bound::new(py, made)?.into_any())?)
                 }
-                (Some(given), Some(typed)) => Some(array::place(
-                    &self.name, param, layout, order, given, typed,
-                )?),
+                (Some(value), Some(typed)) => {
+                    let typed = match self.whole_lines_of(layout, index, given)? {
+                        Some(whole) => array::typed(&self.name, param, &whole)?,
+                        None => typed,
+                    };
+                    let placed = array::place(&self.name, param, layout, order, value, typed);
+                    Some(placed?)
+                }
                 _ => Some(Slot::make(py, param, layout, order)?),
             };
         }

@@ -4,11 +4,13 @@
 
 use super::Function;
 use super::arguments::Given;
+use crate::array::shape;
 use crate::handle::Handle;
 use crate::origin;
 use crate::source::Source;
 use farcall_client::ArrayForm;
-use farcall_idl::{Mode, Op, Order, Param};
+use farcall_idl::{ArrayLayout, Mode, Op, Order, Param};
+use numpy::PyUntypedArray;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -75,8 +77,34 @@ impl Function {
         Ok(())
     }
 
-    /// The lines of which an array is a part, if the interface takes their length as an argument.
-    pub(super) fn whole_lines<'py>(
+    /// The lines of which an array is a part, if the call has their length as an argument. No part
+    /// of the lines outside of the array travels.
+    pub(super) fn whole_lines_of<'py>(
+        &self,
+        layout: &ArrayLayout,
+        index: usize,
+        given: &Given<'py>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (Some(_), Some(value)) = (self.params()[index].leading(), &given[index]) else {
+            return Ok(None);
+        };
+        let Ok(array) = value.cast::<PyUntypedArray>() else {
+            return Ok(None);
+        };
+        let lead = match self.client.interface().order() {
+            Order::RowMajor => shape(array).last(),
+            Order::ColumnMajor => shape(array).first(),
+        };
+        // The last dimension of the interface is along the lines.
+        let line = layout.axes.last().zip(lead.map(|&lead| lead as u64));
+        match line.is_some_and(|(line, lead)| line.size > lead && line.section.end <= lead) {
+            true => self.whole_lines(value, index, given),
+            false => Ok(None),
+        }
+    }
+
+    /// The lines of which an array is a part.
+    fn whole_lines<'py>(
         &self,
         value: &Bound<'py, PyAny>,
         index: usize,

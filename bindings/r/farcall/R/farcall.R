@@ -164,6 +164,8 @@ print.farcall_session <- function(x, ...) {
     is_array <- interface$kind == .array
     has_texts <- is_array & interface$type == .text
     types[has_texts & interface$written] <- .texts
+    # The library reads texts in UTF-8.
+    given <- lapply(given, function(value) if (is.character(value)) enc2utf8(value) else value)
     pack <- function(index, value) {
         written <- interface$written[index]
         .Call(fc_pack, value, types[index], written, names[index])
@@ -211,7 +213,7 @@ print.farcall_session <- function(x, ...) {
     if (length(value) != 1)
         .stop("farcall_argument", sprintf("%s: argument `%s` must have one element, not %d",
             interface$name, interface$arguments[index], length(value)))
-    if (is.character(value) && interface$kind[index] == 1L)
+    if (is.character(value) && interface$kind[index] %% 256L == 1L)
         utf8ToInt(value)
     else
         value

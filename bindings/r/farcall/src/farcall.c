@@ -4,6 +4,7 @@
  * a vector of R: the garbage collector owns all memory of a call.
  */
 #include <farcall.h>
+#include <float.h>
 #include <limits.h>
 #include <math.h>
 #include <R.h>
@@ -13,6 +14,8 @@
 
 /* The largest whole numbers that a number of R holds exactly. */
 #define EXACT 9007199254740992.0
+/* Marks the type of an integer without a sign. */
+#define UNSIGNED 0x100
 /* Most dimensions of an array. */
 #define DIMENSIONS 16
 
@@ -48,7 +51,7 @@ static void *memory_of(SEXP slot)
 
 static size_t bytes_of_type(int type)
 {
-    switch (type) {
+    switch (type & ~UNSIGNED) {
     case FARCALL_CHAR:
         return 1;
     case FARCALL_SHORT:
@@ -163,8 +166,10 @@ SEXP fc_interface(SEXP pointer)
     for (int index = 0; index < count; index++) {
         const char *name = farcall_argument_name(function, index);
         SET_STRING_ELT(VECTOR_ELT(told, 3), index, Rf_mkChar(name == NULL ? "" : name));
-        INTEGER(VECTOR_ELT(told, 4))[index] = farcall_argument_kind(function, index);
-        INTEGER(VECTOR_ELT(told, 5))[index] = farcall_argument_type(function, index);
+        int mark = farcall_argument_unsigned(function, index) ? UNSIGNED : 0;
+        int kind = farcall_argument_kind(function, index);
+        INTEGER(VECTOR_ELT(told, 4))[index] = kind == FARCALL_ARRAY ? kind : kind | mark;
+        INTEGER(VECTOR_ELT(told, 5))[index] = farcall_argument_type(function, index) | mark;
         LOGICAL(VECTOR_ELT(told, 6))[index] = farcall_argument_read(function, index);
         LOGICAL(VECTOR_ELT(told, 7))[index] = farcall_argument_written(function, index);
     }
@@ -191,12 +196,34 @@ static double real_at(SEXP value, R_xlen_t place, const char *name)
     }
 }
 
+/* Values whose meaning is not that of their numbers. */
+static void refuse_classes(SEXP value, const char *name)
+{
+    if (Rf_inherits(value, "factor"))
+        Rf_error("argument `%s` is a factor: pass as.integer(x) for its codes", name);
+    if (Rf_inherits(value, "integer64"))
+        Rf_error("argument `%s` is an integer64, which R keeps in the bits of numbers: pass "
+                 "as.numeric(x)",
+                 name);
+}
+
+/* The number as a `float`. Digits of a fraction may be lost, but no others. */
+static float float_of(double number, int is_whole, const char *name)
+{
+    float near = (float)number;
+    if (isfinite(number) && !isfinite(near))
+        Rf_error("argument `%s`: %g is too large for a float", name, number);
+    if (is_whole && near != number)
+        Rf_error("argument `%s`: a float cannot hold %.0f exactly", name, number);
+    return near;
+}
+
 static int64_t whole_at(SEXP value, R_xlen_t place, double least, double most, const char *name)
 {
     double number = real_at(value, place, name);
     if (!(number >= least && number <= most) || number != trunc(number))
-        Rf_error("argument `%s`: %g is not a whole number from %.0f to %.0f", name, number, least,
-                 most);
+        Rf_error("argument `%s`: %.15g is not a whole number from %.0f to %.0f", name, number,
+                 least, most);
     return (int64_t)number;
 }
 
@@ -219,25 +246,40 @@ static void pack_one(void *memory, int type, SEXP value, R_xlen_t place, const c
         else
             ((signed char *)memory)[place] = whole_at(value, place, SCHAR_MIN, SCHAR_MAX, name);
         break;
+    case FARCALL_CHAR | UNSIGNED:
+        ((unsigned char *)memory)[place] = whole_at(value, place, 0, UCHAR_MAX, name);
+        break;
     case FARCALL_SHORT:
         ((int16_t *)memory)[place] = whole_at(value, place, INT16_MIN, INT16_MAX, name);
+        break;
+    case FARCALL_SHORT | UNSIGNED:
+        ((uint16_t *)memory)[place] = whole_at(value, place, 0, UINT16_MAX, name);
         break;
     case FARCALL_INT:
         ((int32_t *)memory)[place] = whole_at(value, place, INT32_MIN, INT32_MAX, name);
         break;
+    case FARCALL_INT | UNSIGNED:
+        ((uint32_t *)memory)[place] = whole_at(value, place, 0, UINT32_MAX, name);
+        break;
     case FARCALL_LONG:
         ((int64_t *)memory)[place] = whole_at(value, place, -EXACT, EXACT, name);
         break;
-    case FARCALL_FLOAT:
-        ((float *)memory)[place] = (float)real_at(value, place, name);
+    case FARCALL_LONG | UNSIGNED:
+        ((int64_t *)memory)[place] = whole_at(value, place, 0, EXACT, name);
         break;
+    case FARCALL_FLOAT: {
+        int is_whole = TYPEOF(value) == INTSXP;
+        ((float *)memory)[place] = float_of(real_at(value, place, name), is_whole, name);
+        break;
+    }
     case FARCALL_DOUBLE:
         ((double *)memory)[place] = real_at(value, place, name);
         break;
     case FARCALL_SCOMPLEX: {
         Rcomplex number = complex_at(value, place, name);
-        ((float *)memory)[2 * place] = (float)number.r;
-        ((float *)memory)[2 * place + 1] = (float)number.i;
+        int is_whole = TYPEOF(value) == INTSXP;
+        ((float *)memory)[2 * place] = float_of(number.r, is_whole, name);
+        ((float *)memory)[2 * place + 1] = float_of(number.i, 0, name);
         break;
     }
     case FARCALL_DCOMPLEX:
@@ -248,12 +290,20 @@ static void pack_one(void *memory, int type, SEXP value, R_xlen_t place, const c
     }
 }
 
+/* The texts of a value, of which none may be missing. */
+static void check_texts(SEXP value, const char *name)
+{
+    if (TYPEOF(value) != STRSXP)
+        Rf_error("argument `%s` must be a character vector", name);
+    for (R_xlen_t place = 0; place < Rf_xlength(value); place++)
+        if (STRING_ELT(value, place) == NA_STRING)
+            Rf_error("argument `%s` has an NA, which is no text", name);
+}
+
 /* Texts one after the other, each with a NUL, for an array that a call only reads. */
 SEXP fc_pack_texts(SEXP value, SEXP the_name)
 {
-    const char *name = CHAR(STRING_ELT(the_name, 0));
-    if (TYPEOF(value) != STRSXP)
-        Rf_error("argument `%s` must be a character vector", name);
+    check_texts(value, CHAR(STRING_ELT(the_name, 0)));
     R_xlen_t count = Rf_xlength(value), length = 0;
     for (R_xlen_t place = 0; place < count; place++)
         length += (R_xlen_t)strlen(Rf_translateCharUTF8(STRING_ELT(value, place))) + 1;
@@ -271,8 +321,7 @@ SEXP fc_pack_texts(SEXP value, SEXP the_name)
 /* Text as bytes without the NUL, or pointers to several texts, which `value` must outlive. */
 static SEXP pack_texts(int type, SEXP value, const char *name)
 {
-    if (TYPEOF(value) != STRSXP)
-        Rf_error("argument `%s` must be a character vector", name);
+    check_texts(value, name);
     R_xlen_t count = Rf_xlength(value);
     if (type == FARCALL_TEXT) {
         if (count != 1)
@@ -297,6 +346,7 @@ SEXP fc_pack(SEXP value, SEXP the_type, SEXP is_written, SEXP the_name)
     const char *name = CHAR(STRING_ELT(the_name, 0));
     if (type == FARCALL_TEXT || type == FARCALL_TEXTS)
         return pack_texts(type, value, name);
+    refuse_classes(value, name);
     SEXPTYPE own = vector_of(type);
     if (TYPEOF(value) == own && own != RAWSXP) {
         R_xlen_t count = Rf_xlength(value);
@@ -331,9 +381,19 @@ static double number_at(const void *memory, int type, R_xlen_t place)
     switch (type) {
     case FARCALL_SHORT:
         return ((const int16_t *)memory)[place];
+    case FARCALL_SHORT | UNSIGNED:
+        return ((const uint16_t *)memory)[place];
+    case FARCALL_INT | UNSIGNED:
+        return ((const uint32_t *)memory)[place];
     case FARCALL_LONG: {
         int64_t number = ((const int64_t *)memory)[place];
         if (number > (int64_t)EXACT || number < -(int64_t)EXACT)
+            Rf_warning("a result has more digits than a number of R");
+        return (double)number;
+    }
+    case FARCALL_LONG | UNSIGNED: {
+        uint64_t number = ((const uint64_t *)memory)[place];
+        if (number > (uint64_t)EXACT)
             Rf_warning("a result has more digits than a number of R");
         return (double)number;
     }
@@ -362,10 +422,11 @@ SEXP fc_unpack(SEXP slot, SEXP the_type)
     int type = Rf_asInteger(the_type);
     if (type == FARCALL_TEXTS)
         return unpack_texts(slot);
-    if (TYPEOF(slot) != RAWSXP || type == FARCALL_CHAR)
+    int size = type & ~UNSIGNED;
+    if (TYPEOF(slot) != RAWSXP || size == FARCALL_CHAR)
         return slot;
     R_xlen_t count = elements_of(slot, type);
-    SEXPTYPE wanted = type == FARCALL_SCOMPLEX ? CPLXSXP : type == FARCALL_SHORT ? INTSXP : REALSXP;
+    SEXPTYPE wanted = size == FARCALL_SCOMPLEX ? CPLXSXP : size == FARCALL_SHORT ? INTSXP : REALSXP;
     SEXP value = PROTECT(Rf_allocVector(wanted, count));
     for (R_xlen_t place = 0; place < count; place++) {
         if (wanted == CPLXSXP) {
@@ -438,6 +499,16 @@ static void give_up(SEXP pointer)
     R_ClearExternalPtr(pointer);
 }
 
+/* A scalar without a sign, in a type that has a sign and holds it. */
+static void widen(farcall_value *value, int type)
+{
+    if (type != (FARCALL_SHORT | UNSIGNED) && type != (FARCALL_INT | UNSIGNED))
+        return;
+    int64_t *wide = (int64_t *)R_alloc(1, sizeof *wide);
+    *wide = (int64_t)number_at(value->data, type, 0);
+    *value = (farcall_value){.data = wide, .kind = FARCALL_LONG, .bytes = sizeof *wide};
+}
+
 /* Starts a call. Its session keeps the slots, which the call uses until its end. */
 SEXP fc_start(SEXP function, SEXP slots, SEXP types)
 {
@@ -446,10 +517,12 @@ SEXP fc_start(SEXP function, SEXP slots, SEXP types)
     for (size_t index = 0; index < count; index++) {
         SEXP slot = VECTOR_ELT(slots, (R_xlen_t)index);
         int type = INTEGER(types)[index];
-        farcall_value value = {.data = memory_of(slot), .kind = type};
+        farcall_value value = {.data = memory_of(slot), .kind = type & ~UNSIGNED};
         value.bytes = (size_t)elements_of(slot, type) * bytes_of_type(type);
         if (type == FARCALL_TEXT)
             value.bytes = (size_t)Rf_xlength(slot);
+        if (farcall_argument_kind(address_of(function), index) != FARCALL_ARRAY)
+            widen(&value, type);
         values[index] = value;
     }
     farcall_session *session = R_Calloc(1, farcall_session);

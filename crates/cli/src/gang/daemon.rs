@@ -10,9 +10,12 @@ use clap::{Args, ValueEnum};
 use farcall_gang::{Config, DEFAULT_CONTROL, Daemon, Form, Freeze};
 use farcall_quantity::{bytes, duration};
 use std::io::Write;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Ports of a daemon without `--listen`. A server has the first one by default.
+const PORTS: [u16; 2] = [3717, 3721];
 
 /// Run the gang daemon of a node
 ///
@@ -23,8 +26,8 @@ use std::time::Duration;
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall gang daemon
-  farcall gang daemon --slice 20ms --control /run/gang.sock --listen 10.0.0.1:3721
-  farcall gang daemon --parent 10.0.0.1:3721 --listen 10.0.0.2:3721")]
+  farcall gang daemon --slice 20ms --control /run/gang.sock --listen 10.0.0.1:3717
+  farcall gang daemon --parent 10.0.0.1:3717 --listen 10.0.0.2:3717")]
 pub(crate) struct Arguments {
     /// Name of this node [default: the name of the host]
     #[arg(long, value_name = "NAME")]
@@ -33,8 +36,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ADDR")]
     parent: Option<String>,
     /// Address for the daemons below, and for messages between nodes; port 0 picks a free port
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3721")]
-    listen: String,
+    /// [default: 127.0.0.1:3717, or port 3721 if a server has that one]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
     /// Length of a time slice, at least 20ms
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
     slice: Duration,
@@ -108,7 +112,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let config = Config {
         node: arguments.node.unwrap_or_else(host_name),
         parent: parent.map(|text| resolve("--parent", text)).transpose()?,
-        listen: resolve("--listen", &arguments.listen)?,
+        listen: match &arguments.listen {
+            Some(text) => vec![resolve("--listen", text)?],
+            None => PORTS.map(|port| (Ipv4Addr::LOCALHOST, port).into()).into(),
+        },
         control: arguments.control,
         token: std::env::var("FARCALL_TOKEN").unwrap_or_default(),
         slice: arguments.slice,

@@ -39,6 +39,7 @@ pub(crate) use watch::{Key, Watch};
 use crate::address::Address;
 use crate::error::Error;
 use crate::options::Options;
+use crate::remote::process;
 use crate::remote::socket::{self, Socket, Waker};
 use farcall_rpc_proto::{CallId, DIRECTORY, FailureKind, ProtocolError, client};
 use farcall_spin::{Bell, Spin};
@@ -56,6 +57,7 @@ const NAP: Duration = Duration::from_millis(100);
 pub(crate) struct Connection {
     /// A number that no other connection of this process has.
     number: u64,
+    /// The process that opened it, as [`process::generation`] says.
     process: u32,
     address: Address,
     options: Options,
@@ -119,11 +121,14 @@ impl Connection {
 
     /// Whether this process opened the connection. A forked child inherits it from its parent.
     pub(crate) fn is_ours(&self) -> bool {
-        self.process == std::process::id()
+        self.process == process::generation()
     }
 
     /// Whether new requests need another connection.
     pub(crate) fn is_stale(&self) -> bool {
+        if !self.is_ours() {
+            return true;
+        }
         match self.state.try_lock() {
             Ok(state) => state.lost.is_some() || (state.is_idle() && self.socket.is_stale()),
             Err(TryLockError::Poisoned(_)) => true,
@@ -132,10 +137,15 @@ impl Connection {
         }
     }
 
+    /// The state. A forked child has lost the connection: its parent uses the socket.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.contenders.fetch_add(1, Ordering::Relaxed);
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.contenders.fetch_sub(1, Ordering::Relaxed);
+        if !self.is_ours() && state.lost.is_none() {
+            let text = "it belongs to the parent of this process: connect again after a fork";
+            state.lose(Loss::Io(io::ErrorKind::NotConnected, text.into()));
+        }
         state
     }
 

@@ -20,9 +20,6 @@ pub struct ScalarError {
     pub given: Box<str>,
 }
 
-/// Integers up to this absolute value are exact in binary64.
-const EXACT: i64 = 1 << 53;
-
 impl Scalar {
     /// Checks that the parameter can hold the value without conversion.
     pub fn check(&self, param: &Param) -> Result<(), ScalarError> {
@@ -61,10 +58,10 @@ impl Scalar {
     /// [`Scalar::check`].
     pub fn convert(self, param: &Param) -> Result<Scalar, ScalarError> {
         let converted = match (&self, param.ty) {
-            (Scalar::Int(value), Type::Float | Type::Double) if exact(*value) => {
+            (Scalar::Int(value), Type::Float | Type::Double) if exact(*value, param.ty) => {
                 Scalar::Float(*value as f64)
             }
-            (Scalar::Int(value), Type::SComplex | Type::DComplex) if exact(*value) => {
+            (Scalar::Int(value), Type::SComplex | Type::DComplex) if exact(*value, param.ty) => {
                 Scalar::Complex {
                     re: *value as f64,
                     im: 0.0,
@@ -118,8 +115,14 @@ fn is_text(text: &str) -> bool {
     !text.contains('\0') || text == Scalar::NULL_TEXT
 }
 
-fn exact(value: i64) -> bool {
-    (-EXACT..=EXACT).contains(&value)
+/// Whether the floating-point type has enough bits for all digits of the integer.
+fn exact(value: i64, ty: Type) -> bool {
+    let bits = match ty {
+        Type::Float | Type::SComplex => f32::MANTISSA_DIGITS,
+        _ => f64::MANTISSA_DIGITS,
+    };
+    let size = value.unsigned_abs();
+    size == 0 || u64::BITS - size.leading_zeros() - size.trailing_zeros() <= bits
 }
 
 /// Whether a value fits in binary32. Infinities and NaN do; a finite value must not become
@@ -142,5 +145,50 @@ fn expected(param: &Param) -> String {
             Some((least, greatest)) => format!("{} ({least} to {greatest})", other.name()),
             None => other.name().to_string(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Mode;
+    use alloc::vec::Vec;
+
+    fn param(ty: Type) -> Param {
+        Param {
+            name: "x".to_string(),
+            mode: Mode::In,
+            allocate: false,
+            count: None,
+            broadcast: false,
+            ty,
+            dims: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_integer_becomes_a_float_only_if_all_its_digits_fit() {
+        let fits = |value: i64, ty| Scalar::Int(value).convert(&param(ty)).is_ok();
+        let most = [(Type::Float, 24), (Type::SComplex, 24), (Type::Double, 53)];
+        for (ty, bits) in most.into_iter().chain([(Type::DComplex, 53)]) {
+            for whole in [
+                0,
+                1 << bits,
+                -(1 << bits),
+                (1 << bits) - 1,
+                i64::MIN,
+                3 << 60,
+            ] {
+                assert!(fits(whole, ty), "{whole} {ty:?}");
+            }
+            for odd in [(1 << bits) + 1, -(1 << bits) - 1, i64::MAX] {
+                assert!(!fits(odd, ty), "{odd} {ty:?}");
+            }
+        }
+        let error = Scalar::Int((1 << 24) + 1).convert(&param(Type::Float));
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "argument `x`: expected float (32 bit), given 16777217"
+        );
     }
 }

@@ -377,4 +377,9 @@ fn texts_of_fixed_length_have_fields() {
     for (count, length) in [(most + 1, 1), (1, 0), (most, i64::MAX / 8)] {
         assert!(names(count, length).layout(&[None], &[]).is_err());
     }
+    let error = names(most + 1, 1).layout(&[None], &[]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "array `names`: it would have more than 16384 texts"
+    );
 }

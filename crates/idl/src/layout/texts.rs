@@ -1,7 +1,7 @@
 //! Arrays of texts: their number of texts, and the fields of texts of fixed length. The number of
 //! texts in an array is bounded. A text that is too long for its field is refused and never cut.
 
-use super::{ArrayLayout, Axis, DimEvaluator, DimensionPart, LayoutError, Problem, too_large};
+use super::{ArrayLayout, Axis, DimEvaluator, DimensionPart, LayoutError, Problem};
 use crate::{Interface, Param, Scalar, ScalarError, Values};
 
 /// Largest number of texts in one array.
@@ -36,7 +36,7 @@ impl Interface {
             count = size
                 .and_then(|size| count.checked_mul(size))
                 .filter(|count| *count <= MOST_TEXTS)
-                .ok_or_else(|| too_large(param))?;
+                .ok_or_else(|| too_many(param))?;
         }
         Ok(count)
     }
@@ -74,7 +74,7 @@ impl Interface {
         let mut sizes = others.iter().map(|axis| axis.size);
         let count = sizes.try_fold(1u64, |count, size| count.checked_mul(size));
         if count.is_none_or(|count| count > MOST_TEXTS as u64) {
-            return Err(too_large(param));
+            return Err(too_many(param));
         }
         if length.size > 0 {
             return Ok(());
@@ -150,4 +150,10 @@ pub fn read_texts(fields: &[u8], length: usize) -> impl ExactSizeIterator<Item =
 pub fn text_of(field: &[u8]) -> &[u8] {
     let end = field.iter().position(|byte| *byte == 0);
     &field[..end.unwrap_or(field.len())]
+}
+
+fn too_many(param: &Param) -> LayoutError {
+    LayoutError::TooManyTexts {
+        array: param.name.as_str().into(),
+    }
 }

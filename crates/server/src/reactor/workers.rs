@@ -97,6 +97,9 @@ impl Reactor {
         let Some(worker) = self.crew.workers.get_mut(key) else {
             return;
         };
+        if worker.end_of_process().is_some() {
+            return self.worker_died(key);
+        }
         if worker.is_awaited() {
             match self.crew.admit_first_process(key, &self.poll) {
                 Ok(()) => return,
@@ -131,11 +134,14 @@ impl Reactor {
         self.worker_died(key);
     }
 
-    /// A worker has ended.
+    /// A worker has closed its connection, or has ended.
     fn worker_died(&mut self, key: WorkerKey) {
         // The last call may have finished just before.
         self.collect(key);
         self.drain_output(key);
+        if self.crew.lingers(key, &self.poll) {
+            return self.tell(Event::Leaves(key));
+        }
         if let Some(death) = self.crew.bury(key, &self.poll) {
             self.tell(Event::Died(key, death));
         }

@@ -355,7 +355,8 @@ impl World {
             had_begun,
             is_foreign,
         };
-        let event = Box::new(Event::Died(worker, death));
-        self.after(host, NOTICES_DEATH, ToLife::Later(event));
+        let [leaves, died] = [Event::Leaves(worker), Event::Died(worker, death)].map(Box::new);
+        self.after(host, NOTICES_DEATH / 2, ToLife::Later(leaves));
+        self.after(host, NOTICES_DEATH, ToLife::Later(died));
     }
 }

@@ -9,6 +9,7 @@ use super::state::{Loss, State};
 use crate::address::Address;
 use crate::error::Error;
 use crate::options::Options;
+use crate::remote::process;
 use crate::remote::socket::{Socket, Waker};
 use farcall_rpc_proto::{
     CALL_STATUS, CALLBACKS, CREDIT, DEADLINES, DIRECTORY, ESTIMATES, FILES, HANDLES, Hello, JOBS,
@@ -108,7 +109,7 @@ impl Connection {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let mut connection = Connection {
             number: LAST.fetch_add(1, Ordering::Relaxed),
-            process: std::process::id(),
+            process: process::generation(),
             address: address.clone(),
             options: options.clone(),
             socket,

@@ -394,7 +394,8 @@ impl State {
         true
     }
 
-    fn lose(&mut self, loss: Loss) {
+    /// Ends all requests: the connection can no longer be used.
+    pub(super) fn lose(&mut self, loss: Loss) {
         self.seat.end_all();
         for (id, open) in self.open.drain() {
             if !open.abandoned {

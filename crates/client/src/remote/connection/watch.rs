@@ -37,13 +37,20 @@ pub(crate) struct Look {
     pub(crate) more: bool,
 }
 
+impl Request {
+    /// What it is watched by.
+    pub(crate) fn key(&self) -> Key {
+        (self.connection.number, self.id)
+    }
+}
+
 impl Watch {
-    /// Watches a request until its end. Returns `None` if it has ended already.
-    pub(crate) fn add(&mut self, request: &Request) -> Option<Key> {
-        let (number, id) = (request.connection.number, request.id);
+    /// Watches a request until its end. Returns `false` if it has ended already.
+    pub(crate) fn add(&mut self, request: &Request) -> bool {
+        let (number, id) = request.key();
         let mut state = request.connection.lock();
         if state.has_ended(id) {
-            return None;
+            return false;
         }
         state.seat.watch(id);
         if state.has_work(id) {
@@ -57,10 +64,10 @@ impl Watch {
             driving: false,
         });
         line.watched += 1;
-        Some((number, id))
+        true
     }
 
-    /// Stops watching a request, once for each that was added.
+    /// Stops watching a request.
     pub(crate) fn remove(&mut self, (number, id): Key) {
         let Some(line) = self.lines.get_mut(&number) else {
             return;
