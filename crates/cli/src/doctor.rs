@@ -260,9 +260,14 @@ fn gang() -> Finding {
     let is_there = mounts
         .lines()
         .any(|line| line.split(' ').nth(2) == Some("cgroup2"));
-    match is_there {
-        true => good("gang", "control groups, version 2"),
-        false => missing(
+    match (is_there, is_there && farcall_gang::control_groups_work()) {
+        (_, true) => good("gang", "control groups, version 2"),
+        (true, false) => missing(
+            "gang",
+            "this user cannot make control groups, which `farcall gang run --tree` needs: run the \
+             daemon as root, or in a delegated group (`Delegate=yes` of systemd)",
+        ),
+        (false, _) => missing(
             "gang",
             "no control groups of version 2; `farcall gang run --tree` needs them",
         ),

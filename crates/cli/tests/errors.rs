@@ -30,14 +30,8 @@ fn farcall(folder: &Path) -> Command {
     command
 }
 
-#[test]
-fn errors_of_command_lines() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("bad.idl"), "Define f(IN int n) Cals\n").unwrap();
-    std::fs::write(folder.path().join("bad.toml"), "[[server]]\nspeed = 1.0\n").unwrap();
-    let long = std::fs::File::create(folder.path().join("long")).unwrap();
-    long.set_len(17 << 20).unwrap();
-    let lines = "
+/// Command lines that are wrong, or name files that are missing or wrong.
+const WRONG: &str = "
         farcall frobnicate
         farcall cal
         farcall call
@@ -104,9 +98,17 @@ fn errors_of_command_lines() {
         farcall gang ps --control @farcall-test-without-daemon
         farcall completions tcsh
         farcall manual
-    ";
+";
+
+#[test]
+fn errors_of_command_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("bad.idl"), "Define f(IN int n) Cals\n").unwrap();
+    std::fs::write(folder.path().join("bad.toml"), "[[server]]\nspeed = 1.0\n").unwrap();
+    let long = std::fs::File::create(folder.path().join("long")).unwrap();
+    long.set_len(17 << 20).unwrap();
     let none = "farcall://127.0.0.1:0";
-    insta::assert_snapshot!("errors", transcript(folder.path(), none, lines));
+    insta::assert_snapshot!("errors", transcript(folder.path(), none, WRONG));
 }
 
 #[test]
@@ -217,6 +219,21 @@ fn a_file_that_is_no_socket_stays_as_it_is() {
     let text = transcript(folder.path(), &served.1, lines);
     insta::assert_snapshot!("errors-of-sockets", text);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}
+
+#[test]
+fn a_server_says_why_its_workers_cannot_start() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Served::start(folder.path()));
+    let run = farcall(folder.path())
+        .args(["serve", "test.idl", "--log", "off"])
+        .args(["--listen", "127.0.0.1:0"])
+        .env("TMPDIR", folder.path().join("missing"))
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(1), "{run:?}");
+    let said = String::from_utf8(run.stderr).unwrap();
+    assert!(said.contains("missing (workers.folder)"), "{said}");
 }
 
 #[test]

@@ -64,10 +64,21 @@ pub(crate) struct Group {
     events: File,
 }
 
+/// Whether a daemon of this user can keep jobs in control groups (version 2).
+pub fn control_groups_work() -> bool {
+    Groups::unguarded().is_some()
+}
+
 impl Groups {
     /// Creates a folder of this daemon, or returns none if the system has no version 2 or does not
     /// permit it.
     pub(crate) fn new() -> Option<Groups> {
+        let mut groups = Groups::unguarded()?;
+        groups.guarded = guard(&groups.folder);
+        Some(groups)
+    }
+
+    fn unguarded() -> Option<Groups> {
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
         let mount = mounts.lines().find_map(|line| {
             let mut fields = line.split(' ');
@@ -80,7 +91,7 @@ impl Groups {
             .join(own)
             .join(format!("farcall-gang-{}", std::process::id()));
         fs::create_dir(&folder).ok()?;
-        let mut groups = Groups {
+        let groups = Groups {
             folder,
             guarded: None,
         };
@@ -89,11 +100,7 @@ impl Groups {
         let works = crate::start::is_born_into(&probe.entrance());
         probe.wait("populated 0", Instant::now() + REMOVAL);
         probe.remove();
-        if !works {
-            return None;
-        }
-        groups.guarded = guard(&groups.folder);
-        Some(groups)
+        works.then_some(groups)
     }
 
     pub(crate) fn make(&self, name: &str) -> io::Result<Group> {

@@ -52,27 +52,28 @@ impl Journal {
             open: 0,
         };
         for row in lost.values() {
-            journal.write(row);
+            // Their commands have the form of the journal already.
+            journal.write(row, &row.command);
         }
         Ok((journal, lost.into_values().collect()))
     }
 
     pub(crate) fn begun(&mut self, id: JobId, spec: &JobSpec, nodes: Vec<String>) {
-        self.write(&JobRow {
+        let command: String = spec.command.join(" ").chars().take(COMMAND).collect();
+        let row = JobRow {
             id,
             nodes,
             processes: spec.processes,
             user: spec.owner.0,
-            command: spec.command.join(" ").chars().take(COMMAND).collect(),
             ..JobRow::default()
-        });
+        };
+        self.write(&row, &command.escape_debug().to_string());
     }
 
     /// Writes a line. A full disk must not stop gang jobs, so errors are ignored.
-    fn write(&mut self, row: &JobRow) {
+    fn write(&mut self, row: &JobRow, command: &str) {
         self.open += 1;
         let (id, user, count, nodes) = (row.id, row.user, row.processes, row.nodes.join(","));
-        let command = row.command.escape_debug();
         let line = format!("+{id}\t{user}\t{count}\t{nodes}\t{command}\n");
         let _ = self.file.write_all(line.as_bytes());
     }

@@ -21,6 +21,7 @@ mod states;
 mod token;
 mod trace;
 
+pub use cgroup::control_groups_work;
 pub use daemon::{Daemon, StartError};
 pub use farcall_channel_proto::Freeze;
 pub use farcall_gang_proto::{Ended, FARCALL_FAILED, Form, JobRow, JobSpec, Usage, told};

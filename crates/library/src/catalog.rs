@@ -5,7 +5,7 @@
 use crate::{Source, SourceError};
 use farcall_idl::{Document, Interface, Severity, render};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// The checked interfaces of several files.
@@ -40,7 +40,7 @@ pub enum CatalogError {
         rendered: String,
     },
     /// Another file has a function of the same qualified name.
-    #[error("`{name}` is defined by {} and by {}", first.display(), second.display())]
+    #[error("{}", twice(.name, .first, .second))]
     Twice {
         /// The qualified name.
         name: String,
@@ -49,6 +49,22 @@ pub enum CatalogError {
         /// The file that cannot be added.
         second: PathBuf,
     },
+}
+
+fn twice(name: &str, first: &Path, second: &Path) -> String {
+    let is_same = |first: PathBuf| second.canonicalize().is_ok_and(|second| first == second);
+    let first_shown = first.display();
+    match first.canonicalize().is_ok_and(is_same) {
+        true => format!(
+            "`{name}` is defined by {first_shown}, which is there already: name a file once; a \
+             server reads a changed file after a restart"
+        ),
+        false => format!(
+            "`{name}` is defined by {first_shown} and by {}: name one of them, or give one \
+             another `Module`",
+            second.display()
+        ),
+    }
 }
 
 impl Catalog {

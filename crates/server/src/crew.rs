@@ -38,6 +38,8 @@ pub(crate) struct Crew {
     files: Vec<Vec<FileStamp>>,
     /// Whether a server without all walls must not start.
     pub(crate) walls_required: bool,
+    /// Why the last worker that could not be started has no process.
+    pub(crate) unstarted: String,
 }
 
 impl Crew {
@@ -57,6 +59,7 @@ impl Crew {
             lingering: Vec::new(),
             files: Vec::new(),
             walls_required: config.workers.walls_required,
+            unstarted: String::new(),
         })
     }
 
@@ -124,6 +127,7 @@ impl Crew {
             } => {
                 let started = self.start((worker, library), (processes, gpus), poll, doorbell);
                 return started.err().map(|error| {
+                    self.unstarted = error.to_string();
                     let death = Death {
                         kind: FailureKind::Internal,
                         cause: format!("has no process: {error}"),

@@ -95,7 +95,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// The state folder cannot be made, or belongs to another user.
-    #[error("the state folder {}: {source}; or name another folder with --state", folder.display())]
+    #[error("the state folder {}: {source}; --state names another folder", folder.display())]
     State {
         /// The folder.
         folder: PathBuf,

@@ -78,3 +78,22 @@ fn a_bundle_has_what_a_report_needs_and_no_secret() {
         .mode();
     assert_eq!(mode & 0o077, 0);
 }
+
+/// A mount namespace in which no control group can be made stands for a user without rights.
+#[test]
+fn control_groups_that_cannot_be_made_are_not_told_to_be_there() {
+    let program = farcall().get_program().to_owned();
+    let script = "for at in $(awk '$3 == \"cgroup2\" {print $2}' /proc/self/mounts); do \
+                  mount -o remount,bind,ro \"$at\" || exit 77; done; \"$0\" doctor --json";
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).arg(program);
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let Ok(said) = serde_json::from_str::<serde_json::Value>(&text) else {
+        println!("SKIPPED: this needs root and mount namespaces");
+        return;
+    };
+    let mut findings = said["findings"].as_array().unwrap().iter();
+    let gang = findings.find(|one| one["what"] == "gang").unwrap();
+    assert_ne!(gang["state"], "ok", "{gang}");
+}

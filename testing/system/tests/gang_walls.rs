@@ -461,21 +461,25 @@ fn a_root_daemon_that_comes_back_says_what_was_lost() {
     wait_until("the second node has joined", || root.nodes() == 2);
     let ended = root.run(&["-n", "1", "--", "true"]);
     assert!(ended.status.success());
-    let job = root.submit(&["-n", "4", "--", "sleep", "1000"]);
+    let job = root.submit(&["-n", "4", "--", "sh", "-c", "sleep 1000 # \\"]);
     let id = root.last_job(1);
     root.kill();
     let output = job.wait_with_output().expect("the front end ends");
     assert_eq!(output.status.code(), Some(125));
     let told = text(&output.stderr);
     assert!(told.contains(&format!("gang job {id} is lost")), "{told}");
-    let again = root.start_again(&["--node", "a", "--slots", "2", "--listen", &address], &[]);
+    let options = ["--node", "a", "--slots", "2", "--listen", &address];
+    let mut again = root.start_again(&options, &[]);
+    let command = again.jobs()[0]["command"].clone();
+    again.kill();
+    let mut again = again.start_again(&options, &[]);
     let rows = again.jobs();
     assert_eq!(rows.len(), 1, "{rows:?}");
     assert_eq!(
         (&rows[0]["state"], rows[0]["id"].to_string()),
         (&"lost".into(), id.clone())
     );
-    assert_eq!(rows[0]["command"], "sleep 1000");
+    assert_eq!(rows[0]["command"], command);
     assert!(again.gang(&["kill", &id]).status().expect("runs").success());
     assert!(again.jobs().is_empty());
     // The other node has ended its processes, and joins again by itself.
@@ -487,6 +491,11 @@ fn a_root_daemon_that_comes_back_says_what_was_lost() {
     let next = Running(next);
     assert!(again.last_job(1).parse::<u64>().expect("a number") > id.parse().expect("a number"));
     drop(next);
+    // A user who has taken note is not told again.
+    wait_until("all jobs have ended", || again.jobs().is_empty());
+    again.kill();
+    let again = again.start_again(&options, &[]);
+    assert!(again.jobs().is_empty());
 }
 
 /// A daemon that hung for too long has lost its jobs, and joins again when it goes on.

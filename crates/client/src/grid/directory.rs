@@ -203,16 +203,20 @@ impl Grid {
     /// Chooses the server for a call.
     pub(crate) fn choose(&self, wanted: &Choose) -> Result<ChosenServer, Error> {
         // Keeps the client's copy fresh for a time without a metaserver.
-        self.find(&wanted.function)?;
+        match self.find(&wanted.function) {
+            Err(error) if !knows_none(&error) => return Err(error),
+            _ => {}
+        }
         let (is_own, chosen) = self.offers(wanted)?;
         ChosenServer::of(wanted, chosen, is_own)
             .map_err(|refusal| Error::failed(FailureKind::NoServer, refusal.to_string()))
     }
 
     /// Placements for a call, from the metaserver (`true`) or from the client's own directory
-    /// (`false`).
+    /// (`false`). A metaserver that has just started, or has stood still, may know no server yet
+    /// or any more. Then the servers that the client knows get the call, if they can be reached.
     fn offers(&self, wanted: &Choose) -> Result<(bool, Chosen), Error> {
-        let chosen: Option<Chosen> = self.ask(|connection| {
+        let chosen: Result<Option<Chosen>, Error> = self.ask(|connection| {
             let kinds = (Kind::Choose, Kind::Chosen);
             match wanted.trace.is_some() && !connection.has(TRACES) {
                 false => directory::ask_directory(connection, kinds, wanted),
@@ -221,14 +225,17 @@ impl Grid {
                     directory::ask_directory(connection, kinds, &Choose { trace, ..wanted })
                 }
             }
-        })?;
-        if let Some(chosen) = chosen {
-            return Ok((false, chosen));
-        }
+        });
+        let refused = match chosen {
+            Ok(Some(chosen)) => return Ok((false, chosen)),
+            Ok(None) => None,
+            Err(error) if knows_none(&error) && !wanted.explain => Some(error),
+            Err(error) => return Err(error),
+        };
         let own = self.known().choose(self.now(), wanted);
         own.map(|chosen| (true, chosen)).map_err(|refusal| {
             let text = format!("{refusal} (no metaserver answers)");
-            Error::failed(FailureKind::NoServer, text)
+            refused.unwrap_or_else(|| Error::failed(FailureKind::NoServer, text))
         })
     }
 
@@ -269,4 +276,10 @@ impl Grid {
             .name("probe".into())
             .spawn(probe);
     }
+}
+
+/// Whether a metaserver says that it knows no server for a call.
+fn knows_none(error: &Error) -> bool {
+    let kinds = [FailureKind::UnknownFunction, FailureKind::NoServer];
+    matches!(error, Error::Failed(failure) if kinds.contains(&failure.kind))
 }

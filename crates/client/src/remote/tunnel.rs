@@ -107,16 +107,16 @@ impl Tunnel {
                 "Farcall is not installed on {host}, or not in the PATH of ssh there: install it, \
                  or name the program with `?farcall=PATH`"
             ),
-            Some(127) => {
-                "the program `ssh` is missing: install OpenSSH, or name another one in FARCALL_SSH"
-                    .to_owned()
-            }
+            Some(127) => "the program that makes the connection is missing: install OpenSSH, or \
+                          name a program in FARCALL_SSH"
+                .to_owned(),
             Some(255) | None => format!("try `ssh {host}` alone"),
             Some(_) => format!("this came from {host}"),
         };
         let said = match words.is_empty() {
             true => "ssh has ended".to_owned(),
-            false => words,
+            // A relay says `error: ` in front, as every command does.
+            false => words.trim_start_matches("error: ").to_owned(),
         };
         io::Error::other(format!("{said}; {advice}"))
     }

@@ -18,6 +18,11 @@ impl Root {
         }
     }
 
+    /// Whether a gang job was lost with an earlier daemon, and nobody has taken note.
+    pub fn is_past(&self, id: JobId) -> bool {
+        self.lost.contains_key(&id)
+    }
+
     /// Forgets a lost gang job, because its user or the user root has taken note. Returns whether
     /// there was such a gang job.
     pub(super) fn take_note(&mut self, id: JobId, user: u32) -> bool {

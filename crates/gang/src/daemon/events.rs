@@ -302,9 +302,17 @@ impl Daemon {
                 root.handle_run(front, spec).map(|()| None)
             }
             Message::List => Ok(Some(Message::Jobs(root.rows(owner.0)))),
-            Message::Signal(job, signal) => root
-                .handle_signal(job, signal, owner.0)
-                .map(|()| Some(Message::Done)),
+            Message::Signal(job, signal) => {
+                let was_past = root.is_past(job);
+                let done = root.handle_signal(job, signal, owner.0);
+                if was_past
+                    && !root.is_past(job)
+                    && let Some(journal) = &mut self.journal
+                {
+                    journal.ended(job);
+                }
+                done.map(|()| Some(Message::Done))
+            }
             Message::State(job) => root.handle_inspect(job, front, owner.0).map(|()| None),
             Message::Checkpoint(job, within, holds) => root
                 .handle_checkpoint(job, (front, owner.0), (within, holds), now)

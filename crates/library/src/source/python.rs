@@ -60,10 +60,10 @@ pub fn python_draft() -> (OsString, Vec<String>) {
 }
 
 /// Arguments that run a module as `-m` does, and let Ctrl-C end the process without a traceback
-/// while Python still imports the module.
+/// while Python still imports the module. `signal` would itself take a time to import.
 fn quiet(module: &str) -> Vec<String> {
     let code = format!(
-        "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); \
+        "import _signal; _signal.signal(_signal.SIGINT, _signal.SIG_DFL); \
          import importlib.util, runpy, sys; \
          importlib.util.find_spec('farcall') or sys.exit(sys.executable + ': No module named \
          farcall'); \

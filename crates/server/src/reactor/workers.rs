@@ -18,7 +18,7 @@ impl Reactor {
         for key in workers {
             let greeting = loop {
                 let Some(worker) = self.crew.workers.get_mut(key) else {
-                    return Err("cannot start a worker".to_string());
+                    return Err(format!("cannot start a worker: {}", self.crew.unstarted));
                 };
                 // A library has as long as it needs for its own initialisation.
                 let (socket, output) = (worker.socket(), worker.output());

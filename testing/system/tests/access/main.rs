@@ -354,6 +354,8 @@ fn operators_register_libraries_with_a_running_server() {
         assert!(stderr(&output).contains(text), "{}", stderr(&output));
     }
     assert_eq!(stdout(&register("more.idl", &alice)), "more/nap");
+    let again = stderr(&register("more.idl", &alice));
+    assert!(again.contains("which is there already"), "{again}");
     let list = list(&server, &[("FARCALL_TOKEN", &bob)]);
     assert_eq!(stdout(&list).lines().count(), 2);
     let mut call = farcall(&["call", "nap", "us=10", "--server", server.address()]);

@@ -4,7 +4,9 @@
 mod database;
 
 use database::Database;
-use farcall_client::{CallPhase, Error, Function, Options, Pending, Server, wait_any};
+use farcall_client::{
+    Argument, CallPhase, Error, Function, Options, Pending, Scalar, Server, wait_any,
+};
 use farcall_system::cluster::{Cluster, Running, begin, done, serving, status, wait_for_servers};
 use farcall_system::server::connect;
 use farcall_system::{BOUND, daemon, farcall, stop, wait_until};
@@ -203,6 +205,41 @@ fn a_metaserver_that_is_started_again_knows_its_servers_and_loses_nothing() {
     });
     begin(&again, 10, 0.0, 3.0).end().unwrap();
     assert!(stop(&mut metaserver));
+}
+
+#[test]
+fn a_metaserver_that_has_forgotten_its_servers_costs_no_call() {
+    let mut cluster = Cluster::new();
+    let mut metaserver = cluster.metaserver(&["--store", "none"]);
+    let address = metaserver.address().to_string();
+    (0..2).for_each(|_| cluster.serve(&[&address], &[]));
+    wait_for_servers(&address, 2);
+    let server = connect(&address);
+    let again = server.function("again").unwrap();
+    begin(&again, 10, 0.0, 1.0).end().unwrap();
+    let port = address.strip_prefix("farcall://").unwrap();
+    for round in 0..3 {
+        metaserver.kill();
+        metaserver = cluster.metaserver(&["--store", "none", "--listen", port]);
+        // The servers try to join once a second, so the metaserver knows none at first.
+        let calls: Vec<Running> = (0..20).map(|_| begin(&again, 10, 0.0, 1.0)).collect();
+        let (done, errors) = end_all(calls);
+        assert_eq!((done, errors.len()), (20, 0), "round {round}: {errors:?}");
+        wait_for_servers(&address, 2);
+    }
+    // What nobody has is still told.
+    let missing = server.function("works").unwrap_err().to_string();
+    assert!(missing.contains("no server has a function"), "{missing}");
+    for server in &mut cluster.servers {
+        server.kill();
+    }
+    let arguments = &mut [
+        Argument::Scalar(Scalar::Int(1)),
+        Argument::Scalar(Scalar::Float(0.0)),
+        Argument::Out(&mut [0; 8]),
+    ];
+    let error = again.call(arguments).unwrap_err().to_string();
+    assert!(error.contains("no server can take a call"), "{error}");
 }
 
 #[test]
