@@ -151,7 +151,8 @@ def test_what_is_wrong_is_said(address, text):
 @pytest.mark.usefixtures("site")
 def test_without_ssh_the_program_is_named(monkeypatch):
     monkeypatch.setenv("FARCALL_SSH", "no-such-ssh")
-    with pytest.raises(farcall.ConnectionError, match="install OpenSSH, or name another one in"):
+    words = "no-such-ssh.*install OpenSSH, or name a program in FARCALL_SSH"
+    with pytest.raises(farcall.ConnectionError, match=words):
         farcall.connect("ssh://far")
 
 
