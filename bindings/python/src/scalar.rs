@@ -120,11 +120,6 @@ fn is_numpy(value: &Bound<'_, PyAny>, class: &str) -> bool {
     class.is_ok_and(|class| value.is_instance(&class).unwrap_or(false))
 }
 
-/// Whether a floating-point number with `bits` bits of precision holds this integer exactly.
-pub(crate) fn is_exact(size: u64, bits: u32) -> bool {
-    size == 0 || u64::BITS - size.leading_zeros() - size.trailing_zeros() <= bits
-}
-
 /// The value as an integer, if the type of the parameter, a floating-point type, cannot hold it
 /// exactly. A number with a fraction is rounded as everywhere.
 fn inexact<'py>(ty: Type, value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {

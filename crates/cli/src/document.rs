@@ -1,6 +1,5 @@
-//! Text files that people write: configurations, scenarios and plans. They are short, so a file
-//! beyond a bound is refused before it fills the memory. What the text means is the caller's
-//! matter.
+//! Files that people write: configurations, scenarios, plans and keys. They are short, so a file
+//! beyond a bound is refused before it fills the memory. What it means is the caller's matter.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result};
@@ -11,14 +10,22 @@ pub(crate) const MOST_BYTES: usize = 16 << 20;
 
 /// Reads a text of at most `most` bytes.
 pub(crate) fn read(path: &Path, most: usize) -> Result<String> {
+    let text = String::from_utf8(bytes(path, most)?);
+    text.map_err(|_| Error::new(ErrorKind::InvalidData, "the text is not UTF-8"))
+}
+
+/// Reads a file of at most `most` bytes.
+pub(crate) fn bytes(path: &Path, most: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = File::open(path)?;
     file.take(most as u64 + 1).read_to_end(&mut bytes)?;
-    let wrong = |what: String| Error::new(ErrorKind::InvalidData, what);
-    if bytes.len() > most {
-        return Err(wrong(format!("it has more than {most} bytes")));
+    match bytes.len() > most {
+        true => {
+            let text = format!("it has more than {most} bytes");
+            Err(Error::new(ErrorKind::InvalidData, text))
+        }
+        false => Ok(bytes),
     }
-    String::from_utf8(bytes).map_err(|_| wrong("the text is not UTF-8".to_string()))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 mod fit;
 
-pub use fit::ScalarError;
+pub use fit::{ScalarError, is_exact};
 
 use crate::{Expr, Op, Scalar};
 use alloc::borrow::Cow;

@@ -36,6 +36,7 @@ pub use expr::{EvalError, Expr, ExprError, MAX_DEPTH, MAX_OPS, Op, Values};
 pub use interface::{
     Body, Callback, Class, Code, Constant, Convention, Dim, Document, ElementRef, Interface,
     Library, MOST_GPUS, Mode, Order, Param, Passed, Range, ScalarError, StringLengths, Type,
+    is_exact,
 };
 pub use layout::{
     ArrayLayout, Axis, DimensionPart, ElementError, Layout, LayoutError, MAX_RANK, MOST_TEXTS,

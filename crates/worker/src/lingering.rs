@@ -39,15 +39,18 @@ impl Lingering {
 
     /// The time that the process has; `None` from the moment on when it is over.
     pub(crate) fn left(&mut self) -> Option<Duration> {
-        let left = self.until.saturating_duration_since(Instant::now());
+        let left = self.remaining();
         self.is_over |= left.is_zero();
         (!self.is_over).then_some(left)
     }
 
     /// Waits until the process has ended or its time is over. Returns whether it has ended in time.
     pub(crate) fn ends_in_time(&self) -> bool {
-        let left = self.until.saturating_duration_since(Instant::now());
-        !self.is_over && self.ends_within(left)
+        !self.is_over && self.ends_within(self.remaining())
+    }
+
+    fn remaining(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
     }
 
     fn ends_within(&self, most: Duration) -> bool {

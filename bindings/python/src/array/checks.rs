@@ -4,8 +4,7 @@
 
 use super::types::{casts_safely, dtype};
 use super::{contents, copy, dtype_name, shape};
-use crate::scalar;
-use farcall_idl::{Order, Type};
+use farcall_idl::{Order, Type, is_exact};
 use numpy::npyffi;
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;
@@ -77,8 +76,8 @@ fn inexact_integer(array: &Bound<'_, PyUntypedArray>, ty: Type) -> PyResult<Opti
     Ok(bytes.as_chunks().0.iter().find_map(|&bytes: &[u8; 8]| {
         let (signed, unsigned) = (i64::from_ne_bytes(bytes), u64::from_ne_bytes(bytes));
         match is_signed {
-            true if scalar::is_exact(signed.unsigned_abs(), bits) => None,
-            false if scalar::is_exact(unsigned, bits) => None,
+            true if is_exact(signed.unsigned_abs(), bits) => None,
+            false if is_exact(unsigned, bits) => None,
             true => Some(signed.to_string()),
             false => Some(unsigned.to_string()),
         }

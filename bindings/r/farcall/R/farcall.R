@@ -5,6 +5,8 @@
 .text <- 9L
 .callback <- 10L
 .texts <- 11L
+# Added to the kinds of integers without a sign.
+.unsigned <- 256L
 
 # What failed, by status from 1 on.
 .statuses <- c("argument", "unknown_function", "connection", "timeout", "library", "server",
@@ -213,7 +215,7 @@ print.farcall_session <- function(x, ...) {
     if (length(value) != 1)
         .stop("farcall_argument", sprintf("%s: argument `%s` must have one element, not %d",
             interface$name, interface$arguments[index], length(value)))
-    if (is.character(value) && interface$kind[index] %% 256L == 1L)
+    if (is.character(value) && interface$kind[index] %% .unsigned == 1L)
         utf8ToInt(value)
     else
         value

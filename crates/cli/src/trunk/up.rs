@@ -1,13 +1,13 @@
 //! `farcall trunk up`: starts a trunk. It turns options into a configuration, and the crate `trunk`
 //! does the work. A wrong option is refused before an interface is made.
 
+use crate::document;
 use crate::failure::Failure;
 use crate::log::Log;
 use crate::notify;
 use clap::{Args, ValueEnum};
 use farcall_trunk::{Config, Daemon, FaultPlan, LinkConfig, Policy};
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -116,18 +116,16 @@ fn key(path: &Path) -> Result<Vec<u8>, Failure> {
         Failure::usage(format!("--key-file {}: {error}", path.display()))
     };
     // Blanks around the key do not count, and nobody writes as many as the key may have bytes.
-    let most = 2 * *KEY.end() as u64;
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| fail(&error))?;
-    let read = file.take(most).read_to_end(&mut bytes);
-    read.map_err(|error| fail(&error))?;
+    let wrong = || fail(&"a key must have 16 to 4096 bytes; `openssl rand -hex 32` makes one");
+    let bytes = document::bytes(path, 2 * KEY.end()).map_err(|error| match error.kind() {
+        ErrorKind::InvalidData => wrong(),
+        _ => fail(&error),
+    })?;
     let key = bytes.trim_ascii();
-    if !KEY.contains(&key.len()) {
-        return Err(fail(
-            &"a key must have 16 to 4096 bytes; `openssl rand -hex 32` makes one",
-        ));
+    match KEY.contains(&key.len()) {
+        true => Ok(key.to_vec()),
+        false => Err(wrong()),
     }
-    Ok(key.to_vec())
 }
 
 fn link(text: &str) -> Result<LinkConfig, String> {
@@ -225,6 +223,25 @@ mod tests {
         assert_eq!(link("eth1").map(|link| link.rate), Ok(None));
         assert_eq!(link("eth1=2.5G").map(|link| link.rate), Ok(Some(2.5e9)));
         assert!(link("eth1=fast").is_err() && link("eth1=-1M").is_err());
+    }
+
+    #[test]
+    fn a_key_is_the_whole_file_but_for_blanks_around_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let read = |text: &[u8]| {
+            std::fs::write(&path, text).unwrap();
+            key(&path)
+        };
+        assert_eq!(read(b"\n 0123456789abcdef\n").unwrap(), b"0123456789abcdef");
+        let mut long = vec![b'k'; *KEY.end()];
+        assert!(read(&long).is_ok());
+        // No part of a longer one is taken.
+        long.extend([b' '; 5000]);
+        long.push(b'k');
+        for wrong in [&long[..], b"short", &[b'k'; 5000]] {
+            assert!(read(wrong).is_err());
+        }
     }
 
     #[test]

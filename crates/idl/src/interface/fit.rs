@@ -121,7 +121,12 @@ fn exact(value: i64, ty: Type) -> bool {
         Type::Float | Type::SComplex => f32::MANTISSA_DIGITS,
         _ => f64::MANTISSA_DIGITS,
     };
-    let size = value.unsigned_abs();
+    is_exact(value.unsigned_abs(), bits)
+}
+
+/// Whether a floating-point number with `bits` bits of precision holds a whole number of this size,
+/// positive or negative, exactly.
+pub fn is_exact(size: u64, bits: u32) -> bool {
     size == 0 || u64::BITS - size.leading_zeros() - size.trailing_zeros() <= bits
 }
 
