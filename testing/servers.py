@@ -120,15 +120,16 @@ class ServerProcess:
         """The ids of its workers: to end one of these processes is to end the worker."""
         return children(self.process.pid)
 
-    def sleeps(self):
-        """Whether a worker is in `usleep` or `nanosleep`, as functions that nap are."""
-        for pid in map(worker_in, self.workers()):
+    def napping(self):
+        """The ids of its workers that are in `usleep` or `nanosleep`, as functions that nap are."""
+
+        def naps(pid):
             try:
-                if "nanosleep" in pathlib.Path(f"/proc/{pid}/wchan").read_text():
-                    return True
+                return "nanosleep" in pathlib.Path(f"/proc/{worker_in(pid)}/wchan").read_text()
             except OSError:
-                continue
-        return False
+                return False
+
+        return [pid for pid in self.workers() if naps(pid)]
 
     def resident_bytes(self):
         """Memory of the server process itself."""

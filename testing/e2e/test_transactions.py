@@ -280,7 +280,7 @@ def test_a_call_that_may_not_be_repeated_says_so(start, steps):
     arrays = [np.zeros(n, dtype="S1") for _ in range(2)]
 
     def kill():
-        wait_until(first.sleeps, what="that the first naps")
+        wait_until(first.napping, what="that the first naps")
         first.process.kill()
 
     killer = threading.Thread(target=kill)
