@@ -59,6 +59,12 @@ void kinds(const farcall::Server &server) {
   char joined[64];
   server.call("conformance/join", 3, words, "+", joined, farcall::out(length));
   std::cout << "join: " << joined << " (" << length << ")\n";
+  try {
+    const std::vector<std::string> cut{std::string("a\0b", 3), "c"};
+    server.call("conformance/join", 3, cut, "+", joined, farcall::out(length));
+    std::cout << "a string with NUL is two: " << joined << "\n";
+  } catch (const farcall::Error &) { /* It is refused, as it must be. */
+  }
   std::vector<std::string> parts(4), full{"one", "two full", ""};
   server.call("conformance/split", "one,,three,a dozen characters", ',', 4, parts,
               farcall::out(length));

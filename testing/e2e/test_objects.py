@@ -395,7 +395,7 @@ def test_nobody_reaches_the_objects_of_another(tmp_path):
         words = ["call", f"object:{counter}.nap", "ms=60000", "--server", process.address]
         given_up = subprocess.Popen([FARCALL, *words], env=os.environ | {"FARCALL_TOKEN": alice})
         assert shell(process, "objects", token=alice).count("lost") == 0
-        wait_until(process.sleeps, what="that the method runs")
+        wait_until(process.napping, what="that the method runs")
         given_up.send_signal(signal.SIGKILL)
         given_up.wait(10)
         wait_until(

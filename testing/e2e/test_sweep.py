@@ -231,6 +231,17 @@ def test_an_error_of_a_group_is_that_of_each_entry(norms):
         norms.map(entries, group=0, n=3, us=0.0)
 
 
+def test_a_group_rounds_no_integer(norms):
+    # In one array both are float64.
+    def mixed(number):
+        return [{"x": np.full(3, number)}, {"x": np.full(3, 0.5)}]
+
+    with pytest.raises(ValueError, match="would round the integer 9007199254740993"):
+        norms.map(mixed(2**53 + 1), group=2, n=3, us=0.0).wait()
+    results = norms.map(mixed(3), group=2, n=3, us=0.0).wait()
+    assert [result.norm for result in results] == [27.0, 0.75]
+
+
 def test_a_transaction_runs_behind_a_metaserver(cluster):
     server = farcall.connect(cluster[0])
     nap, once = server.function("nap"), server.function("once")

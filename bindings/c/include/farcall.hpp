@@ -159,8 +159,11 @@ public:
       const std::string_view text(given);
       set(text.data(), text.size(), FARCALL_TEXT, true);
     } else if constexpr (Texts<T>) {
-      for (const std::string_view text : given)
+      for (const std::string_view text : given) {
+        if (text.find('\0') != text.npos)
+          throw Error(FARCALL_ARGUMENT, "expected strings without NUL, given a range with one");
         texts_.append(text).push_back('\0');
+      }
       set(texts_.data(), texts_.size(), FARCALL_TEXT, true);
       if constexpr (std::same_as<std::ranges::range_reference_t<T>, std::string &>) {
         may_return_texts_ = true;

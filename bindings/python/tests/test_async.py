@@ -70,7 +70,7 @@ def test_a_cancelled_call_ends_at_the_server(start, nap_idl):
     server = process.connect()
     nap = server.function("nap")
     future = nap.call_async(60_000)
-    wait_until(process.sleeps, what="a worker at work")
+    wait_until(process.napping, what="a worker at work")
     assert future.cancel()
     assert future.cancelled() and future.done()
     assert not future.cancel()

@@ -27,7 +27,7 @@ def napping(start, nap_idl):
 def begun(process, server, milliseconds=60_000):
     """A call under way that sleeps."""
     call = server.function("nap").call_async(milliseconds)
-    wait_until(process.sleeps, what="a worker at work")
+    wait_until(process.napping, what="a worker at work")
     return call
 
 

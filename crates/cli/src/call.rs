@@ -592,7 +592,7 @@ fn parse_scalar(text: &str, param: &Param) -> Result<Scalar, Failure> {
                 .filter(|float| *float as i128 == value)
                 .map(Scalar::Float),
         },
-        Err(_) => text.parse().ok().map(Scalar::Float),
+        Err(_) => npy::real(text).map(Scalar::Float),
     };
     let scalar = match param.ty {
         Type::String | Type::FixedString | Type::Filename | Type::FilePointer => {
@@ -600,8 +600,8 @@ fn parse_scalar(text: &str, param: &Param) -> Result<Scalar, Failure> {
         }
         Type::Char if text.len() == 1 => Some(Scalar::Text(text.to_string())),
         Type::SComplex | Type::DComplex => match text.split_once(',') {
-            Some((re, im)) => match (re.parse(), im.parse()) {
-                (Ok(re), Ok(im)) => Some(Scalar::Complex { re, im }),
+            Some((re, im)) => match (npy::real(re), npy::real(im)) {
+                (Some(re), Some(im)) => Some(Scalar::Complex { re, im }),
                 _ => None,
             },
             None => number(),

@@ -102,15 +102,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Moves a certificate to the folder of revoked ones, and signs the list of all of them.
 fn revoke(folder: &Path, name: &str) -> Result<(), Failure> {
-    let certificate = folder.join(format!("{name}.pem"));
     let revoked = folder.join(REVOKED);
     let serial = |path: &Path| farcall_tls::serial_number(path).map_err(Failure::failed);
-    let number = serial(&certificate)?;
     let authority = authority(folder)?;
-    fs::create_dir_all(&revoked).map_err(|error| failed(&revoked, error))?;
-    let number: String = number.iter().map(|byte| format!("{byte:02x}")).collect();
-    let to = revoked.join(format!("{name}-{number}.pem"));
-    fs::rename(&certificate, &to).map_err(|error| failed(&to, error))?;
+    // A command that was interrupted has moved the certificate, and the list may lack it.
+    let certificate = folder.join(format!("{name}.pem"));
+    if certificate.exists() || !is_revoked(&revoked, name) {
+        let number = serial(&certificate)?;
+        fs::create_dir_all(&revoked).map_err(|error| failed(&revoked, error))?;
+        let number: String = number.iter().map(|byte| format!("{byte:02x}")).collect();
+        let to = revoked.join(format!("{name}-{number}.pem"));
+        fs::rename(&certificate, &to).map_err(|error| failed(&to, error))?;
+    }
     let now = OffsetDateTime::now_utc();
     let mut revoked_certs = Vec::new();
     for entry in fs::read_dir(&revoked).map_err(|error| failed(&revoked, error))? {
@@ -142,6 +145,18 @@ fn revoke(folder: &Path, name: &str) -> Result<(), Failure> {
         path.display()
     );
     Ok(())
+}
+
+/// Whether a certificate of this name is in the folder of revoked ones.
+fn is_revoked(revoked: &Path, name: &str) -> bool {
+    let number = |file: &str| {
+        let rest = file.strip_prefix(name)?.strip_prefix('-')?;
+        rest.strip_suffix(".pem").map(str::to_string)
+    };
+    let is_hexadecimal = |text: String| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let files = fs::read_dir(revoked).into_iter().flatten().flatten();
+    let mut names = files.filter_map(|file| number(&file.file_name().to_string_lossy()));
+    names.any(is_hexadecimal)
 }
 
 fn issue(

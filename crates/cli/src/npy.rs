@@ -72,12 +72,19 @@ fn number(word: &str) -> Option<Number> {
     if let Ok(value) = word.parse() {
         return Some(Number::Integer(value));
     }
-    let value: f64 = word.parse().ok()?;
+    let value = real(word)?;
     let is_integer = value.fract() == 0.0 && value.abs() < 2f64.powi(53);
     Some(match is_integer {
         true => Number::Integer(value as i128),
         false => Number::Real(value),
     })
+}
+
+/// A floating-point number as users write it: `inf` is infinite, but `1e400` is no number.
+pub(crate) fn real(word: &str) -> Option<f64> {
+    let value: f64 = word.parse().ok()?;
+    let is_too_large = value.is_infinite() && word.contains(|c: char| c.is_ascii_digit());
+    (!is_too_large).then_some(value)
 }
 
 /// Writes a `.npy` file.
@@ -154,6 +161,8 @@ mod tests {
         assert!(bytes(&mixed, Type::Double).is_err());
         assert!(bytes("", Type::Double).unwrap().is_empty());
         assert!(bytes("1,", Type::Double).is_err());
+        assert!(bytes("1e400", Type::Double).is_err(), "no double holds it");
+        assert!(bytes("-inf", Type::Double).is_ok());
         assert_eq!(
             preview(Type::UnsignedLong, &[0xff; 8], 3),
             format!("[{most}]")

@@ -39,6 +39,12 @@ pub enum CatalogError {
         /// The errors as text, without colour.
         rendered: String,
     },
+    /// The file has no functions.
+    #[error("{}: no function is defined there; `Define NAME(...)` defines one", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another file has a function of the same qualified name.
     #[error("{}", twice(.name, .first, .second))]
     Twice {
@@ -97,6 +103,10 @@ impl Catalog {
                 path: source.path.clone(),
                 rendered,
             });
+        }
+        if parsed.document.functions().next().is_none() {
+            let path = source.path.clone();
+            return Err(CatalogError::Empty { path });
         }
         for interface in parsed.document.functions() {
             if let Some(entry) = self.qualified.get(&*interface.qualified_name()) {

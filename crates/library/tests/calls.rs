@@ -454,6 +454,12 @@ fn files_are_read_checked_and_found_by_name() {
         Catalog::load([&b, &b]),
         Err(CatalogError::Twice { .. })
     ));
+    let empty = write("empty.idl", "Module empty;\n");
+    let error = Catalog::load([&a, &empty]).unwrap_err().to_string();
+    assert!(
+        error.contains("empty.idl: no function is defined"),
+        "{error}"
+    );
     let (text, accepted) = check_files([&b, &bad], &[], false);
     assert!(!accepted && text.contains("bad.idl:1:13"), "{text}");
     assert!(text.contains("2 functions, 0 errors, 0 warnings"), "{text}");

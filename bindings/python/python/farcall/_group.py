@@ -113,13 +113,10 @@ class Stack:
 
     def join(self, entries: list[Mapping[str, Any]]) -> dict[str, Any]:
         """The arguments of a call with these entries."""
-        # `farcall.offload.enable` must come before NumPy is imported.
-        import numpy as np  # noqa: PLC0415
-
         if any(entry.keys() != entries[0].keys() for entry in entries):
             raise ValueError("the entries of a map with groups must have the same arguments")
-        arguments: dict[str, Any] = {
-            name: np.stack([entry[name] for entry in entries], axis=self._axis)
+        arguments = {
+            name: _stacked(name, [entry[name] for entry in entries], self._axis)
             for name in entries[0]
         }
         return {**arguments, self._count: len(entries)}
@@ -136,6 +133,24 @@ class Stack:
             for value, has_rows in zip(result, self._split, strict=True)
         ]
         return [result._make(value[entry] for value in values) for entry in range(count)]
+
+
+def _stacked(name: str, values: list[Any], axis: int) -> Any:
+    """The values of an argument as one array, which has the same numbers."""
+    # `farcall.offload.enable` must come before NumPy is imported.
+    import numpy as np  # noqa: PLC0415
+
+    arrays = [np.asarray(value) for value in values]
+    stacked = np.stack(arrays, axis=axis)
+    if len({array.dtype for array in arrays}) > 1:
+        for array in arrays:
+            rounded = array[array.astype(stacked.dtype) != array.astype(object)]
+            if array.dtype.kind in "iu" and rounded.size:
+                raise ValueError(
+                    f"{name}: the entries have several types, and {stacked.dtype}, which holds all "
+                    f"of them, would round the integer {rounded[0]}: give them as one type"
+                )
+    return stacked
 
 
 def _is_whole(value: Any, parameter: Parameter | None) -> bool:
