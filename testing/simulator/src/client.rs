@@ -27,6 +27,7 @@ use farcall_rpc_proto::{
     CallId, Failure, FailureKind, Hello, JobId, Limits, ProtocolError, Transmit,
 };
 use std::collections::{BTreeMap, VecDeque};
+use std::io::Read;
 
 /// Requests of one client at a time.
 const MOST_OPEN: usize = 6;
@@ -305,8 +306,8 @@ impl Client {
                     let length = chunk.length as usize;
                     match self.open.get_mut(&chunk.call) {
                         Some(open) => {
-                            let bytes = open.sends.drain(..length.min(open.sends.len()));
-                            out.extend(bytes);
+                            let mut bytes = Read::take(&mut open.sends, length as u64);
+                            bytes.read_to_end(&mut out).expect("memory can be read");
                         }
                         // The call was cancelled while a part of its data was on its way.
                         None => out.resize(out.len() + length, self.user << 4),
