@@ -12,9 +12,9 @@
  * library's own messages for blocking collectives do not pass this interface. The recorder writes
  * the messages of a textbook algorithm instead, which the comment of each function names.
  *
- * Not recorded: one-sided and persistent communication, nonblocking collectives,
+ * Not recorded: one-sided and persistent communication, nonblocking and neighbourhood collectives,
  * intercommunicators, messages by concurrent threads, and Fortran bindings that do not call the C
- * ones. If the recorder sees an operation that it omits, it reports the first use.
+ * ones. The recorder reports the first use of the usual ones of these.
  *
  * A tag consists of bit 31 for a collective, 11 bits for the communicator, and 20 bits for the
  * program's tag or the number of the collective. So messages of different communicators never
@@ -241,6 +241,8 @@ static void receive_others(FILE *to, int rank) {
 int MPI_Finalize(void) {
     enter();
     recording = 0;
+    if (fflush(out) != 0 || ferror(out))
+        die("cannot write the temporary file of the trace: is the disk full?");
     PMPI_Barrier(MPI_COMM_WORLD);
     if (world_rank == 0) {
         const char *name = getenv("FARCALL_TRACE");
@@ -259,7 +261,8 @@ int MPI_Finalize(void) {
                 receive_others(trace, rank);
             fprintf(trace, "}\n");
         }
-        if (fclose(trace) != 0)
+        int failed = ferror(trace);
+        if (fclose(trace) != 0 || failed)
             die("cannot write the trace");
     } else {
         send_own();
@@ -321,6 +324,23 @@ RECORDED(Recv,
          (buf, count, type, from, tag, comm, &own), MPI_Status own,
          record_received(&own, comm, bytes_of(count, type), last);
          tell(status, &own))
+
+/* A matched probe takes the message; MPI_Mrecv only copies it. */
+static void record_matched(const MPI_Status *status, MPI_Comm comm) {
+    int bytes = 0;
+    PMPI_Get_count(status, MPI_BYTE, &bytes);
+    record_received(status, comm, bytes == MPI_UNDEFINED ? 0 : bytes, last);
+}
+
+RECORDED(Mprobe, (int from, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status),
+         (from, tag, comm, message, &own), MPI_Status own, record_matched(&own, comm);
+         tell(status, &own))
+RECORDED(Improbe,
+         (int from, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status),
+         (from, tag, comm, flag, message, &own), MPI_Status own, if (*flag) {
+             record_matched(&own, comm);
+             tell(status, &own);
+         })
 
 static void record_exchange(long sent, int to, int send_tag, const MPI_Status *status,
                             long received, MPI_Comm comm) {
@@ -572,6 +592,18 @@ static void record_alltoall(struct communicator *c, long each, const int *sendco
     }
 }
 
+/* Simple spread with a type for each rank. */
+static void record_alltoallw(struct communicator *c, const int *sendcounts,
+                             const MPI_Datatype *sendtypes, const int *recvcounts,
+                             const MPI_Datatype *recvtypes) {
+    uint32_t tag = collective_tag(c);
+    for (int k = 1; k < c->size; k++) {
+        int to = (c->rank + k) % c->size, from = (c->rank - k + c->size) % c->size;
+        step(c, tag, to, bytes_of(sendcounts[to], sendtypes[to]), from,
+             bytes_of(recvcounts[from], recvtypes[from]));
+    }
+}
+
 /* Every rank sends to the root, or the root to every rank, one after the other. */
 static void record_rooted(struct communicator *c, int root, int gather, long each,
                           const int *counts, MPI_Datatype type) {
@@ -624,6 +656,14 @@ COLLECTIVE(Reduce_scatter_block,
            (const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
            (in, res, count, type, op, comm),
            record_alltoall(c, bytes_of(count, type), NULL, type, NULL, type))
+COLLECTIVE(Reduce_scatter,
+           (const void *in, void *res, const int counts[], MPI_Datatype type, MPI_Op op,
+            MPI_Comm comm),
+           (in, res, counts, type, op, comm),
+           record_alltoall(c, bytes_of(counts[c->rank], type), counts, type, NULL, type))
+COLLECTIVE(Exscan,
+           (const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+           (in, res, count, type, op, comm), record_scan(c, bytes_of(count, type)))
 COLLECTIVE(Scan,
            (const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
            (in, res, count, type, op, comm), record_scan(c, bytes_of(count, type)))
@@ -647,7 +687,15 @@ COLLECTIVE(Alltoallv,
             void *res, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
             MPI_Comm comm),
            (in, sendcounts, sdispls, sendtype, res, recvcounts, rdispls, recvtype, comm),
-           record_alltoall(c, 0, sendcounts, sendtype, recvcounts, recvtype))
+           record_alltoall(c, 0, in == MPI_IN_PLACE ? recvcounts : sendcounts,
+                           in == MPI_IN_PLACE ? recvtype : sendtype, recvcounts, recvtype))
+COLLECTIVE(Alltoallw,
+           (const void *in, const int sendcounts[], const int sdispls[],
+            const MPI_Datatype sendtypes[], void *res, const int recvcounts[], const int rdispls[],
+            const MPI_Datatype recvtypes[], MPI_Comm comm),
+           (in, sendcounts, sdispls, sendtypes, res, recvcounts, rdispls, recvtypes, comm),
+           record_alltoallw(c, in == MPI_IN_PLACE ? recvcounts : sendcounts,
+                            in == MPI_IN_PLACE ? recvtypes : sendtypes, recvcounts, recvtypes))
 
 /* Counts and types of the root are valid only at the root. */
 COLLECTIVE(Gather,
@@ -678,3 +726,67 @@ COLLECTIVE(Scatterv,
            (in, counts, displs, sendtype, res, recvcount, recvtype, root, comm),
            record_rooted(c, root, 0, c->rank == root ? 0 : bytes_of(recvcount, recvtype), counts,
                          sendtype))
+
+/* ---- not recorded ---- */
+
+static void omitted(int *told, const char *name) {
+    if (!(*told)++)
+        fprintf(stderr, "farcall record: rank %d: %s is not recorded\n", world_rank, name);
+}
+
+#define OMITTED(name, parameters, arguments)                                                       \
+    RECORDED(name, parameters, arguments, static int told; omitted(&told, "MPI_" #name), )
+
+OMITTED(Ibarrier, (MPI_Comm comm, MPI_Request *request), (comm, request))
+OMITTED(Ibcast,
+        (void *buf, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request *request),
+        (buf, count, type, root, comm, request))
+OMITTED(Ireduce,
+        (const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, int root,
+         MPI_Comm comm, MPI_Request *request),
+        (in, res, count, type, op, root, comm, request))
+OMITTED(Iallreduce,
+        (const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+         MPI_Request *request),
+        (in, res, count, type, op, comm, request))
+OMITTED(Iallgather,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+         MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
+        (in, sendcount, sendtype, res, recvcount, recvtype, comm, request))
+OMITTED(Ialltoall,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+         MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
+        (in, sendcount, sendtype, res, recvcount, recvtype, comm, request))
+OMITTED(Ialltoallv,
+        (const void *in, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
+         void *res, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
+         MPI_Comm comm, MPI_Request *request),
+        (in, sendcounts, sdispls, sendtype, res, recvcounts, rdispls, recvtype, comm, request))
+OMITTED(Neighbor_allgather,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+         MPI_Datatype recvtype, MPI_Comm comm),
+        (in, sendcount, sendtype, res, recvcount, recvtype, comm))
+OMITTED(Neighbor_alltoall,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+         MPI_Datatype recvtype, MPI_Comm comm),
+        (in, sendcount, sendtype, res, recvcount, recvtype, comm))
+OMITTED(Send_init,
+        (const void *buf, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+         MPI_Request *request),
+        (buf, count, type, to, tag, comm, request))
+OMITTED(Recv_init,
+        (void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+         MPI_Request *request),
+        (buf, count, type, from, tag, comm, request))
+OMITTED(Put,
+        (const void *buf, int count, MPI_Datatype type, int to, MPI_Aint at, int there,
+         MPI_Datatype target, MPI_Win win),
+        (buf, count, type, to, at, there, target, win))
+OMITTED(Get,
+        (void *buf, int count, MPI_Datatype type, int from, MPI_Aint at, int there,
+         MPI_Datatype target, MPI_Win win),
+        (buf, count, type, from, at, there, target, win))
+OMITTED(Accumulate,
+        (const void *buf, int count, MPI_Datatype type, int to, MPI_Aint at, int there,
+         MPI_Datatype target, MPI_Op op, MPI_Win win),
+        (buf, count, type, to, at, there, target, op, win))

@@ -69,6 +69,12 @@ def test_sqlite(serve, stock):
         assert f"sqlite:{stock}" in str(error)
         assert error.fault == "caller"
     refused(server, ask("select day from price", columns=["x"]), "no column `x`; the query gives")
+    twice = "select day as x, value as x from price where day = 3"
+    assert server.put(ask(twice)).get().tolist() == [[3, 1.5]]
+    refused(server, ask(twice, columns=["x"]), "several columns `x`; the query gives x, x")
+    large = "select 9007199254740993, 0.5"
+    refused(server, ask(large), "int64 that float64 cannot hold")
+    refused(server, ask(large.partition(",")[0], dtype="int32"), "int64 that int32 cannot hold")
     refused(server, ask("select value from price", dtype="int32"), "float64, no int32")
     missing = serve(f'[sources.stock]\naddress = "sqlite:{stock}.none"\n').connect()
     refused(missing, farcall.url(f"sqlite:{stock}.none", query="select 1"), "does not exist")

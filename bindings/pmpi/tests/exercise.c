@@ -32,6 +32,20 @@ int main(int argc, char **argv) {
     MPI_Gather(a, 7, MPI_DOUBLE, b, 7, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     MPI_Scatter(b, 7, MPI_DOUBLE, a, 7, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     MPI_Scan(a, b, 5, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Exscan(a, b, 5, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    int counts[8], places[8];
+    for (int k = 0; k < size; k++)
+        counts[k] = 3, places[k] = 3 * k;
+    MPI_Reduce_scatter(a, b, counts, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Alltoallv(MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, a, counts, places, MPI_DOUBLE,
+                  MPI_COMM_WORLD);
+
+    /* A matched probe takes the message. Without it in the trace, nobody receives. */
+    MPI_Message message;
+    MPI_Isend(a, 10, MPI_DOUBLE, right, 6, MPI_COMM_WORLD, &request[0]);
+    MPI_Mprobe(left, 6, MPI_COMM_WORLD, &message, &status);
+    MPI_Mrecv(b, 10, MPI_DOUBLE, &message, &status);
+    MPI_Wait(&request[0], MPI_STATUS_IGNORE);
 
     /* Two halves with separate communicators, and a duplicate communicator with the same tags. */
     MPI_Comm half, twin;

@@ -62,6 +62,7 @@ impl FlowPlatform {
     #[pyo3(signature = (text, latency = 0.0))]
     fn from_edges(text: &str, latency: f64) -> PyResult<Self> {
         let platform = EdgeList::parse(text).map_err(value_error)?;
+        let latency = not_negative("latency", latency)?;
         Ok(Self {
             platform: platform.with_latency(latency),
             spec: "edges".to_owned(),
@@ -362,6 +363,10 @@ impl Settings {
                 return Err(value_error(format!("mode {other:?}: expected {known}")));
             }
         };
+        if self.threshold.is_nan() || self.threshold < 0.0 {
+            let text = format!("threshold {}: expected 0 or more", self.threshold);
+            return Err(value_error(text));
+        }
         let completion = self.completion()?;
         if !(0.0..=0.1).contains(&self.tolerance) {
             let text = format!("tolerance {}: expected 0 to 0.1", self.tolerance);
@@ -372,7 +377,7 @@ impl Settings {
             window: self.window,
             completion,
             tolerance: self.tolerance,
-            resolution: self.resolution,
+            resolution: not_negative("resolution", self.resolution)?,
             verify: self.verify,
             link_bytes: self.keep_links,
             watch: self.watch.clone(),
@@ -470,6 +475,22 @@ struct Outcome {
     job_ends: Vec<f64>,
 }
 
+/// Refuses costs of hosts that traces have by themselves, as the command does.
+fn check_traces(platform: &Platform, workload: &Workload, config: &Config) -> PyResult<()> {
+    match workload {
+        Workload::Jobs(jobs) => jobs
+            .iter()
+            .try_for_each(|job| check_traces(platform, &job.workload, config)),
+        Workload::Goal(_) if config.overhead > 0.0 => Err(value_error(
+            "overhead is for patterns: use loggops=\"o=NANOSECONDS\" for traces",
+        )),
+        Workload::Goal(goal) if goal.hosts().is_some() && platform.hop_latency() > 0.0 => Err(
+            value_error("loggops: L is the latency of a message; leave hop-latency out"),
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// Runs a simulation to its end.
 fn run(
     py: Python<'_>,
@@ -480,14 +501,19 @@ fn run(
     keep: Option<Sink<'_>>,
 ) -> PyResult<Outcome> {
     let config = settings.config(platform)?;
+    check_traces(platform, &workload, &config)?;
     if settings.mode == "packets" {
         if !settings.failures.is_empty() {
             return Err(value_error(
                 "mode 'packets' has no failures: choose another mode",
             ));
         }
+        if !(settings.packet_size.is_finite() && settings.packet_size >= 1.0) {
+            let text = format!("packet_size {}: expected 1 or more", settings.packet_size);
+            return Err(value_error(text));
+        }
         let config = PacketConfig {
-            packet_bytes: settings.packet_size.max(1.0),
+            packet_bytes: settings.packet_size,
             buffer_packets: settings.buffer,
             virtual_output_queues: settings.virtual_output_queues,
             window: settings.window,

@@ -70,7 +70,7 @@ impl Rate {
     pub(crate) fn bytes(&self) -> Result<u64, String> {
         let (rate, given) = match self {
             Rate::Number(number) => (Some(*number), number.to_string()),
-            Rate::Text(text) => (farcall_quantity::parse(text).ok(), format!("{text:?}")),
+            Rate::Text(text) => (farcall_quantity::amount(text).ok(), format!("{text:?}")),
         };
         let rate = rate.filter(|rate| rate.is_finite() && *rate >= 0.0);
         rate.map(|rate| rate as u64).ok_or(given)

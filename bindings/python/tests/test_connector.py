@@ -5,6 +5,7 @@ import socket
 import sys
 
 import farcall._connector
+import numpy as np
 import pytest
 from farcall._connector import addresses, content, formats, network
 from farcall._connector.errors import RefusedError, SourceError, UnreachableError
@@ -158,3 +159,43 @@ def test_time_is_bounded():
     deadline = network.Deadline("here", 0.0)
     with pytest.raises(SourceError, match="`here` is too slow"):
         deadline.left()
+
+
+@pytest.mark.parametrize(
+    ("values", "source", "dtype", "fits"),
+    [
+        ([2**53 + 1], "i8", "f8", False),
+        ([2**53, -(2**63), 2**62], "i8", "f8", True),
+        ([2**63 - 1], "i8", "f8", False),
+        ([2**64 - 1], "u8", "f8", False),
+        ([2**63], "u8", "f8", True),
+        ([2**53 + 1], "i8", "c16", False),
+        ([2**24 + 1], "i4", "f4", False),
+        ([2**40], "i8", "i4", False),
+        ([-(2**31), 2**31 - 1], "i8", "i4", True),
+        ([2**63], "u8", "i8", False),
+        ([1e300], "f8", "f4", False),
+        ([0.1, float("inf"), float("nan")], "f8", "f4", True),
+        ([1e300j], "c16", "c8", False),
+        ([], "i8", "i4", True),
+    ],
+)
+def test_a_number_is_what_it_was_in_another_type(values, source, dtype, fits):
+    array = np.array(values, dtype=source)
+    for order in "=<>":
+        wanted = np.dtype(dtype).newbyteorder(order)
+        if fits:
+            found = formats.held(array, wanted, "one")
+            assert found.dtype == wanted
+            assert np.array_equal(found, array.astype(dtype), equal_nan=wanted.kind == "f")
+        else:
+            with pytest.raises(SourceError, match="cannot hold"):
+                formats.held(array, wanted, "one")
+
+
+def test_columns_that_no_type_holds_together_are_refused():
+    ids, prices = np.array([2**53 + 1, 3]), np.array([0.5, 1.5])
+    assert formats.side_by_side([ids], "one").dtype == np.int64
+    assert formats.side_by_side([ids[1:], prices[1:]], "one").tolist() == [[3.0, 1.5]]
+    with pytest.raises(SourceError, match="int64 that float64 cannot hold"):
+        formats.side_by_side([ids, prices], "one")

@@ -62,3 +62,27 @@ def test_a_list_that_leaves_its_elements_is_refused(lie):
 def test_other_columns_are_refused(column, said):
     with pytest.raises(ValueError, match=said):
         arrays.array("x", column, "f8")
+
+
+@pytest.mark.parametrize(
+    ("given", "target"),
+    [
+        (np.array([1.9]), np.zeros(1, np.int32)),
+        (np.array([1 << 40]), np.zeros(1, np.int32)),
+        (np.array([(1 << 53) + 1]), np.zeros(1)),
+        (np.array([1e300]), np.zeros(1, np.float32)),
+        (np.zeros((3, 2)), np.zeros((2, 3))),
+        (np.zeros(1), np.zeros(3)),
+    ],
+)
+def test_an_array_that_cannot_hold_another_one_is_not_filled(given, target):
+    with pytest.raises(ValueError, match="argument `x`"):
+        arrays.fill("x", target, given)
+
+
+def test_an_array_is_filled_with_what_it_holds():
+    target = np.zeros((2, 3), order="F")
+    arrays.fill("x", target, np.arange(6, dtype=np.int32).reshape(2, 3))
+    assert target.tolist() == [[0, 1, 2], [3, 4, 5]]
+    arrays.fill("x", target, np.full(6, 1 << 60))
+    assert (target == 2.0**60).all()

@@ -58,6 +58,35 @@ def test_wrong_arguments_say_what_is_right(tmp_path):
         flow.read_pattern(bad)
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"threshold": -1.0, "mode": "iterated"},
+        {"resolution": float("inf")},
+        {"resolution": -1.0},
+        {"packet_size": 0.0, "mode": "packets"},
+    ],
+)
+def test_numbers_out_of_range_are_refused(option):
+    line = flow.Platform("mesh:4")
+    with pytest.raises(ValueError, match=f"{next(iter(option))}.*expected"):
+        flow.simulate(line, flow.pattern("ring", line, 1), **option)
+
+
+def test_what_a_trace_has_by_itself_is_refused(tmp_path):
+    (tmp_path / "one.goal").write_text("num_ranks 2\nrank 0 {\nsend 8b to 1\n}\n")
+    trace = flow.read_pattern(tmp_path / "one.goal", loggops="L=1")
+    for pattern in (trace, flow.jobs([(trace, 0.0)])):
+        with pytest.raises(ValueError, match="overhead is for patterns"):
+            flow.simulate(flow.Platform("mesh:2"), pattern, overhead=1.0)
+        with pytest.raises(ValueError, match="leave hop-latency out"):
+            flow.simulate(flow.Platform("mesh:2,hop-latency=1us"), pattern)
+    with pytest.raises(ValueError, match="destination: 8589934592 is too large"):
+        flow.messages([0], [2**33], 1.0)
+    with pytest.raises(ValueError, match="latency -1"):
+        flow.Platform.from_edges("both,0,1,1", -1.0)
+
+
 def test_a_deadlock_is_told(tmp_path):
     trace = tmp_path / "trace.goal"
     trace.write_text("num_ranks 2\nrank 0 {\n}\nrank 1 {\na: recv 4b from 0 tag 8\n}\n")

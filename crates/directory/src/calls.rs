@@ -107,10 +107,14 @@ impl Calls {
     pub(crate) fn place(&mut self, call: Placed) -> (u64, Vec<Placed>) {
         self.last = self.last.wrapping_add(1).max(1);
         let mut gone = Vec::new();
-        while self.order.len() >= self.most {
-            if let Some(oldest) = self.order.pop_front() {
-                gone.extend(self.placed.remove(&oldest));
-            }
+        // Calls that have ended give way first.
+        if self.order.len() >= 2 * self.most {
+            self.order.retain(|key| self.placed.contains_key(key));
+        }
+        while self.placed.len() >= self.most
+            && let Some(oldest) = self.order.pop_front()
+        {
+            gone.extend(self.placed.remove(&oldest));
         }
         let key = (call.server, self.last);
         self.order.push_back(key);
@@ -151,5 +155,46 @@ impl Calls {
 
     pub(crate) fn len(&self) -> usize {
         self.placed.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(compute_s: f64) -> Placed {
+        Placed {
+            server: 1,
+            site: 2,
+            connection: 0,
+            at: 0.0,
+            latency_s: 0.0,
+            up: 0,
+            down: 0,
+            memory: 0,
+            pes: 1,
+            up_s: 0.0,
+            wait_s: 0.0,
+            compute_s,
+            down_s: 0.0,
+            note: None,
+        }
+    }
+
+    #[test]
+    fn a_long_call_is_remembered_behind_many_short_ones() {
+        let mut calls = Calls::new(0, 4);
+        let (long, _) = calls.place(call(3600.0));
+        for _ in 0..100 {
+            let (short, gone) = calls.place(call(0.1));
+            assert!(gone.is_empty());
+            assert!(calls.end(short, 1, 0).is_some());
+            assert!(calls.order.len() <= 8);
+        }
+        assert!(calls.end(long, 1, 0).is_some());
+        for _ in 0..10 {
+            calls.place(call(3600.0));
+        }
+        assert_eq!(calls.len(), 4);
     }
 }

@@ -235,7 +235,7 @@ pub struct Simulation<'a> {
     placement: Placement,
     config: Config,
     driver: Driver,
-    /// Latency of the workload's messages and of their receivers, besides that of the platform.
+    /// Seconds of a receiver, besides the latency of the workload's messages and the platform.
     latency: f64,
     rates: Rates,
     flows: Vec<Flow>,
@@ -287,7 +287,7 @@ impl<'a> Simulation<'a> {
         let router = Router::new(platform, config.routing, !config.failures.is_empty());
         let hops = router.max_hops();
         let rates = Rates::new(&config, bandwidth, hops);
-        let latency = workload.latency() + config.overhead;
+        let latency = config.overhead;
         let driver = Driver::new(
             workload,
             Sending {
@@ -421,8 +421,10 @@ impl<'a> Simulation<'a> {
         }
         let before = self.now;
         let failure = self.failures.front().map_or(f64::INFINITY, |f| f.time);
-        self.now = next.max(self.now + self.config.resolution).min(failure);
-        let until = self.now * (1.0 + SIMULTANEOUS);
+        let resolved = (self.now + self.config.resolution).min(f64::MAX);
+        self.now = next.max(resolved).min(failure);
+        // Places without a flow end at infinity.
+        let until = (self.now * (1.0 + SIMULTANEOUS)).min(f64::MAX);
         self.leaving.clear();
         self.calendar.due(until, &mut self.leaving);
         for i in 0..self.leaving.len() {
@@ -557,7 +559,7 @@ impl<'a> Simulation<'a> {
                 } => {
                     let mut flow = Flow {
                         part: bytes,
-                        latency: self.latency,
+                        latency: self.latency + self.driver.latency(rank),
                         least: 0.0,
                         spread: WHOLE,
                         remaining: bytes,

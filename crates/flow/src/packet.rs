@@ -119,7 +119,7 @@ pub struct PacketSimulation<'a> {
     config: PacketConfig,
     driver: Driver,
     router: Router<'a>,
-    /// Latency of the workload's messages and of their receivers, besides that of the platform.
+    /// Seconds of a receiver, besides the latency of the workload's messages and the platform.
     latency: f64,
     links: Vec<Link>,
     /// Messages under way on each link, if routes depend on it.
@@ -150,7 +150,7 @@ impl<'a> PacketSimulation<'a> {
         config: PacketConfig,
     ) -> Result<Self, RunError> {
         workload.check_places(platform, &placement)?;
-        let latency = workload.latency() + config.overhead;
+        let latency = config.overhead;
         let sending = Sending {
             window: config.window,
             completion: config.completion,
@@ -280,7 +280,7 @@ impl<'a> PacketSimulation<'a> {
         }
         let hops = paths.iter().map(Vec::len).max();
         let between = hops.map_or(0.0, |hops| self.platform.latency_of(src, dst, hops));
-        let latency = self.latency + between;
+        let latency = self.latency + self.driver.latency(rank) + between;
         let start = self.now;
         self.messages[id as usize] = Message {
             paths,

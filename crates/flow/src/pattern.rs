@@ -314,6 +314,9 @@ impl Pattern {
     /// other rank. All receives come after all sends, so that a rank sends to all at once.
     fn experts(&self, rank: u32, round: u64, seed: u64) -> Round {
         let n = u64::from(self.ranks);
+        if n < 2 {
+            return Round::NOTHING;
+        }
         let (exchange, step) = (round / (2 * (n - 1)), round % (2 * (n - 1)));
         let shift = |by: u64| ((u64::from(rank) + by) % n) as u32;
         if step >= n - 1 {

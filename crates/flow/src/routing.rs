@@ -113,7 +113,7 @@ impl Failure {
         let Some((name, time)) = spec.rsplit_once('@') else {
             return Err(fail("expected a name and a time, `NAME@1ms`".to_owned()));
         };
-        let time = farcall_quantity::parse(time).map_err(fail)?;
+        let time = farcall_quantity::seconds(time).map_err(fail)?;
         let all = 0..platform.links() as LinkId;
         if let Some(link) = all.clone().find(|&l| platform.link_name(l) == name) {
             let links = vec![link];

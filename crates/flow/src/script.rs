@@ -165,7 +165,7 @@ fn row(fields: &[&str], ranks: u32) -> Result<(u32, i64, Step), String> {
         }
         ["recv", ..] => Err("expected `recv,rank,source,order`".to_owned()),
         [from, to, when, size] | [from, to, when, size, ""] => {
-            let bytes = farcall_quantity::parse(size).map_err(|e| format!("size {e}"))?;
+            let bytes = farcall_quantity::amount(size).map_err(|e| format!("size {e}"))?;
             let step = Step::Send {
                 to: rank("destination", to)?,
                 bytes,
@@ -174,8 +174,8 @@ fn row(fields: &[&str], ranks: u32) -> Result<(u32, i64, Step), String> {
             Ok((rank("sender", from)?, order(when)?, step))
         }
         [from, to, when, size, wait] => {
-            let bytes = farcall_quantity::parse(size).map_err(|e| format!("size {e}"))?;
-            let wait = farcall_quantity::parse(wait).map_err(|e| format!("wait {e}"))?;
+            let bytes = farcall_quantity::amount(size).map_err(|e| format!("size {e}"))?;
+            let wait = farcall_quantity::seconds(wait).map_err(|e| format!("wait {e}"))?;
             let step = Step::Send {
                 to: rank("destination", to)?,
                 bytes,

@@ -3,7 +3,7 @@
 //! between [`Arguments::read`] and [`Arguments::fit`].
 
 use crate::values::{Given, Shown};
-use farcall_idl::{Interface, Layout, Mode, Param, Scalar, Type, read_texts};
+use farcall_idl::{Interface, Layout, Mode, Param, Scalar, Type, is_exact, read_texts};
 use farcall_npy::{Array, same_shape};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
@@ -312,8 +312,22 @@ impl<'de> Visitor<'de> for Plain<'_> {
     }
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<Scalar, E> {
-        let small = i64::try_from(value).map(Scalar::Int);
-        Ok(small.unwrap_or(Scalar::Float(value as f64)))
+        if let Ok(value) = i64::try_from(value) {
+            return Ok(Scalar::Int(value));
+        }
+        let bits = match self.0.ty {
+            Type::Float | Type::SComplex => f32::MANTISSA_DIGITS,
+            _ => f64::MANTISSA_DIGITS,
+        };
+        match self.0.ty.is_integer() || is_exact(value, bits) {
+            // It is beyond all integers: the type says which ones it takes.
+            true => Ok(Scalar::Float(value as f64)),
+            false => Err(E::custom(format!(
+                "argument `{}`: {} cannot hold {value}",
+                self.0.name,
+                self.0.ty.name()
+            ))),
+        }
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Scalar, E> {

@@ -23,21 +23,52 @@ enum Kind {
     Time,
 }
 
-/// Reads a number with an optional unit: `1e9`, `1GB/s`, `20KB`, `100Mbit/s`, `5us`, `2ms`. Returns
-/// bytes, bytes per second or seconds.
+/// Reads an amount or a rate with an optional unit: `1e9`, `1GB/s`, `20KB`, `100Mbit/s`. Returns
+/// bytes or bytes per second.
 ///
 /// # Errors
-/// The error says which form the text must have.
-pub fn parse(text: &str) -> Result<f64, String> {
-    read(text).map(|(value, _)| value)
+/// The error says which form the text must have. A time is none.
+pub fn amount(text: &str) -> Result<f64, String> {
+    match read(text)? {
+        (value, Kind::Plain | Kind::Bytes | Kind::Rate) => Ok(value),
+        (_, Kind::Time) => Err(format!("`{text}` is a time: write 1e9, 20KB or 1GB/s")),
+    }
 }
 
-/// Reads a number, or a text with a unit, from a file.
+/// Reads a time with an optional unit: `0.5`, `5us`, `2ms`. Returns seconds.
+///
+/// # Errors
+/// The error says which form the text must have. Bytes are none.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    match read(text)? {
+        (value, Kind::Plain | Kind::Time) => Ok(value),
+        _ => Err(format!("`{text}` is not a time: write 0.5s, 2ms or 5us")),
+    }
+}
+
+/// Reads a number, or a text with a unit of bytes or bytes per second, from a file.
 ///
 /// # Errors
 /// The value is neither.
 #[cfg(feature = "serde")]
 pub fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    given(deserializer, amount)
+}
+
+/// Reads a number of seconds, or a text with a unit of time, from a file.
+///
+/// # Errors
+/// The value is neither.
+#[cfg(feature = "serde")]
+pub fn time<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    given(deserializer, seconds)
+}
+
+#[cfg(feature = "serde")]
+fn given<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+    read: fn(&str) -> Result<f64, String>,
+) -> Result<f64, D::Error> {
     #[derive(serde::Deserialize)]
     #[serde(untagged)]
     enum Given {
@@ -46,7 +77,7 @@ pub fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, 
     }
     match serde::Deserialize::deserialize(deserializer)? {
         Given::Number(number) => Ok(number),
-        Given::Text(text) => parse(&text).map_err(serde::de::Error::custom),
+        Given::Text(text) => read(&text).map_err(serde::de::Error::custom),
     }
 }
 
@@ -162,14 +193,26 @@ mod tests {
             ("1e9", 1e9),
             ("1GB/s", 1e9),
             ("20KB", 2e4),
-            ("5us", 5e-6),
             ("100Mbit/s", 1.25e7),
             ("1.5MiB", 1572864.0),
         ] {
-            assert_eq!(parse(text), Ok(value));
+            assert_eq!(amount(text), Ok(value));
         }
-        for wrong in ["-1", "1 furlong", "", "é", "64KBKB", "1GB/s/s", "1ms/s"] {
-            assert!(parse(wrong).is_err(), "{wrong}");
+        for wrong in [
+            "-1",
+            "1 furlong",
+            "",
+            "é",
+            "64KBKB",
+            "1GB/s/s",
+            "1ms/s",
+            "5us",
+        ] {
+            assert!(amount(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!((seconds("5us"), seconds("0.5")), (Ok(5e-6), Ok(0.5)));
+        for wrong in ["-1s", "1KB", "1GB/s", "1 furlong"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! What would be different: servers, links, policies, clients. A change is read from the words of
 //! the command line, and `twin` applies it to a scenario.
 
+use crate::day::{MOST_CALLS, MOST_PES};
 use farcall_schedule::placement;
 use farcall_schedule::queue;
 use std::str::FromStr;
@@ -63,6 +64,11 @@ pub enum ChangeError {
     /// The name of a new server is taken.
     #[error("there is a server {0} already; choose another name for the new one")]
     Taken(String),
+    /// There would be more calls than are replayed.
+    #[error(
+        "there would be more than {MOST_CALLS} calls; choose a part of the day with --from and --to"
+    )]
+    TooMany,
     /// Nobody could compute the calls.
     #[error("without {server}, no server has {function}, which calls of the record need")]
     Needed {
@@ -102,7 +108,7 @@ impl Change {
             return Err(form.to_owned());
         }
         let named = |name: &str| (name != "*").then(|| name.to_owned());
-        let rate: f64 = farcall_quantity::parse(rate)?;
+        let rate: f64 = farcall_quantity::amount(rate)?;
         if !(rate.is_finite() && rate >= 1.0) {
             return Err("the rate must be at least a byte a second".to_owned());
         }
@@ -132,9 +138,12 @@ impl Change {
     /// # Errors
     /// The text has another form.
     pub fn elements(text: &str) -> Result<Change, String> {
-        let form = "write SERVER=NUMBER, such as a=8, with at least one processor element";
-        let (server, pes) = text.rsplit_once('=').ok_or(form)?;
-        let pes = u32::from_str(pes).ok().filter(|pes| *pes > 0).ok_or(form)?;
+        let form =
+            || format!("write SERVER=NUMBER, such as a=8, with 1 to {MOST_PES} processor elements");
+        let (server, pes) = text.rsplit_once('=').ok_or_else(form)?;
+        let pes = u32::from_str(pes).ok();
+        let pes = pes.filter(|pes| (1..=MOST_PES).contains(pes));
+        let pes = pes.ok_or_else(form)?;
         Ok(Change::Elements {
             server: server.to_owned(),
             pes,
@@ -201,6 +210,7 @@ mod tests {
             Change::link("lab<->far=fast"),
             Change::policy("best"),
             Change::elements("a=0"),
+            Change::elements("a=65537"),
             Change::clients("2"),
             Change::clients("xNaN"),
         ] {

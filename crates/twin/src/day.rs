@@ -7,7 +7,9 @@ use farcall_schedule::queue::Policy;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most calls that are replayed.
-const MOST_CALLS: usize = 1_000_000;
+pub(crate) const MOST_CALLS: usize = 1_000_000;
+/// The most processor elements of a server.
+pub(crate) const MOST_PES: u32 = 1 << 16;
 /// The longest record that is replayed.
 const LONGEST_S: f64 = 100.0 * 86_400.0;
 
@@ -180,7 +182,8 @@ impl Day {
             past.sent,
         ];
         let is_sound = moments.is_sorted() && moments.iter().all(|moment| moment.is_finite());
-        match is_sound && past.work.is_finite() && past.pes > 0 {
+        let has_pes = (1..=MOST_PES).contains(&past.pes);
+        match is_sound && past.work.is_finite() && has_pes {
             true if self.calls.len() < MOST_CALLS => self.calls.push(past),
             true => self.too_many = true,
             false => self.unknown = self.unknown.saturating_add(1),
@@ -241,7 +244,10 @@ impl Day {
             let part = (number as f64 + 0.5) / calls as f64;
             let exec_s = quantile(&together.exec_quantiles_s, random.unit());
             let wait_s = quantile(&together.wait_quantiles_s, random.unit());
-            let asked = together.from + part * (together.to - together.from);
+            // The line says when calls ended.
+            let ended = together.from + part * (together.to - together.from);
+            let started = ended - exec_s;
+            let asked = started - wait_s;
             self.push(Past {
                 user: together.user.clone(),
                 host: together.host.clone(),
@@ -255,9 +261,9 @@ impl Day {
                 asked,
                 granted: asked,
                 queued: asked,
-                started: asked + wait_s,
-                ended: asked + wait_s + exec_s,
-                sent: asked + wait_s + exec_s,
+                started,
+                ended,
+                sent: ended,
                 is_single: false,
             });
         }
@@ -279,7 +285,8 @@ impl Day {
 
     fn server(&mut self, server: &Server) {
         let host = self.hosts.entry(server.server.clone()).or_default();
-        host.pes = Some(server.pes).filter(|pes| *pes > 0).or(host.pes);
+        let pes = Some(server.pes).filter(|pes| (1..=MOST_PES).contains(pes));
+        host.pes = pes.or(host.pes);
         host.ids
             .extend(Some(server.id.clone()).filter(|id| !id.is_empty()));
         host.policy = Policy::named(&server.policy).or(host.policy);

@@ -6,7 +6,7 @@
 //! many processor elements. Elsewhere it errs from what was learned about the server as it did from
 //! what was learned about its own.
 
-use crate::day::{Day, Past};
+use crate::day::{Day, MOST_PES, Past};
 use crate::links::{Rates, Transfer, rates};
 use crate::streams::{Span, streams};
 use farcall_gridsim::{Arrival, Known, Machine, Pace, Port, Record, Scenario, Site, simulate};
@@ -222,7 +222,7 @@ fn machines(day: &Day, names: &Names, ways: &[Rates; 2]) -> Vec<Machine> {
         };
         let limits = [&ways[0], &ways[1]].map(|way| way.servers.get(&server));
         Machine {
-            pes: said.and_then(|said| said.pes).unwrap_or(most[server]),
+            pes: (said.and_then(|said| said.pes)).unwrap_or(most[server].min(MOST_PES)),
             policy: said.and_then(|said| said.policy).unwrap_or_default(),
             half_life_s: Some(HALF_LIFE_S),
             functions: paces.into_iter().map(pace).collect(),

@@ -205,6 +205,70 @@ fn twice_the_clients_make_twice_the_calls() {
     }
 }
 
+/// A call at `local` of a server, from its beginning for this many seconds.
+fn local(server: &str, from: f64, seconds: f64) -> Call {
+    let (from, to) = (BEGIN + from, BEGIN + from + seconds);
+    Call {
+        function: "f".to_owned(),
+        server: server.to_owned(),
+        host: "local".to_owned(),
+        client: server.to_owned(),
+        asked: from,
+        started: Some(from),
+        ended: Some(to),
+        sent: to,
+        pes: 1,
+        ..Call::default()
+    }
+}
+
+#[test]
+fn half_of_a_single_client_is_a_client() {
+    let mut day = Day::default();
+    for step in 0..10 {
+        let call = local(SERVERS[0], 10.0 * f64::from(step), 9.0);
+        day.take(&Line::Call(Box::new(call)));
+    }
+    let twin = Twin::new(day).unwrap();
+    assert_eq!(twin.followers(), 9);
+    let half = twin.with(&[Change::clients("x0.5").unwrap()]).unwrap();
+    assert_eq!(half.calls(), 10);
+}
+
+#[test]
+fn the_line_of_local_clients_can_change_at_several_servers() {
+    let mut day = Day::default();
+    for server in &SERVERS[..2] {
+        day.take(&Line::Call(Box::new(local(server, 0.0, 1.0))));
+    }
+    let twin = Twin::new(day).unwrap();
+    for change in ["local<->fast=1MB/s", "local<->*=1MB/s"] {
+        assert!(
+            twin.with(&[Change::link(change).unwrap()]).is_ok(),
+            "{change}"
+        );
+    }
+}
+
+#[test]
+fn calls_that_are_counted_together_end_when_their_line_says() {
+    let mut day = Day::default();
+    day.take(&Line::Call(Box::new(local(SERVERS[0], 0.0, 100.0))));
+    day.take(&Line::Together(Box::new(Together {
+        from: BEGIN + 100.0,
+        to: BEGIN + 160.0,
+        function: "f".to_owned(),
+        server: SERVERS[0].to_owned(),
+        calls: 10,
+        pe_s: 1000.0,
+        exec_s: 1000.0,
+        exec_quantiles_s: [100.0; 5],
+        ..Together::default()
+    })));
+    let makespan_s = Twin::new(day).unwrap().recorded().makespan_s;
+    assert!((153.0..=160.0).contains(&makespan_s), "{makespan_s}");
+}
+
 #[test]
 fn changes_that_do_not_fit_name_the_reason() {
     let (_, twin) = twin(0);

@@ -6,7 +6,7 @@
 //! what was learned about its own.
 
 use crate::change::{Change, ChangeError, find};
-use crate::day::{Day, DayError};
+use crate::day::{Day, DayError, MOST_CALLS};
 use crate::figures::{Figures, Group};
 use crate::scenario::{LATENCY_S, scenario};
 use farcall_gridsim::simulate;
@@ -228,7 +228,7 @@ impl Twin {
                 let server = self.server(server)?;
                 self.scenario.machines[server].pes = *pes;
             }
-            Change::Clients(factor) => self.multiply(*factor),
+            Change::Clients(factor) => self.multiply(*factor)?,
         }
         Ok(())
     }
@@ -283,21 +283,24 @@ impl Twin {
         rate: f64,
     ) -> Result<(), ChangeError> {
         let server = server.map(|server| self.server(server)).transpose()?;
-        let site = host.map(|host| self.site(host)).transpose()?;
+        let sites = host.map(|host| self.sites(host)).transpose()?;
         let of = |latency_s| Port {
             up: rate,
             down: rate,
             latency_s,
         };
         let scenario = &mut self.scenario;
-        match (site, server) {
-            (Some(site), Some(server)) => {
-                scenario.paths.insert((site, server), of(0.0));
+        match (sites, server) {
+            (Some(sites), Some(server)) => {
+                let paths = sites.into_iter().map(|site| ((site, server), of(0.0)));
+                scenario.paths.extend(paths);
             }
             // What was learned of the links behind a line, it has told about the line.
-            (Some(site), None) => {
-                scenario.sites[site].port = of(LATENCY_S);
-                scenario.paths.retain(|(other, _), _| *other != site);
+            (Some(sites), None) => {
+                for site in sites {
+                    scenario.sites[site].port = of(LATENCY_S);
+                    scenario.paths.retain(|(other, _), _| *other != site);
+                }
             }
             (None, Some(server)) => {
                 scenario.machines[server].port = of(LATENCY_S);
@@ -308,8 +311,15 @@ impl Twin {
         Ok(())
     }
 
-    fn site(&self, name: &str) -> Result<usize, ChangeError> {
-        find(name, &self.hosts).ok_or_else(|| ChangeError::Host {
+    /// The sites of a host. The host of each server has the name `local`.
+    fn sites(&self, name: &str) -> Result<Vec<usize>, ChangeError> {
+        let same = (0..self.hosts.len()).filter(|site| self.hosts[*site] == name);
+        let same: Vec<usize> = same.collect();
+        if !same.is_empty() {
+            return Ok(same);
+        }
+        let found = find(name, &self.hosts).map(|site| vec![site]);
+        found.ok_or_else(|| ChangeError::Host {
             name: name.to_owned(),
             known: self.hosts.join(", "),
         })
@@ -317,7 +327,13 @@ impl Twin {
 
     /// Makes so many times as many clients: loops of calls and single calls are there several
     /// times, or some of them are not there.
-    fn multiply(&mut self, factor: f64) {
+    ///
+    /// # Errors
+    /// There would be too many calls.
+    fn multiply(&mut self, factor: f64) -> Result<(), ChangeError> {
+        if self.scenario.arrivals.len() as f64 * factor > MOST_CALLS as f64 {
+            return Err(ChangeError::TooMany);
+        }
         let old = std::mem::take(&mut self.scenario.arrivals);
         let last_s = old
             .iter()
@@ -333,10 +349,21 @@ impl Twin {
                 break;
             }
             let mut new = vec![None; old.len()];
+            let mut loops = first as u64;
+            let mut wanted = (left.min(1.0) * first as f64).round() as u64;
+            if copy == 0 {
+                wanted = wanted.max(1);
+            }
             for (call, arrival) in old.iter().enumerate() {
                 let is_there = match arrival.after {
                     Some(after) => new[after].is_some(),
-                    None => left >= 1.0 || random.unit() < left,
+                    // Each has the same chance, and their number is exact.
+                    None => {
+                        let is_there = left >= 1.0 || random.below(loops) < wanted;
+                        loops -= 1;
+                        wanted -= u64::from(is_there);
+                        is_there
+                    }
                 };
                 if is_there {
                     new[call] = Some(self.scenario.arrivals.len());
@@ -355,6 +382,7 @@ impl Twin {
             }
             left -= 1.0;
         }
+        Ok(())
     }
 
     /// The day with computing times and stretches of transfers that are drawn from calls of the

@@ -53,8 +53,8 @@ impl<'a> Spec<'a> {
                     })?);
                 }
                 "pattern" => pattern = Some(value),
-                "size" => size = Some(farcall_quantity::parse(value)?),
-                "start" => start = farcall_quantity::parse(value)?,
+                "size" => size = Some(farcall_quantity::amount(value)?),
+                "start" => start = farcall_quantity::seconds(value)?,
                 "placement" => placement = value,
                 _ => {
                     let known = "ranks, pattern, size, start and placement";

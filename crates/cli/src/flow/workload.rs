@@ -249,6 +249,19 @@ impl Options {
             let message = "--stored-packet: --mode packets stores packets of --packet-size";
             return Err(Failure::usage(message));
         }
+        if self.resolution > 0.0 && self.mode == ModeName::Packets {
+            let message = "--resolution: --mode packets has no batches. Leave one of them out";
+            return Err(Failure::usage(message));
+        }
+        if self.verify && self.mode != ModeName::Exact {
+            let message = "--verify: only the rates of --mode exact are max-min fair. Leave one of \
+                           them out";
+            return Err(Failure::usage(message));
+        }
+        if self.virtual_output_queues && self.mode != ModeName::Packets {
+            let message = "--virtual-output-queues: only --mode packets has buffers";
+            return Err(Failure::usage(message));
+        }
         if !(0.0..=0.1).contains(&self.tolerance) {
             return Err(Failure::usage("--tolerance must be between 0 and 0.1"));
         }
@@ -271,7 +284,7 @@ impl Options {
     }
 
     fn overhead(&self) -> Result<f64, Failure> {
-        farcall_quantity::parse(&self.overhead)
+        farcall_quantity::seconds(&self.overhead)
             .map_err(|reason| Failure::usage(format!("--overhead {reason}")))
     }
 
@@ -292,8 +305,22 @@ impl Options {
                 "--size: the file states the sizes; leave --size out",
             ));
         }
+        if is_file && (self.steps.is_some() || self.count != 1) {
+            return Err(Failure::usage(
+                "--steps and --count: the file states the messages; leave both out",
+            ));
+        }
         let in_file = |file: &str, error| Failure::failed(format!("{file}: {error}"));
+        let only_traces = || {
+            Failure::usage(
+                "--loggops: only traces have hosts with costs. Use --pattern goal:FILE or \
+                 chakra:PREFIX",
+            )
+        };
         if let Some(file) = self.pattern.strip_prefix("file:") {
+            if self.loggops.is_some() {
+                return Err(only_traces());
+            }
             let script = Script::parse_csv(&read(file)?, limits);
             return Ok(Workload::Script(
                 script.map_err(|error| in_file(file, error))?,
@@ -316,15 +343,12 @@ impl Options {
             }));
         }
         if hosts.is_some() {
-            return Err(Failure::usage(
-                "--loggops: only traces have hosts with costs. Use --pattern goal:FILE or \
-                 chakra:PREFIX",
-            ));
+            return Err(only_traces());
         }
         let size = self
             .size
             .as_deref()
-            .map(farcall_quantity::parse)
+            .map(farcall_quantity::amount)
             .transpose();
         let size = size.map_err(|reason| Failure::usage(format!("--size {reason}")))?;
         let pattern = Pattern::parse(&self.pattern, platform.nodes() as u32, size.unwrap_or(0.0));

@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn rate(text: &str) -> Result<u64, String> {
-    farcall_quantity::parse(text).map(|rate| rate as u64)
+    farcall_quantity::amount(text).map(|rate| rate as u64)
 }
 
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {

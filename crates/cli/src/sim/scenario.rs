@@ -14,6 +14,10 @@ const MOST_CALLS: usize = 1_000_000;
 /// The most clients that call again and again, and threads of their calls.
 const MOST_CLIENTS: u64 = 10_000;
 const MOST_THREADS: u32 = 64;
+/// The most processor elements of a server.
+const MOST_PES: u32 = 1 << 16;
+/// The least probability of a call at a step: each step that a client waits is drawn.
+const LEAST_PROBABILITY: f64 = 1e-6;
 
 /// What the file says.
 #[derive(Debug, Deserialize)]
@@ -48,13 +52,13 @@ struct Server {
     up: f64,
     #[serde(deserialize_with = "farcall_quantity::number")]
     down: f64,
-    #[serde(default, deserialize_with = "farcall_quantity::number")]
+    #[serde(default, deserialize_with = "farcall_quantity::time")]
     latency: f64,
     /// The order in which calls start.
     #[serde(default)]
     policy: Option<String>,
     /// When the server drains: it completes its calls and takes no more of `calls`.
-    #[serde(default, deserialize_with = "some_number")]
+    #[serde(default, deserialize_with = "some_time")]
     until: Option<f64>,
     /// Processors that other programs keep busy, beside `clients`.
     #[serde(default)]
@@ -63,7 +67,7 @@ struct Server {
     #[serde(default)]
     byte_time: f64,
     /// Seconds until the server takes the arguments of a call of `clients`.
-    #[serde(default, deserialize_with = "farcall_quantity::number")]
+    #[serde(default, deserialize_with = "farcall_quantity::time")]
     startup: f64,
 }
 
@@ -79,7 +83,7 @@ struct Place {
     up: f64,
     #[serde(deserialize_with = "farcall_quantity::number")]
     down: f64,
-    #[serde(default, deserialize_with = "farcall_quantity::number")]
+    #[serde(default, deserialize_with = "farcall_quantity::time")]
     latency: f64,
 }
 
@@ -90,7 +94,7 @@ struct Calls {
     count: usize,
     /// Least and greatest problem size.
     n: (u32, u32),
-    #[serde(default, deserialize_with = "farcall_quantity::number")]
+    #[serde(default, deserialize_with = "farcall_quantity::time")]
     within: f64,
     #[serde(default)]
     noise: f64,
@@ -131,7 +135,7 @@ struct Clients {
     #[serde(default)]
     busy: Vec<f64>,
     /// Seconds of a step.
-    #[serde(deserialize_with = "farcall_quantity::number")]
+    #[serde(deserialize_with = "farcall_quantity::time")]
     step: f64,
     /// Probability of a call at a step.
     probability: f64,
@@ -156,6 +160,10 @@ pub(super) struct Case {
 
 fn some_number<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     farcall_quantity::number(from).map(Some)
+}
+
+fn some_time<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    farcall_quantity::time(from).map(Some)
 }
 
 fn hundreds() -> usize {
@@ -385,12 +393,15 @@ impl Clients {
                 self.threads
             ));
         }
-        if !(self.probability > 0.0 && self.probability <= 1.0) {
-            return Err("probability must be greater than 0 and at most 1".to_string());
-        }
-        if !(self.step.is_finite() && self.step >= 0.0) || self.calls > MOST_CALLS {
+        if !(LEAST_PROBABILITY..=1.0).contains(&self.probability) {
             return Err(format!(
-                "step must be at least 0, and calls at most {MOST_CALLS}"
+                "probability must be at least {LEAST_PROBABILITY} and at most 1"
+            ));
+        }
+        let has_calls = (1..=MOST_CALLS).contains(&self.calls);
+        if !(self.step.is_finite() && self.step >= 0.0 && has_calls) {
+            return Err(format!(
+                "step must be at least 0, and calls 1 to {MOST_CALLS}"
             ));
         }
         Ok(Repeated {
@@ -445,9 +456,9 @@ impl Server {
                 "{name}: background, byte_time and startup must be at least 0"
             ));
         }
-        if self.pes == 0 || self.background >= f64::from(self.pes) {
+        if !(1..=MOST_PES).contains(&self.pes) || self.background >= f64::from(self.pes) {
             return Err(format!(
-                "{name}: pes must be greater than 0 and than background"
+                "{name}: pes must be 1 to {MOST_PES}, and greater than background"
             ));
         }
         Ok(Host {
@@ -478,8 +489,11 @@ impl Server {
                 "{name}: policy = \"at-once\" needs [[clients]], whose calls share processors"
             ));
         }
-        if self.pes == 0 || !(self.speed.is_finite() && self.speed > 0.0) {
-            return Err(format!("{name}: pes and speed must be greater than 0"));
+        let has_pes = (1..=MOST_PES).contains(&self.pes);
+        if !(has_pes && self.speed.is_finite() && self.speed > 0.0) {
+            return Err(format!(
+                "{name}: pes must be 1 to {MOST_PES}, and speed greater than 0"
+            ));
         }
         let until = self.until.unwrap_or(f64::INFINITY);
         if until.is_nan() || until <= 0.0 {
@@ -548,6 +562,7 @@ mod tests {
         };
         assert!(wrong("100Mbit/s", "100furlongs").contains("unit"));
         assert!(wrong("speed = 5e8", "speed = 0.0").contains("near"));
+        assert!(wrong("speed = 5e8", "speed = 5e8\npes = 100000").contains("65536"));
         assert!(wrong("\"linpack\"", "\"linpac\"").contains("product"));
         assert!(wrong("[100, 1200]", "[1200, 100]").contains("the least first"));
         assert!(wrong("count = 100", "count = 10000000").contains("at most"));
@@ -665,6 +680,8 @@ mod tests {
         };
         assert!(wrong("at-once", "at-twice").contains("fcfs"));
         assert!(wrong("threads = 4", "threads = 0").contains("threads"));
+        assert!(wrong("threads = 4", "threads = 4\ncalls = 0").contains("calls 1 to"));
+        assert!(wrong("probability = 0.5", "probability = 1e-300").contains("probability"));
         assert!(wrong("probability = 0.5", "probability = 0.0").contains("probability"));
         assert!(wrong("[600, 1000, 1400]", "[0]").contains("n = 0"));
         assert!(wrong(", 5.719e8]", "]").contains("each n"));

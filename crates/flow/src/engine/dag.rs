@@ -120,6 +120,12 @@ impl Dag {
         }
     }
 
+    /// Seconds that a message travels besides the latency of the platform.
+    #[inline]
+    pub(super) fn message_latency(&self) -> f64 {
+        self.hosts.map_or(0.0, |hosts| hosts.latency)
+    }
+
     pub(super) fn begin(&mut self) {
         for rank in 0..self.goal.ranks() as usize {
             let own = self.goal.first[rank]..self.goal.first[rank + 1];

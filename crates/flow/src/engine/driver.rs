@@ -95,6 +95,16 @@ impl Driver {
         }
     }
 
+    /// Seconds that a message of a rank travels besides the latency of the platform.
+    #[inline]
+    pub(crate) fn latency(&self, rank: u32) -> f64 {
+        match self {
+            Self::Queues(_) => 0.0,
+            Self::Dag(dag) => dag.message_latency(),
+            Self::Jobs(jobs) => jobs.latency(rank),
+        }
+    }
+
     pub(crate) fn wake(&mut self, now: f64, token: u64, out: &mut Vec<Action>) {
         match self {
             Self::Queues(queues) => queues.wake(token as u32, out),

@@ -53,6 +53,12 @@ impl Jobs {
         self.jobs.partition_point(|job| job.first <= rank) - 1
     }
 
+    /// Seconds that a message of a rank travels besides the latency of the platform.
+    pub(super) fn latency(&self, rank: u32) -> f64 {
+        let job = &self.jobs[self.of_rank(rank)];
+        job.driver.latency(rank - job.first)
+    }
+
     /// Lets a job act, and translates its actions.
     fn act(
         &mut self,

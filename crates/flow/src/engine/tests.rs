@@ -513,3 +513,21 @@ fn more_ranks_than_nodes_are_refused() {
         }
     );
 }
+
+#[test]
+fn a_single_rank_has_nobody_to_talk_to() {
+    for pattern in ["moe:2", "all-to-all", "allreduce:ring", "broadcast"] {
+        let summary = simulate("mesh:1", pattern, 8.0, "regular", checked());
+        assert_eq!((summary.makespan, summary.messages), (0.0, 0), "{pattern}");
+    }
+}
+
+#[test]
+fn time_ends_at_the_largest_number() {
+    let config = Config {
+        resolution: 1.7e308,
+        ..checked()
+    };
+    let summary = simulate("mesh:4", "all-to-all:pairwise", 8.0, "regular", config);
+    assert_eq!((summary.makespan, summary.messages), (f64::MAX, 12));
+}

@@ -50,14 +50,6 @@ impl Workload {
         }
     }
 
-    /// Seconds that every message travels besides the latency of the platform.
-    pub(crate) fn latency(&self) -> f64 {
-        match self {
-            Self::Goal(goal) => goal.hosts().map_or(0.0, |hosts| hosts.latency),
-            Self::Pattern(_) | Self::Script(_) | Self::Jobs(_) => 0.0,
-        }
-    }
-
     /// Fails if the workload has more ranks than the platform, or the placement, has nodes.
     pub(crate) fn check_places(
         &self,

@@ -134,7 +134,7 @@ impl Reader {
                 "a link joins two different vertices",
             ));
         }
-        let value = farcall_quantity::parse(bandwidth).map_err(|e| TextError::new(number, e))?;
+        let value = farcall_quantity::amount(bandwidth).map_err(|e| TextError::new(number, e))?;
         if value <= 0.0 {
             return Err(TextError::new(number, "bandwidth must be above 0"));
         }

@@ -28,8 +28,8 @@ pub(super) fn parse(spec: &str) -> Result<Platform, SpecError> {
     let mut options = Options::split(rest).map_err(fail)?;
     let bandwidth = options.bandwidths("bandwidth").map_err(fail)?;
     let bandwidth = bandwidth.unwrap_or_else(|| vec![1.0]);
-    let latency = options.quantity("latency").map_err(fail)?.unwrap_or(0.0);
-    let hop_latency = options.quantity("hop-latency").map_err(fail)?;
+    let latency = options.seconds("latency").map_err(fail)?.unwrap_or(0.0);
+    let hop_latency = options.seconds("hop-latency").map_err(fail)?;
     let devices = options.count("devices").map_err(fail)?;
     let device_bandwidth = options.take("device-bandwidth");
     let topology = match kind {
@@ -160,7 +160,7 @@ pub(super) fn dimension_name(dim: usize) -> char {
 }
 
 fn positive(key: &str, text: &str) -> Result<f64, String> {
-    match farcall_quantity::parse(text) {
+    match farcall_quantity::amount(text) {
         Ok(value) if value > 0.0 => Ok(value),
         Ok(_) => Err(format!("{key}={text}: must be above 0")),
         Err(reason) => Err(format!("{key}: {reason}")),
@@ -217,9 +217,9 @@ impl<'a> Options<'a> {
             .transpose()
     }
 
-    pub(crate) fn quantity(&mut self, key: &'static str) -> Result<Option<f64>, String> {
+    pub(crate) fn seconds(&mut self, key: &'static str) -> Result<Option<f64>, String> {
         self.take(key)
-            .map(|v| farcall_quantity::parse(v).map_err(|reason| format!("{key}: {reason}")))
+            .map(|v| farcall_quantity::seconds(v).map_err(|reason| format!("{key}: {reason}")))
             .transpose()
     }
 

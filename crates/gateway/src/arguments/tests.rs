@@ -130,6 +130,24 @@ fn scalars_and_texts_are_of_their_types() {
 }
 
 #[test]
+fn a_large_whole_number_keeps_its_digits_or_is_refused() {
+    let f = of("IN double x");
+    let scalar = |text: &str| {
+        let arguments = Arguments::read(&f, text.as_bytes());
+        arguments.map(|arguments| arguments.scalars[0].clone())
+    };
+    let exact = Scalar::Float(2f64.powi(63));
+    assert_eq!(scalar(r#"{"x": 9223372036854775808}"#), Ok(Some(exact)));
+    for value in [
+        "9007199254740993",
+        "9223372036854775809",
+        "18446744073709551615",
+    ] {
+        assert!(scalar(&format!(r#"{{"x": {value}}}"#)).is_err(), "{value}");
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_said() {
     let gesv = interface(GESV);
     let good = json!({ "n": 1, "nrhs": 1, "a": [[4]], "lda": 1, "b": [[2]], "ldb": 1 });

@@ -10,6 +10,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from .errors import TooLargeError, UnfitError
+from .formats import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -102,4 +103,4 @@ def _side_by_side(table: Any, names: list[str], source: str) -> Array:
         arrays.append(np.asarray(column.to_numpy()))
     if not arrays:
         raise UnfitError(f"the source `{source}` has no columns")
-    return arrays[0] if len(arrays) == 1 else np.column_stack(arrays)
+    return side_by_side(arrays, source)

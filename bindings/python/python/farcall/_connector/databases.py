@@ -13,7 +13,7 @@ import numpy as np
 
 from .errors import RefusedError, TooLargeError, UnfitError
 from .files import open_beneath, root_of
-from .formats import Array, converted, dtype_of
+from .formats import Array, converted, dtype_of, held, number_of, side_by_side
 from .network import Deadline
 
 if TYPE_CHECKING:
@@ -74,6 +74,9 @@ class Table:
             if other:
                 raise self.no_number(name, min(one.__name__ for one in other))
             code = "i8" if kinds == {int} else "f8"
+            if len(kinds) == 2:
+                whole = np.array([one for one in values if isinstance(one, int)], dtype="i8")
+                held(whole, np.dtype(code), self.source)
         return np.array(values, dtype=code)
 
     def no_number(self, name: str, kind: str) -> UnfitError:
@@ -84,19 +87,27 @@ class Table:
             f"of a fixed size{hint}"
         )
 
+    def _place(self, name: str) -> int:
+        """The position of a column. Several columns of a query can have the same name."""
+        if self.names.count(name) != 1:
+            raise UnfitError(
+                f"the source `{self.source}` has {number_of(name, self.names)}; the query gives "
+                f"{', '.join(self.names)[:1000]}"
+            )
+        return self.names.index(name)
+
     def array(self, asked: dict[str, Any]) -> Array:
         """The wanted columns side by side."""
-        wanted = self.names if asked["columns"] is None else asked["columns"]
+        places: Sequence[int] = range(len(self.names))
+        if asked["columns"] is not None:
+            places = [self._place(name) for name in asked["columns"]]
         columns = []
-        for name in wanted:
-            if name not in self.names:
-                raise UnfitError(
-                    f"the source `{self.source}` has no column `{name}`; the query gives "
-                    f"{', '.join(self.names)[:1000]}"
-                )
-            pieces = self.pieces[self.names.index(name)]
+        for place in places:
+            pieces = self.pieces[place]
+            common = np.result_type(*pieces) if pieces else np.dtype("f8")
+            pieces = [held(piece, common, self.source) for piece in pieces]
             columns.append(np.concatenate(pieces) if pieces else np.empty(0))
-        table = columns[0] if len(columns) == 1 else np.column_stack(columns)
+        table = side_by_side(columns, self.source)
         dtype = dtype_of(asked)
         if dtype is None:
             return table

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from .errors import TooLargeError, UnfitError, UnreachableError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import BinaryIO
 
     from .addresses import Address, Entry
@@ -166,7 +167,55 @@ def converted(table: Array, dtype: np.dtype[Any], source: str) -> Array:
     """The numbers of a table in the type that the request states."""
     if not np.can_cast(table.dtype, dtype, "same_kind"):
         raise UnfitError(f"the source `{source}` has numbers of type {table.dtype}, no {dtype}")
-    return table.astype(dtype)
+    return held(table, dtype, source)
+
+
+def held(array: Array, dtype: np.dtype[Any], source: str) -> Array:
+    """The numbers in another type, which must hold them.
+
+    A whole number stays the same. A real number becomes the nearest one, but no infinity.
+    """
+    fits = array.dtype.kind not in "iu" or array.size == 0 or _holds(array, dtype)
+    with np.errstate(over="ignore"):
+        found = array.astype(dtype, copy=False)
+    if array.dtype.kind in "fc" and found.dtype.itemsize < array.dtype.itemsize:
+        fits = bool((np.isfinite(found) | ~np.isfinite(array)).all())
+    if not fits:
+        raise UnfitError(
+            f"the source `{source}` has numbers of type {array.dtype} that {dtype} cannot hold"
+        )
+    return found
+
+
+def _holds(array: Array, dtype: np.dtype[Any]) -> bool:
+    """Whether a type holds all of these whole numbers exactly."""
+    least, most = int(array.min()), int(array.max())
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return int(limits.min) <= least and most <= int(limits.max)
+    real = np.finfo(dtype).dtype
+    digits = 1 << np.finfo(dtype).nmant + 1
+    if -digits <= least and most <= digits:
+        return True
+    end = 2.0 ** (8 * array.dtype.itemsize - (array.dtype.kind == "i"))
+    for piece in np.nditer(array, ["external_loop", "buffered"], buffersize=_PIECE):
+        near = np.asarray(piece).astype(real)
+        inside = near < end
+        if not (inside & (np.where(inside, near, 0).astype(array.dtype) == piece)).all():
+            return False
+    return True
+
+
+def number_of(name: str, names: Sequence[str]) -> str:
+    """Says how many columns of a name there are, if it is not one."""
+    return f"no column `{name}`" if name not in names else f"several columns `{name}`"
+
+
+def side_by_side(columns: Sequence[Array], source: str) -> Array:
+    """Columns as a matrix in the type that holds all of their numbers; one column as a vector."""
+    common = np.result_type(*columns)
+    columns = [held(column, common, source) for column in columns]
+    return columns[0] if len(columns) == 1 else np.column_stack(columns)
 
 
 def head_of(file: BinaryIO, source: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -234,23 +283,26 @@ def _read_table(content: Content, delimiter: str, asked: dict[str, Any]) -> Arra
     try:
         first = next(csv.reader([text.readline()], delimiter=delimiter), [])
         names = [name.strip() for name in first]
-        has_names = not all(map(_is_number, names))
+        # An empty field is a number that is missing, unless others are names.
+        has_names = any(name and not _is_number(name) for name in names)
         picked = None
         if columns is not None:
-            absent = [name for name in columns if name not in names or not has_names]
+            absent = [name for name in columns if names.count(name) != 1 or not has_names]
             if absent:
                 known = ", ".join(names) if has_names else "columns without names"
-                raise UnfitError(
-                    f"the source `{source}` has no column `{absent[0]}`; it has {known[:1000]}"
-                )
+                said = f"{number_of(absent[0], names if has_names else [])}; it has {known[:1000]}"
+                raise UnfitError(f"the source `{source}` has {said}")
             picked = [names.index(name) for name in columns]
         text.seek(0)
         dtype = dtype_of(asked) or np.dtype(ELEMENTS[asked["wanted"] or "double"])
+        dtype = dtype.newbyteorder("=")
+        # NumPy would make an infinity of a number that is too large for 32 bits.
+        wide = {"f": np.dtype("f8"), "c": np.dtype("c16")}.get(dtype.kind, dtype)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             table = np.loadtxt(
                 text,
-                dtype=dtype.newbyteorder("="),
+                dtype=wide,
                 comments=None,
                 delimiter=delimiter,
                 quotechar='"',
@@ -264,6 +316,7 @@ def _read_table(content: Content, delimiter: str, asked: dict[str, Any]) -> Arra
         ) from None
     finally:
         text.detach()
+    table = held(table, dtype, source)
     count = len(names) if picked is None else len(picked)
     if table.size == 0:
         table = np.empty((0, count), table.dtype)
@@ -328,6 +381,7 @@ def fitted(array: Array, asked: dict[str, Any], source: str, entry: Entry) -> tu
                 f"the source `{source}` has numbers of type {array.dtype}, and {np.dtype(code)} "
                 f"is wanted, which cannot hold all of them"
             )
+        array = held(array, np.dtype(code), source)
     if array.size * np.dtype(code).itemsize > entry.max_bytes:
         raise TooLargeError(
             f"the array of the source `{source}` has {array.size * np.dtype(code).itemsize} bytes, "

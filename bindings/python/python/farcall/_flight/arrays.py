@@ -62,6 +62,29 @@ def _complex(name: str, parts: Array, wanted: np.dtype[Any]) -> Array:
     return found[..., 0] if parts.ndim > 1 and parts.shape[-1] == 2 else found
 
 
+def fill(name: str, target: Array, given: Array) -> None:
+    """Copies an array into one that must hold its numbers. A vector can have all elements."""
+    if given.ndim == 1:
+        fits = given.size == target.size
+    else:
+        fits = np.squeeze(given).shape == np.squeeze(target).shape
+    if not (fits and np.can_cast(given.dtype, target.dtype, "safe")):
+        raise ValueError(
+            f"argument `{name}`: expected an array of {target.dtype} and shape {target.shape}, "
+            f"given {given.dtype} array of shape {given.shape}"
+        )
+    target[...] = given.reshape(target.shape)
+    if given.dtype.kind not in "iu" or target.dtype.kind not in "fc" or not given.size:
+        return
+    # A large whole number can lose digits in a type of reals.
+    most = 1 << np.finfo(target.dtype).nmant + 1
+    if -most <= int(given.min()) and int(given.max()) <= most:
+        return
+    whole = target.real.reshape(given.shape)
+    if any(int(one) != int(real) for one, real in zip(given.flat, whole.flat, strict=True)):
+        raise ValueError(f"argument `{name}`: {target.dtype} cannot hold all of its numbers")
+
+
 def batch(results: Mapping[str, Any]) -> Any:
     """Results as a record batch: plain columns if they are vectors of one length, or else a row."""
     values = {name: _reals(value) for name, value in results.items()}

@@ -253,7 +253,7 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
                 continue
             arguments[name] = memory.empty(shape, dtype, order)
             if params[name].mode == "INOUT":
-                arguments[name][...] = np.reshape(np.asarray(given), shape)
+                arrays.fill(name, arguments[name], np.asarray(given))
         return arguments
 
 

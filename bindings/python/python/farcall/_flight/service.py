@@ -4,6 +4,7 @@
 any other Python module. Its functions call the service by `Service.get` and `Service.exchange`.
 """
 
+import contextlib
 import json
 import keyword
 import os
@@ -59,8 +60,11 @@ class Service:
             raise ValueError("the flight has no data")
         parts = [self._part(endpoint, options) for endpoint in found.endpoints]
         table = pa.concat_tables(parts)
-        columns = [table.column(name).combine_chunks() for name in names]
-        return _results([column.to_numpy(zero_copy_only=False) for column in columns])
+        columns = [table.column(name) for name in names]
+        for name, column in zip(names, columns, strict=True):
+            if column.null_count:
+                raise ValueError(f"column `{name}` of the flight has {column.null_count} nulls")
+        return _results([column.to_numpy() for column in columns])
 
     def _part(self, endpoint: Any, options: Any) -> Any:
         if not endpoint.locations:
@@ -97,9 +101,13 @@ class Service:
             writer.write_batch(batch)
             writer.done_writing()
             answer = reader.read_chunk().data
+            with contextlib.suppress(StopIteration):
+                more = reader.read_chunk().data
+                if more is not None and more.num_rows:
+                    raise ValueError("the service returned several record batches instead of one")
         answer.validate(full=True)
         for one, array in changed.items():
-            array[...] = _named(answer, one, array.dtype)
+            arrays.fill(one, array, _named(answer, one, array.dtype))
         return _results([_named(answer, one, None) for one in returned])
 
 

@@ -182,4 +182,6 @@ def _ranks(name: str, values: npt.ArrayLike) -> npt.NDArray[np.uint32]:
         raise ValueError(f"{name}: expected one dimension, given {array.ndim}")
     if array.size and (array.dtype.kind not in "iu" or array.min() < 0):
         raise ValueError(f"{name}: expected whole numbers from 0, given {array.dtype}")
+    if array.size and array.max() > np.iinfo(np.uint32).max:
+        raise ValueError(f"{name}: {array.max()} is too large")
     return np.ascontiguousarray(array, np.uint32)

@@ -2,8 +2,8 @@
 //! sums that the LogGOPS model states; LogGOPSim gives the same numbers.
 
 use crate::{
-    Config, Goal, Limits, LogGops, PacketConfig, PacketSimulation, Placement, Platform, RunError,
-    Simulation, Workload,
+    Config, Goal, Job, Limits, LogGops, PacketConfig, PacketSimulation, Placement, Platform,
+    RunError, Simulation, Workload,
 };
 
 const HOSTS: &str = "L=2500,o=1500,g=1000,G=6,O=0,S=65535";
@@ -41,6 +41,33 @@ fn one_message_takes_both_overheads_the_latency_and_its_bytes() {
     close(nanoseconds(ONE, o), 1500.0 + 2500.0 + 1500.0 + 1000.0);
     let slow_sender = ONE.replace("tag 1\n}\nrank 1", "tag 1\ncalc 9000\n}\nrank 1");
     close(nanoseconds(&slow_sender, o), 1500.0 + 1000.0 + 9000.0);
+}
+
+#[test]
+fn a_trace_among_other_jobs_keeps_its_latency() {
+    let platform = Platform::parse("hypercrossbar:4,bandwidth=1e18").unwrap();
+    let job = |hosts: &str| {
+        let goal = Goal::parse(ONE, Limits::default()).unwrap();
+        let workload = Workload::Goal(goal.with_hosts(LogGops::parse(hosts).unwrap()));
+        Job {
+            workload,
+            start: 0.0,
+        }
+    };
+    let jobs = Workload::Jobs(vec![job("L=2500,o=1500"), job("L=7000,o=1500")]);
+    let (placement, config) = (Placement::regular(), Config::default());
+    let mut flows = Simulation::new(&platform, jobs.clone(), placement.clone(), config).unwrap();
+    close(
+        flows.run().unwrap().makespan * 1e9,
+        1500.0 + 7000.0 + 1500.0,
+    );
+    close(flows.job_ends()[0] * 1e9, 1500.0 + 2500.0);
+    let config = PacketConfig::default();
+    let mut packets = PacketSimulation::new(&platform, jobs, placement, config).unwrap();
+    close(
+        packets.run().unwrap().makespan * 1e9,
+        1500.0 + 7000.0 + 1500.0,
+    );
 }
 
 #[test]
