@@ -94,7 +94,8 @@ void REAL(fft2)(int m, int n, T *x, FFTW(complex) *y, int *info)
     FFTW(run)(plan, info);
 }
 
-/* FFTW destroys the input of this one; it lies in the call buffer and is not returned. */
+/* FFTW destroys the input of this one. Nobody sees it: what a function writes to an IN array is
+   private to the call. */
 void REAL(ifft2)(int m, int n, FFTW(complex) *x, T *y, int *info)
 {
     *info = m < 1 ? -1 : n < 1 ? -2 : 0;

@@ -4,12 +4,15 @@
 #if IS_COMPLEX
 #define CONJ(x) conj(x)
 #define LENGTH(x) cabs(x)
+#define SIGN(x) ((x) / cabs(x))
 #define UNITARY_LAPACK(name) JOIN(zun, JOIN(name, _))
 #define EXTRA double
 #define NOT_A_NUMBER CMPLX(NAN, NAN)
 #else
 #define CONJ(x) (x)
 #define LENGTH(x) fabs(x)
+/* An infinite number has a sign, too. */
+#define SIGN(x) ((x) < 0 ? -1 : 1)
 #define UNITARY_LAPACK(name) JOIN(dor, JOIN(name, _))
 #define EXTRA int
 #define NOT_A_NUMBER NAN
@@ -109,9 +112,8 @@ void STACK(slogdet)(int m, long count, const T *a, T *sign, double *logdet, int 
         double sum = 0;
         for (int k = 0; k < m && info[i] == 0; k++) {
             T pivot = lu[(size_t)k * m + k];
-            double length = LENGTH(pivot);
-            product *= (ipiv[k] != k + 1 ? -1 : 1) * (pivot / length);
-            sum += log(length);
+            product *= (ipiv[k] != k + 1 ? -1 : 1) * SIGN(pivot);
+            sum += log(LENGTH(pivot));
         }
         sign[i] = info[i] == 0 ? product : 0;
         logdet[i] = info[i] == 0 ? sum : -INFINITY;
@@ -507,6 +509,7 @@ void STACK(lstsq)(int m, int n, int nrhs, long count, const T *a, const T *b, co
 
 #undef CONJ
 #undef LENGTH
+#undef SIGN
 #undef UNITARY_LAPACK
 #undef EXTRA
 #undef NOT_A_NUMBER

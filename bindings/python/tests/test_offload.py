@@ -108,6 +108,13 @@ def test_it_must_come_before_numpy():
     assert "NumPy is imported and has chosen its LAPACK; call this first" in ran.stderr
 
 
+def test_a_wrong_address_is_told():
+    for address in ["host:port", "farcall://127.0.0.1:1,ftp://host"]:
+        ran = script(f"import farcall.offload; farcall.offload.enable({address!r})")
+        assert ran.returncode != 0
+        assert "ArgumentError" in ran.stderr
+
+
 def test_a_missing_library_is_named():
     ran = script(
         "import farcall.offload; farcall.offload.enable()", FARCALL_OFFLOAD_DROPIN="/none.so"

@@ -19,6 +19,9 @@ pub enum Reduction {
 
 /// A number that can be reduced: `f64` or `i64`.
 pub trait Number: Copy + sealed::Sealed {
+    /// Tells messages with numbers of different types apart.
+    #[doc(hidden)]
+    const KIND: u8;
     #[doc(hidden)]
     fn bytes(self) -> [u8; 8];
     #[doc(hidden)]
@@ -34,6 +37,8 @@ mod sealed {
 }
 
 impl Number for f64 {
+    const KIND: u8 = b'f';
+
     fn bytes(self) -> [u8; 8] {
         self.to_ne_bytes()
     }
@@ -45,6 +50,8 @@ impl Number for f64 {
     fn combine(self, other: f64, how: Reduction) -> f64 {
         match how {
             Reduction::Sum => self + other,
+            // Else the other number would hide that one of them is none.
+            _ if self.is_nan() || other.is_nan() => f64::NAN,
             Reduction::Minimum => self.min(other),
             Reduction::Maximum => self.max(other),
         }
@@ -52,6 +59,8 @@ impl Number for f64 {
 }
 
 impl Number for i64 {
+    const KIND: u8 = b'i';
+
     fn bytes(self) -> [u8; 8] {
         self.to_ne_bytes()
     }
@@ -67,6 +76,12 @@ impl Number for i64 {
             Reduction::Maximum => self.max(other),
         }
     }
+}
+
+/// What a process passes on in a reduction: its numbers, and their kind.
+fn packed<T: Number>(numbers: &[T]) -> Vec<u8> {
+    let bytes = numbers.iter().flat_map(|number| number.bytes());
+    bytes.chain([T::KIND]).collect()
 }
 
 impl Channel {
@@ -106,7 +121,10 @@ impl Channel {
             bit *= 2;
         }
         if place != 0 {
-            channel.receive(Some((root + place - bit) % size), bytes)?;
+            let source = (root + place - bit) % size;
+            if channel.receive(Some(source), bytes)?.bytes != bytes.len() {
+                return Err(ChannelError::Unequal(source));
+            }
         }
         bit /= 2;
         while bit > 0 {
@@ -121,6 +139,9 @@ impl Channel {
     /// Reduces the numbers of all processes, position by position, into those of `root`, along a
     /// binomial tree. The numbers of the other processes are undefined afterwards. The order of the
     /// operations depends only on the size of the gang job.
+    ///
+    /// # Errors
+    /// Another process passes more or fewer numbers, or numbers of another type.
     pub fn reduce<T: Number>(
         &mut self,
         root: usize,
@@ -133,17 +154,18 @@ impl Channel {
         }
         let place = (rank + size - root) % size;
         let channel = self.collective();
-        let mut bytes = vec![0; size_of_val(numbers)];
+        let mut bytes = vec![0; size_of_val(numbers) + 1];
         let mut bit = 1;
         while bit < size {
             if place & bit != 0 {
-                for (number, place) in numbers.iter().zip(bytes.chunks_exact_mut(8)) {
-                    place.copy_from_slice(&number.bytes());
-                }
-                return channel.send((root + place - bit) % size, &bytes);
+                return channel.send((root + place - bit) % size, &packed(numbers));
             }
             if place + bit < size {
-                channel.receive(Some((root + place + bit) % size), &mut bytes)?;
+                let source = (root + place + bit) % size;
+                let message = channel.receive(Some(source), &mut bytes)?;
+                if message.bytes != bytes.len() || bytes.last() != Some(&T::KIND) {
+                    return Err(ChannelError::Unequal(source));
+                }
                 for (number, other) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
                     let mut word = [0; 8];
                     word.copy_from_slice(other);

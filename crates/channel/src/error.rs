@@ -59,6 +59,12 @@ pub enum ChannelError {
     /// An operation was interrupted in the middle of a message or of a collective operation.
     #[error("the channel cannot be used anymore: an operation was interrupted in the middle")]
     Cut,
+    /// This rank passes other numbers to a collective operation than this process.
+    #[error(
+        "rank {0} passes other numbers to this collective operation than this process: all must \
+         pass equally many, and all integers or all floats"
+    )]
+    Unequal(usize),
     /// A message is longer than 4 GiB.
     #[error("a message of {0} bytes is too long: the limit is 4 GiB")]
     TooLarge(usize),

@@ -137,6 +137,35 @@ fn collectives_agree() {
 }
 
 #[test]
+fn the_minimum_of_what_is_no_number_is_none() {
+    run(&[segment(shape(2, 0..2))], &[], |mut channel| {
+        for how in [Reduction::Minimum, Reduction::Maximum] {
+            let mut numbers = [1.0, if channel.rank() == 1 { f64::NAN } else { 2.0 }];
+            channel.reduce(0, how, &mut numbers).unwrap();
+            assert!(channel.rank() == 1 || (numbers[0] == 1.0 && numbers[1].is_nan()));
+        }
+    });
+}
+
+#[test]
+fn numbers_of_different_kinds_and_counts_are_not_combined() {
+    run(&[segment(shape(2, 0..2))], &[], |mut channel| {
+        let is_root = channel.rank() == 0;
+        let unequal = |done| matches!(done, Err(ChannelError::Unequal(1)));
+        let done = match is_root {
+            true => channel.reduce(0, Reduction::Sum, &mut [0.5, 1.5]),
+            false => channel.reduce(0, Reduction::Sum, &mut [1i64, 2]),
+        };
+        assert_eq!(is_root, unequal(done));
+        let mut numbers = vec![1.0; if is_root { 5 } else { 3 }];
+        let done = channel.reduce(0, Reduction::Sum, &mut numbers);
+        assert_eq!(is_root, unequal(done));
+        let mut bytes = vec![0; if is_root { 5 } else { 3 }];
+        assert_eq!(is_root, unequal(channel.broadcast(1, &mut bytes)));
+    });
+}
+
+#[test]
 fn messages_from_one_source_keep_their_order() {
     run(&[segment(shape(4, 0..4))], &[], |mut channel| {
         let size = channel.size();

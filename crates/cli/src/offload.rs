@@ -120,7 +120,9 @@ fn become_program(command: &mut Process) -> Failure {
 
 fn offload(arguments: &Arguments) -> Result<(), Failure> {
     // The program goes on without a server, so it would not tell of a wrong address.
-    for address in arguments.server.iter().flat_map(|list| list.split(',')) {
+    let named = arguments.server.clone();
+    let named = named.unwrap_or_else(farcall_client::default_address);
+    for address in named.split(',') {
         address.parse::<Address>().map_err(Failure::usage)?;
     }
     let mut command = preloaded(arguments.library.as_deref(), &arguments.program)?;

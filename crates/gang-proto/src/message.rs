@@ -395,7 +395,8 @@ pub enum Message {
         #[n(3)] String,
         #[n(4)] Option<Introduction>,
     ),
-    /// Down: the name and the number of a node that has just joined, and the version.
+    /// Down: the name and the number of a node that has just joined, and the version. The number is
+    /// 65535 if another node has the name.
     #[n(12)]
     Welcome(#[n(0)] String, #[n(1)] u16, #[n(2)] Option<u16>),
     /// Down: prepare a gang job.

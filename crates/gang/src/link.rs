@@ -80,6 +80,11 @@ impl Link {
         self.output.len() > FULL
     }
 
+    /// Whether so many bytes wait that the peer is given up, unless it reads now.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.output.len() >= BROKEN
+    }
+
     /// Whether few enough bytes wait to accept more output.
     pub(crate) fn has_room(&self) -> bool {
         self.output.len() < FULL / 2

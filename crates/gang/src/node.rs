@@ -30,6 +30,8 @@ const LEFTOVER_BOUND: Duration = Duration::from_secs(10);
 
 /// The number, beside those of the output streams, of what a process asks for as one of MPI.
 const PMI: usize = 0;
+/// The most bytes that a pipe holds if nobody with special rights has changed its size.
+const LONGEST_PIPE: usize = 1 << 20;
 /// Bytes of output read from a process at once.
 const OUTPUT_BYTES: usize = 16 << 10;
 
@@ -466,7 +468,13 @@ impl Node {
                 };
                 let mut process = job.processes.swap_remove(place);
                 for stream in [1, 2] {
-                    while read_output(*id, &mut process, stream, &mut self.messages) {}
+                    // What the process itself has written is in the pipe. Others, which it has
+                    // started, may write on and on.
+                    for _ in 0..LONGEST_PIPE / OUTPUT_BYTES {
+                        if !read_output(*id, &mut process, stream, &mut self.messages) {
+                            break;
+                        }
+                    }
                 }
                 let rank = process.rank;
                 let place = format!("rank {rank} on node {}", self.name);

@@ -121,7 +121,8 @@ impl Routine {
         })
     }
 
-    /// Whether a call reads this INOUT array. BLAS does not read C if beta is 0.
+    /// Whether a call needs what this INOUT array contains. BLAS does not read C if beta is 0. If C
+    /// is symmetric or hermitian, the other triangle stays what it was, so it must be there.
     pub(crate) fn reads(&self, param: usize, scalars: &[Option<Scalar>]) -> bool {
         let params = &self.interface.params;
         let beta = params.iter().position(|param| param.name == "beta");
@@ -132,7 +133,8 @@ impl Routine {
             _ => false,
         };
         let is_blas = self.interface.module.as_deref() == Some("blas");
-        !(is_blas && is_zero && params[param].name == "c")
+        let writes_all = matches!(self.name.get(1..), Some("gemm" | "symm" | "hemm"));
+        !(is_blas && is_zero && writes_all && params[param].name == "c")
     }
 
     /// Reads the scalars of a call.
@@ -253,4 +255,36 @@ unsafe fn scalar(ty: Type, address: *const u8, integer: u32) -> Result<Scalar, N
         }
     };
     Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a call of this function of BLAS, with a `beta` of 0, needs the contents of C.
+    fn reads_c(function: &str, front: &str) -> bool {
+        let names = front.replace("IN char ", "");
+        let text = format!(
+            "Module blas;\nDefine {function}({front} IN int n, IN double beta, \
+             INOUT double c[n][n]) Calls \"FORTRAN\" {function}({names}n, beta, c);"
+        );
+        let routine = Routine::read(&text).expect("an interface");
+        let params = &routine.interface.params;
+        let scalar = |param: &farcall_idl::Param| match param.ty {
+            Type::Double if param.is_scalar() => Some(Scalar::Float(0.0)),
+            _ if param.is_scalar() => Some(Scalar::Int(85)),
+            _ => None,
+        };
+        let scalars: Vec<Option<Scalar>> = params.iter().map(scalar).collect();
+        routine.reads(params.len() - 1, &scalars)
+    }
+
+    #[test]
+    fn a_triangle_that_is_not_written_stays_what_it_was() {
+        assert!(!reads_c("dgemm", ""));
+        assert!(!reads_c("dsymm", "IN char side, IN char uplo,"));
+        for function in ["dsyrk", "dsyr2k", "zherk", "zher2k"] {
+            assert!(reads_c(function, "IN char uplo,"), "{function}");
+        }
+    }
 }

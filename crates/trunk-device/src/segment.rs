@@ -110,6 +110,15 @@ pub(crate) fn set_length(ip: &mut [u8], bytes: usize) {
     }
 }
 
+/// Where the IP header begins: behind the Ethernet header, and the tags of VLANs on this interface.
+fn ip_of(packet: &[u8]) -> Option<usize> {
+    let mut ip = ETHERNET;
+    while let [0x81, 0x00] | [0x88, 0xa8] = packet.get(ip - 2..ip)? {
+        ip += 4;
+    }
+    Some(ip)
+}
+
 fn split_tcp(
     ip_least: usize,
     header: &OffloadHeader,
@@ -117,9 +126,9 @@ fn split_tcp(
     take: &mut impl FnMut(Bytes),
 ) -> Option<()> {
     // Use the kernel's offset of the TCP header, because there may be IP options or extensions.
-    let tcp = usize::from(header.checksum_start);
+    let (ip, tcp) = (ip_of(packet)?, usize::from(header.checksum_start));
     let segment = usize::from(header.segment_bytes);
-    if tcp < ETHERNET + ip_least || packet.len() < tcp + TCP || segment == 0 {
+    if tcp < ip + ip_least || packet.len() < tcp + TCP || segment == 0 {
         return None;
     }
     let payload = tcp + usize::from(packet[tcp + 12] >> 4) * 4;
@@ -131,19 +140,19 @@ fn split_tcp(
     // All frames share one block of memory.
     let mut block = BytesMut::with_capacity(count * payload + data.len());
     let sequence = u32::from_be_bytes(*packet[tcp + 4..].first_chunk()?);
-    let identification = u16::from_be_bytes(*packet[ETHERNET + 4..].first_chunk()?);
+    let identification = u16::from_be_bytes(*packet[ip + 4..].first_chunk()?);
     for index in 0..count {
         let part = &data[index * segment..data.len().min((index + 1) * segment)];
         let start = block.len();
         block.extend_from_slice(&packet[..payload]);
         block.extend_from_slice(part);
         let frame = &mut block[start..];
-        let ip_bytes = frame.len() - ETHERNET;
+        let ip_bytes = frame.len() - ip;
         if ip_least == IPV4 {
             let number = identification.wrapping_add(index as u16);
-            frame[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&number.to_be_bytes());
+            frame[ip + 4..ip + 6].copy_from_slice(&number.to_be_bytes());
         }
-        set_length(&mut frame[ETHERNET..tcp], ip_bytes);
+        set_length(&mut frame[ip..tcp], ip_bytes);
         let number = sequence.wrapping_add((index * segment) as u32);
         frame[tcp + 4..tcp + 8].copy_from_slice(&number.to_be_bytes());
         if index > 0 {
@@ -153,7 +162,7 @@ fn split_tcp(
             frame[tcp + 13] &= !(FIN | PSH);
         }
         frame[tcp + 16..tcp + 18].fill(0);
-        let pseudo = pseudo_header(&frame[ETHERNET..], frame.len() - tcp);
+        let pseudo = pseudo_header(&frame[ip..], frame.len() - tcp);
         let sum = pseudo.add(&frame[tcp..]).finish();
         frame[tcp + 16..tcp + 18].copy_from_slice(&sum);
         take(block.split_to(block.len()).freeze());
@@ -234,6 +243,23 @@ pub(crate) mod tests {
             }
             let flags: Vec<u8> = frames.iter().map(|frame| frame[tcp + 13]).collect();
             assert_eq!(flags, [0x10 | CWR, 0x10, 0x10 | PSH | FIN]);
+        }
+    }
+
+    #[test]
+    fn the_tag_of_a_vlan_stays_before_the_ip_header() {
+        for version in [4, 6] {
+            let mut packet = tcp_packet(version, 3000);
+            let mut header = offload(version, 1400);
+            let plain = frames(header, &packet);
+            packet.splice(12..12, [0x81, 0x00, 0x00, 0x05]);
+            header.checksum_start += 4;
+            let tagged = frames(header, &packet);
+            assert_eq!(tagged.len(), plain.len());
+            for (tagged, plain) in tagged.iter().zip(&plain) {
+                assert_eq!(tagged[12..16], [0x81, 0x00, 0x00, 0x05]);
+                assert_eq!([&tagged[..12], &tagged[16..]].concat(), plain[..]);
+            }
         }
     }
 

@@ -15,6 +15,7 @@ mod files;
 mod groups;
 mod handle;
 mod launch;
+mod lent;
 mod lingering;
 mod memory;
 mod mounts;

@@ -9,11 +9,12 @@ use crate::control::{Control, Outcome, Request};
 use crate::files::Files;
 use crate::handle::{GREETING_BYTES, MemoryMessage, READY, SOCKET_FD};
 use crate::launch::{FileStamp, Identities, Ready, Start};
+use crate::lent::{self, Lent, Segment};
 use crate::memory::free;
 use crate::namespaces::{KEEPER, keep};
 use crate::parallel;
 use crate::trace;
-use farcall_idl::{ArrayLayout, Document, Interface, Layout, Scalar};
+use farcall_idl::{ArrayLayout, Document, Interface, Layout, Mode, Scalar, SharedRange};
 use farcall_library::{
     Binding, CallbackAnswer, CallbackRequest, Caller, InvokeError, Processes, Source, Threads,
 };
@@ -221,7 +222,8 @@ pub(crate) fn serve<C: Callee>(
         callee,
         processes,
         nothing: Box::new(Nothing([0; 4096])),
-        mappings: HashMap::new(),
+        segments: HashMap::new(),
+        lent: Lent::default(),
         pes: start.threads,
         threads: None,
         children: start.children(),
@@ -278,7 +280,8 @@ struct Worker<C> {
     /// The processes that compute together, if this is the first of several.
     processes: Option<Processes>,
     nothing: Box<Nothing>,
-    mappings: HashMap<u64, Mapping>,
+    segments: HashMap<u64, Segment>,
+    lent: Lent,
     /// Processor elements of the previous call.
     pes: u32,
     /// The library's thread settings, looked up at the first change. Most calls never change them.
@@ -358,12 +361,12 @@ impl<C: Callee> Worker<C> {
         let bytes = bytes.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
         match (MemoryMessage::decode(bytes), descriptors.pop()) {
             (MemoryMessage::Map { id, bytes }, Some(fd)) => {
-                self.mappings
-                    .insert(id, Mapping::new(fd.as_fd(), bytes as usize, true)?);
+                let mapping = Mapping::new(fd.as_fd(), bytes as usize, true)?;
+                self.segments.insert(id, Segment::new(mapping));
             }
             (MemoryMessage::Unmap { id }, _) => {
-                if let Some(mapping) = self.mappings.remove(&id) {
-                    free(mapping.bytes(), mapping);
+                if let Some(segment) = self.segments.remove(&id) {
+                    free(segment.mapping().bytes(), segment);
                 }
             }
             (MemoryMessage::Map { .. }, None) => return Err(io::ErrorKind::InvalidData.into()),
@@ -390,7 +393,7 @@ impl<C: Callee> Worker<C> {
             .layout(&call.scalars, &call.elements)
             .map_err(|error| refuse(&error))?;
         layout.place(call.places.iter().copied());
-        let memory = match self.mappings.get(&request.buffer) {
+        let memory = match self.segments.get(&request.buffer).map(Segment::mapping) {
             Some(mapping) => (mapping.start().as_ptr(), mapping.bytes()),
             None => (self.nothing.0.as_mut_ptr(), 0),
         };
@@ -406,12 +409,17 @@ impl<C: Callee> Worker<C> {
         interface
             .verify_elements(&call.scalars, &call.elements, &layout, buffer)
             .map_err(|error| refuse(&error))?;
-        let starts = layout
-            .arrays
-            .iter()
-            .map(|array| self.start(array, buffer))
-            .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| refuse(&"has an array outside the shared memory"))?;
+        // The other processes of a parallel function get their parts from the first one.
+        let mut lent = (!interface.is_parallel()).then_some(&mut self.lent);
+        let starts = layout.arrays.iter().map(|array| match array.place {
+            None => Ok(buffer.as_mut_ptr().wrapping_add(array.offset as usize)),
+            Some(place) => start(array, place, &mut self.segments, lent.as_deref_mut()),
+        });
+        let starts = starts.collect::<io::Result<Vec<_>>>();
+        let starts = starts.map_err(|error| {
+            self.lent.end(&mut self.segments);
+            refuse(&format_args!("has an array that cannot be used: {error}"))
+        })?;
         let Channel {
             socket, mailbox, ..
         } = &self.channel;
@@ -427,9 +435,11 @@ impl<C: Callee> Worker<C> {
             // SAFETY: as below.
             unsafe { parallel::lead(processes, function, interface, &call, &layout, &starts) };
         }
+        self.lent.begin();
         // SAFETY: the layout was made for this interface, and its arrays lie within the buffer or
         // within shared memory.
         let called = unsafe { self.invoke(function, &call, &layout, &starts, &line) };
+        self.lent.end(&mut self.segments);
         let exec_nanos = called?;
         if let Some(files) = files {
             files.send_back()?;
@@ -476,16 +486,28 @@ impl<C: Callee> Worker<C> {
         }
         called.map(|()| exec_nanos)
     }
+}
 
-    /// The address of an array, in the call buffer or in shared memory.
-    fn start(&self, array: &ArrayLayout, buffer: &mut [u8]) -> Option<*mut u8> {
-        let Some(place) = array.place else {
-            return Some(buffer.as_mut_ptr().wrapping_add(array.offset as usize));
-        };
-        let segment = self.mappings.get(&place.segment)?;
-        let end = place.offset.checked_add(array.bytes)?;
-        let start = segment.start().as_ptr();
-        (end <= segment.bytes() as u64).then(|| start.wrapping_add(place.offset as usize))
+/// The address of an array in shared memory. If the call only reads it, it is lent.
+fn start(
+    array: &ArrayLayout,
+    place: SharedRange,
+    segments: &mut HashMap<u64, Segment>,
+    lent: Option<&mut Lent>,
+) -> io::Result<*mut u8> {
+    let outside = || io::Error::other("it is outside the shared memory");
+    let segment = segments.get_mut(&place.segment).ok_or_else(outside)?;
+    let end = place.offset.checked_add(array.bytes);
+    let length = segment.mapping().bytes() as u64;
+    if end.is_none_or(|end| end > length) {
+        return Err(outside());
+    }
+    let offset = place.offset as usize;
+    match lent {
+        Some(lent) if array.mode == Mode::In => {
+            lent.add(place.segment, segment, offset, array.bytes as usize)
+        }
+        _ => Ok(segment.mapping().start().as_ptr().wrapping_add(offset)),
     }
 }
 
@@ -634,8 +656,8 @@ fn install_handlers(control: &'static Control) -> io::Result<()> {
             libc::SIGABRT,
         ] {
             let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = on_fatal_signal as extern "C" fn(libc::c_int) as usize;
-            action.sa_flags = libc::SA_ONSTACK | libc::SA_RESETHAND;
+            action.sa_sigaction = on_fatal_signal as extern "C" fn(_, _, _) as usize;
+            action.sa_flags = libc::SA_ONSTACK | libc::SA_SIGINFO;
             if libc::sigaction(signal, &action, std::ptr::null_mut()) < 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -645,18 +667,26 @@ fn install_handlers(control: &'static Control) -> io::Result<()> {
     Ok(())
 }
 
-extern "C" fn on_fatal_signal(signal: libc::c_int) {
+extern "C" fn on_fatal_signal(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    _: *mut libc::c_void,
+) {
     /// If this much memory cannot be mapped, memory has run out.
     const PROBE: usize = 16 << 20;
-    // SAFETY: the control page is never freed; mmap and raise are async-signal-safe.
+    // SAFETY: the control page is never freed; mmap, signal and raise are async-signal-safe.
     unsafe {
+        if signal == libc::SIGSEGV && lent::make_private((*info).si_addr().addr()) {
+            return;
+        }
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let probe = libc::mmap(std::ptr::null_mut(), PROBE, protection, flags, -1, 0);
         if let Some(control) = LAST_WORDS.load(Ordering::Acquire).as_ref() {
             control.leave_last_words(signal as u32, probe == libc::MAP_FAILED);
         }
-        // The default action is restored, so the signal ends the process.
+        // The default action ends the process.
+        libc::signal(signal, libc::SIG_DFL);
         libc::raise(signal);
     }
 }

@@ -287,6 +287,28 @@ fn a_lost_node_ends_its_jobs_and_no_others() {
     local.wait_with_output().expect("it ends");
 }
 
+/// The refusal goes to the daemon that joins, and not to the one between it and the root daemon.
+#[test]
+fn a_node_with_the_name_of_another_ends_alone() {
+    let parent = Node::start(&["--node", "a", "--slots", "2"]);
+    let options = ["--node", "b", "--slots", "2", "--parent", parent.address()];
+    let between = Node::start(&options);
+    two_nodes(&parent);
+    let job = parent.submit(&["-n", "4", "--", "sleep", "1000"]);
+    wait_until("it is there", || parent.jobs().len() == 1);
+    let twin = Node::start(&["--node", "a", "--parent", between.address()]);
+    wait_until("the twin has ended", || {
+        let output = twin.gang(&["ps"]).output().expect("runs");
+        text(&output.stderr).contains("no gang daemon")
+    });
+    let rows = parent.jobs();
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    let id = rows[0]["id"].to_string();
+    parent.gang(&["kill", &id]).status().expect("runs");
+    job.wait_with_output().expect("it ends");
+    two_nodes(&parent);
+}
+
 /// Jobs that are killed at any moment leave nothing behind. `FARCALL_SOAK_JOBS` sets their number.
 #[test]
 fn nothing_of_killed_jobs_is_left() {

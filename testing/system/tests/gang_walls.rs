@@ -6,7 +6,10 @@ use farcall_system::program::example;
 use farcall_system::{farcall, wait_until};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
+use std::io::Write;
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -396,6 +399,34 @@ fn long_commands_do_not_break_the_list() {
     let shown = rows[0]["command"].as_str().expect("a command");
     assert!(shown.starts_with("sh -c exec sleep 1000") && shown.ends_with("..."));
     drop(jobs);
+}
+
+/// The most memory that a process has had, in MB.
+fn peak(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let words = line.expect("a peak").split_whitespace().nth(1);
+    words.expect("a number").parse::<u64>().expect("a number") / 1000
+}
+
+#[test]
+fn a_flood_of_requests_without_readers_takes_no_memory() {
+    let daemon = Node::start(&["--slots", "1"]);
+    let long = "x".repeat(16_000);
+    let jobs: Vec<Child> = (0..4)
+        .map(|_| daemon.submit(&["-n", "1", "--", "sh", "-c", "sleep 1000", &long]))
+        .collect();
+    wait_until("all are there", || daemon.jobs().len() == jobs.len());
+    let name = daemon.control().trim_start_matches('@');
+    let address = SocketAddr::from_abstract_name(name).expect("a name");
+    let mut front = UnixStream::connect_addr(&address).expect("it listens");
+    // The frame of a request for the list, which has 64 KB.
+    let list = [3, 0, 0, 0, 0x82, 1, 0x80];
+    front.write_all(&list.repeat(9000)).expect("written");
+    // This is answered after the flood.
+    assert_eq!(daemon.jobs().len(), jobs.len());
+    let peak = peak(daemon.id());
+    assert!(peak < 150, "{peak} MB");
 }
 
 /// Users other than root use a control socket at a path, and the usual names of their output.

@@ -120,7 +120,8 @@ class Channel:
     ) -> npt.NDArray[Any] | None:
         """Combines the numbers of all processes, place by place, at `root`; None elsewhere.
 
-        Integers are added as int64, others as float64, always in the same order.
+        Integers are added as int64, others as float64, always in the same order. All processes must
+        pass equally many, and all integers or all floats; otherwise this raises ArgumentError.
         """
         result = self._reduced(root, numbers, op)
         return result if self.rank == root else None
@@ -175,6 +176,7 @@ class Channel:
         self.close()
 
     def _reduced(self, root: int | None, numbers: npt.ArrayLike, op: str) -> npt.NDArray[Any]:
+        _refuse_mask(numbers)
         given = np.asarray(numbers)
         if given.dtype.kind in "bi" or (given.dtype.kind == "u" and given.dtype.itemsize < 8):
             integers = np.array(given, dtype=np.int64, order="C")
@@ -189,6 +191,7 @@ class Channel:
 
 def _readable(data: _Data) -> npt.NDArray[np.uint8]:
     """The bytes of a contiguous array or buffer, without a copy."""
+    _refuse_mask(data)
     array = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
     if array.dtype.hasobject:
         raise ArgumentError("the array has Python objects; only numbers can be sent")
@@ -202,3 +205,10 @@ def _writable(buffer: _Data) -> npt.NDArray[np.uint8]:
     if not array.flags.writeable:
         raise ArgumentError("the buffer is read-only")
     return array
+
+
+def _refuse_mask(data: Any) -> None:
+    if isinstance(data, np.ma.MaskedArray):
+        raise ArgumentError(
+            "a masked array: its mask would be lost; pass its filled(value), or its data"
+        )

@@ -109,7 +109,7 @@ class Device:
         transb: str = "N",
     ) -> Array:
         """alpha op(A) op(B) + beta out, in `out` if it is given; op is N, T or C."""
-        numbers = (a._number, b._number, beta, out._number if out is not None else 0)
+        numbers = (self._of(a), self._of(b), beta, self._of(out) if out is not None else 0)
         made = self._call("gemm", transa, transb, alpha, *numbers)
         if out is not None:
             return out
@@ -122,14 +122,14 @@ class Device:
 
         With `positive`, A is symmetric or hermitian and positive definite.
         """
-        made = self._call("posv" if positive else "gesv", a._number, b._number)
+        made = self._call("posv" if positive else "gesv", self._of(a), self._of(b))
         x = Array(self, made.x, b.shape, b._letter)
         _check(made.info, "is not positive definite" if positive else "is singular")
         return x
 
     def eigh(self, a: Array) -> tuple[Array, Array]:
         """Eigenvalues of a symmetric or hermitian matrix, and the vectors in columns."""
-        made = self._call("syevd", a._number)
+        made = self._call("syevd", self._of(a))
         w = Array(self, made.w, a.shape[:1], _REAL[a._letter])
         v = Array(self, made.v, a.shape, a._letter)
         _check(made.info, "has eigenvalues that did not converge")
@@ -137,7 +137,7 @@ class Device:
 
     def svd(self, a: Array) -> tuple[Array, Array, Array]:
         """U, S and Vh with the first min(m, n) vectors."""
-        made = self._call("gesvd", a._number)
+        made = self._call("gesvd", self._of(a))
         (m, n), least = a.shape, min(a.shape)
         u = Array(self, made.u, (m, least), a._letter)
         s = Array(self, made.s, (least,), _REAL[a._letter])
@@ -154,14 +154,22 @@ class Device:
         return self._transform(x, rank, 1)
 
     def _transform(self, x: Array, rank: int, sign: int) -> Array:
+        if not 1 <= rank <= len(x.shape):
+            raise ValueError(f"cuda: the array has {len(x.shape)} dimensions, not {rank}")
         dims = np.array(x.shape[-rank:], np.int32)
-        made = self._call("fft", len(dims), dims, sign, x._number)
+        made = self._call("fft", len(dims), dims, sign, self._of(x))
         return Array(self, made.y, x.shape, x._letter)
 
     def memory(self) -> tuple[int, int]:
         """Bytes of the GPU's memory that are free, and all."""
         made = self._call("memory")
         return made.free, made.all
+
+    def _of(self, array: Array) -> int:
+        """The number of an array of this device; each device counts its own."""
+        if array._device is not self:
+            raise ValueError("cuda: an array is on another device: put(array.get()) copies it")
+        return array._number
 
     def _call(self, method: str, *arguments: Any) -> Any:
         unused, self._unused[:] = self._unused[:], []

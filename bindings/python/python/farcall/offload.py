@@ -21,7 +21,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from ._errors import Error
+from ._errors import ArgumentError, Error
+from ._native import connect
 
 __all__ = ["enable"]
 
@@ -60,6 +61,8 @@ def enable(
         )
     if not sys.platform.startswith("linux"):
         raise Error("farcall.offload.enable: this works on Linux only")
+    if server is not None:
+        _check(server)
     names = only if only is None or isinstance(only, str) else ",".join(only)
     settings = {
         "FARCALL_OFFLOAD": "always" if always else "auto",
@@ -83,6 +86,19 @@ def enable(
                 os.environ[name] = value
         raise Error(f"farcall.offload.enable: {error}") from error
     _register()
+
+
+def _check(servers: str) -> None:
+    """Refuses what is no address. The program would go on without a word, and without a server."""
+    for server in servers.split(","):
+        if server.startswith("ssh:"):
+            continue
+        try:
+            connect(server, connect_timeout=0.01)
+        except ArgumentError:
+            raise
+        except Error:
+            pass  # It may come later.
 
 
 def _library() -> pathlib.Path:

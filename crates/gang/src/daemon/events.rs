@@ -12,6 +12,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+/// The number for a node whose name another one has.
+const TAKEN: u16 = u16::MAX;
+
 /// How long a daemon that stops waits for its processes to end.
 const END_BOUND: Duration = Duration::from_secs(4);
 
@@ -257,6 +260,13 @@ impl Daemon {
                 }
                 for message in messages {
                     self.handle_message(id, message);
+                    // A few bytes can ask for a long answer, and one read has many of them.
+                    if let Some(peer) = self.links.get_mut(&id)
+                        && peer.link.is_broken()
+                        && let Err(error) = peer.link.flush()
+                    {
+                        return self.handle_lost(id, &Loss::of(error));
+                    }
                 }
             }
             Err(error) => self.handle_lost(id, &Loss::of(error)),
@@ -277,7 +287,9 @@ impl Daemon {
     }
 
     fn handle_request(&mut self, front: u64, message: Message, owner: (u32, u32)) {
-        let is_foreign = self.links.get(&front).is_some_and(|peer| peer.is_foreign);
+        let peer = self.links.get(&front);
+        let is_foreign = peer.is_some_and(|peer| peer.is_foreign);
+        let is_full = peer.is_some_and(|peer| peer.link.is_full());
         let now = self.now();
         let Some(root) = &mut self.root else {
             let parent = self.config.parent.map(|parent| parent.to_string());
@@ -301,6 +313,7 @@ impl Daemon {
                 }
                 root.handle_run(front, spec).map(|()| None)
             }
+            Message::List if is_full => Err("read the answers before this one first".to_string()),
             Message::List => Ok(Some(Message::Jobs(root.rows(owner.0)))),
             Message::Signal(job, signal) => {
                 let was_past = root.is_past(job);
@@ -419,13 +432,7 @@ impl Daemon {
             }
             Message::Alive => {}
             Message::Welcome(name, number, version) => self.welcome(name, number, version),
-            Message::Refused(text) if self.joiner.is_lost => {
-                self.lose_parent(&format!("the parent daemon refused: {text}"));
-            }
-            Message::Refused(text) => {
-                tracing::error!("the parent daemon refused: {text}");
-                self.is_ending = true;
-            }
+            Message::Refused(text) => self.be_refused(&text),
             Message::Fetch(node, ..) | Message::Fill(node, ..) => self.pass(node, message),
             other => self.broadcast(other),
         }
@@ -441,13 +448,28 @@ impl Daemon {
             return;
         }
         if name == self.config.node && self.node.number == u16::MAX {
+            if number == TAKEN {
+                let text = format!("a node `{name}` has already joined: choose another --node");
+                return self.be_refused(&text);
+            }
             self.node.number = number;
             self.joiner.is_lost = false;
             tracing::info!("joined as node {number}");
         } else if let Some(link) = self.joining.remove(&name) {
-            self.switch.handle_joined(number, link);
+            if number != TAKEN {
+                self.switch.handle_joined(number, link);
+            }
             self.send(link, &Message::Welcome(name, number, version));
         }
+    }
+
+    /// Handles that the parent daemon does not let this one join.
+    fn be_refused(&mut self, text: &str) {
+        if self.joiner.is_lost {
+            return self.lose_parent(&format!("the parent daemon refused: {text}"));
+        }
+        tracing::error!("the parent daemon refused: {text}");
+        self.is_ending = true;
     }
 
     fn handle_up(&mut self, id: u64, message: Message) {
@@ -473,8 +495,8 @@ impl Daemon {
                     nodes.any(|(other, _)| other == name)
                 };
                 if self.root.as_ref().is_some_and(taken) || self.joining.contains_key(&name) {
-                    let text = format!("a node `{name}` has already joined: choose another --node");
-                    return self.send(id, &Message::Refused(text));
+                    // Not `Refused`: the link may be that of a daemon between the two.
+                    return self.send(id, &Message::Welcome(name, TAKEN, Some(VERSION)));
                 }
                 if let Some(peer) = self.links.get_mut(&id) {
                     peer.name.get_or_insert_with(|| format!("node {name}"));

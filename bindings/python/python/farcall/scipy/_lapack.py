@@ -72,7 +72,7 @@ def _getrs(
 ) -> _Results:
     x, n = self.work(b, overwrite_b), len(lu)
     pivots = np.asarray(piv, np.int32) + np.int32(1)
-    if x.shape[0] != n or pivots.shape != (n,):
+    if x.shape[0] != n or pivots.shape != (n,) or trans not in (0, 1, 2):
         return NotImplemented  # type: ignore[no-any-return]
     columns = x.reshape(n, -1, order="F")
     sizes = {"n": n, "nrhs": columns.shape[1], "lda": n, "ldb": n}

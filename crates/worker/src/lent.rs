@@ -1,0 +1,199 @@
+//! Arrays that a call only reads, in memory that others use too: arrays of the caller in shared
+//! memory, and stored arrays.
+//!
+//! Some routines write there all the same. LAPACK's `dsyevr` destroys its matrix, FFTW's inverse
+//! real transforms destroy their input, and `dormqr` changes its factors for a moment. So functions
+//! get a view of such memory that cannot be written. When one writes, the handler of the signal
+//! puts a private copy of the array in its place, and the function continues. Nobody else sees what
+//! it writes, and the next call gets a new view. Functions that only read pay nothing.
+
+use farcall_memory::Mapping;
+use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
+use rustix::mm::{madvise, mmap_anonymous, mprotect, mremap_fixed, munmap};
+use rustix::param::page_size;
+use std::collections::HashMap;
+use std::io;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+/// Shared memory, and the view of it for arrays that are only read.
+pub(crate) struct Segment {
+    mapping: Mapping,
+    /// Made for the first such array.
+    view: Option<View>,
+}
+
+impl Segment {
+    pub(crate) fn new(mapping: Mapping) -> Segment {
+        let view = None;
+        Segment { mapping, view }
+    }
+
+    /// Where calls can read and write it.
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+}
+
+/// A second mapping of a whole memory object, which cannot be written. A page of zeros follows it.
+struct View {
+    start: NonNull<u8>,
+    reserved: usize,
+}
+
+// SAFETY: a view is plain memory, and only the thread of calls uses its address.
+unsafe impl Send for View {}
+
+impl View {
+    fn of(mapping: &Mapping) -> io::Result<View> {
+        let page = page_size();
+        let pages = mapping.bytes().next_multiple_of(page);
+        let reserved = pages + page;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing. The second
+        // call replaces a part of it, which nobody else knows yet, by the same pages as those of
+        // the shared mapping: the kernel copies a mapping that it moves by its size of 0.
+        unsafe {
+            let start = mmap_anonymous(null_mut(), reserved, ProtFlags::READ, flags)?;
+            let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+            let view = View { start, reserved };
+            let (from, to) = (mapping.start().as_ptr().cast(), start.as_ptr().cast());
+            mremap_fixed(from, 0, pages, MremapFlags::MAYMOVE, to)?;
+            mprotect(to, pages, MprotectFlags::READ)?;
+            // Otherwise each page is found at its first use.
+            let _ = madvise(to, pages, Advice::LinuxPopulateRead);
+            Ok(view)
+        }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        // SAFETY: start and length are those of a live mapping that nobody else unmaps.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.reserved) };
+    }
+}
+
+/// The pages of one or more arrays.
+struct Range {
+    segment: u64,
+    first: usize,
+    end: usize,
+    /// Whether the function has written there.
+    is_private: AtomicBool,
+}
+
+/// The pages of the present call that it must not change, for the handler.
+static RANGES: AtomicPtr<Range> = AtomicPtr::new(null_mut());
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Held while the handler copies: several threads of a library can write at once.
+static COPIES: AtomicBool = AtomicBool::new(false);
+
+/// The arrays of a call that it only reads.
+#[derive(Default)]
+pub(crate) struct Lent {
+    ranges: Vec<Range>,
+}
+
+impl Lent {
+    /// The address of an array that the next call only reads, in this segment.
+    pub(crate) fn add(
+        &mut self,
+        number: u64,
+        segment: &mut Segment,
+        offset: usize,
+        bytes: usize,
+    ) -> io::Result<*mut u8> {
+        let view = match &mut segment.view {
+            Some(view) => view,
+            view => view.insert(View::of(&segment.mapping)?),
+        };
+        let array = view.start.as_ptr().wrapping_add(offset);
+        let page = page_size();
+        let mut first = array.addr() / page * page;
+        let mut end = (array.addr() + bytes).next_multiple_of(page);
+        // Arrays on one page are copied together.
+        self.ranges.retain(|range| {
+            let overlaps = range.first < end && first < range.end;
+            if overlaps {
+                first = first.min(range.first);
+                end = end.max(range.end);
+            }
+            !overlaps
+        });
+        self.ranges.push(Range {
+            segment: number,
+            first,
+            end,
+            is_private: AtomicBool::new(false),
+        });
+        Ok(array)
+    }
+
+    /// The call begins.
+    pub(crate) fn begin(&mut self) {
+        RANGES.store(self.ranges.as_mut_ptr(), Ordering::Release);
+        COUNT.store(self.ranges.len(), Ordering::Release);
+    }
+
+    /// The call has ended. Segments in which it wrote to such an array get new views.
+    pub(crate) fn end(&mut self, segments: &mut HashMap<u64, Segment>) {
+        COUNT.store(0, Ordering::Release);
+        for range in self.ranges.drain(..) {
+            if range.is_private.into_inner()
+                && let Some(segment) = segments.get_mut(&range.segment)
+            {
+                segment.view = None;
+            }
+        }
+    }
+}
+
+/// Lets the function write at an address, if it is in an array that the present call only reads:
+/// puts a private copy of the array there. Returns whether the function can continue.
+///
+/// This is for the handler of SIGSEGV: it makes only system calls and atomic accesses.
+pub(crate) fn make_private(address: usize) -> bool {
+    let count = COUNT.load(Ordering::Acquire);
+    if count == 0 {
+        return false;
+    }
+    // SAFETY: `begin` has stored both for the present call, whose ranges do not change.
+    let ranges = unsafe { std::slice::from_raw_parts(RANGES.load(Ordering::Acquire), count) };
+    let mut ranges = ranges.iter();
+    let Some(range) = ranges.find(|range| (range.first..range.end).contains(&address)) else {
+        return false;
+    };
+    while COPIES.swap(true, Ordering::Acquire) {
+        std::hint::spin_loop();
+    }
+    // Another thread may have been first.
+    let is_private = range.is_private.load(Ordering::Relaxed) || copy(range.first, range.end);
+    range.is_private.store(is_private, Ordering::Relaxed);
+    COPIES.store(false, Ordering::Release);
+    is_private
+}
+
+/// Replaces pages by a private copy, at once for all threads.
+fn copy(first: usize, end: usize) -> bool {
+    let bytes = end - first;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: the pages are mapped and readable, the new ones alias nothing, and then take their
+    // place. `errno` stays what it was.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        let copy = libc::mmap(null_mut(), bytes, protection, flags, -1, 0);
+        let mut moved = libc::MAP_FAILED;
+        if copy != libc::MAP_FAILED {
+            let from = std::ptr::with_exposed_provenance::<u8>(first);
+            std::ptr::copy_nonoverlapping(from, copy.cast(), bytes);
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            let to = std::ptr::with_exposed_provenance_mut::<libc::c_void>(first);
+            moved = libc::mremap(copy, bytes, bytes, flags, to);
+        }
+        *errno = before;
+        moved != libc::MAP_FAILED
+    }
+}
