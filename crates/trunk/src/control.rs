@@ -5,7 +5,7 @@
 use farcall_metrics::Answer;
 use rustix::event::{EventfdFlags, eventfd};
 use serde_json::Value;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
@@ -13,12 +13,13 @@ use std::os::unix::net::{self, UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// A client that neither sends nor receives for this long is disconnected.
+/// A client that has not sent its request after this time, or does not take the answer for so long,
+/// is disconnected.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The most bytes of a request.
-const REQUEST: u64 = 4096;
+const REQUEST: usize = 4096;
 /// The most bytes of an answer that is read.
 const ANSWER: u64 = 8 << 20;
 /// The largest number of requests that wait for the event loop.
@@ -156,15 +157,26 @@ pub(crate) fn serve(name: &str, metrics: Option<TcpListener>) -> io::Result<Requ
         queue,
         wake: Arc::clone(&wake),
     };
-    let other = own.clone();
+    let (other, slow) = (own.clone(), own.clone());
+    // Other users can keep each other waiting, but not root and the user of the trunk.
+    let (others, strangers) = mpsc::sync_channel::<UnixStream>(WAITING);
+    thread::Builder::new()
+        .name("others".to_owned())
+        .spawn(move || {
+            for stream in strangers {
+                let _ = answer(&slow, &stream);
+            }
+        })?;
     thread::Builder::new()
         .name("control".to_owned())
         .spawn(move || {
             // A client that cannot be served does not affect the daemon.
-            listener
-                .incoming()
-                .flatten()
-                .for_each(|stream| drop(answer(&own, &stream)));
+            for stream in listener.incoming().flatten() {
+                let _ = match may_end(&stream) {
+                    true => answer(&own, &stream),
+                    false => others.try_send(stream).map_err(io::Error::other),
+                };
+            }
         })?;
     if let Some(listener) = metrics {
         farcall_web::serve(listener, move |answer| other.ask(Request::Metrics(answer)))?;
@@ -175,13 +187,30 @@ pub(crate) fn serve(name: &str, metrics: Option<TcpListener>) -> io::Result<Requ
     })
 }
 
+/// Reads a request, which is a line.
+fn request(mut stream: &UnixStream) -> io::Result<String> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut line = Vec::new();
+    while !line.ends_with(b"\n") && line.len() < REQUEST {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let mut piece = [0; 256];
+        match stream.read(&mut piece)? {
+            0 => break,
+            count => line.extend(&piece[..count]),
+        }
+    }
+    Ok(String::from_utf8_lossy(&line).trim().to_owned())
+}
+
 fn answer(event_loop: &Loop, mut stream: &UnixStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut line = String::new();
-    BufReader::new(stream).take(REQUEST).read_line(&mut line)?;
+    let line = request(stream)?;
     let (sender, answer) = mpsc::sync_channel(1);
-    let request = match line.trim() {
+    let request = match line.as_str() {
         "status" => Request::Status(sender),
         "metrics" => Request::Metrics(Box::new(move |text| drop(sender.try_send(text.encode())))),
         "down" => match may_end(stream) {
@@ -214,7 +243,33 @@ fn may_end(stream: &UnixStream) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::listening;
+    use super::{Request, ask, listening, serve};
+    use std::io::Write;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixStream};
+    use std::time::Duration;
+
+    #[test]
+    fn who_asks_slowly_does_not_keep_others_waiting() {
+        let name = format!("slow-{}", std::process::id());
+        let requests = serve(&name, None).unwrap();
+        let address = SocketAddr::from_abstract_name(format!("farcall-trunk-{name}")).unwrap();
+        let mut slow = UnixStream::connect_addr(&address).unwrap();
+        // A byte comes before each limit on a single read.
+        let slow = std::thread::spawn(move || {
+            while slow.write_all(b"s").is_ok() {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        let asked = std::thread::spawn(move || ask(&name, "status"));
+        match requests.queue.recv_timeout(Duration::from_secs(60)) {
+            Ok(Request::Status(answer)) => answer.send("well".to_owned()).unwrap(),
+            _ => panic!("no request for the status"),
+        }
+        assert_eq!(asked.join().unwrap().unwrap(), "well");
+        slow.join().unwrap();
+    }
 
     #[test]
     fn trunks_are_found_by_their_sockets() {

@@ -30,8 +30,8 @@ fn some() -> RangedI64ValueParser<u32> {
 pub(super) struct Options {
     /// Network: fat-tree:ports=24,levels=3 | torus:16x16 | mesh:8x8x8,wrap=z |
     /// hypercrossbar:4x4x4 | dragonfly:routers=4,terminals=2,global=2 | hyperx:8x8,terminals=8 |
-    /// edges:FILE; with bandwidth=1GB/s, latency=1us, hop-latency=100ns for each link, and
-    /// devices=8,device-bandwidth=300GB/s for several devices in each node
+    /// edges:FILE. All but the last take bandwidth=1GB/s, latency=1us, hop-latency=100ns for each
+    /// link, and devices=8,device-bandwidth=300GB/s for several devices in each node
     #[arg(long, value_name = "SPEC")]
     platform: String,
     /// Communication pattern: all-to-all:simple-spread | all-to-all:pairwise | allreduce:ring |
@@ -72,7 +72,7 @@ pub(super) struct Options {
     /// Time that a host needs for a message at each end, such as 1us. Traces have --loggops
     #[arg(long, value_name = "TIME", default_value = "0")]
     overhead: String,
-    /// Simulate only the first K messages of each node
+    /// Simulate only the first K rounds of the pattern
     #[arg(long, value_name = "K")]
     steps: Option<u64>,
     /// Messages for each pair of nodes

@@ -105,6 +105,12 @@ impl EdgeList {
     }
 }
 
+/// The name of a vertex as links say it: `07` is node 7.
+fn vertex(text: &str) -> String {
+    let number = text.parse::<u32>();
+    number.map_or_else(|_| text.to_owned(), |number| number.to_string())
+}
+
 #[derive(Default)]
 struct Reader {
     /// Rows as read: names and bandwidth.
@@ -128,6 +134,7 @@ impl Reader {
             let reason = "expected `from,to,bandwidth` or `both,from,to,bandwidth`";
             return Err(TextError::new(number, reason));
         };
+        let (mut from, mut to) = (vertex(from), vertex(to));
         if from == to || from.is_empty() || to.is_empty() {
             return Err(TextError::new(
                 number,
@@ -138,12 +145,11 @@ impl Reader {
         if value <= 0.0 {
             return Err(TextError::new(number, "bandwidth must be above 0"));
         }
-        self.rows
-            .push(((*from).to_owned(), (*to).to_owned(), value));
         if both {
-            self.rows
-                .push(((*to).to_owned(), (*from).to_owned(), value));
+            self.rows.push((from.clone(), to.clone(), value));
+            (from, to) = (to, from);
         }
+        self.rows.push((from, to, value));
         Ok(())
     }
 

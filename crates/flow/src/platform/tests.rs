@@ -160,7 +160,7 @@ fn dragonfly_routes_are_at_most_local_global_local() {
 
 #[test]
 fn edge_list_routes_are_shortest_and_links_have_names() {
-    let text = "# two nodes on each of two switches\nboth,0,left,1GB/s\nboth,1,left,1e9\n\
+    let text = "# two nodes on each of two switches\nboth,0,left,1GB/s\nboth,01,left,1e9\n\
                 both,2,right,1e9\nboth,3,right,1e9\nboth,left,right,5e8\n";
     let platform = EdgeList::parse(text).unwrap();
     assert_eq!((platform.nodes(), platform.links()), (4, 10));
