@@ -2,6 +2,7 @@
 
 import concurrent.futures
 
+import farcall
 import numpy as np
 import pytest
 from servers import LIBRARIES, ServerProcess
@@ -146,6 +147,19 @@ def test_routines_that_destroy_their_input(server, lend):
 def test_wrong_accesses_are_told_as_ever(server, lend):
     lent = lend(server, np.zeros(10))
     for _ in range(2):
-        with pytest.raises(Exception, match="SIGSEGV"):
+        with pytest.raises(farcall.LibraryError, match="SIGSEGV"):
             server.call("lent/beyond", 10, lent)
     assert server.call("lent/destroy", 10, lent).sum == 0
+
+
+def test_a_private_copy_counts_as_memory_of_the_worker(start, tmp_path):
+    (tmp_path / "lent.idl").write_text(IDL)
+    config = tmp_path / "farcall.toml"
+    config.write_text("[workers]\nmemory = 300000000\n")
+    options = ["--allow-code", "--workers", "1", "--config", config]
+    server = start(tmp_path / "lent.idl", options=options).connect()
+    small, large = server.put(np.ones(1_000_000)), server.put(np.ones(50_000_000))
+    assert server.call("lent/destroy", 1_000_000, small).sum == 1_000_000
+    with pytest.raises(farcall.LibraryError, match="ran out of memory"):
+        server.call("lent/destroy", 50_000_000, large)
+    assert large.get().min() == 1

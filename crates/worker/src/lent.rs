@@ -149,20 +149,30 @@ impl Lent {
     }
 }
 
+/// What the handler has done about a write.
+pub(crate) enum Write {
+    /// The function can continue: it has a private copy of the array.
+    Allowed,
+    /// There is no memory for a private copy.
+    NoMemory,
+    /// It was not in an array that the present call only reads.
+    Elsewhere,
+}
+
 /// Lets the function write at an address, if it is in an array that the present call only reads:
-/// puts a private copy of the array there. Returns whether the function can continue.
+/// puts a private copy of the array there.
 ///
 /// This is for the handler of SIGSEGV: it makes only system calls and atomic accesses.
-pub(crate) fn make_private(address: usize) -> bool {
+pub(crate) fn allow_write(address: usize) -> Write {
     let count = COUNT.load(Ordering::Acquire);
     if count == 0 {
-        return false;
+        return Write::Elsewhere;
     }
     // SAFETY: `begin` has stored both for the present call, whose ranges do not change.
     let ranges = unsafe { std::slice::from_raw_parts(RANGES.load(Ordering::Acquire), count) };
     let mut ranges = ranges.iter();
     let Some(range) = ranges.find(|range| (range.first..range.end).contains(&address)) else {
-        return false;
+        return Write::Elsewhere;
     };
     while COPIES.swap(true, Ordering::Acquire) {
         std::hint::spin_loop();
@@ -171,7 +181,10 @@ pub(crate) fn make_private(address: usize) -> bool {
     let is_private = range.is_private.load(Ordering::Relaxed) || copy(range.first, range.end);
     range.is_private.store(is_private, Ordering::Relaxed);
     COPIES.store(false, Ordering::Release);
-    is_private
+    match is_private {
+        true => Write::Allowed,
+        false => Write::NoMemory,
+    }
 }
 
 /// Replaces pages by a private copy, at once for all threads.

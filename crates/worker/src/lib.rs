@@ -24,6 +24,7 @@ mod nursery;
 mod parallel;
 mod process;
 mod sandbox;
+mod signals;
 mod slices;
 mod trace;
 mod walls;

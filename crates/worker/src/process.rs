@@ -9,10 +9,11 @@ use crate::control::{Control, Outcome, Request};
 use crate::files::Files;
 use crate::handle::{GREETING_BYTES, MemoryMessage, READY, SOCKET_FD};
 use crate::launch::{FileStamp, Identities, Ready, Start};
-use crate::lent::{self, Lent, Segment};
+use crate::lent::{Lent, Segment};
 use crate::memory::free;
 use crate::namespaces::{KEEPER, keep};
 use crate::parallel;
+use crate::signals;
 use crate::trace;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Mode, Scalar, SharedRange};
 use farcall_library::{
@@ -31,11 +32,7 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
-
-/// The page that the signal handler writes to.
-static LAST_WORDS: AtomicPtr<Control> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The functions of a worker, by their index in the document.
 pub trait Callee {
@@ -150,7 +147,7 @@ pub fn run_worker_for<C: Callee>(
     let (channel, start) = Channel::open(socket)?;
     limit(start.memory, start.files)?;
     print_lines();
-    install_handlers(channel.control)?;
+    signals::install(channel.control)?;
     let source = start.source();
     let document = source.parse().document;
     let (mut unprotected, mut coverer) = (Vec::new(), None);
@@ -630,63 +627,4 @@ pub(crate) fn limit(memory: u64, files: u64) -> io::Result<()> {
         set(Resource::Fsize, files.max(LEAST_FILE))?;
     }
     Ok(())
-}
-
-/// Installs handlers that record on the control page which signal ends the process. Ctrl-C at the
-/// server's terminal is ignored here; the server handles it.
-fn install_handlers(control: &'static Control) -> io::Result<()> {
-    LAST_WORDS.store(std::ptr::from_ref(control).cast_mut(), Ordering::Release);
-    let stack = Box::leak(vec![0u8; 64 << 10].into_boxed_slice());
-    let stack = libc::stack_t {
-        ss_sp: stack.as_mut_ptr().cast(),
-        ss_flags: 0,
-        ss_size: stack.len(),
-    };
-    // SAFETY: the alternate stack is never freed; the handler makes only system calls and atomic
-    // stores.
-    unsafe {
-        if libc::sigaltstack(&stack, std::ptr::null_mut()) < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        for signal in [
-            libc::SIGSEGV,
-            libc::SIGBUS,
-            libc::SIGFPE,
-            libc::SIGILL,
-            libc::SIGABRT,
-        ] {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = on_fatal_signal as extern "C" fn(_, _, _) as usize;
-            action.sa_flags = libc::SA_ONSTACK | libc::SA_SIGINFO;
-            if libc::sigaction(signal, &action, std::ptr::null_mut()) < 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        libc::signal(libc::SIGINT, libc::SIG_IGN);
-    }
-    Ok(())
-}
-
-extern "C" fn on_fatal_signal(
-    signal: libc::c_int,
-    info: *mut libc::siginfo_t,
-    _: *mut libc::c_void,
-) {
-    /// If this much memory cannot be mapped, memory has run out.
-    const PROBE: usize = 16 << 20;
-    // SAFETY: the control page is never freed; mmap, signal and raise are async-signal-safe.
-    unsafe {
-        if signal == libc::SIGSEGV && lent::make_private((*info).si_addr().addr()) {
-            return;
-        }
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let probe = libc::mmap(std::ptr::null_mut(), PROBE, protection, flags, -1, 0);
-        if let Some(control) = LAST_WORDS.load(Ordering::Acquire).as_ref() {
-            control.leave_last_words(signal as u32, probe == libc::MAP_FAILED);
-        }
-        // The default action ends the process.
-        libc::signal(signal, libc::SIG_DFL);
-        libc::raise(signal);
-    }
 }
