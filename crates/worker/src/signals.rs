@@ -1,5 +1,5 @@
-//! The handlers of fatal signals in a worker: they leave the cause for the server, unless the
-//! function may go on with a private copy of an array (`lent`).
+//! The handlers of fatal signals in a worker. They leave the cause for the server, and end the
+//! process. A function that has written to an array that it only reads goes on: `lent` decides.
 
 use crate::control::Control;
 use crate::lent::{Write, allow_write};
