@@ -27,6 +27,8 @@ int farcall_gsl_integrate(double a, double b, double absolute, double relative, 
     *value = *error = 0;
     if (most < 1 || isnan(a) || isnan(b))
         return GSL_EINVAL;
+    if (isinf(a) && a == b)
+        return GSL_SUCCESS; /* nothing lies between them */
     size_t limit = (size_t)most;
     gsl_integration_workspace *work = gsl_integration_workspace_alloc(limit);
     if (!work)
@@ -63,7 +65,7 @@ static int iterate(int (*step)(const struct solver *), const struct solver *solv
 {
     int status = GSL_CONTINUE;
     while (status == GSL_CONTINUE) {
-        if (*iterations == most)
+        if (*iterations >= most)
             return GSL_EMAXITER;
         ++*iterations;
         status = step(solver);
@@ -194,6 +196,9 @@ int farcall_gsl_ode(int n, int points, const double *t, const double *first, dou
     start(NULL);
     if (n < 1 || points < 1)
         return GSL_EINVAL;
+    for (int i = 0; i < points; i++)
+        if (!isfinite(t[i]))
+            return GSL_EINVAL;
     size_t count = (size_t)n;
     gsl_odeiv2_system system = {.function = of_state, .dimension = count, .params = &rhs};
     double span = t[points - 1] - t[0], way = span < 0 ? -1 : 1;
@@ -353,6 +358,9 @@ static const struct {
     {"poisson", poisson, A},            {"student", student, A},
 };
 
+/* GSL counts in 32 bits: with larger means, numbers would wrap around, or never come. */
+static const double MOST_MEAN = 4e9;
+
 int farcall_gsl_random(const char *name, unsigned long seed, double a, double b, int n, double *x)
 {
     start(NULL);
@@ -363,6 +371,8 @@ int farcall_gsl_random(const char *name, unsigned long seed, double a, double b,
             continue;
         enum positive positive = distributions[i].positive;
         if ((positive != NONE && a <= 0) || (positive == A_AND_B && b <= 0))
+            return GSL_EDOM;
+        if (distributions[i].draw == poisson && a > MOST_MEAN)
             return GSL_EDOM;
         gsl_rng *r = gsl_rng_alloc(gsl_rng_mt19937);
         if (!r)

@@ -8,6 +8,7 @@ C     A client of Ninf-G 5 in Fortran: `ninfg_fortran CONFIGURATION`.
       REAL R
       CHARACTER*100 FILE, TEXT
       CHARACTER*1 C
+      INTEGER(KIND=1) BYTES(2)
       INTEGER FAILURES
       EXTERNAL TOLD
 
@@ -32,6 +33,16 @@ C     Numbers by reference, texts of any place, and a WORK argument.
       CALL CHECK(7, I, 9 + 3 + ICHAR('x'))
       IF (R .NE. 1.5) CALL CHECK(8, 1, 0)
       CALL CHECK(9, GRPC_FUNCTION_HANDLE_DESTRUCT(HANDLE),
+     &  GRPC_NO_ERROR)
+
+C     No length comes with integers of 8 bits.
+      CALL CHECK(44, GRPC_FUNCTION_HANDLE_DEFAULT(HANDLE,
+     &  'fortran/bytes'), GRPC_NO_ERROR)
+      BYTES = 7
+      CALL CHECK(45, GRPC_CALL(HANDLE, 2, BYTES, 'end', I),
+     &  GRPC_NO_ERROR)
+      CALL CHECK(46, I, 10)
+      CALL CHECK(47, GRPC_FUNCTION_HANDLE_DESTRUCT(HANDLE),
      &  GRPC_NO_ERROR)
 
 C     Sessions.

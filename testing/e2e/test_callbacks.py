@@ -280,6 +280,10 @@ def test_the_command_shows_what_is_called_back(process):
     done = subprocess.run(call, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "seen [1] = [2]\n"
     assert done.stderr == "report step=1 steps=2\nreport step=2 steps=2\n"
+    call = [FARCALL, "call", "evaluate", "n=2", "--server", process.address]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "results of its callback `f`" in done.stderr
 
 
 @pytest.mark.parametrize("suffix", ["c", "cpp", "f90"])

@@ -14,7 +14,7 @@ import subprocess
 import farcall
 import numpy as np
 import pytest
-from servers import LIBRARIES, ROOT, ServerProcess
+from servers import FARCALL, LIBRARIES, ROOT, ServerProcess
 
 NAMES = ("arpack", "gsl", "umfpack")
 HERE = pathlib.Path(__file__).parent
@@ -287,6 +287,18 @@ def test_gsl_computes_values(server, direct):
         assert (found.status, found.x[0]) == (0, direct[key]), name
 
 
+def test_each_result_has_a_file_of_its_own(server, tmp_path):
+    call = [FARCALL, "call", "gsl/spline", "n=3", "x=0,1,2", "y=0,1,4", "m=1", "at=0.5"]
+    call += ["--server", server.address, "-o", "value=a.npy", "-o"]
+    run = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 60}
+    done = subprocess.run([*call, "slope=./a.npy"], check=False, **run)
+    assert done.returncode == 2
+    assert "name one file for each" in done.stderr
+    assert not (tmp_path / "a.npy").exists()
+    subprocess.run([*call, "slope=b.npy"], check=True, **run)
+    assert np.load(tmp_path / "b.npy") == [0.875]
+
+
 def test_gsl_tells_what_is_wrong(server):
     found = server.call("gsl/special", name="lngamma", x=np.array([2.5, 0, 0.5]))
     assert found.status == 1
@@ -295,6 +307,14 @@ def test_gsl_tells_what_is_wrong(server):
     assert server.call("gsl/random", name="gamma", seed=1, a=-1e9, b=1, n=1).status == 1
     assert server.call("gsl/root", 1, 2, 0, 1e-12, 100, f=lambda x: x).status == 4
     assert server.call("gsl/root", -1, 2, 0, 1e-12, 2, f=lambda x: x * x * x - 1).status == 11
+    assert server.call("gsl/root", 0, 2, 0, 0, -1, f=lambda x: x * x - 2).status == 11
+    for mean in [4.5e9, 1e300]:
+        assert server.call("gsl/random", name="poisson", seed=1, a=mean, b=0, n=1).status == 1
+    found = server.call("gsl/integrate", math.inf, math.inf, 0, 1e-8, 100, f=lambda x: 1 / x**2)
+    assert (found.status, found.value) == (0, 0)
+    for bad in [math.nan, math.inf]:
+        ode = {"t": np.array([0, bad, 1]), "start": np.ones(1), "absolute": 0, "relative": 1e-8}
+        assert server.call("gsl/ode", **ode, rhs=lambda _t, y: -y).status == 4
     falling = np.array([3.0, 2, 1])
     assert server.call("gsl/spline", x=falling, y=falling, at=np.ones(1)).status == 4
     with pytest.raises(farcall.CallbackError):

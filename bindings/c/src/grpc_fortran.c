@@ -72,7 +72,7 @@ static int collect(fortran_t *given, const farcall_function *function, va_list *
       if (given->texts[index] == NULL)
         return 0;
       given->pointers[index] = &given->texts[index];
-    } else if (farcall_argument_type(function, index) == FARCALL_CHAR) {
+    } else if (farcall_internal_is_character(function, index)) {
       (void)va_arg(*list, size_t);
     }
   }

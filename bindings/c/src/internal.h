@@ -21,6 +21,9 @@ void farcall_internal_give_back(const farcall_function *function);
  * -1. */
 int farcall_internal_placeholder(const farcall_function *function, size_t position);
 
+/* 1 if the argument is a character or an array of them, and no integer of 8 bits, else 0. */
+int farcall_internal_is_character(const farcall_function *function, size_t index);
+
 /* A share of the function of a handle, and the calls that take it over. */
 grpc_error_t farcall_internal_grpc_function(const grpc_function_handle_t *handle,
                                             const farcall_function **function);

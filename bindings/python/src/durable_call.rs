@@ -154,7 +154,7 @@ impl DurableCall {
         let timeout = timeout
             .map(|timeout| seconds(py, "fetch", "timeout", timeout))
             .transpose()?;
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let submitted = self.ask(py, |job| job.describe())?;
         let slots = slots(py, &submitted, into)?;
         let mut arguments: Vec<Argument<'_>> = slots

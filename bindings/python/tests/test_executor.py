@@ -213,6 +213,21 @@ def test_tasks_are_cancelled_before_they_begin(remote):
         executor.submit(abs, 1)
 
 
+def test_tasks_that_run_again_have_begun(remote):
+    executor = farcall.Executor(remote.address)
+    list(executor.map(abs, range(3000)))
+    with executor._changed:
+        futures = [
+            executor.submit(os.abort) if n == 4 else executor.submit(time.sleep, 0.05)
+            for n in range(8)
+        ]
+    wait_until(
+        lambda: any(work.is_alone for work in list(executor._waiting)), what="a call that crashes"
+    )
+    executor.shutdown(cancel_futures=True)
+    assert all(future.done() for future in futures)
+
+
 def test_tasks_of_a_lost_server_run_at_another(start):
     servers = [start(options=["--pickled", "--pes", "1"]) for _ in range(2)]
     with farcall.Executor([server.address for server in servers]) as executor:

@@ -3,9 +3,11 @@
 import math
 import types
 
+import farcall
 import numpy as np
 import pytest
 from farcall._group import Cost, Stack, checked, next_group, share
+from farcall._sweep import Sweep
 
 
 def learned(*, fixed_s, entry_s, calls=8):
@@ -134,3 +136,14 @@ def test_other_entries_are_calls_of_their_own():
     # A result without a part for each entry would be that of the whole group.
     of.parameters = [p for p in of.parameters if p.name != "bounds"]
     assert Stack.of(of, {"boxes": box}, {"n": 2}) is None
+
+
+def test_a_map_fails_if_nobody_tells_where_files_are():
+    def holders():
+        raise OSError("no answer")
+
+    function = types.SimpleNamespace(name="f", interface=None)
+    calls = [(farcall.url("folder:a.npy"),)] * 2
+    sweep = Sweep([("a", function), ("b", function)], calls, {}, False, None, holders)
+    with pytest.raises(OSError, match="no answer"):
+        sweep.wait()

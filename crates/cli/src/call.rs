@@ -19,7 +19,7 @@ use farcall_idl::{Mode, Param, Type};
 use farcall_npy::{Array, same_shape};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -176,6 +176,7 @@ fn show(arguments: &mut CallbackArguments<'_>) -> Result<(), CallbackError> {
 impl Call {
     fn prepare(function: Function, arguments: &Arguments) -> Result<Call, Failure> {
         let interface = function.interface();
+        refuse_answers(interface)?;
         let values = named(&arguments.arguments, interface, "NAME=VALUE")?;
         let outputs = outputs(&arguments.output, interface)?;
         refuse_overwriting(&values, &outputs)?;
@@ -352,6 +353,20 @@ impl Call {
     }
 }
 
+/// Fails if the function needs what a callback returns: this command has no results for it.
+fn refuse_answers(interface: &Interface) -> Result<(), Failure> {
+    let mut callbacks = interface.callbacks.iter();
+    let answers = |param: &Param| param.mode == Mode::Out;
+    match callbacks.find(|callback| callback.params.iter().any(answers)) {
+        None => Ok(()),
+        Some(callback) => Err(Failure::usage(format!(
+            "the function computes with the results of its callback `{}`, and a command has none: \
+             call it from a program",
+            callback.name
+        ))),
+    }
+}
+
 /// An array that is not on this machine, or nothing.
 fn without_bytes(handles: &BTreeMap<usize, Remote>, param: usize) -> Argument<'static> {
     let handle = handles.get(&param);
@@ -499,6 +514,7 @@ pub(crate) fn outputs(
     interface: &Interface,
 ) -> Result<BTreeMap<usize, PathBuf>, Failure> {
     let mut outputs = BTreeMap::new();
+    let mut files = BTreeSet::new();
     let words = words.iter().map(|word| match word.contains('=') {
         true => Ok(word.clone()),
         false => Ok(format!("{}={word}", only_result(interface, word)?)),
@@ -513,9 +529,26 @@ pub(crate) fn outputs(
         }
         let file = PathBuf::from(file);
         check_file(&file)?;
+        if regular(&file).is_some_and(|real| !files.insert(real)) {
+            let file = file.display();
+            return Err(Failure::usage(format!(
+                "-o {file}: another array is written to this file; name one file for each"
+            )));
+        }
         outputs.insert(param, file);
     }
     Ok(outputs)
+}
+
+/// The file that a path names, also under another name; none if it is a device, which takes more
+/// than one array.
+fn regular(path: &Path) -> Option<PathBuf> {
+    if let Ok(real) = path.canonicalize() {
+        return real.is_file().then_some(real);
+    }
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+    Some(folder.join(path.file_name()?))
 }
 
 /// The name of the array that a function returns, if it returns one.

@@ -113,8 +113,8 @@ pub(crate) fn preview(ty: Type, bytes: &[u8], most: usize) -> String {
         .take(most)
         .map(|element| match element {
             Number::Integer(value) => value.to_string(),
-            Number::Real(value) => format!("{value:.6}"),
-            Number::Complex(re, im) => format!("{re:.6}{im:+.6}j"),
+            Number::Real(value) => short(value, ""),
+            Number::Complex(re, im) => format!("{}{}j", short(re, ""), short(im, "+")),
         });
     let words: Vec<String> = words.collect();
     let more = match bytes.len() / size as usize > most {
@@ -122,6 +122,22 @@ pub(crate) fn preview(ty: Type, bytes: &[u8], most: usize) -> String {
         false => "",
     };
     format!("[{}{more}]", words.join(", "))
+}
+
+/// Six decimals, with an exponent where these would hide a number; `plus` stands before one that
+/// is not negative.
+fn short(value: f64, plus: &str) -> String {
+    let plus = if value.is_sign_negative() && !value.is_nan() {
+        ""
+    } else {
+        plus
+    };
+    match value.abs() {
+        size if size > 0.0 && size.is_finite() && !(1e-4..1e15).contains(&size) => {
+            format!("{plus}{value:.6e}")
+        }
+        _ => format!("{plus}{value:.6}"),
+    }
 }
 
 #[cfg(test)]
@@ -167,6 +183,16 @@ mod tests {
             preview(Type::UnsignedLong, &[0xff; 8], 3),
             format!("[{most}]")
         );
+    }
+
+    #[test]
+    fn small_and_large_numbers_are_shown_with_an_exponent() {
+        let shown = |value: f64| preview(Type::Double, &value.to_ne_bytes(), 8);
+        assert_eq!(shown(0.0), "[0.000000]");
+        assert_eq!(shown(-0.25), "[-0.250000]");
+        assert_eq!(shown(1.5e-9), "[1.500000e-9]");
+        assert_eq!(shown(-2e300), "[-2.000000e300]");
+        assert_eq!(short(1e-9, "+"), "+1.000000e-9");
     }
 
     #[test]

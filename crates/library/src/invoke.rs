@@ -283,11 +283,16 @@ impl Binding {
         // SAFETY: every argument above has the type the call was prepared with; the caller answers
         // for the memory and for the library.
         let value = unsafe { call(function, &mut values, starts) };
+        // A result may be a part of a text among the arguments, which exist until here.
+        // SAFETY: the function has returned its results with the promise of the caller.
+        let (blocks, results) = unsafe { results(function, &storage, value, layout, starts) };
         let mut fixed = kept.fixed.iter_mut();
         let finished = fixed.try_for_each(FixedTexts::finish);
+        if let Some(release) = function.release {
+            // SAFETY: the interface says that this function releases the results.
+            unsafe { allocated::release(release, blocks) };
+        }
         drop(kept);
-        // SAFETY: the function has returned its results with the promise of the caller.
-        let results = unsafe { results(function, &storage, value, layout, starts) };
         let failed = failure::take().map_or(Ok(()), Err);
         failed
             .and(finished)
@@ -349,7 +354,7 @@ unsafe fn call(function: &Function, values: &mut Slots, starts: &[*mut u8]) -> S
     result
 }
 
-/// Copies the results that the library has allocated, and releases their memory.
+/// Copies the results that the library has allocated. Returns their memory, to be released.
 ///
 /// # Safety
 /// The same as [`Binding::invoke`]. The function has returned `value`, and has put the addresses of
@@ -360,7 +365,7 @@ unsafe fn results(
     value: Slot,
     layout: &Layout,
     starts: &[*mut u8],
-) -> Result<(), String> {
+) -> (Vec<*mut c_void>, Result<(), String>) {
     let returned = match &function.returns {
         Returns::Pointer(result) => Some((value, result)),
         Returns::Nothing | Returns::Number(..) => None,
@@ -375,11 +380,7 @@ unsafe fn results(
         let copied = unsafe { result.copy(block.cast(), layout, starts) };
         outcome = outcome.and(copied);
     }
-    if let Some(release) = function.release {
-        // SAFETY: the interface says that this function releases the results.
-        unsafe { allocated::release(release, blocks) };
-    }
-    outcome
+    (blocks, outcome)
 }
 
 fn scalar(scalars: &[Option<Scalar>], param: usize, ty: Type) -> Result<Slot, InvokeError> {

@@ -196,6 +196,41 @@ fn functions_of_the_globals_are_called() {
 }
 
 #[test]
+fn a_text_that_is_returned_may_be_a_part_of_an_argument() {
+    let text = "Globals {\n\
+        const char *tail(const char *s) { return s + 3; }\n\
+        const char *pick(int n, const char *const *names) { return names[n - 1]; }\n\
+        }\n\
+        Define tail(IN string s, OUT string[64] *r) Calls \"C\" r = tail(s);\n\
+        Define pick(IN int n, IN string names[n], OUT string[64] *r)\n\
+            Calls \"C\" r = pick(n, names);\n\
+        Define pick_own(IN int n, INOUT string[40] names[n], OUT string[64] *r)\n\
+            Calls \"C\" r = pick(n, names);";
+    let document = parse_document(text).document;
+    let compiled = built(text, "parts.idl").unwrap().unwrap();
+    let binding = Binding::load(&document, Path::new("."), Some(&compiled.path())).unwrap();
+    let long = "a text that is too long for a small block of memory";
+    let scalars = [Some(Scalar::Text(format!("12 {long}"))), None];
+    let called = invoke(&binding, &document, "tail", &scalars, |_, _| {});
+    assert_eq!(
+        farcall_idl::text_of(&called.array::<64>(0, 0)),
+        long.as_bytes()
+    );
+    let names = Scalar::Texts(vec!["one".into(), long.into()]);
+    let scalars = [Some(Scalar::Int(2)), Some(names), None];
+    let called = invoke(&binding, &document, "pick", &scalars, |_, _| {});
+    assert_eq!(
+        farcall_idl::text_of(&called.array::<64>(0, 0)),
+        long.as_bytes()
+    );
+    let scalars = [Some(Scalar::Int(1)), None, None];
+    let called = invoke(&binding, &document, "pick_own", &scalars, |_, bytes| {
+        bytes[..3].copy_from_slice(b"one");
+    });
+    assert_eq!(farcall_idl::text_of(&called.array::<64>(1, 0)), b"one");
+}
+
+#[test]
 fn a_body_finds_standard_headers_and_those_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bodies.idl");

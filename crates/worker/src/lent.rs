@@ -93,7 +93,12 @@ static COPIES: AtomicBool = AtomicBool::new(false);
 #[derive(Default)]
 pub(crate) struct Lent {
     ranges: Vec<Range>,
+    copies: Vec<Vec<Block>>,
 }
+
+/// Memory that is aligned like a call buffer.
+#[repr(align(64))]
+struct Block(#[expect(dead_code, reason = "a copy fills it")] [u8; 64]);
 
 impl Lent {
     /// The address of an array that the next call only reads, in this segment.
@@ -110,8 +115,10 @@ impl Lent {
         };
         let array = view.start.as_ptr().wrapping_add(offset);
         let page = page_size();
-        let mut first = array.addr() / page * page;
-        let mut end = (array.addr() + bytes).next_multiple_of(page);
+        let address = array.expose_provenance();
+        let mut first = address / page * page;
+        // Some functions write to the first element of an empty array. A page follows the last one.
+        let mut end = (address + bytes.max(1)).next_multiple_of(page);
         // Arrays on one page are copied together.
         self.ranges.retain(|range| {
             let overlaps = range.first < end && first < range.end;
@@ -130,6 +137,25 @@ impl Lent {
         Ok(array)
     }
 
+    /// The address of a copy of an array that the next call only reads. MPI may write to memory by
+    /// other means than a process, and keeps what it knows of memory that it has not freed itself.
+    pub(crate) fn copy(
+        &mut self,
+        segment: &Segment,
+        offset: usize,
+        bytes: usize,
+    ) -> io::Result<*mut u8> {
+        let mut blocks: Vec<Block> = Vec::new();
+        blocks
+            .try_reserve_exact(bytes / size_of::<Block>() + 1)
+            .map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let to = blocks.as_mut_ptr().cast::<u8>();
+        // SAFETY: the caller has checked the range, and the blocks are at least as long.
+        unsafe { to.copy_from_nonoverlapping(segment.mapping.start().as_ptr().add(offset), bytes) };
+        self.copies.push(blocks);
+        Ok(to)
+    }
+
     /// The call begins.
     pub(crate) fn begin(&mut self) {
         RANGES.store(self.ranges.as_mut_ptr(), Ordering::Release);
@@ -139,6 +165,7 @@ impl Lent {
     /// The call has ended. Segments in which it wrote to such an array get new views.
     pub(crate) fn end(&mut self, segments: &mut HashMap<u64, Segment>) {
         COUNT.store(0, Ordering::Release);
+        self.copies.clear();
         for range in self.ranges.drain(..) {
             if range.is_private.into_inner()
                 && let Some(segment) = segments.get_mut(&range.segment)
@@ -178,7 +205,8 @@ pub(crate) fn allow_write(address: usize) -> Write {
         std::hint::spin_loop();
     }
     // Another thread may have been first.
-    let is_private = range.is_private.load(Ordering::Relaxed) || copy(range.first, range.end);
+    let is_private =
+        range.is_private.load(Ordering::Relaxed) || copy(range.first, range.end).is_ok();
     range.is_private.store(is_private, Ordering::Relaxed);
     COPIES.store(false, Ordering::Release);
     match is_private {
@@ -187,26 +215,66 @@ pub(crate) fn allow_write(address: usize) -> Write {
     }
 }
 
-/// Replaces pages by a private copy, at once for all threads.
-fn copy(first: usize, end: usize) -> bool {
+/// Replaces pages by a private copy, at once for all threads. `rustix` makes plain system calls:
+/// MPI libraries replace those of the C library.
+fn copy(first: usize, end: usize) -> rustix::io::Result<()> {
     let bytes = end - first;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: the pages are mapped and readable, the new ones alias nothing, and then take their
-    // place. `errno` stays what it was.
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    let to = std::ptr::with_exposed_provenance_mut::<u8>(first);
+    // SAFETY: the pages are a part of a view, which can be read and which nobody unmaps meanwhile.
+    // The new pages alias nothing, and take their place.
     unsafe {
-        let errno = libc::__errno_location();
-        let before = *errno;
-        let copy = libc::mmap(null_mut(), bytes, protection, flags, -1, 0);
-        let mut moved = libc::MAP_FAILED;
-        if copy != libc::MAP_FAILED {
-            let from = std::ptr::with_exposed_provenance::<u8>(first);
-            std::ptr::copy_nonoverlapping(from, copy.cast(), bytes);
-            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-            let to = std::ptr::with_exposed_provenance_mut::<libc::c_void>(first);
-            moved = libc::mremap(copy, bytes, bytes, flags, to);
+        let copy = mmap_anonymous(null_mut(), bytes, protection, MapFlags::PRIVATE)?;
+        std::ptr::copy_nonoverlapping(to, copy.cast(), bytes);
+        mremap_fixed(copy, bytes, bytes, MremapFlags::MAYMOVE, to.cast())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farcall_memory::sealed_memory;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn what_a_call_writes_leaves_the_segment_alone() {
+        let bytes = 2 * page_size();
+        let fd = sealed_memory("farcall-test", bytes).unwrap();
+        let mapping = Mapping::new(fd.as_fd(), bytes, true).unwrap();
+        let shared = mapping.start().as_ptr();
+        // SAFETY: the mapping is as long, and nobody else has it.
+        unsafe { shared.write_bytes(7, bytes) };
+        let mut segments = HashMap::from([(1, Segment::new(mapping))]);
+        let mut lent = Lent::default();
+        for round in 0..2 {
+            let segment = segments.get_mut(&1).unwrap();
+            let array = lent.add(1, segment, 8, 100).unwrap();
+            // At the end of the segment.
+            let empty = lent.add(1, segment, bytes, 0).unwrap();
+            let copy = lent.copy(segment, bytes - 1, 1).unwrap();
+            assert!(copy.addr().is_multiple_of(64));
+            for range in &lent.ranges {
+                copy_range(range);
+            }
+            // SAFETY: all are private now.
+            unsafe {
+                assert_eq!(
+                    (array.read(), empty.read(), copy.read()),
+                    (7, 0, 7),
+                    "{round}"
+                );
+                array.write(1);
+                empty.write(1);
+                copy.write(1);
+                assert_eq!((shared.add(8).read(), shared.add(bytes - 1).read()), (7, 7));
+            }
+            lent.end(&mut segments);
         }
-        *errno = before;
-        moved != libc::MAP_FAILED
+    }
+
+    fn copy_range(range: &Range) {
+        copy(range.first, range.end).unwrap();
+        range.is_private.store(true, Ordering::Relaxed);
     }
 }

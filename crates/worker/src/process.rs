@@ -406,17 +406,6 @@ impl<C: Callee> Worker<C> {
         interface
             .verify_elements(&call.scalars, &call.elements, &layout, buffer)
             .map_err(|error| refuse(&error))?;
-        // The other processes of a parallel function get their parts from the first one.
-        let mut lent = (!interface.is_parallel()).then_some(&mut self.lent);
-        let starts = layout.arrays.iter().map(|array| match array.place {
-            None => Ok(buffer.as_mut_ptr().wrapping_add(array.offset as usize)),
-            Some(place) => start(array, place, &mut self.segments, lent.as_deref_mut()),
-        });
-        let starts = starts.collect::<io::Result<Vec<_>>>();
-        let starts = starts.map_err(|error| {
-            self.lent.end(&mut self.segments);
-            refuse(&format_args!("has an array that cannot be used: {error}"))
-        })?;
         let Channel {
             socket, mailbox, ..
         } = &self.channel;
@@ -428,6 +417,13 @@ impl<C: Callee> Worker<C> {
                 Some(Files::fetch(&line, folder, self.files, interface, scalars)?)
             }
         };
+        // Whatever fails from here on ends the lending.
+        let (start, is_parallel) = (buffer.as_mut_ptr(), interface.is_parallel());
+        let (segments, lent) = (&mut self.segments, &mut self.lent);
+        let starts = starts(&layout, start, segments, lent, is_parallel).map_err(|error| {
+            self.lent.end(&mut self.segments);
+            refuse(&format_args!("has an array that cannot be used: {error}"))
+        })?;
         if let Some(processes) = self.processes.as_ref().filter(|_| interface.is_parallel()) {
             // SAFETY: as below.
             unsafe { parallel::lead(processes, function, interface, &call, &layout, &starts) };
@@ -485,12 +481,28 @@ impl<C: Callee> Worker<C> {
     }
 }
 
+/// The addresses of the arrays of a call, in its buffer and in shared memory.
+fn starts(
+    layout: &Layout,
+    buffer: *mut u8,
+    segments: &mut HashMap<u64, Segment>,
+    lent: &mut Lent,
+    is_parallel: bool,
+) -> io::Result<Vec<*mut u8>> {
+    let starts = layout.arrays.iter().map(|array| match array.place {
+        None => Ok(buffer.wrapping_add(array.offset as usize)),
+        Some(place) => start(array, place, segments, lent, is_parallel),
+    });
+    starts.collect()
+}
+
 /// The address of an array in shared memory. If the call only reads it, it is lent.
 fn start(
     array: &ArrayLayout,
     place: SharedRange,
     segments: &mut HashMap<u64, Segment>,
-    lent: Option<&mut Lent>,
+    lent: &mut Lent,
+    is_parallel: bool,
 ) -> io::Result<*mut u8> {
     let outside = || io::Error::other("it is outside the shared memory");
     let segment = segments.get_mut(&place.segment).ok_or_else(outside)?;
@@ -499,11 +511,10 @@ fn start(
     if end.is_none_or(|end| end > length) {
         return Err(outside());
     }
-    let offset = place.offset as usize;
-    match lent {
-        Some(lent) if array.mode == Mode::In => {
-            lent.add(place.segment, segment, offset, array.bytes as usize)
-        }
+    let (offset, bytes) = (place.offset as usize, array.bytes as usize);
+    match array.mode {
+        Mode::In if is_parallel => lent.copy(segment, offset, bytes),
+        Mode::In => lent.add(place.segment, segment, offset, bytes),
         _ => Ok(segment.mapping().start().as_ptr().wrapping_add(offset)),
     }
 }

@@ -11,6 +11,7 @@ use crate::error::{Problem, guard};
 use crate::function::{Function, Times, kind};
 use crate::object::Object;
 use crate::{Kind, text};
+use farcall_idl::Type;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -55,6 +56,22 @@ pub unsafe extern "C" fn farcall_internal_placeholder(
         Some(_) => Kind::FarcallArray as c_int,
         None => -1,
     }
+}
+
+/// For `grpc_fortran.c`: 1 if the argument is a character or an array of them, with which Fortran
+/// passes a length, else 0.
+///
+/// # Safety
+/// `function` is one of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_internal_is_character(
+    function: *const Function,
+    index: usize,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let function = unsafe { function.as_ref() };
+    let param = function.and_then(|function| function.param(index));
+    c_int::from(param.is_some_and(|param| param.ty == Type::Char))
 }
 
 /// Makes an object of a class at a server, or at the default server if `server` is NULL.

@@ -112,9 +112,12 @@ class Executor(concurrent.futures.Executor):
         """
         with self._changed:
             self._is_shut = True
-            dropped = list(self._waiting) if cancel_futures else []
+            dropped: list[_Work] = []
             if cancel_futures:
-                self._waiting.clear()
+                # Those that run again after a failure have begun.
+                dropped = [work for work in self._waiting if not work.future.running()]
+                begun = [work for work in self._waiting if work.future.running()]
+                self._waiting = collections.deque(begun)
             self._unfinished -= len(dropped)
             self._changed.notify_all()
         for work in dropped:

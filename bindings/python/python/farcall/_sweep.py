@@ -299,6 +299,12 @@ class Sweep:
                 future.cancel()
                 self._again_or_failed(function, entries, error.cause)
             self._leave(server, error.cause)
+        except BaseException as error:
+            # Such as that of `holders`: raised in the thread that waits.
+            for _, future in under_way:
+                future.cancel()
+            with self._changed:
+                self._fail(error)
         finally:
             self._ended.put(None)
 

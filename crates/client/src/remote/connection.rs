@@ -162,7 +162,9 @@ impl Connection {
 
     /// The deadline of an operation that began at `start`.
     pub(crate) fn deadline_from(&self, start: Instant) -> Option<Instant> {
-        self.options.timeout.map(|timeout| start + timeout)
+        self.options
+            .timeout
+            .and_then(|timeout| start.checked_add(timeout))
     }
 
     /// The timeout error of this connection.

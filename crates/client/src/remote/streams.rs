@@ -6,6 +6,7 @@
 //! one connection. Another one joins as long as the measured rate rises, and the result is
 //! remembered.
 
+use crate::address::Address;
 use crate::argument::Argument;
 use crate::call::Prepared;
 use crate::error::Error;
@@ -19,6 +20,7 @@ use crate::remote::server::{Server, may_add_connections};
 use farcall_idl::{ArrayLayout, Interface, Layout, Mode};
 use farcall_rpc_proto::{ArrayForm, ArrayPart, HandleId};
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -190,7 +192,8 @@ impl Function {
             ..
         } = outcome?;
         let returned = of(Mode::is_returned);
-        let back = travel(server, connection, Direction::Back, &returned, deadline)?;
+        let back = travel(server, connection, Direction::Back, &returned, deadline);
+        let back = back.map_err(|error| after_call(connection.address(), error))?;
         let total = start.elapsed().as_secs_f64();
         let (send, recv) = (times.send + there, times.recv + back);
         let times = Times {
@@ -209,6 +212,22 @@ impl Function {
             receipts: Vec::new(),
             trace: None,
         }))
+    }
+}
+
+/// The error of a call that has run, and whose results cannot be fetched. A client makes a call
+/// again if the server lets it go or refuses it, because the function has not begun then. Here it
+/// has run: after the error that this returns, only repeatable calls are made again.
+fn after_call(address: &Address, error: Error) -> Error {
+    match error {
+        Error::Failed(_) | Error::Protocol { .. } => {
+            let text = format!("the call has run, and its results cannot be fetched: {error}");
+            Error::Disconnected {
+                address: address.clone(),
+                source: io::Error::other(text),
+            }
+        }
+        other => other,
     }
 }
 
@@ -506,6 +525,7 @@ impl Probe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farcall_rpc_proto::{FailureKind, ProtocolError};
 
     #[test]
     fn a_connection_stays_only_where_it_pays() {
@@ -530,6 +550,27 @@ mod tests {
         let mut probe = Probe::new(None, 8);
         assert_eq!(probe.judge(2e9, 1), Step::Go);
         assert_eq!(probe.found(), Some(1));
+    }
+
+    #[test]
+    fn a_call_whose_results_are_lost_does_not_begin_again() {
+        let address: Address = "farcall://host:3717".parse().unwrap();
+        let goodbye = Error::Protocol {
+            address: address.clone(),
+            source: ProtocolError::Goodbye("the server is draining".into()),
+        };
+        let refused = [
+            FailureKind::Draining,
+            FailureKind::NotFound,
+            FailureKind::Busy,
+            FailureKind::StaleInterface,
+        ];
+        let refused = refused.map(|kind| Error::failed(kind, "refused"));
+        for error in refused.into_iter().chain([goodbye]) {
+            let error = after_call(&address, error);
+            assert!(matches!(error, Error::Disconnected { .. }), "{error}");
+            assert!(!error.was_let_go() && !error.is_before_call());
+        }
     }
 
     #[test]

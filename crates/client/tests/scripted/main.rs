@@ -449,6 +449,17 @@ fn a_call_without_time_out_lasts_longer_than_connecting_may() {
 }
 
 #[test]
+fn the_longest_time_outs_are_no_time_outs() {
+    let script = Script::stalling(whole_call(false, 1000));
+    let options = Options {
+        connect_timeout: Duration::MAX,
+        timeout: Some(Duration::MAX),
+        ..Options::default()
+    };
+    assert!(scale(&script.address(), options).is_ok());
+}
+
+#[test]
 fn nobody_there_is_an_error_at_once() {
     let script = Script::closing(vec![]);
     let address = script.address();

@@ -134,7 +134,7 @@ impl Connection {
     /// Exchanges greetings. A client with a proof answers the challenge of the server.
     fn greet(&self, proof: Option<Proof>) -> Result<(), Error> {
         let mut proof = proof;
-        let deadline = Instant::now() + self.options.connect_timeout;
+        let deadline = Instant::now().checked_add(self.options.connect_timeout);
         loop {
             let outlook = {
                 let mut state = self.lock();
@@ -159,7 +159,7 @@ impl Connection {
                 }
                 state.outlook()
             };
-            self.wait(outlook, Some(deadline), self.options.connect_timeout)?;
+            self.wait(outlook, deadline, self.options.connect_timeout)?;
         }
     }
 

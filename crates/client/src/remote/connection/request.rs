@@ -62,7 +62,7 @@ impl Request {
         Request {
             connection,
             id,
-            deadline: timeout.map(|timeout| Instant::now() + timeout),
+            deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             reply: None,
             failed: Mutex::new(None),
             worker: Mutex::new(None),
@@ -207,7 +207,7 @@ impl Request {
     /// Waits until the request has ended, for at most `timeout` from now, and leaves the answer to
     /// be taken.
     pub(crate) fn wait_for(&self, timeout: Duration) -> Result<(), Error> {
-        self.wait(Some(Instant::now() + timeout), timeout)
+        self.wait(Instant::now().checked_add(timeout), timeout)
     }
 
     /// Waits until the request has ended, at the socket or asleep, and leaves the answer to be

@@ -50,12 +50,13 @@ fn connect(address: &SocketAddrUnix, timeout: Duration) -> io::Result<Stream> {
     /// Time between two tries while the server has no room for another connection.
     const NAP: Duration = Duration::from_millis(2);
     let socket = kernel::unix_socket()?;
-    let end = Instant::now() + timeout;
+    let end = Instant::now().checked_add(timeout);
+    let has_time = || end.is_none_or(|end| Instant::now() < end);
     loop {
         match rustix::net::connect(&socket, address) {
             Ok(()) => return Ok(socket.into()),
             Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) if Instant::now() < end => std::thread::sleep(NAP),
+            Err(Errno::WOULDBLOCK) if has_time() => std::thread::sleep(NAP),
             Err(Errno::WOULDBLOCK) => return Err(io::ErrorKind::TimedOut.into()),
             Err(error) => return Err(error.into()),
         }
