@@ -353,10 +353,11 @@ impl Call {
     }
 }
 
-/// Fails if the function needs what a callback returns: this command has no results for it.
+/// Fails if the function computes with what a callback returns. Integers, such as a flag that stops
+/// a computation, are 0.
 fn refuse_answers(interface: &Interface) -> Result<(), Failure> {
     let mut callbacks = interface.callbacks.iter();
-    let answers = |param: &Param| param.mode == Mode::Out;
+    let answers = |param: &Param| param.mode == Mode::Out && !param.ty.is_integer();
     match callbacks.find(|callback| callback.params.iter().any(answers)) {
         None => Ok(()),
         Some(callback) => Err(Failure::usage(format!(
