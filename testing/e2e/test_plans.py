@@ -135,6 +135,7 @@ def test_a_plan_written_by_hand(two, tmp_path):
     for change, wanted in [
         (('z = "z.npy"', 'z = "x.npy"'), "named twice"),
         (('z = "z.npy"', 'z = "./x.npy"'), "is an input file"),
+        (('z = "z.npy"', 'y = "z.npy"\nz = "./z.npy"'), "name one file for each"),
         (('z = "z.npy"', 'w = "w.npy"'), "no call writes the output `w`"),
         (('in = "x"', 'in = "q"'), "`q` is read, but it is not an input"),
         (('"fill"', '"missing"'), "call 2, missing"),

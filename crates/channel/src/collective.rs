@@ -154,7 +154,7 @@ impl Channel {
         }
         let place = (rank + size - root) % size;
         let channel = self.collective();
-        let mut bytes = vec![0; size_of_val(numbers) + 1];
+        let mut bytes = Vec::new();
         let mut bit = 1;
         while bit < size {
             if place & bit != 0 {
@@ -162,6 +162,7 @@ impl Channel {
             }
             if place + bit < size {
                 let source = (root + place + bit) % size;
+                bytes.resize(size_of_val(numbers) + 1, 0);
                 let message = channel.receive(Some(source), &mut bytes)?;
                 if message.bytes != bytes.len() || bytes.last() != Some(&T::KIND) {
                     return Err(ChannelError::Unequal(source));

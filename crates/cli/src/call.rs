@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::npy;
 use crate::objects;
 use crate::reservations::make::seconds;
-use crate::results::{Results, check_file, print_times};
+use crate::results::{Results, check_files, print_times};
 use crate::target::Target;
 use crate::texts;
 use crate::trace_out;
@@ -19,7 +19,7 @@ use farcall_idl::{Mode, Param, Type};
 use farcall_npy::{Array, same_shape};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -515,7 +515,6 @@ pub(crate) fn outputs(
     interface: &Interface,
 ) -> Result<BTreeMap<usize, PathBuf>, Failure> {
     let mut outputs = BTreeMap::new();
-    let mut files = BTreeSet::new();
     let words = words.iter().map(|word| match word.contains('=') {
         true => Ok(word.clone()),
         false => Ok(format!("{}={word}", only_result(interface, word)?)),
@@ -528,28 +527,10 @@ pub(crate) fn outputs(
                 "-o {name}: the function does not return this argument"
             )));
         }
-        let file = PathBuf::from(file);
-        check_file(&file)?;
-        if regular(&file).is_some_and(|real| !files.insert(real)) {
-            let file = file.display();
-            return Err(Failure::usage(format!(
-                "-o {file}: another array is written to this file; name one file for each"
-            )));
-        }
-        outputs.insert(param, file);
+        outputs.insert(param, PathBuf::from(file));
     }
+    check_files(outputs.values())?;
     Ok(outputs)
-}
-
-/// The file that a path names, also under another name; none if it is a device, which takes more
-/// than one array.
-fn regular(path: &Path) -> Option<PathBuf> {
-    if let Ok(real) = path.canonicalize() {
-        return real.is_file().then_some(real);
-    }
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
-    Some(folder.join(path.file_name()?))
 }
 
 /// The name of the array that a function returns, if it returns one.

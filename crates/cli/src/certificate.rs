@@ -149,14 +149,13 @@ fn revoke(folder: &Path, name: &str) -> Result<(), Failure> {
 
 /// Whether a certificate of this name is in the folder of revoked ones.
 fn is_revoked(revoked: &Path, name: &str) -> bool {
-    let number = |file: &str| {
+    let is_of_name = |file: &str| {
         let rest = file.strip_prefix(name)?.strip_prefix('-')?;
-        rest.strip_suffix(".pem").map(str::to_string)
+        let number = rest.strip_suffix(".pem")?;
+        Some(number.bytes().all(|byte| byte.is_ascii_hexdigit()))
     };
-    let is_hexadecimal = |text: String| text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let files = fs::read_dir(revoked).into_iter().flatten().flatten();
-    let mut names = files.filter_map(|file| number(&file.file_name().to_string_lossy()));
-    names.any(is_hexadecimal)
+    let mut files = fs::read_dir(revoked).into_iter().flatten().flatten();
+    files.any(|file| is_of_name(&file.file_name().to_string_lossy()) == Some(true))
 }
 
 fn issue(

@@ -5,7 +5,7 @@ use crate::document;
 use crate::failure::Failure;
 use crate::npy;
 use crate::picture::Painter;
-use crate::results::check_file;
+use crate::results::check_files;
 use crate::target::Target;
 use clap::{Args, Subcommand};
 use farcall_client::{ArrayForm, Playback, Report, Server};
@@ -150,14 +150,14 @@ fn replace(
     Ok(())
 }
 
-/// Fails if an output cannot be written, or is one of the input files, also under another name.
+/// Fails if an output cannot be written, or is one of the input files or another output, also under
+/// another name.
 fn check_outputs(plan: &Plan, folder: &Path) -> Result<(), Failure> {
     let real = |file: &String| folder.join(file).canonicalize().ok();
     let inputs: BTreeSet<PathBuf> = plan.inputs.values().filter_map(real).collect();
     let files = plan.outputs.values();
-    for file in files.filter(|file| farcall_plan::data(file).is_none()) {
-        check_file(&folder.join(file))?;
-    }
+    let files = files.filter(|file| farcall_plan::data(file).is_none());
+    check_files(files.map(|file| folder.join(file)))?;
     match plan
         .outputs
         .values()

@@ -8,11 +8,38 @@ use farcall_client::{Interface, Outcome, Receipt, Scalar};
 use farcall_gateway::Shown;
 use farcall_idl::{ArrayLayout, Layout, Order, Param};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Refuses a file that cannot be written, before a call computes what it should have.
-pub(crate) fn check_file(path: &Path) -> Result<(), Failure> {
+/// The file that a path names, also under another name; none if it is a device, which takes more
+/// than one array.
+fn regular(path: &Path) -> Option<PathBuf> {
+    if let Ok(real) = path.canonicalize() {
+        return real.is_file().then_some(real);
+    }
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+    Some(folder.join(path.file_name()?))
+}
+
+/// Refuses files that cannot be written, and one file for two arrays, before a call computes what
+/// they should have.
+pub(crate) fn check_files<P: AsRef<Path>>(
+    paths: impl IntoIterator<Item = P>,
+) -> Result<(), Failure> {
+    let mut files = BTreeSet::new();
+    for path in paths {
+        let path = path.as_ref();
+        check_file(path)?;
+        if regular(path).is_some_and(|real| !files.insert(real)) {
+            let text = "another array is written to this file; name one file for each";
+            return Err(Failure::cannot("write", path.display(), text).into_usage());
+        }
+    }
+    Ok(())
+}
+
+fn check_file(path: &Path) -> Result<(), Failure> {
     let fail = |error: &dyn std::fmt::Display| {
         Failure::cannot("write", path.display(), error).into_usage()
     };

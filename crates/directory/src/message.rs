@@ -12,7 +12,7 @@ pub use data::{
 };
 
 use farcall_rpc_proto::TraceContext;
-use farcall_schedule::{Learned, Predictor, Profile};
+use farcall_schedule::{Learned, MOST_PES, Predictor, Profile};
 use minicbor::{Decode, Encode};
 
 /// Longest name of a function, site, agent or address, in bytes.
@@ -27,8 +27,6 @@ pub const MOST_BOOKED: usize = 256;
 pub const MOST_LEARNED: usize = 64;
 /// Most servers that a placement excludes.
 pub const MOST_EXCLUDED: usize = 256;
-/// Most processor elements of a server.
-pub const MOST_PES: u32 = 1 << 16;
 /// Longest time of a call: some centuries.
 const MOST_SECONDS: f64 = 1e10;
 

@@ -315,18 +315,14 @@ impl<'de> Visitor<'de> for Plain<'_> {
         if let Ok(value) = i64::try_from(value) {
             return Ok(Scalar::Int(value));
         }
-        let bits = match self.0.ty {
-            Type::Float | Type::SComplex => f32::MANTISSA_DIGITS,
-            _ => f64::MANTISSA_DIGITS,
-        };
-        match self.0.ty.is_integer() || is_exact(value, bits) {
-            // It is beyond all integers: the type says which ones it takes.
-            true => Ok(Scalar::Float(value as f64)),
-            false => Err(E::custom(format!(
+        match self.0.ty.precision() {
+            Some(bits) if !is_exact(value, bits) => Err(E::custom(format!(
                 "argument `{}`: {} cannot hold {value}",
                 self.0.name,
                 self.0.ty.name()
             ))),
+            // If it is beyond an integer type, the type says which ones it takes.
+            _ => Ok(Scalar::Float(value as f64)),
         }
     }
 

@@ -35,6 +35,9 @@ pub use token_bucket::TokenBucket;
 /// Nanoseconds since any fixed moment.
 pub type Nanos = u64;
 
+/// Most processor elements of a server, at a metaserver and in simulations.
+pub const MOST_PES: u32 = 1 << 16;
+
 /// The median of sorted values: the middle one, or the mean of the two in the middle. `None`
 /// without values.
 pub fn median(sorted: &[f64]) -> Option<f64> {

@@ -157,14 +157,14 @@ pub(crate) fn serve(name: &str, metrics: Option<TcpListener>) -> io::Result<Requ
         queue,
         wake: Arc::clone(&wake),
     };
-    let (other, slow) = (own.clone(), own.clone());
+    let (for_metrics, for_others) = (own.clone(), own.clone());
     // Other users can keep each other waiting, but not root and the user of the trunk.
-    let (others, strangers) = mpsc::sync_channel::<UnixStream>(WAITING);
+    let (others, connections) = mpsc::sync_channel::<UnixStream>(WAITING);
     thread::Builder::new()
         .name("others".to_owned())
         .spawn(move || {
-            for stream in strangers {
-                let _ = answer(&slow, &stream);
+            for stream in connections {
+                let _ = answer(&for_others, &stream);
             }
         })?;
     thread::Builder::new()
@@ -179,7 +179,9 @@ pub(crate) fn serve(name: &str, metrics: Option<TcpListener>) -> io::Result<Requ
             }
         })?;
     if let Some(listener) = metrics {
-        farcall_web::serve(listener, move |answer| other.ask(Request::Metrics(answer)))?;
+        farcall_web::serve(listener, move |answer| {
+            for_metrics.ask(Request::Metrics(answer))
+        })?;
     }
     Ok(Requests {
         queue: requests,
@@ -243,18 +245,16 @@ fn may_end(stream: &UnixStream) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Request, ask, listening, serve};
+    use super::{Request, address, ask, listening, serve};
     use std::io::Write;
-    use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net::{SocketAddr, UnixStream};
+    use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
     #[test]
     fn who_asks_slowly_does_not_keep_others_waiting() {
         let name = format!("slow-{}", std::process::id());
         let requests = serve(&name, None).unwrap();
-        let address = SocketAddr::from_abstract_name(format!("farcall-trunk-{name}")).unwrap();
-        let mut slow = UnixStream::connect_addr(&address).unwrap();
+        let mut slow = UnixStream::connect_addr(&address(&name).unwrap()).unwrap();
         // A byte comes before each limit on a single read.
         let slow = std::thread::spawn(move || {
             while slow.write_all(b"s").is_ok() {

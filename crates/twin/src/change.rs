@@ -1,7 +1,8 @@
 //! What would be different: servers, links, policies, clients. A change is read from the words of
 //! the command line, and `twin` applies it to a scenario.
 
-use crate::day::{MOST_CALLS, MOST_PES};
+use crate::day::MOST_CALLS;
+use farcall_schedule::MOST_PES;
 use farcall_schedule::placement;
 use farcall_schedule::queue;
 use std::str::FromStr;

@@ -3,13 +3,12 @@
 
 use farcall_random::SplitMix64;
 use farcall_record::{Call, Line, Link, Placement, QUANTILES, Server, Together};
+use farcall_schedule::MOST_PES;
 use farcall_schedule::queue::Policy;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most calls that are replayed.
 pub(crate) const MOST_CALLS: usize = 1_000_000;
-/// The most processor elements of a server.
-pub(crate) const MOST_PES: u32 = 1 << 16;
 /// The longest record that is replayed.
 const LONGEST_S: f64 = 100.0 * 86_400.0;
 

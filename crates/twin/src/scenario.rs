@@ -6,11 +6,11 @@
 //! many processor elements. Elsewhere it errs from what was learned about the server as it did from
 //! what was learned about its own.
 
-use crate::day::{Day, MOST_PES, Past};
+use crate::day::{Day, Past};
 use crate::links::{Rates, Transfer, rates};
 use crate::streams::{Span, streams};
 use farcall_gridsim::{Arrival, Known, Machine, Pace, Port, Record, Scenario, Site, simulate};
-use farcall_schedule::{Profile, placement};
+use farcall_schedule::{MOST_PES, Profile, placement};
 use std::collections::BTreeMap;
 
 /// Bytes per second of links without a known limit.

@@ -5,7 +5,8 @@
 //! real transforms destroy their input, and `dormqr` changes its factors for a moment. So functions
 //! get a view of such memory that cannot be written. When one writes, the handler of the signal
 //! puts a private copy of the array in its place, and the function continues. Nobody else sees what
-//! it writes, and the next call gets a new view. Functions that only read pay nothing.
+//! it writes, and the next call gets a new view. For functions that only read, the view of a
+//! segment is made once.
 
 use farcall_memory::Mapping;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};

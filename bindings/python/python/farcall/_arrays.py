@@ -23,6 +23,9 @@ def from_other(value: Any, is_written: bool) -> npt.NDArray[Any] | None:
     return None
 
 
+# Elements of large arrays that are compared at once.
+_PIECE = 1 << 20
+
 # Memory that the host can read, by the numbers of DLPack: its own, and pinned or managed memory.
 _OF_HOST = (1, 3, 11, 13)
 
@@ -57,6 +60,34 @@ def overflowing(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> str | None:
     with np.errstate(over="ignore", invalid="ignore"):
         infinite = np.isinf(array.astype(dtype)) & ~np.isinf(array)
     return str(array[infinite][0]) if infinite.any() else None
+
+
+def inexact(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> str | None:
+    """A whole number of an array that another type does not hold exactly, as a text."""
+    if array.dtype.kind not in "iu" or array.size == 0:
+        return None
+    to = np.dtype(dtype)
+    least, most = int(array.min()), int(array.max())
+    if to.kind in "iu":
+        low, high = int(np.iinfo(to).min), int(np.iinfo(to).max)
+        outside = least if least < low else most
+        return None if low <= least and most <= high else str(outside)
+    if to.kind not in "fc":
+        return None
+    real = np.finfo(to)
+    digits = 1 << real.nmant + 1
+    if -digits <= least and most <= digits:
+        return None
+    # Where the integer type ends, a conversion back is undefined.
+    end = 2.0 ** (8 * array.dtype.itemsize - (array.dtype.kind == "i"))
+    for piece in np.nditer(array, ["external_loop", "buffered"], buffersize=_PIECE):
+        whole = np.asarray(piece)
+        near = whole.astype(real.dtype)
+        inside = near < end
+        same = inside & (np.where(inside, near, 0).astype(array.dtype) == whole)
+        if not same.all():
+            return str(whole[~same][0])
+    return None
 
 
 def whole_lines(view: Any, axis: int, others: Sequence[Any]) -> npt.NDArray[Any] | None:

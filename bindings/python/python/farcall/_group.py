@@ -140,15 +140,17 @@ def _stacked(name: str, values: list[Any], axis: int) -> Any:
     # `farcall.offload.enable` must come before NumPy is imported.
     import numpy as np  # noqa: PLC0415
 
+    from ._arrays import inexact  # noqa: PLC0415
+
     arrays = [np.asarray(value) for value in values]
     stacked = np.stack(arrays, axis=axis)
     if len({array.dtype for array in arrays}) > 1:
         for array in arrays:
-            rounded = array[array.astype(stacked.dtype) != array.astype(object)]
-            if array.dtype.kind in "iu" and rounded.size:
+            rounded = inexact(array, stacked.dtype)
+            if rounded:
                 raise ValueError(
                     f"{name}: the entries have several types, and {stacked.dtype}, which holds all "
-                    f"of them, would round the integer {rounded[0]}: give them as one type"
+                    f"of them, would round the integer {rounded}: give them as one type"
                 )
     return stacked
 

@@ -54,10 +54,8 @@ fn overflowing(array: &Bound<'_, PyUntypedArray>, ty: Type) -> PyResult<Option<S
 }
 
 fn inexact_integer(array: &Bound<'_, PyUntypedArray>, ty: Type) -> PyResult<Option<String>> {
-    let bits = match ty {
-        Type::Float | Type::SComplex => f32::MANTISSA_DIGITS,
-        Type::Double | Type::DComplex => f64::MANTISSA_DIGITS,
-        _ => return Ok(None),
+    let Some(bits) = ty.precision() else {
+        return Ok(None);
     };
     let descr = array.dtype();
     let wide = match descr.kind() {

@@ -5,6 +5,7 @@ use farcall_gridsim::{
     Arrival, Crowd, Function, Host, Load, Machine, Port, Repeated, Scenario, Site,
 };
 use farcall_random::SplitMix64;
+use farcall_schedule::MOST_PES;
 use farcall_schedule::queue::Policy;
 use serde::Deserialize;
 
@@ -14,8 +15,6 @@ const MOST_CALLS: usize = 1_000_000;
 /// The most clients that call again and again, and threads of their calls.
 const MOST_CLIENTS: u64 = 10_000;
 const MOST_THREADS: u32 = 64;
-/// The most processor elements of a server.
-const MOST_PES: u32 = 1 << 16;
 /// The least probability of a call at a step: each step that a client waits is drawn.
 const LEAST_PROBABILITY: f64 = 1e-6;
 

@@ -117,11 +117,19 @@ fn is_text(text: &str) -> bool {
 
 /// Whether the floating-point type has enough bits for all digits of the integer.
 fn exact(value: i64, ty: Type) -> bool {
-    let bits = match ty {
-        Type::Float | Type::SComplex => f32::MANTISSA_DIGITS,
-        _ => f64::MANTISSA_DIGITS,
-    };
-    is_exact(value.unsigned_abs(), bits)
+    let bits = ty.precision();
+    bits.is_some_and(|bits| is_exact(value.unsigned_abs(), bits))
+}
+
+impl Type {
+    /// Bits of precision of a floating-point type, or of the parts of a complex one.
+    pub fn precision(self) -> Option<u32> {
+        match self {
+            Type::Float | Type::SComplex => Some(f32::MANTISSA_DIGITS),
+            Type::Double | Type::DComplex => Some(f64::MANTISSA_DIGITS),
+            _ => None,
+        }
+    }
 }
 
 /// Whether a floating-point number with `bits` bits of precision holds a whole number of this size,

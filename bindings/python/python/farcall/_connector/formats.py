@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from .._arrays import inexact, overflowing
 from .errors import TooLargeError, UnfitError, UnreachableError
 
 if TYPE_CHECKING:
@@ -175,35 +176,12 @@ def held(array: Array, dtype: np.dtype[Any], source: str) -> Array:
 
     A whole number stays the same. A real number becomes the nearest one, but no infinity.
     """
-    fits = array.dtype.kind not in "iu" or array.size == 0 or _holds(array, dtype)
-    with np.errstate(over="ignore"):
-        found = array.astype(dtype, copy=False)
-    if array.dtype.kind in "fc" and found.dtype.itemsize < array.dtype.itemsize:
-        fits = bool((np.isfinite(found) | ~np.isfinite(array)).all())
-    if not fits:
+    narrower = array.dtype.kind in "fc" and dtype.itemsize < array.dtype.itemsize
+    if inexact(array, dtype) or (narrower and overflowing(array, dtype)):
         raise UnfitError(
             f"the source `{source}` has numbers of type {array.dtype} that {dtype} cannot hold"
         )
-    return found
-
-
-def _holds(array: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether a type holds all of these whole numbers exactly."""
-    least, most = int(array.min()), int(array.max())
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        return int(limits.min) <= least and most <= int(limits.max)
-    real = np.finfo(dtype).dtype
-    digits = 1 << np.finfo(dtype).nmant + 1
-    if -digits <= least and most <= digits:
-        return True
-    end = 2.0 ** (8 * array.dtype.itemsize - (array.dtype.kind == "i"))
-    for piece in np.nditer(array, ["external_loop", "buffered"], buffersize=_PIECE):
-        near = np.asarray(piece).astype(real)
-        inside = near < end
-        if not (inside & (np.where(inside, near, 0).astype(array.dtype) == piece)).all():
-            return False
-    return True
+    return array.astype(dtype, copy=False)
 
 
 def number_of(name: str, names: Sequence[str]) -> str:

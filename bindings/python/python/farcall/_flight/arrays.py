@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from .._arrays import inexact
+
 Array = npt.NDArray[Any]
 
 
@@ -73,16 +75,9 @@ def fill(name: str, target: Array, given: Array) -> None:
             f"argument `{name}`: expected an array of {target.dtype} and shape {target.shape}, "
             f"given {given.dtype} array of shape {given.shape}"
         )
-    target[...] = given.reshape(target.shape)
-    if given.dtype.kind not in "iu" or target.dtype.kind not in "fc" or not given.size:
-        return
-    # A large whole number can lose digits in a type of reals.
-    most = 1 << np.finfo(target.dtype).nmant + 1
-    if -most <= int(given.min()) and int(given.max()) <= most:
-        return
-    whole = target.real.reshape(given.shape)
-    if any(int(one) != int(real) for one, real in zip(given.flat, whole.flat, strict=True)):
+    if inexact(given, target.dtype):
         raise ValueError(f"argument `{name}`: {target.dtype} cannot hold all of its numbers")
+    target[...] = given.reshape(target.shape)
 
 
 def batch(results: Mapping[str, Any]) -> Any:
