@@ -56,6 +56,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     }
 }
 
+/// Reads the number of a job.
+fn job(text: &str) -> Result<u64, String> {
+    let wrong = |_| "a job has a number; `farcall gang ps` lists them".to_string();
+    text.parse().map_err(wrong)
+}
+
 fn pmix() -> Result<(), Failure> {
     let Err(error) = farcall_gang::pmix::serve() else {
         return Ok(());

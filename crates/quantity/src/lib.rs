@@ -64,24 +64,7 @@ pub fn time<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D:
     given(deserializer, seconds)
 }
 
-#[cfg(feature = "serde")]
-fn given<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-    read: fn(&str) -> Result<f64, String>,
-) -> Result<f64, D::Error> {
-    #[derive(serde::Deserialize)]
-    #[serde(untagged)]
-    enum Given {
-        Number(f64),
-        Text(String),
-    }
-    match serde::Deserialize::deserialize(deserializer)? {
-        Given::Number(number) => Ok(number),
-        Given::Text(text) => read(&text).map_err(serde::de::Error::custom),
-    }
-}
-
-/// The same as [`number`], but a whole number that is not negative: bytes per second.
+/// The same as [`number`], but rounded down and not negative: bytes per second.
 ///
 /// # Errors
 /// The value is not such a number.
@@ -92,6 +75,44 @@ pub fn whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D
         true => Ok(rate as u64),
         false => Err(serde::de::Error::custom(format!("{rate} bytes per second"))),
     }
+}
+
+/// Reads a number of bytes, or a text with a unit of bytes, from a file.
+///
+/// # Errors
+/// The value is neither, or it is negative.
+#[cfg(feature = "serde")]
+pub fn size<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    use serde::de::Error;
+    let wrong = |value| D::Error::custom(format!("`{value}` is not a number of bytes"));
+    match serde::Deserialize::deserialize(deserializer)? {
+        Given::Whole(number) => u64::try_from(number).map_err(|_| wrong(number as f64)),
+        Given::Number(number) if is_whole(number) => Ok(number as u64),
+        Given::Number(number) => Err(wrong(number)),
+        Given::Text(text) => bytes(&text).map_err(D::Error::custom),
+    }
+}
+
+#[cfg(feature = "serde")]
+fn given<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+    read: fn(&str) -> Result<f64, String>,
+) -> Result<f64, D::Error> {
+    match serde::Deserialize::deserialize(deserializer)? {
+        Given::Whole(number) => Ok(number as f64),
+        Given::Number(number) => Ok(number),
+        Given::Text(text) => read(&text).map_err(serde::de::Error::custom),
+    }
+}
+
+/// What a file gives for a quantity.
+#[cfg(feature = "serde")]
+#[derive(serde::Deserialize)]
+#[serde(untagged, expecting = "expected a number, or a text with a unit")]
+enum Given {
+    Whole(i64),
+    Number(f64),
+    Text(String),
 }
 
 /// Reads a number of bytes: `65536`, `64KB`, `2MB`, `1GiB`.

@@ -628,6 +628,15 @@ impl Store {
         of_it.map(|(id, _)| *id).collect()
     }
 
+    /// The connections whose arrays, which end with them, were used within so many milliseconds.
+    pub(crate) fn just_used(&self, ms: u64) -> BTreeSet<ConnectionKey> {
+        let since = self.now.saturating_sub(ms) + 1;
+        let recent = self.by_use.range((since, HandleId([0; 16]))..);
+        recent
+            .filter_map(|(_, id)| self.arrays[id].connection)
+            .collect()
+    }
+
     /// Retention of stored arrays, in milliseconds after the last use.
     pub(crate) fn keep_ms(&self) -> u64 {
         (self.settings.keep_h.clamp(0.0, 1e6) * 3.6e6) as u64

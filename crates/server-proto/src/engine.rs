@@ -293,7 +293,8 @@ impl Engine {
         let now = cx.now();
         let callbacks = cx.settings.limits.callback();
         let elements = self.elements.next_deadline(callbacks, now);
-        let sweeps = cx.clients.awaits_greeting() || !cx.calls.is_empty();
+        let leaves = cx.draining && cx.stopping.is_none();
+        let sweeps = cx.clients.awaits_greeting() || !cx.calls.is_empty() || leaves;
         let sweep = sweeps.then_some(self.next_sweep);
         let keep = cx.learned_since.map(|since| since + KEEP);
         let idle = self.idle_since.zip(cx.settings.limits.idle());

@@ -21,9 +21,11 @@ pub struct Limits {
     /// Calls of one user that are under way; 0 means no limit.
     pub calls_per_user: usize,
     /// Bytes of the call buffers of one user; 0 means no limit. A call above it is refused.
+    #[serde(deserialize_with = "farcall_quantity::size")]
     pub memory_per_user: u64,
     /// Bytes of all call buffers together; 0 means half of the machine's memory. A larger call is
     /// refused; others wait for room.
+    #[serde(deserialize_with = "farcall_quantity::size")]
     pub memory: u64,
     /// Seconds within which a new connection must greet.
     pub greeting_s: f64,
@@ -45,6 +47,7 @@ pub struct Limits {
     /// Objects of all clients together.
     pub objects: usize,
     /// Bytes of the files of one call, for input and output each; 0 means no limit.
+    #[serde(deserialize_with = "farcall_quantity::size")]
     pub files: u64,
     /// Reservations of one user at a time; 0 turns reservations off.
     pub reservations_per_user: usize,
@@ -72,8 +75,10 @@ pub struct DurableLimits {
     /// Calls of one user, in any state.
     pub per_user: usize,
     /// Bytes of the arguments and results of one user.
+    #[serde(deserialize_with = "farcall_quantity::size")]
     pub bytes_per_user: u64,
     /// Bytes of the disk that arguments and stored arrays leave free for the logs.
+    #[serde(deserialize_with = "farcall_quantity::size")]
     pub reserve: u64,
 }
 
@@ -86,14 +91,17 @@ pub struct Group {
     /// Calls of all of them that are under way; 0 means no limit.
     pub calls: usize,
     /// Bytes of the buffers of these calls; 0 means no limit.
+    #[serde(deserialize_with = "farcall_quantity::size")]
     pub memory: u64,
     /// Stored arrays of all of them; 0 means no limit.
     pub arrays: usize,
     /// Bytes of these arrays, in memory and on the disk; 0 means no limit.
+    #[serde(deserialize_with = "farcall_quantity::size")]
     pub array_bytes: u64,
     /// Durable calls of all of them together, in any state; 0 means no limit.
     pub durable_calls: usize,
     /// Bytes of the arguments and results of all of them on the disk; 0 means no limit.
+    #[serde(deserialize_with = "farcall_quantity::size")]
     pub durable_bytes: u64,
 }
 

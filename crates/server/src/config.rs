@@ -165,6 +165,7 @@ pub struct Workers {
     /// Time limit of a call in seconds; 0 means none.
     pub time_limit_s: f64,
     /// Limit on the private memory of a worker in bytes; 0 means none.
+    #[serde(deserialize_with = "farcall_quantity::size")]
     pub memory: u64,
     /// Microseconds for which the server and its workers poll for work before they sleep, while the
     /// cores are idle. Polling saves the time to wake up; 0 saves processor time instead.
@@ -196,6 +197,7 @@ pub struct Workers {
 #[serde(default, deny_unknown_fields)]
 pub struct Record {
     /// Bytes of all its files; 0 means that there is no record.
+    #[serde(deserialize_with = "farcall_quantity::size")]
     pub bytes: u64,
     /// Its folder. Without one, it is in the state folder; without that, there is no record.
     pub folder: Option<PathBuf>,
@@ -217,10 +219,12 @@ pub struct Data {
     /// Bytes of memory for stored arrays, a part of `limits.memory`; 0 means a quarter of it.
     /// Beyond that, the least recently used arrays go to the state folder. Without a state folder
     /// they go to a folder in `workers.folder` that ends with the server.
+    #[serde(deserialize_with = "farcall_quantity::size")]
     pub memory: u64,
     /// Stored arrays of one user.
     pub per_user: usize,
     /// Bytes of one user's arrays, in memory and on the disk.
+    #[serde(deserialize_with = "farcall_quantity::size")]
     pub bytes_per_user: u64,
     /// Hours for which an array is kept after its last use.
     pub keep_h: f64,
@@ -615,6 +619,27 @@ mod tests {
         assert!(Config::parse("[queue]\npolicy = \"sjf\"").is_ok());
         let error = Config::parse("[queue]\npolicy = \"lifo\"").unwrap_err();
         assert!(error.to_string().contains("fmpfs"), "{error}");
+    }
+
+    #[test]
+    fn bytes_may_have_a_unit() {
+        let memory = |value: &str| {
+            let config = Config::parse(&format!("[limits]\nmemory = {value}"));
+            config.map(|config| config.limits.memory)
+        };
+        for value in ["6000000", "6e6", "\"6MB\"", "\"6000 KB\""] {
+            assert_eq!(memory(value).unwrap(), 6_000_000, "{value}");
+        }
+        for (value, text) in [
+            ("-1", "`-1` is not a number of bytes"),
+            ("0.5", "`0.5` is not a number of bytes"),
+            ("\"6MB/s\"", "`6MB/s` is not a size: write 65536, 64KB"),
+            ("\"10ms\"", "`10ms` is not a size"),
+            ("true", "expected a number, or a text with a unit"),
+        ] {
+            let error = memory(value).unwrap_err().to_string();
+            assert!(error.contains(text), "{error}");
+        }
     }
 
     #[test]

@@ -422,7 +422,7 @@ fn walls(config: &Config) -> io::Result<Walls> {
 }
 
 /// Whether the process at the other end has ended.
-fn is_gone(error: &io::Error) -> bool {
+pub(crate) fn is_gone(error: &io::Error) -> bool {
     let gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
     gone.contains(&error.kind())
 }

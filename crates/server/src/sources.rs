@@ -54,6 +54,7 @@ pub struct Source {
     pub write: bool,
     /// Most bytes of a source, and of its array.
     #[serde(default = "most_bytes")]
+    #[serde(deserialize_with = "farcall_quantity::size")]
     pub max_bytes: u64,
     /// Seconds within which a source must be read.
     #[serde(default = "time_limit")]

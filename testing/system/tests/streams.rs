@@ -3,8 +3,10 @@
 
 use farcall_client::{Argument, Credentials, Function, Options, Pending, Scalar, Server, wait_any};
 use farcall_lab::{Lab, LabError, Shape};
-use farcall_system::{Daemon, farcall, farcall_path};
+use farcall_system::{BOUND, Daemon, farcall, farcall_path, wait_until};
+use rustix::process::Signal;
 use std::io;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::str::SplitWhitespace;
@@ -14,6 +16,8 @@ const SYSTEM: &str = "Module system;
 Library \"libc.so.6\";
 Define copy(OUT char out[n], IN char in[n], IN long n)
     Repeatable \"yes\" Calls \"C\" memcpy(out, in, n);
+Define gate(IN string gate, IN int mode, IN long n, INOUT char array[n])
+    Calls \"C\" open(gate, mode, array);
 ";
 /// Slow enough that a busy machine makes no difference.
 const SHAPE: Shape = Shape::FAST_ETHERNET;
@@ -25,7 +29,11 @@ const BOTH: f64 = 0.15;
 
 /// Two hosts with two links; `None` without root.
 fn lab() -> Option<Lab> {
-    match Lab::build(&[&[0, 1], &[0, 1]], Some(SHAPE)) {
+    lab_of(Some(SHAPE))
+}
+
+fn lab_of(shape: Option<Shape>) -> Option<Lab> {
+    match Lab::build(&[&[0, 1], &[0, 1]], shape) {
         Ok(lab) => Some(lab),
         Err(error @ (LabError::NotRoot | LabError::NoProgram(_))) => {
             println!("SKIPPED: {error}");
@@ -37,7 +45,7 @@ fn lab() -> Option<Lab> {
 
 /// A server on the first host.
 struct Serving {
-    _process: Daemon,
+    process: Daemon,
     address: String,
 }
 
@@ -57,7 +65,7 @@ impl Serving {
         let host = lab.link_address(0, 0).to_string();
         Serving {
             address: process.address().replace("0.0.0.0", &host),
-            _process: process,
+            process: process,
         }
     }
 }
@@ -271,6 +279,52 @@ fn calls_behind_a_metaserver_use_both_links() {
     on_client(&lab, move || copy(&learned, 1));
     let (part, ()) = lesser(&lab, move || copy(&function, 2));
     assert!(part > BOTH, "{part} of the bytes over the second link");
+}
+
+/// Large arrays travel apart from their call, and the client fetches them after it.
+#[test]
+fn a_client_fetches_large_results_from_a_draining_server() {
+    let Some(lab) = lab_of(None) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Serving::start(&lab, folder.path(), &["--no-sandbox"]);
+    // The function waits until somebody opens the other end of this pipe.
+    let gate = folder.path().join("gate");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, 0o600.into()).unwrap();
+    let (address, name) = (server.address.clone(), gate.to_str().unwrap().to_string());
+    let call = lab.spawn(1, move || {
+        let function = Server::connect(&address, options(2))
+            .unwrap()
+            .function("gate");
+        let mut array = vec![7; BYTES];
+        let outcome = function.unwrap().call(&mut [
+            Argument::Scalar(Scalar::Text(name)),
+            Argument::Scalar(Scalar::Int(0)),
+            Argument::Scalar(Scalar::Int(BYTES as i64)),
+            Argument::Out(&mut array),
+        ]);
+        assert!(
+            array.iter().all(|byte| *byte == 7),
+            "the array came back changed"
+        );
+        io::Result::Ok(outcome.map(drop).map_err(|error| error.to_string()))
+    });
+    wait_until("the running call", || {
+        let mut status = lab.command(1, farcall_path());
+        let output = status
+            .args(["status", &server.address, "--json"])
+            .output()
+            .unwrap();
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        status["jobs"]["running"] == 1
+    });
+    server.process.signal(Signal::USR1);
+    wait_until("the closed port", || {
+        let at = server.address.trim_start_matches("farcall://").to_string();
+        on_client(&lab, move || TcpStream::connect(at).is_err())
+    });
+    std::fs::OpenOptions::new().write(true).open(gate).unwrap();
+    assert_eq!(call.unwrap().join().unwrap().unwrap(), Ok(()));
+    assert!(server.process.wait(BOUND).unwrap().unwrap().success());
 }
 
 /// The function, once the metaserver knows a server with it.

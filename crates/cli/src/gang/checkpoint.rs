@@ -23,7 +23,7 @@ const LARGE: u64 = 32 << 20;
   farcall gang restart heat.saved")]
 pub(crate) struct CheckpointArguments {
     /// Number of the job
-    #[arg(value_name = "JOB")]
+    #[arg(value_name = "JOB", value_parser = super::job)]
     job: u64,
     /// File to write; it appears when it is complete, and only you can read it
     #[arg(value_name = "FILE")]
@@ -64,7 +64,7 @@ pub(crate) struct RestartArguments {
 #[command(after_help = "Example:\n  farcall gang move 3 --to node2,node3")]
 pub(crate) struct MoveArguments {
     /// Number of the job
-    #[arg(value_name = "JOB")]
+    #[arg(value_name = "JOB", value_parser = super::job)]
     job: u64,
     /// Names of the nodes [default: those with the least load]
     #[arg(long, value_name = "NODE,...", value_delimiter = ',')]

@@ -24,7 +24,7 @@ pub(crate) struct PsArguments {
 #[command(after_help = "Example:\n  farcall gang stop 3")]
 pub(crate) struct StopArguments {
     /// Number of the job
-    #[arg(value_name = "JOB")]
+    #[arg(value_name = "JOB", value_parser = super::job)]
     job: u64,
     #[command(flatten)]
     control: Control,
@@ -35,7 +35,7 @@ pub(crate) struct StopArguments {
 #[command(after_help = "Example:\n  farcall gang cont 3")]
 pub(crate) struct ContArguments {
     /// Number of the job
-    #[arg(value_name = "JOB")]
+    #[arg(value_name = "JOB", value_parser = super::job)]
     job: u64,
     #[command(flatten)]
     control: Control,
@@ -46,7 +46,7 @@ pub(crate) struct ContArguments {
 #[command(after_help = "Examples:\n  farcall gang kill 3\n  farcall gang kill 3 --signal 10")]
 pub(crate) struct KillArguments {
     /// Number of the job
-    #[arg(value_name = "JOB")]
+    #[arg(value_name = "JOB", value_parser = super::job)]
     job: u64,
     /// Number of the signal
     #[arg(long, short, value_name = "N", default_value_t = libc::SIGKILL)]
@@ -63,7 +63,7 @@ pub(crate) struct KillArguments {
 #[command(after_help = "Example:\n  farcall gang state 3")]
 pub(crate) struct StateArguments {
     /// Number of the job
-    #[arg(value_name = "JOB")]
+    #[arg(value_name = "JOB", value_parser = super::job)]
     job: u64,
     #[command(flatten)]
     control: Control,

@@ -197,6 +197,21 @@ fn quotas_hold_and_are_given_back() {
 }
 
 #[test]
+fn the_connections_of_arrays_that_were_just_used_are_known() {
+    let mut store = store(9, 1 << 30);
+    store.now = 1_000;
+    let id = add(&mut store, 1, 10);
+    add(&mut store, 2, 10);
+    assert_eq!(store.just_used(50), [1, 2].map(connection).into());
+    store.now = 1_050;
+    assert_eq!(store.just_used(50), [].into());
+    store.touch(id);
+    assert_eq!(store.just_used(50), [connection(1)].into());
+    store.keep(id);
+    assert_eq!(store.just_used(50), [].into());
+}
+
+#[test]
 fn nobody_finds_what_is_another_users() {
     let mut store = store(9, 1 << 30);
     let id = add(&mut store, 1, 10);

@@ -16,6 +16,10 @@ use crate::segments;
 use crate::settings::nanos;
 use farcall_rpc_proto::{CallId, Failure, FailureKind, Nanos, ProtocolError};
 
+/// How long a draining server keeps an idle connection after the last use of an array that ends
+/// with it, in milliseconds.
+const FETCH_MS: u64 = 5_000;
+
 /// Why a transfer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stall {
@@ -248,9 +252,11 @@ impl Engine {
         if !self.cx.draining || self.cx.stopping.is_some() {
             return;
         }
+        // Their clients may be about to fetch what their last call has written.
+        let kept = self.data.arrays.just_used(FETCH_MS);
         for key in self.cx.clients.open() {
             let connection = &mut self.cx.clients[key];
-            if connection.is_idle() {
+            if connection.is_idle() && !kept.contains(&key) {
                 let text = "the server is draining; connect again";
                 if !has(Flaw::ForgetsGoodbye) {
                     connection.proto.goodbye(text);

@@ -2,6 +2,7 @@
 //! turn each connection moves a bounded number of bytes, so that no client holds up the others.
 
 use super::{Reactor, SWEEP};
+use crate::crew::is_gone;
 use crate::listen::{Accepted, Listener};
 use crate::poll::Source;
 use crate::socket::{Socket, Step, TURN_BYTES};
@@ -123,8 +124,14 @@ impl Reactor {
         self.sockets.open.insert(key, socket);
         match watched {
             Ok(()) => self.act(),
-            Err(error) => self.tell(Event::Lost(key, Some(error.to_string()))),
+            Err(error) => self.lose(key, &error),
         }
+    }
+
+    /// Ends a connection after an error of its socket. That the client has gone is none.
+    fn lose(&mut self, key: ConnectionKey, error: &io::Error) {
+        let why = (!is_gone(error)).then(|| error.to_string());
+        self.tell(Event::Lost(key, why));
     }
 
     fn connection_event(&mut self, key: ConnectionKey, flags: EventFlags) {
@@ -195,7 +202,7 @@ impl Reactor {
                 Ok(Step::Progress(count)) => moved += count,
                 Ok(Step::Blocked | Step::UsedUp) => return,
                 Ok(Step::Closed) => return self.tell(Event::Lost(key, None)),
-                Err(error) => return self.tell(Event::Lost(key, Some(error.to_string()))),
+                Err(error) => return self.lose(key, &error),
             }
             if moved >= TURN_BYTES {
                 return self.sockets.make_ready(key);
@@ -232,7 +239,7 @@ impl Reactor {
                 self.server.flushed(key);
             }
             Ok(false) => {}
-            Err(error) => return self.tell(Event::Lost(key, Some(error.to_string()))),
+            Err(error) => return self.lose(key, &error),
         }
         self.server.learn_link(key);
         self.act();
@@ -259,7 +266,7 @@ impl Reactor {
             .poll
             .change(socket.fd(), Source::Connection(key), interest);
         if let Err(error) = changed {
-            self.tell(Event::Lost(key, Some(error.to_string())));
+            self.lose(key, &error);
         }
     }
 
