@@ -75,6 +75,10 @@ def gives(how):
 @farcall.library("letter(IN double x, OUT char c[1], OUT double *y)")
 def letter(x):
     return (x > 0, x) if x else (b"z", 2**60 + 1)
+
+@farcall.library("says(IN int how, OUT string[9] *text)")
+def says(how):
+    return ["so", 5, b"so"][how]
 '''
 
 
@@ -148,6 +152,11 @@ def test_wrong_functions_are_told(server):
     for how, text in enumerate(given, start=1):
         with pytest.raises(farcall.LibraryError, match=rf"{text}.* `whole`"):
             connection.call("gives", how)
+    assert connection.call("says", 0).text == "so"
+    with pytest.raises(farcall.LibraryError, match="returned int 5 for `text`, which is text"):
+        connection.call("says", 1)
+    with pytest.raises(farcall.LibraryError, match="not a str into `text`"):
+        connection.call("says", 2)
     with pytest.raises(farcall.LibraryError, match="True for `c`, which is S1"):
         connection.call("letter", 1.0)
     with pytest.raises(farcall.LibraryError, match=rf"{2**60 + 1} for `y`, which is float64"):

@@ -97,12 +97,20 @@ def _store(returned: Any, results: Sequence[tuple[str, Any]]) -> None:
         raise CallError(f"returned {len(values)} values for {len(results)} OUT parameters: {names}")
     for value, (name, result) in zip(values, results, strict=True):
         if isinstance(result, list):  # of strings
-            result[:] = [value] if isinstance(value, str) else value
+            _store_texts(name, result, value)
             continue
         try:
             _native.store_result(name, result, value)
         except TypeError as error:
             raise CallError(str(error).removeprefix("it ")) from None
+
+
+def _store_texts(name: str, result: list[str], value: Any) -> None:
+    try:
+        result[:] = [value] if isinstance(value, str) else value
+    except TypeError:
+        kind = type(value).__name__
+        raise CallError(f"returned {kind} {value!r} for `{name}`, which is text") from None
 
 
 def main(arguments: Sequence[str]) -> int:
