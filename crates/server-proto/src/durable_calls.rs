@@ -297,6 +297,10 @@ impl DurableCalls {
             Err(failure) => {
                 cx.out.push(Action::RemoveFile(id, Content::Arguments));
                 let runs = durable.withdraw(id, &mut cx.disk);
+                if runs {
+                    // It may have ended before.
+                    cx.out.push(Action::RemoveFile(id, Content::Result));
+                }
                 submission.refuse(cx, &failure, runs);
             }
         }

@@ -137,7 +137,7 @@ pub(crate) struct Disk {
     /// The folder, if it ends with the server.
     _temporary: Option<TempDir>,
     /// The lock of the state folder.
-    _lock: Option<std::fs::File>,
+    _lock: Option<guard::Lock>,
 }
 
 /// How a state folder is used.

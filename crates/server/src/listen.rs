@@ -216,8 +216,7 @@ impl Listener {
             Listener::Unix(listener, _) | Listener::Local(listener, _) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
-                let peer = sockopt::socket_peercred(&stream)?;
-                let user = User::of_process(peer.uid.as_raw());
+                let user = farcall_access::user_of_peer(&stream)?;
                 Ok(Accepted {
                     socket: stream.into(),
                     peer: format!("process of {user}"),

@@ -187,7 +187,7 @@ fn failed(path: &Path, source: DiskError) -> StateError {
 }
 
 /// Locks the folder; `None` if a server uses it.
-fn lock(folder: &Path) -> Result<Option<File>, StateError> {
+fn lock(folder: &Path) -> Result<Option<guard::Lock>, StateError> {
     guard::lock(folder).map_err(|error| failed(folder, error.into()))
 }
 

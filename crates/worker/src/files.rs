@@ -9,11 +9,13 @@ use farcall_rpc_proto::{FILE_PIECE_BYTES, Failure, FailureKind, FileRequest};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// First part of the names of workers' folders. The server's process id follows.
+/// First part of the names of workers' folders. The server's process id follows, and where this
+/// process is.
 const PREFIX: &str = "farcall-files-";
 /// Characters of a file's own name that are kept, counted from the end.
 const NAME_CHARACTERS: usize = 60;
@@ -24,17 +26,30 @@ const NAME_CHARACTERS: usize = 60;
 /// # Errors
 /// The folder cannot be made.
 pub fn temporary_folder(parent: &Path) -> io::Result<TempDir> {
-    let prefix = format!("{PREFIX}{}-", std::process::id());
+    let prefix = format!("{PREFIX}{}-{}-", std::process::id(), place());
     tempfile::Builder::new().prefix(&prefix).tempdir_in(parent)
 }
 
-/// Removes folders that killed servers have left in `parent`.
+/// Where the numbers of processes mean the same as here: the host, and the PID namespace there.
+/// Servers on several hosts, or in several containers, may have one folder for their workers.
+fn place() -> String {
+    let host = rustix::system::uname();
+    let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let mut digest = DefaultHasher::new();
+    (host.nodename().to_bytes(), namespace).hash(&mut digest);
+    format!("{:08x}", digest.finish() as u32)
+}
+
+/// Removes folders that killed servers have left in `parent`. Those of other places stay, because
+/// nobody knows here which of their servers run.
 pub fn remove_left_over(parent: &Path) {
+    let here = place();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let rest = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-        let process = rest.and_then(|rest| rest.split('-').next());
-        let process = process.and_then(|process| process.parse::<u32>().ok());
+        let mut parts = rest.unwrap_or_default().split('-');
+        let process = parts.next().and_then(|process| process.parse::<u32>().ok());
+        let process = process.filter(|_| parts.next() == Some(&here));
         if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
             // A folder of another user stays.
             let _ = fs::remove_dir_all(entry.path());
@@ -267,11 +282,16 @@ mod tests {
     fn what_a_killed_server_left_is_removed() {
         let parent = tempfile::tempdir().unwrap();
         let ours = temporary_folder(parent.path()).unwrap();
-        let left = parent.path().join(format!("{PREFIX}4194305-x"));
-        fs::create_dir(&left).unwrap();
-        fs::write(left.join("file"), "text").unwrap();
+        let left = |place: &str| {
+            let left = parent.path().join(format!("{PREFIX}4194305-{place}-x"));
+            fs::create_dir(&left).unwrap();
+            fs::write(left.join("file"), "text").unwrap();
+            left
+        };
+        let (killed, elsewhere) = (left(&place()), left("01234567"));
         remove_left_over(parent.path());
         assert!(ours.path().exists());
-        assert!(!left.exists(), "no process has a number that high");
+        assert!(!killed.exists(), "no process has a number that high");
+        assert!(elsewhere.exists(), "its server may run on another host");
     }
 }

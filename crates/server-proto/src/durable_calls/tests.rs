@@ -164,3 +164,25 @@ fn a_call_that_the_journal_refuses_ends_with_its_worker_and_leaves_nothing() {
     });
     assert_eq!(of_user, (0, 0), "its user may submit as much as before");
 }
+
+#[test]
+fn the_results_of_a_call_that_the_journal_refuses_are_removed() {
+    let mut engine = server();
+    let key = submit(&mut engine, "look", ID);
+    let finished = Finished {
+        exec_nanos: 1000,
+        failure: None,
+    };
+    let worker = worker_of(&engine, key);
+    engine.handle(Event::Finished(worker, key, finished));
+    taken(&mut engine);
+    let full = Failure::new(FailureKind::StorageFault, "no room");
+    engine.handle(Event::Inserted(ID, Err(full)));
+    let actions = std::iter::from_fn(|| engine.cx.out.pop());
+    let removed = actions.filter_map(|action| match action {
+        Action::RemoveFile(ID, content) => Some(content),
+        _ => None,
+    });
+    let removed: Vec<Content> = removed.collect();
+    assert_eq!(removed, [Content::Arguments, Content::Result]);
+}

@@ -3,6 +3,7 @@
 //! know what the files contain. A folder of another user is refused.
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -12,6 +13,8 @@ use std::path::Path;
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const OTHERS: u32 = 0o077;
+/// A file that a server locks, beside the folder itself.
+const LOCK: &str = "lock";
 
 /// Makes the state folder, or takes it from other users' eyes.
 ///
@@ -89,12 +92,54 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Locks the folder for as long as the result lives; `None` if another process has it.
-pub(crate) fn lock(folder: &Path) -> io::Result<Option<File>> {
-    let file = File::open(folder)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(errno) => Err(errno.into()),
+/// A folder that no other process uses while this lives.
+pub(crate) struct Lock {
+    _folder: File,
+    _file: Option<File>,
+}
+
+/// Locks the folder; `None` if another process has it.
+pub(crate) fn lock(folder: &Path) -> io::Result<Option<Lock>> {
+    let opened = File::open(folder)?;
+    match try_lock(&opened) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    }
+    // Over NFS, the lock of a folder holds for this host alone. That of a file holds for all hosts.
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true).create(true).mode(FILE_MODE);
+    // Who can only read the folder, such as a backup, changes nothing in it.
+    let file = options.open(folder.join(LOCK)).ok();
+    match file.as_ref().map(try_lock) {
+        Some(Err(Errno::WOULDBLOCK)) => Ok(None),
+        // The file system may have no locks of files.
+        _ => Ok(Some(Lock {
+            _folder: opened,
+            _file: file,
+        })),
+    }
+}
+
+fn try_lock(file: &File) -> Result<(), Errno> {
+    flock(file, FlockOperation::NonBlockingLockExclusive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_another_host_uses_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let ours = lock(folder.path()).unwrap();
+        assert!(ours.is_some() && lock(folder.path()).unwrap().is_none());
+        drop(ours);
+        // The lock of the folder itself does not reach this host.
+        let theirs = File::open(folder.path().join(LOCK)).unwrap();
+        try_lock(&theirs).unwrap();
+        assert!(lock(folder.path()).unwrap().is_none());
+        drop(theirs);
+        assert!(lock(folder.path()).unwrap().is_some());
     }
 }

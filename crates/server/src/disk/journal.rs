@@ -21,6 +21,8 @@ const BATCH: usize = 1024;
 const LINGERS: Duration = Duration::from_millis(20);
 /// Pause before a failed write is tried again.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Time between two tries to write the logs anew: each writes all that they need.
+const SHORTENS_AGAIN: Duration = Duration::from_secs(60);
 /// Time between two records of how long the server has served, if nothing else is recorded.
 const TELLS_TIME: Duration = Duration::from_secs(600);
 
@@ -105,6 +107,8 @@ impl Drop for Journal {
 impl Recorder {
     fn run(&mut self, queue: &Receiver<Message>) {
         let (mut batch, mut has_failed) = (Vec::new(), false);
+        // Until when long logs stay as they are, because they could not be written anew.
+        let mut waits: Option<Instant> = None;
         // When entries that nobody waits for are written.
         let mut until: Option<Instant> = None;
         // Entries that the disk refused wait for a while; new ones do not.
@@ -129,6 +133,9 @@ impl Recorder {
             if is_due {
                 until = None;
                 has_failed = !self.write(&mut batch);
+                if !has_failed && waits.is_none_or(|end| Instant::now() >= end) {
+                    waits = self.shorten();
+                }
             } else {
                 until.get_or_insert_with(|| Instant::now() + LINGERS);
             }
@@ -160,14 +167,15 @@ impl Recorder {
             let _ = self.replies.send(Reply::Recorded(event));
         }
         let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
-        if is_done {
-            let now = self.served.now();
-            let shortened = self.shelf.lock().shorten(now);
-            if let Err(error) = shortened {
-                tracing::warn!("the logs of durable calls cannot be shortened: {error}");
-            }
-        }
         is_done
+    }
+
+    /// Writes long logs anew. After an error, when it is tried again.
+    fn shorten(&self) -> Option<Instant> {
+        let now = self.served.now();
+        let error = self.shelf.lock().shorten(now).err()?;
+        tracing::warn!("the logs of durable calls cannot be shortened: {error}");
+        Some(Instant::now() + SHORTENS_AGAIN)
     }
 
     /// Records how long the server has served, and removes what was in quarantine long enough.

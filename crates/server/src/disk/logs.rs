@@ -246,14 +246,36 @@ fn read_frame(file: &File, at: u64, bytes: u64) -> io::Result<Vec<u8>> {
     }
 }
 
+/// The names of logs that are being written anew.
+fn new_names(path: &Path) -> [PathBuf; 2] {
+    NAMES.map(|name| path.join(format!("{name}.new")))
+}
+
+/// Gives back the room of logs that were not written to their end.
+fn remove_new(path: &Path) {
+    // If one cannot be removed, the next try replaces it.
+    let _ = new_names(path).map(fs::remove_file);
+}
+
 /// Writes both logs anew, and puts them into the place of the old ones. One log is always whole.
+/// After an error, the disk has no more of the new ones.
 fn write_anew(
     path: &Path,
     ledger: &Ledger,
     now: Moment,
     read: impl FnMut(Spot) -> io::Result<Vec<u8>>,
 ) -> io::Result<(Ledger, [File; 2])> {
-    let new = NAMES.map(|name| path.join(format!("{name}.new")));
+    let written = write_both(path, ledger, now, read);
+    written.inspect_err(|_| remove_new(path))
+}
+
+fn write_both(
+    path: &Path,
+    ledger: &Ledger,
+    now: Moment,
+    read: impl FnMut(Spot) -> io::Result<Vec<u8>>,
+) -> io::Result<(Ledger, [File; 2])> {
+    let new = new_names(path);
     let [first, second] = &new;
     let mut file = BufWriter::new(private_file(first)?);
     let ledger = ledger.rewrite(now, read, |bytes| file.write_all(bytes))?;
@@ -290,6 +312,8 @@ impl Book {
     }
 
     fn open(path: PathBuf, ledger: Ledger) -> Result<Book, DiskError> {
+        // A server was killed while it wrote them.
+        remove_new(&path);
         let open = |name: &str| {
             let file = File::options().read(true).write(true).open(path.join(name));
             file.map(Arc::new)

@@ -168,6 +168,30 @@ fn room_for_the_next_records_is_no_damage() {
     }
 }
 
+/// The disk is nearly full: what was begun must not take its last room.
+#[test]
+fn logs_that_cannot_be_written_anew_leave_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let new = LOGS.map(|name| folder.path().join(format!("{name}.new")));
+    let opened = open(folder.path()).unwrap();
+    fs::create_dir(&new[1]).unwrap();
+    let long = |byte| Record {
+        call: vec![byte; 3 << 20],
+        ..record(byte)
+    };
+    for byte in 1..=6 {
+        opened.write(Entry::Insert(Box::new(long(byte))));
+        opened.write(Entry::Forget(JobId([byte; 16])));
+    }
+    assert_eq!(opened.insert(7), 7);
+    assert_eq!(opened.insert(8), 8);
+    assert!(!new[0].exists());
+    drop(opened);
+    fs::write(&new[0], "begun by a server that was killed").unwrap();
+    assert_eq!(open(folder.path()).unwrap().records.len(), 2);
+    assert!(!new[0].exists());
+}
+
 #[test]
 fn two_servers_do_not_share_a_folder() {
     let folder = tempfile::tempdir().unwrap();
