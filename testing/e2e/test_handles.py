@@ -3,6 +3,7 @@
 import gc
 import json
 import pickle
+import threading
 
 import farcall
 import numpy as np
@@ -122,6 +123,29 @@ def test_results_stay_and_are_chained_without_waiting(start, libc):
     del futures, kept, handle
     gc.collect()
     assert {handle.id for handle in server.handles()} == {x.id, last.id}
+
+
+def test_arrays_that_others_drop_meanwhile_are_not_listed(start, libc):
+    server = start(libc)
+    ends = threading.Event()
+
+    def put_and_drop():
+        other = server.connect()
+        while not ends.is_set():
+            handles = [other.put(np.zeros(10)) for _ in range(50)]
+            for handle in handles:
+                handle.drop()
+
+    thread = threading.Thread(target=put_and_drop)
+    thread.start()
+    try:
+        client = server.connect()
+        stays = client.put(np.zeros(10))
+        for _ in range(300):
+            assert stays.id in {handle.id for handle in client.handles()}
+    finally:
+        ends.set()
+        thread.join()
 
 
 def test_what_a_failed_call_was_to_write_is_not_read(start, libc):

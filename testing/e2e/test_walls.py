@@ -1,6 +1,7 @@
 """What a function cannot reach: credentials of the server, and peers that a client chooses."""
 
 import contextlib
+import errno
 import os
 import pathlib
 import re
@@ -35,6 +36,16 @@ Define read_file(IN string path, OUT int *error_number) {
     int file = open(path, 0);
     *error_number = file < 0 ? *__errno_location() : 0;
     if (file >= 0) close(file);
+}
+"""
+# A function that leaves a file in its folder, and waits.
+LEAVE = """\
+Define leave_file(IN string name, IN int seconds, OUT char path[n], IN int n) {
+    extern int snprintf(char *, unsigned long, const char *, ...);
+    extern unsigned sleep(unsigned);
+    snprintf(path, n, "%s/%s", getenv("HOME"), name);
+    close(open(path, 0101, 0666));
+    sleep(seconds);
 }
 """
 
@@ -75,6 +86,30 @@ def test_a_function_sees_no_secret_variable(serve):
     assert {name: is_set(name) for name in secrets} == dict.fromkeys(secrets, 0)
     assert {name: is_set(name) for name in others} == dict.fromkeys(others, 1)
     assert is_set("PATH") == 1
+
+
+def test_no_worker_sees_the_files_of_others():
+    # Not in a folder that no function can read anyway.
+    with tempfile.TemporaryDirectory(dir=ROOT / "target") as folder:
+        pathlib.Path(folder).chmod(0o755)
+        idl = pathlib.Path(folder) / "look" / "look.idl"
+        workers = pathlib.Path(folder) / "workers"
+        for path in idl.parent, workers:
+            path.mkdir()
+        idl.write_text(LOOK + LEAVE)
+        config = pathlib.Path(folder) / "farcall.toml"
+        config.write_text(f'[workers]\nfolder = "{workers}"\n')
+        options = ["--allow-code", "--pes", "2", "--config", str(config)]
+        server = ServerProcess(idl, options=options)
+        try:
+            client = server.connect()
+            leaves = client.function("leave_file").call_async("left", 2, n=500)
+            (left,) = wait_until(lambda: list(workers.glob("*/left")), what="the file")
+            error = client.function("read_file")(str(left)).error_number
+            assert error in (errno.ENOENT, errno.EACCES)
+            assert bytes(leaves.result().path).startswith(bytes(left))
+        finally:
+            server.stop()
 
 
 def test_an_operator_names_further_variables(serve, tmp_path):

@@ -12,7 +12,7 @@ use crate::reservation::{self, Rate, Reservation};
 use crate::source::Source;
 use crate::times::Times;
 use crate::transaction::Transaction;
-use farcall_client::{Credentials, Options};
+use farcall_client::{Credentials, Error, FailureKind, Options};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -75,7 +75,7 @@ pub(crate) fn connect(
     let client = py
         .detach(|| farcall_client::Server::connect(&address, options))
         .map_err(|error| match error {
-            farcall_client::Error::Connect { .. } if !is_named => {
+            Error::Connect { .. } if !is_named => {
                 let text = format!(
                     "{error} (to use another server, give its address, or set FARCALL_SERVER or \
                      FARCALL_METASERVER)"
@@ -524,7 +524,13 @@ impl Server {
         let handles = self.origin.ask(py, || {
             let known = self.client.handles()?;
             let handles = known.iter().map(|known| self.client.handle(known.id));
-            handles.collect::<Result<Vec<_>, _>>()
+            // Another program may have dropped some since the list was made.
+            let is_gone = |error: &Error| match error {
+                Error::Failed(failure) => failure.kind == FailureKind::NotFound,
+                _ => false,
+            };
+            let there = handles.filter(|handle| !handle.as_ref().is_err_and(is_gone));
+            there.collect::<Result<Vec<_>, _>>()
         })?;
         let handle = |client| Handle::new(client, self.origin.clone(), false);
         Ok(handles.into_iter().map(handle).collect())

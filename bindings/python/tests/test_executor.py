@@ -196,6 +196,27 @@ def test_large_arrays_are_sent_once(remote):
         assert total.result() == sum(range(20))
 
 
+def test_large_arrays_need_no_more_room_than_a_user_has(start, tmp_path):
+    config = tmp_path / "farcall.toml"
+    config.write_text("[data]\nper_user = 30\n")
+    server = start(options=["--pickled", "--pes", "1", "--config", str(config)])
+    with farcall.Executor(server.address) as executor:
+        arrays = [np.full(1 << 14, float(n)) for n in range(100)]
+        for _ in range(2):
+            assert list(executor.map(lambda a: float(a[3]), arrays)) == list(range(100))
+
+
+def test_large_arrays_that_the_server_has_dropped_are_sent_again(start, tmp_path):
+    config = tmp_path / "farcall.toml"
+    config.write_text("[data]\nkeep_h = 0.0001\n")
+    server = start(options=["--pickled", "--pes", "1", "--config", str(config)])
+    with farcall.Executor(server.address) as executor:
+        x = np.ones(1 << 14)
+        assert executor.submit(np.sum, x).result() == x.size
+        time.sleep(1)  # more than the retention
+        assert executor.submit(np.sum, x).result() == x.size
+
+
 def test_large_results_come_back(executor):
     result = executor.submit(np.arange, 700_000.0).result()
     assert (result == np.arange(700_000.0)).all() and result.flags.writeable

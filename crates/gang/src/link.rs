@@ -3,6 +3,7 @@
 //! that reads nothing is given up.
 
 use farcall_gang_proto::Message;
+use nix::sys::socket::{getsockopt, sockopt};
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -149,8 +150,9 @@ fn is_dead(path: &str) -> bool {
     UnixStream::connect(path).is_err_and(|error| error.kind() == refused)
 }
 
-/// The user and group at the other end of a control socket.
+/// The user and group at the other end of a control socket. The process may have no number here, as
+/// one outside of a container has none in it; `rustix` takes that for an error.
 pub(crate) fn peer(stream: &UnixStream) -> io::Result<(u32, u32)> {
-    let credentials = rustix::net::sockopt::socket_peercred(stream)?;
-    Ok((credentials.uid.as_raw(), credentials.gid.as_raw()))
+    let credentials = getsockopt(stream, sockopt::PeerCredentials)?;
+    Ok((credentials.uid(), credentials.gid()))
 }

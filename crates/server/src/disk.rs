@@ -39,6 +39,10 @@ pub(crate) const ARRAYS: &str = "arrays";
 
 /// Most entries that wait for another one on their way to the journal.
 const MOST_ENTRIES: usize = 64;
+/// Time between two tries to take over the folder that another server uses.
+const NEXT_TRY: Duration = Duration::from_millis(10);
+/// The same if the other server has left it, and it cannot be used.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the record of a call that runs waits for that of its outcome. Brief calls take less,
 /// with the time until their worker wakes up.
 const SOON: Duration = Duration::from_micros(100);
@@ -301,7 +305,9 @@ fn sweep(
 pub(crate) struct State {
     disk: Option<Disk>,
     /// Whether another server still uses the folder and this one waits for it.
-    pub(crate) is_awaited: bool,
+    is_awaited: bool,
+    /// Why this server could not take the folder over, and when it tried last.
+    refused: Option<(String, Instant)>,
     /// Where the temporary folder is made when the first array leaves memory.
     temporary: PathBuf,
     settings: StateSettings,
@@ -321,6 +327,7 @@ impl State {
         State {
             disk: None,
             is_awaited: false,
+            refused: None,
             temporary,
             settings,
             entries: Vec::new(),
@@ -333,6 +340,9 @@ impl State {
 
     /// Why durable calls cannot be recorded at present.
     pub(crate) fn unready(&self) -> Option<String> {
+        if let Some((why, _)) = &self.refused {
+            return Some(why.clone());
+        }
         if self.is_awaited {
             return Some("the previous server still uses the state folder".to_owned());
         }
@@ -345,15 +355,36 @@ impl State {
         match Disk::open(folder, self.settings, self.doorbell.try_clone()?) {
             Ok((disk, records, served)) => {
                 self.disk = Some(disk);
-                self.is_awaited = false;
+                (self.is_awaited, self.refused) = (false, None);
                 Ok(Event::DurableOpened(records, served))
             }
             Err(error) if takes_over && error.is_taken() => {
-                self.is_awaited = true;
+                (self.is_awaited, self.refused) = (true, None);
                 Ok(Event::DurableAwaited)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Time until the next try to take the folder over; `None` if this server has it.
+    pub(crate) fn next_try(&self) -> Option<Duration> {
+        let refused = self.refused.as_ref();
+        let left = refused.map_or(NEXT_TRY, |(_, at)| PATIENCE.saturating_sub(at.elapsed()));
+        self.is_awaited.then_some(left)
+    }
+
+    /// Whether it is time to try to take the folder over.
+    pub(crate) fn tries_again(&self) -> bool {
+        let refused = self.refused.as_ref();
+        self.is_awaited && refused.is_none_or(|(_, at)| at.elapsed() >= PATIENCE)
+    }
+
+    /// The folder that the server before has left cannot be used.
+    pub(crate) fn cannot_take(&mut self, why: String) {
+        if self.refused.as_ref().is_none_or(|(known, _)| *known != why) {
+            tracing::error!("{why}; this server tries again every 5 s");
+        }
+        self.refused = Some((why, Instant::now()));
     }
 
     /// Performs an action on the disk. Returns the resulting event if it is known at once.

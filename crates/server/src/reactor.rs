@@ -43,8 +43,6 @@ use std::time::{Duration, Instant};
 const EVENTS: usize = 256;
 /// Time between two tries to listen again.
 const SWEEP: Duration = Duration::from_secs(1);
-/// Time between two tries to take over the state folder.
-const NEXT_TRY: Duration = Duration::from_millis(10);
 /// How long an ending server waits for its last records.
 const LAST_RECORDS: Duration = Duration::from_millis(1500);
 
@@ -397,8 +395,8 @@ impl Reactor {
         let now = Instant::now();
         let deaf = self.listeners.deaf_until;
         let deaf = deaf.map(|end| end.saturating_duration_since(now));
-        let awaited = self.state.is_awaited.then_some(NEXT_TRY);
-        server.into_iter().chain(deaf).chain(awaited).min()
+        let next_try = self.state.next_try();
+        server.into_iter().chain(deaf).chain(next_try).min()
     }
 
     /// Tries again to accept connections, and to take over the state folder.
@@ -407,11 +405,10 @@ impl Reactor {
         if deaf_until.is_some_and(|end| Instant::now() >= end) {
             self.listeners.listen_again(&self.poll);
         }
-        if self.state.is_awaited
+        if self.state.tries_again()
             && let Err(error) = self.open_disk()
         {
-            self.state.is_awaited = false;
-            tracing::error!("{error}");
+            self.state.cannot_take(error.to_string());
         }
     }
 

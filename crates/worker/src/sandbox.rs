@@ -206,6 +206,7 @@ impl Sandbox {
                 closed.extend(first_closed(path, user));
             }
         }
+        closed.extend(self.beside(folder));
         closed.sort();
         closed.dedup();
         Cover {
@@ -216,6 +217,20 @@ impl Sandbox {
             secrets: self.secrets.clone(),
             closed,
         }
+    }
+
+    /// The folder in which each worker has one of its own: what others have there is not for this
+    /// worker.
+    fn beside(&self, folder: &Path) -> Option<PathBuf> {
+        let levels = match self.reach {
+            Reach::Alone => 1,
+            // They work in a folder within that of the worker.
+            Reach::Node => 2,
+            Reach::Nodes => return None,
+        };
+        let beside = fs::canonicalize(folder.ancestors().nth(levels)?).ok()?;
+        // A file system has needed files at its root.
+        beside.parent().is_some().then_some(beside)
     }
 
     /// Confines the process while it loads the library, with every thread that the library starts:
@@ -276,11 +291,15 @@ impl Sandbox {
         // One rule opens all of `/dev` where its shared memory is the worker's own.
         let devices = self.namespaces().mounts.then_some(Path::new("/dev"));
         let private = private.iter().chain(&secrets).copied();
-        let hidden: Vec<&Path> = private.chain(devices).collect();
+        let beside = self.beside(folder);
+        let hidden = private.chain(devices).chain(beside.as_deref());
+        let hidden: Vec<&Path> = hidden.collect();
         let mut readable = Vec::new();
         open_all_but(Path::new("/"), &hidden, &mut readable);
         for path in self.read.iter().chain(needed) {
-            open_all_but(path, &secrets, &mut readable);
+            let outer = beside.as_deref().filter(|beside| !path.starts_with(beside));
+            let hidden: Vec<&Path> = secrets.iter().copied().chain(outer).collect();
+            open_all_but(path, &hidden, &mut readable);
         }
         self.restrict_files(readable, folder)
     }
@@ -288,9 +307,13 @@ impl Sandbox {
     /// Lets processes that compute together read everything but the server's secrets. Their
     /// libraries are not known before they are loaded.
     fn hide_secrets(&self, folder: &Path) -> Result<(), SandboxError> {
-        let secrets: Vec<&Path> = self.secrets.iter().map(PathBuf::as_path).collect();
+        let secrets = self.secrets.iter().map(PathBuf::as_path);
+        let beside = self.beside(folder);
+        let hidden: Vec<&Path> = secrets.chain(beside.as_deref()).collect();
         let mut readable = Vec::new();
-        open_all_but(Path::new("/"), &secrets, &mut readable);
+        open_all_but(Path::new("/"), &hidden, &mut readable);
+        // The worker's own folder has what its processes are told at their start.
+        readable.extend(folder.parent().map(Path::to_path_buf));
         self.restrict_files(readable, folder)
     }
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ._errors import ConnectionError as LostError
-from ._errors import Error, LibraryError, UnknownFunction
+from ._errors import Error, LibraryError, ServerError, UnknownFunction
 from ._functions import FunctionPickles
 from ._group import Cost, next_group, share
 from ._native import Function, Future, Handle, Server, connect
@@ -39,8 +39,10 @@ _PART, _MOST_S = 0.125, 0.1
 # Seconds from which tasks count as long: the time between two of them does not matter then, and a
 # server without work can take them.
 _LONG_S = 0.05
-# Bytes of blocks that a server keeps for an executor.
+# Bytes of blocks that a server keeps for an executor, and the most blocks: other programs of the
+# user need some of the arrays that it may have.
 _KEPT_BYTES = 4 << 30
+_MOST_KEPT = 500
 
 
 class Executor(concurrent.futures.Executor):
@@ -227,10 +229,14 @@ class Executor(concurrent.futures.Executor):
             if is_lost and call.site in self._sites:
                 self._sites.remove(call.site)
                 self._failure = error
+            is_stale = call.lacks_blocks(error)
+            if is_stale:
+                call.site.forget(call.blocks)
             for work in call.works:
-                work.tries += is_lost
+                work.tries += is_lost or is_stale
                 crashed = isinstance(error, LibraryError) and len(call.works) > 1
-                again = (is_lost and work.tries <= self._retries and self._sites) or crashed
+                may_again = (is_lost or is_stale) and work.tries <= self._retries
+                again = (may_again and self._sites) or crashed
                 if again:
                     work.is_alone |= crashed
                     self._waiting.appendleft(work)
@@ -317,14 +323,34 @@ class _Site:
         return self.under_way < (self.pes if is_long else 2 * self.pes)
 
     def keep(self, block: _Block) -> Handle:
-        """The block at the server, which gets it once."""
+        """The block at the server, which gets it once while there is room for it."""
         handle = self._kept.get(block.digest)
         if handle is None:
-            self._kept[block.digest] = handle = self.server.put(block.data)
-            while len(self._kept) > 1 and sum(h.nbytes for h in self._kept.values()) > _KEPT_BYTES:
+            self._kept[block.digest] = handle = self._put(block)
+            while len(self._kept) > 1 and self._is_much():
                 self._kept.popitem(last=False)
         self._kept.move_to_end(block.digest)
         return handle
+
+    def _is_much(self) -> bool:
+        bytes_kept = sum(handle.nbytes for handle in self._kept.values())
+        return len(self._kept) > _MOST_KEPT or bytes_kept > _KEPT_BYTES
+
+    def _put(self, block: _Block) -> Handle:
+        """Stores a block. If the server takes no more arrays of this user, others make room."""
+        while True:
+            try:
+                return self.server.put(block.data)
+            except ServerError:
+                if not self._kept:
+                    raise
+            for _ in range((len(self._kept) + 1) // 2):
+                self._kept.popitem(last=False)
+
+    def forget(self, blocks: list[_Block]) -> None:
+        """Lets these blocks be sent again."""
+        for block in blocks:
+            self._kept.pop(block.digest, None)
 
 
 class _Call:
@@ -337,18 +363,23 @@ class _Call:
         self.works = works
         self.alone = alone
         self.reply = bytearray()
-        self._blocks = blocks
+        self.blocks = blocks
         # The server keeps them until the call has ended.
         self._handles: list[Handle] = []
 
     def start(self, ended: Callable[["_Call", Future], None]) -> None:
         """Starts the call, and has `ended` called when it is done."""
-        self._handles = [self.site.keep(block) for block in self._blocks]
-        digests = [block.digest for block in self._blocks]
+        self._handles = [self.site.keep(block) for block in self.blocks]
+        digests = [block.digest for block in self.blocks]
         tasks = dump(([tuple(work.task) for work in self.works], digests))
         arguments = _arguments(tasks, self._handles)
         future = self.site.function.call_async(**arguments, reply=self._take)
         future.add_done_callback(lambda future: ended(self, future))
+
+    def lacks_blocks(self, error: BaseException) -> bool:
+        """Whether the server has dropped blocks that were unused for long, before the call."""
+        is_refused = isinstance(error, ServerError) and "there is no array" in str(error)
+        return is_refused and bool(self.blocks)
 
     def _take(self, *piece: Any) -> None:
         self.reply += piece[1].tobytes()

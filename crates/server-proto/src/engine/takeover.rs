@@ -195,6 +195,7 @@ fn request_of(event: &Event) -> Option<CallId> {
 
 fn still_there() -> Failure {
     let text = "the server that this one replaces still has the durable calls, because calls run \
-                there; try again when it has ended";
+                there; try again when it has ended. If it has, the log of this server says why it \
+                cannot take them";
     Failure::new(FailureKind::Busy, text)
 }

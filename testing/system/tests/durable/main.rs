@@ -449,6 +449,29 @@ fn a_server_that_takes_over_has_the_submitted_calls_of_the_one_before() {
 }
 
 #[test]
+fn a_folder_that_cannot_be_taken_over_is_tried_again() {
+    let mut server = durable(&[]).start();
+    let connection = connect(&server.socket());
+    let nap = connection.function("nap").unwrap();
+    let job = nap.submit(&mut [int(300_000)], None).unwrap();
+    let (folder, state) = (server.folder().to_owned(), server.folder().join("state"));
+    let move_logs = |from: &Path, to: &Path| {
+        for name in ["calls.a.log", "calls.b.log"] {
+            std::fs::rename(from.join(name), to.join(name)).unwrap();
+        }
+    };
+    move_logs(&state, &folder);
+    server.take_over();
+    // The server before is gone, and there is nothing to take over for a moment.
+    std::thread::sleep(Duration::from_millis(200));
+    move_logs(&folder, &state);
+    let job = connect(&server.socket()).job(job.id());
+    wait_until("the call is there and ends", || {
+        job.status().unwrap().state == DurableState::Done
+    });
+}
+
+#[test]
 fn more_than_a_user_may_have_is_refused() {
     let limits = "[jobs]\nper_user = 3\nbytes_per_user = 100000\n";
     let server = durable(&[]).config(limits).start();
