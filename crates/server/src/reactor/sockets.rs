@@ -18,6 +18,11 @@ const MOST_WAYS: usize = 16;
 /// Connections accepted in one go.
 const ACCEPTS: usize = 64;
 
+/// The end of a connection by an error of its socket. That the client has gone is none.
+fn lost(key: ConnectionKey, error: &io::Error) -> Event {
+    Event::Lost(key, (!is_gone(error)).then(|| error.to_string()))
+}
+
 impl Reactor {
     pub(super) fn handle(&mut self, source: Source, flags: EventFlags) {
         match source {
@@ -124,14 +129,8 @@ impl Reactor {
         self.sockets.open.insert(key, socket);
         match watched {
             Ok(()) => self.act(),
-            Err(error) => self.lose(key, &error),
+            Err(error) => self.tell(lost(key, &error)),
         }
-    }
-
-    /// Ends a connection after an error of its socket. That the client has gone is none.
-    fn lose(&mut self, key: ConnectionKey, error: &io::Error) {
-        let why = (!is_gone(error)).then(|| error.to_string());
-        self.tell(Event::Lost(key, why));
     }
 
     fn connection_event(&mut self, key: ConnectionKey, flags: EventFlags) {
@@ -202,7 +201,7 @@ impl Reactor {
                 Ok(Step::Progress(count)) => moved += count,
                 Ok(Step::Blocked | Step::UsedUp) => return,
                 Ok(Step::Closed) => return self.tell(Event::Lost(key, None)),
-                Err(error) => return self.lose(key, &error),
+                Err(error) => return self.tell(lost(key, &error)),
             }
             if moved >= TURN_BYTES {
                 return self.sockets.make_ready(key);
@@ -239,7 +238,7 @@ impl Reactor {
                 self.server.flushed(key);
             }
             Ok(false) => {}
-            Err(error) => return self.lose(key, &error),
+            Err(error) => return self.tell(lost(key, &error)),
         }
         self.server.learn_link(key);
         self.act();
@@ -266,7 +265,7 @@ impl Reactor {
             .poll
             .change(socket.fd(), Source::Connection(key), interest);
         if let Err(error) = changed {
-            self.lose(key, &error);
+            self.tell(lost(key, &error));
         }
     }
 
