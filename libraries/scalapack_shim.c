@@ -366,9 +366,15 @@ void farcall_pdsyevx_(const char *jobz, const char *range, const char *uplo, con
     pdsyevx_(jobz, range, uplo, n, of_a.local, &ONE, &ONE, of_a.descriptor, vl, vu, il, iu, abstol,
              m, &vectors, values, &usual, of_z.local, &ONE, &ONE, of_z.descriptor, best, &length,
              &least_integers, &integers, failed, clusters, gaps, info);
-    integers = least_integers;
-    length = (int)best[0];
-    for (int tries = 0; tries < 2 && (tries == 0 || lacks_memory(*info)); tries++) {
+    const int is_refused = *info < 0;
+
+    if (is_refused) {
+        *m = 0;
+    } else {
+        integers = least_integers;
+        length = (int)best[0];
+    }
+    for (int tries = 0; !is_refused && tries < 2 && (tries == 0 || lacks_memory(*info)); tries++) {
         double *work = take_doubles(length);
         int *more = take(sizeof(int) * integers);
 
@@ -384,9 +390,9 @@ void farcall_pdsyevx_(const char *jobz, const char *range, const char *uplo, con
         free(more);
         length += *n * *n;
     }
-    if (toupper(*jobz) == 'V')
+    if (toupper(*jobz) == 'V' && !is_refused)
         gather(grid, z, *ldz, &of_z);
-    if (grid->is_first) {
+    if (grid->is_first && !is_refused) {
         memcpy(w, values, *n * sizeof(double));
         memcpy(ifail, failed, *n * sizeof(int));
     }
@@ -398,10 +404,19 @@ void farcall_pdsyevx_(const char *jobz, const char *range, const char *uplo, con
     free(of_z.local);
 }
 
+/* Whether an option is one of these letters. With others, the caller has no room for results. */
+static int is_one_of(char option, const char *letters)
+{
+    return option != '\0' && strchr(letters, toupper(option)) != NULL;
+}
+
 void farcall_pdgesvd_(const char *jobu, const char *jobvt, const int *m, const int *n, double *a,
                       const int *lda, double *s, double *u, const int *ldu, double *vt,
                       const int *ldvt, int *info)
 {
+    *info = !is_one_of(*jobu, "NS") ? -1 : !is_one_of(*jobvt, "NS") ? -2 : 0;
+    if (*info != 0)
+        return;
     const struct grid *grid = the_grid();
     const int size = least(*m, *n);
     /* ScaLAPACK says V where LAPACK says S. */

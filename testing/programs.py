@@ -161,7 +161,7 @@ def interpreter(suffix):
     raise ValueError(suffix)
 
 
-def run(*command, timeout=60, cwd=None, **environment):
+def run(*command, timeout=60, cwd=None, pass_fds=(), **environment):
     """Runs a program without inherited server settings, and returns its result."""
     names = ("FARCALL_SERVER", "NINF_SERVER", "NINF_SERVER_PORT", "FARCALL_CONFIG")
     kept = {name: value for name, value in os.environ.items() if name not in names}
@@ -172,5 +172,6 @@ def run(*command, timeout=60, cwd=None, **environment):
         timeout=timeout,
         check=False,
         cwd=cwd,
+        pass_fds=pass_fds,
         env=kept | environment,
     )

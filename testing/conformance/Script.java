@@ -10,7 +10,6 @@ import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CancellationException;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
@@ -182,7 +181,7 @@ public final class Script {
         }
     }
 
-    private static boolean endsIn(Call call, long millis) throws ExecutionException {
+    private static boolean endsIn(Call call, long millis) throws Exception {
         try {
             call.get(millis, TimeUnit.MILLISECONDS);
             return true;

@@ -59,8 +59,11 @@ static void *uninitialized(void *unused) {
   EXPECT(grpc_get_handle(&pointer, 1), GRPC_NOT_INITIALIZED);
   EXPECT(grpc_call(&handle, 1), GRPC_NOT_INITIALIZED);
   EXPECT(grpc_call_async(&handle, &id, 1), GRPC_NOT_INITIALIZED);
+  EXPECT(id, GRPC_SESSIONID_VOID);
   EXPECT(grpc_call_argstack(&handle, stack), GRPC_NOT_INITIALIZED);
+  id = 1;
   EXPECT(grpc_call_argstack_async(&handle, &id, stack), GRPC_NOT_INITIALIZED);
+  EXPECT(id, GRPC_SESSIONID_VOID);
   EXPECT(grpc_probe(1), GRPC_NOT_INITIALIZED);
   EXPECT(grpc_probe_or(&id, 1, &id), GRPC_NOT_INITIALIZED);
   EXPECT(grpc_cancel(1), GRPC_NOT_INITIALIZED);

@@ -59,6 +59,15 @@ int main(int argc, char **argv) {
   CHECK(i == MOST && farcall_error_status() == FARCALL_ARGUMENT);
   CHECK(farcall_cancel_all(server) == FARCALL_OK);
   CHECK(farcall_wait_all(server, 30) != FARCALL_RUNNING);
+
+  /* One that is cancelled needs no wait, and is remembered. */
+  for (i = 0; i < MOST + 1000; i++) {
+    last = farcall_invoke_async(dot, 1, &x, &x, &r[0]);
+    CHECK(last != 0);
+    CHECK(farcall_cancel(last) == FARCALL_OK);
+  }
+  CHECK(farcall_wait(last - MOST / 2, 0) != FARCALL_UNKNOWN_SESSION);
+  CHECK(farcall_invoke(dot, 1, &x, &x, &r[0]) == FARCALL_OK);
   farcall_disconnect(server);
   return 0;
 }

@@ -137,6 +137,29 @@ static void test_streams(void) {
   Ninf_transaction_end();
 }
 
+/* Starts a call that writes to a stream. */
+static int start_upper(FILE *in, FILE *out) {
+  rewind(in);
+  return Ninf_call_async("upper", in, out);
+}
+
+/* Results that a stream does not take are not reported as there. */
+static void test_full_streams(void) {
+  FILE *in = tmpfile(), *out = tmpfile(), *full = fopen("/dev/full", "w");
+  int session, other;
+
+  fputs("text", in);
+  rewind(in);
+  CHECK(full != NULL && Ninf_call("upper", in, full) == NINF_ERROR);
+  session = start_upper(in, full);
+  CHECK(Ninf_wait(session) == NINF_ERROR && Ninf_wait(session) == NINF_ERROR);
+  CHECK(strstr(Ninf_perror_string(), "the stream of argument `to`") != NULL);
+  other = start_upper(in, out);
+  session = start_upper(in, full);
+  CHECK(Ninf_wait_all() == NINF_ERROR && Ninf_wait_all() == NINF_OK);
+  CHECK(Ninf_wait_and(&other, 1) == NINF_OK && Ninf_wait_and(&session, 1) == NINF_ERROR);
+}
+
 static void test_texts(void) {
   char *made = NULL, *own;
 
@@ -158,6 +181,7 @@ int main(int argc, char **argv) {
   test_executables();
   test_groups();
   test_streams();
+  test_full_streams();
   test_texts();
   return failures != 0;
 }

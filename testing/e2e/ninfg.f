@@ -98,6 +98,25 @@ C     A function of Fortran expects numbers by reference, so it is refused.
      &  'fortran/back'), GRPC_NO_ERROR)
       CALL CHECK(42, GRPC_CALL(HANDLE, 1, TOLD),
      &  GRPC_OTHER_ERROR_CODE)
+C     A variable without a handle, and a copy of a handle that has ended.
+      OTHER = HANDLE
+      CALL CHECK(48, GRPC_FUNCTION_HANDLE_DESTRUCT(HANDLE),
+     &  GRPC_NO_ERROR)
+      CALL CHECK(49, GRPC_FUNCTION_HANDLE_DEFAULT(HANDLE,
+     &  'fortran/nap'), GRPC_NO_ERROR)
+      SID = 7
+      CALL CHECK(50, GRPC_CALL_ASYNC(OTHER, SID, 0, X),
+     &  GRPC_INVALID_FUNCTION_HANDLE)
+      CALL CHECK(51, SID, -1)
+      OTHER = 4711
+      CALL CHECK(52, GRPC_CALL(OTHER, 0, X),
+     &  GRPC_INVALID_FUNCTION_HANDLE)
+      CALL CHECK(53, GRPC_FUNCTION_HANDLE_GET_ERROR_NP(OTHER),
+     &  GRPC_INVALID_FUNCTION_HANDLE)
+      CALL CHECK(54, GRPC_FUNCTION_HANDLE_DEFAULT(OTHER,
+     &  'fortran/names'), GRPC_NO_ERROR)
+      CALL CHECK(55, GRPC_CALL(OTHER, 1, TEXT, I),
+     &  GRPC_OTHER_ERROR_CODE)
       CALL CHECK(43, GRPC_FINALIZE(), GRPC_NO_ERROR)
       IF (FAILURES .NE. 0) STOP 1
 

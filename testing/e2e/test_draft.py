@@ -73,6 +73,46 @@ contains
 end module
 """
 
+KINDS = """
+subroutine count_true(n, mask, total)
+  use iso_fortran_env, only: ik => int64
+  integer, intent(in) :: n
+  logical(1), intent(in) :: mask(n)
+  integer(ik), intent(out) :: total
+  total = count(mask)
+end subroutine
+function single(n, x) result(s)
+  use iso_fortran_env, only: rk => real32
+  integer, intent(in) :: n
+  real(rk), intent(in) :: x(n)
+  real(rk) :: s
+  s = sum(x)
+end function
+subroutine unknown(x)
+  use precision, only: wp
+  real(wp), intent(inout) :: x
+end subroutine
+subroutine texts(n, names, last)
+  integer, intent(in) :: n
+  character(len=8), intent(in) :: names(n)
+  character(len=12), intent(out) :: last
+  last = names(n)
+end subroutine
+subroutine solve(n, a, info)
+  integer n, info
+  double precision a(n)
+  call inner(n, a, info)
+end subroutine
+subroutine by_value(n) bind(c)
+  use iso_c_binding
+  integer(c_int), value :: n
+end subroutine
+character(8) function named(n)
+  integer, intent(in) :: n
+  named = 'name'
+end function
+"""
+
 SIGNATURE = """
 python module blas1
 interface
@@ -184,6 +224,30 @@ def test_a_fortran_module_through_a_shim(start, tmp_path):
     np.testing.assert_array_equal(server.call("mods/smooth", x=x, width=1).y, [3, 7, 14, 12])
     a = np.asfortranarray([[1.0, 2, 3], [4, 5, 6]])
     assert server.call("mods/last", a=a).value == 4 + 30
+
+
+def test_kinds_and_texts_of_fortran(start, tmp_path):
+    """What the source does not say is a question; the rest is right."""
+    (tmp_path / "kinds.f90").write_text(KINDS)
+    draft(tmp_path, "kinds.f90", "--library", "./libkinds.so", "-o", "kinds.idl")
+    text = (tmp_path / "kinds.idl").read_text()
+    assert 'left out: by_value: it takes `n` by value, which is `Calls "C"`' in text
+    assert "left out: named: its value is a text" in text
+    assert "INOUT double x[1] /* ? has the kind wp 8 bytes? */" in text
+    assert "IN int info /* ? is it changed (INOUT)? */" in text
+    assert check(tmp_path, "kinds.idl") == {"count_true", "single", "unknown", "texts", "solve"}
+    # The others would need a module, and a procedure that is not there.
+    parts = KINDS.split("end subroutine\n")
+    (tmp_path / "some.f90").write_text("end subroutine\n".join([parts[0], parts[2], ""]))
+    (tmp_path / "single.f90").write_text(parts[1].split("subroutine")[0])
+    build(tmp_path, "libkinds.so", "gfortran", "some.f90", "single.f90")
+    kept = [one for one in text.split("\n\n") if "unknown" not in one and "solve" not in one]
+    (tmp_path / "some.idl").write_text("\n\n".join(kept))
+    server = start(tmp_path / "some.idl").connect()
+    mask = np.array([True, False, True])
+    assert server.function("kinds/count_true")(n=3, mask=mask).total == 2
+    assert server.function("kinds/single")(n=2, x=np.array([1.5, 2], np.float32)).value == 3.5
+    assert server.function("kinds/texts")(n=2, names=["one", "two"]).last == "two"
 
 
 def test_an_f2py_signature(start, tmp_path):

@@ -300,3 +300,24 @@ def test_the_example(example):
     assert failed.returncode == 1
     assert "argument `table`: nothing.csv: No such file" in failed.stderr
     assert not (here / "new.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["from=in", "to=new", "-o", "bytes=in"], "this is an input file of the call"),
+        (["from=in", "to=new", "--trace-out", "./in"], "this is an input file of the call"),
+        (["from=in", "to=link"], "this is an input file of the call"),
+        (["from=in", "to=new", "-o", "bytes=new"], "this is another result of the call"),
+    ],
+)
+def test_the_command_overwrites_no_file_that_the_call_reads(process, tmp_path, words, said):
+    (tmp_path / "in").write_text("text")
+    (tmp_path / "link").symlink_to("in")
+    call = [FARCALL, "call", "--server", process.address, "files/copy", *words]
+    ran = subprocess.run(
+        call, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.returncode, said in ran.stderr) == (2, True), ran
+    assert (tmp_path / "in").read_text() == "text"
+    assert not (tmp_path / "new").exists()

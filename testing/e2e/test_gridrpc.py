@@ -1,7 +1,10 @@
 """GridRPC and the Ninf names, in C: every function, every error code, threads, leaks."""
 
+import contextlib
 import re
 import shutil
+import socket
+import sys
 
 import pytest
 from programs import INCLUDE, compile_c, run
@@ -77,6 +80,32 @@ def test_more_names_of_ninf(tmp_path, checked):
     assert ran.returncode == 0, ran.stdout + ran.stderr
     for server in servers:
         server.stop()
+
+
+CUT = """\
+Module cut;
+Define increase(IN int n, INOUT double x[n]) { int i; for (i = 0; i < n; i++) x[i] += 1; }
+"""
+
+
+def test_a_call_of_a_group_runs_again_from_the_same_array(start, tmp_path):
+    """The first results are cut when half of them have arrived."""
+    (tmp_path / "cut.idl").write_text(CUT)
+    server = start(tmp_path / "cut.idl", options=["--allow-code"])
+    host, port = server.address.removeprefix("farcall://").rsplit(":", 1)
+    program = compile_c(E2E / "group.c", tmp_path / "group")
+    # Another network: the program cannot use the server's Unix socket.
+    network = ["unshare", "--net", "--map-root-user"]
+    if run(*network, "true").returncode != 0:
+        pytest.skip("no network namespaces")
+    with contextlib.ExitStack() as stack:
+        connect = socket.create_connection
+        sockets = [stack.enter_context(connect((host, int(port)))) for _ in range(4)]
+        descriptors = [each.fileno() for each in sockets]
+        words = [*network, sys.executable, E2E / "cut.py", 8_000_000, *descriptors, "--", program]
+        ran = run(*words, pass_fds=descriptors)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert sorted(ran.stdout.splitlines()) == ["0 wrong", "cut"], ran.stdout + ran.stderr
 
 
 def test_the_ninf_environment_is_honoured(languages, tmp_path):

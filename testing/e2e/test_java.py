@@ -1,12 +1,12 @@
-"""What an old Java says of the Java library."""
+"""What an old Java says of the Java library, what arrays of Java become, and what ends a wait."""
 
 import pathlib
 import re
 import subprocess
 
 import pytest
-from programs import JAR, java
-from servers import ROOT
+from programs import JAR, command, java, run
+from servers import NAP, ROOT
 
 PROGRAM = """
 import farcall.Server;
@@ -18,6 +18,14 @@ public class Old {
         }
     }
 }
+"""
+
+ARRAYS = """
+Module arrays;
+Define sum(IN int n, IN double x[n], OUT double *total)
+{ int i; *total = 0; for (i = 0; i < n; i++) *total += x[i]; }
+Define two(IN int n, OUT double x[n], OUT double y[n])
+{ int i; for (i = 0; i < n; i++) { x[i] = i; y[i] = 100 + i; } }
 """
 
 
@@ -44,3 +52,19 @@ def test_java_17_is_told_that_it_is_too_old(old, tmp_path):
     ran = subprocess.run(words, capture_output=True, text=True, check=False)
     assert ran.returncode == 1
     assert "the farcall package needs Java 22 or newer, and this is Java " in ran.stderr
+
+
+def test_arrays_are_what_the_function_takes(start, tmp_path):
+    (tmp_path / "arrays.idl").write_text(ARRAYS)
+    server = start(tmp_path / "arrays.idl", options=["--allow-code"])
+    program = command(ROOT / "testing" / "e2e" / "Buffers.java", tmp_path)
+    ran = run(*program, server.address, timeout=100)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_an_interrupt_ends_a_wait(start, tmp_path):
+    (tmp_path / "nap.idl").write_text(NAP)
+    server = start(tmp_path / "nap.idl")
+    program = command(ROOT / "testing" / "e2e" / "Interrupts.java", tmp_path)
+    ran = run(*program, server.address)
+    assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -69,6 +69,7 @@ def test_matrices_of_c_functions_are_as_octave_has_them(start, command, tmp_path
     assert (server.section (1, 1, 5).a, int32 (10));
     assert (size (server.section (1, 4, [1, 2, 3, 4]).a), [1, 4]);
     assert (size (server.section (1, 4, [1; 2; 3; 4]).a), [1, 4]);
+    assert (size (server.section (0, 4, []).a), [0, 4]);
     """
     ran = evaluate(command, text, start(idl))
     assert ran.returncode == 0, ran.stderr
@@ -119,17 +120,19 @@ def test_an_interrupt_ends_the_wait_and_the_call(start, command, tmp_path):
     assert ran.stdout == "went on\n", ran.stderr
 
 
-def test_fewer_texts_than_the_call_wants_are_an_error(start, command):
+def test_texts_that_are_not_those_of_the_call_are_an_error(start, command):
     server = start(LIBRARIES.parent / "testing" / "conformance" / "languages.idl")
     text = """
-    try
-      server.join (1000, {"one", "two"}, "+");
-    catch problem
-      printf ("%s %s\\n", problem.identifier, problem.message);
-    end_try_catch
+    for words = {{"one", "two"}, {["one"; "two"]}}
+      try
+        server.join (1000, words{1}, "+");
+      catch problem
+        printf ("%s %s\\n", problem.identifier, problem.message);
+      end_try_catch
+    endfor
     """
     ran = evaluate(command, text, server)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("farcall:argument conformance/join: argument `words`: "), (
-        ran.stdout
-    )
+    fewer, rows = ran.stdout.splitlines()
+    assert fewer.startswith("farcall:argument conformance/join: argument `words`: "), ran.stdout
+    assert rows == "farcall:argument argument `words` has a text of several rows", ran.stdout

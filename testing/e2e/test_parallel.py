@@ -215,6 +215,17 @@ def test_singular_values(scalapack, m, n):
     assert error((result.u * result.s) @ result.vt, a) < 1e-10
 
 
+@pytest.mark.parametrize(("jobs", "wrong"), [("AN", -1), ("NA", -2), ("oS", -1), ("n?", -2)])
+def test_singular_vectors_that_have_no_room_are_refused(scalapack, jobs, wrong):
+    """LAPACK's A and O would be written beyond the arrays of the call."""
+    m, n = 130, 70
+    a = np.asfortranarray(np.random.default_rng(4).standard_normal((m, n)))
+    before = a.copy()
+    result = scalapack.function("pdgesvd")(*jobs, m, n, a, m, ldu=m, ldvt=n)
+    assert result.info == wrong
+    assert (a == before).all()
+
+
 @pytest.mark.parametrize("shape", [(50, 20), (700, 400), (30, 70)])
 def test_least_squares(scalapack, shape):
     m, n = shape
@@ -308,6 +319,16 @@ def test_some_eigenvalues(scalapack, n):
     result = scalapack.function("pdsyevx")("V", "A", "L", n, same, n, 0, 0, 1, n, 0.0, ldz=n)
     assert result.info == 0
     assert error(result.z.T @ result.z, np.eye(n)) < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("words", "first", "wrong"), [("VXL", 1, -2), ("QAL", 1, -1), ("NIL", 0, -11)]
+)
+def test_wrong_arguments_of_an_expert_driver_find_nothing(scalapack, words, first, wrong):
+    n = 40
+    a = positive(n)
+    result = scalapack.function("pdsyevx")(*words, n, a, n, 0, 0, first, 3, 0.0, ldz=n)
+    assert (result.info, result.m) == (wrong, 0)
 
 
 @pytest.mark.parametrize("n", [1, 63, 65, 500])

@@ -1,6 +1,7 @@
 /* GridRPC for Fortran, with the names and arguments of Ninf-G 5, as gfortran calls them: everything
  * by reference, and the lengths of texts after all other arguments. A handle is an INTEGER(8),
- * which holds the address of the handle of C. */
+ * which holds the number of a handle of C: a variable without a handle is none, and is not
+ * followed. */
 #define _DEFAULT_SOURCE
 #include "internal.h"
 
@@ -24,8 +25,11 @@ static char *c_text(const char *text, size_t length) {
   return made;
 }
 
-static grpc_function_handle_t *handle_of(const int64_t *handle) {
-  return (grpc_function_handle_t *)(intptr_t)*handle;
+/* The handle of C with this number. */
+static grpc_function_handle_t handle_of(const int64_t *number) {
+  grpc_function_handle_t handle = {{(uint64_t)*number, 0, 0, 0}};
+
+  return handle;
 }
 
 /* Calls. */
@@ -44,7 +48,7 @@ static void release(fortran_t *given) {
 }
 
 /* Reads the arguments by the interface of the function. 0 if there is one that Fortran cannot pass,
- * or no memory. */
+ * such as an array of texts, or no memory. */
 static int collect(fortran_t *given, const farcall_function *function, va_list *list) {
   farcall_kind kinds[MOST_ARGUMENTS];
   size_t index, position = 0, length;
@@ -60,7 +64,8 @@ static int collect(fortran_t *given, const farcall_function *function, va_list *
       (void)va_arg(*list, void *);
     kinds[index] = farcall_argument_kind(function, index);
     given->pointers[index] = va_arg(*list, void *);
-    if (kinds[index] == FARCALL_FUNCTION)
+    if (kinds[index] == FARCALL_FUNCTION ||
+        (kinds[index] == FARCALL_ARRAY && farcall_argument_type(function, index) == FARCALL_TEXT))
       return 0;
   }
   for (; farcall_internal_placeholder(function, position) >= 0; position++)
@@ -81,10 +86,13 @@ static int collect(fortran_t *given, const farcall_function *function, va_list *
 
 /* Makes a call with the rest of the list, or starts one if there is a place for its session. */
 static grpc_error_t call(const int64_t *handle, int *session, va_list *list) {
+  const grpc_function_handle_t named = handle_of(handle);
   const farcall_function *function;
-  grpc_error_t error = farcall_internal_grpc_function(handle_of(handle), &function);
+  grpc_error_t error = farcall_internal_grpc_function(&named, &function);
   fortran_t given;
 
+  if (session != NULL)
+    *session = GRPC_SESSIONID_VOID;
   if (error != GRPC_NO_ERROR)
     return error;
   if (!collect(&given, function, list)) {
@@ -93,8 +101,9 @@ static grpc_error_t call(const int64_t *handle, int *session, va_list *list) {
   } else if (session == NULL) {
     error = farcall_internal_grpc_call(function, given.pointers, given.count);
   } else {
-    error = farcall_internal_grpc_start(function, handle_of(handle), session, given.pointers,
-                                        given.count);
+    /* GRPC_GET_HANDLE gives the number back. */
+    error = farcall_internal_grpc_start(function, (grpc_function_handle_t *)(intptr_t)*handle,
+                                        session, given.pointers, given.count);
   }
   release(&given);
   return error;
@@ -126,23 +135,16 @@ grpc_error_t grpc_call_async_(int64_t *handle, int *session, ...) {
  * function, which frees them. */
 static grpc_error_t bind_all(int64_t *handles, int count, char *server, char *name) {
   grpc_error_t error = name == NULL ? GRPC_OTHER_ERROR_CODE : GRPC_NO_ERROR;
-  grpc_function_handle_t *made;
+  grpc_function_handle_t made;
   int index;
 
   for (index = 0; index < count; index++)
     handles[index] = 0;
   for (index = 0; error == GRPC_NO_ERROR && index < count; index++) {
-    made = malloc(sizeof *made);
-    if (made == NULL) {
-      error = GRPC_OTHER_ERROR_CODE;
-      break;
-    }
-    error = server == NULL ? grpc_function_handle_default(made, name)
-                           : grpc_function_handle_init(made, server, name);
+    error = server == NULL ? grpc_function_handle_default(&made, name)
+                           : grpc_function_handle_init(&made, server, name);
     if (error == GRPC_NO_ERROR)
-      handles[index] = (int64_t)(intptr_t)made;
-    else
-      free(made);
+      handles[index] = (int64_t)made.farcall_private[0];
   }
   free(server);
   free(name);
@@ -163,13 +165,13 @@ static grpc_error_t drop_all(int64_t *handles, int count) {
   int index;
 
   for (index = 0; index < count; index++) {
-    error = grpc_function_handle_destruct(handle_of(handles + index));
-    if (error == GRPC_NO_ERROR) {
-      free(handle_of(handles + index));
+    grpc_function_handle_t handle = handle_of(handles + index);
+
+    error = grpc_function_handle_destruct(&handle);
+    if (error == GRPC_NO_ERROR)
       handles[index] = 0;
-    } else {
+    else
       result = error;
-    }
   }
   return result;
 }
@@ -201,16 +203,21 @@ grpc_error_t grpc_function_handle_array_destruct_np_(int64_t *handles, const int
 }
 
 grpc_error_t grpc_function_handle_is_ready_np_(int64_t *handle) {
-  return grpc_function_handle_is_ready_np(handle_of(handle));
+  grpc_function_handle_t named = handle_of(handle);
+
+  return grpc_function_handle_is_ready_np(&named);
 }
 
 grpc_error_t grpc_function_handle_get_error_np_(int64_t *handle) {
-  return grpc_function_handle_get_error_np(handle_of(handle));
+  grpc_function_handle_t named = handle_of(handle);
+
+  return grpc_function_handle_get_error_np(&named);
 }
 
 grpc_error_t grpc_function_handle_perror_np_(int64_t *handle, const char *text, size_t length) {
+  grpc_function_handle_t named = handle_of(handle);
   char *made = c_text(text, length);
-  grpc_error_t error = grpc_function_handle_perror_np(handle_of(handle), made);
+  grpc_error_t error = grpc_function_handle_perror_np(&named, made);
 
   free(made);
   return error;

@@ -2,6 +2,7 @@
 //! the names of `farcall.h`. Numbers and return values are those of Ninf, and unknown sessions are
 //! ignored. `ninf.c` has what needs only other names of Ninf.
 
+mod kept;
 mod streams;
 
 use crate::connect::Server;
@@ -33,6 +34,8 @@ thread_local! {
 
 static SESSIONS: Sessions = Sessions::new(c_int::MAX as u64);
 static NINF: LazyLock<Mutex<Ninf>> = LazyLock::new(Mutex::default);
+/// Held while streams are written, so that a wait returns only when those of its sessions are.
+static DELIVERY: Mutex<()> = Mutex::new(());
 
 #[derive(Default)]
 struct Ninf {
@@ -44,6 +47,15 @@ struct Ninf {
     hosts: VecDeque<String>,
     /// The streams of sessions that are under way.
     streams: BTreeMap<u64, Streams>,
+    /// Sessions whose results could not be written to a stream.
+    undelivered: BTreeMap<u64, Undelivered>,
+}
+
+/// Why the results of a session are not in its streams.
+struct Undelivered {
+    problem: Problem,
+    /// A wait has reported it.
+    is_told: bool,
 }
 
 /// Runs a function of Ninf. A failure is the last error, and sets `ninf_error_code`.
@@ -251,7 +263,10 @@ pub extern "C" fn Ninf_wait(session: c_int) -> c_int {
 /// Waits for all sessions that no wait has reported yet.
 #[unsafe(no_mangle)]
 pub extern "C" fn Ninf_wait_all() -> c_int {
-    guard(ERROR, || Ok(report_all(SESSIONS.wait_all(None, None)?.0)))
+    guard(ERROR, || {
+        let failed = SESSIONS.wait_all(None, None)?.0;
+        Ok(report_all(failed, None))
+    })
 }
 
 /// Waits for one of the sessions that no wait has reported yet, and returns it; 0 if none is
@@ -276,7 +291,8 @@ pub unsafe extern "C" fn Ninf_wait_and(sessions: *const c_int, count: c_int) -> 
     guard(ERROR, || {
         // SAFETY: the caller's promise.
         let ids = known(unsafe { array(sessions, usize::try_from(count).unwrap_or(0)) }?);
-        Ok(report_all(SESSIONS.wait_and(&ids, None)?.0))
+        let failed = SESSIONS.wait_and(&ids, None)?.0;
+        Ok(report_all(failed, Some(&ids)))
     })
 }
 
@@ -472,11 +488,13 @@ fn known(sessions: &[c_int]) -> Vec<u64> {
 }
 
 fn report(id: u64, end: End) -> c_int {
-    report_all(end.err().map(|problem| (id, problem)).into_iter().collect())
+    let failed = end.err().map(|problem| (id, problem));
+    report_all(failed.into_iter().collect(), Some(&[id]))
 }
 
 /// Gives the files of sessions that have ended well to the streams of the caller.
 fn deliver() {
+    let _one_at_a_time = DELIVERY.lock().unwrap_or_else(PoisonError::into_inner);
     let ids: Vec<u64> = ninf().streams.keys().copied().collect();
     for id in ids {
         let ended = SESSIONS.end(id);
@@ -487,13 +505,35 @@ fn deliver() {
         if let (Ok(Some(Ok(_))), Some(streams)) = (ended, streams)
             && let Err(problem) = streams.deliver()
         {
-            fail(problem);
+            let is_told = false;
+            let undelivered = Undelivered { problem, is_told };
+            ninf().undelivered.insert(id, undelivered);
         }
     }
+    let is_known = |id: &u64, _: &mut Undelivered| SESSIONS.find(*id).is_some();
+    ninf().undelivered.retain(is_known);
 }
 
-fn report_all(failed: Vec<(u64, Problem)>) -> c_int {
+/// The sessions that a wait reports and whose results are not in their streams: those of `ids`, or
+/// all that no wait has reported.
+fn undelivered(ids: Option<&[u64]>) -> Vec<(u64, Problem)> {
+    let mut ninf = ninf();
+    let all = ninf.undelivered.iter_mut();
+    let wanted = all.filter(|(id, one)| match ids {
+        Some(ids) => ids.contains(id),
+        None => !one.is_told,
+    });
+    let told = wanted.map(|(id, one)| {
+        one.is_told = true;
+        (*id, one.problem.clone())
+    });
+    told.collect()
+}
+
+/// Reports the sessions that have failed among `ids`, or among all.
+fn report_all(mut failed: Vec<(u64, Problem)>, ids: Option<&[u64]>) -> c_int {
     deliver();
+    failed.extend(undelivered(ids));
     remember_failed(failed.iter().map(|(id, _)| *id));
     match failed.into_iter().next() {
         Some((_, problem)) => {

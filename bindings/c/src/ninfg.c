@@ -15,6 +15,9 @@ grpc_error_t farcall_internal_grpc_object(grpc_object_handle_t_np *handle, const
                                           const char *class_name);
 grpc_error_t farcall_internal_grpc_drop_object(grpc_object_handle_t_np *handle);
 int farcall_internal_grpc_times(grpc_sessionid_t session, farcall_times *times);
+grpc_error_t farcall_internal_grpc_function(const grpc_function_handle_t *handle,
+                                            const farcall_function **function);
+void farcall_internal_give_back(const farcall_function *function);
 
 /* The last error of the thread that a function of this file has returned. */
 static _Thread_local grpc_error_t last_error;
@@ -182,8 +185,12 @@ grpc_error_t grpc_object_handle_get_from_session_np(grpc_object_handle_t_np **ha
 
 /* A handle that was bound is ready; what fails is a call, whose error belongs to its session. */
 grpc_error_t grpc_function_handle_get_error_np(grpc_function_handle_t *handle) {
-  return handle == NULL || handle->farcall_private[0] == 0 ? GRPC_INVALID_FUNCTION_HANDLE
-                                                           : GRPC_NO_ERROR;
+  const farcall_function *function;
+  grpc_error_t error = farcall_internal_grpc_function(handle, &function);
+
+  if (error == GRPC_NO_ERROR)
+    farcall_internal_give_back(function);
+  return error;
 }
 
 grpc_error_t grpc_object_handle_get_error_np(grpc_object_handle_t_np *handle) {

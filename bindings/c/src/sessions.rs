@@ -8,6 +8,7 @@ use crate::function::{Function, Times};
 use crate::texts::Texts;
 use farcall_client::{CallStatus, Pending, wait_any};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -31,6 +32,8 @@ pub(crate) struct Session {
     /// The texts of the call. They come after the call, which uses their memory.
     texts: Mutex<Texts>,
     end: Mutex<Option<End>>,
+    /// Its caller has cancelled it, so that no wait needs to report it.
+    is_cancelled: AtomicBool,
 }
 
 /// The sessions of one interface.
@@ -104,6 +107,7 @@ impl Session {
     /// Cancels the call, if it has not ended. Nothing uses its arrays afterwards.
     pub(crate) fn cancel(&self) {
         self.give_up(|| Problem::new(Status::FarcallCancelled, "cancelled".to_owned()));
+        self.is_cancelled.store(true, Ordering::Relaxed);
     }
 
     fn give_up(&self, why: impl FnOnce() -> Problem) {
@@ -114,6 +118,7 @@ impl Session {
         if end.is_none() {
             *end = Some(Err(self.describe(why())));
             self.pending.cancel();
+            *self.texts.lock().unwrap_or_else(PoisonError::into_inner) = Texts::default();
         }
     }
 
@@ -168,8 +173,17 @@ impl Sessions {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fails if there are too many sessions for another one.
+    /// Fails if there are too many sessions for another one. Cancelled ones make room.
     pub(crate) fn check_room(&self) -> Result<(), Problem> {
+        if self.lock().open.len() >= MOST_OPEN {
+            let mut sessions = self.open(None);
+            sessions.retain(|session| session.is_cancelled.load(Ordering::Relaxed));
+            for session in sessions {
+                if let Some(end) = session.settle() {
+                    self.collect(&session, &end);
+                }
+            }
+        }
         match self.lock().open.len() {
             0..MOST_OPEN => Ok(()),
             _ => Err(Problem::argument(format!(
@@ -202,6 +216,7 @@ impl Sessions {
             pending,
             texts: Mutex::new(texts),
             end: Mutex::new(None),
+            is_cancelled: AtomicBool::new(false),
         };
         state.open.insert(id, Arc::new(session));
         id

@@ -6,6 +6,12 @@ int farcall_internal_ninf_call(const farcall_function *function, void *const *ar
                                size_t count);
 int farcall_internal_ninf_start(const farcall_function *function, void *const *arguments,
                                 size_t count, int is_in_group);
+/* The arrays that a call changes, as they are before it; 0 if there is no memory. */
+typedef struct farcall_internal_kept farcall_internal_kept;
+int farcall_internal_ninf_keep(const farcall_function *function, void *const *arguments,
+                               size_t count, farcall_internal_kept **kept);
+void farcall_internal_ninf_restore(const farcall_internal_kept *kept);
+void farcall_internal_ninf_forget(farcall_internal_kept *kept);
 void farcall_internal_ninfg_begin(void);
 grpc_error_t farcall_internal_grpc_method(const grpc_object_handle_t_np *handle, const char *name,
                                           const farcall_function **function);
@@ -191,6 +197,12 @@ farcall_status farcall_fetch(farcall_server *server, const char *name, const cha
 /* Drops the share of a function if the call that would take it over does not happen. */
 #define GIVEN_BACK(function, error) (farcall_internal_give_back(function), error)
 
+/* What a program has of a session that could not start. */
+static void no_session(grpc_sessionid_t *session) {
+  if (session != NULL)
+    *session = GRPC_SESSIONID_VOID;
+}
+
 grpc_error_t grpc_call(grpc_function_handle_t *handle, ...) {
   const farcall_function *function;
   grpc_error_t error = farcall_internal_grpc_function(handle, &function);
@@ -205,6 +217,7 @@ grpc_error_t grpc_call_async(grpc_function_handle_t *handle, grpc_sessionid_t *s
   const farcall_function *function;
   grpc_error_t error = farcall_internal_grpc_function(handle, &function);
 
+  no_session(session);
   if (error != GRPC_NO_ERROR)
     return error;
   RUN(grpc_error_t, va_start(list, session), function,
@@ -227,6 +240,7 @@ grpc_error_t grpc_invoke_async_np(grpc_object_handle_t_np *handle, const char *m
   const farcall_function *function;
   grpc_error_t error = farcall_internal_grpc_method(handle, method, &function);
 
+  no_session(session);
   if (error != GRPC_NO_ERROR)
     return error;
   RUN(grpc_error_t, va_start(list, session), function,
@@ -250,6 +264,7 @@ grpc_error_t grpc_call_async_with_attr_np(grpc_function_handle_t *handle, grpc_s
   const farcall_function *function;
   grpc_error_t error = farcall_internal_grpc_function(handle, &function);
 
+  no_session(session);
   if (error != GRPC_NO_ERROR)
     return error;
   RUN(grpc_error_t, va_start(list, attr), function,
@@ -274,6 +289,7 @@ grpc_error_t grpc_invoke_async_with_attr_np(grpc_object_handle_t_np *handle, con
   const farcall_function *function;
   grpc_error_t error = farcall_internal_grpc_method(handle, method, &function);
 
+  no_session(session);
   if (error != GRPC_NO_ERROR)
     return error;
   RUN(grpc_error_t, va_start(list, attr), function,
@@ -324,16 +340,24 @@ int Ninf_call_executable_async(Ninf_executable_t *executable, ...) {
 typedef struct {
   farcall_internal_member member;
   arguments_t arguments;
+  farcall_internal_kept *arrays;
 } kept_t;
 
-int farcall_internal_ninf_again(const farcall_function *function, farcall_internal_member *member) {
-  arguments_t *arguments = &((kept_t *)member)->arguments;
+static int start_member(const farcall_function *function, kept_t *kept) {
+  return farcall_internal_ninf_start(function, kept->arguments.pointers, kept->arguments.count, 1);
+}
 
-  return farcall_internal_ninf_start(function, arguments->pointers, arguments->count, 1);
+int farcall_internal_ninf_again(const farcall_function *function, farcall_internal_member *member) {
+  kept_t *kept = (kept_t *)member;
+
+  /* Results that had begun to arrive have overwritten them. */
+  farcall_internal_ninf_restore(kept->arrays);
+  return start_member(function, kept);
 }
 
 void farcall_internal_ninf_leave(farcall_internal_member *member) {
   release(&((kept_t *)member)->arguments);
+  farcall_internal_ninf_forget(((kept_t *)member)->arrays);
   free(member);
 }
 
@@ -358,7 +382,12 @@ int Ninf_group_call_async(Ninf_group_t *group, ...) {
     free(kept);
     return GIVEN_BACK(function, NINF_ERROR);
   }
-  session = farcall_internal_ninf_again(function, &kept->member);
+  if (!farcall_internal_ninf_keep(function, kept->arguments.pointers, kept->arguments.count,
+                                  &kept->arrays)) {
+    farcall_internal_ninf_leave(&kept->member);
+    return GIVEN_BACK(function, NINF_ERROR);
+  }
+  session = start_member(function, kept);
   if (session == NINF_ERROR) {
     farcall_internal_ninf_leave(&kept->member);
     return NINF_ERROR;

@@ -11,9 +11,14 @@ import static java.lang.foreign.ValueLayout.JAVA_SHORT;
 import java.io.ByteArrayOutputStream;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.nio.Buffer;
 import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.CharBuffer;
+import java.nio.DoubleBuffer;
+import java.nio.FloatBuffer;
+import java.nio.IntBuffer;
+import java.nio.LongBuffer;
+import java.nio.ShortBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -170,8 +175,35 @@ final class Arguments {
             case double[] array ->
                     array(index, MemorySegment.ofArray(array), orComplex(index, DOUBLE, DCOMPLEX));
             case RemoteArray array -> set(index, array.handle(), REFUSED, false);
-            case Buffer buffer -> memory(index, MemorySegment.ofBuffer(buffer));
-            case MemorySegment memory -> memory(index, memory);
+            case ByteBuffer bytes -> {
+                if (Native.type(function, index) != CHAR) {
+                    checkOrder(index, bytes.order());
+                }
+                memory(index, MemorySegment.ofBuffer(bytes), Native.type(function, index));
+            }
+            case ShortBuffer numbers -> {
+                checkOrder(index, numbers.order());
+                memory(index, MemorySegment.ofBuffer(numbers), SHORT);
+            }
+            case IntBuffer numbers -> {
+                checkOrder(index, numbers.order());
+                memory(index, MemorySegment.ofBuffer(numbers), INT);
+            }
+            case LongBuffer numbers -> {
+                checkOrder(index, numbers.order());
+                memory(index, MemorySegment.ofBuffer(numbers), LONG);
+            }
+            case FloatBuffer numbers -> {
+                checkOrder(index, numbers.order());
+                int kind = orComplex(index, FLOAT, SCOMPLEX);
+                memory(index, MemorySegment.ofBuffer(numbers), kind);
+            }
+            case DoubleBuffer numbers -> {
+                checkOrder(index, numbers.order());
+                int kind = orComplex(index, DOUBLE, DCOMPLEX);
+                memory(index, MemorySegment.ofBuffer(numbers), kind);
+            }
+            case MemorySegment memory -> memory(index, memory, Native.type(function, index));
             default ->
                     throw refused(
                             index,
@@ -179,7 +211,7 @@ final class Arguments {
                                     + given.getClass()
                                     + ": pass a number, a String, Complex, an array of numbers or"
                                     + " Strings,"
-                                    + " a buffer or a MemorySegment");
+                                    + " a buffer of numbers or a MemorySegment");
         }
     }
 
@@ -221,6 +253,9 @@ final class Arguments {
                     has ? arena.allocateFrom(JAVA_BYTE, ended(index, given[at])) : empty;
             pointers.setAtIndex(ADDRESS, at, text);
         }
+        if (texts.stream().anyMatch(other -> other.to == given)) {
+            throw refused(index, "is written and is the same array as another one that is");
+        }
         texts.add(new Texts(pointers, pointers.getAtIndex(ADDRESS, 0).address(), given));
         set(index, pointers.asSlice(0, given.length * ADDRESS.byteSize()), TEXTS, false);
     }
@@ -229,13 +264,29 @@ final class Arguments {
         return Native.type(function, index) == complex ? complex : real;
     }
 
-    /** Memory has no type: it gets that of the interface, and the call checks its size. */
-    private void memory(int index, MemorySegment memory) {
-        int type = Native.type(function, index);
+    /** The library reads numbers in the order of this machine. */
+    private void checkOrder(int index, ByteOrder order) {
+        if (order != ByteOrder.nativeOrder()) {
+            throw refused(
+                    index,
+                    "is a buffer whose bytes are "
+                            + order
+                            + ": make it with order(ByteOrder.nativeOrder())");
+        }
+    }
+
+    /**
+     * The memory of elements of a kind, of which the call checks type and size. Memory without a
+     * type has that of the interface.
+     */
+    private void memory(int index, MemorySegment memory, int kind) {
+        if (!memory.scope().isAlive()) {
+            throw refused(index, "is memory of an arena that is closed");
+        }
         if (memory.isNative()) {
-            set(index, memory, type, memory.isReadOnly());
+            set(index, memory, kind, memory.isReadOnly());
         } else {
-            array(index, memory, type);
+            array(index, memory, kind);
         }
     }
 
@@ -248,9 +299,19 @@ final class Arguments {
             data.copyFrom(heap);
         }
         if (written) {
+            checkAlone(index, heap);
             results.add(new Copy(data, heap));
         }
         set(index, data, kind, heap.isReadOnly());
+    }
+
+    /** Native memory is checked by the library, but these arrays are copies there. */
+    private void checkAlone(int index, MemorySegment heap) {
+        for (Copy other : results) {
+            if (other.to.asOverlappingSlice(heap).isPresent()) {
+                throw refused(index, "is written and shares memory with another one that is");
+            }
+        }
     }
 
     private void set(int index, MemorySegment data, int kind, boolean readOnly) {

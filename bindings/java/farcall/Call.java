@@ -16,8 +16,9 @@ import java.util.concurrent.TimeoutException;
 public final class Call implements Future<Void> {
     private static final Cleaner CLEANER = Cleaner.create();
 
-    /** What remains of a call that is no longer referenced. */
-    private record Remains(long session, Arena arena, Runnable free) implements Runnable {
+    /** What remains of a call that is no longer referenced, with the memory that it uses. */
+    private record Remains(long session, Arena arena, Runnable free, Object used)
+            implements Runnable {
         @Override
         public void run() {
             Native.cancel(session);
@@ -26,33 +27,51 @@ public final class Call implements Future<Void> {
         }
     }
 
+    /** Seconds after which a wait looks whether its thread is interrupted. */
+    private static final double PART = 0.05;
+
     private final long session;
     private final Cleaner.Cleanable remains;
     private Arguments arguments;
 
-    Call(long session, Arena arena, Arguments arguments) {
+    Call(long session, Arena arena, Arguments arguments, Object[] used) {
         this.session = session;
         this.arguments = arguments;
-        this.remains = CLEANER.register(this, new Remains(session, arena, arguments.free()));
+        Remains left = new Remains(session, arena, arguments.free(), used);
+        this.remains = CLEANER.register(this, left);
     }
 
     /**
      * Waits for the end; throws a {@link FarcallException} inside an ExecutionException if the
-     * call failed.
+     * call failed. If the thread is interrupted, the call continues.
      */
     @Override
-    public Void get() throws ExecutionException {
-        return end(Native.await(session, -1));
+    public Void get() throws InterruptedException, ExecutionException {
+        return end(await(Double.POSITIVE_INFINITY));
     }
 
     /** The same for at most so long; the call continues after a TimeoutException. */
     @Override
-    public Void get(long timeout, TimeUnit unit) throws ExecutionException, TimeoutException {
-        int status = Native.await(session, unit.toNanos(Math.max(0, timeout)) * 1e-9);
+    public Void get(long timeout, TimeUnit unit)
+            throws InterruptedException, ExecutionException, TimeoutException {
+        int status = await(unit.toNanos(Math.max(0, timeout)) * 1e-9);
         if (status == Native.RUNNING) {
             throw new TimeoutException("the call goes on");
         }
         return end(status);
+    }
+
+    /** Waits in parts, so that the thread notices when it is interrupted. */
+    private int await(double seconds) throws InterruptedException {
+        long start = System.nanoTime();
+        while (true) {
+            checkInterrupt();
+            double left = seconds - (System.nanoTime() - start) * 1e-9;
+            int status = Native.await(session, Math.max(0, Math.min(left, PART)));
+            if (status != Native.RUNNING || left <= PART) {
+                return status;
+            }
+        }
     }
 
     private synchronized Void end(int status) throws ExecutionException {
@@ -101,19 +120,35 @@ public final class Call implements Future<Void> {
     }
 
     /** Waits until one of the calls has ended, also with a failure, and returns it. */
-    public static Call waitAny(List<Call> calls) {
-        long which = Native.awaitOne(sessions(calls));
-        return calls.stream()
-                .filter(call -> call.session == which)
-                .findFirst()
-                .orElseThrow(Native::failure);
+    public static Call waitAny(List<Call> calls) throws InterruptedException {
+        long[] sessions = sessions(calls);
+        long which;
+        do {
+            checkInterrupt();
+            which = Native.awaitOne(sessions, PART);
+        } while (which < 0);
+        for (Call call : calls) {
+            if (call.session == which) {
+                return call;
+            }
+        }
+        throw Native.failure();
     }
 
     /** Waits until all of the calls have ended, and fills their arrays. Throws if one failed. */
-    public static void waitAll(List<Call> calls) throws ExecutionException {
-        Native.awaitAll(sessions(calls));
+    public static void waitAll(List<Call> calls) throws InterruptedException, ExecutionException {
+        long[] sessions = sessions(calls);
+        do {
+            checkInterrupt();
+        } while (Native.awaitAll(sessions, PART) == Native.RUNNING);
         for (Call call : calls) {
             call.get();
+        }
+    }
+
+    private static void checkInterrupt() throws InterruptedException {
+        if (Thread.interrupted()) {
+            throw new InterruptedException("the wait was interrupted; calls go on");
         }
     }
 

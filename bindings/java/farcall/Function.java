@@ -2,6 +2,7 @@ package farcall;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.ref.Reference;
 
 /**
  * A function of a server. It is valid as long as the server. Any thread may call it.
@@ -28,6 +29,9 @@ public final class Function {
                         Native.call(function, given.values(), given.count());
                         given.copyBack();
                         return null;
+                    } finally {
+                        // Buffers are used in place: they stay until here.
+                        Reference.reachabilityFence(arguments);
                     }
                 });
     }
@@ -42,7 +46,7 @@ public final class Function {
         try {
             Arguments given = new Arguments(arena, function, arguments);
             long session = Native.start(function, given.values(), given.count());
-            return new Call(session, arena, given);
+            return new Call(session, arena, given, arguments);
         } catch (RuntimeException error) {
             arena.close();
             throw error;

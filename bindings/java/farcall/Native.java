@@ -287,22 +287,23 @@ final class Native {
         return invoke(() -> (int) WAIT.invokeExact(session, seconds));
     }
 
-    /** The session that has ended, also with a failure; 0 if there is none. */
-    static long awaitOne(long[] sessions) {
+    /** The session that has ended, also with a failure; 0 if there is none, -1 after the time. */
+    static long awaitOne(long[] sessions, double seconds) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment list = arena.allocateFrom(JAVA_LONG, sessions);
             MemorySegment which = arena.allocate(JAVA_LONG);
             long count = sessions.length;
-            invoke(() -> (int) WAIT_OR.invokeExact(list, count, -1.0, which));
-            return which.get(JAVA_LONG, 0);
+            int status = invoke(() -> (int) WAIT_OR.invokeExact(list, count, seconds, which));
+            return status == RUNNING ? -1 : which.get(JAVA_LONG, 0);
         }
     }
 
-    static int awaitAll(long[] sessions) {
+    /** The status of the sessions, or {@link #RUNNING} after so many seconds. */
+    static int awaitAll(long[] sessions, double seconds) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment list = arena.allocateFrom(JAVA_LONG, sessions);
             long count = sessions.length;
-            return invoke(() -> (int) WAIT_AND.invokeExact(list, count, -1.0));
+            return invoke(() -> (int) WAIT_AND.invokeExact(list, count, seconds));
         }
     }
 

@@ -9,10 +9,13 @@ import java.lang.foreign.MemorySegment;
  */
 public final class RemoteArray implements AutoCloseable {
     private final Server server;
+    /** The type of its elements. */
+    private final int kind;
     private MemorySegment handle;
 
-    RemoteArray(Server server, MemorySegment handle) {
+    RemoteArray(Server server, int kind, MemorySegment handle) {
         this.server = server;
+        this.kind = kind;
         this.handle = handle;
     }
 
@@ -26,6 +29,11 @@ public final class RemoteArray implements AutoCloseable {
     /** Fills an array of numbers, after all earlier calls that use the stored array. */
     public synchronized void get(Object array) {
         MemorySegment memory = Arguments.memory(array);
+        if (Arguments.kind(array) != kind) {
+            throw new FarcallException(
+                    FarcallException.Status.ARGUMENT,
+                    "the stored array has elements of another type than " + array.getClass());
+        }
         long bytes = memory.byteSize();
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment copy = arena.allocate(Math.max(1, bytes), 16);
@@ -42,8 +50,10 @@ public final class RemoteArray implements AutoCloseable {
     @Override
     public synchronized void close() {
         if (handle != null) {
-            Native.drop(handle);
+            // The library frees the handle, also if the server does not answer.
+            MemorySegment dropped = handle;
             handle = null;
+            Native.drop(dropped);
         }
     }
 }

@@ -3,6 +3,7 @@ package farcall;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.concurrent.locks.ReadWriteLock;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 import java.util.function.Supplier;
@@ -73,12 +74,38 @@ public final class Server implements AutoCloseable {
         return whileOpen(
                 () -> {
                     MemorySegment memory = Arguments.memory(array);
-                    long[] lengths = shape.length > 0 ? shape
-                            : new long[] {memory.byteSize() / Arguments.size(array)};
+                    long elements = memory.byteSize() / Arguments.size(array);
+                    long[] lengths = shape.length > 0 ? shape : new long[] {elements};
+                    checkShape(lengths, elements);
                     int kind = Arguments.kind(array);
                     return new RemoteArray(
-                            this, Native.put(server, kind, lengths, columns, memory));
+                            this, kind, Native.put(server, kind, lengths, columns, memory));
                 });
+    }
+
+    /** Refuses a shape that has another number of elements. */
+    private static void checkShape(long[] shape, long elements) {
+        if (count(shape) != elements) {
+            throw new FarcallException(
+                    FarcallException.Status.ARGUMENT,
+                    "the shape "
+                            + Arrays.toString(shape)
+                            + " is not that of an array of "
+                            + elements
+                            + " elements");
+        }
+    }
+
+    /** The number of elements; -1 if no array has so many. */
+    private static long count(long[] shape) {
+        long count = 1;
+        for (long length : shape) {
+            if (length < 0 || Math.multiplyHigh(count, length) != 0) {
+                return -1;
+            }
+            count *= length;
+        }
+        return count;
     }
 
     /** Calls a function by name. */

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::npy;
 use crate::objects;
 use crate::reservations::make::seconds;
-use crate::results::{Results, check_files, print_times};
+use crate::results::{self, Results, check_files, print_times};
 use crate::target::Target;
 use crate::texts;
 use crate::trace_out;
@@ -179,7 +179,12 @@ impl Call {
         refuse_answers(interface)?;
         let values = named(&arguments.arguments, interface, "NAME=VALUE")?;
         let outputs = outputs(&arguments.output, interface)?;
-        refuse_overwriting(&values, &outputs)?;
+        let trace = arguments.trace_out.as_deref();
+        refuse_overwriting(
+            interface,
+            &values,
+            outputs.values().map(Path::new).chain(trace),
+        )?;
         Call::read(function, values, outputs)
     }
 
@@ -634,21 +639,54 @@ fn read_array(text: &str, name: &str) -> Result<Array, Failure> {
     npy::parse(text).map_err(|failure| failure.of(format_args!("`{name}`")))
 }
 
-fn refuse_overwriting(
+/// Refuses to write an array, or the times of the call, to a file of the call; and a result to a
+/// file that the call reads.
+fn refuse_overwriting<'a>(
+    interface: &Interface,
     values: &BTreeMap<usize, String>,
-    outputs: &BTreeMap<usize, PathBuf>,
+    outputs: impl Iterator<Item = &'a Path>,
 ) -> Result<(), Failure> {
-    let files = values.values().filter_map(|text| text.strip_prefix('@'));
-    let inputs: Vec<PathBuf> = files
-        .filter_map(|file| Path::new(file).canonicalize().ok())
-        .collect();
-    for path in outputs.values() {
-        if path.canonicalize().is_ok_and(|path| inputs.contains(&path)) {
-            let path = path.display();
-            return Err(Failure::usage(format!(
-                "-o {path}: this is an input file of the call; name another file"
-            )));
+    let arrays = values.values().filter_map(|text| text.strip_prefix('@'));
+    let arrays = arrays.filter_map(|file| Path::new(file).canonicalize().ok());
+    let mut inputs: Vec<PathBuf> = arrays.collect();
+    inputs.extend(files(interface, values, Mode::is_sent).filter_map(|(_, real)| real));
+    let is_input = |real: &Option<PathBuf>| real.as_ref().is_some_and(|real| inputs.contains(real));
+    let refused = |path: &Path, what: &str| {
+        let text = format!("this is {what} of the call; name another file");
+        Failure::cannot("write", path.display(), text).into_usage()
+    };
+    let results: Vec<_> = files(interface, values, |mode| mode == Mode::Out).collect();
+    if let Some((text, _)) = results.iter().find(|(_, real)| is_input(real)) {
+        return Err(refused(Path::new(text), "an input file"));
+    }
+    for path in outputs {
+        let real = results::regular(path);
+        if is_input(&real) {
+            return Err(refused(path, "an input file"));
+        }
+        if real.is_some() && results.iter().any(|(_, other)| *other == real) {
+            return Err(refused(path, "another result"));
         }
     }
     Ok(())
+}
+
+/// The files of this machine that are arguments with such a mode: as the user writes them, and the
+/// files that these names mean.
+fn files<'a>(
+    interface: &'a Interface,
+    values: &'a BTreeMap<usize, String>,
+    has_mode: fn(Mode) -> bool,
+) -> impl Iterator<Item = (&'a str, Option<PathBuf>)> {
+    let given = values.iter().filter(move |(param, _)| {
+        let param = &interface.params[**param];
+        (param.is_file() || param.is_files()) && has_mode(param.mode)
+    });
+    let names = given.flat_map(|(param, text)| {
+        let is_list = interface.params[*param].is_files();
+        let several = is_list.then(|| text.split(','));
+        let one = (!is_list).then_some(text.as_str());
+        several.into_iter().flatten().chain(one)
+    });
+    names.map(|name| (name, results::regular(Path::new(name))))
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// The file that a path names, also under another name; none if it is a device, which takes more
 /// than one array.
-fn regular(path: &Path) -> Option<PathBuf> {
+pub(crate) fn regular(path: &Path) -> Option<PathBuf> {
     if let Ok(real) = path.canonicalize() {
         return real.is_file().then_some(real);
     }

@@ -3,7 +3,9 @@
 
 use super::handle::{self, Handle};
 use super::ninfg;
-use super::{Code, NO_ERROR, farcall_internal_grpc_call, farcall_internal_grpc_start, grid, run};
+use super::{
+    Code, NO_ERROR, VOID, farcall_internal_grpc_call, farcall_internal_grpc_start, grid, run,
+};
 use crate::error::{Problem, guard};
 use crate::function::Function;
 use std::ffi::{c_int, c_void};
@@ -118,6 +120,9 @@ pub unsafe extern "C" fn grpc_call_argstack_async(
 ) -> Code {
     // SAFETY: the caller's promise.
     run(|| unsafe {
+        if let Some(session) = session.as_mut() {
+            *session = VOID;
+        }
         let function = handle::function(&*grid()?, handle)?;
         let stack = stack.as_ref().ok_or(Problem::null("stack"))?;
         let given = stack.arguments(&function);

@@ -91,8 +91,13 @@ void pack_texts (Slot& slot, const octave_value& value)
   std::vector<std::string> given;
   if (value.iscellstr () && slot.is_array ())
     {
-      const Array<std::string> cells = value.cellstr_value ();
-      given.assign (cells.data (), cells.data () + cells.numel ());
+      const Cell cells = value.cell_value ();
+      for (octave_idx_type place = 0; place < cells.numel (); place++)
+        {
+          if (cells.elem (place).rows () > 1)
+            refuse ("argument `" + slot.name + "` has a text of several rows");
+          given.push_back (cells.elem (place).string_value ());
+        }
     }
   else if (value.is_string () && (value.rows () == 1 || value.isempty ()))
     given.push_back (value.isempty () ? "" : value.string_value ());
@@ -189,7 +194,7 @@ std::vector<size_t> reversed (std::vector<size_t> shape)
 }
 
 // Checks the dimensions of an array, and puts its elements in the order of the function. A row can
-// stand for a column, and the other way round.
+// stand for a column, and the other way round, and `[]` for every array without elements.
 void arrange (const Function& function, Slot& slot)
 {
   const size_t rank = slot.shape.size ();
@@ -197,7 +202,8 @@ void arrange (const Function& function, Slot& slot)
   dim_vector given = slot.elements->shape ();
   wanted.chop_trailing_singletons ();
   given.chop_trailing_singletons ();
-  const bool are_vectors = is_vector (given) && is_vector (wanted);
+  const bool are_vectors = (is_vector (given) && is_vector (wanted))
+                           || (given.numel () == 0 && wanted.numel () == 0);
   if (given != wanted && ! (are_vectors && given.numel () == wanted.numel ()))
     refuse (function.name () + ": argument `" + slot.name + "` must be " + wanted.str () + ", not "
             + given.str ());

@@ -21,18 +21,22 @@ farcall_connect <- function(address = NULL, timeout = 0) {
 
 farcall_function <- function(server, name) {
     .check_server(server)
+    .check_name(name)
     .as_function(.guarded(.Call(fc_function, server$pointer, name)))
 }
 
-farcall_call <- function(server, name, ...) farcall_function(server, name)(...)
+# Names with a dot: R takes an argument `n` of the function for the beginning of `name`.
+farcall_call <- function(.server, .name, ...) farcall_function(.server, .name)(...)
 
 farcall_new <- function(server, class) {
     .check_server(server)
+    .check_name(class)
     object <- .guarded(.Call(fc_object, server$pointer, class))
     structure(list(pointer = object, class = class), class = "farcall_object")
 }
 
 farcall_method <- function(object, name) {
+    .check_name(name)
     .as_function(.guarded(.Call(fc_method, unclass(object)$pointer, name)))
 }
 
@@ -43,10 +47,10 @@ farcall_method <- function(object, name) {
 
 `$.farcall_object` <- function(x, name) farcall_method(x, name)
 
-farcall_start <- function(f, ...) {
-    if (!inherits(f, "farcall_function"))
-        stop("`f` must be a function of a server, from farcall_function()")
-    attr(f, "start")(...)
+farcall_start <- function(.f, ...) {
+    if (!inherits(.f, "farcall_function"))
+        stop("the first argument must be a function of a server, from farcall_function()")
+    attr(.f, "start")(...)
 }
 
 farcall_result <- function(session, timeout = Inf) {
@@ -106,6 +110,11 @@ print.farcall_session <- function(x, ...) {
         stop("`server` must be a connection, from farcall_connect()", call. = FALSE)
 }
 
+.check_name <- function(name) {
+    if (!(is.character(name) && length(name) == 1 && !is.na(name)))
+        .stop("farcall_argument", "the name of a function or a class must be one text")
+}
+
 .check_session <- function(session) {
     if (!inherits(session, "farcall_session"))
         stop("`session` must be a call in progress, from farcall_start()", call. = FALSE)
@@ -132,7 +141,12 @@ print.farcall_session <- function(x, ...) {
     is_wanted <- interface$read | interface$kind %in% c(.callback, .text)
     wanted <- interface$arguments[is_wanted]
     start <- function(...) .begin(pointer, interface, .match(list(...), wanted, interface$name))
-    f <- function(...) farcall_result(start(...))
+    f <- function(...) {
+        session <- start(...)
+        # Of a call that has ended, this changes nothing.
+        on.exit(.Call(fc_cancel, session$pointer))
+        farcall_result(session)
+    }
     structure(f, class = c("farcall_function", "function"), interface = interface, start = start)
 }
 
@@ -221,21 +235,22 @@ print.farcall_session <- function(x, ...) {
         value
 }
 
-# The elements in the order of the function. C functions take matrices by rows.
+# The elements in the order of the function. C functions take matrices by rows; a vector has the
+# elements of a matrix by columns. Dimensions of length 1 do not matter.
 .ordered <- function(value, shape, interface, index) {
     dims <- dim(value)
-    if (length(dims) > 1) {
-        if (!isTRUE(all.equal(as.double(dims), shape)))
-            .stop("farcall_argument", sprintf("%s: argument `%s` must be %s, not %s", interface$name,
-                interface$arguments[index], paste(shape, collapse = " x "),
-                paste(dims, collapse = " x ")))
-        if (!interface$column_major)
-            value <- aperm(value)
-    }
+    if (length(dims) > 1 && !identical(as.double(dims[dims != 1]), shape[shape != 1]))
+        .stop("farcall_argument", sprintf("%s: argument `%s` must be %s, not %s", interface$name,
+            interface$arguments[index], paste(shape, collapse = " x "),
+            paste(dims, collapse = " x ")))
     if (length(value) != prod(shape))
         .stop("farcall_argument", sprintf("%s: argument `%s` must have %.0f elements, not %d",
             interface$name, interface$arguments[index], prod(shape), length(value)))
-    value
+    # Packing refuses these classes, which must not be lost here.
+    if (length(shape) < 2 || interface$column_major || inherits(value, c("factor", "integer64")))
+        value
+    else
+        aperm(array(value, shape))
 }
 
 .shaped <- function(value, shape, column_major) {

@@ -416,6 +416,22 @@ static SEXP unpack_texts(SEXP slot)
     return value;
 }
 
+/* Integers, as numbers if one of them is that which R has for NA. */
+static SEXP integers_of(SEXP slot)
+{
+    R_xlen_t count = Rf_xlength(slot), place = 0;
+    const int *numbers = INTEGER(slot);
+    while (place < count && numbers[place] != NA_INTEGER)
+        place++;
+    if (place == count)
+        return slot;
+    SEXP value = PROTECT(Rf_allocVector(REALSXP, count));
+    for (place = 0; place < count; place++)
+        REAL(value)[place] = numbers[place];
+    UNPROTECT(1);
+    return value;
+}
+
 /* The value that a call has written to a slot. */
 SEXP fc_unpack(SEXP slot, SEXP the_type)
 {
@@ -423,6 +439,8 @@ SEXP fc_unpack(SEXP slot, SEXP the_type)
     if (type == FARCALL_TEXTS)
         return unpack_texts(slot);
     int size = type & ~UNSIGNED;
+    if (TYPEOF(slot) == INTSXP)
+        return integers_of(slot);
     if (TYPEOF(slot) != RAWSXP || size == FARCALL_CHAR)
         return slot;
     R_xlen_t count = elements_of(slot, type);

@@ -30,6 +30,8 @@ for (case in unsigned) {
     fails(pack(-1, type), "not a whole number from 0")
     fails(pack(case[2] + if (type == 260L) 2 else 1, type), "not a whole number from 0")
 }
+# The least integer is no NA.
+stopifnot(identical(unpack(pack(-2^31, 3L), 3L), -2^31), is.integer(unpack(pack(7, 3L), 3L)))
 # A float holds no more than its digits and its range.
 stopifnot(unpack(pack(c(0.5, Inf), 5L), 5L) == c(0.5, Inf), is.nan(unpack(pack(NaN, 5L), 5L)))
 fails(pack(1e300, 5L), "too large for a float")

@@ -7,16 +7,19 @@ from typing import Any
 
 from .form import Callback, Draft, Function, Parameter, likely_size, name_of
 
-# Kinds of reals that are common, and their bytes.
+# Kinds, and their bytes.
 _KINDS = {
-    "4": 4, "sp": 4, "real32": 4, "c_float": 4, "kind(1.0)": 4, "kind(1.e0)": 4,
-    "8": 8, "dp": 8, "real64": 8, "c_double": 8, "wp": 8, "rk": 8, "double": 8,
+    "4": 4, "real32": 4, "c_float": 4, "kind(1.0)": 4, "kind(1.e0)": 4,
+    "8": 8, "real64": 8, "c_double": 8,
     "int32": 4, "c_int": 4, "int64": 8, "c_long": 8, "c_size_t": 8, "int16": 2, "int8": 1,
-    "1": 1, "2": 2, "16": 16,
+    "1": 1, "2": 2, "16": 16, "c_bool": 1,
 }  # fmt: skip
+# Names of kinds as programs choose them, and the bytes that they usually have.
+_USUAL = {"sp": 4, "dp": 8, "wp": 8, "rk": 8, "double": 8}
 _INTEGERS = {1: "int8_t", 2: "short", 4: "int", 8: "long"}
 _REALS = {4: "float", 8: "double"}
 _COMPLEX = {4: "scomplex", 8: "dcomplex"}
+_LOGICALS = {1: "bool", 4: "LOGICAL"}
 
 
 class RefusedError(Exception):
@@ -77,6 +80,8 @@ class _Reader:
         self.shim: list[str] = []
         # Sizes of arrays of assumed shape, as parameters.
         self.added: list[Parameter] = []
+        # Questions about the types of arguments.
+        self.asked: dict[str, str] = {}
 
     def function(self) -> Function:
         """The procedure as a function, and its shim if it needs one."""
@@ -87,6 +92,9 @@ class _Reader:
             function.convention = "C"
         self.scalars = [one for one in names if not self._dimension(one) and self._is_integer(one)]
         for index, name in enumerate(names):
+            is_value = "value" in self._variable(name).get("attrspec", [])
+            if is_value and self.module is None:
+                raise RefusedError(f'it takes `{name}` by value, which is `Calls "C"`')
             constant = self._hidden(name)
             if constant is not None:
                 function.arguments.append(constant)
@@ -100,7 +108,10 @@ class _Reader:
         if block["block"] == "function":
             result = block.get("result", block["name"])
             number = self._value_type(result)
-            function.parameters.append(Parameter("value", number, "OUT", ["1"]))
+            if number == "char":
+                raise RefusedError("its value is a text, which no interface has")
+            asked = self.asked.get(result, "")
+            function.parameters.append(Parameter("value", number, "OUT", ["1"], asked))
             function.value = "value"
         if self.module is not None and not self.is_signature:
             self._make_shim(function)
@@ -143,28 +154,37 @@ class _Reader:
         if not kind:
             return default
         for _ in range(4):
+            kind = self._renamed(kind)
             if kind in _KINDS:
-                return _KINDS[kind] // (
-                    2 if selector.get("*") and default == 4 and kind == "" else 1
-                )
+                return _KINDS[kind]
             if re.fullmatch(r"kind\([\d.]+d\d+\)|selected_real_kind\((p=)?1[0-5].*\)", kind):
                 return 8
             if re.fullmatch(r"selected_real_kind\((p=)?[1-6](,.*)?\)", kind):
                 return 4
             known = self.variables.get(kind) or (self.module or {}).get("vars", {}).get(kind, {})
+            if "=" not in known and kind in _USUAL:
+                self.asked[name] = f"has the kind {kind} {_USUAL[kind]} bytes?"
+                return _USUAL[kind]
             kind = str(known.get("=", "")).lower().replace(" ", "").replace("_dp", "")
         raise RefusedError(f"the kind of `{name}` is not known: {selector}")
 
+    def _renamed(self, kind: str) -> str:
+        """The name that a kind has in the module from which `use` takes it under this name."""
+        for block in (self.block, self.module or {}):
+            for used in block.get("use", {}).values():
+                kind = str((used or {}).get("map", {}).get(kind, kind)).lower()
+        return kind
+
     def _type(self, name: str) -> str:
         spec = self._typespec(name)
-        plain = {"double precision": "double", "double complex": "dcomplex", "logical": "LOGICAL",
-                 "character": "char"}  # fmt: skip
-        sized = {"integer": _INTEGERS, "real": _REALS, "complex": _COMPLEX}
+        plain = {"double precision": "double", "double complex": "dcomplex", "character": "char"}
+        sized = {"integer": _INTEGERS, "real": _REALS, "complex": _COMPLEX, "logical": _LOGICALS}
         found = plain.get(spec)
         if found is None and spec in sized:
             size = self._bytes(name, 4)
             is_whole = spec == "complex" and "*" in self._variable(name).get("kindselector", {})
             found = sized[spec].get(size // 2 if is_whole else size)
+            spec = f"{spec}({size})"
         if found is None:
             raise RefusedError(f"`{name}` is of type {spec}, which no interface has")
         return found
@@ -199,12 +219,11 @@ class _Reader:
         number, dims = self._type(name), self._dimension(name)
         intent = [str(one) for one in self._variable(name).get("intent", [])]
         mode, question = self._mode(name, intent, bool(dims))
+        question = " ".join(filter(None, [self.asked.get(name), question]))
         shown = name_of(name, index)
-        if number == "char" and not dims:
-            length = self._variable(name).get("charselector", {})
-            if str(length.get("*", length.get("len", "1"))) != "1" and mode == "IN":
-                return Parameter(shown, "string", question=question)
-            return Parameter(shown, "char", question=question)
+        if number == "char":
+            number, asked = self._text(name, mode if not dims else "")
+            question = " ".join(filter(None, [asked, question]))
         if not dims:
             return Parameter(shown, number, mode, [] if mode == "IN" else ["1"], question)
         sizes = []
@@ -213,6 +232,19 @@ class _Reader:
             sizes.append(size)
             question = " ".join(filter(None, [asked, question]))
         return Parameter(shown, number, mode, sizes[::-1], question)
+
+    def _text(self, name: str, mode: str) -> tuple[str, str]:
+        """The type of a character, a text or an array of them, and a question about its length.
+        A scalar has a mode."""
+        selector = self._variable(name).get("charselector", {})
+        length = str(selector.get("*") or selector.get("len") or "1").strip("() ").lower()
+        if length == "1":
+            return "char", ""
+        if mode == "IN":
+            return "string", ""
+        if length.isdigit() or length in self.scalars:
+            return f"string[{length}]", ""
+        return "string[256]", "how long can the text be?"
 
     def _mode(self, name: str, intent: Sequence[str], is_array: bool) -> tuple[str, str]:
         """The mode, and what is not known about it."""
@@ -237,7 +269,9 @@ class _Reader:
         if assigned:
             return "INOUT", "is it only written (OUT)?"
         calls = re.search(rf"^\s*call\b.*\b{name}\b", self.source, re.I | re.M)
-        return ("INOUT", "is it changed?") if calls and is_array else ("IN", "")
+        if calls:
+            return ("INOUT", "is it changed?") if is_array else ("IN", "is it changed (INOUT)?")
+        return "IN", ""
 
     def _size(self, name: str, dim: str, position: int) -> tuple[str, str]:
         """The size of a dimension, and a question if the source does not say it."""
@@ -289,14 +323,17 @@ class _Reader:
 _FORTRAN = {
     "int8_t": "integer(1)", "short": "integer(2)", "int": "integer(4)", "long": "integer(8)",
     "float": "real(4)", "double": "real(8)", "scomplex": "complex(4)", "dcomplex": "complex(8)",
-    "LOGICAL": "logical(4)", "char": "character(1)", "string": "character(*)",
+    "LOGICAL": "logical(4)", "bool": "logical(1)", "char": "character(1)",
+    "string": "character(*)",
 }  # fmt: skip
 
 
 def _declared(parameter: Parameter) -> str:
     """The parameter in Fortran."""
     intents = {"IN": "in", "OUT": "out", "INOUT": "inout", "WORK": "inout"}
-    kind = f"{_FORTRAN[parameter.type]}, intent({intents[parameter.mode]})"
+    # The length of a text comes with it.
+    element = parameter.type.partition("[")[0]
+    kind = f"{_FORTRAN[element]}, intent({intents[parameter.mode]})"
     sizes = ", ".join(reversed(parameter.sizes))
     is_scalar = not sizes or parameter.sizes == ["1"]
     return f"{kind} :: {parameter.name}" + ("" if is_scalar else f"({sizes})")
