@@ -124,5 +124,8 @@ farcall_status farcall_fortran_get(held given, CFI_cdesc_t *array) {
 
   for (rank = 0; rank < array->rank; rank++)
     bytes *= (size_t)array->dim[rank].extent;
-  return farcall_get(given.handle, array->base_addr, bytes);
+  /* Logicals have no kind here, and are as long as those of the stored array. */
+  if (kind_of(array->type) == FARCALL_ARRAY)
+    return farcall_get(given.handle, array->base_addr, bytes);
+  return farcall_get_typed(given.handle, kind_of(array->type), array->base_addr, bytes);
 }

@@ -10,6 +10,7 @@ program handles
   type(farcall_callback) :: none
   real(c_double) :: a(n, n), b(n), x(n), factors(n, n), rows(2 * n, n)
   integer(c_int) :: pivots(n), info
+  integer(c_int64_t) :: bits(n, n)
   character(1024) :: address
 
   call get_command_argument(1, address)
@@ -30,6 +31,7 @@ program handles
   call expect(farcall_get(held, factors))
   if (all(abs(factors - a) < 1d-12)) error stop "factors"
   if (farcall_get(held, b) == FARCALL_OK) error stop "a length"
+  if (farcall_get(held, bits) /= FARCALL_ARGUMENT) error stop "another type"
   call expect(farcall_drop(held))
 
   ! An array that is not in one piece is copied.

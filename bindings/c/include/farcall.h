@@ -664,6 +664,15 @@ farcall_handle *farcall_put(farcall_server *server,
 // `handle` is from a function that returns handles; `data` points to `bytes` bytes.
 farcall_status farcall_get(const farcall_handle *handle, void *data, size_t bytes);
 
+// The same as `farcall_get` for an array whose elements must be of this kind, such as
+// `FARCALL_DOUBLE`; with or without a sign makes no difference. Since `FARCALL_1.9`.
+//
+// As for `farcall_get`.
+farcall_status farcall_get_typed(const farcall_handle *handle,
+                                 int element,
+                                 void *data,
+                                 size_t bytes);
+
 // The id of a stored array, 32 hexadecimal digits. It is valid as long as the handle.
 //
 // `handle` is from `farcall_put` or `farcall_handle_of`, or NULL, whose id is empty.

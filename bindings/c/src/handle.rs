@@ -4,6 +4,7 @@
 use crate::call::list;
 use crate::connect::Server;
 use crate::error::{Problem, guard, status};
+use crate::function::kind;
 use crate::{Kind, Status, text};
 use farcall_client::{Argument, ArrayForm, DataName, NoSource, Source};
 use std::collections::HashMap;
@@ -250,22 +251,59 @@ pub unsafe extern "C" fn farcall_get(
     bytes: usize,
 ) -> Status {
     // SAFETY: the caller's promise.
-    status(|| unsafe {
-        let handle = handle.as_ref().ok_or(Problem::null("handle"))?;
-        let stored = handle.stored("farcall_get")?;
-        let expected = stored.form().bytes().unwrap_or(0);
-        if bytes as u64 != expected {
-            let text = format!("farcall_get: the array has {expected} bytes, given {bytes}");
-            return Err(Problem::argument(text));
-        }
-        let data = match bytes {
-            0 => &mut [],
-            _ if data.is_null() => return Err(Problem::null("data")),
-            _ => std::slice::from_raw_parts_mut(data.cast::<u8>(), bytes),
-        };
-        stored.get(data)?;
-        Ok(Status::FarcallOk)
-    })
+    status(|| unsafe { get(handle, None, data, bytes) })
+}
+
+/// The same as `farcall_get` for an array whose elements must be of this kind, such as
+/// `FARCALL_DOUBLE`; with or without a sign makes no difference. Since `FARCALL_1.9`.
+///
+/// # Safety
+/// As for `farcall_get`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_get_typed(
+    handle: *const Handle,
+    element: c_int,
+    data: *mut c_void,
+    bytes: usize,
+) -> Status {
+    // SAFETY: the caller's promise.
+    status(|| unsafe { get(handle, Some(element), data, bytes) })
+}
+
+/// # Safety
+/// As for `farcall_get`.
+unsafe fn get(
+    handle: *const Handle,
+    element: Option<c_int>,
+    data: *mut c_void,
+    bytes: usize,
+) -> Result<Status, Problem> {
+    let refused = |text: String| Err(Problem::argument(format!("farcall_get: the array {text}")));
+    // SAFETY: the caller's promise.
+    let handle = unsafe { handle.as_ref() }.ok_or(Problem::null("handle"))?;
+    let stored = handle.stored("farcall_get")?;
+    let form = stored.form();
+    let expected = form.bytes().unwrap_or(0);
+    if bytes as u64 != expected {
+        return refused(format!("has {expected} bytes, given {bytes}"));
+    }
+    if let Some(element) = element
+        && !form.ty().is_ok_and(|ty| kind(ty) as c_int == element)
+    {
+        let given = name(element)?;
+        return refused(format!(
+            "has elements of type {}, given {given}",
+            form.element
+        ));
+    }
+    let data = match bytes {
+        0 => &mut [],
+        _ if data.is_null() => return Err(Problem::null("data")),
+        // SAFETY: the caller's promise.
+        _ => unsafe { std::slice::from_raw_parts_mut(data.cast::<u8>(), bytes) },
+    };
+    stored.get(data)?;
+    Ok(Status::FarcallOk)
 }
 
 /// Drops a stored array or named data at the server, and frees the handle. Calls that use the array
@@ -368,7 +406,7 @@ fn name(element: c_int) -> Result<&'static str, Problem> {
     let found = NAMES.iter().find(|(kind, _)| *kind as c_int == element);
     found.map(|(_, name)| *name).ok_or_else(|| {
         Problem::argument(format!(
-            "farcall_put: {element} is not the kind of a number; pass one of FARCALL_CHAR to \
+            "element {element} is not the kind of a number; pass one of FARCALL_CHAR to \
              FARCALL_DCOMPLEX"
         ))
     })
