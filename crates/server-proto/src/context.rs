@@ -43,6 +43,8 @@ pub(crate) enum Step {
     TearDown(CallKey),
     /// Make room for calls and results on the disk that wait for memory.
     SeekRoom,
+    /// Let durable calls go on whose functions have been added.
+    LookForFunctions,
 }
 
 /// The time, as the shell has set it.

@@ -39,6 +39,8 @@ pub(crate) struct Asked {
 pub(crate) enum Stage {
     /// Only on the disk: it waits for its turn, or has ended.
     Disk,
+    /// Only on the disk: it waits until this server has its function.
+    Unserved,
     /// In memory, as an active call.
     Memory(CallKey),
 }
@@ -238,6 +240,24 @@ impl Durable {
         }
     }
 
+    /// Lets a call wait for its function, which this server does not have.
+    pub(crate) fn await_function(&mut self, id: JobId) {
+        self.leave_backlog(id);
+        self.set_stage(id, Stage::Unserved);
+    }
+
+    /// Lets all calls that wait for their functions wait for their turn again.
+    pub(crate) fn look_for_functions(&mut self) {
+        let unserved = self.calls.values();
+        let unserved =
+            unserved.filter(|call| call.stage == Stage::Unserved && !call.record.state.is_over());
+        let unserved: Vec<JobId> = unserved.map(|call| call.record.id).collect();
+        for id in unserved {
+            self.set_stage(id, Stage::Disk);
+            self.await_turn(id);
+        }
+    }
+
     /// Whether another call of a user may be in memory now, before those that wait on the disk.
     pub(crate) fn may_load(&self, user: &User) -> bool {
         let is_first = !self.backlog.numbers.contains_key(user);
@@ -411,8 +431,9 @@ impl Durable {
         };
         let before = std::mem::replace(&mut durable_call.stage, stage);
         if let Some(usage) = self.usage.get_mut(&durable_call.user) {
-            let was_in_memory = usize::from(before != Stage::Disk);
-            usage.in_memory += usize::from(stage != Stage::Disk);
+            let in_memory = |stage| usize::from(matches!(stage, Stage::Memory(_)));
+            let was_in_memory = in_memory(before);
+            usage.in_memory += in_memory(stage);
             usage.in_memory = usage.in_memory.saturating_sub(was_in_memory);
         }
     }
@@ -446,7 +467,8 @@ impl Durable {
     /// Clients that wait for calls that this server will no longer run.
     pub(crate) fn stranded(&mut self) -> Vec<Fetch> {
         let waiting = |durable_call: &&mut Box<DurableCall>| {
-            durable_call.stage == Stage::Disk && !durable_call.record.state.is_over()
+            let is_on_disk = !matches!(durable_call.stage, Stage::Memory(_));
+            is_on_disk && !durable_call.record.state.is_over()
         };
         let stranded = self.calls.values_mut().filter(waiting);
         stranded

@@ -28,6 +28,15 @@ use farcall_rpc_proto::{
     Call, Direction, DurableState, Failure, FailureKind, JobId, Pieces, Side, User,
 };
 
+/// Whether a call that waits on the disk is in memory now.
+enum Loaded {
+    Yes,
+    /// It waits for memory.
+    NoRoom,
+    /// It waits for its function, which the server does not have.
+    NoFunction,
+}
+
 /// Waiting calls may hold one such part of the server's memory.
 const SHARE_OF_MEMORY: u64 = 4;
 
@@ -347,27 +356,52 @@ impl DurableCalls {
         if let Some(durable) = &mut self.durable {
             durable.lacks = None;
         }
+        let mut unserved = 0;
         while let Some(id) = self.durable.as_ref().and_then(Durable::next_waiting) {
-            match self.load(cx, id) {
-                Ok(true) => {}
-                Ok(false) => return,
+            let loaded = self.load(cx, id);
+            let Some(durable) = &mut self.durable else {
+                return;
+            };
+            match loaded {
+                Ok(Loaded::NoRoom) => break,
+                Ok(Loaded::NoFunction) => {
+                    durable.await_function(id);
+                    unserved += 1;
+                    continue;
+                }
+                Ok(Loaded::Yes) => {}
                 Err(failure) => record_failure(cx, id, failure),
             }
-            if let Some(durable) = &mut self.durable {
-                durable.leave_backlog(id);
-            }
+            durable.leave_backlog(id);
+        }
+        if unserved > 0 {
+            tracing::warn!(
+                "{unserved} durable calls wait for functions that this server does not have: \
+                 register their libraries, or start it with them"
+            );
         }
     }
 
-    /// Brings a call from the disk into memory. Returns `false` if there is no room now.
-    fn load(&mut self, cx: &mut Context, id: JobId) -> Result<bool, Failure> {
+    /// Lets calls go on whose functions have been added.
+    pub(crate) fn look_for_functions(&mut self, cx: &mut Context) {
+        if let Some(durable) = &mut self.durable {
+            durable.look_for_functions();
+            cx.has_room = true;
+        }
+    }
+
+    /// Brings a call from the disk into memory.
+    fn load(&mut self, cx: &mut Context, id: JobId) -> Result<Loaded, Failure> {
         let limit = cx.settings.limits.memory / SHARE_OF_MEMORY;
         let Some(durable) = &mut self.durable else {
-            return Ok(true);
+            return Ok(Loaded::Yes);
         };
         let Some(DurableCall { record, .. }) = durable.get(id) else {
-            return Ok(true);
+            return Ok(Loaded::Yes);
         };
+        if !cx.functions.has(&record.function) {
+            return Ok(Loaded::NoFunction);
+        }
         let changed = |text: String| Failure::new(FailureKind::StaleInterface, text);
         let (number, function) = cx.functions.describe(&record.function)?;
         if *function.text() != *record.interface {
@@ -387,7 +421,7 @@ impl DurableCalls {
             return Err(changed("the size of its arguments has changed".to_string()));
         }
         if durable.held > 0 && durable.held.saturating_add(layout.bytes) > limit {
-            return Ok(false);
+            return Ok(Loaded::NoRoom);
         }
         let (stored, big_endian) = (record.arguments, record.big_endian);
         // Reservations end with their server, and the next one numbers its own.
@@ -401,7 +435,7 @@ impl DurableCalls {
                 Err(NoMemory::Wait) => {
                     durable.lacks = Some(bytes);
                     cx.step(Step::SeekRoom);
-                    return Ok(false);
+                    return Ok(Loaded::NoRoom);
                 }
                 Err(refusal) => return Err(cx.no_room(bytes, refusal)),
             },
@@ -416,7 +450,7 @@ impl DurableCalls {
         call.run.reservation = reservation;
         call.run.cause = cause;
         self.read_arguments(cx, id, call, stored);
-        Ok(true)
+        Ok(Loaded::Yes)
     }
 
     fn read_arguments(
@@ -578,7 +612,7 @@ impl DurableCalls {
         if changed.change == Change::Start && changed.applied {
             return match stage {
                 Stage::Memory(call) => cx.step(Step::Begin(call)),
-                Stage::Disk => {}
+                Stage::Disk | Stage::Unserved => {}
             };
         }
         if changed.change == Change::RestartRepeatable && changed.applied {

@@ -248,6 +248,11 @@ impl Functions {
         self.functions.len()
     }
 
+    /// Whether functions have this name, qualified or not.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.qualified.contains_key(name) || self.plain.contains_key(name)
+    }
+
     /// Number and text of the function with this name, qualified or not.
     pub(crate) fn describe(&self, name: &str) -> Result<(u64, &Function), Failure> {
         let index = match (self.qualified.get(name), self.plain.get(name)) {

@@ -3,7 +3,7 @@
 //! only after a worker has bound its library.
 
 use crate::action::Action;
-use crate::context::Context;
+use crate::context::{Context, Step};
 use crate::event::Ready;
 use crate::flaw::{Flaw, has};
 use crate::functions::Entry;
@@ -175,6 +175,7 @@ impl Libraries {
             return found;
         };
         let names = cx.functions.add(&document);
+        cx.step(Step::LookForFunctions);
         cx.out.push(Action::KeepLibrary);
         tracing::info!("registered {path}: {}", names.join(", "));
         let functions = names.into_iter().map(|name| FunctionSummary {

@@ -66,6 +66,11 @@ fn of_durable(engine: &mut Engine, state: DurableState, stage: Stage) -> CallSta
     match (stage, state.is_over()) {
         (_, true) => plain(CallPhase::Over, state.name()),
         (Stage::Memory(call), false) => of_active(engine, call, Starts::New),
+        (Stage::Unserved, false) => plain(
+            CallPhase::Waiting,
+            "waits for its function, which the server does not have: register its library, or \
+             cancel the call",
+        ),
         (Stage::Disk, false) => plain(
             CallPhase::Waiting,
             "waits on the disk for its turn: earlier calls must end first",

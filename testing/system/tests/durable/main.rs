@@ -448,6 +448,40 @@ fn a_server_that_takes_over_has_the_submitted_calls_of_the_one_before() {
     assert_eq!(state, DurableState::Done, "the server before has ended it");
 }
 
+/// A library that was registered is gone after a restart, and its calls wait for it.
+#[test]
+fn calls_wait_for_a_function_that_the_next_server_lacks() {
+    let mut server = durable(&["--pes", "1"]).start();
+    let connection = connect(&server.socket());
+    let nap = connection.function("nap").unwrap();
+    nap.submit(&mut [int(60_000_000)], None).unwrap();
+    let copy = connection.function("copy").unwrap();
+    let (text, mut back) = ([7; 5], [0; 5]);
+    let mut arguments = [Argument::Out(&mut back), Argument::In(&text), int(5)];
+    let id = copy.submit(&mut arguments, None).unwrap().id();
+    server.kill();
+    let other = "Module other; Library \"libc.so.6\"; Define other(IN int n) Calls \"C\" abs(n);";
+    std::fs::write(server.interface(), other).unwrap();
+    server.restart();
+
+    let job = connect(&server.socket()).job(id);
+    wait_until("the call is there", || job.status().is_ok());
+    let said = farcall_system::farcall()
+        .args(["jobs", &server.socket()])
+        .output();
+    let said = String::from_utf8(said.unwrap().stdout).unwrap();
+    assert!(said.contains("waits for its function"), "{said}");
+    assert_eq!(job.status().unwrap().state, DurableState::Queued);
+    let idl = server.folder().join("copy.idl");
+    std::fs::write(&idl, FUNCTIONS).unwrap();
+    let registered = farcall_system::farcall()
+        .args(["register", idl.to_str().unwrap(), &server.socket()])
+        .status();
+    assert!(registered.unwrap().success());
+    wait_until("the call ends", || job.status().unwrap().state.is_over());
+    assert_eq!(fetch(&job, 5).unwrap(), text);
+}
+
 #[test]
 fn a_folder_that_cannot_be_taken_over_is_tried_again() {
     let mut server = durable(&[]).start();
