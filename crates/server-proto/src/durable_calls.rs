@@ -5,8 +5,10 @@
 //! only after the journal has confirmed the record. A call that may run twice begins while its
 //! record is written, and the record of its outcome follows at once.
 
+mod backlog;
 pub(crate) mod requests;
 
+pub(crate) use backlog::look_for_functions;
 pub(crate) use requests::stage_of;
 
 use crate::action::{Action, Haste, Transfer};
@@ -14,28 +16,16 @@ use crate::call::{self, ActiveCall, Durability};
 use crate::connection::Offer;
 use crate::context::{Context, Step};
 use crate::disk::Purpose;
-use crate::durable::{Durable, DurableCall, Served, Stage};
+use crate::durable::{Durable, Served, Stage};
 use crate::elements::Elements;
 use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey};
 use crate::lifecycle::Change;
-use crate::memory::NoMemory;
 use crate::record::{Changed, Content, DiskError, MOST_SHORT, Outcome, Record, Stored};
 use crate::settings::Group;
 use crate::unconfirmed::Submission;
 use farcall_idl::Layout;
-use farcall_rpc_proto::{
-    Call, Direction, DurableState, Failure, FailureKind, JobId, Pieces, Side, User,
-};
-
-/// Whether a call that waits on the disk is in memory now.
-enum Loaded {
-    Yes,
-    /// It waits for memory.
-    NoRoom,
-    /// It waits for its function, which the server does not have.
-    NoFunction,
-}
+use farcall_rpc_proto::{Direction, DurableState, Failure, FailureKind, JobId, Pieces, Side, User};
 
 /// Waiting calls may hold one such part of the server's memory.
 const SHARE_OF_MEMORY: u64 = 4;
@@ -347,162 +337,6 @@ impl DurableCalls {
             Err(error) => {
                 let (call, client) = (key, None);
                 Submission { call, client }.refuse(cx, &storage(&error), false);
-            }
-        }
-    }
-
-    /// Reads waiting calls from the disk while there is room for them.
-    pub(crate) fn load_backlog(&mut self, cx: &mut Context) {
-        if let Some(durable) = &mut self.durable {
-            durable.lacks = None;
-        }
-        let mut unserved = 0;
-        while let Some(id) = self.durable.as_ref().and_then(Durable::next_waiting) {
-            let loaded = self.load(cx, id);
-            let Some(durable) = &mut self.durable else {
-                return;
-            };
-            match loaded {
-                Ok(Loaded::NoRoom) => break,
-                Ok(Loaded::NoFunction) => {
-                    durable.await_function(id);
-                    unserved += 1;
-                    continue;
-                }
-                Ok(Loaded::Yes) => {}
-                Err(failure) => record_failure(cx, id, failure),
-            }
-            durable.leave_backlog(id);
-        }
-        if unserved > 0 {
-            tracing::warn!(
-                "{unserved} durable calls wait for functions that this server does not have: \
-                 register their libraries, or start it with them"
-            );
-        }
-    }
-
-    /// Lets calls go on whose functions have been added.
-    pub(crate) fn look_for_functions(&mut self, cx: &mut Context) {
-        if let Some(durable) = &mut self.durable {
-            durable.look_for_functions();
-            cx.has_room = true;
-        }
-    }
-
-    /// Brings a call from the disk into memory.
-    fn load(&mut self, cx: &mut Context, id: JobId) -> Result<Loaded, Failure> {
-        let limit = cx.settings.limits.memory / SHARE_OF_MEMORY;
-        let Some(durable) = &mut self.durable else {
-            return Ok(Loaded::Yes);
-        };
-        let Some(DurableCall { record, .. }) = durable.get(id) else {
-            return Ok(Loaded::Yes);
-        };
-        if !cx.functions.has(&record.function) {
-            return Ok(Loaded::NoFunction);
-        }
-        let changed = |text: String| Failure::new(FailureKind::StaleInterface, text);
-        let (number, function) = cx.functions.describe(&record.function)?;
-        if *function.text() != *record.interface {
-            let text = format!(
-                "the interface of `{}` has changed since the server was restarted; submit the \
-                 call again",
-                record.function
-            );
-            return Err(changed(text));
-        }
-        let call = Call::decode(&record.call).map_err(|error| changed(error.to_string()))?;
-        let interface = &cx.functions.get(number)?.interface;
-        let layout = interface
-            .layout(&call.scalars, &call.elements)
-            .map_err(|error| changed(error.to_string()))?;
-        if layout.sent_bytes() != record.arguments.bytes {
-            return Err(changed("the size of its arguments has changed".to_string()));
-        }
-        if durable.held > 0 && durable.held.saturating_add(layout.bytes) > limit {
-            return Ok(Loaded::NoRoom);
-        }
-        let (stored, big_endian) = (record.arguments, record.big_endian);
-        // Reservations end with their server, and the next one numbers its own.
-        let reservation = call.reservation.filter(|_| durable.is_own(record));
-        let cause = call.trace;
-        let (message, user) = (record.call.clone(), User::named(&record.user));
-        let buffer = match layout.bytes {
-            0 => None,
-            bytes => match cx.memory.take(bytes, &user, &mut cx.out) {
-                Ok(buffer) => Some(buffer),
-                Err(NoMemory::Wait) => {
-                    durable.lacks = Some(bytes);
-                    cx.step(Step::SeekRoom);
-                    return Ok(Loaded::NoRoom);
-                }
-                Err(refusal) => return Err(cx.no_room(bytes, refusal)),
-            },
-        };
-        let mut call = ActiveCall::new(user, None, number, message, layout);
-        call.memory.buffer = buffer;
-        call.clear_gaps(&mut cx.out);
-        (call.times.asked, call.times.accepted) = (cx.now(), cx.now());
-        call.enter(call::State::OnDisk);
-        call.streams.swap = big_endian != cfg!(target_endian = "big");
-        call.durability = Durability::Recorded(id);
-        call.run.reservation = reservation;
-        call.run.cause = cause;
-        self.read_arguments(cx, id, call, stored);
-        Ok(Loaded::Yes)
-    }
-
-    fn read_arguments(
-        &mut self,
-        cx: &mut Context,
-        id: JobId,
-        mut call: ActiveCall,
-        stored: Stored,
-    ) {
-        let pieces = Pieces::new(&call.layout, Direction::Sent, Side::Buffer);
-        let bytes = call.layout.bytes;
-        let memory = match stored.bytes {
-            0 => None,
-            _ => call.memory.buffer.take(),
-        };
-        let key = cx.calls.insert(call);
-        let Some(durable) = &mut self.durable else {
-            return;
-        };
-        durable.held += bytes;
-        durable.set_stage(id, Stage::Memory(key));
-        let Some(memory) = memory else {
-            return cx.step(Step::Enqueue(key));
-        };
-        let transfer = Transfer {
-            id,
-            content: Content::Arguments,
-            memory,
-            pieces,
-            about: None,
-        };
-        cx.disk
-            .read(Purpose::Load(key), transfer, stored, &mut cx.out);
-    }
-
-    pub(crate) fn arguments_read(
-        &mut self,
-        cx: &mut Context,
-        key: CallKey,
-        read: Result<(), DiskError>,
-    ) {
-        let Some(id) = cx.calls[key].job_id() else {
-            return;
-        };
-        match read {
-            _ if is_over(self.durable.as_ref(), id) => cx.step(Step::Release(key)),
-            Ok(()) => cx.step(Step::Enqueue(key)),
-            Err(error) => {
-                cx.step(Step::Release(key));
-                tracing::error!("the arguments of {id} cannot be read: {}", error.text);
-                let text = format!("its arguments cannot be read: {}", error.text);
-                record_failure(cx, id, Failure::new(FailureKind::StorageFault, text));
             }
         }
     }

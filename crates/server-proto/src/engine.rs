@@ -211,7 +211,9 @@ impl Engine {
                 Step::SeekRoom => {
                     durable_calls::requests::seek_room(&mut self.durable_calls, cx, &mut self.data)
                 }
-                Step::LookForFunctions => self.durable_calls.look_for_functions(cx),
+                Step::LookForFunctions => {
+                    durable_calls::look_for_functions(&mut self.durable_calls, cx);
+                }
                 Step::Release(call) => self.release(call),
                 Step::Fail(call, kind, cause) => self.fail(call, kind, &cause),
                 Step::Record(id, change, outcome) => {
