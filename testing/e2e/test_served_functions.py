@@ -403,3 +403,38 @@ def test_a_slow_module_is_announced_and_the_port_opens_when_it_can_answer(tmp_pa
         assert farcall.connect(f"farcall://127.0.0.1:{port}").call("one").n == 1
     finally:
         stop(process)
+
+
+TELLS = """
+import farcall
+
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError
+
+@farcall.library("mute(OUT int *n)")
+def mute():
+    raise Mute
+
+@farcall.library("tells(IN long n, OUT int *m)")
+def tells(n):
+    if n:
+        raise ValueError("x" * n)
+    return 1
+"""
+
+
+def test_an_exception_of_any_length_is_one_failed_call(start, tmp_path):
+    module = tmp_path / "tells.py"
+    module.write_text(TELLS)
+    connection = start(module, options=["--workers", "1"]).connect()
+    tells = connection.function("tells")
+    others = [tells.call_async(0) for _ in range(3)]
+    long = tells.call_async(10_000_000)
+    others += [tells.call_async(0) for _ in range(3)]
+    with pytest.raises(farcall.LibraryError, match="raised ValueError: xxx") as raised:
+        long.result()
+    assert len(str(raised.value)) < 100_000
+    assert [other.result().m for other in others] == [1] * 6
+    with pytest.raises(farcall.LibraryError, match=r"raised Mute \(tells.py, line 10, in mute\)"):
+        connection.call("mute")

@@ -596,7 +596,10 @@ fn scalars(
         let text = values.remove(&index).expect("checked to be there");
         if param.is_texts() {
             let texts = Scalar::Texts(texts::parse(&text, &param.name)?);
-            return texts.convert(param).map(Some).map_err(Failure::usage);
+            return texts
+                .convert_written(param)
+                .map(Some)
+                .map_err(Failure::usage);
         }
         parse_scalar(&text, param).map(Some)
     };
@@ -632,7 +635,7 @@ fn parse_scalar(text: &str, param: &Param) -> Result<Scalar, Failure> {
         let (name, ty) = (&param.name, param.ty.name());
         Failure::usage(format!("`{name}`: expected {ty}, given `{text}`"))
     })?;
-    scalar.convert(param).map_err(Failure::usage)
+    scalar.convert_written(param).map_err(Failure::usage)
 }
 
 fn read_array(text: &str, name: &str) -> Result<Array, Failure> {

@@ -88,15 +88,38 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             issue(folder, "server", hosts, usage)
         }
         Command::Client { folder, name } => {
-            if [AUTHORITY, "server"].contains(&name.as_str()) {
-                return Err(Failure::usage(format!(
-                    "`{name}` is a reserved name; choose another name for the user"
-                )));
-            }
+            check_name(name)?;
             let usage = ExtendedKeyUsagePurpose::ClientAuth;
             issue(folder, name, std::slice::from_ref(name), usage)
         }
         Command::Revoke { folder, name } => revoke(folder, name),
+    }
+}
+
+/// Refuses names whose files have another meaning, names that are those of other users, and names
+/// that a server does not find in a certificate.
+fn check_name(name: &str) -> Result<(), Failure> {
+    /// Most bytes of the common name of a certificate.
+    const MOST: usize = 64;
+    if [AUTHORITY, REVOKED, "server", "anonymous"].contains(&name) {
+        return Err(Failure::usage(format!(
+            "`{name}` is a reserved name; choose another name for the user"
+        )));
+    }
+    let is_label = |label: &str| {
+        let mut bytes = label.bytes();
+        let is_plain = bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+        is_plain && !label.is_empty() && !label.starts_with('-') && !label.ends_with('-')
+    };
+    // A name that ends with a number is an address.
+    let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
+    let is_address = name.rsplit('.').next().is_some_and(is_number);
+    match name.len() <= MOST && name.split('.').all(is_label) && !is_address {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "`{name}` cannot be the name of a user in a certificate: write up to {MOST} letters, \
+             digits, - and _, with dots between them, such as `alice` or `alice.lab.example`"
+        ))),
     }
 }
 
@@ -227,12 +250,20 @@ fn describe(params: &mut CertificateParams, name: &str, days: i64) {
 
 /// Writes a certificate and its key; neither file may exist.
 fn write_pair(folder: &Path, name: &str, pem: &str, key: &KeyPair) -> Result<(), Failure> {
-    write(&folder.join(format!("{name}.pem")), pem, 0o644)?;
-    write(
-        &folder.join(format!("{name}.key")),
-        &key.serialize_pem(),
-        0o600,
-    )
+    let [certificate, private] = ["pem", "key"].map(|kind| folder.join(format!("{name}.{kind}")));
+    // A key may be left of a revoked certificate. A new certificate beside it would be of no use.
+    for path in [&certificate, &private] {
+        if path.symlink_metadata().is_ok() {
+            return Err(is_there(path));
+        }
+    }
+    write(&certificate, pem, 0o644)?;
+    write(&private, &key.serialize_pem(), 0o600)
+}
+
+fn is_there(path: &Path) -> Failure {
+    let text = "is there already; remove it first to make a new one";
+    Failure::failed(format!("{} {text}", path.display()))
 }
 
 /// Writes a file that does not exist yet, and prints its name.
@@ -245,10 +276,7 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
         .open(path)
         .and_then(|mut file| file.write_all(text.as_bytes()));
     match write {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let text = "is there already; remove it first to make a new one";
-            return Err(Failure::failed(format!("{} {text}", path.display())));
-        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(is_there(path)),
         other => other.map_err(|error| failed(path, error))?,
     }
     println!("{}", path.display());

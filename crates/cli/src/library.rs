@@ -79,7 +79,11 @@ fn find(name: &str) -> Result<PathBuf, String> {
             None if known.is_empty() => "no libraries are installed.".to_owned(),
             None => format!("known are {}.", names.collect::<Vec<_>>().join(", ")),
         };
-        format!("there is no library `{name}`; {hint} Name a file as `./{name}.idl`")
+        let file = match name.contains(['/', '.']) {
+            true => "To name a file, add it first: `farcall library add FILE`".to_owned(),
+            false => format!("Name a file as `./{name}.idl`"),
+        };
+        format!("there is no library `{name}`; {hint} {file}")
     })
 }
 

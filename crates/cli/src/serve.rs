@@ -100,10 +100,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Seconds after which the server ends a running call; 0 means never
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     time_limit: Option<f64>,
     /// Seconds without clients and calls after which the server ends; 0 means never
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     idle: Option<f64>,
     /// End the server when its standard input ends, as after `ssh HOST farcall serve` has gone
     #[arg(long)]
@@ -166,6 +166,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     let options = arguments.preprocessor.options()?;
     let catalog = Catalog::load_with(&files, &options).map_err(Failure::failed)?;
+    for warning in catalog.warnings() {
+        tracing::warn!("{warning}");
+    }
     let program = std::env::current_exe()?;
     let before = config.takeover.then(|| running(&config)).transpose()?;
     let mut config = config;
@@ -386,6 +389,15 @@ fn has_interfaces(folder: &Path, files: &[PathBuf]) -> bool {
         .iter()
         .filter_map(|file| std::fs::canonicalize(file).ok());
     files.any(|file| file.starts_with(&folder))
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if seconds >= 0.0 => Ok(seconds),
+        _ => Err(format!(
+            "`{text}` is not a number of seconds; write one such as 1.5"
+        )),
+    }
 }
 
 fn policy(name: &str) -> Result<Policy, String> {

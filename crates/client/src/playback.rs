@@ -454,7 +454,7 @@ fn scalar(param: &Param, value: &Value) -> Result<Scalar, Error> {
         })?,
         Value::Text(text) => Scalar::Text(text.clone()),
     };
-    scalar.convert(param).map_err(wrong)
+    scalar.convert_written(param).map_err(wrong)
 }
 
 /// The arguments of a call.

@@ -280,7 +280,7 @@ impl<'de> DeserializeSeed<'de> for Argument<'_> {
                 return Ok(Value::Texts(texts));
             }
             let value = Scalar::Texts(texts)
-                .convert(param)
+                .convert_written(param)
                 .map_err(de::Error::custom)?;
             return Ok(Value::Scalar(value));
         }
@@ -288,7 +288,7 @@ impl<'de> DeserializeSeed<'de> for Argument<'_> {
             return Given(param).deserialize(input).map(Value::Array);
         }
         let value = input.deserialize_any(Plain(param))?;
-        let value = value.convert(param).map_err(de::Error::custom)?;
+        let value = value.convert_written(param).map_err(de::Error::custom)?;
         Ok(Value::Scalar(value))
     }
 }

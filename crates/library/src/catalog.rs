@@ -3,7 +3,7 @@
 //! qualified name.
 
 use crate::{Source, SourceError};
-use farcall_idl::{Document, Interface, Severity, render};
+use farcall_idl::{Diagnostic, Document, Interface, Parsed, Severity, position, render};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -14,6 +14,8 @@ pub struct Catalog {
     files: Vec<(Source, Document)>,
     /// By qualified name.
     qualified: HashMap<String, Entry>,
+    /// What the files might not mean as they stand, in one line each.
+    warnings: Vec<String>,
 }
 
 /// The position of an interface in the catalog.
@@ -73,6 +75,18 @@ fn twice(name: &str, first: &Path, second: &Path) -> String {
     }
 }
 
+/// A finding in one line, with its place.
+fn line(found: &Diagnostic, source: &Source) -> String {
+    let place = position(&source.text, found.span.start);
+    let path = match place.file {
+        Some(_) => String::new(),
+        None => format!("{}:", source.path.display()),
+    };
+    let help = found.help.iter().map(|help| format!("; {help}"));
+    let help: String = help.collect();
+    format!("{path}{place}: {}{help}", found.message)
+}
+
 impl Catalog {
     /// Reads and checks files.
     pub fn load<P: Into<PathBuf>>(
@@ -95,6 +109,10 @@ impl Catalog {
 
     /// Checks whether a file can be added, and returns its contents.
     pub fn check(&self, source: &Source) -> Result<Document, CatalogError> {
+        Ok(self.parse(source)?.document)
+    }
+
+    fn parse(&self, source: &Source) -> Result<Parsed, CatalogError> {
         let parsed = source.parse();
         if parsed.has_errors() {
             let path = source.path.display().to_string();
@@ -117,12 +135,17 @@ impl Catalog {
                 });
             }
         }
-        Ok(parsed.document)
+        Ok(parsed)
     }
 
     /// Adds all interfaces of a file, or none, and returns the index of the file.
     pub fn add(&mut self, source: Source) -> Result<usize, CatalogError> {
-        let document = self.check(&source)?;
+        let Parsed {
+            document,
+            diagnostics,
+        } = self.parse(&source)?;
+        let warnings = diagnostics.iter().map(|found| line(found, &source));
+        self.warnings.extend(warnings);
         let file = self.files.len();
         for (function, interface) in document.functions().enumerate() {
             let entry = Entry { file, function };
@@ -131,6 +154,11 @@ impl Catalog {
         }
         self.files.push((source, document));
         Ok(file)
+    }
+
+    /// What the files might not mean as they stand, in one line each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The files in the order they were added.
@@ -187,4 +215,30 @@ pub fn check_files<P: Into<PathBuf>>(
         ));
     }
     (rendered, accepted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_has_one_line_with_its_place() {
+        let source = |text: &str| Source {
+            path: "heat.idl".into(),
+            text: text.to_string(),
+            options: Vec::new(),
+        };
+        let mut catalog = Catalog::default();
+        let text = "Module heat;\nDefine f(IN int n, OUT double x[n]) Calls \"C\" f(n, x);\n";
+        catalog.add(source(text)).unwrap();
+        assert!(catalog.warnings().is_empty());
+        let text = "Module more;\nDefine g(int n, double x[n]) Calls \"C\" g(n, x);\n";
+        catalog.add(source(text)).unwrap();
+        let [warning] = catalog.warnings() else {
+            panic!("{:?}", catalog.warnings());
+        };
+        let expected = "heat.idl:2:24: array `x` has no mode and is taken as IN; write IN, OUT, \
+                        INOUT or WORK";
+        assert_eq!(warning, expected);
+    }
 }

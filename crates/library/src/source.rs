@@ -121,7 +121,8 @@ impl Source {
             return Err(SourceError::TooLong { path });
         }
         let text = match String::from_utf8(bytes) {
-            Ok(text) => text,
+            // Editors of Windows write a mark in front of the text.
+            Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned(),
             Err(_) => {
                 let error = io::Error::new(io::ErrorKind::InvalidData, "the text is not UTF-8");
                 return Err(SourceError::Read { path, error });
@@ -208,4 +209,19 @@ fn preprocess(path: &Path, options: &[String]) -> Result<String, SourceError> {
             "the preprocessed text is not UTF-8",
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_an_editor_of_windows_is_read() {
+        let file = tempfile::NamedTempFile::with_suffix(".idl").unwrap();
+        let text = "\u{feff}Module heat;\r\nDefine f(IN int n) Calls \"C\" f(n);\r\n";
+        std::fs::write(file.path(), text).unwrap();
+        let parsed = Source::read(file.path()).unwrap().parse();
+        assert!(!parsed.has_errors(), "{:?}", parsed.diagnostics);
+        assert_eq!(parsed.document.functions().count(), 1);
+    }
 }

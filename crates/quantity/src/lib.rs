@@ -93,6 +93,36 @@ pub fn size<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D:
     }
 }
 
+/// Reads a number from a file that is 0 or more, such as a number of seconds.
+///
+/// # Errors
+/// The value is no number, or it is negative or NaN.
+#[cfg(feature = "serde")]
+pub fn from_zero<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let number: f64 = serde::Deserialize::deserialize(deserializer)?;
+    match number >= 0.0 {
+        true => Ok(number),
+        false => Err(serde::de::Error::custom(format!(
+            "`{number}`: write a number that is 0 or more"
+        ))),
+    }
+}
+
+/// Reads a number from a file that is more than 0, such as the hours for which results are kept.
+///
+/// # Errors
+/// The value is no number, or it is 0, negative or NaN.
+#[cfg(feature = "serde")]
+pub fn above_zero<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let number: f64 = serde::Deserialize::deserialize(deserializer)?;
+    match number > 0.0 {
+        true => Ok(number),
+        false => Err(serde::de::Error::custom(format!(
+            "`{number}`: write a number that is more than 0"
+        ))),
+    }
+}
+
 #[cfg(feature = "serde")]
 fn given<'de, D: serde::Deserializer<'de>>(
     deserializer: D,

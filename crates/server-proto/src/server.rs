@@ -181,7 +181,7 @@ impl Server {
         let Engine { cx, lanes, .. } = &mut self.engine;
         let now = cx.now();
         let mut limits = proto::Limits {
-            calls: cx.settings.limits.calls_per_connection,
+            calls: cx.settings.limits.calls_of_connection(),
             ..proto::Limits::default()
         };
         if !accepted.is_local {

@@ -16,7 +16,7 @@ pub struct Limits {
     pub connections: usize,
     /// Open connections of one user; 0 means no limit.
     pub connections_per_user: usize,
-    /// Calls open at once on one connection.
+    /// Calls open at once on one connection; 0 means no limit.
     pub calls_per_connection: usize,
     /// Calls of one user that are under way; 0 means no limit.
     pub calls_per_user: usize,
@@ -28,16 +28,21 @@ pub struct Limits {
     #[serde(deserialize_with = "farcall_quantity::size")]
     pub memory: u64,
     /// Seconds within which a new connection must greet.
+    #[serde(deserialize_with = "farcall_quantity::above_zero")]
     pub greeting_s: f64,
     /// Seconds without clients and calls after which the server ends; 0 means never.
+    #[serde(deserialize_with = "farcall_quantity::from_zero")]
     pub idle_s: f64,
     /// Seconds within which a client must answer a callback; 0 means no limit.
+    #[serde(deserialize_with = "farcall_quantity::from_zero")]
     pub callback_s: f64,
     /// Seconds without progress after which a call fails whose arguments have begun to arrive, and
     /// after which a client that does not read its results is disconnected; 0 means never.
+    #[serde(deserialize_with = "farcall_quantity::from_zero")]
     pub stalled_s: f64,
     /// Seconds over which a client must send or read at the least rate while others wait for
     /// memory; 0 means that it may be as slow as it likes.
+    #[serde(deserialize_with = "farcall_quantity::from_zero")]
     pub stalled_busy_s: f64,
     /// This rate, in bytes per second.
     #[serde(deserialize_with = "farcall_quantity::whole")]
@@ -52,8 +57,10 @@ pub struct Limits {
     /// Reservations of one user at a time; 0 turns reservations off.
     pub reservations_per_user: usize,
     /// Part of the processor elements that the reservations of one user may have at a time.
+    #[serde(deserialize_with = "farcall_quantity::from_zero")]
     pub reserve_share: f64,
     /// Seconds from now within which a reservation must end.
+    #[serde(deserialize_with = "farcall_quantity::from_zero")]
     pub reserve_ahead_s: f64,
     /// Bytes per second that arrive from the network at most. Reservations share them; 0 means that
     /// no bandwidth can be reserved.
@@ -69,8 +76,10 @@ pub struct Limits {
 #[serde(default, deny_unknown_fields)]
 pub struct DurableLimits {
     /// Hours for which an outcome is kept if the caller does not say.
+    #[serde(deserialize_with = "farcall_quantity::above_zero")]
     pub keep_h: f64,
     /// Most hours that a caller may ask for.
+    #[serde(deserialize_with = "farcall_quantity::above_zero")]
     pub longest_h: f64,
     /// Calls of one user, in any state.
     pub per_user: usize,
@@ -141,6 +150,15 @@ impl Group {
 }
 
 impl Limits {
+    /// Calls that may be open at once on one connection.
+    pub(crate) fn calls_of_connection(&self) -> usize {
+        match self.calls_per_connection {
+            // A client keeps further calls back.
+            0 => 1 << 16,
+            calls => calls,
+        }
+    }
+
     /// What calls under way one user may have.
     pub(crate) fn calls_of_user(&self) -> Quota {
         let count = Limit::unless_zero(self.calls_per_user, "limits.calls_per_user");

@@ -100,8 +100,10 @@ pub struct Queue {
     pub gpus: Option<u32>,
     /// Seconds after which a user's past use counts half; 0 turns fair shares off, so that all
     /// users count as one.
+    #[serde(deserialize_with = "farcall_quantity::from_zero")]
     pub half_life_s: f64,
     /// Seconds after which a user's oldest call is next; 0 means never.
+    #[serde(deserialize_with = "farcall_quantity::from_zero")]
     pub patience_s: f64,
     /// Number of other users' calls after which a user's oldest call is next; 0 means any number.
     pub passes: u64,
@@ -163,6 +165,7 @@ pub struct Workers {
     /// them.
     pub threads: usize,
     /// Time limit of a call in seconds; 0 means none.
+    #[serde(deserialize_with = "farcall_quantity::from_zero")]
     pub time_limit_s: f64,
     /// Limit on the private memory of a worker in bytes; 0 means none.
     #[serde(deserialize_with = "farcall_quantity::size")]
@@ -227,6 +230,7 @@ pub struct Data {
     #[serde(deserialize_with = "farcall_quantity::size")]
     pub bytes_per_user: u64,
     /// Hours for which an array is kept after its last use.
+    #[serde(deserialize_with = "farcall_quantity::above_zero")]
     pub keep_h: f64,
     /// Networks of the servers from which this one may read arrays.
     pub peers: Vec<IpNet>,
@@ -619,6 +623,45 @@ mod tests {
         assert!(Config::parse("[queue]\npolicy = \"sjf\"").is_ok());
         let error = Config::parse("[queue]\npolicy = \"lifo\"").unwrap_err();
         assert!(error.to_string().contains("fmpfs"), "{error}");
+    }
+
+    #[test]
+    fn lengths_of_time_are_not_negative_and_results_are_kept() {
+        let read = |section: &str, name: &str, value: &str| {
+            Config::parse(&format!("[{section}]\n{name} = {value}")).map_err(|e| e.to_string())
+        };
+        for (section, name) in [
+            ("limits", "idle_s"),
+            ("limits", "callback_s"),
+            ("limits", "stalled_s"),
+            ("limits", "reserve_share"),
+            ("queue", "patience_s"),
+            ("workers", "time_limit_s"),
+        ] {
+            assert!(read(section, name, "0").is_ok(), "{name}");
+            for value in ["-1", "-0.5", "nan"] {
+                let error = read(section, name, value).unwrap_err();
+                assert!(
+                    error.contains("write a number that is 0 or more"),
+                    "{error}"
+                );
+            }
+        }
+        for (section, name) in [
+            ("limits", "greeting_s"),
+            ("jobs", "keep_h"),
+            ("jobs", "longest_h"),
+            ("data", "keep_h"),
+        ] {
+            assert!(read(section, name, "0.5").is_ok(), "{name}");
+            for value in ["0", "-1", "nan"] {
+                let error = read(section, name, value).unwrap_err();
+                assert!(
+                    error.contains("write a number that is more than 0"),
+                    "{error}"
+                );
+            }
+        }
     }
 
     #[test]

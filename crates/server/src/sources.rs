@@ -58,6 +58,7 @@ pub struct Source {
     pub max_bytes: u64,
     /// Seconds within which a source must be read.
     #[serde(default = "time_limit")]
+    #[serde(deserialize_with = "farcall_quantity::above_zero")]
     pub time_limit_s: f64,
 }
 

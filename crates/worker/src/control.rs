@@ -18,6 +18,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub const TEXT_BYTES: usize = 1 << 20;
 /// The same size for a request that shares the ring with others.
 pub const SLOT_TEXT_BYTES: usize = 2048;
+/// Most bytes of an error's text. It must fit into a message to the client, and into the record of
+/// a durable call.
+const FAILURE_BYTES: usize = 16 << 10;
 /// Most requests that are posted at once.
 pub const SLOTS: usize = 16;
 
@@ -266,7 +269,8 @@ impl Control {
             exec_nanos: slot.exec_nanos.load(Ordering::Relaxed),
             failure: (status != 0).then(|| {
                 let alone = slot.alone.load(Ordering::Relaxed) != 0;
-                let text = self.text(number, alone, slot.text_bytes.load(Ordering::Relaxed));
+                let bytes = slot.text_bytes.load(Ordering::Relaxed);
+                let text = self.text(number, alone, bytes.min(FAILURE_BYTES as u32));
                 let text = String::from_utf8_lossy(&text);
                 Failure::new(FailureKind::from_number(status), text)
             }),
@@ -341,7 +345,7 @@ impl Control {
         let failure = outcome.failure.as_ref();
         let text = failure.map_or(&[][..], |failure| failure.message.as_bytes());
         let (place, room) = self.text_of(number, slot.alone.load(Ordering::Relaxed) != 0);
-        let text = &text[..text.len().min(room)];
+        let text = &text[..text.len().min(room).min(FAILURE_BYTES)];
         let status = failure.map_or(0, |failure| failure.kind as u32);
         slot.exec_nanos.store(outcome.exec_nanos, Ordering::Relaxed);
         slot.status.store(status, Ordering::Relaxed);
@@ -440,6 +444,26 @@ mod tests {
             std::thread::yield_now();
         }
         child.join().unwrap();
+    }
+
+    #[test]
+    fn a_long_error_is_cut_so_that_it_fits_into_a_message() {
+        let (server, worker) = pair();
+        for (alone, most) in [(true, FAILURE_BYTES), (false, SLOT_TEXT_BYTES)] {
+            server.post(&request(1, alone), b"");
+            worker.take(&mut Vec::new());
+            let failure = Failure::new(FailureKind::FunctionFailed, "x".repeat(TEXT_BYTES));
+            worker.finish(&Outcome {
+                failure: Some(failure),
+                ..Outcome::NONE
+            });
+            // The library may have written this number, too.
+            let number = server.done.get();
+            let text_bytes = &server.slot(number).text_bytes;
+            text_bytes.store(TEXT_BYTES as u32, Ordering::Relaxed);
+            let failure = server.take_outcome().failure.unwrap();
+            assert_eq!(failure.message.len(), most);
+        }
     }
 
     #[test]

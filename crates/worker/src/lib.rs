@@ -12,6 +12,7 @@ mod control;
 mod death;
 mod environment;
 mod files;
+mod floats;
 mod groups;
 mod handle;
 mod launch;

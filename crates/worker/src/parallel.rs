@@ -5,6 +5,7 @@
 //! call. Between calls they wait for it.
 
 use crate::children::Children;
+use crate::floats::Floats;
 use crate::handle::send;
 use crate::launch::Start;
 use crate::process::{self, Callee, Channel};
@@ -285,7 +286,7 @@ fn follow(
     children: &Children,
 ) -> io::Result<Infallible> {
     let unheard = |text: &dyn std::fmt::Display| io::Error::other(text.to_string());
-    let mut variable = trace::Variable::new();
+    let (mut variable, floats) = (trace::Variable::new(), Floats::now());
     loop {
         let message = processes.hear();
         let (function, message) = message
@@ -325,6 +326,7 @@ fn follow(
         // process has are null here, which the interface's author knows.
         let called =
             unsafe { callee.invoke(function, interface, scalars, &layout, &starts, caller) };
+        floats.restore();
         children.end();
         called.map_err(|failure| io::Error::other(failure.message))?;
     }

@@ -7,6 +7,7 @@ use crate::callback::{AnswerWord, Mailbox, WorkerMessage};
 use crate::children::Children;
 use crate::control::{Control, Outcome, Request};
 use crate::files::Files;
+use crate::floats::Floats;
 use crate::handle::{GREETING_BYTES, MemoryMessage, READY, SOCKET_FD};
 use crate::launch::{FileStamp, Identities, Ready, Start};
 use crate::lent::{Lent, Segment};
@@ -225,6 +226,7 @@ pub(crate) fn serve<C: Callee>(
         threads: None,
         children: start.children(),
         trace: trace::Variable::new(),
+        floats: Floats::now(),
         folder: start.folder,
         files: start.files,
     }
@@ -290,6 +292,8 @@ struct Worker<C> {
     /// Processes that its functions start.
     children: Children,
     trace: trace::Variable,
+    /// How numbers are computed: as the library had it when it was loaded.
+    floats: Floats,
 }
 
 impl<C: Callee> Worker<C> {
@@ -472,6 +476,8 @@ impl<C: Callee> Worker<C> {
                 &mut caller,
             )
         };
+        // What the function has changed is not for the next one.
+        self.floats.restore();
         let exec_nanos = start.elapsed().saturating_sub(waited).as_nanos() as u64;
         if call.output {
             // SAFETY: flushes the open streams of the C library.

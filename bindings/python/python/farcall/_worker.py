@@ -41,7 +41,11 @@ def load(path: str) -> list[Export]:
 def _told(error: BaseException, file: pathlib.Path) -> str:
     """The exception, and the line of the module that raised it."""
     name = type(error).__name__
-    text = f"raised {name}: {error}" if str(error) else f"raised {name}"
+    try:
+        told = str(error)
+    except Exception:  # the exception cannot tell itself
+        told = ""
+    text = f"raised {name}: {told}" if told else f"raised {name}"
     every = list(traceback.extract_tb(error.__traceback__))
     frames = [frame for frame in every if frame.filename == str(file)] or every
     if isinstance(error, SyntaxError) or not frames:

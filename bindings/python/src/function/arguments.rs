@@ -143,7 +143,13 @@ impl Function {
             let value = value.as_ref().filter(|value| !value.is_none());
             if value.is_none() && param.is_passed() && is_needed(index) {
                 let expected = match param.is_value() {
-                    true => scalar::expected(param).to_owned(),
+                    true => match self.shapeless(index, given) {
+                        None => scalar::expected(param).to_owned(),
+                        Some(array) => format!(
+                            "{}, which is taken from `{array}` only if that is a NumPy array",
+                            scalar::expected(param)
+                        ),
+                    },
                     false if param.is_fixed_texts() => texts::expected(param).to_owned(),
                     false => format!("an array of {}", array::dtype_name(param.ty)),
                 };

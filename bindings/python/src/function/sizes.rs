@@ -77,6 +77,21 @@ impl Function {
         Ok(())
     }
 
+    /// The first array that was given and has this size. If the size was left out and is still
+    /// unknown, the array has no shape, as a list has none.
+    pub(super) fn shapeless(&self, size: usize, given: &Given<'_>) -> Option<&str> {
+        let has_size = |param: &Param| {
+            let mut sizes = param.dims.iter().map(|dim| dim.size.ops());
+            sizes.any(|ops| matches!(ops, [Op::Param(param)] if usize::from(*param) == size))
+        };
+        let mut params = self.params().iter().zip(given);
+        let is_given = |(param, given): &(&Param, &Option<Bound<'_, PyAny>>)| {
+            given.as_ref().is_some_and(|given| !given.is_none()) && has_size(param)
+        };
+        let (param, _) = params.find(is_given)?;
+        Some(&param.name)
+    }
+
     /// The lines of which an array is a part, if the call has their length as an argument. No part
     /// of the lines outside of the array travels.
     pub(super) fn whole_lines_of<'py>(

@@ -130,6 +130,18 @@ fn scalars_and_texts_are_of_their_types() {
 }
 
 #[test]
+fn a_text_of_one_nul_is_no_null_pointer() {
+    let f = of("IN string s, IN string t[2], IN char c");
+    for (name, value) in [("s", json!("\0")), ("t", json!(["a", "\0"]))] {
+        let body = json!({ name: value }).to_string();
+        let error = Arguments::read(&f, body.as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("without NUL"), "{error}");
+    }
+    let body = json!({ "s": "", "t": ["", "a"], "c": "\0" }).to_string();
+    assert!(Arguments::read(&f, body.as_bytes()).is_ok());
+}
+
+#[test]
 fn a_large_whole_number_keeps_its_digits_or_is_refused() {
     let f = of("IN double x");
     let scalar = |text: &str| {

@@ -82,6 +82,21 @@ impl Scalar {
         }
     }
 
+    /// [`Scalar::convert`] for a value that somebody has written in a language without NULL. A text
+    /// of one NUL is refused there, as every other text with NUL.
+    pub fn convert_written(self, param: &Param) -> Result<Scalar, ScalarError> {
+        let is_null = |text: &String| text == Scalar::NULL_TEXT;
+        let has_null = match &self {
+            Scalar::Text(text) => param.ty != Type::Char && is_null(text),
+            Scalar::Texts(texts) => texts.iter().any(is_null),
+            _ => false,
+        };
+        match has_null {
+            true => Err(self.mismatch(param)),
+            false => self.convert(param),
+        }
+    }
+
     fn mismatch(&self, param: &Param) -> ScalarError {
         ScalarError {
             argument: param.name.as_str().into(),

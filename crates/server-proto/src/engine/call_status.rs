@@ -71,7 +71,18 @@ fn of_durable(engine: &mut Engine, state: DurableState, stage: Stage) -> CallSta
             "waits for its function, which the server does not have: register its library, or \
              cancel the call",
         ),
-        (Stage::Disk, false) => plain(
+        (Stage::Disk, false) => on_disk(state),
+    }
+}
+
+/// The status of a durable call that has no memory. One that has computed waits for the disk only.
+fn on_disk(state: DurableState) -> CallStatus {
+    match state {
+        DurableState::Running => plain(
+            CallPhase::Returning,
+            "has computed, and its results go to the disk",
+        ),
+        _ => plain(
             CallPhase::Waiting,
             "waits on the disk for its turn: earlier calls must end first",
         ),
@@ -215,5 +226,19 @@ fn before_it(count: u32, one: &str, several: &str) -> String {
     match count {
         1 => format!("1 {one} is before it"),
         count => format!("{count} {several} are before it"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_has_computed_does_not_wait_for_its_turn() {
+        let [waits, ends] = [DurableState::Queued, DurableState::Running].map(on_disk);
+        assert_eq!(waits.phase, CallPhase::Waiting);
+        assert!(waits.reason.contains("for its turn"), "{}", waits.reason);
+        assert_eq!(ends.phase, CallPhase::Returning);
+        assert!(ends.reason.contains("its results"), "{}", ends.reason);
     }
 }

@@ -514,6 +514,37 @@ fn a_revoked_certificate_is_refused_after_a_hangup() {
 }
 
 #[test]
+fn certificates_have_names_that_a_server_takes_and_files_of_their_own() {
+    let folder = folder("names");
+    let make = |words: &[&str]| {
+        let mut command = farcall(&["access", "certificate"]);
+        run(command.args(words).current_dir(&folder))
+    };
+    for name in ["revoked", "authority", "server", "anonymous"] {
+        let refused = stderr(&make(&["client", "tls", name]));
+        assert!(refused.contains("is a reserved name"), "{refused}");
+    }
+    for name in ["a b", "uid:0", "../alice", "*", "127.0.0.1", "alice."] {
+        let refused = stderr(&make(&["client", "tls", name]));
+        assert!(
+            refused.contains("cannot be the name of a user"),
+            "{refused}"
+        );
+    }
+    assert!(!folder.join("tls").exists());
+    for name in ["alice", "a_b", "node-7.lab.example"] {
+        stdout(&make(&["client", "tls", name]));
+    }
+    // The key of a revoked certificate is still there: no certificate is made beside it.
+    stdout(&make(&["revoke", "tls", "alice"]));
+    let refused = stderr(&make(&["client", "tls", "alice"]));
+    assert!(refused.contains("alice.key is there already"), "{refused}");
+    assert!(!folder.join("tls/alice.pem").exists());
+    std::fs::remove_file(folder.join("tls/alice.key")).unwrap();
+    stdout(&make(&["client", "tls", "alice"]));
+}
+
+#[test]
 fn files_that_cannot_be_used_are_named_before_the_server_starts() {
     let folder = folder("files");
     for (option, value, text) in [
