@@ -93,6 +93,34 @@ static struct band scatter_band(int n, int rows, int first_row, int narrowest, i
     return band;
 }
 
+/* Takes what a solver has sent and nobody has received. It leaves such messages where a matrix is
+   singular, and another call would take them for its own. */
+static void drain(const struct band *band)
+{
+    const int scope_of_messages = 10, last = TAG;
+    MPI_Request *leaving = take(sizeof *leaving * band->processes);
+    int handle, bytes;
+
+    Cblacs_get(band->context, scope_of_messages, &handle);
+    MPI_Comm scope = Cblacs2sys_handle(handle);
+    for (int process = 0; process < band->processes; process++)
+        MPI_Isend(NULL, 0, MPI_BYTE, process, last, scope, &leaving[process]);
+    for (int process = 0; process < band->processes; process++) {
+        MPI_Status status;
+
+        do {
+            MPI_Probe(process, MPI_ANY_TAG, scope, &status);
+            MPI_Get_count(&status, MPI_BYTE, &bytes);
+            void *left = take(bytes);
+            MPI_Recv(left, bytes, MPI_BYTE, process, status.MPI_TAG, scope, MPI_STATUS_IGNORE);
+            free(left);
+        } while (status.MPI_TAG != last);
+    }
+    for (int process = 0; process < band->processes; process++)
+        MPI_Wait(&leaving[process], MPI_STATUS_IGNORE);
+    free(leaving);
+}
+
 /* The solutions go back to the first process. */
 static void gather_sides(struct band *band, int nrhs, double *b, int ldb)
 {
@@ -116,6 +144,7 @@ static void gather_sides(struct band *band, int nrhs, double *b, int ldb)
         MPI_Type_free(&sides);
     }
     MPI_Wait(&leaving, MPI_STATUS_IGNORE);
+    drain(band);
     Cblacs_gridexit(band->context);
     free(band->band);
     free(band->sides);
@@ -160,7 +189,8 @@ void farcall_pddbsv_(const int *n, const int *kl, const int *ku, const int *nrhs
     struct band band =
         scatter_band(*n, *kl + *ku + 1, 0, 2 * wide > 1 ? 2 * wide : 1, *nrhs, ab, *ldab, b, *ldb);
     const int more = *nrhs > wide ? *nrhs : wide;
-    const int length = band.each * (*kl + *ku) + 6 * wide * wide + more * wide + 1;
+    /* The pddbtrsv inside writes beyond what pddbsv asks for: its columns are wide + kl long. */
+    const int length = band.each * (*kl + *ku) + 6 * wide * wide + 2 * more * wide + 1;
     double *work = take_doubles(length);
 
     pddbsv_(n, kl, ku, nrhs, band.band, &ONE, band.of_band, band.sides, &ONE, band.of_sides, work,

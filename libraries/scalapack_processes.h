@@ -13,6 +13,7 @@ extern void Cblacs_get(int context, int what, int *value);
 extern void Cblacs_gridinit(int *context, const char *order, int rows, int columns);
 extern void Cblacs_gridinfo(int context, int *rows, int *columns, int *row, int *column);
 extern void Cblacs_gridexit(int context);
+extern MPI_Comm Cblacs2sys_handle(int handle);
 extern int Cblacs_pnum(int context, int row, int column);
 
 static const int ONE = 1;

@@ -320,7 +320,8 @@ void farcall_pdsyevd_(const char *uplo, const int *n, double *a, const int *lda,
     if (*info == 0) {
         /* The answer to the query is too small for the pdormtr and the pdlasrt inside if n is near
            the size of a block. Both then print an error and the vectors are wrong, with info 0. */
-        length = (int)best + BLOCK * (BLOCK + of_a.local_rows + of_a.local_columns);
+        length = (int)best + BLOCK * (BLOCK - 1) / 2 +
+                 BLOCK * (BLOCK + of_a.local_rows + of_a.local_columns);
         integers += *n + 2 * BLOCK + 2 * grid->columns;
         double *work = take_doubles(length);
         int *more = take(sizeof(int) * integers);

@@ -283,10 +283,10 @@ def test_positive_definite_band_matrices(scalapack, n, uplo):
     np.testing.assert_allclose(b, x, atol=1e-9)
 
 
-@pytest.mark.parametrize("n", [1, 40, 65, 100, 500])
+@pytest.mark.parametrize("n", [1, 3, 10, 40, 65, 100, 500])
 @pytest.mark.parametrize("uplo", ["L", "U"])
 def test_eigenvalues_by_divide_and_conquer(scalapack, n, uplo):
-    """Sizes near the size of a block need more memory than ScaLAPACK says."""
+    """Small sizes, and those near the size of a block, need more memory than ScaLAPACK says."""
     a = positive(n)
     result = scalapack.function("pdsyevd")(uplo=uplo, n=n, a=a.copy(order="F"), lda=n, ldz=n)
     assert result.info == 0
@@ -396,6 +396,44 @@ def test_dominant_and_tridiagonal_matrices(scalapack, n):
         scalapack.call("pddbsv", n, 1, 1, nrhs, ab, 3, b, n, info)
         assert info[0] == 0
         np.testing.assert_allclose(b, x, atol=1e-12)
+
+
+def dominant_band(n, kl, ku, seed):
+    """A dominant band matrix, stored as for pddbsv, a right side and the solution."""
+    random = np.random.default_rng(seed)
+    ab = np.asfortranarray(random.uniform(-1, 1, (kl + ku + 1, n)))
+    ab[ku] = kl + ku + 3
+    x = random.standard_normal((n, 2))
+    b = np.zeros((n, 2), order="F")
+    for below in range(-ku, kl + 1):
+        columns = np.arange(max(0, -below), min(n, n - below))
+        b[columns + below] += ab[ku + below, columns, None] * x[columns]
+    return ab, b, x
+
+
+def test_wide_bands_one_after_another(scalapack):
+    """ScaLAPACK writes beyond the memory that it asks for."""
+    for seed in range(4):
+        ab, b, x = dominant_band(20_001, 2, 2, seed)
+        result = scalapack.function("pddbsv")(20_001, 2, 2, 2, ab, 5, b, 20_001)
+        assert result.info == 0
+        np.testing.assert_allclose(result.b, x, atol=1e-12)
+
+
+@pytest.mark.parametrize("place", [500, 10_500])
+def test_a_singular_matrix_harms_no_later_call(scalapack, place):
+    """ScaLAPACK leaves messages behind when it gives up."""
+    n = 20_001
+    ab, b, _ = dominant_band(n, 2, 2, place)
+    ab[:, place] = 0
+    assert scalapack.function("pddbsv")(n, 2, 2, 2, ab, 5, b, n).info > 0
+    for kl, ku in ((1, 1), (2, 2)):
+        band, b, x = dominant_band(n, kl, ku, 1)
+        ab = np.zeros((2 * kl + ku + 1, n), order="F")
+        ab[kl:] = band
+        result = scalapack.function("pdgbsv")(n, kl, ku, 2, ab, len(ab), b, n)
+        assert result.info == 0
+        np.testing.assert_allclose(result.b, x, atol=1e-12)
 
 
 def test_matrices_that_stay_at_the_server(scalapack):

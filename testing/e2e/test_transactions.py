@@ -214,6 +214,54 @@ def test_an_error_names_the_call(start, steps):
     assert fill(x, 3, 100).x is x, "the thread is out of the transaction"
 
 
+def test_an_exception_discards_the_calls(start, steps, tmp_path):
+    server = start(steps).connect()
+    fill = server.function("fill")
+    t = server.transaction()
+    discarded, x = np.zeros(8, np.int8), np.zeros(8, np.int8)
+    with pytest.raises(KeyError), t:
+        fill(discarded, 1, 8)
+        left_out = server.function("copy")(in_=np.zeros(9000, np.int8), n=9000).out
+        raise KeyError
+    assert len(t) == 0
+    with pytest.raises(farcall.ArgumentError, match="has failed, or has not run"):
+        left_out.get()
+    with t:
+        fill(x, 2, 8)
+    assert (discarded == 0).all() and (x == 2).all()
+    assert t.report["calls"] == 1
+    with pytest.raises(farcall.ArgumentError, match="the calls have run"):
+        t.save(tmp_path / "plan.toml", {"x": x})
+
+
+def test_another_block_does_not_repeat_calls(start, steps):
+    server = start(steps).connect()
+    fill = server.function("fill")
+    t = server.transaction()
+    x, y = np.zeros(8, np.int8), np.zeros(8, np.int8)
+    with t:
+        fill(x, 1, 8)
+    assert len(t) == 1
+    x[:] = 0
+    with t:
+        fill(y, 2, 8)
+    assert (x == 0).all() and (y == 2).all()
+    assert len(t) == 1
+
+
+def test_other_threads_may_look_while_it_runs(start, steps):
+    server = start(steps).connect()
+    nap = server.function("nap")
+    t = server.transaction()
+    looks = []
+    other = threading.Timer(0.2, lambda: looks.append(repr(t)))
+    with t:
+        nap(np.zeros(8, np.int8), 800_000, 8)
+        other.start()
+    other.join(20)
+    assert looks == [repr(t)]
+
+
 def test_calls_of_a_lost_server_run_elsewhere(start, steps):
     first, second = (start(steps, options=("--pes", "1")) for _ in range(2))
     servers = connect_all([first, second])

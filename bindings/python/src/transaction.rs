@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use std::cell::RefCell;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Arrays of at most this many bytes that are left out are made here and not at a server.
 const SMALL: u64 = 4096;
@@ -42,7 +42,8 @@ pub(crate) fn active(py: Python<'_>) -> Option<Bound<'_, Transaction>> {
 /// t.report
 ///
 /// The memory of an array identifies it. The arrays that the caller passes are filled at the end of
-/// the block, except those of `discard`. For an array that is left out, the result of the call has
+/// the block, except those of `discard`. An exception that leaves the block discards its calls, and
+/// another block begins anew. For an array that is left out, the result of the call has
 /// a `RemoteArray`. An error names the call that failed.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Transaction {
@@ -58,6 +59,8 @@ struct State {
     slots: Vec<Vec<Option<Kept>>>,
     remote: Vec<Py<RemoteArray>>,
     report: Option<Report>,
+    /// The calls have run, and their arrays may be gone.
+    is_over: bool,
 }
 
 // SAFETY: the client's transaction is used by one thread at a time, under the lock, and the arrays
@@ -85,8 +88,25 @@ impl Transaction {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits for the lock without the interpreter, which calls need while the transaction runs.
+    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, State> {
+        loop {
+            match self.state.try_lock() {
+                Ok(state) => return state,
+                Err(TryLockError::Poisoned(error)) => return error.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    py.detach(|| drop(self.state.lock().unwrap_or_else(PoisonError::into_inner)));
+                }
+            }
+        }
+    }
+
+    /// Forgets the calls, which do not run.
+    fn forget(&self, py: Python<'_>) {
+        let mut state = std::mem::take(&mut *self.lock(py));
+        for remote in state.remote.drain(..) {
+            remote.get().settle(&mut state.client);
+        }
     }
 
     /// The array of a call for an OUT argument that the caller left out.
@@ -102,7 +122,7 @@ impl Transaction {
             shape: layout.shape(order),
             column_major: order == Order::ColumnMajor,
         };
-        let mut state = self.lock();
+        let mut state = self.lock(py);
         let place = match layout.bytes <= SMALL || layout.is_shrunk {
             true => {
                 let slot = Slot::make(py, param, layout, order)?;
@@ -145,24 +165,25 @@ impl Transaction {
         // SAFETY: the slots are held until the transaction has run. That the user leaves the arrays
         // alone until then is the contract of a transaction.
         let added = unsafe {
-            let client = &mut self.lock().client;
+            let client = &mut self.lock(py).client;
             client.add_laid_out(function, laid_out, arguments, &ways)
         };
         added.map_err(|error| error::from_client(py, &error))
     }
 
     /// Holds the arrays of a call until the call has run.
-    pub(crate) fn hold(&self, slots: Vec<Option<Slot<'_>>>) {
+    pub(crate) fn hold(&self, py: Python<'_>, slots: Vec<Option<Slot<'_>>>) {
         let kept = slots.into_iter().map(|slot| slot.map(Slot::keep));
-        self.lock().slots.push(kept.collect());
+        self.lock(py).slots.push(kept.collect());
     }
 
     fn run(&self, py: Python<'_>) -> PyResult<()> {
         self.origin.check(py)?;
         let outcome = py.detach(|| {
-            let mut state = self.lock();
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let outcome = state.client.run(&self.servers);
             state.report = outcome.as_ref().ok().copied();
+            state.is_over = true;
             outcome
         });
         let State {
@@ -170,7 +191,7 @@ impl Transaction {
             remote,
             client,
             ..
-        } = &mut *self.lock();
+        } = &mut *self.lock(py);
         slots.clear();
         for remote in remote.drain(..) {
             remote.get().settle(client);
@@ -187,6 +208,11 @@ impl Transaction {
         if active(slf.py()).is_some() {
             let text = "a transaction is open on this thread already";
             return Err(pyo3::exceptions::PyRuntimeError::new_err(text));
+        }
+        let this = slf.get();
+        let is_over = this.lock(slf.py()).is_over;
+        if is_over {
+            this.forget(slf.py());
         }
         ACTIVE.set(Some(slf.clone().unbind()));
         Ok(slf)
@@ -205,7 +231,7 @@ impl Transaction {
         ACTIVE.set(None);
         match kind {
             None => self.run(py)?,
-            Some(_) => self.lock().slots.clear(),
+            Some(_) => self.forget(py),
         }
         Ok(false)
     }
@@ -214,7 +240,7 @@ impl Transaction {
     /// to this program.
     fn discard(&self, array: &Bound<'_, PyUntypedArray>) {
         let range = array::address(array);
-        self.lock().client.discard(range);
+        self.lock(array.py()).client.discard(range);
     }
 
     /// Saves the calls recorded so far as a plan, which `farcall plan run` and `farcall.load_plan`
@@ -233,7 +259,13 @@ impl Transaction {
         for (name, array) in arrays.iter() {
             names.push((name.extract::<String>()?, identity(&array)?));
         }
-        let recording = self.lock().client.record(&names);
+        let state = self.lock(py);
+        if state.is_over {
+            let text = "the calls have run: save the transaction in its block";
+            return Err(error::arguments(py, "Transaction.save", text));
+        }
+        let recording = state.client.record(&names);
+        drop(state);
         let recording = recording.map_err(|error| error::from_client(py, &error))?;
         let folder = path.parent().map(PathBuf::from).unwrap_or_default();
         let numpy = array::numpy(py)?;
@@ -248,12 +280,7 @@ impl Transaction {
         }
         std::fs::write(&path, recording.plan.to_string())?;
         if !run {
-            let mut state = self.lock();
-            let mut client = std::mem::take(&mut state.client);
-            state.slots.clear();
-            for remote in state.remote.drain(..) {
-                remote.get().settle(&mut client);
-            }
+            self.forget(py);
         }
         Ok(())
     }
@@ -262,7 +289,7 @@ impl Transaction {
     /// from server to server, and the total time in seconds. `None` before the end.
     #[getter]
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let Some(report) = self.lock().report else {
+        let Some(report) = self.lock(py).report else {
             return Ok(None);
         };
         let told = PyDict::new(py);
@@ -276,14 +303,14 @@ impl Transaction {
     }
 
     /// The graph in the DOT language.
-    fn dot(&self) -> String {
-        self.lock().client.dot()
+    fn dot(&self, py: Python<'_>) -> String {
+        self.lock(py).client.dot()
     }
 
     /// The graph as a picture; this needs matplotlib.
     fn svg(&self, py: Python<'_>) -> PyResult<String> {
         let drawing = py.import("farcall._graph")?;
-        drawing.call_method1("svg", (self.dot(),))?.extract()
+        drawing.call_method1("svg", (self.dot(py),))?.extract()
     }
 
     /// The picture in a notebook; nothing without matplotlib.
@@ -294,12 +321,12 @@ impl Transaction {
         }
     }
 
-    fn __len__(&self) -> usize {
-        self.lock().client.len()
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.lock(py).client.len()
     }
 
-    fn __repr__(&self) -> String {
-        let state = self.lock();
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let state = self.lock(py);
         let calls = state.client.len();
         match state.report {
             Some(report) => format!("<transaction: {calls} calls in {:.3} s>", report.total),

@@ -90,7 +90,7 @@ impl Function {
             }
         }
         let result = self.results.make(py, &slots)?;
-        transaction.get().hold(slots);
+        transaction.get().hold(py, slots);
         Ok(result)
     }
 
