@@ -1,6 +1,7 @@
 /* The functions of libraries/arpack.idl: the loops around ARPACK's reverse communication. ARPACK
    keeps its state in static memory, and a process has one call at a time. */
 #include <complex.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,12 +196,12 @@ static void take_symmetric(struct search *s, double *w, double *v)
 }
 
 /* Those of a real matrix. A pair of conjugate values has its vectors as real and imaginary parts,
-   and can begin at the last value that was asked for. */
+   and can begin at the last value that was asked for. ARPACK then counts one value more in k. */
 static void take_real(struct search *s, dcomplex *w, dcomplex *v)
 {
-    int all = 1, n = s->n;
+    int all = 1, n = s->n, k = s->k;
     double zero = 0, *z = s->v;
-    double *wr = calloc(2 * ((size_t)s->k + 1), sizeof *wr), *wi = wr + s->k + 1;
+    double *wr = calloc(2 * ((size_t)k + 1), sizeof *wr), *wi = wr + k + 1;
     if (!wr) {
         s->info = -9999;
         return;
@@ -208,13 +209,13 @@ static void take_real(struct search *s, dcomplex *w, dcomplex *v)
     dneupd_(&all, "A", s->select, wr, wi, z, &s->ldv, &zero, &zero, s->workev, "I", &n, s->which,
             &s->k, &s->tol, s->resid, &s->ncv, s->v, &s->ldv, s->iparam, s->ipntr, s->workd,
             s->workl, &s->lworkl, &s->info, 1, 1, 2);
-    for (int i = 0; i < s->k && s->info == 0; i++) {
+    for (int i = 0; i < k && s->info == 0; i++) {
         double *column = z + (size_t)i * (size_t)n;
         dcomplex *row = v + (size_t)i * (size_t)n;
         w[i] = CMPLX(wr[i], wi[i]);
         for (int j = 0; j < n; j++)
             row[j] = CMPLX(column[j], wi[i] == 0 ? 0 : column[n + j]);
-        if (wi[i] != 0 && ++i < s->k) {
+        if (wi[i] != 0 && ++i < k) {
             w[i] = CMPLX(wr[i], wi[i]);
             for (int j = 0; j < n; j++)
                 row[n + j] = conj(row[j]);
@@ -266,6 +267,14 @@ static void find(struct search *s, enum kind kind, const struct matrix *a, void 
     end(s);
 }
 
+/* Results that are not found: the memory of a call may have those of an earlier one. */
+static void not_found(void *results, size_t bytes)
+{
+    double *numbers = results;
+    for (size_t i = 0; i < bytes / sizeof *numbers; i++)
+        numbers[i] = NAN;
+}
+
 #define BY_ROWS(name, kind, number, result)                                                       \
     void name(int n, int nnz, const int *starts, const int *columns, const number *values, int k, \
               const char *which, int ncv, double tol, int most, result *w, result *v, int *found, \
@@ -274,6 +283,8 @@ static void find(struct search *s, enum kind kind, const struct matrix *a, void 
         struct matrix a = {.starts = starts, .columns = columns, .values = values};               \
         struct search s = {.n = n, .k = k, .ncv = ncv, .most = most, .which = which, .tol = tol}; \
         *found = 0;                                                                               \
+        not_found(w, (size_t)k * sizeof *w);                                                      \
+        not_found(v, (size_t)k * (size_t)n * sizeof *v);                                          \
         *info = check(kind, n, nnz, starts, columns, k, which, ncv, most);                        \
         if (*info == 0)                                                                           \
             find(&s, kind, &a, w, v, found, info);                                                \
@@ -286,6 +297,8 @@ static void find(struct search *s, enum kind kind, const struct matrix *a, void 
         struct matrix a = {.member = multiply};                                                   \
         struct search s = {.n = n, .k = k, .ncv = ncv, .most = most, .which = which, .tol = tol}; \
         *found = 0;                                                                               \
+        not_found(w, (size_t)k * sizeof *w);                                                      \
+        not_found(v, (size_t)k * (size_t)n * sizeof *v);                                          \
         *info = check(kind, n, 0, NULL, NULL, k, which, ncv, most);                               \
         if (*info == 0)                                                                           \
             find(&s, kind, &a, w, v, found, info);                                                \

@@ -20,6 +20,13 @@ static gsl_function start(function *f)
     return (gsl_function){.function = f, .params = NULL};
 }
 
+/* Values that are not computed: the memory of a call may have those of an earlier one. */
+static void not_computed(double *values, size_t count)
+{
+    while (count--)
+        *values++ = NAN;
+}
+
 int farcall_gsl_integrate(double a, double b, double absolute, double relative, int most,
                           double *value, double *error, function *f)
 {
@@ -196,6 +203,7 @@ int farcall_gsl_ode(int n, int points, const double *t, const double *first, dou
     start(NULL);
     if (n < 1 || points < 1)
         return GSL_EINVAL;
+    not_computed(y, (size_t)points * (size_t)n);
     for (int i = 0; i < points; i++)
         if (!isfinite(t[i]))
             return GSL_EINVAL;
@@ -226,6 +234,8 @@ int farcall_gsl_spline(int n, const double *x, const double *y, int m, const dou
                        double *value, double *slope)
 {
     start(NULL);
+    not_computed(value, (size_t)m);
+    not_computed(slope, (size_t)m);
     if (n < 3)
         return GSL_EINVAL;
     gsl_spline *spline = gsl_spline_alloc(gsl_interp_cspline, (size_t)n);
@@ -292,6 +302,7 @@ static const struct {
 static int evaluate(const char *name, const double *order, int n, const double *x, double *y)
 {
     start(NULL);
+    not_computed(y, (size_t)n);
     for (size_t i = 0; i < sizeof specials / sizeof *specials; i++) {
         if (strcmp(name, specials[i].name) || !specials[i].of != !order)
             continue;
@@ -364,6 +375,7 @@ static const double MOST_MEAN = 4e9;
 int farcall_gsl_random(const char *name, unsigned long seed, double a, double b, int n, double *x)
 {
     start(NULL);
+    not_computed(x, (size_t)n);
     if (!isfinite(a) || !isfinite(b))
         return GSL_EDOM;
     for (size_t i = 0; i < sizeof distributions / sizeof *distributions; i++) {

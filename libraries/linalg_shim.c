@@ -88,6 +88,12 @@ static int most(int a, int b)
     return a > b ? a : b;
 }
 
+/* A letter of LAPACK, which may be a small one. */
+static char capital(char letter)
+{
+    return (char)(letter >= 'a' && letter <= 'z' ? letter - 'a' + 'A' : letter);
+}
+
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 

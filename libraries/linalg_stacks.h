@@ -220,6 +220,12 @@ static void STACK(factored)(const STACK(system) *s, T *a, T *b, char *memory, do
     int *ipiv = TAKE(int, s->m);
     EXTRA *extra = (EXTRA *)TAKE(double, 2 * s->m);
     int structure = s->structure, retry = 0;
+    *rcond = 0;
+    if (structure != GENERAL && structure != POSITIVE && structure != SYMMETRIC &&
+        structure != HERMITIAN && structure != UNKNOWN) {
+        *info = -1;
+        return;
+    }
     if (structure == UNKNOWN) {
         retry = STACK(is_hermitian)(a, s->m, 1);
         structure = retry                                         ? POSITIVE
@@ -229,7 +235,6 @@ static void STACK(factored)(const STACK(system) *s, T *a, T *b, char *memory, do
             memcpy(whole, a, size * sizeof(T));
     }
     double anorm = s->check ? STACK(norm)(a, s->m, structure == GENERAL ? 'G' : s->uplo) : 0;
-    *rcond = 0;
     if (structure == POSITIVE) {
         LAPACK(potrf)(&s->uplo, m, a, m, info);
         if (*info == 0 && s->check)
@@ -273,7 +278,7 @@ void STACK(solve)(int structure, char uplo, char trans, int m, int n, int check,
                   long count, const T *a, const T *b, T *x, T *f, double *rcond, int *info)
 {
     size_t size = (size_t)m * m, wide = (size_t)m * n;
-    STACK(system) system = {structure, m, n, check, keep, 0, uplo, trans};
+    STACK(system) system = {structure, m, n, check, keep, 0, capital(uplo), trans};
     FOR_EACH(count, SYSTEM_ROOM(m, n), info, {
         T *right = TAKE(T, wide);
         STACK(columns)(right, m, b + i * wide, m, n);
@@ -291,7 +296,7 @@ void STACK(inv)(int structure, char uplo, int m, int check, long count, const T 
                 double *rcond, int *info)
 {
     size_t size = (size_t)m * m;
-    STACK(system) system = {structure, m, m, check, 0, 1, uplo, 'N'};
+    STACK(system) system = {structure, m, m, check, 0, 1, capital(uplo), 'N'};
     FOR_EACH(count, SYSTEM_ROOM(m, m), info, {
         T *right = TAKE(T, size);
         STACK(fill)(right, size, 0);
@@ -310,7 +315,9 @@ void STACK(inv)(int structure, char uplo, int m, int check, long count, const T 
 void STACK(cholesky)(char uplo, int m, long count, const T *a, T *x, int *info)
 {
     size_t size = (size_t)m * m;
-    char other = uplo == 'U' ? 'L' : 'U';
+    uplo = capital(uplo);
+    /* Another letter is one that LAPACK does not know either. */
+    char other = uplo == 'U' ? 'L' : uplo == 'L' ? 'U' : uplo;
     FOR_EACH(count, 0, info, {
         T *factor = x + i * size;
         (void)memory;
@@ -331,6 +338,7 @@ void STACK(cholesky)(char uplo, int m, long count, const T *a, T *x, int *info)
 /* Eigenvalues, ascending, and with jobz 'V' vectors of symmetric or hermitian matrices. */
 void STACK(eigh)(char jobz, char uplo, int m, long count, const T *a, double *w, T *v, int *info)
 {
+    jobz = capital(jobz);
     size_t size = (size_t)m * m;
     int integers = 3 + 5 * m, reals = 1 + 5 * m + 2 * m * m;
     int lwork = (IS_COMPLEX ? 2 * m + m * m : 1 + 6 * m + 2 * m * m) + 64 * m;
@@ -362,6 +370,7 @@ void STACK(eigh)(char jobz, char uplo, int m, long count, const T *a, double *w,
 void STACK(eig)(char jobz, int m, long count, const T *a, double complex *w, double complex *v,
                 int *info)
 {
+    jobz = capital(jobz);
     size_t size = (size_t)m * m;
     int lwork = 66 * m, one = 1;
     FOR_EACH(count, 2 * ROOM(T, size) + ROOM(T, lwork) + 2 * ROOM(double, m), info, {
@@ -399,9 +408,14 @@ void STACK(eig)(char jobz, int m, long count, const T *a, double complex *w, dou
 /* Singular values, and vectors of the least number ('S') or all ('A') unless jobz is 'N'. */
 void STACK(svd)(char jobz, int m, int n, long count, const T *a, T *u, double *s, T *vt, int *info)
 {
+    jobz = capital(jobz);
+    /* LAPACK also knows 'O', which overwrites the matrix: its vectors have no place here. */
+    int vectors = jobz == 'S' || jobz == 'A';
+    if (!vectors && jobz != 'N')
+        jobz = '?';
     size_t size = (size_t)m * n;
     int k = least(m, n), across = jobz == 'S' ? k : m, down = jobz == 'S' ? k : n;
-    size_t left = jobz == 'N' ? 0 : (size_t)m * across, right = jobz == 'N' ? 0 : (size_t)down * n;
+    size_t left = vectors ? (size_t)m * across : 0, right = vectors ? (size_t)down * n : 0;
     int lwork = 4 * k * k + 7 * k + most(m, n) + 64 * (m + n);
     int reals = k * most(5 * k + 7, 2 * most(m, n) + 2 * k + 1);
     size_t bytes = ROOM(T, size) + ROOM(T, left) + ROOM(T, right) + ROOM(T, lwork) +
@@ -422,7 +436,7 @@ void STACK(svd)(char jobz, int m, int n, long count, const T *a, T *u, double *s
 #endif
         for (int j = 0; j < k && info[i] != 0; j++)
             s[i * k + j] = NAN;
-        if (jobz == 'N')
+        if (!vectors)
             continue;
         STACK(rows)(u + i * left, lefts, m, m, across);
         STACK(rows)(vt + i * right, rights, down, down, n);

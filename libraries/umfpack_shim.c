@@ -1,5 +1,6 @@
 /* The functions of libraries/umfpack.idl. A process has one matrix at a time, because an object of
    the class Factors is a process of its own. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <umfpack.h>
@@ -80,8 +81,16 @@ int farcall_umfpack_refactor(int nnz, const double *values, double *rcond)
     return factor_numbers(rcond);
 }
 
+/* Where there is no solution: the memory of a call may have the results of an earlier one. */
+static void no_solution(int n, int nrhs, double *x)
+{
+    for (size_t i = 0; i < (size_t)n * (size_t)nrhs; i++)
+        x[i] = NAN;
+}
+
 int farcall_umfpack_solve(char trans, int n, int nrhs, const double *b, double *x)
 {
+    no_solution(n, nrhs, x);
     if (!kept.numeric)
         return UMFPACK_ERROR_argument_missing;
     if (n != kept.n)
@@ -102,6 +111,7 @@ int farcall_umfpack_solve(char trans, int n, int nrhs, const double *b, double *
 int farcall_umfpack_once(int n, int nnz, const int *starts, const int *rows, const double *values,
                          int nrhs, const double *b, double *x, double *rcond)
 {
+    no_solution(n, nrhs, x);
     int status = farcall_umfpack_factor(n, nnz, starts, rows, values, rcond);
     if (status == UMFPACK_OK)
         status = farcall_umfpack_solve('N', n, nrhs, b, x);

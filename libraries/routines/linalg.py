@@ -1,6 +1,6 @@
 """Stacks of matrices, through libraries/linalg_shim.c."""
 
-from .description import PRECISIONS, Routine, split_params
+from .description import PRECISIONS, Routine, is_one, split_params
 
 HEADER = """
 /* Stacks of matrices. Written by libraries/generate.py: change libraries/routines/linalg.py.
@@ -16,6 +16,7 @@ Library "libfarcall_linalg.so";"""
 SQUARE, COUNT = "[count * m * m]", "IN long count, "
 TALL = "[count * m * n]"
 LEAST = "min(m, n)"
+VECTORS, NONE, ALL, FIRST = (is_one("jobz", letter) for letter in "VNAS")
 # So much work makes another thread worth while: about four milliseconds.
 WORK_PER_ELEMENT = 50000000
 
@@ -41,20 +42,20 @@ def functions():
     yield ("cholesky", f"IN char uplo, IN int m, {COUNT}IN {{T}} a{SQUARE}, OUT {{T}} x{SQUARE}",
            "Cholesky factors, with zeros in the other triangle", "1 / 3 * m^3", "m")
     yield ("eigh", f"IN char jobz, IN char uplo, IN int m, {COUNT}IN {{T}} a{SQUARE}, "
-           f"OUT {{R}} w[count * m], OUT {{T}} v[jobz == 'V' ? count * m * m : 0]",
+           f"OUT {{R}} w[count * m], OUT {{T}} v[{VECTORS} ? count * m * m : 0]",
            "Eigenvalues, ascending, of symmetric or hermitian matrices; vectors with jobz 'V'",
-           "jobz == 'V' ? 16 / 3 * m^3 : 4 / 3 * m^3", "m")
+           f"{VECTORS} ? 16 / 3 * m^3 : 4 / 3 * m^3", "m")
     yield ("eig", f"IN char jobz, IN int m, {COUNT}IN {{T}} a{SQUARE}, "
-           f"OUT dcomplex w[count * m], OUT dcomplex v[jobz == 'V' ? count * m * m : 0]",
+           f"OUT dcomplex w[count * m], OUT dcomplex v[{VECTORS} ? count * m * m : 0]",
            "Eigenvalues of square matrices; right vectors with jobz 'V'",
-           "jobz == 'V' ? 25 * m^3 : 10 * m^3", "m")
+           f"{VECTORS} ? 25 * m^3 : 10 * m^3", "m")
     yield ("svd", f"IN char jobz, IN int m, IN int n, {COUNT}IN {{T}} a{TALL}, "
-           f"OUT {{T}} u[jobz == 'A' ? count * m * m : jobz == 'S' ? count * m * {LEAST} : 0], "
+           f"OUT {{T}} u[{ALL} ? count * m * m : {FIRST} ? count * m * {LEAST} : 0], "
            f"OUT {{R}} s[count * {LEAST}], "
-           f"OUT {{T}} vt[jobz == 'A' ? count * n * n : jobz == 'S' ? count * {LEAST} * n : 0]",
+           f"OUT {{T}} vt[{ALL} ? count * n * n : {FIRST} ? count * {LEAST} * n : 0]",
            "Singular values; with jobz 'A' all vectors, with 'S' the first min(m, n)",
-           f"jobz != 'N' ? 6 * max(m, n) * {LEAST}^2 + 20 * {LEAST}^3 "
-           f": 4 * max(m, n) * {LEAST}^2", LEAST)
+           f"{NONE} ? 4 * max(m, n) * {LEAST}^2 "
+           f": 6 * max(m, n) * {LEAST}^2 + 20 * {LEAST}^3", LEAST)
     yield ("geqrf", f"IN int m, IN int n, {COUNT}IN {{T}} a{TALL}, OUT {{T}} f{TALL}, "
            f"OUT {{T}} tau[count * {LEAST}]",
            "R of A = Q R in the upper triangle of f, the reflectors of Q below it, and tau",

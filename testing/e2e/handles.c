@@ -40,6 +40,9 @@ int main(int argc, char **argv) {
   if (farcall_call(server, "dgesv", N, 1, rows, N, pivots, b, N, &info) != FARCALL_ARGUMENT)
     return failed("rows were taken for columns");
   puts(farcall_error_message());
+  if (farcall_get_typed(same, FARCALL_DOUBLE, factors, sizeof factors) != FARCALL_OK ||
+      farcall_get_typed(same, FARCALL_LONG, factors, sizeof factors) != FARCALL_ARGUMENT)
+    return failed("another type was taken");
   if (farcall_get(same, factors, 1) != FARCALL_ARGUMENT)
     return failed("another length was taken");
   puts(farcall_error_message());

@@ -159,6 +159,19 @@ def test_arpack_finds_eigenvalues_of_general_matrices(server, kind, which):
     np.testing.assert_allclose(np.sort(called.w), np.sort(found.w), rtol=1e-10)
 
 
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_a_pair_of_arpack_may_begin_at_the_last_value(server, k):
+    """ARPACK finds both values of a pair, and several of a value that occurs often."""
+    pairs = np.kron(np.diag(np.arange(1.0, 6)), [[0, 1], [-1, 0]])
+    for a in (pairs, np.kron(np.diag([3.0, 1]), np.eye(5))):
+        options = {"k": k, "which": "LM", "ncv": 0, "tol": 0, "most": 0}
+        found = server.call("arpack/dneigs", **rows(a), **options)
+        assert (found.info, found.found) == (0, k)
+        best = np.sort(np.abs(np.linalg.eigvals(a)))[::-1][:k]
+        np.testing.assert_allclose(np.abs(found.w), best, rtol=1e-10)
+        np.testing.assert_allclose(found.v @ a.T, found.w[:, None] * found.v, atol=1e-10)
+
+
 def test_arpack_names_a_wrong_argument(server):
     a = rows(matrix(60, "d symmetric"))
     call = server.function("arpack/dseigs")
@@ -213,6 +226,30 @@ def test_umfpack_agrees_with_the_library_called_directly(server):
         assert factors.solve(trans="N", b=b[:, 1:].copy()).status == -3
         assert factors.factor(**given | {"values": 0 * given["values"]}).status == 1
         assert factors.factor(**given | {"rows": given["rows"] + 200}).status == -8
+
+
+def test_what_is_not_found_is_no_result_of_an_earlier_call(server):
+    """A server uses the memory of a call again."""
+    a = rows(matrix(60, "d symmetric"))
+    options = {"k": 4, "which": "LA", "ncv": 0, "tol": 0, "most": 0}
+    assert server.call("arpack/dseigs", **a, **options).info == 0
+    failed = server.call("arpack/dseigs", **a | {"columns": a["columns"] + 60}, **options)
+    assert np.isnan(failed.w).all() and np.isnan(failed.v).all()
+
+    given, b = rows(matrix(50, "d").T.copy()), np.ones((1, 50))
+    given["rows"] = given.pop("columns")
+    assert server.call("umfpack/solve", **given, b=b).status == 0
+    for wrong in {"rows": given["rows"] + 50}, {"values": 0 * given["values"]}:
+        failed = server.call("umfpack/solve", **given | wrong, b=b)
+        assert failed.status != 0 and np.isnan(failed.x).all()
+
+    x, at = np.arange(4.0), np.array([1.5, 9, 2])
+    assert server.call("gsl/spline", x=x, y=x, at=x[:3]).status == 0
+    failed = server.call("gsl/spline", x=x, y=x, at=at)
+    assert failed.status == 1 and np.isnan(failed.value[1:]).all()
+    server.call("gsl/random", name="flat", seed=1, a=0, b=1, n=3)
+    failed = server.call("gsl/random", name="poisson", seed=1, a=-1, b=0, n=3)
+    assert failed.status == 1 and np.isnan(failed.x).all()
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ import time
 
 import farcall
 import pytest
-from servers import FAULTS, ServerProcess, wait_until
+from servers import FARCALL, FAULTS, NAP, ServerProcess, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -199,3 +200,87 @@ def test_a_worker_that_runs_out_of_memory_says_so(start, tmp_path):
     with pytest.raises(farcall.LibraryError, match=r"ran out of memory.*300000000 bytes"):
         server.call("allocate", 1 << 20)
     assert server.function("sum")(n=2, x=[1.0, 2.0]).s == 3
+
+
+DROPS = """
+import sys, threading, time
+import farcall, numpy
+server = farcall.connect(sys.argv[1], connect_timeout=60)
+handle = server.put(numpy.ones(10))
+print("waits", flush=True)
+sys.stdin.readline()
+threading.Thread(target=server.ls, daemon=True).start()
+time.sleep(0.5)
+del handle
+print("goes on", flush=True)
+sys.stdin.readline()
+"""
+
+LOOKS = """
+import sys, threading, time
+import farcall
+nap = farcall.connect(sys.argv[1]).function("nap")
+call = nap.call_async(60_000)
+print("waits", flush=True)
+sys.stdin.readline()
+for wait in (call.result, call.progress, call.done, call.cancel):
+    threading.Thread(target=wait, daemon=True).start()
+    time.sleep(0.5)
+print("goes on", flush=True)
+sys.stdin.readline()
+"""
+
+
+def goes_on(program, address, disturb):
+    """Whether a program goes on after a disturbance while its threads wait for servers."""
+    words = [sys.executable, "-c", program, address]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as process:
+        try:
+            assert process.stdout.readline() == "waits\n"
+            disturb()
+            process.stdin.write("\n")
+            process.stdin.flush()
+            with concurrent.futures.ThreadPoolExecutor() as executor:
+                line = executor.submit(process.stdout.readline)
+                with contextlib.suppress(TimeoutError):
+                    return line.result(10) == "goes on\n"
+                process.kill()
+                return False
+        finally:
+            process.kill()
+
+
+def test_a_handle_is_dropped_while_another_thread_connects(start, nap_idl):
+    server = start(nap_idl)
+    host, _, port = server.address.removeprefix("farcall://").rpartition(":")
+
+    with contextlib.ExitStack() as stack:
+
+        def replace():
+            server.process.kill()
+            server.process.wait()
+            # It accepts connections, and says nothing.
+            stack.enter_context(socket.create_server((host, int(port))))
+
+        assert goes_on(DROPS, server.address, replace)
+
+
+def test_threads_go_on_while_a_call_looks_for_another_server(start, tmp_path):
+    idl = tmp_path / "naps.idl"
+    idl.write_text(NAP.replace('"Sleep"', '"Sleep" Repeatable "yes"'))
+    words = [FARCALL, "meta", "--listen", "127.0.0.1:0", "--store", "none"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as metaserver:
+        try:
+            address = metaserver.stdout.readline().split()[-1]
+            server = start(idl, options=["--metaserver", address])
+            wait_until(lambda: farcall.connect(f"meta://{address.partition('//')[2]}").ls())
+
+            def lose():
+                wait_until(server.napping, what="a worker at work")
+                metaserver.send_signal(signal.SIGSTOP)
+                server.process.kill()
+
+            assert goes_on(LOOKS, f"meta://{address.partition('//')[2]}", lose)
+        finally:
+            metaserver.kill()

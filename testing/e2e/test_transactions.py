@@ -392,6 +392,44 @@ def test_what_cannot_be_part_of_one_says_why(start, steps):
     assert not x.view("u1").any(), "nothing is run after an exception"
 
 
+class Tensor:
+    """An array of another library."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_copies_of_other_arrays_are_no_other_arrays(four):
+    """A transaction refuses a copy of what it writes, also if NumPy has only a view of it."""
+    server = four[0].connect()
+    dcopy, dgemm = server.function("dcopy"), server.function("dgemm")
+    a, c = np.eye(3, order="F"), Tensor(np.zeros((3, 3)))
+    dgemm("N", "N", 3, 3, 3, 1.0, a, 3, a, 3, 0.0, c, 3)
+    assert (c.array == a).all()
+    with (
+        pytest.raises(farcall.ArgumentError, match="the call takes a copy"),
+        server.transaction(),
+    ):
+        dgemm("N", "N", 3, 3, 3, 1.0, a, 3, a, 3, 0.0, c, 3)
+    y, z = np.zeros(3), np.zeros(3)
+    with (
+        pytest.raises(farcall.ArgumentError, match="the call takes a copy"),
+        server.transaction(),
+    ):
+        dcopy(3, np.ones(3), 1, y, 1)
+        dcopy(3, memoryview(y), 1, z, 1)
+    with server.transaction():
+        dcopy(3, [1.0, 2.0, 3.0], 1, y, 1)
+        dcopy(3, memoryview(np.ones(3)), 1, z, 1)
+    assert (y == [1, 2, 3]).all() and (z == 1).all()
+
+
 def test_a_function_that_only_one_server_has(start, steps):
     blas, other = start(BLAS), start(steps)
     servers = connect_all([blas, other])

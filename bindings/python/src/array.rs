@@ -6,7 +6,7 @@
 //! of memory differs.
 
 use crate::{error, texts};
-use checks::{UNMASKED, fits, inexact, is_masked, overlaps_itself};
+use checks::{UNMASKED, fits, inexact, is_masked, overlaps_itself, rounded};
 use farcall_idl::{ArrayLayout, Mode, Order, Param, Type};
 use numpy::npyffi::{self, PY_ARRAY_API, npy_intp};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
@@ -28,7 +28,9 @@ pub(crate) struct Slot<'py> {
     pub(crate) given: Bound<'py, PyAny>,
     /// Contiguous memory of the declared type and order, of the size that the call needs.
     memory: Bound<'py, PyUntypedArray>,
-    /// The caller's array, if `memory` is a copy whose contents go back to it.
+    /// The caller's array as NumPy sees it, if `memory` is a copy.
+    source: Option<Bound<'py, PyUntypedArray>>,
+    /// The same, if the contents of the copy go back to it.
     target: Option<Bound<'py, PyUntypedArray>>,
     /// Whether the caller left it out.
     pub(crate) is_made: bool,
@@ -40,6 +42,7 @@ pub(crate) struct Slot<'py> {
 pub(crate) struct Kept {
     given: Py<PyAny>,
     memory: Py<PyUntypedArray>,
+    source: Option<Py<PyUntypedArray>>,
     target: Option<Py<PyUntypedArray>>,
     is_made: bool,
     texts: Option<usize>,
@@ -50,6 +53,7 @@ impl Kept {
         Slot {
             given: self.given.into_bound(py),
             memory: self.memory.into_bound(py),
+            source: self.source.map(|source| source.into_bound(py)),
             target: self.target.map(|target| target.into_bound(py)),
             is_made: self.is_made,
             texts: self.texts,
@@ -122,12 +126,16 @@ pub(crate) fn typed<'py>(
         }
         let array = from_values(param.ty, value)?;
         let array = array.ok_or_else(|| mismatch(error::describe(value)))?;
-        return match array.needs_conversion {
-            true => match inexact(&array.array, param.ty)? {
-                Some(inexact) => Err(mismatch(inexact)),
-                None => Ok(array),
-            },
-            false => Ok(array),
+        if !array.needs_conversion {
+            return Ok(array);
+        }
+        let lost = match inexact(&array.array, param.ty)? {
+            None => rounded(value, &array.array, param.ty)?,
+            lost => lost,
+        };
+        return match lost {
+            Some(lost) => Err(mismatch(lost)),
+            None => Ok(array),
         };
     };
     if is_masked(array)? {
@@ -247,6 +255,7 @@ pub(crate) fn place<'py>(
         return Ok(Slot {
             given,
             memory: array,
+            source: None,
             target: None,
             is_made: false,
             texts: None,
@@ -271,7 +280,8 @@ pub(crate) fn place<'py>(
     Ok(Slot {
         given,
         memory,
-        target: (param.mode != Mode::In).then_some(array),
+        target: (param.mode != Mode::In).then(|| array.clone()),
+        source: Some(array),
         is_made: false,
         texts: None,
     })
@@ -347,6 +357,7 @@ impl<'py> Slot<'py> {
         Ok(Slot {
             given: memory.clone().into_any(),
             memory,
+            source: None,
             target: None,
             is_made: true,
             texts: None,
@@ -359,6 +370,7 @@ impl<'py> Slot<'py> {
         let memory = new(list.py(), &shape, Type::Char, Order::RowMajor, true)?;
         Ok(Slot {
             memory,
+            source: None,
             target: None,
             is_made: false,
             texts: layout.mode.is_returned().then_some(shape[1]),
@@ -368,7 +380,8 @@ impl<'py> Slot<'py> {
 
     /// The memory of the caller's array, if a copy of it travels.
     pub(crate) fn copy_of(&self) -> Option<std::ops::Range<usize>> {
-        let array = self.given.cast::<PyUntypedArray>().ok()?;
+        let given = self.given.cast::<PyUntypedArray>().ok();
+        let array = self.source.as_ref().or(given)?;
         let bounds = bounds(array);
         (!array.is_empty() && bounds != self.range()).then_some(bounds)
     }
@@ -378,6 +391,7 @@ impl<'py> Slot<'py> {
         Ok(Slot {
             memory: crate::handle::placeholder(handle.py())?,
             given: handle,
+            source: None,
             target: None,
             is_made: false,
             texts: None,
@@ -388,6 +402,7 @@ impl<'py> Slot<'py> {
         Kept {
             given: self.given.unbind(),
             memory: self.memory.unbind(),
+            source: self.source.map(Bound::unbind),
             target: self.target.map(Bound::unbind),
             is_made: self.is_made,
             texts: self.texts,
@@ -419,7 +434,9 @@ impl<'py> Slot<'py> {
     /// Copies an IN array that shares memory with an OUT array.
     pub(crate) fn detach(&mut self, ty: Type, order: Order) -> PyResult<()> {
         let shape = shape(&self.memory).to_vec();
-        self.memory = copy(&self.memory, &shape, ty, order)?;
+        let copy = copy(&self.memory, &shape, ty, order)?;
+        let shared = std::mem::replace(&mut self.memory, copy);
+        self.source.get_or_insert(shared);
         Ok(())
     }
 

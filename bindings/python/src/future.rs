@@ -56,7 +56,7 @@ impl Drop for Future {
         // The call is given up before its memory.
         let state = self.state.get_mut();
         if let State::Pending(pending, _) = state.unwrap_or_else(PoisonError::into_inner) {
-            pending.cancel();
+            Python::attach(|py| py.detach(|| pending.cancel()));
         }
     }
 }
@@ -68,9 +68,10 @@ impl Future {
         slots: Vec<Option<Kept>>,
         limit: Option<(Duration, Instant)>,
     ) -> Future {
-        let limit = limit.map(|(seconds, start)| TimeLimit {
-            seconds,
-            end: start + seconds,
+        // A time that no clock reaches is no limit.
+        let limit = limit.and_then(|(seconds, start)| {
+            let end = start.checked_add(seconds)?;
+            Some(TimeLimit { seconds, end })
         });
         Future {
             function,
@@ -93,7 +94,8 @@ impl Future {
         }
     }
 
-    /// The call, if it is under way as far as this object knows.
+    /// The call, if it is under way as far as this object knows. Ask it without the interpreter: a
+    /// thread that moves the call to another server holds its lock, and may need the interpreter.
     fn pending(&self, py: Python<'_>) -> Option<Arc<Pending>> {
         match &*self.lock(py) {
             State::Pending(pending, _) => Some(pending.clone()),
@@ -108,7 +110,8 @@ impl Future {
         if pending.is_some() {
             self.function.get().check_process(py)?;
         }
-        if !pending.as_ref().is_some_and(|call| call.calls_back_here()) {
+        let calls_back = || pending.as_ref().is_some_and(|call| call.calls_back_here());
+        if !py.detach(calls_back) {
             return Ok(pending);
         }
         let text = "a callback cannot ask its own call; raise an exception to end the call";
@@ -143,7 +146,8 @@ impl Future {
             return;
         };
         let cancelled = || CancelledError::new_err("the call was cancelled");
-        let outcome = match (error, pending.take()) {
+        let taken = py.detach(|| pending.take());
+        let outcome = match (error, taken) {
             (Some(error), _) | (None, Some(Err(error))) => Err(error::from_client(py, &error)),
             (None, Some(Ok(outcome))) => Ok(outcome),
             (None, None) => Err(cancelled()),
@@ -197,9 +201,18 @@ impl Future {
     fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
         self.awaitable(py)?;
         let mut state = self.lock(py);
-        match &*state {
-            State::Pending(pending, _) if !pending.has_ended() => pending.cancel(),
-            _ => return Ok(false),
+        let is_cancelled = match &*state {
+            State::Pending(pending, _) => py.detach(|| {
+                let is_open = !pending.has_ended();
+                if is_open {
+                    pending.cancel();
+                }
+                is_open
+            }),
+            _ => false,
+        };
+        if !is_cancelled {
+            return Ok(false);
         }
         // The call is given up before its memory.
         *state = State::Cancelled;
@@ -238,7 +251,9 @@ impl Future {
             to_send,
             received,
             to_receive,
-        } = self.pending(py)?.progress()?;
+        } = self
+            .pending(py)
+            .and_then(|pending| py.detach(|| pending.progress()))?;
         Some((sent, to_send, received, to_receive))
     }
 
@@ -263,7 +278,7 @@ impl Future {
         let Some(pending) = self.pending(py) else {
             return false;
         };
-        let end = pending.deadline();
+        let end = py.detach(|| pending.deadline());
         end.is_some_and(|end| end <= Instant::now()) || self.passed().is_some()
     }
 

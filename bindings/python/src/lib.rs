@@ -84,6 +84,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        server::know_main_thread(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

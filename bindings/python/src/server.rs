@@ -15,10 +15,11 @@ use crate::transaction::Transaction;
 use farcall_client::{Credentials, Error, FailureKind, Options};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{IntoPyDict, PyDict, PyTuple};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -186,8 +187,38 @@ thread_local! {
     static INTERRUPT: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
-/// Runs the handlers of pending signals, and says whether one of them raised an exception.
+/// The main thread of Python, as Python numbers threads.
+static MAIN_THREAD: AtomicUsize = AtomicUsize::new(0);
+
+/// Finds out which thread is the main one, now and in each forked child.
+pub(crate) fn know_main_thread(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    find_main_thread(py)?;
+    if cfg!(unix) {
+        let find = wrap_pyfunction!(find_main_thread, module)?;
+        let options = [("after_in_child", find)].into_py_dict(py)?;
+        py.import("os")?
+            .call_method("register_at_fork", (), Some(&options))?;
+    }
+    Ok(())
+}
+
+#[pyfunction]
+fn find_main_thread(py: Python<'_>) -> PyResult<()> {
+    let main = py.import("threading")?.call_method0("main_thread")?;
+    MAIN_THREAD.store(main.getattr("ident")?.extract()?, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Runs the handlers of pending signals, and says whether one of them raised an exception. Python
+/// runs them in its main thread only. Other threads do not ask for the interpreter, which ends
+/// before they do.
 pub(crate) fn is_interrupted() -> bool {
+    // SAFETY: the function needs no interpreter.
+    let here = unsafe { pyo3::ffi::PyThread_get_thread_ident() } as usize;
+    if here != MAIN_THREAD.load(Ordering::Relaxed) {
+        return false;
+    }
     Python::attach(|py| match py.check_signals() {
         Ok(()) => false,
         Err(error) => {

@@ -65,6 +65,12 @@ def test_a_future_times_out_and_goes_on(start, nap_idl):
     assert future.result().slept == 3000
 
 
+def test_a_time_limit_that_no_clock_reaches_is_none(start, nap_idl):
+    nap = start(nap_idl).connect().function("nap")
+    assert nap(1, timeout=1e19).slept == 1
+    assert nap.call_async(1, timeout=1e19).result(1e19).slept == 1
+
+
 def test_a_cancelled_call_ends_at_the_server(start, nap_idl):
     process = start(nap_idl, options=["--workers", "1"])
     server = process.connect()

@@ -341,3 +341,12 @@ def test_a_call_may_have_a_time_limit_of_its_own(start, nap_idl):
     assert nap(0, timeout=None) == nap(0, timeout=30)
     with pytest.raises(farcall.ArgumentError, match="`timeout`: expected a number of seconds"):
         nap(0, timeout="soon")
+
+
+@pytest.mark.parametrize("beside", [0.5, -1, float("nan")])
+def test_integers_beside_other_numbers_are_not_rounded(server, beside):
+    echo = server.function("bench/echo")
+    large = 2**53 + 1 if isinstance(beside, float) else 2**63 + 1
+    with pytest.raises(farcall.ArgumentError, match=f"the integer {large}, which float64 cannot"):
+        echo(2, [large, beside])
+    assert echo(2, [2**53, 0.5]).y.tolist() == [2**53, 0.5]

@@ -234,12 +234,14 @@ def test_tasks_are_cancelled_before_they_begin(remote):
         executor.submit(abs, 1)
 
 
-def test_tasks_that_run_again_have_begun(remote):
+def test_tasks_that_run_again_have_begun(remote, monkeypatch):
     executor = farcall.Executor(remote.address)
-    list(executor.map(abs, range(3000)))
+    executor.submit(abs, -1).result()
+    # All tasks are in the call that crashes.
+    monkeypatch.setattr(executor, "_size", lambda _: len(executor._waiting))
     with executor._changed:
         futures = [
-            executor.submit(os.abort) if n == 4 else executor.submit(time.sleep, 0.05)
+            executor.submit(os.abort) if n == 4 else executor.submit(time.sleep, 0.2)
             for n in range(8)
         ]
     wait_until(

@@ -447,6 +447,27 @@ def test_a_stack_with_threads_is_the_stack_without(start):
         assert (one == four).all()
 
 
+@pytest.mark.parametrize("n", [6, 300])
+def test_letters_of_the_functions_may_be_small_and_wrong_ones_are_told(server, n):
+    a = positive(n=n, dtype=np.float64)
+    one = {"m": n, "count": 1, "a": a.ravel()}
+    for jobz in "nsa":
+        small = server.call("linalg/dsvd", jobz=jobz, n=n, **one)
+        large = server.call("linalg/dsvd", jobz=jobz.upper(), n=n, **one)
+        for mine, other in zip(small, large, strict=True):
+            np.testing.assert_array_equal(mine, other)
+    for jobz in "OX":
+        found = server.call("linalg/dsvd", jobz=jobz, n=n, **one)
+        assert found.info[0] == -1 and np.isnan(found.s).all()
+    assert server.call("linalg/deigh", jobz="v", uplo="u", **one).v.size == n * n
+    assert server.call("linalg/deig", jobz="v", **one).v.size == n * n
+    upper = server.call("linalg/dcholesky", uplo="u", **one).x.reshape(n, n)
+    same(upper, np.linalg.cholesky(a).T)
+    assert server.call("linalg/dcholesky", uplo="X", **one).info[0] == -1
+    found = server.call("linalg/dinv", structure=7, uplo="U", check=1, **one)
+    assert found.info[0] == -1 and np.isnan(found.x).all()
+
+
 def test_subclasses_and_pickles():
     class Mine(np.ndarray):
         pass

@@ -87,6 +87,12 @@ impl Object {
 
     /// The address of a symbol that this object itself defines.
     pub(crate) fn defines(&self, symbol: &CStr) -> Option<*mut c_void> {
+        let address = self.reaches(symbol)?;
+        self.addresses.contains(&address.addr()).then_some(address)
+    }
+
+    /// The address of a symbol that this object defines, or a library that it needs.
+    fn reaches(&self, symbol: &CStr) -> Option<*mut c_void> {
         const FLAGS: c_int = libc::RTLD_NOLOAD | libc::RTLD_LAZY;
         // The program may have an entry for the function of a library at an address of its own.
         if self.path.is_empty() {
@@ -100,8 +106,7 @@ impl Object {
         // SAFETY: the handle is open, and the name ends with NUL. The handle stays open, so that
         // the address remains valid.
         let address = unsafe { libc::dlsym(handle, symbol.as_ptr()) };
-        let is_own = self.addresses.contains(&(address as usize));
-        (!address.is_null() && is_own).then_some(address)
+        (!address.is_null()).then_some(address)
     }
 }
 
@@ -116,6 +121,26 @@ pub(crate) fn providers(own: &[usize]) -> Vec<Range<usize>> {
 pub(crate) fn providers_of(objects: &[Object]) -> Vec<&Object> {
     let has_sign = |object: &&Object| SIGNS.iter().any(|sign| object.defines(sign).is_some());
     objects.iter().filter(has_sign).collect()
+}
+
+/// Whether a function has 64-bit integers under a name that promises 32: Debian's `libblas64.so.3`
+/// and MKL have libraries of that kind. `isamax_` of the same library, or of one that it needs,
+/// tells by a length that is 3 in 32 bits and negative in 64.
+pub(crate) fn is_wide(symbol: &CStr, own: &[usize]) -> bool {
+    let objects = loaded(own);
+    let found = objects
+        .iter()
+        .find(|object| object.defines(symbol).is_some());
+    let Some(isamax) = found.and_then(|object| object.reaches(c"isamax_")) else {
+        return false;
+    };
+    // SAFETY: this is how BLAS declares the function; the lower half of the result is that of a
+    // 32-bit one.
+    let isamax: unsafe extern "C" fn(*const i64, *const f32, *const i64) -> i32 =
+        unsafe { std::mem::transmute(isamax) };
+    let (length, step) = ((-1 << 32) + 3, 1);
+    // SAFETY: the function reads three numbers at most.
+    unsafe { isamax(&raw const length, [1.0, 2.0, 1.0].as_ptr(), &raw const step) == 0 }
 }
 
 /// The real function with this symbol.

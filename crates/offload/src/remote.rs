@@ -145,7 +145,8 @@ struct Held {
     address: *mut u8,
     /// The integers in the size of the interface, if the program's are wider.
     narrow: Option<Vec<i32>>,
-    /// What an INOUT array contained.
+    /// What an array that the call writes contained. A routine that fails may leave parts of an OUT
+    /// array as they were, too.
     before: Option<Vec<u8>>,
     /// Its place at the server, if it has one.
     placed: Option<Placed>,
@@ -181,7 +182,7 @@ impl<'c> Arrays<'c> {
             if integer == 8 && layout.element == Type::Int {
                 // SAFETY: the caller's promise.
                 held.narrow = Some(unsafe { held.narrowed() }?);
-            } else if layout.mode == Mode::InOut {
+            } else if layout.mode.is_returned() {
                 // SAFETY: the caller's promise.
                 held.before = Some(unsafe { held.contents() });
             }
@@ -313,17 +314,26 @@ impl<'c> Arrays<'c> {
         })
     }
 
-    /// Puts INOUT arrays back as they were.
+    /// Puts the arrays back as they were.
     ///
     /// # Safety
     /// As for [`Arrays::new`].
     pub(crate) unsafe fn restore(&self) {
-        for held in &self.arrays {
-            if let Some(before) = &held.before {
-                // SAFETY: the caller's promise.
-                unsafe { held.fill(before) };
-            }
-        }
+        // SAFETY: the caller's promise.
+        self.arrays
+            .iter()
+            .for_each(|held| unsafe { held.restore() });
+    }
+
+    /// Puts back what the routine reads. What it only writes stays as it is, so that parts which
+    /// the real function leaves alone count as equal in a comparison.
+    ///
+    /// # Safety
+    /// As for [`Arrays::new`].
+    pub(crate) unsafe fn restore_read(&self) {
+        let read = self.arrays.iter().filter(|held| held.layout.mode.is_sent());
+        // SAFETY: the caller's promise.
+        read.for_each(|held| unsafe { held.restore() });
     }
 
     /// Completes a call that has succeeded: wide integers, and the length at the start of work
@@ -401,6 +411,14 @@ impl Held {
     unsafe fn contents(&self) -> Vec<u8> {
         // SAFETY: the caller's promise.
         unsafe { gather(&self.layout, self.address) }
+    }
+
+    /// Puts the array back as it was, if the call may have changed it.
+    unsafe fn restore(&self) {
+        if let Some(before) = &self.before {
+            // SAFETY: the caller's promise.
+            unsafe { self.fill(before) };
+        }
     }
 
     /// Writes the bytes of the part that travels.

@@ -125,16 +125,21 @@ impl Routine {
     /// is symmetric or hermitian, the other triangle stays what it was, so it must be there.
     pub(crate) fn reads(&self, param: usize, scalars: &[Option<Scalar>]) -> bool {
         let params = &self.interface.params;
-        let beta = params.iter().position(|param| param.name == "beta");
-        let beta = beta.and_then(|beta| scalars[beta].as_ref());
-        let is_zero = match beta {
-            Some(Scalar::Float(beta)) => *beta == 0.0,
-            Some(Scalar::Complex { re, im }) => *re == 0.0 && *im == 0.0,
-            _ => false,
-        };
         let is_blas = self.interface.module.as_deref() == Some("blas");
         let writes_all = matches!(self.name.get(1..), Some("gemm" | "symm" | "hemm"));
+        let is_zero = self.is_zero("beta", scalars);
         !(is_blas && is_zero && writes_all && params[param].name == "c")
+    }
+
+    /// Whether a factor of this name is there, and 0.
+    fn is_zero(&self, name: &str, scalars: &[Option<Scalar>]) -> bool {
+        let params = &self.interface.params;
+        let factor = params.iter().position(|param| param.name == name);
+        match factor.and_then(|factor| scalars[factor].as_ref()) {
+            Some(Scalar::Float(factor)) => *factor == 0.0,
+            Some(Scalar::Complex { re, im }) => *re == 0.0 && *im == 0.0,
+            _ => false,
+        }
     }
 
     /// Reads the scalars of a call.
@@ -173,7 +178,8 @@ impl Routine {
                 true => Some(unsafe { self.scalar(param.ty, address, integer) }?),
             });
         }
-        if self.may_have_less_memory(&scalars) {
+        // With alpha 0, BLAS scales its result and reads no other matrix: none need be there.
+        if self.may_have_less_memory(&scalars) || self.is_zero("alpha", &scalars) {
             return Err(NotSent::Argument);
         }
         let is_query = |&(_, length): &(usize, usize)| scalars[length] == Some(Scalar::Int(-1));

@@ -63,6 +63,8 @@ struct Process {
     providers: Mutex<Arc<[Range<usize>]>>,
     /// By the address of the interface.
     known: Mutex<HashMap<usize, Option<Arc<Known>>>>,
+    /// Whether the program's library has wider integers than a row says, by the row's address.
+    wide: Mutex<HashMap<usize, bool>>,
     remote: Remote,
 }
 
@@ -132,6 +134,7 @@ fn process() -> &'static Process {
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         providers: Mutex::new(real::providers(&own()).into()),
         known: Mutex::default(),
+        wide: Mutex::default(),
         remote: Remote::new(),
     }));
     let installed =
@@ -264,6 +267,10 @@ unsafe extern "C" fn farcall_offload_take(
         let Some(known) = process.known(entry) else {
             return HERE;
         };
+        if process.is_wide(entry) {
+            known.refused(false);
+            return HERE;
+        }
         // SAFETY: the caller's promise.
         let taken = unsafe { process.take(&known, operations, arguments, entry.integer) };
         let remote = match taken {
@@ -379,6 +386,19 @@ impl Process {
             .entry(entry.interface.addr())
             .or_insert_with(new)
             .clone()
+    }
+
+    /// Whether the program's library, and so the program, has wider integers than the row says.
+    fn is_wide(&self, entry: &Entry) -> bool {
+        let row = ptr::from_ref(entry).addr();
+        let known = lock(&self.wide).get(&row).copied();
+        known.unwrap_or_else(|| {
+            // SAFETY: a symbol ends with NUL.
+            let symbol = unsafe { CStr::from_ptr(entry.symbol) };
+            let is_wide = entry.integer == 4 && real::is_wide(symbol, &own());
+            lock(&self.wide).insert(row, is_wide);
+            is_wide
+        })
     }
 
     /// # Safety
@@ -522,7 +542,7 @@ impl Process {
         // SAFETY: the caller's promise.
         unsafe {
             let results = arrays.results();
-            arrays.restore();
+            arrays.restore_read();
             Taken::Watched(results)
         }
     }

@@ -15,7 +15,7 @@ use farcall_library::{Caller, Processes, Source};
 use farcall_memory::sealed_memory;
 use farcall_rpc_proto::Call;
 use rustix::event::{PollFd, PollFlags};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
     socket_with,
@@ -180,8 +180,13 @@ pub(crate) fn launch(folder: &Path) -> io::Result<Infallible> {
         }
     }
     let (program, arguments) = start.words.split_first().ok_or(io::ErrorKind::NotFound)?;
+    // MPICH's launcher tells a process that the input has ended. If the process has ended
+    // meanwhile, SIGPIPE kills the launcher, and nobody learns why the process has ended. So the
+    // input has no end: the launcher keeps both ends of the pipe.
+    let (input, _output) = rustix::pipe::pipe()?;
     Err(Command::new(program)
         .args(arguments)
+        .stdin(input)
         .env_remove(LAUNCH)
         .exec())
 }
@@ -201,6 +206,10 @@ pub(crate) fn run<C: Callee>(
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let start = read_start(folder)?;
     process::limit(start.memory, start.files)?;
+    // Functions have no input; that of the launcher has no end.
+    let null = File::open("/dev/null")?;
+    // SAFETY: a plain system call on two open descriptors.
+    unsafe { libc::dup2(null.as_raw_fd(), 0) };
     process::print_lines();
     let source = start.source();
     let document = source.parse().document;

@@ -90,6 +90,17 @@ def inexact(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> str | None:
     return None
 
 
+def rounded(value: Any, array: npt.NDArray[Any], dtype: npt.DTypeLike) -> str | None:
+    """An integer beside other numbers in a sequence that the type does not hold exactly."""
+    real = np.finfo(np.dtype(dtype))
+    if array.dtype.kind not in "fc" or not (np.abs(array) >= 1 << real.nmant + 1).any():
+        return None
+    numbers = np.asarray(value, dtype=object)
+    large = (number for number in numbers.flat if isinstance(number, int))
+    lost = (number for number in large if int(real.dtype.type(number)) != number)
+    return next(map(str, lost), None)
+
+
 def whole_lines(view: Any, axis: int, others: Sequence[Any]) -> npt.NDArray[Any] | None:
     """The rows, or the columns in Fortran order, of which a matrix is the first part of each.
 

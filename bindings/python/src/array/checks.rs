@@ -41,6 +41,26 @@ pub(super) fn inexact(array: &Bound<'_, PyUntypedArray>, ty: Type) -> PyResult<O
     Ok(lost.map(|lost| format!("the number {lost}, which {name} cannot hold")))
 }
 
+/// An integer among floats of a sequence that the floating-point type cannot hold, for an error
+/// message. `array` is the sequence as NumPy sees it.
+pub(super) fn rounded(
+    value: &Bound<'_, PyAny>,
+    array: &Bound<'_, PyUntypedArray>,
+    ty: Type,
+) -> PyResult<Option<String>> {
+    let py = value.py();
+    if ty.precision().is_none() || !matches!(array.dtype().kind(), b'f' | b'c') {
+        return Ok(None);
+    }
+    let module = py.import(intern!(py, "farcall._arrays"))?;
+    let arguments = (value, array, dtype(py, ty)?);
+    let lost: Option<String> = module
+        .call_method1(intern!(py, "rounded"), arguments)?
+        .extract()?;
+    let name = dtype_name(ty);
+    Ok(lost.map(|lost| format!("the integer {lost}, which {name} cannot hold exactly")))
+}
+
 fn overflowing(array: &Bound<'_, PyUntypedArray>, ty: Type) -> PyResult<Option<String>> {
     let (py, descr) = (array.py(), array.dtype());
     let to = dtype(py, ty)?;

@@ -35,7 +35,10 @@ struct Shared {
     /// The address to connect to, or those of several metaservers.
     at: Vec<Address>,
     is_metaserver: bool,
+    /// Nobody holds this lock for long: some who want it hold others, as that of an interpreter.
     connection: Mutex<Arc<Connection>>,
+    /// Held by the thread that opens a new connection, for which others wait.
+    opening: Mutex<()>,
     /// For small calls while large arrays travel on the other one; made when it is first needed.
     express: Mutex<Option<Arc<Connection>>>,
     functions: Mutex<HashMap<String, Arc<Entry>>>,
@@ -66,6 +69,7 @@ impl Server {
             at,
             is_metaserver: connection.is_to_metaserver(),
             connection: Mutex::new(connection),
+            opening: Mutex::default(),
             express: Mutex::default(),
             functions: Mutex::default(),
             reserved: Mutex::default(),
@@ -89,11 +93,16 @@ impl Server {
 
     /// The connection. Opens a new one if the last one cannot be used.
     pub(crate) fn connection(&self) -> Result<Arc<Connection>, Error> {
-        let mut connection = lock(&self.0.connection);
-        if connection.is_stale() {
-            *connection = open_any(&self.0.at, &self.0.options)?;
+        if let Some(connection) = self.live_connection() {
+            return Ok(connection);
         }
-        Ok(connection.clone())
+        let _opening = lock(&self.0.opening);
+        if let Some(connection) = self.live_connection() {
+            return Ok(connection);
+        }
+        let opened = open_any(&self.0.at, &self.0.options)?;
+        *lock(&self.0.connection) = opened.clone();
+        Ok(opened)
     }
 
     /// The connection, if it can still be used.

@@ -12,6 +12,8 @@ use server::{
     Script, call_frames, cut, failure, frame, goodbye, hello, interface, interface_text, listing,
     whole_call,
 };
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -469,4 +471,56 @@ fn nobody_there_is_an_error_at_once() {
         matches!(error, Error::Connect { .. } | Error::Disconnected { .. }),
         "{error}"
     );
+}
+
+/// Reads what follows a call, until the client gives it up or asks something else. Returns the data
+/// of the call.
+fn data_until_given_up(mut stream: TcpStream) -> Vec<u8> {
+    let mut data = Vec::new();
+    loop {
+        let mut header = [0; 16];
+        stream.read_exact(&mut header).unwrap();
+        let length = u32::from_le_bytes(header[..4].try_into().unwrap());
+        let mut payload = vec![0; length as usize];
+        stream.read_exact(&mut payload).unwrap();
+        match header[4] {
+            6 => {}
+            7 => data.extend(payload),
+            _ => return data,
+        }
+    }
+}
+
+#[test]
+fn announced_data_of_a_call_that_is_given_up_stay_what_they_are() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("farcall://{}", listener.local_addr().unwrap());
+    let (told, goes_on) = std::sync::mpsc::channel();
+    let peer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        for answer in [hello(1, 1), interface(1, 7, server::TAKE)] {
+            let mut header = [0; 16];
+            stream.read_exact(&mut header).unwrap();
+            let length = u32::from_le_bytes(header[..4].try_into().unwrap());
+            stream.read_exact(&mut vec![0; length as usize]).unwrap();
+            stream.write_all(&answer).unwrap();
+        }
+        goes_on.recv().unwrap();
+        data_until_given_up(stream)
+    });
+    let server = Server::connect(&address, patient()).unwrap();
+    let x = vec![1; LARGE];
+    let arguments = &mut [
+        Argument::Scalar(Scalar::Int(LARGE as i64)),
+        Argument::In(&x),
+    ];
+    // SAFETY: the array outlives the call.
+    let call = unsafe { server.function("take").unwrap().start(arguments) }.unwrap();
+    call.wait_timeout(PATIENCE / 10).unwrap_err();
+    call.cancel();
+    told.send(()).unwrap();
+    // The thread that waits for another answer sends the rest.
+    let _ = server.functions();
+    let data = peer.join().unwrap();
+    assert!(!data.is_empty() && data.iter().all(|byte| *byte == 1));
 }

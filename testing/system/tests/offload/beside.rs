@@ -77,3 +77,37 @@ fn a_drop_in_library_without_its_client_library_says_what_to_do() {
     );
     assert!(told.ends_with(&remedy), "{told}");
 }
+
+#[test]
+fn a_library_with_wide_integers_under_the_usual_names_keeps_its_calls() {
+    let folder = MADE.folder.path();
+    let library = "#include <stdint.h>\n\
+                   int64_t isamax_(int64_t *n, float *x, int64_t *step) {\n\
+                       return *n < 1 ? 0 : 1 + (x[*step] > x[0]);\n\
+                   }\n\
+                   void dgetrf_(int64_t *m, int64_t *n, double *a, int64_t *lda, int64_t *ipiv,\n\
+                                int64_t *info) {\n\
+                       for (int64_t i = 0; i < *n; i++)\n\
+                           ipiv[i] = i + 1;\n\
+                       *info = 0;\n\
+                   }\n";
+    let program = "#include <stdint.h>\n\
+                   #include <stdio.h>\n\
+                   void dgetrf_(int64_t *, int64_t *, double *, int64_t *, int64_t *, int64_t *);\n\
+                   int main(void) {\n\
+                       int64_t n = 4, info = -1, ipiv[4] = {-1, -1, -1, -1};\n\
+                       double a[16] = {4, 0, 0, 0, 0, 4, 0, 0, 0, 0, 4, 0, 0, 0, 0, 4};\n\
+                       dgetrf_(&n, &n, a, &n, ipiv, &info);\n\
+                       printf(\"%ld %ld %ld\\n\", (long)info, (long)ipiv[0], (long)ipiv[3]);\n\
+                   }\n";
+    fs::write(folder.join("wide.c"), library).unwrap();
+    fs::write(folder.join("usual.c"), program).unwrap();
+    compiled("libwide64.so", &["-shared", "-fPIC", "wide.c"]);
+    let words = ["usual.c", "-L.", "-lwide64", "-Wl,-rpath,$ORIGIN"];
+    let program = compiled("usual", &words);
+    let server = server();
+    let output = offloaded_program(server.address(), &["--always"], &program).output();
+    let output = output.unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0 1 4\n");
+    assert_eq!(super::counts(&output)["dgetrf"], [0, 0, 1, 0]);
+}

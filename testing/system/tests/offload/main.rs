@@ -212,6 +212,11 @@ fn every_form_of_cblas_is_right_by_rows_and_by_columns() {
 }
 
 #[test]
+fn matrices_that_a_product_does_not_read_need_not_be_there() {
+    assert_eq!(same(&["scaled"])["dgemm"], [0, 0, 1, 0]);
+}
+
+#[test]
 fn names_and_wide_integers_of_numpy_are_known() {
     let server = server();
     let output = offloaded(server.address(), &["--always"], &["wide"])

@@ -99,6 +99,11 @@ static void errors(void) {
             dgesv_(&n, &one, a, &small, ipiv, b, &n, &info);
     jumps = 0;
     printf("after the jumps: %d\n", solves(100));
+    /* With a wrong argument, LAPACK writes no eigenvalues. */
+    double w[50] = {7, 7}, *vectors = matrix(n, n, n), room[200];
+    int lwork = 200;
+    dsyev_("X", "U", &n, vectors, &n, w, room, &lwork, &info, 1, 1);
+    printf("info %d values %g %g\n", info, w[0], w[1]);
     /* A singular matrix is an answer, not an error. */
     memset(a, 0, sizeof *a * n * n);
     dgesv_(&n, &one, a, &n, ipiv, b, &n, &info);
@@ -233,6 +238,16 @@ static int is_one(int n, const double *x) {
     for (int i = 0; i < n; i++)
         good &= x[i] > 1 - 1e-9 && x[i] < 1 + 1e-9;
     return good;
+}
+
+/* With alpha 0, BLAS reads neither A nor B: here they are no memory. */
+static void scaled(void) {
+    int n = 300;
+    double zero = 0, half = 0.5, *c = matrix(n, n, 0), first = c[0];
+    size_t bytes = sizeof *c * n * n;
+    double *none = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    dgemm_("N", "N", &n, &n, &n, &zero, none, &n, none, &n, &half, c, &n, 1, 1);
+    printf("scaled: %d\n", c[0] == first / 2);
 }
 
 /* One factorization and ten solutions; in the middle, the factors are others. */
@@ -380,7 +395,7 @@ int main(int argc, char **argv) {
                  {"forks", forks},     {"guards", guards}, {"wide", wide},   {"cblas", cblas},
                  {"mixed", mixed},     {"factors", factors}, {"cholesky", cholesky},
                  {"large", large},     {"schur", schur},   {"orphan", orphan},
-                 {"selected", selected}};
+                 {"selected", selected}, {"scaled", scaled}};
     if (argc == 3 && !strcmp(argv[1], "many"))
         return many(atoi(argv[2])), 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)

@@ -307,12 +307,12 @@ impl State {
             return;
         };
         open.abandoned = true;
+        self.outgoing.withdraw(id, open.transfer.as_ref());
         open.transfer = None;
         self.seat.end(id);
         if !self.proto.cancel(id) {
             self.open.remove(&id);
         }
-        self.outgoing.withdraw(id);
     }
 
     /// Whether bytes wait to be written.

@@ -23,10 +23,10 @@ impl State {
             Event::Answered(id, answer) => (id, self.with_memory(id, answer)),
             Event::Failed(id, failure) => (id, Err(Loss::Failed(failure))),
         };
-        self.outgoing.withdraw(id);
         let Some(open) = self.open.remove(&id) else {
             return;
         };
+        self.outgoing.withdraw(id, open.transfer.as_ref());
         if open.abandoned {
             match end {
                 Ok(Answer::Shared(_)) => {

@@ -1,9 +1,10 @@
 //! Gathers what the protocol wants to send, and writes it without a copy. `pace` limits the rate.
-//! If a call is given up after a header has announced its data, zeros take their place, so that the
-//! stream stays correct.
+//! If a call is given up after a header has announced its data, a copy of them is sent: the stream
+//! stays correct, and a part of an array that also travels on another connection keeps its bytes.
 
 use super::{Loss, MAX_SLICES, Open, State};
 use crate::remote::connection::pace::Pace;
+use crate::remote::connection::transfer::Transfer;
 use crate::remote::socket::Socket;
 use farcall_rpc_proto::{CallId, Chunk, Piece, Transmit, client};
 use std::collections::{HashMap, VecDeque};
@@ -19,8 +20,8 @@ enum Part {
     Frames { start: usize, end: usize },
     /// A piece of a call's arrays.
     Data { call: CallId, piece: Piece },
-    /// Zeros in place of the data of a call that was given up after its header was written.
-    Zeros(Vec<u8>),
+    /// A copy of the data of a call that was given up after its header was written.
+    Copy(Vec<u8>),
 }
 
 impl Part {
@@ -29,7 +30,7 @@ impl Part {
         match self {
             Part::Frames { start, end } => end - start,
             Part::Data { piece, .. } => piece.length as usize,
-            Part::Zeros(bytes) => bytes.len(),
+            Part::Copy(bytes) => bytes.len(),
         }
     }
 }
@@ -110,13 +111,15 @@ impl Outgoing {
         self.parts.clear();
     }
 
-    /// Replaces data of a call that a header has announced, and that are not written yet, by zeros.
-    pub(super) fn withdraw(&mut self, id: CallId) {
+    /// Copies data of a call that a header has announced, and that are not written yet. The memory
+    /// of the call is not read afterwards.
+    pub(super) fn withdraw(&mut self, id: CallId, transfer: Option<&Transfer>) {
         for part in &mut self.parts {
             if let Part::Data { call, piece } = part
                 && *call == id
             {
-                *part = Part::Zeros(vec![0; piece.length as usize]);
+                let data = transfer.map(|transfer| transfer.source(piece).to_vec());
+                *part = Part::Copy(data.unwrap_or_else(|| vec![0; piece.length as usize]));
             }
         }
     }
@@ -149,7 +152,7 @@ impl Outgoing {
                 Some(transfer) => transfer.source(piece),
                 None => &[],
             },
-            Part::Zeros(bytes) => bytes,
+            Part::Copy(bytes) => bytes,
         }
     }
 
@@ -207,7 +210,7 @@ impl Outgoing {
                         piece.offset += left as u64;
                         piece.length -= left as u64;
                     }
-                    Part::Zeros(bytes) => bytes.truncate(length - left),
+                    Part::Copy(bytes) => drop(bytes.drain(..left)),
                 }
                 return;
             }
