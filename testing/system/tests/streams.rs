@@ -65,7 +65,7 @@ impl Serving {
         let host = lab.link_address(0, 0).to_string();
         Serving {
             address: process.address().replace("0.0.0.0", &host),
-            process: process,
+            process,
         }
     }
 }
