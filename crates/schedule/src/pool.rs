@@ -146,8 +146,7 @@ impl Pool {
             .collect();
         let needed = self.needed(others, &staying);
         // Those whose time ends soon get a successor before they drain.
-        let lasting = |one: &&&Member| one.left_s > self.lead_s(one) + self.overlap_s(one);
-        let lasting = staying.iter().filter(lasting).count();
+        let lasting = staying.iter().filter(|one| self.lasts(one)).count();
         self.grow(now, needed, (lasting, members.len()), &mut actions);
         self.shrink(now, needed, &staying, &mut actions);
         actions
@@ -167,6 +166,11 @@ impl Pool {
     /// How long before its end a server drains.
     fn lead_s(&self, member: &Member) -> f64 {
         self.rules.lead_s + member.backlog_s.max(0.0)
+    }
+
+    /// Whether a server needs no successor yet.
+    fn lasts(&self, member: &Member) -> bool {
+        member.left_s > self.lead_s(member) + self.overlap_s(member)
     }
 
     /// How long before it drains a server gets a successor: one lead, but no more than half of the
@@ -235,14 +239,19 @@ impl Pool {
         if now - since < self.rules.idle_s {
             return;
         }
+        // Successors stay, for the pool would ask for others at once.
+        let lasting = staying.iter().filter(|one| self.lasts(one));
+        let lasting: Vec<u64> = lasting.map(|one| one.job).collect();
+        let mut spare_lasting = lasting.len().saturating_sub(needed);
         // Those that have not begun cost nothing yet.
         let asked = staying.iter().filter(|one| one.state == State::Asked);
         let mut asked: Vec<u64> = asked.map(|one| one.job).collect();
         asked.sort_unstable();
-        for job in asked.into_iter().rev().take(spare) {
+        for job in asked.into_iter().rev().take(spare.min(spare_lasting)) {
             actions.push(Action::Cancel(job));
             self.starting.retain(|one| *one != job);
             spare -= 1;
+            spare_lasting -= 1;
         }
         let mut idle: Vec<(f64, u64)> = self
             .idle_since
@@ -251,7 +260,16 @@ impl Pool {
             .map(|(job, since)| (*since, *job))
             .collect();
         idle.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
-        actions.extend(idle.iter().take(spare).map(|(_, job)| Action::Drain(*job)));
+        let mut may_go = |job: &u64| match lasting.contains(job) {
+            true if spare_lasting == 0 => false,
+            true => {
+                spare_lasting -= 1;
+                true
+            }
+            false => true,
+        };
+        let idle = idle.iter().map(|(_, job)| *job).filter(|job| may_go(job));
+        actions.extend(idle.take(spare).map(Action::Drain));
     }
 
     /// Pauses if jobs ended before they served: the batch system or the command may be wrong.

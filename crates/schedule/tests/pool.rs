@@ -327,3 +327,38 @@ fn jobs_that_end_at_once_are_asked_for_more_and_more_seldom() {
     assert_eq!(world.jobs.len(), 5);
     assert!(pool.paused_until().is_none());
 }
+
+#[test]
+fn a_successor_stays_while_the_server_before_works() {
+    let member = |job, state, calls, left_s| Member {
+        job,
+        state,
+        backlog_s: 0.0,
+        calls,
+        left_s,
+        limit_s: 300.0,
+    };
+    let rules = Rules {
+        fewest: 1,
+        most: 4,
+        ..Rules::default()
+    };
+    for state in [State::Asked, State::Serving] {
+        let ends_soon = rules.lead_s + 10.0;
+        let mut pool = Pool::new(rules.clone());
+        let mut members = [
+            member(1, State::Serving, 1, ends_soon),
+            member(2, state, 0, 300.0),
+        ];
+        for second in 0..1_000 {
+            let actions = pool.decide(f64::from(second), Others::default(), &members);
+            assert_eq!(actions, [], "{state:?} at {second} s");
+        }
+        // The one whose time ends soon may go when it is unused.
+        members[0].calls = 0;
+        let mut actions = (1_000..2_000)
+            .map(|second| pool.decide(f64::from(second), Others::default(), &members));
+        let first = actions.find(|actions| !actions.is_empty());
+        assert_eq!(first, Some(vec![Action::Drain(1)]));
+    }
+}
