@@ -99,13 +99,7 @@ pub fn size<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D:
 /// The value is no number, or it is negative or NaN.
 #[cfg(feature = "serde")]
 pub fn from_zero<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    let number: f64 = serde::Deserialize::deserialize(deserializer)?;
-    match number >= 0.0 {
-        true => Ok(number),
-        false => Err(serde::de::Error::custom(format!(
-            "`{number}`: write a number that is 0 or more"
-        ))),
-    }
+    bounded(deserializer, |number| number >= 0.0, "0 or more")
 }
 
 /// Reads a number from a file that is more than 0, such as the hours for which results are kept.
@@ -114,11 +108,20 @@ pub fn from_zero<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f6
 /// The value is no number, or it is 0, negative or NaN.
 #[cfg(feature = "serde")]
 pub fn above_zero<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    bounded(deserializer, |number| number > 0.0, "more than 0")
+}
+
+#[cfg(feature = "serde")]
+fn bounded<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+    is_right: fn(f64) -> bool,
+    wanted: &str,
+) -> Result<f64, D::Error> {
     let number: f64 = serde::Deserialize::deserialize(deserializer)?;
-    match number > 0.0 {
+    match is_right(number) {
         true => Ok(number),
         false => Err(serde::de::Error::custom(format!(
-            "`{number}`: write a number that is more than 0"
+            "`{number}`: write a number that is {wanted}"
         ))),
     }
 }

@@ -247,12 +247,6 @@ impl Pool {
         let asked = staying.iter().filter(|one| one.state == State::Asked);
         let mut asked: Vec<u64> = asked.map(|one| one.job).collect();
         asked.sort_unstable();
-        for job in asked.into_iter().rev().take(spare.min(spare_lasting)) {
-            actions.push(Action::Cancel(job));
-            self.starting.retain(|one| *one != job);
-            spare -= 1;
-            spare_lasting -= 1;
-        }
         let mut idle: Vec<(f64, u64)> = self
             .idle_since
             .iter()
@@ -260,16 +254,19 @@ impl Pool {
             .map(|(job, since)| (*since, *job))
             .collect();
         idle.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
-        let mut may_go = |job: &u64| match lasting.contains(job) {
-            true if spare_lasting == 0 => false,
-            true => {
-                spare_lasting -= 1;
-                true
+        let cancelled = asked.iter().rev().map(|job| (*job, Action::Cancel(*job)));
+        let drained = idle.iter().map(|(_, job)| (*job, Action::Drain(*job)));
+        for (job, action) in cancelled.chain(drained) {
+            let lasts = lasting.contains(&job);
+            if spare == 0 || lasts && spare_lasting == 0 {
+                continue;
             }
-            false => true,
-        };
-        let idle = idle.iter().map(|(_, job)| *job).filter(|job| may_go(job));
-        actions.extend(idle.take(spare).map(Action::Drain));
+            spare -= 1;
+            spare_lasting -= usize::from(lasts);
+            actions.push(action);
+        }
+        let is_cancelled = |job: u64| actions.contains(&Action::Cancel(job));
+        self.starting.retain(|job| !is_cancelled(*job));
     }
 
     /// Pauses if jobs ended before they served: the batch system or the command may be wrong.

@@ -296,8 +296,9 @@ impl Engine {
         let now = cx.now();
         let callbacks = cx.settings.limits.callback();
         let elements = self.elements.next_deadline(callbacks, now);
-        let leaves = cx.draining && cx.stopping.is_none();
-        let sweeps = cx.clients.awaits_greeting() || !cx.calls.is_empty() || leaves;
+        // A draining server lets go of connections that it has kept for a while.
+        let lets_go = cx.draining && cx.stopping.is_none();
+        let sweeps = cx.clients.awaits_greeting() || !cx.calls.is_empty() || lets_go;
         let sweep = sweeps.then_some(self.next_sweep);
         let keep = cx.learned_since.map(|since| since + KEEP);
         let idle = self.idle_since.zip(cx.settings.limits.idle());

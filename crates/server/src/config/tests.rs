@@ -1,0 +1,141 @@
+//! What configuration files mean, and which are refused. The commented file in `docs` states the
+//! defaults.
+
+use super::*;
+
+#[test]
+fn the_commented_file_states_the_defaults() {
+    let text = include_str!("../../../../docs/farcall.toml");
+    let mut config = Config::parse(text).unwrap();
+    // The default depends on the machine, so the example file cannot state it.
+    config.workers.memory = Workers::default().memory;
+    let expected = Config {
+        listen: config.listen.clone(),
+        ..Config::default()
+    };
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn the_commented_source_is_one_with_the_defaults() {
+    let text = include_str!("../../../../docs/farcall.toml");
+    let (_, example) = text.split_once("# [sources.weather]").unwrap();
+    let lines = example.lines().map(|line| line.trim_start_matches("# "));
+    let settings: Vec<&str> = lines.filter(|line| line.contains(" = ")).collect();
+    let text = format!("[sources.weather]\n{}", settings.join("\n"));
+    let known = Config::parse(&text).unwrap().sources.remove("weather");
+    let known = known.unwrap();
+    let least = format!("[sources.weather]\naddress = \"{}\"", known.address);
+    let least = Config::parse(&least).unwrap().sources.remove("weather");
+    let least = least.unwrap();
+    assert_eq!(known.max_bytes, least.max_bytes);
+    assert_eq!(known.time_limit_s, least.time_limit_s);
+    assert!(known.secrets().count() == 2 && least.networks.is_empty());
+    assert!(Config::parse("[sources.weather]\naddres = \"\"").is_err());
+}
+
+#[test]
+fn unknown_names_are_errors() {
+    assert!(Config::parse("lissten = []").is_err());
+    assert!(Config::parse("[workers]\ncount = -1").is_err());
+    assert!(Config::parse("[queue]\npolicy = \"sjf\"").is_ok());
+    let error = Config::parse("[queue]\npolicy = \"lifo\"").unwrap_err();
+    assert!(error.to_string().contains("fmpfs"), "{error}");
+}
+
+#[test]
+fn lengths_of_time_are_not_negative_and_results_are_kept() {
+    let read = |section: &str, name: &str, value: &str| {
+        Config::parse(&format!("[{section}]\n{name} = {value}")).map_err(|e| e.to_string())
+    };
+    for (section, name) in [
+        ("limits", "idle_s"),
+        ("limits", "callback_s"),
+        ("limits", "stalled_s"),
+        ("limits", "reserve_share"),
+        ("queue", "patience_s"),
+        ("workers", "time_limit_s"),
+    ] {
+        assert!(read(section, name, "0").is_ok(), "{name}");
+        for value in ["-1", "-0.5", "nan"] {
+            let error = read(section, name, value).unwrap_err();
+            assert!(
+                error.contains("write a number that is 0 or more"),
+                "{error}"
+            );
+        }
+    }
+    for (section, name) in [
+        ("limits", "greeting_s"),
+        ("jobs", "keep_h"),
+        ("jobs", "longest_h"),
+        ("data", "keep_h"),
+    ] {
+        assert!(read(section, name, "0.5").is_ok(), "{name}");
+        for value in ["0", "-1", "nan"] {
+            let error = read(section, name, value).unwrap_err();
+            assert!(
+                error.contains("write a number that is more than 0"),
+                "{error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn bytes_may_have_a_unit() {
+    let memory = |value: &str| {
+        let config = Config::parse(&format!("[limits]\nmemory = {value}"));
+        config.map(|config| config.limits.memory)
+    };
+    for value in ["6000000", "6e6", "\"6MB\"", "\"6000 KB\""] {
+        assert_eq!(memory(value).unwrap(), 6_000_000, "{value}");
+    }
+    for (value, text) in [
+        ("-1", "`-1` is not a number of bytes"),
+        ("0.5", "`0.5` is not a number of bytes"),
+        ("\"6MB/s\"", "`6MB/s` is not a size: write 65536, 64KB"),
+        ("\"10ms\"", "`10ms` is not a size"),
+        ("true", "expected a number, or a text with a unit"),
+    ] {
+        let error = memory(value).unwrap_err().to_string();
+        assert!(error.contains(text), "{error}");
+    }
+}
+
+#[test]
+fn gpus_are_those_that_cuda_would_see() {
+    let names = |wanted, visible, found| gpus(wanted, visible, found).unwrap().join(" ");
+    assert_eq!(names(None, None, 0), "");
+    assert_eq!(names(None, None, 2), "0 1");
+    assert_eq!(names(Some(1), None, 2), "0");
+    assert_eq!(
+        names(Some(3), None, 0),
+        "0 1 2",
+        "the device files may be elsewhere"
+    );
+    assert_eq!(names(None, Some("2, GPU-8a"), 8), "2 GPU-8a");
+    assert_eq!(names(Some(1), Some("2,3"), 8), "2");
+    assert_eq!(names(None, Some(""), 8), "");
+    let error = gpus(Some(3), Some("2,3"), 8).unwrap_err().to_string();
+    assert!(
+        error.starts_with("3 GPUs are wanted, and there are 2"),
+        "{error}"
+    );
+    assert!(gpus(Some(65), None, 65).is_err());
+}
+
+#[test]
+fn processor_elements_follow_from_workers_and_threads() {
+    let settings = |text: &str| {
+        let config = Config::parse(text).unwrap();
+        let settings = config.queue.settings(&config.workers);
+        (settings.pes, settings.most_running)
+    };
+    let cores = std::thread::available_parallelism().unwrap().get() as u32;
+    assert_eq!(settings(""), (cores, usize::MAX));
+    assert_eq!(settings("[workers]\ncount = 3\nthreads = 2"), (6, 3));
+    assert_eq!(settings("[queue]\npes = 5\n[workers]\ncount = 3"), (5, 3));
+    let at_once = "[queue]\npolicy = \"at-once\"\npes = 4";
+    assert_eq!(settings(at_once), (4, MOST_AT_ONCE));
+}
